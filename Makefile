@@ -78,13 +78,13 @@ demo-logs: setup ## Write a live structured log into a Delta table, kill the job
 	@$(BIN)/binlog-stream demo-logs
 
 servers: setup ## Fetch the S3 server, the Iceberg REST catalog and the Kafka broker that tests and the demo use, and MySQL and MariaDB for the judge
-	@$(BIN)/python -m binlog_streaming.demo.servers.fetch
+	@$(BIN)/python -m binlog_lab.demo.servers.fetch
 	@deploy/fetch-server.sh mysql $(VENV)/server-mysql || true
 	@deploy/fetch-server.sh mariadb $(VENV)/server-mariadb || true
 
 # Tests that need a server which cannot be fetched are left out.
 $(FETCHED): $(wildcard deploy/rest-catalog/* deploy/kafka/* deploy/spark-kafka/*) | setup
-	@$(BIN)/python -m binlog_streaming.demo.servers.fetch && touch $@ || true
+	@$(BIN)/python -m binlog_lab.demo.servers.fetch && touch $@ || true
 
 test: setup $(KERNELS) $(CLASSES) $(FETCHED) ## Run the tests, the same inputs each time: ten minutes on two cores
 	@$(BIN)/python -m pytest $(PARALLEL) -m "not thorough" --ignore=tests/tidy $(PYTEST_ARGS)
@@ -124,7 +124,7 @@ test-compat: $(COMPAT_INSTALLED) $(FETCHED) java ## Run the tests of the Spark s
 
 soak: setup java ## Kill the Spark driver 50 times while a writer runs, and see that each change arrives exactly once (KILLS=...; SINK=kafka: a publisher 30 times, and all else that can happen to it; SNAPSHOT=log, SNAPSHOT=read: a snapshot, its job and its server 30 times)
 ifeq ($(SINK),kafka)
-	@$(BIN)/python -m binlog_streaming.demo.servers.fetch
+	@$(BIN)/python -m binlog_lab.demo.servers.fetch
 	@$(BIN)/python -m tests.soak.topics $(if $(KILLS),--kills $(KILLS))
 else ifdef SNAPSHOT
 	@$(BIN)/python -m tests.soak.snapshots --method $(SNAPSHOT) $(if $(KILLS),--kills $(KILLS))

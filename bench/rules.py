@@ -16,20 +16,20 @@ from binlog_connector.rules.row_rule import RowRule
 from binlog_connector.rules.row_rules import TableRules
 from binlog_connector.rules.shown_table import BoundRule
 from binlog_format import open_log
-from binlog_format.events.encoding.event_encoding import Origin, encode_gtid, encode_xid
-from binlog_format.events.encoding.table_encoding import ColumnSpec, TableEncoder, TableSpec
 from binlog_format.gtids.gtid import Gtid
-from binlog_format.innodb.writer.options import WriterOptions
-from binlog_format.innodb.writer.server import BinlogWriter
 from binlog_format.rows.decoding import DEFAULT_DECODING, Decoding
 from binlog_format.rows.images import read_images
 from binlog_format.views.group_filter import ALL_GROUPS
 from binlog_format.views.selection import Selection
 from binlog_format.views.table_filter import TableFilter
+from binlog_lab.event_encoding.event_encoding import Origin, encode_gtid, encode_xid
+from binlog_lab.event_encoding.table_encoding import ColumnSpec, TableEncoder, TableSpec
+from binlog_lab.innodb_writer.options import WriterOptions
+from binlog_lab.innodb_writer.server import BinlogWriter
 
 if TYPE_CHECKING:
     from binlog_format.block import Block
-    from binlog_format.events.encoding.value_encoding import Value
+    from binlog_lab.event_encoding.value_encoding import Value
 
 ROWS = 200_000
 ROWS_A_GROUP = 1000

@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING
 from bench.registry import benchmark, share
 from binlog_connector.following.log_end import end_of_log
 from binlog_connector.following.watched import WatchedLog
-from binlog_format.events.encoding.event_encoding import Origin, encode_gtid, encode_xid
-from binlog_format.events.encoding.table_encoding import ColumnSpec, TableEncoder, TableSpec
 from binlog_format.gtids.gtid import Gtid
-from binlog_format.innodb.writer.options import WriterOptions
-from binlog_format.innodb.writer.server import BinlogWriter
+from binlog_lab.event_encoding.event_encoding import Origin, encode_gtid, encode_xid
+from binlog_lab.event_encoding.table_encoding import ColumnSpec, TableEncoder, TableSpec
+from binlog_lab.innodb_writer.options import WriterOptions
+from binlog_lab.innodb_writer.server import BinlogWriter
 from binlog_streaming.settings import Job, Sink, Source
 from binlog_streaming.status.page.serving import serving
 from binlog_streaming.status.recorder import StatusRecorder

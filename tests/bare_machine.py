@@ -18,8 +18,8 @@ _IS_BARE = "BARE_MACHINE"
 
 
 def _hide() -> None:
-    from binlog_streaming.demo.mariadb import server
-    from binlog_streaming.demo.servers import fetch
+    from binlog_lab.demo.mariadb import server
+    from binlog_lab.demo.servers import fetch
 
     vars(server)["EXTRA_FOLDERS"] = ()
     for name in ("S3PROXY", "REST_CATALOG", "KAFKA", "SPARK_KAFKA"):

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from binlog_streaming.demo.mariadb.server import MariaDbServer
-    from binlog_streaming.demo.servers.kafka_broker import KafkaBroker
+    from binlog_lab.demo.mariadb.server import MariaDbServer
+    from binlog_lab.demo.servers.kafka_broker import KafkaBroker
     from tests.faults.object_store import ObjectStore
     from tests.faults.tcp_proxy import TcpProxy
 
@@ -243,8 +243,8 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """The one Spark session of a test run: a JVM takes seconds to start. Without Java tests skip, but fail in CI."""
-    from binlog_streaming.demo.failures import DemoError
-    from binlog_streaming.demo.servers.java_server import find_java
+    from binlog_lab.demo.failures import DemoError
+    from binlog_lab.demo.servers.java_server import find_java
     from binlog_streaming.spark_session import PLANNING_ONLY, local_session  # imported only where a test asks for it
 
     try:

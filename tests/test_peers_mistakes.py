@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from binlog_format import BinlogError, CorruptError, SchemaError, open_log
-from binlog_format.innodb.writer.options import WriterOptions
-from binlog_streaming.repack.repacker import Repacker
+from binlog_lab.innodb_writer.options import WriterOptions
+from binlog_lab.repack.repacker import Repacker
 from tests.format.classic.logs import open_classic
 from tests.truth.cases import case
 from tests.truth.comparison import Comparison

@@ -21,7 +21,7 @@ from binlog_connector.kafka.connection import Connection
 from binlog_connector.kafka.messages import Messages
 from binlog_connector.kafka.publisher import Publisher, Publishing
 from binlog_connector.kafka.topics import Topics
-from binlog_streaming.demo.servers.kafka_broker import AS_SHIPPED, KafkaBroker
+from binlog_lab.demo.servers.kafka_broker import AS_SHIPPED, KafkaBroker
 
 MESSAGES = 300_000
 TRANSACTION_MESSAGES = 5_000

@@ -27,7 +27,7 @@ from binlog_connector.envelope.messages import MessagesView
 from binlog_connector.envelope.options import EnvelopeOptions
 from binlog_connector.kafka.topics import Topics
 from binlog_format import open_log
-from binlog_streaming.demo.servers.kafka_broker import AS_SHIPPED, KafkaBroker
+from binlog_lab.demo.servers.kafka_broker import AS_SHIPPED, KafkaBroker
 from binlog_streaming.settings.model import Sink
 from binlog_streaming.settings.publish_model import Client, FollowedSource, KafkaSink, PublishJob
 from binlog_streaming.settings.publish_text import publish_job_text

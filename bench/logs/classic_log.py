@@ -6,7 +6,6 @@ import zlib
 from typing import TYPE_CHECKING, Self
 
 from binlog_format.classic.layout import CHECKSUM_STRUCT, MAGIC, ChecksumAlgorithm
-from binlog_format.events.encoding.event_encoding import encode_event, encode_format_description
 from binlog_format.events.gtids.gtid_layout import GTID_LIST_COUNT_STRUCT
 from binlog_format.events.layout import (
     EVENT_CHECKSUM_SIZE,
@@ -15,13 +14,14 @@ from binlog_format.events.layout import (
     EVENT_SIZE_OFFSET,
     EventType,
 )
+from binlog_lab.event_encoding.event_encoding import encode_event, encode_format_description
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from binlog_format.events.encoding.event_encoding import Origin
     from binlog_format.gtids.gtid import Gtid
+    from binlog_lab.event_encoding.event_encoding import Origin
 
 FILE_NAME = "mariadb-bin.000001"
 _ALGORITHM_OFFSET = -EVENT_CHECKSUM_SIZE - 1  # in the Format_description event

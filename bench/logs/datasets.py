@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from bench.logs.classic_log import ClassicWriter
-from binlog_format.events.encoding.event_encoding import Origin, encode_format_description
-from binlog_format.events.encoding.table_encoding import ColumnSpec, TableSpec
-from binlog_format.innodb.writer.options import WriterOptions
-from binlog_format.innodb.writer.server import BinlogWriter
+from binlog_lab.event_encoding.event_encoding import Origin, encode_format_description
+from binlog_lab.event_encoding.table_encoding import ColumnSpec, TableSpec
+from binlog_lab.innodb_writer.options import WriterOptions
+from binlog_lab.innodb_writer.server import BinlogWriter
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -12,16 +12,16 @@ import numpy as np
 import pyarrow as pa
 
 from bench.logs.datasets import FIRST_SECOND, SERVER_ID
-from binlog_format.events.encoding.event_encoding import Origin
-from binlog_format.events.encoding.table_encoding import TableEncoder
+from binlog_lab.event_encoding.event_encoding import Origin
+from binlog_lab.event_encoding.table_encoding import TableEncoder
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from numpy.typing import NDArray
 
-    from binlog_format.events.encoding.table_encoding import TableSpec
-    from binlog_format.events.encoding.value_encoding import Value
+    from binlog_lab.event_encoding.table_encoding import TableSpec
+    from binlog_lab.event_encoding.value_encoding import Value
 
     Keys = NDArray[np.int64]
     Images = NDArray[np.uint8]

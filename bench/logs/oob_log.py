@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from bench.logs.datasets import DATA, FIRST_SECOND, SBTEST, SERVER_ID
-from binlog_format.events.encoding.event_encoding import Origin, encode_gtid, encode_xid
-from binlog_format.events.encoding.table_encoding import TableEncoder
 from binlog_format.gtids.gtid import Gtid
-from binlog_format.innodb.writer.options import WriterOptions
-from binlog_format.innodb.writer.server import BinlogWriter
+from binlog_lab.event_encoding.event_encoding import Origin, encode_gtid, encode_xid
+from binlog_lab.event_encoding.table_encoding import TableEncoder
+from binlog_lab.innodb_writer.options import WriterOptions
+from binlog_lab.innodb_writer.server import BinlogWriter
 
 if TYPE_CHECKING:
     from pathlib import Path

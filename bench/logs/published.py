@@ -16,9 +16,9 @@ import pyarrow.parquet as pq
 
 from bench.logs.datasets import DATA, FIRST_SECOND, SERVER_ID, Form, kept_log
 from bench.logs.flat_rows import FlatTable
-from binlog_format.events.encoding.event_encoding import Origin, encode_gtid, encode_xid
-from binlog_format.events.encoding.table_encoding import ColumnSpec, TableSpec
 from binlog_format.gtids.gtid import Gtid
+from binlog_lab.event_encoding.event_encoding import Origin, encode_gtid, encode_xid
+from binlog_lab.event_encoding.table_encoding import ColumnSpec, TableSpec
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

@@ -13,15 +13,15 @@ from itertools import cycle, islice
 from typing import TYPE_CHECKING
 
 from bench.logs.datasets import FIRST_SECOND, SBTEST, SERVER_ID, Form, kept_log
-from binlog_format.events.encoding.event_encoding import Origin, encode_gtid, encode_xid
-from binlog_format.events.encoding.table_encoding import ColumnSpec, TableEncoder, TableSpec
 from binlog_format.gtids.gtid import Gtid
+from binlog_lab.event_encoding.event_encoding import Origin, encode_gtid, encode_xid
+from binlog_lab.event_encoding.table_encoding import ColumnSpec, TableEncoder, TableSpec
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from bench.logs.datasets import GroupWriter, KeptLog
-    from binlog_format.events.encoding.value_encoding import Value
+    from binlog_lab.event_encoding.value_encoding import Value
 
     Make = Callable[[random.Random], Value]
     Row = tuple[Value, ...]

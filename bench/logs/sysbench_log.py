@@ -13,9 +13,9 @@ import numpy as np
 
 from bench.logs.datasets import FIRST_SECOND, SERVER_ID, SYSBENCH_COLUMNS, Form, kept_log
 from bench.logs.templates import Template, decimal_digits, digit_groups
-from binlog_format.events.encoding.event_encoding import Origin, encode_annotate_rows, encode_gtid, encode_xid
-from binlog_format.events.encoding.table_encoding import TableEncoder, TableSpec
 from binlog_format.gtids.gtid import Gtid
+from binlog_lab.event_encoding.event_encoding import Origin, encode_annotate_rows, encode_gtid, encode_xid
+from binlog_lab.event_encoding.table_encoding import TableEncoder, TableSpec
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -6,11 +6,11 @@ import threading
 import time
 from typing import TYPE_CHECKING
 
-from binlog_format.events.encoding.event_encoding import Origin, encode_format_description, encode_gtid, encode_xid
-from binlog_format.events.encoding.table_encoding import ColumnSpec, TableEncoder, TableSpec
 from binlog_format.gtids.gtid import Gtid
-from binlog_format.innodb.writer.options import WriterOptions
-from binlog_format.innodb.writer.server import BinlogWriter
+from binlog_lab.event_encoding.event_encoding import Origin, encode_format_description, encode_gtid, encode_xid
+from binlog_lab.event_encoding.table_encoding import ColumnSpec, TableEncoder, TableSpec
+from binlog_lab.innodb_writer.options import WriterOptions
+from binlog_lab.innodb_writer.server import BinlogWriter
 
 if TYPE_CHECKING:
     from pathlib import Path

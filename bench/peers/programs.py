@@ -196,7 +196,7 @@ class PythonReplication(Peer):
     @contextmanager
     def _server(self, path: Path) -> Iterator[list[str]]:
         """A server of the file; the program's command, but for its last two arguments."""
-        from binlog_streaming.demo.mariadb.server import MariaDbError, MariaDbServer
+        from binlog_lab.demo.mariadb.server import MariaDbError, MariaDbServer
 
         with tempfile.TemporaryDirectory(prefix="peers-", dir=BUILT) as directory, ExitStack() as running:
             try:

@@ -18,7 +18,7 @@ from bench.logs.datasets import DATA
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from binlog_streaming.demo.mariadb.server import MariaDbServer
+    from binlog_lab.demo.mariadb.server import MariaDbServer
 
 TRANSACTIONS = 120_000
 CHANGES_PER_TRANSACTION = 4
@@ -83,7 +83,7 @@ def server_log(transactions: int = TRANSACTIONS) -> ServerLog:
 
 
 def _write(directory: Path, transactions: int) -> dict[str, str]:
-    from binlog_streaming.demo.mariadb.server import MariaDbServer  # pymysql is needed to make the file alone
+    from binlog_lab.demo.mariadb.server import MariaDbServer  # pymysql is needed to make the file alone
 
     with MariaDbServer(directory / "server", options=_OPTIONS) as server:
         version = server.version

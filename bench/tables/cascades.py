@@ -14,7 +14,12 @@ import pyarrow as pa
 from bench.registry import benchmark, share
 from binlog_connector.schema.statement_rows import find_statement_rows
 from binlog_format import open_log
-from binlog_format.events.encoding.event_encoding import (
+from binlog_format.events.layout import GTID_FLAG_DDL, GTID_FLAG_STANDALONE
+from binlog_format.gtids.gtid import Gtid
+from binlog_format.rows.decoding import DEFAULT_DECODING
+from binlog_format.views.table_filter import TableFilter
+from binlog_format.views.tables import TablesView
+from binlog_lab.event_encoding.event_encoding import (
     Origin,
     QueryContext,
     encode_format_description,
@@ -22,14 +27,9 @@ from binlog_format.events.encoding.event_encoding import (
     encode_query,
     encode_xid,
 )
-from binlog_format.events.encoding.table_encoding import ColumnSpec, TableEncoder, TableSpec
-from binlog_format.events.layout import GTID_FLAG_DDL, GTID_FLAG_STANDALONE
-from binlog_format.gtids.gtid import Gtid
-from binlog_format.innodb.writer.options import WriterOptions
-from binlog_format.innodb.writer.server import BinlogWriter
-from binlog_format.rows.decoding import DEFAULT_DECODING
-from binlog_format.views.table_filter import TableFilter
-from binlog_format.views.tables import TablesView
+from binlog_lab.event_encoding.table_encoding import ColumnSpec, TableEncoder, TableSpec
+from binlog_lab.innodb_writer.options import WriterOptions
+from binlog_lab.innodb_writer.server import BinlogWriter
 from binlog_streaming.lake.delta.target import DeltaTarget
 from binlog_streaming.lake.target import CommitId
 from binlog_streaming.plan.cascades import CascadeLog
@@ -45,8 +45,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from binlog_format.events.encoding.value_encoding import Value
     from binlog_format.position import Position
+    from binlog_lab.event_encoding.value_encoding import Value
 
 CHILDREN = 1_000_000
 CHILDREN_OF_ONE = 10

@@ -17,9 +17,9 @@ from bench.logs.backlog import CHANGES, ROWS_PER_TABLE, TABLES, Shop
 from bench.logs.datasets import FIRST_SECOND, SERVER_ID
 from bench.registry import benchmark
 from bench.spark.source import session
-from binlog_format.events.encoding.event_encoding import Origin, encode_format_description
-from binlog_format.innodb.writer.options import WriterOptions
-from binlog_format.innodb.writer.server import BinlogWriter
+from binlog_lab.event_encoding.event_encoding import Origin, encode_format_description
+from binlog_lab.innodb_writer.options import WriterOptions
+from binlog_lab.innodb_writer.server import BinlogWriter
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bench.registry import benchmark, share
-from binlog_streaming.demo.mariadb.server import MariaDbServer
+from binlog_lab.demo.mariadb.server import MariaDbServer
 from binlog_streaming.server.address import ServerAddress
 from binlog_streaming.server.credentials import Credentials
 from binlog_streaming.server.session import ServerSession, connect

@@ -26,7 +26,7 @@ from deltalake import DeltaTable, QueryBuilder
 from bench.registry import benchmark, share
 from bench.spark.source import session as spark_session
 from bench.tables.reading import OPTIONS, ROWS, fill
-from binlog_streaming.demo.mariadb.server import MariaDbServer
+from binlog_lab.demo.mariadb.server import MariaDbServer
 from binlog_streaming.server.address import ServerAddress
 from binlog_streaming.server.credentials import Credentials
 from binlog_streaming.server.session import ServerSession, connect

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from bench.registry import chosen, set_share
-from binlog_streaming.demo.servers.fetch import KAFKA
+from binlog_lab.demo.servers.fetch import KAFKA
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

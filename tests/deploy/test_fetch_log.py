@@ -15,7 +15,7 @@ import pytest
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from binlog_streaming.demo.mariadb.server import MariaDbServer
+    from binlog_lab.demo.mariadb.server import MariaDbServer
 
 SCRIPT = Path(__file__).parents[2] / "deploy/compose/fetch-log.sh"
 PASSWORD = "only-in-a-file"

@@ -7,10 +7,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from binlog_streaming.demo.mariadb.load import ServerLoad
-from binlog_streaming.demo.processes import ReportingProcess
-from binlog_streaming.demo.real_log import find_real_log
-from binlog_streaming.demo.shop import DATABASE, TABLES
+from binlog_lab.demo.mariadb.load import ServerLoad
+from binlog_lab.demo.processes import ReportingProcess
+from binlog_lab.demo.real_log import find_real_log
+from binlog_lab.demo.shop import DATABASE, TABLES
 from tests.servers import mariadb_server_in
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ def demo_log(directory: Path) -> Iterator[LiveLog]:
             2,
         ]
         with ReportingProcess(
-            "binlog_streaming.demo.live_writer",
+            "binlog_lab.demo.live_writer",
             [str(argument) for argument in (*arguments, *more)],
             log_file=directory / "writer.log",
             listener=lambda _: None,

@@ -16,8 +16,8 @@ from binlog_connector.envelope.avro.avro_encoding import AvroEncoding
 from binlog_connector.envelope.heartbeat import heartbeat
 from binlog_connector.envelope.messages import MessagesView
 from binlog_connector.envelope.options import EnvelopeFormat, EnvelopeOptions
-from binlog_format.events.encoding.event_encoding import Origin, QueryContext, encode_query
 from binlog_format.events.table_map_layout import ColumnType
+from binlog_lab.event_encoding.event_encoding import Origin, QueryContext, encode_query
 from binlog_streaming.settings import PublishJob, parse_any_job
 from binlog_streaming.settings.debezium import OWN_NAMES
 from binlog_streaming.settings.publish_model import FollowedSource, KafkaSink, Registry, Security, TopicRule

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from binlog_streaming.demo.mariadb.server import MariaDbServer
+    from binlog_lab.demo.mariadb.server import MariaDbServer
 
 PAGE = "docs/tutorial.md"
 STEP = re.compile(r"^```(\w+)\n(.*?)^```$|^    (binlog-stream|export) ([^\n]*)$", re.MULTILINE | re.DOTALL)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import pyspark
 import pytest
 
-from binlog_streaming.demo.processes import kill_family
+from binlog_lab.demo.processes import kill_family
 
 if TYPE_CHECKING:
     from types import TracebackType

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import pytest
 import yaml
 
-from binlog_streaming.demo.failures import DemoError
-from binlog_streaming.demo.servers.kafka_broker import KafkaBroker
+from binlog_lab.demo.failures import DemoError
+from binlog_lab.demo.servers.kafka_broker import KafkaBroker
 from tests.faults.container_engine import NO_ENGINE, ContainerProcess, engine
 
 if TYPE_CHECKING:

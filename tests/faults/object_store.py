@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from binlog_streaming.demo.failures import DemoError
-from binlog_streaming.demo.servers import object_store as demo
+from binlog_lab.demo.failures import DemoError
+from binlog_lab.demo.servers import object_store as demo
 
 if TYPE_CHECKING:
     from pathlib import Path

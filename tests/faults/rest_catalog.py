@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from binlog_streaming.demo.failures import DemoError
-from binlog_streaming.demo.servers import rest_catalog as demo
+from binlog_lab.demo.failures import DemoError
+from binlog_lab.demo.servers import rest_catalog as demo
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -10,9 +10,9 @@ import pytest
 from binlog_format import Position, open_log
 from binlog_format.errors import CorruptError
 from binlog_format.innodb.layout import PAGE_SIZE_DEFAULT
-from binlog_format.innodb.writer import files
-from binlog_format.innodb.writer.options import WriterOptions
-from binlog_format.innodb.writer.server import BinlogWriter
+from binlog_lab.innodb_writer import files
+from binlog_lab.innodb_writer.options import WriterOptions
+from binlog_lab.innodb_writer.server import BinlogWriter
 from tests.faults.writer_os import SECTOR, TornOs
 from tests.format.innodb.writer.sessions import Driver, Operation
 

@@ -12,7 +12,11 @@ from hypothesis import strategies as st
 
 from binlog_format import DataLossError, Gtid, GtidPosition, StartError, open_log
 from binlog_format.classic.reader import ClassicLog
-from binlog_format.events.encoding.event_encoding import (
+from binlog_format.events.layout import EventType
+from binlog_format.gtids.gtid_groups import gtid_of
+from binlog_format.log.read_range import ReadRange
+from binlog_format.log.search import find_gtid
+from binlog_lab.event_encoding.event_encoding import (
     Origin,
     encode_event,
     encode_format_description,
@@ -20,12 +24,8 @@ from binlog_format.events.encoding.event_encoding import (
     encode_query,
     encode_xid,
 )
-from binlog_format.events.layout import EventType
-from binlog_format.gtids.gtid_groups import gtid_of
-from binlog_format.innodb.writer.options import WriterOptions
-from binlog_format.innodb.writer.server import BinlogWriter
-from binlog_format.log.read_range import ReadRange
-from binlog_format.log.search import find_gtid
+from binlog_lab.innodb_writer.options import WriterOptions
+from binlog_lab.innodb_writer.server import BinlogWriter
 from tests.chance import examples
 from tests.format.classic.logs import MemoryDirectory, file_of, with_checksum
 from tests.format.gtid_orders import (

@@ -12,8 +12,6 @@ from binlog_connector.schema.history import SchemaHistory
 from binlog_connector.schema.log_ddl import ddl_statements
 from binlog_format.block import BLOCK_SIZE, GROUP_DTYPE
 from binlog_format.errors import BinlogError
-from binlog_format.events.encoding.compression_encoding import compress_event, encode_payload
-from binlog_format.events.encoding.event_encoding import Origin
 from binlog_format.events.gtids.gtid import parse_gtid_event, parse_xa_prepare_event
 from binlog_format.events.gtids.gtid_list import parse_gtid_list
 from binlog_format.events.gtids.gtid_sources import GtidSources
@@ -23,13 +21,15 @@ from binlog_format.events.layout import EVENT_HEADER_SIZE, EventType
 from binlog_format.events.query import parse_query
 from binlog_format.events.query_status import parse_query_status
 from binlog_format.events.table_map import parse_table_map
-from binlog_format.fragments.encoding import encode_fragments
 from binlog_format.gtids.gtid_groups import gtid_of
 from binlog_format.gtids.gtid_set import GtidSet
 from binlog_format.kernels import as_bytes
 from binlog_format.transactions.control_statements import read_control_statements
 from binlog_format.transactions.expansion import expanded
 from binlog_format.vendor import Vendor
+from binlog_lab.event_encoding.compression_encoding import compress_event, encode_payload
+from binlog_lab.event_encoding.event_encoding import Origin
+from binlog_lab.event_encoding.fragments_encoding import encode_fragments
 from tests.format.events.test_mysql_gtid import TAGGED, gtid_event, with_header
 from tests.format.rows.plain_blocks import plain_block
 from tests.fuzz.declaring import NUMBERS, Target, of_vendor, with_body

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from binlog_format import Gtid
 from binlog_format.events.layout import EventType
 from binlog_format.innodb.pages.checksum import set_page_checksum
-from binlog_format.innodb.writer.options import WriterOptions
-from binlog_format.innodb.writer.server import BinlogWriter, Cache
-from binlog_format.innodb.writer.xa import Xid
+from binlog_lab.innodb_writer.options import WriterOptions
+from binlog_lab.innodb_writer.server import BinlogWriter, Cache
+from binlog_lab.innodb_writer.xa import Xid
 from tests.format.innodb.inspection.small_logs import Files, read_files
 from tests.format.innodb.test_large_groups import event, gtid_event, write_group
 from tests.format.rows.plain_json import INSERT, REMOVE, REPLACE, Opaque, change, document

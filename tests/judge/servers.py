@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import pymysql
 
-from binlog_streaming.demo.mariadb.server import MariaDbError, find_program
+from binlog_lab.demo.mariadb.server import MariaDbError, find_program
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

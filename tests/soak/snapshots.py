@@ -23,8 +23,8 @@ from typing import TYPE_CHECKING, Any
 
 from deltalake import DeltaTable
 
-from binlog_streaming.demo.mariadb.server import MariaDbServer
-from binlog_streaming.demo.processes import JobProcess, kill_family
+from binlog_lab.demo.mariadb.server import MariaDbServer
+from binlog_lab.demo.processes import JobProcess, kill_family
 from binlog_streaming.settings import Mode
 from tests.program import PROGRAM
 from tests.streaming.snapshot.live import BLACKHOLE, run_sql, url_of

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from binlog_streaming.demo.mariadb.server import MariaDbError
+from binlog_lab.demo.mariadb.server import MariaDbError
 from tests.soak.snapshots import Method, SnapshotSoak, Victim
 
 if TYPE_CHECKING:

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from binlog_streaming.demo.failures import DemoError
-from binlog_streaming.demo.servers.kafka_broker import KafkaBroker
+from binlog_lab.demo.failures import DemoError
+from binlog_lab.demo.servers.kafka_broker import KafkaBroker
 from tests.connector.kafka.topics import CLIENTS
 from tests.soak.topics import TopicsSoak
 

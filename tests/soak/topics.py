@@ -24,10 +24,10 @@ from msgspec.structs import replace
 
 from binlog_connector.kafka.connection import Connection
 from binlog_connector.kafka.topics import Topics
-from binlog_streaming.demo.failures import DemoError
-from binlog_streaming.demo.processes import PublishProcess
-from binlog_streaming.demo.proof.topics import compare_topics
-from binlog_streaming.demo.servers.kafka_broker import GUEST, USER, KafkaBroker
+from binlog_lab.demo.failures import DemoError
+from binlog_lab.demo.processes import PublishProcess
+from binlog_lab.demo.proof.topics import compare_topics
+from binlog_lab.demo.servers.kafka_broker import GUEST, USER, KafkaBroker
 from binlog_streaming.settings.publish_model import Security
 from binlog_streaming.settings.publish_text import publish_job_text
 from tests.connector.kafka.topics import CLIENTS
@@ -38,8 +38,8 @@ from tests.streaming.topics.publishing import LogWriting, publish_job
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from binlog_streaming.demo.proof.comparison import Comparison
-    from binlog_streaming.demo.reports import PublishReport
+    from binlog_lab.demo.proof.comparison import Comparison
+    from binlog_lab.demo.reports import PublishReport
     from binlog_streaming.settings import PublishJob
 
 ACTIONS_AT_ONCE = 20

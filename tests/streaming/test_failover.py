@@ -14,7 +14,7 @@ from tests.streaming.snapshot.live import run_sql, session_on
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from binlog_streaming.demo.mariadb.server import MariaDbServer
+    from binlog_lab.demo.mariadb.server import MariaDbServer
 
 pytestmark = [pytest.mark.server, pytest.mark.spark, pytest.mark.slow]
 

@@ -24,10 +24,10 @@ from binlog_connector.spark.reading import make_view
 from binlog_format import open_log
 from binlog_format.errors import SchemaError
 from binlog_format.events.account_statements import contains_password, is_account_statement
-from binlog_format.events.encoding.table_encoding import ColumnSpec, TableSpec
 from binlog_format.position import Position
 from binlog_format.rows.decoding import Decoding
 from binlog_format.views.table_filter import TableFilter
+from binlog_lab.event_encoding.table_encoding import ColumnSpec, TableSpec
 from binlog_streaming.cli.logs import changes, events, tail
 from tests.connector.envelope.test_avro_messages import avro_encoding
 from tests.faults.schema_registry import SchemaRegistryServer

@@ -15,7 +15,7 @@ from deltalake import write_deltalake
 from binlog_connector.following.log_end import end_of_log, start_of_log
 from binlog_connector.following.watched import WatchedLog
 from binlog_format.errors import DataLossError, OptionError, StartError
-from binlog_format.events.encoding.table_encoding import ColumnSpec, TableSpec
+from binlog_lab.event_encoding.table_encoding import ColumnSpec, TableSpec
 from binlog_streaming.job_state.checkpoint import read_checkpoint, read_offset
 from binlog_streaming.job_state.record_keeper import RecordKeeper
 from binlog_streaming.job_state.state_files import StateFolder

@@ -18,9 +18,9 @@ from binlog_format.errors import StartError, UnsupportedError
 from binlog_format.events.gtids.gtid import encode_gtid_event, parse_gtid_event
 from binlog_format.events.layout import EventType
 from binlog_format.innodb.reader import InnodbLog
-from binlog_format.innodb.writer.options import WriterOptions
 from binlog_format.source_file import LocalDirectory
-from binlog_streaming.repack.repacker import Repacker, RepackProgress
+from binlog_lab.innodb_writer.options import WriterOptions
+from binlog_lab.repack.repacker import Repacker, RepackProgress
 from tests.corpus import SERVER_CASES
 from tests.faults.processes import Killed
 from tests.format.classic.logs import (

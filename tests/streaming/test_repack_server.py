@@ -20,7 +20,7 @@ from binlog_format import open_log
 from binlog_format.errors import BinlogError
 from binlog_format.innodb.reader import InnodbLog
 from binlog_format.source_file import LocalDirectory
-from binlog_streaming.demo.mariadb.server import MariaDbError, MariaDbServer, find_program
+from binlog_lab.demo.mariadb.server import MariaDbError, MariaDbServer, find_program
 from tests.format.classic.logs import groups_of, open_classic
 from tests.servers import mariadb_server_in
 from tests.streaming.test_repack import expected_groups, packed_groups

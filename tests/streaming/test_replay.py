@@ -12,9 +12,9 @@ from deltalake import DeltaTable
 
 from binlog_connector.following.offsets import SourceOffset
 from binlog_format.errors import BinlogError, DataLossError, OptionError, StartError, TableError, UnsupportedError
-from binlog_format.events.encoding.table_encoding import ColumnSpec, TableSpec
 from binlog_format.gtids.gtid_set import parse_gtids
 from binlog_format.position import Position
+from binlog_lab.event_encoding.table_encoding import ColumnSpec, TableSpec
 from binlog_streaming.job_state.checkpoint import read_checkpoint, read_offset
 from binlog_streaming.job_state.state_files import state_of
 from binlog_streaming.jobs.replay.replay import CHECKPOINT, ReplayRequest, plan_replay

@@ -17,7 +17,7 @@ from kafka import KafkaConsumer
 
 from binlog_connector.rules.masks import Mask, MaskKind
 from binlog_format.errors import OptionError, UnsupportedError
-from binlog_streaming.demo.proof.topics import read_values
+from binlog_lab.demo.proof.topics import read_values
 from binlog_streaming.settings import TableRule
 from binlog_streaming.topics.job import TopicsJob
 from tests.program import run_program
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from binlog_streaming.demo.mariadb.server import MariaDbServer
+    from binlog_lab.demo.mariadb.server import MariaDbServer
     from tests.faults.kafka_broker import KafkaBroker
 
 pytestmark = pytest.mark.server

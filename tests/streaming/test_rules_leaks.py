@@ -13,8 +13,8 @@ import pytest
 from binlog_connector.rules.rule_texts import read_rules
 from binlog_format import open_log
 from binlog_format.errors import BinlogError
-from binlog_format.events.encoding.table_encoding import ColumnSpec, TableSpec
 from binlog_format.rows.decoding import Decoding
+from binlog_lab.event_encoding.table_encoding import ColumnSpec, TableSpec
 from binlog_streaming.settings import Mode, Sink, TableFormat, TableRule
 from tests.streaming.tables import batches
 from tests.streaming.tables.batches import cut
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from binlog_format.events.encoding.value_encoding import Value
+    from binlog_lab.event_encoding.value_encoding import Value
 
 SECRET = "LEAK7731"
 COLUMNS = ("id", "nothing", "hash", "card", "note", "gone")

@@ -17,7 +17,7 @@ from deltalake import DeltaTable
 from binlog_format import open_log
 from binlog_format.views.changefeed import ChangefeedView
 from binlog_format.views.changes import ChangesView
-from binlog_streaming.demo.processes import kill_family
+from binlog_lab.demo.processes import kill_family
 from tests.connector.shop import Shop
 from tests.faults.cluster import WORKERS, Cluster
 

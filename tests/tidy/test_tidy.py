@@ -18,6 +18,7 @@ ROOT_PACKAGES = {
     "format": "binlog_format",
     "connector": "binlog_connector",
     "streaming": "binlog_streaming",
+    "lab": "binlog_lab",
 }
 # A package may import itself, what stands to its left, and the listed outside packages.
 FORMAT_LIBRARIES = {"numpy", "numba", "llvmlite", "pyarrow", "crc32c", "zstandard"}
@@ -54,10 +55,12 @@ STREAMING_LIBRARIES = {
     "uvicorn",
     "openlineage",
 }
+LAB_LIBRARIES = FORMAT_LIBRARIES | STREAMING_LIBRARIES
 ALLOWED_IMPORTS = {
     "binlog_format": {"binlog_format"} | FORMAT_LIBRARIES,
     "binlog_connector": {"binlog_format", "binlog_connector"} | CONNECTOR_LIBRARIES,
     "binlog_streaming": {"binlog_format", "binlog_connector", "binlog_streaming"} | STREAMING_LIBRARIES,
+    "binlog_lab": {"binlog_format", "binlog_connector", "binlog_streaming", "binlog_lab"} | LAB_LIBRARIES,
 }
 # Spark finds its data source in a top-level module; it stands beside the package in its root.
 TOP_LEVEL_MODULES = {"connector": {"pyspark_binlog_stream.py"}}
@@ -70,11 +73,12 @@ LAYOUT_ONLY = re.compile(r"\bstruct\.(Struct|unpack|unpack_from|pack|pack_into|c
 
 SOURCES = sorted(p for root in ROOT_PACKAGES for p in (REPO / root).rglob("*.py"))
 FORMAT_SOURCES = sorted((REPO / "format").rglob("*.py"))
-_OF_ONE_FORMAT = ("cli/logs", "demo", "repack", "simulation", "page_map")
+_OF_ONE_FORMAT = ("cli/logs", "page_map")
 ABOVE_FORMATS = [
     path
     for path in SOURCES
     if path not in FORMAT_SOURCES
+    and not path.is_relative_to(REPO / "lab")
     and not any(path.is_relative_to(REPO / "streaming/binlog_streaming" / part) for part in _OF_ONE_FORMAT)
 ]
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from binlog_format import open_log
-from binlog_format.innodb.writer.options import WriterOptions
-from binlog_streaming.repack.repacker import Repacker
+from binlog_lab.innodb_writer.options import WriterOptions
+from binlog_lab.repack.repacker import Repacker
 from tests.format.classic.logs import open_classic
 from tests.truth.cases import FINAL_TABLES, HUGE, NAMED, NAMELESS, TORN, case, case_path
 from tests.truth.comparison import Comparison

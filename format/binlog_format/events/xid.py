@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from binlog_format.events.encoding.encoding_layout import XID_BODY_STRUCT
-from binlog_format.events.layout import EVENT_HEADER_SIZE, EVENT_HEADER_STRUCT, EventType
+from binlog_format.events.layout import EVENT_HEADER_SIZE, EVENT_HEADER_STRUCT, XID_BODY_STRUCT, EventType
 
 XID_SIZE = EVENT_HEADER_SIZE + XID_BODY_STRUCT.size
 

@@ -5,12 +5,12 @@ Exit status: 0 done, or nobody reads on (`| head`); 1 a named error or a finding
 
 from __future__ import annotations
 
-import importlib
 import os
 import signal
 import sys
-from importlib.metadata import version
-from typing import Annotated
+from importlib import import_module
+from importlib.metadata import entry_points, version
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
@@ -21,7 +21,9 @@ from binlog_connector.installing import missing_extra
 from binlog_format.errors import BinlogError, OptionError, storage_error, told_options
 from binlog_streaming.cli.compiling import show_compiling
 from binlog_streaming.cli.output import escaped
-from binlog_streaming.settings.names import as_flags, as_job_setting
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 app = typer.Typer(
     name="binlog-stream",
@@ -30,37 +32,36 @@ app = typer.Typer(
     help="Read database binary logs from their files, and keep lakehouse tables in step with them.",
 )
 
-# A command module has a function `register(app)`; the order here is the order in --help.
-COMMAND_MODULES = (
-    "logs.files",
-    "logs.groups",
-    "logs.events",
-    "logs.changes",
-    "logs.tail",
-    "logs.pages",
-    "logs.verify",
-    "logs.find",
-    "logs.map",
-    "logs.archive",
-    "logs.repack",
-    "logs.simulate",
-    "logs.bread.command",
-    "logs.brecovery",
-    "jobs.init",
-    "jobs.check",
-    "jobs.run",
-    "jobs.mirror",
-    "jobs.publish",
-    "status.status",
-    "status.doctor",
-    "jobs.replay",
-    "jobs.versions",
-    "jobs.snapshot",
-    "jobs.prove.command",
-    "jobs.adopt",
-    "jobs.demo",
-    "jobs.demo_logs",
-)
+COMMANDS = {
+    "files": "logs.files",
+    "groups": "logs.groups",
+    "events": "logs.events",
+    "changes": "logs.changes",
+    "tail": "logs.tail",
+    "pages": "logs.pages",
+    "verify": "logs.verify",
+    "find": "logs.find",
+    "map": "logs.map",
+    "archive": "logs.archive",
+    "bread": "logs.bread.command",
+    "brecovery": "logs.brecovery",
+    "init": "jobs.init",
+    "check": "jobs.check",
+    "run": "jobs.run",
+    "mirror": "jobs.mirror",
+    "publish": "jobs.publish",
+    "status": "status.status",
+    "doctor": "status.doctor",
+    "replay": "jobs.replay",
+    "versions": "jobs.versions",
+    "snapshot": "jobs.snapshot",
+    "prove": "jobs.prove.command",
+    "adopt": "jobs.adopt",
+}
+"""Modules of commands, in the order of --help; each has a function `register(app)`."""
+
+OTHER_COMMANDS = "binlog_stream.commands"
+"""Entry points with functions `register(app)`, by the names of their commands: those of the laboratory, for one."""
 
 JOB_COMMANDS = ("init", "check", "run", "publish", "status", "replay", "versions", "snapshot", "adopt", "prove")
 """Commands whose settings are in a job file."""
@@ -87,9 +88,7 @@ def _options(
 def main() -> None:
     """Run the program with the arguments of the process."""
     show_compiling()
-    if not app.registered_commands:
-        for name in COMMAND_MODULES:
-            importlib.import_module(f"binlog_streaming.cli.{name}").register(app)
+    _register(sys.argv[1:])
     if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
@@ -103,6 +102,20 @@ def main() -> None:
         _let_go_of_output()
         status = _report(storage_error(error.filename or "standard output", "write", error))
     sys.exit(status)
+
+
+def _register(arguments: Sequence[str]) -> None:
+    """Add the command that is called; all of them where help is, or a name that is no command."""
+    name = next((argument for argument in arguments if not argument.startswith("-")), "")
+    is_version = list(arguments) == ["--version"]
+    known = {command.name or getattr(command.callback, "__name__", "") for command in app.registered_commands}
+    for command, module in COMMANDS.items():
+        if command not in known and not is_version and (command == name or name not in COMMANDS):
+            import_module(f"binlog_streaming.cli.{module}").register(app)
+    if name not in COMMANDS and not is_version:
+        for point in entry_points(group=OTHER_COMMANDS):
+            if point.name not in known:
+                point.load()(app)
 
 
 def _run() -> int:
@@ -132,6 +145,9 @@ def _run() -> int:
 
 def _report(error: BinlogError) -> int:
     """Say what went wrong, in one line with the words of the command; the exit status for it."""
+    # Settings, and all that they name, take a moment to load.
+    from binlog_streaming.settings.names import as_flags, as_job_setting
+
     commands = get_command(app)
     assert isinstance(commands, TyperGroup)
     name = next((argument for argument in sys.argv[1:] if argument in commands.commands), None)

@@ -22,8 +22,8 @@ from binlog_connector.kafka.registry import RegistryConnection, SchemaRegistry
 from binlog_connector.schema.history import SchemaHistory
 from binlog_format import open_log
 from binlog_format.errors import OptionError, RegistryError
-from binlog_format.events.encoding.event_encoding import Origin, QueryContext, encode_query
 from binlog_format.rows.decoding import Decoding
+from binlog_lab.event_encoding.event_encoding import Origin, QueryContext, encode_query
 from tests.chance import examples
 from tests.connector.envelope.test_messages import COLUMNS, GROUPS, NOW, group_events, messages
 from tests.corpus import SERVER_CASES

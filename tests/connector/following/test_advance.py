@@ -10,16 +10,16 @@ import pytest
 from binlog_connector.following.starts import Edge, advance, initial_offset
 from binlog_connector.following.watched import WatchedLog
 from binlog_format.errors import DataLossError
-from binlog_format.events.encoding.event_encoding import (
+from binlog_format.gtids.gtid import Gtid
+from binlog_lab.event_encoding.event_encoding import (
     Origin,
     encode_format_description,
     encode_gtid,
     encode_query,
     encode_xid,
 )
-from binlog_format.gtids.gtid import Gtid
-from binlog_format.innodb.writer.options import WriterOptions
-from binlog_format.innodb.writer.server import BinlogWriter
+from binlog_lab.innodb_writer.options import WriterOptions
+from binlog_lab.innodb_writer.server import BinlogWriter
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -21,10 +21,10 @@ from binlog_connector.following.tailer import Following, Tailer
 from binlog_format import open_log
 from binlog_format.errors import CorruptError, DataLossError, StartError
 from binlog_format.gtids.gtid_set import parse_gtids
-from binlog_format.innodb.writer import files
-from binlog_format.innodb.writer.options import WriterOptions
 from binlog_format.position import Position
 from binlog_format.views.changes import ChangesView
+from binlog_lab.innodb_writer import files
+from binlog_lab.innodb_writer.options import WriterOptions
 from tests.connector.shop import FIRST_SECOND, Shop
 from tests.corpus import SERVER_CASES
 from tests.faults.clock import FakeClock

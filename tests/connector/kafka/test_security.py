@@ -12,7 +12,7 @@ import pytest
 from binlog_connector.kafka.connection import Connection, Secret
 from binlog_connector.kafka.topics import Topics
 from binlog_format.errors import BinlogError, BrokerError, OptionError
-from binlog_streaming.demo.servers.kafka_broker import GUEST, USER
+from binlog_lab.demo.servers.kafka_broker import GUEST, USER
 from tests.connector.kafka.topics import (
     CLIENTS,
     PATIENT_TIMEOUT,

@@ -179,7 +179,7 @@ def test_consumer_goes_on_while_the_log_is_measured(shop: Shop) -> None:
 
 def test_rolled_out_data_of_an_old_file_keep_it(tmp_path: Path) -> None:
     """Commit records refer to out-of-band data in files before theirs."""
-    from binlog_format.innodb.writer.options import WriterOptions
+    from binlog_lab.innodb_writer.options import WriterOptions
     from tests.format.innodb.writer.sessions import Driver
 
     driver = Driver(tmp_path, WriterOptions(max_binlog_size=SMALL_FILES, sync=False))

@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 
 from binlog_connector.rules.predicate import Predicate
 from binlog_connector.rules.predicate_parser import PredicateError
-from binlog_format.events.encoding.table_encoding import ColumnSpec, TableEncoder, TableSpec
 from binlog_format.events.table_map import parse_table_map
 from binlog_format.rows.decoding import DEFAULT_DECODING
+from binlog_lab.event_encoding.table_encoding import ColumnSpec, TableEncoder, TableSpec
 from tests.streaming.tables.shop import ORIGIN
 
 if TYPE_CHECKING:

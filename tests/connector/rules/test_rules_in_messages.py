@@ -14,8 +14,8 @@ from binlog_connector.rules.row_rules import TableRules
 from binlog_connector.rules.shown_table import BoundRule
 from binlog_format import open_log
 from binlog_format.errors import OptionError
-from binlog_format.events.encoding.table_encoding import ColumnSpec, TableSpec
 from binlog_format.rows.decoding import Decoding
+from binlog_lab.event_encoding.table_encoding import ColumnSpec, TableSpec
 from tests.connector.envelope.test_avro_messages import avro_encoding
 from tests.faults.schema_registry import SchemaRegistryServer
 from tests.streaming.tables.shop import ShopLog

@@ -11,11 +11,11 @@ from binlog_connector.rules.row_rule import RowRule
 from binlog_connector.rules.row_rules import TableRules
 from binlog_connector.rules.shown_table import BoundRule
 from binlog_format.errors import CorruptError, UnsupportedError
-from binlog_format.events.encoding.table_encoding import ColumnSpec, TableEncoder, TableSpec
 from binlog_format.events.table_map import parse_table_map
 from binlog_format.kernels import as_bytes
 from binlog_format.rows.decoding import Decoding
 from binlog_format.rows.images import ABSENT, IMAGE_DTYPE, NULL, ImageKind, Images
+from binlog_lab.event_encoding.table_encoding import ColumnSpec, TableEncoder, TableSpec
 from tests.streaming.tables.shop import ORIGIN
 
 if TYPE_CHECKING:

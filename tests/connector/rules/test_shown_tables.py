@@ -18,7 +18,6 @@ from binlog_connector.schema.definitions import TableName
 from binlog_connector.schema.ghosts import origin_of
 from binlog_connector.spark.options import SourceOptions
 from binlog_format.errors import BinlogError, OptionError, SchemaError
-from binlog_format.events.encoding.table_encoding import ColumnSpec, TableEncoder, TableSpec
 from binlog_format.events.table_map import parse_table_map
 from binlog_format.rows.arrow_schema import arrow_schema
 from binlog_format.rows.declared.completion import ColumnCompletion, LayoutCompletion, apply_completion
@@ -26,6 +25,7 @@ from binlog_format.rows.declared.declared_defaults import Generated
 from binlog_format.rows.declared.default_values import layout_defaults
 from binlog_format.rows.decoding import Decoding
 from binlog_format.vendor import Vendor
+from binlog_lab.event_encoding.table_encoding import ColumnSpec, TableEncoder, TableSpec
 from tests.streaming.tables.shop import ORIGIN
 
 if TYPE_CHECKING:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from binlog_format.block import EVENT_DTYPE, EXTENT_DTYPE, GROUP_DTYPE, Block
-from binlog_format.events.encoding.event_encoding import Origin, QueryContext, encode_query
 from binlog_format.events.layout import EventType
 from binlog_format.kernels import as_bytes
 from binlog_format.position import Position
+from binlog_lab.event_encoding.event_encoding import Origin, QueryContext, encode_query
 
 STEP = 100
 

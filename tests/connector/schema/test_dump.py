@@ -17,7 +17,7 @@ from binlog_format.errors import OptionError, SchemaError
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from binlog_streaming.demo.mariadb.server import MariaDbServer
+    from binlog_lab.demo.mariadb.server import MariaDbServer
 
 DUMP = r"""/*!999999\- enable the sandbox mode */
 -- MariaDB dump 10.19  Distrib 10.11.19-MariaDB, for debian-linux-gnu (x86_64)

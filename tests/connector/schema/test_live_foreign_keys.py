@@ -16,7 +16,7 @@ from binlog_format.vendor import Vendor
 if TYPE_CHECKING:
     import pymysql
 
-    from binlog_streaming.demo.mariadb.server import MariaDbServer
+    from binlog_lab.demo.mariadb.server import MariaDbServer
 
 pytestmark = pytest.mark.server
 

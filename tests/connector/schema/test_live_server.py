@@ -13,7 +13,7 @@ from binlog_format.transactions.expansion import expanded
 from tests.connector.schema.layouts import differences, seen_layouts
 
 if TYPE_CHECKING:
-    from binlog_streaming.demo.mariadb.server import MariaDbServer
+    from binlog_lab.demo.mariadb.server import MariaDbServer
 
 pytestmark = pytest.mark.server
 

@@ -367,7 +367,7 @@ def test_missing_file_in_the_middle_is_one_readable_line(spark: SparkSession, lo
 
 
 def test_table_altered_under_a_typed_stream_is_one_readable_line(spark: SparkSession, tmp_path: Path) -> None:
-    from binlog_format.events.encoding.table_encoding import ColumnSpec, TableSpec
+    from binlog_lab.event_encoding.table_encoding import ColumnSpec, TableSpec
     from tests.connector.shop import ORDERS
 
     wider = TableSpec("shop", "orders", (*ORDERS.columns, ColumnSpec("tip", "int", nullable=True)), ("id",))

@@ -16,8 +16,8 @@ from binlog_connector.spark.source import BinlogDataSource
 from binlog_connector.spark.spark_api import ReadAllAvailable, ReadMaxBytes
 from binlog_format import open_log
 from binlog_format.errors import BinlogError, DataLossError, OptionError
-from binlog_format.events.encoding.table_encoding import ColumnSpec
 from binlog_format.position import Position
+from binlog_lab.event_encoding.table_encoding import ColumnSpec
 from tests.connector.shop import ORDERS, Shop
 
 if TYPE_CHECKING:

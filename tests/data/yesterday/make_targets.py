@@ -1,6 +1,6 @@
 """Writes `targets.tar.xz`: a log, and for each kind of target a job that has taken it, as the version of that day does.
 
-It was run at commit 983b6c7, with that commit's packages:
+It was run at commit 983b6c7, with that commit's packages (encoders were in `binlog_format.events.encoding` then):
 
     PYTHONPATH=format:connector:streaming:. python tests/data/yesterday/make_targets.py targets.tar.xz
 
@@ -17,9 +17,9 @@ from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from binlog_format.events.encoding.event_encoding import Origin, encode_gtid, encode_xid
-from binlog_format.events.encoding.table_encoding import TableEncoder
 from binlog_format.gtids.gtid import Gtid
+from binlog_lab.event_encoding.event_encoding import Origin, encode_gtid, encode_xid
+from binlog_lab.event_encoding.table_encoding import TableEncoder
 from binlog_streaming.settings import load_job
 from binlog_streaming.spark_session import local_session
 from binlog_streaming.tables.job import TablesJob

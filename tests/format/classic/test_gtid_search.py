@@ -6,7 +6,10 @@ import struct
 from typing import TYPE_CHECKING
 
 from binlog_format.classic.reader import ClassicLog
-from binlog_format.events.encoding.event_encoding import (
+from binlog_format.events.layout import EventType
+from binlog_format.gtids.gtid import Gtid, GtidPosition
+from binlog_format.position import Position
+from binlog_lab.event_encoding.event_encoding import (
     Origin,
     encode_event,
     encode_format_description,
@@ -14,9 +17,6 @@ from binlog_format.events.encoding.event_encoding import (
     encode_query,
     encode_xid,
 )
-from binlog_format.events.layout import EventType
-from binlog_format.gtids.gtid import Gtid, GtidPosition
-from binlog_format.position import Position
 from tests.format.classic.logs import MemoryDirectory, file_of, groups_of, with_checksum
 
 if TYPE_CHECKING:

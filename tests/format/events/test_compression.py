@@ -15,11 +15,11 @@ from binlog_format.block import EVENT_DTYPE
 from binlog_format.errors import CorruptError
 from binlog_format.events.compression.compressed_streams import expand_streams, find_streams
 from binlog_format.events.compression.compression_layout import COMPRESSED_MARK, PLAIN_TYPES
-from binlog_format.events.encoding.compression_encoding import compress_event, plain_head_size
-from binlog_format.events.encoding.event_encoding import Origin, QueryContext, encode_event, encode_query
 from binlog_format.events.layout import EVENT_SIZE_MAX, EVENT_SIZE_OFFSET, EventType
 from binlog_format.kernels import as_bytes, empty_bytes
 from binlog_format.position import Place
+from binlog_lab.event_encoding.compression_encoding import compress_event, plain_head_size
+from binlog_lab.event_encoding.event_encoding import Origin, QueryContext, encode_event, encode_query
 
 if TYPE_CHECKING:
     from collections.abc import Callable

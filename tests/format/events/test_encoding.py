@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from binlog_format.events.encoding.event_encoding import (
+from binlog_format.events.layout import EventType
+from binlog_format.gtids.gtid import Gtid
+from binlog_lab.event_encoding.event_encoding import (
     DDL_FLAGS,
     LATIN1_COLLATION,
     TRANSACTION_FLAGS,
@@ -20,8 +22,6 @@ from binlog_format.events.encoding.event_encoding import (
     encode_query,
     encode_xid,
 )
-from binlog_format.events.layout import EventType
-from binlog_format.gtids.gtid import Gtid
 from tests.corpus import SERVER_CASES
 from tests.format.events.classic_events import ClassicEvent, classic_events
 

@@ -13,8 +13,6 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from binlog_format.block import EVENT_DTYPE, EXTENT_DTYPE, GROUP_DTYPE, Block
-from binlog_format.events.encoding.event_encoding import Origin
-from binlog_format.events.encoding.table_encoding import ColumnSpec, TableEncoder, TableSpec
 from binlog_format.events.layout import EVENT_HEADER_STRUCT
 from binlog_format.events.table_map import parse_table_map
 from binlog_format.kernels import as_bytes
@@ -22,14 +20,16 @@ from binlog_format.position import Position
 from binlog_format.rows.arrow_schema import arrow_schema
 from binlog_format.rows.images import ImageKind, read_images
 from binlog_format.rows.table_events import TableMaps
-from binlog_streaming.demo.proof.expected_rows import arrow_schema as expected_schema
-from binlog_streaming.demo.proof.expected_rows import to_arrow
+from binlog_lab.demo.proof.expected_rows import arrow_schema as expected_schema
+from binlog_lab.demo.proof.expected_rows import to_arrow
+from binlog_lab.event_encoding.event_encoding import Origin
+from binlog_lab.event_encoding.table_encoding import ColumnSpec, TableEncoder, TableSpec
 from tests.chance import examples
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from binlog_format.events.encoding.value_encoding import Value
+    from binlog_lab.event_encoding.value_encoding import Value
 
     Row = tuple[Value, ...]
 

@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 
 from binlog_format.errors import BinlogError, CorruptError, UnsupportedError
 from binlog_format.events.compression.payload import Payload, find_payloads, payload_pieces, read_payloads
-from binlog_format.events.encoding.compression_encoding import encode_payload, packed
-from binlog_format.events.encoding.event_encoding import Origin, encode_event
 from binlog_format.events.layout import EventType
 from binlog_format.kernels import as_bytes, empty_bytes
 from binlog_format.position import Place
+from binlog_lab.event_encoding.compression_encoding import encode_payload, packed
+from binlog_lab.event_encoding.event_encoding import Origin, encode_event
 
 ORIGIN = Origin(1_700_000_000, 3)
 AT = Place("/log/bin.000007", byte=1234)

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from binlog_format.events.encoding.event_encoding import Origin
-from binlog_format.events.encoding.table_encoding import ColumnSpec, TableEncoder, TableSpec
-from binlog_format.events.encoding.value_encoding import CHARSETS, codec_of
 from binlog_format.events.layout import EventType
+from binlog_lab.event_encoding.event_encoding import Origin
+from binlog_lab.event_encoding.table_encoding import ColumnSpec, TableEncoder, TableSpec
+from binlog_lab.event_encoding.value_encoding import CHARSETS, codec_of
 from tests.corpus import SERVER_CASES, corpus
 from tests.format.events.classic_events import ClassicEvent, classic_events
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from binlog_format.events.encoding.value_encoding import Value
+    from binlog_lab.event_encoding.value_encoding import Value
 
 OLTP_LOG = SERVER_CASES / "mariadb-10.11" / "oltp_small" / "mysql-bin.000001"
 DOUBLE = struct.Struct("<d")

@@ -13,8 +13,8 @@ from binlog_format.classic.reader import ClassicLog
 from binlog_format.errors import CorruptError
 from binlog_format.formats.verify import verify_directory, verify_log
 from binlog_format.gtids.gtid import Gtid
-from binlog_format.innodb.writer.options import WriterOptions
-from binlog_format.innodb.writer.server import BinlogWriter
+from binlog_lab.innodb_writer.options import WriterOptions
+from binlog_lab.innodb_writer.server import BinlogWriter
 from tests.corpus import SERVER_CASES
 from tests.format.classic.logs import MemoryDirectory, file_of, groups_of, open_classic, raw_events
 from tests.format.fragments.fragmented_files import with_fragments

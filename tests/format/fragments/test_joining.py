@@ -12,12 +12,8 @@ from hypothesis import strategies as st
 
 from binlog_format.block import FROM_FRAGMENTS, PART_FROM_FRAGMENTS
 from binlog_format.errors import CorruptError, DataLossError, UnsupportedError
-from binlog_format.events.encoding.compression_encoding import compress_event
-from binlog_format.events.encoding.event_encoding import Origin
-from binlog_format.events.encoding.table_encoding import TableEncoder
 from binlog_format.events.layout import EventType
 from binlog_format.fragments import cutting, joining
-from binlog_format.fragments.encoding import encode_fragments
 from binlog_format.gtids.gtid import Gtid
 from binlog_format.rows.images import read_images
 from binlog_format.rows.table_events import TableMaps
@@ -25,6 +21,10 @@ from binlog_format.transactions.expansion import expanded
 from binlog_format.views.changefeed import changefeed_batch, changefeed_schema
 from binlog_format.views.events.view import EventsView
 from binlog_format.views.index.table_index import TableIndex, TableIndexBuilder
+from binlog_lab.event_encoding.compression_encoding import compress_event
+from binlog_lab.event_encoding.event_encoding import Origin
+from binlog_lab.event_encoding.fragments_encoding import encode_fragments
+from binlog_lab.event_encoding.table_encoding import TableEncoder
 from tests.chance import examples
 from tests.format.fragments.fragmented_work import FRAGMENT_ORIGIN, fragmented_works, marked_as_compressed
 from tests.format.views.made_log import MadeGroup, MadeLog, query, xid

@@ -8,8 +8,8 @@ import pytest
 
 from binlog_format import Bound, Gtid, GtidPosition, OptionError, Position, open_log
 from binlog_format.events.layout import EventType
-from binlog_format.innodb.writer.options import WriterOptions
-from binlog_format.innodb.writer.server import BinlogWriter
+from binlog_lab.innodb_writer.options import WriterOptions
+from binlog_lab.innodb_writer.server import BinlogWriter
 from tests.corpus import SERVER_CASES
 from tests.format.innodb.log_groups import collect, read_groups
 from tests.format.innodb.test_corpus_manifests import DATA_SETS, data_set

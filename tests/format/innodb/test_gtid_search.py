@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from binlog_format import DataLossError, Gtid, GtidPosition, Position, open_log
 from binlog_format.events.layout import EventType
 from binlog_format.innodb.reader import InnodbLog
-from binlog_format.innodb.writer.options import WriterOptions
-from binlog_format.innodb.writer.server import BinlogWriter
 from binlog_format.source_file import LocalDirectory
+from binlog_lab.innodb_writer.options import WriterOptions
+from binlog_lab.innodb_writer.server import BinlogWriter
 from tests.chance import examples
 from tests.format.gtid_orders import first_after
 from tests.format.innodb.log_groups import ReadGroup, read_groups

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from binlog_format import Gtid, open_log
 from binlog_format.block import BLOCK_SIZE
 from binlog_format.events.layout import EVENT_HEADER_STRUCT, GTID_SIZE_MIN, EventType
-from binlog_format.innodb.writer.options import WriterOptions
-from binlog_format.innodb.writer.server import BinlogWriter, Cache
+from binlog_lab.innodb_writer.options import WriterOptions
+from binlog_lab.innodb_writer.server import BinlogWriter, Cache
 from tests.chance import examples
 from tests.format.innodb.log_groups import read_groups
 

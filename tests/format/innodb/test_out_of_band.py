@@ -24,10 +24,10 @@ from binlog_format.innodb.pages.page_runs import PageRuns
 from binlog_format.innodb.pages.pages import PageReader
 from binlog_format.innodb.records import RecordReader
 from binlog_format.innodb.scanner import CommitScanner
-from binlog_format.innodb.writer.options import WriterOptions
-from binlog_format.innodb.writer.server import BinlogWriter
 from binlog_format.position import Position
 from binlog_format.source_file import LocalDirectory
+from binlog_lab.innodb_writer.options import WriterOptions
+from binlog_lab.innodb_writer.server import BinlogWriter
 from tests.chance import examples
 from tests.format.innodb.damage import forge
 from tests.format.innodb.log_groups import ReadGroup, collect, read_groups

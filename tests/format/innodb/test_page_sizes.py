@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from binlog_format import Position, open_log
-from binlog_format.innodb.writer.options import WriterOptions
+from binlog_lab.innodb_writer.options import WriterOptions
 from tests.format.innodb.log_groups import read_groups
 from tests.format.innodb.test_out_of_band import write_interleaved
 

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from binlog_format import Gtid
 from binlog_format.events.layout import EventType
-from binlog_format.innodb.writer.options import WriterOptions
-from binlog_format.innodb.writer.server import BinlogWriter
+from binlog_lab.innodb_writer.options import WriterOptions
+from binlog_lab.innodb_writer.server import BinlogWriter
 from tests.format.innodb.test_large_groups import event, gtid_event, write_group
 from tests.without_compiler import printed_by
 

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from binlog_format.block import EVENT_DTYPE, EXTENT_DTYPE, GROUP_DTYPE, Block
-from binlog_format.events.encoding.event_encoding import Origin, QueryContext, encode_gtid, encode_query, encode_xid
 from binlog_format.events.layout import EVENT_HEADER_STRUCT, GTID_FLAG_TRANSACTIONAL
 from binlog_format.gtids.gtid import Gtid, GtidPosition
 from binlog_format.kernels import as_bytes, empty_bytes
 from binlog_format.log.log import Log
 from binlog_format.log_format import Heads, LogFile, Span
 from binlog_format.position import Position
+from binlog_lab.event_encoding.event_encoding import Origin, QueryContext, encode_gtid, encode_query, encode_xid
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING
 
 from hypothesis import strategies as st
 
-from binlog_format.events.encoding.event_encoding import Origin
-from binlog_format.events.encoding.table_encoding import ColumnSpec, TableEncoder, TableSpec
 from binlog_format.gtids.gtid import Gtid
+from binlog_lab.event_encoding.event_encoding import Origin
+from binlog_lab.event_encoding.table_encoding import ColumnSpec, TableEncoder, TableSpec
 from tests.format.views.made_log import MadeGroup, query, xid
 
 if TYPE_CHECKING:
     from hypothesis.strategies import DrawFn
 
-    from binlog_format.events.encoding.value_encoding import Value
+    from binlog_lab.event_encoding.value_encoding import Value
 
 Row = tuple["Value", ...]
 

@@ -9,8 +9,6 @@ import numpy as np
 import pytest
 
 from binlog_format import open_log
-from binlog_format.events.encoding.event_encoding import Origin, encode_event
-from binlog_format.events.encoding.table_encoding import ColumnSpec, TableEncoder, TableSpec
 from binlog_format.events.layout import EventType
 from binlog_format.events.table_map_layout import (
     ROWS_FLAG_NO_FOREIGN_KEY_CHECKS,
@@ -25,14 +23,16 @@ from binlog_format.views.group_filter import GroupFilter
 from binlog_format.views.selection import group_position
 from binlog_format.views.table_filter import TableFilter
 from binlog_format.views.tables import TablesView
+from binlog_lab.event_encoding.event_encoding import Origin, encode_event
+from binlog_lab.event_encoding.table_encoding import ColumnSpec, TableEncoder, TableSpec
 from tests.format.views.made_log import MadeGroup, MadeLog, xid
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from binlog_format.events.encoding.value_encoding import Value
     from binlog_format.views.cascading import CascadingChange
-    from binlog_streaming.demo.mariadb.server import MariaDbServer
+    from binlog_lab.demo.mariadb.server import MariaDbServer
+    from binlog_lab.event_encoding.value_encoding import Value
 
 ORIGIN = Origin(1_700_000_001, 7)
 PARENT = TableSpec("shop", "parent", (ColumnSpec("id", "int"), ColumnSpec("Code", "int", nullable=True)), ("id",))

@@ -14,9 +14,6 @@ from hypothesis import strategies as st
 
 from binlog_format.block import BLOCK_SIZE
 from binlog_format.errors import DataLossError
-from binlog_format.events.encoding.compression_encoding import compress_event, encode_payload
-from binlog_format.events.encoding.event_encoding import Origin
-from binlog_format.events.encoding.table_encoding import TableEncoder, TableSpec
 from binlog_format.events.layout import EventType
 from binlog_format.gtids.gtid import Gtid, GtidSource
 from binlog_format.rows.declared.completion import ColumnCompletion, LayoutCompletion, apply_completion
@@ -26,6 +23,9 @@ from binlog_format.transactions.expansion import expanded
 from binlog_format.vendor import Vendor
 from binlog_format.views.changefeed import changefeed_batch, changefeed_schema
 from binlog_format.views.index.table_index import TableIndex, TableIndexBuilder
+from binlog_lab.event_encoding.compression_encoding import compress_event, encode_payload
+from binlog_lab.event_encoding.event_encoding import Origin
+from binlog_lab.event_encoding.table_encoding import TableEncoder, TableSpec
 from tests.format.views.made_log import MadeGroup, MadeLog, xid
 from tests.format.views.made_tables import ITEMS, LOG, Work, works
 
@@ -35,9 +35,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from binlog_format.block import Block, Table
-    from binlog_format.events.encoding.value_encoding import Value
     from binlog_format.events.table_map import TableLayout
     from binlog_format.kernels import Bytes
+    from binlog_lab.event_encoding.value_encoding import Value
 
 ORIGIN = Origin(1_700_000_001, 7)
 _COMPRESSIBLE = (EventType.QUERY, EventType.WRITE_ROWS_V1, EventType.UPDATE_ROWS_V1, EventType.DELETE_ROWS_V1)

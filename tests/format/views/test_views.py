@@ -16,8 +16,6 @@ from hypothesis import strategies as st
 
 from binlog_format import Log, open_log
 from binlog_format.errors import DataLossError, SchemaError, UnsupportedError
-from binlog_format.events.encoding.event_encoding import Origin, encode_event
-from binlog_format.events.encoding.table_encoding import ColumnSpec, TableEncoder, TableSpec
 from binlog_format.events.layout import GTID_FLAG_DDL, EventType
 from binlog_format.events.table_map import TableLayout, parse_table_map
 from binlog_format.gtids.gtid import Gtid
@@ -29,6 +27,8 @@ from binlog_format.views.changes import ChangesView, changes_schema
 from binlog_format.views.index.table_index import TableIndex
 from binlog_format.views.table_filter import TableFilter
 from binlog_format.views.tables import STATEMENT_TYPE, TABLES_SCHEMA, TablesView
+from binlog_lab.event_encoding.event_encoding import Origin, encode_event
+from binlog_lab.event_encoding.table_encoding import ColumnSpec, TableEncoder, TableSpec
 from tests.corpus import SERVER_CASES, corpus
 from tests.format.views.made_log import MadeGroup, MadeLog, query, xid
 from tests.format.views.made_tables import ITEMS, LOG, SPECS, WIDE, Change, Work, works
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from binlog_format.block import Block
-    from binlog_format.events.encoding.value_encoding import Value
+    from binlog_lab.event_encoding.value_encoding import Value
 
 ORIGIN = Origin(1_700_000_001, 7)
 

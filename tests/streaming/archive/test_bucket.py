@@ -16,8 +16,8 @@ from binlog_format import open_log
 from binlog_format.errors import StartError, StorageError
 from binlog_format.formats.verify import verify_log
 from binlog_format.source_file import with_archive
+from binlog_lab.demo.servers.object_store import BUCKET
 from binlog_streaming.archive.archiver import Archiver
-from binlog_streaming.demo.servers.object_store import BUCKET
 from tests.faults.cuts import Cut, CutOff
 from tests.faults.object_store import Fault, FaultyProxy, ObjectStore
 from tests.program import run_program

@@ -15,7 +15,7 @@ from binlog_format.archives.archive_directory import ArchiveDirectory
 from binlog_format.archives.directories import open_directory
 from binlog_format.errors import OptionError, StartError
 from binlog_format.source_file import with_archive
-from binlog_streaming.demo.servers.object_store import BUCKET
+from binlog_lab.demo.servers.object_store import BUCKET
 from binlog_streaming.settings import load_job
 from tests.faults.object_store import ObjectStore
 from tests.program import PROGRAM
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from binlog_format.archives.manifest import ArchivedFile
-    from binlog_streaming.demo.mariadb.server import MariaDbServer
+    from binlog_lab.demo.mariadb.server import MariaDbServer
 
 pytestmark = [pytest.mark.server, pytest.mark.slow]
 

@@ -11,7 +11,7 @@ from tests.servers import mariadb_server_in
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from binlog_streaming.demo.mariadb.server import MariaDbServer
+    from binlog_lab.demo.mariadb.server import MariaDbServer
 
 
 @pytest.fixture(scope="session")

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from binlog_streaming.demo.mariadb.server import MariaDbServer
+    from binlog_lab.demo.mariadb.server import MariaDbServer
     from tests.streaming.bad_days.verdicts import JobEnd, ServerTable
 
 pytestmark = [pytest.mark.server, pytest.mark.spark, pytest.mark.slow]

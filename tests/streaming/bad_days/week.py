@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from pymysql.cursors import Cursor
     from pyspark.sql import SparkSession
 
-    from binlog_streaming.demo.mariadb.server import MariaDbServer
+    from binlog_lab.demo.mariadb.server import MariaDbServer
     from tests.streaming.bad_days.scenario import Scenario, Settings, Step
     from tests.streaming.bad_days.verdicts import Verdict
 

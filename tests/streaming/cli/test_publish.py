@@ -17,9 +17,9 @@ from binlog_connector.following.offsets import SourceOffset
 from binlog_connector.kafka.connection import Connection
 from binlog_connector.kafka.topics import Topics
 from binlog_format.position import Position
+from binlog_lab.demo.proof.topics import read_topic
+from binlog_lab.demo.servers.kafka_broker import GUEST, USER
 from binlog_streaming.cli.jobs.publish import _JsonLines
-from binlog_streaming.demo.proof.topics import read_topic
-from binlog_streaming.demo.servers.kafka_broker import GUEST, USER
 from binlog_streaming.settings.publish_text import publish_job_text
 from binlog_streaming.topics.progress import Published, Records
 from tests.program import PROGRAM, run_program

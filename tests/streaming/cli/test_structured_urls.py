@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pyarrow.fs
 import pytest
 
-from binlog_streaming.demo.servers.object_store import BUCKET
+from binlog_lab.demo.servers.object_store import BUCKET
 from tests.connector.program import Program
 from tests.program import run_program
 

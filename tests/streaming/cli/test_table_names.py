@@ -14,7 +14,7 @@ from binlog_connector.following.starts import Edge
 from binlog_connector.following.tailer import Following, Tailer
 from binlog_connector.spark import table_schemas
 from binlog_format.errors import SchemaError
-from binlog_format.events.encoding.table_encoding import ColumnSpec, TableSpec
+from binlog_lab.event_encoding.table_encoding import ColumnSpec, TableSpec
 from binlog_streaming.cli.jobs import init
 from binlog_streaming.cli.logs import changes, tail
 from binlog_streaming.settings import PublishJob, parse_any_job

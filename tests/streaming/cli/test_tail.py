@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from binlog_connector.following.offsets import SourceOffset
-    from binlog_streaming.demo.mariadb.server import MariaDbServer
+    from binlog_lab.demo.mariadb.server import MariaDbServer
 
     JsonObject = dict[str, object]
 

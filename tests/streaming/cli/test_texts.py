@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.text import Text
 
 from binlog_format.errors import OptionError, told_options, visible
-from binlog_format.events.encoding.table_encoding import ColumnSpec, TableSpec
+from binlog_lab.event_encoding.table_encoding import ColumnSpec, TableSpec
 from binlog_streaming.cli.listing import print_rows
 from binlog_streaming.settings.names import as_flags, as_job_setting
 from tests.connector.shop import ORDERS, Shop

@@ -12,7 +12,7 @@ from binlog_format.views.changefeed import changefeed_batch
 from binlog_format.views.group_filter import ALL_GROUPS
 from binlog_format.views.selection import Selection
 from binlog_format.views.table_filter import TableFilter
-from binlog_streaming.demo.proof.comparison import LOG_ORDER
+from binlog_lab.demo.proof.comparison import LOG_ORDER
 
 if TYPE_CHECKING:
     from pathlib import Path

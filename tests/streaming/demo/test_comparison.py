@@ -7,8 +7,8 @@ from decimal import Decimal
 import pyarrow as pa
 import pytest
 
-from binlog_streaming.demo.proof.comparison import Comparison, compare_changelog, compare_mirror, compare_versions
-from binlog_streaming.demo.proof.expected_rows import ExpectedTable
+from binlog_lab.demo.proof.comparison import Comparison, compare_changelog, compare_mirror, compare_versions
+from binlog_lab.demo.proof.expected_rows import ExpectedTable
 
 SCHEMA = pa.schema([("a", pa.int32()), ("b", pa.int32()), ("name", pa.string()), ("money", pa.decimal128(12, 2))])
 ROWS = pa.table(

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from binlog_streaming.demo import crash
-from binlog_streaming.demo.crash import COMMITS_BEFORE, BatchKiller, is_done
-from binlog_streaming.demo.proof.targets import commits
+from binlog_lab.demo import crash
+from binlog_lab.demo.crash import COMMITS_BEFORE, BatchKiller, is_done
+from binlog_lab.demo.proof.targets import commits
 from binlog_streaming.settings import Job, Sink, Source, TableFormat
 
 if TYPE_CHECKING:

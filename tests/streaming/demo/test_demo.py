@@ -15,17 +15,17 @@ from deltalake import DeltaTable
 from rich.console import Console
 from typer.testing import CliRunner
 
-from binlog_streaming.cli.jobs.demo import register
-from binlog_streaming.demo import run
-from binlog_streaming.demo.alterations import ALTERATIONS
-from binlog_streaming.demo.failures import DemoError
-from binlog_streaming.demo.processes import ReportingProcess
-from binlog_streaming.demo.proof.comparison import Comparison, Difference
-from binlog_streaming.demo.proof.expected_rows import load
-from binlog_streaming.demo.run import DemoOptions, Source, compare_all, demo_job, look_at, prepare_directory, run_demo
-from binlog_streaming.demo.servers.lake_servers import LakeServers
-from binlog_streaming.demo.state import DemoMark, DemoMarkKind, Snapshot
-from binlog_streaming.demo.view import DemoView, progress_line
+from binlog_lab.cli.demo import register
+from binlog_lab.demo import run
+from binlog_lab.demo.alterations import ALTERATIONS
+from binlog_lab.demo.failures import DemoError
+from binlog_lab.demo.processes import ReportingProcess
+from binlog_lab.demo.proof.comparison import Comparison, Difference
+from binlog_lab.demo.proof.expected_rows import load
+from binlog_lab.demo.run import DemoOptions, Source, compare_all, demo_job, look_at, prepare_directory, run_demo
+from binlog_lab.demo.servers.lake_servers import LakeServers
+from binlog_lab.demo.state import DemoMark, DemoMarkKind, Snapshot
+from binlog_lab.demo.view import DemoView, progress_line
 from binlog_streaming.settings import TableFormat, load_job
 from tests.faults.object_store import ObjectStore
 from tests.faults.rest_catalog import RestCatalog
@@ -33,7 +33,7 @@ from tests.faults.rest_catalog import RestCatalog
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from binlog_streaming.demo.reports import WriterReport
+    from binlog_lab.demo.reports import WriterReport
 
 ROWS = 4000
 SECONDS = 8
@@ -202,7 +202,7 @@ def test_writer_process_waits_and_then_writes_the_workload(tmp_path: Path) -> No
     reports: list[WriterReport] = []
     paths = ["--directory", str(tmp_path / "log"), "--expected", str(tmp_path / "truth")]
     with ReportingProcess(
-        "binlog_streaming.demo.live_writer",
+        "binlog_lab.demo.live_writer",
         [*paths, "--rows", "1000", "--seconds", "0.1", "--wait", "--alter"],
         log_file=tmp_path / "errors",
         listener=reports.append,

@@ -10,14 +10,14 @@ import pytest
 
 from binlog_format.structured.layout import Severity
 from binlog_format.structured.writing import Session
-from binlog_streaming.demo.logs.comparison import compare_events
-from binlog_streaming.demo.logs.load import LOG_NAME, Load, write_log
+from binlog_lab.demo.logs.comparison import compare_events
+from binlog_lab.demo.logs.load import LOG_NAME, Load, write_log
 from tests.format.structured.plain_reader import events
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from binlog_streaming.demo.proof.expected_rows import ExpectedTable
+    from binlog_lab.demo.proof.expected_rows import ExpectedTable
 
 Row = dict[str, object]
 

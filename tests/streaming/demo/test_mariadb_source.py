@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 import pytest
 from rich.console import Console
 
-from binlog_streaming.demo.alterations import ALTERATIONS
-from binlog_streaming.demo.mariadb.load import BULK_ROWS
-from binlog_streaming.demo.mariadb.source import CONNECTIONS, MariaDbSource
-from binlog_streaming.demo.proof.comparison import compare_changelog
-from binlog_streaming.demo.run import DIRECTORY_VARIABLE, FORMAT_VARIABLE, compare_all, demo_job
-from binlog_streaming.demo.state import DemoMarkKind, DemoState
-from binlog_streaming.demo.view import DemoView
+from binlog_lab.demo.alterations import ALTERATIONS
+from binlog_lab.demo.mariadb.load import BULK_ROWS
+from binlog_lab.demo.mariadb.source import CONNECTIONS, MariaDbSource
+from binlog_lab.demo.proof.comparison import compare_changelog
+from binlog_lab.demo.run import DIRECTORY_VARIABLE, FORMAT_VARIABLE, compare_all, demo_job
+from binlog_lab.demo.state import DemoMarkKind, DemoState
+from binlog_lab.demo.view import DemoView
 from binlog_streaming.settings import Begin
 from tests.streaming.demo.images import images_in
 from tests.streaming.prove.proofs import held, overwrite
@@ -24,7 +24,7 @@ from tests.streaming.replay_runs import run
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from binlog_streaming.demo.reports import WriterReport
+    from binlog_lab.demo.reports import WriterReport
 
 PATIENCE_S = 300.0
 ROWS = 8000

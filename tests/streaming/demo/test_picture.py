@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from binlog_streaming.demo.picture import DOTS_PER_INCH, SIZE_INCHES, draw_picture
-from binlog_streaming.demo.reports import AlterationReport, JobReport, WriterReport
-from binlog_streaming.demo.state import DemoState
+from binlog_lab.demo.picture import DOTS_PER_INCH, SIZE_INCHES, draw_picture
+from binlog_lab.demo.reports import AlterationReport, JobReport, WriterReport
+from binlog_lab.demo.state import DemoState
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -10,9 +10,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from binlog_streaming.demo.failures import DemoError
-from binlog_streaming.demo.processes import LineProcess, ReportingProcess
-from binlog_streaming.demo.reports import JobReport, WriterReport
+from binlog_lab.demo.failures import DemoError
+from binlog_lab.demo.processes import LineProcess, ReportingProcess
+from binlog_lab.demo.reports import JobReport, WriterReport
 
 PATIENCE_S = 300.0
 
@@ -93,7 +93,7 @@ def test_process_that_fails_is_told_with_its_last_line(tmp_path: Path) -> None:
     reports: list[WriterReport] = []
     arguments = ["--no-such-option"]
     with ReportingProcess(
-        "binlog_streaming.demo.live_writer", arguments, log_file=tmp_path / "log", listener=reports.append
+        "binlog_lab.demo.live_writer", arguments, log_file=tmp_path / "log", listener=reports.append
     ) as process:
         with pytest.raises(DemoError, match=r"exit status 2: .*required"):
             process.wait_for_first_report()

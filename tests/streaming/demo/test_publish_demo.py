@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 import pytest
 from rich.console import Console
 
-from binlog_streaming.demo.publish_run import run_publish_demo
-from binlog_streaming.demo.run import Source
-from binlog_streaming.demo.servers.fetch import KAFKA
-from binlog_streaming.demo.view import DemoView
+from binlog_lab.demo.publish_run import run_publish_demo
+from binlog_lab.demo.run import Source
+from binlog_lab.demo.servers.fetch import KAFKA
+from binlog_lab.demo.view import DemoView
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 import pytest
 from rich.console import Console
 
-from binlog_streaming.demo.failures import DemoError
-from binlog_streaming.demo.servers.fetch import REST_CATALOG, S3PROXY, fetch, require_fetched
-from binlog_streaming.demo.servers.java_server import JavaServer
-from binlog_streaming.demo.view import DemoView
+from binlog_lab.demo.failures import DemoError
+from binlog_lab.demo.servers.fetch import REST_CATALOG, S3PROXY, fetch, require_fetched
+from binlog_lab.demo.servers.java_server import JavaServer
+from binlog_lab.demo.view import DemoView
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from binlog_streaming.demo.reports import AlterationReport, JobReport, TargetReport, WriterReport
-from binlog_streaming.demo.state import DemoMarkKind, DemoState
+from binlog_lab.demo.reports import AlterationReport, JobReport, TargetReport, WriterReport
+from binlog_lab.demo.state import DemoMarkKind, DemoState
 
 FIRST = AlterationReport(at=100.0, statement="ALTER TABLE `d`.`a` ADD COLUMN `x` int", brief="a ADD x")
 SECOND = AlterationReport(at=101.0, statement="ALTER TABLE `d`.`b` DROP COLUMN `y`", brief="b DROP y")

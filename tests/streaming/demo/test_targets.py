@@ -9,8 +9,8 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from binlog_format import open_log
-from binlog_format.events.encoding.table_encoding import ColumnSpec, TableSpec
-from binlog_streaming.demo.proof.targets import commits, read_target, reading_code
+from binlog_lab.demo.proof.targets import commits, read_target, reading_code
+from binlog_lab.event_encoding.table_encoding import ColumnSpec, TableSpec
 from binlog_streaming.lake.iceberg.catalog import ensure_namespace, identifier, open_catalog
 from binlog_streaming.settings import Merge, Mode, Sink, TableFormat, TableRule
 from tests.streaming.tables import batches

@@ -11,13 +11,13 @@ import pytest
 
 from binlog_format import open_log
 from binlog_format.gtids.gtid import Gtid
-from binlog_format.innodb.writer.options import WriterOptions
-from binlog_format.innodb.writer.server import BinlogWriter
-from binlog_streaming.demo.actions import Begin, Commit, Ddl, Rollback, RollbackTo, Statement
-from binlog_streaming.demo.alterations import ADD_POINTS, ALTERATIONS
-from binlog_streaming.demo.recorder import Recorder
-from binlog_streaming.demo.shop import TABLES
-from binlog_streaming.demo.workload import BULK_SESSION, Workload
+from binlog_lab.demo.actions import Begin, Commit, Ddl, Rollback, RollbackTo, Statement
+from binlog_lab.demo.alterations import ADD_POINTS, ALTERATIONS
+from binlog_lab.demo.recorder import Recorder
+from binlog_lab.demo.shop import TABLES
+from binlog_lab.demo.workload import BULK_SESSION, Workload
+from binlog_lab.innodb_writer.options import WriterOptions
+from binlog_lab.innodb_writer.server import BinlogWriter
 from tests.streaming.demo.images import images_in
 
 if TYPE_CHECKING:
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from binlog_streaming.demo.actions import Action
-    from binlog_streaming.demo.proof.expected_rows import ExpectedTable
+    from binlog_lab.demo.actions import Action
+    from binlog_lab.demo.proof.expected_rows import ExpectedTable
 
     Row = tuple[object, ...]
 

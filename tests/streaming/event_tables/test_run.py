@@ -11,7 +11,7 @@ import pytest
 from binlog_connector.crash_points import watched
 from binlog_connector.metrics.exporter import lag_of
 from binlog_format.errors import DataLossError, OptionError, SchemaError, TableError
-from binlog_streaming.demo.proof.targets import read_target
+from binlog_lab.demo.proof.targets import read_target
 from binlog_streaming.event_tables.run import EventTablesRun
 from binlog_streaming.lake.sinks import sink_type
 from binlog_streaming.settings import EventTablesJob, TableFormat, parse_any_job

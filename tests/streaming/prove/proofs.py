@@ -16,7 +16,7 @@ from tests.streaming.snapshot.live import session_on
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from binlog_streaming.demo.mariadb.server import MariaDbServer
+    from binlog_lab.demo.mariadb.server import MariaDbServer
     from binlog_streaming.prove.table_proof import ProofResult
 
 

@@ -18,7 +18,7 @@ from tests.streaming.tables.snapshots.test_live_snapshots import DATABASE, OLDER
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from binlog_streaming.demo.mariadb.server import MariaDbServer
+    from binlog_lab.demo.mariadb.server import MariaDbServer
 
 pytestmark = [pytest.mark.server, pytest.mark.slow]
 

@@ -24,7 +24,7 @@ from tests.truth.live.tables import COLUMNS, EVERY_TYPE
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from binlog_streaming.demo.mariadb.server import MariaDbServer
+    from binlog_lab.demo.mariadb.server import MariaDbServer
 
 pytestmark = pytest.mark.server
 

@@ -6,12 +6,12 @@ import base64
 import json
 from typing import TYPE_CHECKING
 
-from binlog_format.innodb.writer.operations_layout import Operation
+from binlog_lab.innodb_writer.operations_layout import Operation
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from binlog_format.innodb.writer.operations import Step
+    from binlog_lab.innodb_writer.operations import Step
 
 _WITH_SESSION = {
     Operation.BEGIN,

@@ -15,12 +15,12 @@ import pytest
 from binlog_format import Position, open_log
 from binlog_format.errors import CorruptError, OptionError
 from binlog_format.gtids.gtid import Gtid
-from binlog_format.innodb.writer.operation_stream import encode_steps, read_steps
-from binlog_format.innodb.writer.operations import Step
-from binlog_format.innodb.writer.operations_layout import Operation
-from binlog_format.innodb.writer.options import WriterOptions
-from binlog_streaming.simulation.json_steps import read_json_steps
-from binlog_streaming.simulation.run import Rate, Simulation
+from binlog_lab.innodb_writer.operation_stream import encode_steps, read_steps
+from binlog_lab.innodb_writer.operations import Step
+from binlog_lab.innodb_writer.operations_layout import Operation
+from binlog_lab.innodb_writer.options import WriterOptions
+from binlog_lab.simulation.json_steps import read_json_steps
+from binlog_lab.simulation.run import Rate, Simulation
 from tests.corpus import corpus
 from tests.format.innodb.reference_reader import read_log
 from tests.program import run_program

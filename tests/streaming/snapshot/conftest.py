@@ -12,7 +12,7 @@ from tests.streaming.snapshot.live import BLACKHOLE, run_sql
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from binlog_streaming.demo.mariadb.server import MariaDbServer
+    from binlog_lab.demo.mariadb.server import MariaDbServer
 
 
 @pytest.fixture(scope="module")

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
 
-    from binlog_streaming.demo.mariadb.server import MariaDbServer
+    from binlog_lab.demo.mariadb.server import MariaDbServer
     from binlog_streaming.snapshot.table_snapshot import TableSnapshot
 
 BLACKHOLE = "INSTALL SONAME 'ha_blackhole'"

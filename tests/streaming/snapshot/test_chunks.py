@@ -14,7 +14,7 @@ from binlog_streaming.snapshot.table_snapshot import TableSnapshot
 from tests.streaming.snapshot.live import BLACKHOLE, logged_groups, run_sql, session_on, write_all
 
 if TYPE_CHECKING:
-    from binlog_streaming.demo.mariadb.server import MariaDbServer
+    from binlog_lab.demo.mariadb.server import MariaDbServer
 
 pytestmark = pytest.mark.server
 

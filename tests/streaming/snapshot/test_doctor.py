@@ -19,7 +19,7 @@ from tests.streaming.tables.oltp import OLTP
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from binlog_streaming.demo.mariadb.server import MariaDbServer
+    from binlog_lab.demo.mariadb.server import MariaDbServer
 
 pytestmark = pytest.mark.server
 

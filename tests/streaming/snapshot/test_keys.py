@@ -14,7 +14,7 @@ from binlog_streaming.snapshot.table_snapshot import TableSnapshot
 from tests.streaming.snapshot.live import run_sql, session_on
 
 if TYPE_CHECKING:
-    from binlog_streaming.demo.mariadb.server import MariaDbServer
+    from binlog_lab.demo.mariadb.server import MariaDbServer
     from binlog_streaming.server.session import ServerSession
     from binlog_streaming.snapshot.marks import Bounds
     from binlog_streaming.snapshot.source_table import SourceTable

@@ -20,7 +20,7 @@ from tests.streaming.snapshot.live import BLACKHOLE, logged_groups, run_sql, ses
 from tests.streaming.snapshot.storm import TABLES, storm
 
 if TYPE_CHECKING:
-    from binlog_streaming.demo.mariadb.server import MariaDbServer
+    from binlog_lab.demo.mariadb.server import MariaDbServer
     from binlog_streaming.server.session import ServerSession
     from tests.streaming.snapshot.live import LoggedGroup
 

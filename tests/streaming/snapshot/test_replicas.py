@@ -16,7 +16,7 @@ from tests.streaming.snapshot.live import job_file, run_sql, session_on
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from binlog_streaming.demo.mariadb.server import MariaDbServer
+    from binlog_lab.demo.mariadb.server import MariaDbServer
 
 pytestmark = pytest.mark.server
 

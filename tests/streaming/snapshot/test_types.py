@@ -15,7 +15,7 @@ from tests.streaming.snapshot.live import logged_groups, run_sql, session_on, wr
 from tests.truth.live.tables import COLUMNS, EVERY_TYPE
 
 if TYPE_CHECKING:
-    from binlog_streaming.demo.mariadb.server import MariaDbServer
+    from binlog_lab.demo.mariadb.server import MariaDbServer
 
 pytestmark = pytest.mark.server
 

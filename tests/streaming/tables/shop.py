@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from binlog_format.events.encoding.event_encoding import (
+from binlog_format.events.layout import GTID_FLAG_DDL, GTID_FLAG_STANDALONE, EventType
+from binlog_format.gtids.gtid import Gtid
+from binlog_lab.event_encoding.event_encoding import (
     Origin,
     QueryContext,
     encode_event,
@@ -13,18 +15,16 @@ from binlog_format.events.encoding.event_encoding import (
     encode_query,
     encode_xid,
 )
-from binlog_format.events.encoding.table_encoding import TableEncoder, _optional_metadata
-from binlog_format.events.layout import GTID_FLAG_DDL, GTID_FLAG_STANDALONE, EventType
-from binlog_format.gtids.gtid import Gtid
-from binlog_format.innodb.writer.options import WriterOptions
-from binlog_format.innodb.writer.server import BinlogWriter
+from binlog_lab.event_encoding.table_encoding import TableEncoder, _optional_metadata
+from binlog_lab.innodb_writer.options import WriterOptions
+from binlog_lab.innodb_writer.server import BinlogWriter
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from binlog_format.events.encoding.table_encoding import TableSpec
-    from binlog_format.events.encoding.value_encoding import Value
+    from binlog_lab.event_encoding.table_encoding import TableSpec
+    from binlog_lab.event_encoding.value_encoding import Value
 
     Row = tuple[Value, ...]
 

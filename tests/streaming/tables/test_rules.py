@@ -19,8 +19,8 @@ from binlog_connector.rules.row_rules import TableRules
 from binlog_connector.rules.shown_table import BoundRule
 from binlog_format import open_log
 from binlog_format.errors import TableError
-from binlog_format.events.encoding.table_encoding import ColumnSpec, TableSpec
 from binlog_format.rows.decoding import Decoding
+from binlog_lab.event_encoding.table_encoding import ColumnSpec, TableSpec
 from binlog_streaming.settings import Deletes, Mode, Sink, TableFormat, TableRule
 from tests.chance import examples
 from tests.streaming.tables import batches

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from binlog_streaming.demo.mariadb.server import MariaDbServer
+    from binlog_lab.demo.mariadb.server import MariaDbServer
     from tests.faults.kafka_broker import KafkaBroker
 
 pytestmark = pytest.mark.server

@@ -22,8 +22,8 @@ from binlog_connector.kafka.reading.fetcher import Partition
 from binlog_connector.kafka.reading.topic_reader import TopicReader
 from binlog_connector.kafka.topics import Topics
 from binlog_format.errors import BrokerError, DataLossError, OptionError, SchemaError, TableError, UnsupportedError
-from binlog_streaming.demo.proof.comparison import compare_mirror
-from binlog_streaming.demo.proof.targets import read_target
+from binlog_lab.demo.proof.comparison import compare_mirror
+from binlog_lab.demo.proof.targets import read_target
 from binlog_streaming.settings import TopicTablesJob, parse_any_job
 from binlog_streaming.topic_tables.run import TopicTablesRun
 from tests.connector.kafka.topics import CLIENTS, consumed
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from binlog_streaming.demo.proof.expected_rows import ExpectedTable
+    from binlog_lab.demo.proof.expected_rows import ExpectedTable
     from binlog_streaming.settings import PublishJob
     from tests.faults.kafka_broker import KafkaBroker
 

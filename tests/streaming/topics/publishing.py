@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from binlog_format.gtids.gtid import Gtid
-from binlog_format.innodb.writer.options import WriterOptions
-from binlog_format.innodb.writer.server import BinlogWriter
-from binlog_streaming.demo.alterations import ALTERATIONS
-from binlog_streaming.demo.proof.topics import compare_topics, read_topic
-from binlog_streaming.demo.recorder import Recorder
-from binlog_streaming.demo.workload import Workload
+from binlog_lab.demo.alterations import ALTERATIONS
+from binlog_lab.demo.proof.topics import compare_topics, read_topic
+from binlog_lab.demo.recorder import Recorder
+from binlog_lab.demo.workload import Workload
+from binlog_lab.innodb_writer.options import WriterOptions
+from binlog_lab.innodb_writer.server import BinlogWriter
 from binlog_streaming.settings import PublishJob, parse_any_job
 from binlog_streaming.topics.job import TopicsJob
 
@@ -23,10 +23,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
-    from binlog_streaming.demo.actions import Action
-    from binlog_streaming.demo.alterations import Alteration
-    from binlog_streaming.demo.proof.expected_rows import ExpectedTable
-    from binlog_streaming.demo.servers.kafka_broker import KafkaBroker
+    from binlog_lab.demo.actions import Action
+    from binlog_lab.demo.alterations import Alteration
+    from binlog_lab.demo.proof.expected_rows import ExpectedTable
+    from binlog_lab.demo.servers.kafka_broker import KafkaBroker
 
 STEP_SIZE = 64 << 10
 FILE_SIZE = 256 << 10

@@ -8,14 +8,14 @@ import msgspec
 import pytest
 
 from binlog_format.errors import BinlogError
-from binlog_streaming.demo.proof.topics import read_values
+from binlog_lab.demo.proof.topics import read_values
 from binlog_streaming.topics.job import TopicsJob
 from tests.streaming.topics.publishing import publish_job
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from binlog_streaming.demo.mariadb.server import MariaDbServer
+    from binlog_lab.demo.mariadb.server import MariaDbServer
     from tests.faults.kafka_broker import KafkaBroker
 
 pytestmark = pytest.mark.server

@@ -17,7 +17,7 @@ from binlog_connector.kafka.connection import Connection
 from binlog_connector.kafka.publisher import Step
 from binlog_connector.kafka.topics import Topics
 from binlog_format.errors import BinlogError, BrokerError, DataLossError, OptionError
-from binlog_streaming.demo.proof.topics import read_values
+from binlog_lab.demo.proof.topics import read_values
 from binlog_streaming.jobs.publish_check import check_publish_job
 from binlog_streaming.topics.job import TopicsJob
 from tests.faults.processes import Kill, in_a_process

@@ -10,7 +10,7 @@ import pytest
 from binlog_connector.crash_points import watched
 from binlog_connector.kafka.publisher import Step
 from binlog_format.errors import RegistryError
-from binlog_streaming.demo.proof.topics import read_values
+from binlog_lab.demo.proof.topics import read_values
 from binlog_streaming.settings.publish_text import publish_job_text
 from tests.faults.processes import Kill, in_a_process
 from tests.faults.schema_registry import SchemaRegistryServer

@@ -22,8 +22,8 @@ from binlog_connector.spark.reading import RangeReader, make_view
 from binlog_connector.spark.schema import to_spark
 from binlog_format import open_log
 from binlog_format.errors import OptionError
-from binlog_streaming.demo.failures import DemoError
-from binlog_streaming.demo.servers.fetch import SPARK_KAFKA, require_fetched
+from binlog_lab.demo.failures import DemoError
+from binlog_lab.demo.servers.fetch import SPARK_KAFKA, require_fetched
 from binlog_streaming.settings import PublishJob, parse_any_job
 from binlog_streaming.topics.connecting import names_of
 from binlog_streaming.topics.job import TopicsJob

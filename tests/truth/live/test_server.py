@@ -11,8 +11,8 @@ import pytest
 
 from binlog_format import open_log
 from binlog_format.events.layout import EventType
-from binlog_format.innodb.writer.options import WriterOptions
-from binlog_streaming.repack.repacker import Repacker
+from binlog_lab.innodb_writer.options import WriterOptions
+from binlog_lab.repack.repacker import Repacker
 from tests.format.classic.logs import open_classic
 from tests.truth.live.tables import column_infos, true_rows
 from tests.truth.live.workload import ALWAYS_FULL, DATABASE, UNDONE_IDS, Workload
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
-    from binlog_streaming.demo.mariadb.server import MariaDbServer
-    from binlog_streaming.repack.repacker import RepackProgress
+    from binlog_lab.demo.mariadb.server import MariaDbServer
+    from binlog_lab.repack.repacker import RepackProgress
     from tests.truth.live.workload import Ddl
     from tests.truth.reading import Change, Image
 

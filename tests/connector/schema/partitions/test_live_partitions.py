@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     import pymysql
 
     from binlog_format.events.table_map import TableLayout
-    from binlog_streaming.demo.mariadb.server import MariaDbServer
+    from binlog_lab.demo.mariadb.server import MariaDbServer
     from tests.connector.schema.partitions.tables import Value
 
 pytestmark = pytest.mark.server

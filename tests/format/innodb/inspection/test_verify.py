@@ -17,9 +17,9 @@ from binlog_format.innodb.header import FileHeader, encode_header_page, read_hea
 from binlog_format.innodb.inspection.page_rows import PageRow, page_rows
 from binlog_format.innodb.layout import HEADER_SIZE
 from binlog_format.innodb.pages.checksum import set_page_checksum
-from binlog_format.innodb.writer.options import WriterOptions
-from binlog_format.innodb.writer.server import BinlogWriter
 from binlog_format.source_file import LocalDirectory
+from binlog_lab.innodb_writer.options import WriterOptions
+from binlog_lab.innodb_writer.server import BinlogWriter
 from tests.chance import some
 from tests.format.innodb.inspection.small_logs import (
     PAGE_SIZE,

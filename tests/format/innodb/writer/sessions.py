@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 from hypothesis import strategies as st
 
 from binlog_format.gtids.gtid import Gtid
-from binlog_format.innodb.writer.options import WriterOptions
-from binlog_format.innodb.writer.server import BinlogWriter, Cache
-from binlog_format.innodb.writer.xa import Xid
+from binlog_lab.innodb_writer.options import WriterOptions
+from binlog_lab.innodb_writer.server import BinlogWriter, Cache
+from binlog_lab.innodb_writer.xa import Xid
 
 if TYPE_CHECKING:
     from pathlib import Path

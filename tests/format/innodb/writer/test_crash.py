@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 
 from binlog_format.gtids.gtid import Gtid
 from binlog_format.innodb.pages.checksum import page_checksum, stored_checksum
-from binlog_format.innodb.writer import files
-from binlog_format.innodb.writer.options import RedoSync, WriterOptions
-from binlog_format.innodb.writer.server import BinlogWriter
-from binlog_format.innodb.writer.xa import Xid
+from binlog_lab.innodb_writer import files
+from binlog_lab.innodb_writer.options import RedoSync, WriterOptions
+from binlog_lab.innodb_writer.server import BinlogWriter
+from binlog_lab.innodb_writer.xa import Xid
 from tests.chance import examples
 from tests.faults.writer_os import Crashed, LossyOs
 from tests.format.innodb.reference_reader import read_log
@@ -287,7 +287,7 @@ def test_lsn_goes_on_from_the_durable_one(tmp_path: Path) -> None:
 
 def test_checkpoints_keep_the_redo_log_small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As a server's, which has a limit: when it is full, a checkpoint frees it."""
-    monkeypatch.setattr("binlog_format.innodb.writer.redo.REDO_SIZE_MAX", 4000)
+    monkeypatch.setattr("binlog_lab.innodb_writer.redo.REDO_SIZE_MAX", 4000)
     options = WriterOptions(page_size=512, max_binlog_size=1 << 20, state_interval=0, redo_sync=RedoSync.TIMER)
     writer = BinlogWriter(tmp_path, options)
     for _ in range(30):

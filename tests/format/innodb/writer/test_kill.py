@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 
 from binlog_format.errors import CorruptError
 from binlog_format.gtids.gtid import Gtid
-from binlog_format.innodb.writer import files
-from binlog_format.innodb.writer.options import WriterOptions
-from binlog_format.innodb.writer.server import BinlogWriter
-from binlog_format.innodb.writer.xa import Xid
+from binlog_lab.innodb_writer import files
+from binlog_lab.innodb_writer.options import WriterOptions
+from binlog_lab.innodb_writer.server import BinlogWriter
+from binlog_lab.innodb_writer.xa import Xid
 from tests.chance import examples
 from tests.faults.processes import Killed
 from tests.faults.writer_os import FaultyOs

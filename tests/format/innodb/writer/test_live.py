@@ -11,8 +11,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 
 from binlog_format import open_log
-from binlog_format.innodb.writer import files
-from binlog_format.innodb.writer.options import WriterOptions
+from binlog_lab.innodb_writer import files
+from binlog_lab.innodb_writer.options import WriterOptions
 from tests.chance import examples
 from tests.faults.writer_os import SlowOs
 from tests.format.innodb.reference_reader import Group, read_log

@@ -9,11 +9,11 @@ import pytest
 
 from binlog_format.errors import CorruptError
 from binlog_format.gtids.gtid import Gtid
-from binlog_format.innodb.writer.operation_stream import encode_steps, read_steps
-from binlog_format.innodb.writer.operations import Player, Step, replay
-from binlog_format.innodb.writer.operations_layout import Operation
-from binlog_format.innodb.writer.options import RedoSync, WriterOptions
-from binlog_format.innodb.writer.server import BinlogWriter
+from binlog_lab.innodb_writer.operation_stream import encode_steps, read_steps
+from binlog_lab.innodb_writer.operations import Player, Step, replay
+from binlog_lab.innodb_writer.operations_layout import Operation
+from binlog_lab.innodb_writer.options import RedoSync, WriterOptions
+from binlog_lab.innodb_writer.server import BinlogWriter
 from tests.corpus import corpus
 
 if TYPE_CHECKING:

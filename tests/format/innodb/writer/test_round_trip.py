@@ -13,7 +13,7 @@ from tests.format.innodb.reference_reader import Log, read_log
 from tests.format.innodb.writer.sessions import Driver, Operation, operations, operations_with_kills, options
 
 if TYPE_CHECKING:
-    from binlog_format.innodb.writer.options import WriterOptions
+    from binlog_lab.innodb_writer.options import WriterOptions
 
 slow_examples = settings(
     max_examples=examples(150), suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]

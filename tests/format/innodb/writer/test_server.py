@@ -11,9 +11,9 @@ import pytest
 
 from binlog_format.errors import OptionError
 from binlog_format.gtids.gtid import Gtid
-from binlog_format.innodb.writer.options import WriterOptions
-from binlog_format.innodb.writer.server import BinlogWriter
-from binlog_format.innodb.writer.xa import Xid
+from binlog_lab.innodb_writer.options import WriterOptions
+from binlog_lab.innodb_writer.server import BinlogWriter
+from binlog_lab.innodb_writer.xa import Xid
 from tests.format.innodb.reference_reader import DUMMY, read_log
 from tests.format.innodb.writer.sessions import gtid_event
 
@@ -334,8 +334,8 @@ WRITE_ON = """
 import sys
 from pathlib import Path
 from binlog_format.gtids.gtid import Gtid
-from binlog_format.innodb.writer.options import WriterOptions
-from binlog_format.innodb.writer.server import BinlogWriter
+from binlog_lab.innodb_writer.options import WriterOptions
+from binlog_lab.innodb_writer.server import BinlogWriter
 from tests.format.innodb.writer.sessions import gtid_event
 
 writer = BinlogWriter(Path(sys.argv[1]), WriterOptions(max_binlog_size=1 << 20, sync=False))

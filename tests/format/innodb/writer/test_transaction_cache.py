@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Protocol
 import pytest
 
 from binlog_format.gtids.gtid import Gtid
-from binlog_format.innodb.writer.forest import Forest, Node
-from binlog_format.innodb.writer.options import WriterOptions
-from binlog_format.innodb.writer.server import BinlogWriter, Cache
+from binlog_lab.innodb_writer.forest import Forest, Node
+from binlog_lab.innodb_writer.options import WriterOptions
+from binlog_lab.innodb_writer.server import BinlogWriter, Cache
 from tests.format.innodb.reference_reader import OOB, compressed_ints, read_log
 from tests.format.innodb.writer.sessions import GTID_EVENT_SIZE, gtid_event
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from binlog_format.gtids.gtid_set import GtidPoint
-    from binlog_streaming.demo.mariadb.server import MariaDbServer
+    from binlog_lab.demo.mariadb.server import MariaDbServer
     from binlog_streaming.snapshot.run import SnapshotResult
 
 

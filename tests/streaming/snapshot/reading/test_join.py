@@ -20,7 +20,7 @@ from tests.streaming.snapshot.storm import ROWS, TABLES, storm
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from binlog_streaming.demo.mariadb.server import MariaDbServer
+    from binlog_lab.demo.mariadb.server import MariaDbServer
     from binlog_streaming.settings import Job
 
 pytestmark = pytest.mark.server

@@ -21,7 +21,7 @@ from tests.streaming.snapshot.reading.test_join import forget_earlier_logs
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from binlog_streaming.demo.mariadb.server import MariaDbServer
+    from binlog_lab.demo.mariadb.server import MariaDbServer
     from binlog_streaming.snapshot.run import SnapshotProgress
 
 pytestmark = pytest.mark.server

@@ -11,10 +11,10 @@ import msgspec
 
 from binlog_connector.schema.statement_rows import find_statement_rows
 from binlog_format import open_log
-from binlog_format.events.encoding.table_encoding import ColumnSpec, TableSpec
 from binlog_format.rows.decoding import DEFAULT_DECODING
 from binlog_format.views.table_filter import TableFilter
 from binlog_format.views.tables import TablesView
+from binlog_lab.event_encoding.table_encoding import ColumnSpec, TableSpec
 from binlog_streaming.lake.crash_points import watched
 from binlog_streaming.plan.cascades import CascadeLog
 from binlog_streaming.plan.memory import JobMemory

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
     from pymysql.cursors import Cursor
 
-    from binlog_streaming.demo.mariadb.server import MariaDbServer
+    from binlog_lab.demo.mariadb.server import MariaDbServer
 
 DATABASE = "fk"
 IDS = 9

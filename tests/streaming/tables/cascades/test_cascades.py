@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from binlog_format.errors import UnsupportedError
-from binlog_format.events.encoding.table_encoding import ColumnSpec, TableSpec
+from binlog_lab.event_encoding.table_encoding import ColumnSpec, TableSpec
 from tests.chance import examples
 from tests.streaming.tables.cascades.cascade_model import CASCADE, SET_NULL, Key, LinkedTables, MemoryJob
 from tests.streaming.tables.shop import ShopLog

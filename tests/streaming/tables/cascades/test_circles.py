@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from binlog_connector.schema.definitions import TableName
 from binlog_format.errors import TableError, UnsupportedError
 from binlog_format.position import Position
-from binlog_streaming.demo.servers.object_store import BUCKET
+from binlog_lab.demo.servers.object_store import BUCKET
 from binlog_streaming.lake.crash_points import watched
 from binlog_streaming.lake.storage.folder_store import FolderStore
 from binlog_streaming.modes.cascades import TIMES, RowChanges

@@ -18,10 +18,10 @@ from binlog_connector.rules.shown_table import BoundRule
 from binlog_connector.schema.definitions import TableName
 from binlog_format import open_log
 from binlog_format.errors import DataLossError
-from binlog_format.events.encoding.table_encoding import ColumnSpec, TableSpec
 from binlog_format.position import Position
 from binlog_format.rows.decoding import DEFAULT_DECODING, Decoding
 from binlog_format.views.index.table_index import TableIndex
+from binlog_lab.event_encoding.table_encoding import ColumnSpec, TableSpec
 from binlog_streaming.lake.crash_points import CrashPoint, watched
 from binlog_streaming.modes.shards import IndivisibleError
 from binlog_streaming.plan.batch_plan import Component, IndexPart, RowsStep

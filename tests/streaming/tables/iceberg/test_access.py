@@ -19,7 +19,7 @@ pytest.importorskip("pyiceberg")
 from pyiceberg.catalog import load_catalog
 
 from binlog_format.errors import BinlogError, OptionError, TableError
-from binlog_streaming.demo.servers.object_store import BUCKET
+from binlog_lab.demo.servers.object_store import BUCKET
 from binlog_streaming.lake.iceberg.catalog import catalog_properties
 from binlog_streaming.lake.iceberg.target import IcebergTarget
 from binlog_streaming.settings import Merge, Sink, TableFormat

@@ -21,7 +21,7 @@ from pyiceberg.catalog import load_catalog
 from pyiceberg.table.update import UpgradeFormatVersionUpdate
 
 from binlog_format.errors import OptionError, TableError
-from binlog_streaming.demo.servers.object_store import BUCKET
+from binlog_lab.demo.servers.object_store import BUCKET
 from binlog_streaming.lake.change import Patches
 from binlog_streaming.lake.crash_points import CrashPoint, reached, watched
 from binlog_streaming.lake.evolution import SchemaChange

@@ -14,7 +14,7 @@ from binlog_connector.schema.definitions import TableName
 from binlog_connector.schema.table_changes import TableAltered, TableCreated
 from binlog_connector.spark import table_schemas
 from binlog_format.errors import OptionError
-from binlog_format.events.encoding.table_encoding import ColumnSpec, TableSpec
+from binlog_lab.event_encoding.table_encoding import ColumnSpec, TableSpec
 from binlog_streaming.job_state.declared_types import with_declared_types
 from binlog_streaming.job_state.record import RECORD_FILE
 from binlog_streaming.lake.sinks import sink_type

@@ -17,11 +17,11 @@ from deltalake import DeltaTable
 from binlog_format.archives.directories import open_directory
 from binlog_format.classic.reader import ClassicLog
 from binlog_format.errors import DataLossError, StartError, TableError
-from binlog_format.innodb.writer.options import WriterOptions
+from binlog_lab.innodb_writer.options import WriterOptions
+from binlog_lab.repack.repacker import Repacker
 from binlog_streaming.lake.delta.target import DeltaTarget
 from binlog_streaming.lake.target import GTID_POSITION_KEY
 from binlog_streaming.plan.failures import named_error
-from binlog_streaming.repack.repacker import Repacker
 from binlog_streaming.settings import Job, Merge, Mode, Sink, Source, TableFormat, TableRule, Trigger, load_job
 from binlog_streaming.tables import division
 from binlog_streaming.tables.job import TablesJob

@@ -20,7 +20,7 @@ from binlog_connector.schema.definitions import TableName
 from binlog_connector.spark import table_schemas
 from binlog_connector.spark.table_schemas import RangeSchemas, SchemaFile
 from binlog_format.errors import BinlogError, OptionError
-from binlog_format.events.encoding.table_encoding import ColumnSpec, TableSpec
+from binlog_lab.event_encoding.table_encoding import ColumnSpec, TableSpec
 from binlog_streaming.job_state.definition_keeper import DefinitionKeeper
 from binlog_streaming.lake.sinks import sink_type
 from binlog_streaming.settings import Job, PublishJob, Sink, Source, TableRule, parse_any_job

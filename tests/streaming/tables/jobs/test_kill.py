@@ -11,8 +11,8 @@ import pytest
 
 from binlog_format.archives.directories import open_directory
 from binlog_format.classic.reader import ClassicLog
-from binlog_format.innodb.writer.options import WriterOptions
-from binlog_streaming.repack.repacker import Repacker
+from binlog_lab.innodb_writer.options import WriterOptions
+from binlog_lab.repack.repacker import Repacker
 from tests.chance import seed as chance_seed
 from tests.chance import some
 from tests.streaming.tables.jobs.processes import TIMEOUT_S, RunningJob

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from binlog_connector.schema.definitions import TableName
 from binlog_format import open_log
-from binlog_format.events.encoding.table_encoding import ColumnSpec, TableSpec
+from binlog_lab.event_encoding.table_encoding import ColumnSpec, TableSpec
 from binlog_streaming.plan.batch_plan import RowsStep
 from binlog_streaming.plan.cascade_links import LinkedRowsStep
 from binlog_streaming.plan.plan import spread

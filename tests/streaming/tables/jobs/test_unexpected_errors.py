@@ -11,7 +11,7 @@ import pytest
 
 from binlog_format import open_log
 from binlog_format.errors import OptionError, TableError
-from binlog_format.events.encoding.table_encoding import ColumnSpec
+from binlog_lab.event_encoding.table_encoding import ColumnSpec
 from binlog_streaming.lake.delta import data_files as delta_files
 from binlog_streaming.lake.iceberg import data_files as iceberg_files
 from binlog_streaming.lake.target import SET_ASIDE_PROPERTY

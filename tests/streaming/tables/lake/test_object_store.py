@@ -17,7 +17,7 @@ from msgspec import structs
 from pyarrow import fs
 
 from binlog_format.errors import OptionError, StorageError, TableError
-from binlog_streaming.demo.servers.object_store import BUCKET
+from binlog_lab.demo.servers.object_store import BUCKET
 from binlog_streaming.job_state.checkpoint import read_checkpoint
 from binlog_streaming.job_state.record import RECORD_FILE
 from binlog_streaming.job_state.record_keeper import RecordKeeper

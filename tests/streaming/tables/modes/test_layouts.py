@@ -10,8 +10,8 @@ from deltalake import DeltaTable
 
 from binlog_format import open_log
 from binlog_format.errors import SchemaError
-from binlog_format.events.encoding.table_encoding import ColumnSpec, TableSpec
 from binlog_format.rows.decoding import Decoding, TimeType
+from binlog_lab.event_encoding.table_encoding import ColumnSpec, TableSpec
 from binlog_streaming.settings import Deletes, Mode, TableRule
 from tests.streaming.tables import batches
 from tests.streaming.tables.batches import cut

@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from binlog_format import open_log
-from binlog_format.events.encoding.table_encoding import ColumnSpec, TableSpec
 from binlog_format.position import Position
 from binlog_format.views.index.table_index import TableIndex
 from binlog_format.views.tables import TablesView
+from binlog_lab.event_encoding.table_encoding import ColumnSpec, TableSpec
 from binlog_streaming.modes.row_batches import NO_IMAGE, RowBatch, StepImages, load_row_batches
 from tests.streaming.tables.modes.row_images import row_batch_of, step_of
 from tests.streaming.tables.shop import ShopLog

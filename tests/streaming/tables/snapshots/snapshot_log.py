@@ -8,7 +8,7 @@ import uuid
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from binlog_format.events.encoding.table_encoding import ColumnSpec, TableSpec
+from binlog_lab.event_encoding.table_encoding import ColumnSpec, TableSpec
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from binlog_connector.crash_points import watched
 from binlog_format import open_log
-from binlog_format.events.encoding.table_encoding import ColumnSpec, TableSpec
+from binlog_lab.event_encoding.table_encoding import ColumnSpec, TableSpec
 from binlog_streaming.settings import Begin, Deletes, Mode, TableRule
 from tests.chance import examples
 from tests.faults.processes import Killed

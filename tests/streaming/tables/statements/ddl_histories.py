@@ -6,13 +6,13 @@ from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from typing import TYPE_CHECKING
 
-from binlog_format.events.encoding.table_encoding import ColumnSpec, TableSpec
+from binlog_lab.event_encoding.table_encoding import ColumnSpec, TableSpec
 
 if TYPE_CHECKING:
     import random
     from collections.abc import Callable, Collection
 
-    from binlog_format.events.encoding.value_encoding import Value
+    from binlog_lab.event_encoding.value_encoding import Value
     from tests.streaming.tables.shop import Row, ShopLog
 
 NAMES = ("orders", "items", "swap")

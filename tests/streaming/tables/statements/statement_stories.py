@@ -6,7 +6,7 @@ import datetime as dt
 from typing import TYPE_CHECKING
 
 from binlog_format import open_log
-from binlog_format.events.encoding.table_encoding import ColumnSpec, TableSpec
+from binlog_lab.event_encoding.table_encoding import ColumnSpec, TableSpec
 from binlog_streaming.settings import OnPartitionDrop, TableRule
 from tests.streaming.tables.batches import MIRROR, cut, write
 from tests.streaming.tables.lake.memory_target import MemoryTargets

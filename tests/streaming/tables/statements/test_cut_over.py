@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from binlog_format import open_log
 from binlog_format.errors import SchemaError
-from binlog_format.events.encoding.table_encoding import ColumnSpec, TableSpec
+from binlog_lab.event_encoding.table_encoding import ColumnSpec, TableSpec
 from binlog_streaming.lake.crash_points import watched
 from binlog_streaming.lake.target import DROPPED_COLUMNS_PROPERTY, KEYS_PROPERTY, MODE_PROPERTY
 from binlog_streaming.settings import Deletes, Mode, OnStatement, TableRule
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from binlog_format.events.encoding.value_encoding import Value
+    from binlog_lab.event_encoding.value_encoding import Value
     from tests.streaming.tables.lake.sink_cases import Variant
     from tests.streaming.tables.statements.statement_stories import Story
 

@@ -13,9 +13,9 @@ from binlog_connector.rules.row_rules import TableRules
 from binlog_connector.rules.shown_changes import shown_changes
 from binlog_connector.rules.shown_table import BoundRule
 from binlog_connector.schema.snapshot_marks import SnapshotBegun, mark_change
-from binlog_format.events.encoding.table_encoding import ColumnSpec
 from binlog_format.rows.decoding import Decoding
 from binlog_format.vendor import Vendor
+from binlog_lab.event_encoding.table_encoding import ColumnSpec
 from binlog_streaming.lake.target import DROPPED_COLUMNS_PROPERTY, split_keys
 from binlog_streaming.settings import TableRule
 from tests.judge.running import mirror_of, run_once

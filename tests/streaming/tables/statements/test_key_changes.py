@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from binlog_format.errors import TableError
-from binlog_format.events.encoding.table_encoding import ColumnSpec, TableSpec
+from binlog_lab.event_encoding.table_encoding import ColumnSpec, TableSpec
 from binlog_streaming.lake.crash_points import watched
 from binlog_streaming.lake.target import KEYS_OPEN_PROPERTY, KEYS_PROPERTY
 from binlog_streaming.settings import Mode, TableRule

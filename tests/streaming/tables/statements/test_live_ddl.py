@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 
     import pymysql
 
-    from binlog_format.events.encoding.table_encoding import TableSpec
     from binlog_format.log.log import Log
-    from binlog_streaming.demo.mariadb.server import MariaDbServer
+    from binlog_lab.demo.mariadb.server import MariaDbServer
+    from binlog_lab.event_encoding.table_encoding import TableSpec
     from binlog_streaming.plan.memory import Written
     from tests.streaming.tables.shop import Row, ShopLog
 

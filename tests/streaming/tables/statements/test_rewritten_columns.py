@@ -11,8 +11,8 @@ from binlog_connector.rules.row_rules import TableRules
 from binlog_connector.rules.shown_table import BoundRule
 from binlog_format import open_log
 from binlog_format.errors import TableError
-from binlog_format.events.encoding.table_encoding import ColumnSpec
 from binlog_format.rows.decoding import Decoding
+from binlog_lab.event_encoding.table_encoding import ColumnSpec
 from binlog_streaming.settings import Deletes, Mode, Rewritten, TableRule
 from tests.streaming.tables.batches import cut, write
 from tests.streaming.tables.shop import ShopLog

@@ -1,0 +1,164 @@
+"""What sessions do to the log: `Action` is one step, `Transaction` makes steps and can take them back."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from binlog_format.gtids.gtid import Gtid
+    from binlog_lab.demo.proof.table_state import Key, TableState
+    from binlog_lab.event_encoding.table_encoding import TableSpec
+    from binlog_lab.event_encoding.value_encoding import Value
+
+    Row = tuple[Value, ...]
+    Change = tuple[Row | None, Row | None]
+
+
+class Kind(StrEnum):
+    """What a statement does."""
+
+    INSERT = "INSERT"
+    UPDATE = "UPDATE"
+    DELETE = "DELETE"
+
+
+@dataclass(frozen=True, slots=True)
+class Ddl:
+    """A statement that commits itself; *brief* is for people, where they should hear of it."""
+
+    sql: str
+    gtid: Gtid
+    brief: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Begin:
+    """A transaction starts."""
+
+    session: int
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """One statement on one table; *changes* are rows before and after, one of them None for INSERT and DELETE."""
+
+    session: int
+    spec: TableSpec
+    kind: Kind
+    changes: list[Change]
+
+
+@dataclass(frozen=True, slots=True)
+class Savepoint:
+    """SAVEPOINT, by number."""
+
+    session: int
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class RollbackTo:
+    """ROLLBACK TO SAVEPOINT."""
+
+    session: int
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class Rollback:
+    """The transaction has never been."""
+
+    session: int
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """The transaction is committed; *changes* is the number of its row changes."""
+
+    session: int
+    gtid: Gtid
+    changes: int
+
+
+Action = Ddl | Begin | Statement | Savepoint | RollbackTo | Rollback | Commit
+
+
+class Transaction:
+    """What a script works with: changes rows, remembers how to take that back."""
+
+    def __init__(self, session: int, say: Callable[[Action], None]) -> None:
+        self.session = session
+        self.fails = False
+        self.done: list[tuple[TableState, Row | None, Row | None]] = []
+        self._say = say
+        self._held: list[tuple[TableState, Key]] = []
+        self._tables: set[TableState] = set()
+        self._savepoints: list[int] = []
+
+    def insert(self, table: TableState, rows: Iterable[Row]) -> None:
+        """INSERT of one or more rows."""
+        self._run(table, Kind.INSERT, [(None, row) for row in rows])
+
+    def update(self, table: TableState, pairs: Iterable[tuple[Row, Row]]) -> None:
+        """UPDATE of one or more rows."""
+        self._run(table, Kind.UPDATE, list(pairs))
+
+    def delete(self, table: TableState, rows: Iterable[Row]) -> None:
+        """DELETE of one or more rows."""
+        self._run(table, Kind.DELETE, [(row, None) for row in rows])
+
+    def hold(self, table: TableState, row: Row) -> None:
+        """SELECT ... FOR UPDATE."""
+        self._held.append((table, table.lock(row, self.session)))
+        self._tables.add(table)
+
+    def uses(self, table: TableState) -> bool:
+        """Whether the table must stay as it is until the transaction ends."""
+        return table in self._tables
+
+    def savepoint(self) -> int:
+        """SAVEPOINT; returns its number."""
+        self._savepoints.append(len(self.done))
+        number = len(self._savepoints)
+        self._say(Savepoint(self.session, number))
+        return number
+
+    def rollback_to(self, number: int) -> None:
+        """ROLLBACK TO SAVEPOINT."""
+        self._undo_to(self._savepoints[number - 1])
+        self._say(RollbackTo(self.session, number))
+
+    def give_up(self) -> None:
+        """At its end the transaction is rolled back."""
+        self.fails = True
+
+    def rollback(self) -> None:
+        """Take everything back and let go of the rows."""
+        self._undo_to(0)
+        self._say(Rollback(self.session))
+        self.release()
+
+    def release(self) -> None:
+        """Let go of the rows."""
+        for table, key in self._held:
+            table.unlock(key)
+
+    def _run(self, table: TableState, kind: Kind, changes: list[Change]) -> None:
+        if not changes:
+            return
+        for before, after in changes:
+            for row in (before, after):
+                if row is not None:
+                    self.hold(table, row)
+            table.apply(before, after)
+            self.done.append((table, before, after))
+        self._say(Statement(self.session, table.spec, kind, changes))
+
+    def _undo_to(self, length: int) -> None:
+        while len(self.done) > length:
+            table, before, after = self.done.pop()
+            table.apply(after, before)

@@ -1,0 +1,164 @@
+"""What servers are made of, from Maven Central into `.venv`, once: `fetch(server, view)`; `make servers` is `main`."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from binlog_format.errors import BinlogError
+from binlog_lab.demo.failures import DemoError
+from binlog_lab.demo.servers.java_server import find_java
+from binlog_lab.demo.view import DemoView
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_REPOSITORY = Path(__file__).resolve().parents[4]
+_KEPT = _REPOSITORY / ".venv"
+_DOWNLOADED = re.compile(r"Downloaded from \S+ \S*/(\S+\.jar)\b")
+
+
+@dataclass(frozen=True, slots=True)
+class Fetched:
+    """What is fetched for a server.
+
+    Attributes:
+        name: For people.
+        size: What is downloaded, in MB.
+        folder: Where it goes.
+        program: What is started: a jar file in the folder, or a class of `source`.
+        source: Folder of a project of Maven's that names what is fetched; None: the jar is all.
+        artifact: The jar, in the words of Maven.
+    """
+
+    name: str
+    size: int
+    folder: Path
+    program: str
+    source: Path | None = None
+    artifact: str = ""
+
+    @property
+    def file(self) -> Path:
+        """There when everything is."""
+        return self.folder / (f"{self.program}.class" if self.is_compiled else self.program)
+
+    @property
+    def is_compiled(self) -> bool:
+        """Whether the program is a class of ours."""
+        return not self.program.endswith(".jar")
+
+
+S3PROXY = Fetched(
+    name="s3proxy, an S3 server",
+    size=55,
+    folder=_KEPT / "s3proxy",
+    program="s3proxy-4.1.0-jar-with-dependencies.jar",
+    artifact="org.gaul:s3proxy:4.1.0:jar:jar-with-dependencies",
+)
+REST_CATALOG = Fetched(
+    name="an Iceberg REST catalog",
+    size=145,
+    folder=_KEPT / "rest-catalog",
+    program="RestCatalog",
+    source=_REPOSITORY / "deploy" / "rest-catalog",
+)
+KAFKA = Fetched(
+    name="Apache Kafka, a broker",
+    size=44,
+    folder=_KEPT / "kafka",
+    program="kafka_2.13-4.3.1.jar",
+    source=_REPOSITORY / "deploy" / "kafka",
+)
+
+SPARK_KAFKA = Fetched(
+    name="Spark's connector for Kafka",
+    size=10,
+    folder=_KEPT / "spark-kafka",
+    program="spark-sql-kafka-0-10_2.13-4.2.0.jar",
+    source=_REPOSITORY / "deploy" / "spark-kafka",
+)
+
+
+def require_fetched(server: Fetched) -> Path:
+    """The file that is started.
+
+    Raises:
+        DemoError: `NO_SERVER`.
+    """
+    if not server.file.exists():
+        raise DemoError("NO_SERVER", f"there is no {server.file}", hint="`make servers` fetches it")
+    return server.file
+
+
+def fetch(server: Fetched, view: DemoView) -> None:
+    """Fetch what is not there yet, or was made from older sources.
+
+    Raises:
+        DemoError: `NO_SERVER`: there is no Maven, no compiler, or no way to the repository.
+    """
+    if _is_there(server):
+        return
+    maven = shutil.which("mvn")
+    if maven is None:
+        raise DemoError(
+            "NO_SERVER",
+            f"{server.name} is fetched by Maven, and there is no mvn on PATH",
+            hint="On Debian or Ubuntu: apt-get install maven; then run it again",
+        )
+    part = server.folder.with_name(f"{server.folder.name}.part")
+    shutil.rmtree(part, ignore_errors=True)
+    with view.step(f"Fetching {server.name} (once, {server.size} MB)", f"Fetched {server.name}") as say:
+        goal = ["dependency:copy", f"-Dartifact={server.artifact}"]
+        if server.source is not None:
+            goal = ["-f", str(server.source / "pom.xml"), "dependency:copy-dependencies"]
+        _run([maven, "-B", *goal, f"-DoutputDirectory={part}"], server, say)
+        if server.source is not None and server.is_compiled:
+            compiler = find_java(server.name, "javac")
+            source = server.source / f"{server.program}.java"
+            _run([compiler, "-cp", f"{part}/*", "-d", str(part), str(source)], server, say)
+    shutil.rmtree(server.folder, ignore_errors=True)
+    part.rename(server.folder)  # whole, or not at all
+
+
+def _is_there(server: Fetched) -> bool:
+    if not server.file.exists():
+        return False
+    made = server.file.stat().st_mtime
+    return server.source is None or all(path.stat().st_mtime <= made for path in server.source.iterdir())
+
+
+def _run(command: list[str], server: Fetched, say: Callable[[str], None]) -> None:
+    last: list[str] = []
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
+        assert process.stdout is not None
+        for line in process.stdout:
+            if match := _DOWNLOADED.search(line):
+                say(match[1])
+            if "ERROR" in line or "error:" in line:
+                last.append(line.strip())
+    if process.returncode:
+        raise DemoError(
+            "NO_SERVER",
+            f"{server.name} was not fetched, {Path(command[0]).name}: {last[0] if last else process.returncode}",
+            hint=f"To see all of it: {' '.join(command)}",
+        )
+
+
+def main() -> None:
+    """Fetch those that are named, or all."""
+    servers = {server.folder.name: server for server in (S3PROXY, REST_CATALOG, KAFKA, SPARK_KAFKA)}
+    try:
+        for name in sys.argv[1:] or servers:
+            fetch(servers[name], DemoView())
+    except BinlogError as error:
+        sys.exit(f"{error}\nTests that need it are left out.")
+
+
+if __name__ == "__main__":
+    main()

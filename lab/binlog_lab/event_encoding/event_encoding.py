@@ -1,0 +1,140 @@
+"""Make replication events as a server with an `.ibb` log does: `encode_gtid`, `encode_query` and the others.
+
+Events have no checksum and an end_log_pos of 0. Table maps and row events: `table_encoding.TableSpec`.
+"""
+
+from __future__ import annotations
+
+import zlib
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from binlog_format.events.gtids.gtid_layout import COMMIT_ID_STRUCT, GTID_BODY_SIZE_MIN, GTID_FIXED_STRUCT
+from binlog_format.events.layout import (
+    EVENT_CHECKSUM_SIZE,
+    EVENT_HEADER_SIZE,
+    EVENT_HEADER_STRUCT,
+    GTID_FLAG_ALLOW_PARALLEL,
+    GTID_FLAG_DDL,
+    GTID_FLAG_GROUP_COMMIT_ID,
+    GTID_FLAG_STANDALONE,
+    GTID_FLAG_TRANSACTIONAL,
+    XID_BODY_STRUCT,
+    EventType,
+)
+from binlog_format.events.query_layout import QUERY_STRUCT
+from binlog_lab.event_encoding.encoding_layout import (
+    BODY_PREFIX_SIZES,
+    CHECKSUM_STRUCT,
+    EVENT_HEADER_TYPE_COUNT,
+    FORMAT_DESCRIPTION_CHECKSUM_OFF,
+    FORMAT_DESCRIPTION_STRUCT,
+    FORMAT_DESCRIPTION_VERSION,
+    GTID_EVENT_FLAGS,
+    QUERY_STATUS_CATALOG,
+    QUERY_STATUS_CHARSETS_CODE,
+    QUERY_STATUS_CHARSETS_STRUCT,
+    QUERY_STATUS_FLAGS,
+    QUERY_STATUS_SQL_MODE,
+    QUERY_STATUS_XID_CODE,
+    QUERY_STATUS_XID_STRUCT,
+)
+
+if TYPE_CHECKING:
+    from binlog_format.gtids.gtid import Gtid
+
+TRANSACTION_FLAGS = GTID_FLAG_TRANSACTIONAL | GTID_FLAG_ALLOW_PARALLEL
+"""GTID flags of a transaction on InnoDB tables."""
+DDL_FLAGS = GTID_FLAG_STANDALONE | GTID_FLAG_ALLOW_PARALLEL | GTID_FLAG_DDL
+"""GTID flags of a DDL statement."""
+
+UTF8MB4_COLLATION = 45  # utf8mb4_general_ci
+LATIN1_COLLATION = 8  # latin1_swedish_ci
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Who wrote an event, and when: *timestamp* in seconds since 1970 UTC."""
+
+    timestamp: int
+    server_id: int
+
+
+def encode_event(event_type: EventType, body: bytes, origin: Origin, *, flags: int = 0) -> bytes:
+    """An event: header and *body*."""
+    header = EVENT_HEADER_STRUCT.pack(
+        origin.timestamp, event_type, origin.server_id, EVENT_HEADER_SIZE + len(body), 0, flags
+    )
+    return header + body
+
+
+def encode_gtid(gtid: Gtid, timestamp: int, *, flags: int = TRANSACTION_FLAGS, commit_id: int | None = None) -> bytes:
+    """The GTID event that opens a group; *commit_id* is the same in all groups of one group commit."""
+    commit = b""
+    if commit_id is not None:
+        flags |= GTID_FLAG_GROUP_COMMIT_ID
+        commit = COMMIT_ID_STRUCT.pack(commit_id)
+    body = (GTID_FIXED_STRUCT.pack(gtid.seqno, gtid.domain, flags) + commit).ljust(GTID_BODY_SIZE_MIN, b"\0")
+    return encode_event(EventType.MARIADB_GTID, body, Origin(timestamp, gtid.server), flags=GTID_EVENT_FLAGS)
+
+
+@dataclass(frozen=True, slots=True)
+class QueryContext:
+    """What a Query event records beside its SQL.
+
+    Attributes:
+        database: The current database; empty for none.
+        thread_id: Number of the connection.
+        collation_id: Of client, connection and server.
+        xid: Number of the transaction, which DDL statements carry.
+        error_code: That the statement ended with.
+    """
+
+    database: str = ""
+    thread_id: int = 1
+    collation_id: int = UTF8MB4_COLLATION
+    xid: int | None = None
+    error_code: int = 0
+
+
+def encode_query(sql: str, origin: Origin, context: QueryContext | None = None, *, flags: int = 0) -> bytes:
+    """A Query event: a DDL statement, or a statement logged as text."""
+    context = context or QueryContext()
+    charset = context.collation_id
+    status = (
+        QUERY_STATUS_FLAGS
+        + QUERY_STATUS_SQL_MODE
+        + QUERY_STATUS_CATALOG
+        + QUERY_STATUS_CHARSETS_STRUCT.pack(QUERY_STATUS_CHARSETS_CODE, charset, charset, charset)
+    )
+    if context.xid is not None:
+        status += QUERY_STATUS_XID_STRUCT.pack(QUERY_STATUS_XID_CODE, context.xid)
+    database = context.database.encode()
+    fixed = QUERY_STRUCT.pack(context.thread_id, 0, len(database), context.error_code, len(status))
+    return encode_event(EventType.QUERY, fixed + status + database + b"\0" + sql.encode(), origin, flags=flags)
+
+
+def encode_xid(xid: int, origin: Origin) -> bytes:
+    """The XID event that ends a transaction."""
+    return encode_event(EventType.XID, XID_BODY_STRUCT.pack(xid), origin)
+
+
+def encode_annotate_rows(sql: str, origin: Origin) -> bytes:
+    """The statement whose row events follow."""
+    return encode_event(EventType.ANNOTATE_ROWS, sql.encode(), origin)
+
+
+def encode_format_description(server_version: str, created: int, origin: Origin, *, flags: int = 0) -> bytes:
+    """The Format_description event that a server start puts into an `.ibb` log.
+
+    It records that events have no checksum, and has one itself, as every Format_description event of MariaDB.
+    """
+    prefixes = bytes(BODY_PREFIX_SIZES.get(number, 0) for number in range(1, EVENT_HEADER_TYPE_COUNT + 1))
+    body = (
+        FORMAT_DESCRIPTION_STRUCT.pack(FORMAT_DESCRIPTION_VERSION, server_version.encode(), created, EVENT_HEADER_SIZE)
+        + prefixes
+        + bytes([FORMAT_DESCRIPTION_CHECKSUM_OFF])
+    )
+    event = encode_event(EventType.FORMAT_DESCRIPTION, body + bytes(EVENT_CHECKSUM_SIZE), origin, flags=flags)
+    covered = event[:-EVENT_CHECKSUM_SIZE]
+    return covered + CHECKSUM_STRUCT.pack(zlib.crc32(covered))

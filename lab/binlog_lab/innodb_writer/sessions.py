@@ -1,0 +1,115 @@
+"""The sessions of the modelled server and their caches: `Sessions`, what `BinlogWriter` does before a commit."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import TYPE_CHECKING
+
+from binlog_lab.innodb_writer.transaction_cache import OobWriter, TransactionCache
+
+if TYPE_CHECKING:
+    from binlog_lab.innodb_writer.options import WriterOptions
+
+
+class Cache(IntEnum):
+    """Which cache of a session an event goes to."""
+
+    TRANSACTIONAL = 0
+    STATEMENT = 1
+
+
+class Session:
+    """The caches of a connection; few ever need the second one."""
+
+    __slots__ = ("statement", "transaction")
+
+    def __init__(self, transaction: TransactionCache) -> None:
+        self.transaction = transaction
+        self.statement: TransactionCache | None = None
+
+    def used_caches(self) -> list[TransactionCache]:
+        """Those that hold something, the statement cache first."""
+        caches = (self.transaction,) if self.statement is None else (self.statement, self.transaction)
+        return [cache for cache in caches if not cache.is_empty()]
+
+    def holds_oob(self) -> bool:
+        """Whether the transaction has out-of-band data in the log."""
+        caches = (self.transaction,) if self.statement is None else (self.statement, self.transaction)
+        return any(cache.holds_oob() for cache in caches)
+
+    def release(self) -> None:
+        """The transaction is over."""
+        self.transaction.release()
+        if self.statement is not None:
+            self.statement.release()
+
+
+class Sessions:
+    """What clients do before they commit.
+
+    Args:
+        options: Sizes of the caches.
+    """
+
+    def __init__(self, options: WriterOptions) -> None:
+        self.options = options
+        self._oob: OobWriter
+        self._sessions: dict[int, Session] = {}
+
+    def begin(self, sid: int) -> None:
+        """Begin a transaction in session *sid*; what that session had open is rolled back."""
+        self.rollback(sid)
+        self._open_session(sid)
+
+    def event(self, sid: int, data: bytes | memoryview, cache: Cache = Cache.TRANSACTIONAL) -> None:
+        """Put event bytes into a cache of session *sid*; whole events are usual, but not needed."""
+        self._cache(sid, cache).append(data)
+
+    def spill(self, sid: int, cache: Cache = Cache.TRANSACTIONAL) -> None:
+        """Write what the cache holds now out of band."""
+        self._cache(sid, cache).spill()
+
+    def piece(self, sid: int, data: bytes, cache: Cache = Cache.TRANSACTIONAL) -> None:
+        """Write *data* as one out-of-band record."""
+        self._cache(sid, cache).write_piece(data)
+
+    def savepoint(self, sid: int, savepoint: int) -> None:
+        """SAVEPOINT; *savepoint* is a non-negative number in place of a name."""
+        self._cache(sid, Cache.TRANSACTIONAL).set_savepoint(savepoint)
+
+    def rollback_to(self, sid: int, savepoint: int) -> None:
+        """ROLLBACK TO SAVEPOINT."""
+        self._cache(sid, Cache.TRANSACTIONAL).roll_back_to(savepoint)
+
+    def statement_start(self, sid: int) -> None:
+        """A statement starts: `statement_rollback` goes back to here."""
+        self._cache(sid, Cache.TRANSACTIONAL).start_statement()
+
+    def statement_rollback(self, sid: int) -> None:
+        """The running statement has failed."""
+        self._cache(sid, Cache.TRANSACTIONAL).roll_back_statement()
+
+    def rollback(self, sid: int) -> None:
+        """Roll back; nothing is written, what is out of band stays as garbage."""
+        session = self._sessions.pop(sid, None)
+        if session is not None:
+            session.release()
+
+    def _take_session(self, sid: int) -> Session:
+        """The session whose transaction ends now."""
+        return self._sessions.pop(sid, None) or self._new_session()
+
+    def _open_session(self, sid: int) -> Session:
+        session = self._sessions[sid] = self._new_session()
+        return session
+
+    def _new_session(self) -> Session:
+        return Session(TransactionCache(self.options.buffer_size, self._oob))
+
+    def _cache(self, sid: int, cache: Cache) -> TransactionCache:
+        session = self._sessions.get(sid) or self._open_session(sid)
+        if cache == Cache.TRANSACTIONAL:
+            return session.transaction
+        if session.statement is None:
+            session.statement = TransactionCache(self.options.stmt_buffer_size, self._oob)
+        return session.statement
