@@ -206,7 +206,7 @@ def mentioned_tables(history: History) -> set[str]:
     """Tables that statements of the history name, with their database."""
     tables = {name.partition(".")[2] for name in history.server}
     for done in history.done:
-        tables |= set(re.findall(r"(?i)\b(?:TABLE|INTO|TO|UPDATE|FROM|LIKE)\s+`?(\w+)`?", done.text))
+        tables |= set(re.findall(r"(?i)\b(?:TABLE|INTO|TO|UPDATE|FROM|LIKE)\s+(?:\w+\.)?`?(\w+)`?", done.text))
     return {f"{database}.{table}" for database in (history.database, f"{history.database}b") for table in tables}
 
 
