@@ -52,17 +52,18 @@ def keys_ratio() -> float:
     numbers = np.random.default_rng(1)
     count, changes = round(share() * ROWS), round(share() * CHANGES)
     keys, ratios = np.arange(count), []
+    versions = np.zeros(count + BATCHES * changes, np.int64)  # of the row with each key
     with tempfile.TemporaryDirectory(prefix="binlog-stream-bench-") as work:
         sink = Sink(directory=work)
         with closing(DeltaTarget.at(sink, f"{work}/off")) as off, closing(DeltaTarget.at(sink, f"{work}/on")) as on:
             for new in (off, on):
-                new.create(_rows(keys, 0).schema, COMMIT_ID)
-                new.append(_rows(keys, 0).to_reader(), COMMIT_ID)
+                new.create(_rows(keys, versions[keys]).schema, COMMIT_ID)
+                new.append(_rows(keys, versions[keys]).to_reader(), COMMIT_ID)
             for batch_id in range(1, BATCHES + 1):
                 chosen = numbers.choice(keys, changes * 85 // 100, replace=False)
                 updated, deleted = np.split(chosen, [changes * 7 // 10])
                 inserted = np.arange(len(deleted)) + keys.max() + 1
-                images = _images(updated, deleted, inserted, batch_id)
+                images = _images(updated, deleted, inserted, versions, batch_id)
                 places: list[tuple[Target, RowEvidence | None]] = [(off, None), (on, RowEvidence())]
                 taken = {}
                 for target, evidence in places if batch_id % 2 else places[::-1]:
@@ -89,25 +90,28 @@ def _seconds(target: Target, images: StepImages, batch_id: int, evidence: RowEvi
     return time.process_time() - started
 
 
-def _images(updated: Indices, deleted: Indices, inserted: Indices, version: int) -> StepImages:
-    # Of an update two images, one after the other.
+def _images(updated: Indices, deleted: Indices, inserted: Indices, versions: Indices, version: int) -> StepImages:
+    # Of an update two images, one after the other; *versions* become those after the changes.
     kinds = [np.tile(np.array([ImageKind.UPDATE_BEFORE, ImageKind.UPDATE_AFTER], np.uint8), len(updated))]
     kinds += [np.full(len(deleted), ImageKind.DELETE, np.uint8), np.full(len(inserted), ImageKind.INSERT, np.uint8)]
     table = np.zeros(sum(map(len, kinds)), IMAGE_DTYPE)
     table["kind"], table["row_no"] = np.concatenate(kinds), np.arange(len(table))
-    rows = _rows(np.concatenate([np.repeat(updated, 2), deleted, inserted]), version)
+    of_updates = np.stack([versions[updated], np.full(len(updated), version)], axis=1).ravel()
+    of_rows = np.concatenate([of_updates, versions[deleted], np.full(len(inserted), version)])
+    versions[updated] = versions[inserted] = version
+    rows = _rows(np.concatenate([np.repeat(updated, 2), deleted, inserted]), of_rows)
     layout = TableLayout("bench", "t", (), (), "", b"", Vendor.MARIADB)
     images = cast("Images", DecodedImages(table, rows))
     return StepImages("bench.t", (RowBatch(images, np.zeros(1, EVENT_DTYPE), np.zeros(1, GROUP_DTYPE), layout),))
 
 
-def _rows(keys: Indices, version: int) -> pa.Table:
+def _rows(keys: Indices, versions: Indices) -> pa.Table:
     filler = np.frombuffer(b"the quick brown fox jumps over the lazy dog, and over the others", "S32")
     return pa.table(
         {
             "id": pa.array(keys, pa.int64()),
-            "k": pa.array(np.full(len(keys), version), pa.int64()),
-            "score": pa.array(keys * 0.5 + version, pa.float64()),
-            "text": pa.array(filler[(keys + version) % 2]).cast(pa.string()),
+            "k": pa.array(versions, pa.int64()),
+            "score": pa.array(keys * 0.5 + versions, pa.float64()),
+            "text": pa.array(filler[(keys + versions) % 2]).cast(pa.string()),
         }
     )

@@ -23,6 +23,7 @@ from binlog_streaming.settings.choices import OnStatement, TableFormat, UnknownV
 from binlog_streaming.settings.model import Job, Sink, Source, TableRule
 from binlog_streaming.tables.apply import apply_component
 from binlog_streaming.tables.batch import BatchContext, write_plan
+from binlog_streaming.tables.evidence.watch import watched_after
 from binlog_streaming.tables.progress import BatchProgress
 from binlog_streaming.tables.target_checks import check_folders
 from tests.faults.processes import Killed
@@ -31,12 +32,14 @@ from tests.truth.replay import row_differences
 from tests.truth.truth_values import typed_difference
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Mapping
 
     import pyarrow as pa
 
+    from binlog_connector.following.offsets import SourceOffset
     from binlog_streaming.jobs.replay.replay import Replay
     from binlog_streaming.plan.memory import JobMemory
+    from binlog_streaming.tables.evidence.watch import Watched
     from binlog_streaming.tables.tasks import Tasks
     from tests.truth.truth_case import Case, Row
 
@@ -94,6 +97,7 @@ def run(
     reader.prepareForTriggerAvailableNow()
     batch_id = 0 if checkpoint.batch_id is None else checkpoint.batch_id + 1
     done = 0
+    watched: dict[str, Watched] = {}
     pending = checkpoint.pending
     while True:
         end = pending.to_json() if pending is not None else reader.latestOffset(offset, reader.getDefaultReadLimit())
@@ -104,7 +108,9 @@ def run(
         rows = [
             row for part in reader.partitions(offset, end) for batch in reader.read(part) for row in batch.to_pylist()
         ]
-        batch = _write(job, checkpoint.query_id, batch_id, rows, keeper.memory(batch_id), tasks)
+        context = _context(job, checkpoint.query_id, batch_id, keeper.memory(batch_id), watched)
+        batch = _write(context, rows, tasks)
+        watched = watched_after(watched, batch.tables)
         keeper.saw_batch(batch)
         if listener is not None:
             listener(batch)
@@ -117,25 +123,31 @@ def run(
         offset, batch_id = end, batch_id + 1
 
 
-def _write(
-    job: Job, query_id: str, batch_id: int, rows: list[dict[str, object]], memory: JobMemory, tasks: Tasks | None
-) -> BatchProgress:
+def _context(job: Job, query_id: str, batch_id: int, memory: JobMemory, watched: Mapping[str, Watched]) -> BatchContext:
+    offset = _pending(job)
+    return BatchContext(query_id, batch_id, job, str(offset.gtid.advanced_by(offset.skip_gtid)), memory, watched)
+
+
+def _pending(job: Job) -> SourceOffset:
     checkpoint = read_checkpoint(state_of(job))
     assert checkpoint is not None
     assert checkpoint.pending is not None
-    gtid = checkpoint.pending.gtid.advanced_by(checkpoint.pending.skip_gtid)
-    context = BatchContext(query_id, batch_id, job, str(gtid), memory)
+    return checkpoint.pending
+
+
+def _write(context: BatchContext, rows: list[dict[str, object]], tasks: Tasks | None) -> BatchProgress:
+    job, batch_id, offset = context.job, context.batch_id, _pending(context.job)
     plan = context.plan(rows)
     if plan.end is None:
-        return BatchProgress(batch_id, (), 0.0, 0.0, None, plan.learned, offset=checkpoint.pending)
+        return BatchProgress(batch_id, (), 0.0, 0.0, None, plan.learned, offset=offset)
     if tasks is not None:
         written = write_plan(context, plan, tasks)
-        return BatchProgress(batch_id, tuple(written), 0.0, 0.0, None, plan.learned, offset=checkpoint.pending)
+        return BatchProgress(batch_id, tuple(written), 0.0, 0.0, None, plan.learned, offset=offset)
     check_folders(plan.components, job.sink.directory)
     batch = context.run(plan.end)
     with open_log(job.source.path) as log:
         tables = [table for component in plan.components for table in apply_component(batch, component, log)]
-    return BatchProgress(batch_id, tuple(tables), 0.0, 0.0, None, plan.learned, offset=checkpoint.pending)
+    return BatchProgress(batch_id, tuple(tables), 0.0, 0.0, None, plan.learned, offset=offset)
 
 
 def plan(

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from binlog_streaming.lake.evidence import RowsBefore
+    from binlog_streaming.lake.rows_before import RowsBefore
 
 
 @dataclass(frozen=True, slots=True)

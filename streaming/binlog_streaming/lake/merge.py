@@ -11,17 +11,18 @@ from __future__ import annotations
 
 from collections import defaultdict
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from binlog_streaming.lake.evidence import ContradictedError, Differing, contradictions, differing
+from binlog_streaming.lake.evidence import ContradictedError, contradictions
 from binlog_streaming.lake.keys.key_lookup import KeyLookup
 from binlog_streaming.lake.keys.sorting import union
 from binlog_streaming.lake.overlay import Overlay
+from binlog_streaming.lake.rows_before import KeyRows, differing_rows
 from binlog_streaming.lake.schema_cast import cast_table
 from binlog_streaming.settings.choices import Merge
 
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 
     from binlog_streaming.lake.change import Change
     from binlog_streaming.lake.evidence import Contradictions
+    from binlog_streaming.lake.rows_before import Differing
 
     Indices = NDArray[np.int64]
     Mask = NDArray[np.bool_]
@@ -232,6 +234,11 @@ class _Found(Generic[File]):
         # Numbers of the keys whose rows count as being there.
         return self.numbers if self.gone is None else self.numbers[~self.gone]
 
+    @property
+    def live_rows(self) -> Indices:
+        # The numbers of these rows.
+        return self.rows if self.gone is None else self.rows[~self.gone]
+
 
 @dataclass(frozen=True, slots=True)
 class _Flags:
@@ -322,27 +329,10 @@ class _Merging(Generic[File]):
 
     def _differing(self, found: Sequence[_Found[File]]) -> Differing | None:
         # Rows that are not what the images before their changes show.
-        if self._change.before is None or not found:
+        if self._change.before is None:
             return None
-        with ThreadPoolExecutor(THREADS) as pool:
-            return Differing.joined(pool.map(self._differing_in, found))
-
-    def _differing_in(self, found: _Found[File]) -> Differing | None:
-        change = self._change
-        assert change.before is not None
-        spelled = {field.name.casefold(): field for field in self._schema}
-        columns = pa.schema([spelled[name.casefold()] for name in change.before.names if name.casefold() in spelled])
-        own = change.before.chosen[found.numbers]
-        if found.gone is not None:
-            own &= ~found.gone
-        rows, numbers, every = found.rows[own], found.numbers[own], []
-        if not len(rows) or not len(columns):
-            return None
-        for places, old in self._files.rows_at(found.file, rows, columns):
-            shown = change.before.shown(numbers[places])
-            shown = replace(shown, values=cast_table(shown.values, columns))
-            every.append(differing(shown, pa.Table.from_batches([old]), numbers[places]))
-        return Differing.joined(every)
+        live = [KeyRows(one.file, one.live_rows, one.live) for one in found]
+        return differing_rows(self._files, self._change.before, live)
 
     def replace(self, found: _Found[File]) -> None:
         """Write what replaces the found rows of a file that keep values."""

@@ -63,6 +63,10 @@ class IndivisibleError(Exception):
     """A step has to be merged as a whole."""
 
 
+class RefutedPartError(IndivisibleError):
+    """The same, as the target contradicts a part of it: whoever has all images of the key names what it is."""
+
+
 def sharded(
     images: StepImages,
     schema: pa.Schema,

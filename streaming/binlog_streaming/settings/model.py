@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from typing import Literal
+from typing import Annotated, Literal
 
 import msgspec
 
@@ -97,6 +97,15 @@ class Source(LogSource, frozen=True, rename="camel"):
         return replace(super().decoding(), time_type=time_type, declared_types=bool(self.declared_types))
 
 
+EVIDENCE_AFTER = 10_000
+"""Rows that are compared as a whole where something may have changed the target; that takes milliseconds."""
+
+EVIDENCE_SAMPLE = 100
+"""Rows of a step that always are, where they are cheap to read."""
+
+NotNegative = Annotated[int, msgspec.Meta(ge=0)]
+
+
 class TableRule(RowRule, frozen=True, kw_only=True):
     """`[[tables]]`: what becomes of the tables that `select` matches; the first rule that matches a table counts.
 
@@ -115,6 +124,8 @@ class TableRule(RowRule, frozen=True, kw_only=True):
         begin: From where on the table has to be in the log, for modes that hold its rows.
         partition_by: How new targets are partitioned; each as `partition_rule` takes it.
         evidence: What is compared of rows that change; None: what the job sets for all tables.
+        evidence_after: Of how many the whole row, after what may have changed the target; None: the same.
+        evidence_sample: Of how many rows of each step the whole row, where that is cheap; None: the same.
     """
 
     mode: Mode | tuple[Mode, ...] = Mode.MIRROR
@@ -131,6 +142,8 @@ class TableRule(RowRule, frozen=True, kw_only=True):
     begin: Begin = Begin.CREATED
     partition_by: tuple[str, ...] = ()
     evidence: Evidence | None = None
+    evidence_after: NotNegative | None = None
+    evidence_sample: NotNegative | None = None
 
     @property
     def computed_is_null(self) -> bool:
@@ -247,6 +260,8 @@ class Job(Section, frozen=True):
         checkpoint: Directory of Spark's checkpoint: it holds how far the job has come.
         on_error: What becomes of the job when one of its tables cannot go on.
         evidence: What is compared of rows that change, of tables that do not set it themselves.
+        evidence_after: Of how many the whole row, after what may have changed a target; of such tables.
+        evidence_sample: Of how many rows of each step the whole row, where that is cheap; of such tables.
     """
 
     source: Source
@@ -255,6 +270,8 @@ class Job(Section, frozen=True):
     name: str = "binlog-stream"
     on_error: OnError = OnError.STOP
     evidence: Evidence = Evidence.KEYS
+    evidence_after: NotNegative = EVIDENCE_AFTER
+    evidence_sample: NotNegative = EVIDENCE_SAMPLE
     tables: tuple[TableRule, ...] = (TableRule(),)
     trigger: Trigger = Trigger()
     metrics: Metrics = Metrics()

@@ -116,5 +116,7 @@ TABLES = (
         '["country"]',
     ),
     Setting("evidence", "The same as at the top, for these tables alone; default: as there.", '"off"'),
+    Setting("evidence_after", "The same.", "100_000"),
+    Setting("evidence_sample", "The same.", "0"),
     *ROWS,
 )

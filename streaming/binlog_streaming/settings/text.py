@@ -44,6 +44,15 @@ TOP = (
         "finds a row with its key, an insert finds none; a target that contradicts the log stops), rows (and that row "
         "is the image before the change, in all columns that this has), or off.",
     ),
+    Setting(
+        "evidence_after",
+        "After a start, a snapshot, a statement that does something to a table, or a commit of somebody else to a "
+        "target, so many of its next rows are compared as a whole; with evidence = off none are.",
+    ),
+    Setting(
+        "evidence_sample",
+        "Up to so many rows of each step are compared as a whole, where that costs next to nothing: in a small file.",
+    ),
 )
 SOURCE = (
     Setting("path", "Directory of the server's binlog files, one file of it, or a URL (s3://...)."),

@@ -25,12 +25,12 @@ from binlog_streaming.plan.batch_plan import RowsStep
 from binlog_streaming.plan.cascade_links import LinkedRowsStep
 from binlog_streaming.plan.failures import naming, naming_unexpected
 from binlog_streaming.plan.memory import SetAside, can_set_aside
-from binlog_streaming.settings.choices import Evidence, Mode, OnError
+from binlog_streaming.settings.choices import Mode, OnError
 from binlog_streaming.settings.partition_rules import partition_rule
 from binlog_streaming.tables.cascades.linked_images import LinkedImages, outside_row_batches
 from binlog_streaming.tables.cascades.linked_rows import LinkedRows
 from binlog_streaming.tables.declared_columns import agreed_types, lacks_types, recorded_by, recorded_of
-from binlog_streaming.tables.evidence.row_evidence import evidence_for
+from binlog_streaming.tables.evidence.watch import EvidenceWatch
 from binlog_streaming.tables.looks import Looks
 from binlog_streaming.tables.positions import BatchPositions
 from binlog_streaming.tables.progress import Note, Outcome, ProgressTally, notes_about
@@ -122,6 +122,7 @@ class _ComponentRun:
         self._stopped = {name: table.set_aside for name, table in component.tables.items() if table.set_aside}
         self._reached: tuple[LogPlace, str | None] = ((run.position, 0), None)
         self._rows = StepRows(component, log, run.decoding, self._types)
+        self._watch = EvidenceWatch(run.evidence, run.watched, run.compares_all)
 
     def progress(self) -> list[TableProgress]:
         return [tally.progress(self._run.position) for tally in self._tallies.values() if tally.is_touched]
@@ -137,8 +138,7 @@ class _ComponentRun:
             return
         self._reached = step.place, step.statement.gtid
         # Of a RENAME the new table first: it gets what the old one holds.
-        names = reversed(step.tables) if isinstance(step.change, TableRenamed) else step.tables
-        for name in names:
+        for name in reversed(step.tables) if isinstance(step.change, TableRenamed) else step.tables:
             if name not in self._component.tables:
                 continue  # a statement about several tables is a step of each of their components
             for mode in self._component.tables[name].rule.modes:
@@ -263,8 +263,7 @@ class _ComponentRun:
             settle_keys(target, commit_id)
             target.check_owner(commit_id)
             reached(CrashPoint.LOOKED)
-            wanted = Evidence.OFF if content.is_repair else table.rule.evidence or self._run.evidence
-            evidence = evidence_for(table.rule, wanted, commit_id, target.properties())
+            evidence = self._watch.evidence(table.rule, commit_id, target, is_repair=content.is_repair)
             prepared: PreparedRows
             if divided is not None and self._division is not None:
                 prepared = self._division.rows(divided, content, evidence)
@@ -279,7 +278,7 @@ class _ComponentRun:
             if not rows_written:
                 self._silent[table.name, mode] = table
             tally.add(Outcome.WRITTEN if rows_written else Outcome.EMPTY, rows_written)
-            tally.proved += 0 if evidence is None else evidence.proved
+            tally.proved += self._watch.took(target.uri, evidence)
             return rows_written
 
         self._with_target(table, mode, write)
@@ -317,6 +316,7 @@ class _ComponentRun:
             tally.saw(step.statement.commit_time, step.statement.commit_time)
             tally.statements += 1
             commits = not is_done and work.commit is not None and work.commit(target, commit_id)
+            self._watch.changed(target.uri)
             if target.properties() is not None:
                 target.describe(commit_id, recorded={**work.recorded, **types})
             tally.add(Outcome.REPEATED if is_done else Outcome.WRITTEN)
@@ -359,7 +359,7 @@ class _ComponentRun:
         with self._looks.naming_errors(str(table.name), uri, f"step at {position}:{event_no}"):
             if self._looks.attempt(uri, lambda target: write(target, tally)):
                 self._looks.at(uri).maintain(self._run.sink)
-            tally.version = self._looks.at(uri).version()
+            tally.version, tally.rows_left = self._looks.at(uri).version(), self._watch.rows_left(uri)
         tally.seconds += time.monotonic() - started
 
     def _commit_id(

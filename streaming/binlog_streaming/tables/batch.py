@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pickle
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from binlog_connector.schema.table_changes import PartitionsEmptied, TableCreated
@@ -15,7 +15,7 @@ from binlog_connector.spark.table_schemas import SchemaFile
 from binlog_connector.spark.worker_process import settle
 from binlog_format import open_log
 from binlog_format.errors import BinlogError
-from binlog_streaming.modes.shards import IndivisibleError
+from binlog_streaming.modes.shards import IndivisibleError, RefutedPartError
 from binlog_streaming.plan.batch_plan import ChangeStep
 from binlog_streaming.plan.cascade_links import LinkedRowsStep
 from binlog_streaming.plan.cascades import CascadeLog
@@ -25,11 +25,12 @@ from binlog_streaming.settings import OnError
 from binlog_streaming.tables.apply import apply_component
 from binlog_streaming.tables.batch_run import BatchRun
 from binlog_streaming.tables.division import Division, is_divided, task_counts
+from binlog_streaming.tables.evidence.watch import WantedEvidence
 from binlog_streaming.tables.target_checks import check_folders
 from binlog_streaming.tables.tasks import SparkTasks
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from pyspark.sql import DataFrame
 
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from binlog_streaming.plan.memory import JobMemory
     from binlog_streaming.plan.planning import Row
     from binlog_streaming.settings import Job
+    from binlog_streaming.tables.evidence.watch import Watched
     from binlog_streaming.tables.progress import TableProgress
     from binlog_streaming.tables.tasks import Tasks
 
@@ -77,6 +79,7 @@ class BatchContext:
         job: The settings.
         gtid_position: What the log has up to the batch's end, as text; None: not known.
         memory: What the job knows from batches before; None: nothing.
+        watched: What it remembers of targets, by their place.
     """
 
     query_id: str
@@ -84,6 +87,7 @@ class BatchContext:
     job: Job
     gtid_position: str | None = None
     memory: JobMemory | None = None
+    watched: Mapping[str, Watched] = field(default_factory=dict)
 
     def run(self, position: Position, schema_file: SchemaFile | None = None) -> BatchRun:
         """What all tables share; *position* is where the log goes on after the batch."""
@@ -98,8 +102,9 @@ class BatchContext:
             job.on_error,
             schema_file,
             CascadeLog(job),
-            job.default_evidence,
-            job.kept_definitions,
+            WantedEvidence.of(job),
+            self.watched,
+            kept_definitions=job.kept_definitions,
         )
 
     def schema_file(self, plan: BatchPlan) -> SchemaFile | None:
@@ -166,6 +171,8 @@ class ComponentWriter:
         division = Division(tasks, task_count, self.log_path, run.sink, run.decoding, run.kept_definitions)
         try:
             return self._write(component, division)
+        except RefutedPartError:  # it will not get far, and who has all of it can name what is wrong
+            return replace(self, run=replace(run, compares_all=True))._write(component)
         except IndivisibleError:
             return None
 

@@ -6,14 +6,13 @@ A step is divided when tasks would have nothing to do while one merges it, or wh
 from __future__ import annotations
 
 import math
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from binlog_streaming.lake.crash_points import CrashPoint, reached
 from binlog_streaming.lake.sinks import sink_type
 from binlog_streaming.modes.row_batches import outlined
-from binlog_streaming.modes.shards import IndivisibleError
+from binlog_streaming.modes.shards import IndivisibleError, RefutedPartError
 from binlog_streaming.plan.batch_plan import RowsStep
 from binlog_streaming.settings import Deletes, Merge, Mode
 from binlog_streaming.tables.parts import PartsWriter
@@ -141,7 +140,8 @@ class DividedRows:
         reached(CrashPoint.PARTS_WRITTEN)
         count = target.commit_parts(parts, commit_id)
         if self.evidence is not None:
-            self.evidence.proved += sum(part.proved for part in parts)
+            self.evidence.proved += (proved := sum(part.proved for part in parts))
+            self.evidence.compared += min(proved, self.evidence.rows or 0)
         return count
 
     def _written(self, writer: PartsWriter, target: Target) -> list[Written[Any]]:
@@ -149,8 +149,11 @@ class DividedRows:
         if not writer.keys:
             return writer.append_all(tasks, step)
         if is_cut_by_place(writer.mode, writer.rule) and target.takes_overruled:
-            with suppress(IndivisibleError):
+            try:
                 return writer.merge_by_place(tasks, step)
+            except IndivisibleError as error:
+                if isinstance(error, RefutedPartError):
+                    raise
         count = self.division.task_count
         if part_count(step, count if count >= DEALERS else 1) < 2:
             raise IndivisibleError(writer.source_table)

@@ -29,6 +29,7 @@ from binlog_streaming.plan.snapshots import snapshot_command
 from binlog_streaming.spark_session import PLANNING_ONLY, is_submitted, local_session
 from binlog_streaming.tables.batch import BatchContext, plan_of, write_batch
 from binlog_streaming.tables.batch_versions import BatchVersions
+from binlog_streaming.tables.evidence.watch import watched_after
 from binlog_streaming.tables.job_lock import JobLock
 from binlog_streaming.tables.loading import load_workers
 from binlog_streaming.tables.progress import NOTE_TEXTS, BatchProgress, Progress
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
     from binlog_format.position import Position
     from binlog_streaming.plan.snapshots import TableSnapshot
     from binlog_streaming.settings import Job
+    from binlog_streaming.tables.evidence.watch import Watched
     from binlog_streaming.tables.progress import BatchListener, Note
 
 logger = logging.getLogger(__name__)
@@ -93,6 +95,7 @@ class TablesJob:
         self._noted: set[tuple[str, Note]] = set()
         self._waiting: frozenset[TableName] = frozenset()
         self._told: set[str] = set()
+        self._watched: dict[str, Watched] = {}
         self._wake = threading.Event()
         self._stop_requested = False
         self._idle = threading.Event()
@@ -211,10 +214,12 @@ class TablesJob:
                 job=self.job,
                 gtid_position=gtid_position(offset),
                 memory=self.record.memory(batch_id),
+                watched=self._watched,
             )
             plan = plan_of(frame, context)
             read_seconds = time.monotonic() - started
             tables = write_batch(frame, context, plan)
+            self._watched = watched_after(self._watched, tables)
             if plan.end is not None:
                 self._versions.record(query_id, batch_id, plan.end, context.gtid_position, tables)
             batch = BatchProgress(

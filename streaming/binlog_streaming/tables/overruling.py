@@ -17,7 +17,7 @@ import pyarrow as pa
 from binlog_format.rows.arrow_arrays import mask_array, numbers_array
 from binlog_streaming.lake.evidence import Expected, needs_row
 from binlog_streaming.lake.row_values import comparable_table, row_ids
-from binlog_streaming.modes.shards import IndivisibleError, shard_numbers
+from binlog_streaming.modes.shards import IndivisibleError, RefutedPartError, shard_numbers
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -127,8 +127,8 @@ def shared_keys(messages: Iterable[bytes], source_table: str) -> SharedKeys | No
 
     Raises:
         Exception: What `modes.shards.failed` has put among them.
-        IndivisibleError: The parts lie across each other: which comes later differs from row to row. Or what a key was
-            before a part is contradicted, by the target or by the part before: whoever has all images of it tells why.
+        RefutedPartError: What a key was before a part is contradicted, by the target or by the part before.
+        IndivisibleError: The parts lie across each other: which comes later differs from row to row.
     """
     received = []
     for message in messages:
@@ -145,7 +145,7 @@ def shared_keys(messages: Iterable[bytes], source_table: str) -> SharedKeys | No
     keys = pa.concat_tables(tables)
     ids, count = row_ids(comparable_table(keys.columns))
     if _is_contradicted(ids, np.concatenate(states)):
-        raise IndivisibleError(source_table)
+        raise RefutedPartError(source_table)
     numbers = np.repeat(np.arange(len(parts)), [len(table) for table in tables])
     first, last, example = np.empty((3, count), np.int64)
     first[ids[::-1]], last[ids], example[ids] = numbers[::-1], numbers, np.arange(len(ids))

@@ -82,6 +82,7 @@ class TableProgress:
         set_aside: Why the table does not go on; None: it does.
         verified: The last proof of the target in the batch; None: there was none.
         proved: Rows of the target that changes proved: they were there, as these need them.
+        rows_left: How many are still to be compared as a whole, after what may have changed the target.
     """
 
     source_table: str
@@ -102,6 +103,7 @@ class TableProgress:
     set_aside: SetAside | None = None
     verified: TableProved | None = None
     proved: int = 0
+    rows_left: int = 0
 
     @property
     def changes(self) -> int:
@@ -130,6 +132,7 @@ class ProgressTally:
     set_aside: SetAside | None = None
     verified: TableProved | None = None
     proved: int = 0
+    rows_left: int = 0
 
     def saw(self, first_commit_time: int, commit_time: int) -> None:
         """Count the times of changes that the server committed from one to the other."""
@@ -168,6 +171,7 @@ class ProgressTally:
             set_aside=self.set_aside,
             verified=self.verified,
             proved=self.proved,
+            rows_left=self.rows_left,
         )
 
 

@@ -21,6 +21,7 @@ from binlog_streaming.settings import Mode, UnknownValues
 from binlog_streaming.settings.choices import Evidence
 from binlog_streaming.tables.apply import apply_component
 from binlog_streaming.tables.batch_run import BatchRun
+from binlog_streaming.tables.evidence.watch import WantedEvidence
 from binlog_streaming.tables.step_rows import ReceivedPart
 from binlog_streaming.tables.target_checks import check_folders
 from binlog_streaming.topic_tables.row_batches import received_row_batch
@@ -80,7 +81,8 @@ def write_batch(job: TopicTablesJob, state: JobState, batch: TopicBatch) -> Writ
     check_folders(components, job.sink.directory)
     places = [tuple(one.places.max(axis=0)[:3].tolist()) for some in changes.values() for one in some]
     places += [one.place[:3] for one in truncates.values()]
-    run = BatchRun(state.query_id, state.batch_id, job.sink, Position(*max(places)), evidence=Evidence.OFF)
+    position, evidence = Position(*max(places)), WantedEvidence(Evidence.OFF)
+    run = BatchRun(state.query_id, state.batch_id, job.sink, position, evidence=evidence)
     with ThreadPoolExecutor(THREADS) as pool:
         results = list(pool.map(lambda component: apply_component(run, component, None), components))
     progress = tuple(table for tables in results for table in tables)

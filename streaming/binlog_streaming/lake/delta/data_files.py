@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 ROW_GROUP_BYTES = 32 << 20
 """Rows that are written at once, as they are in memory."""
 
+_VIEWS = {pa.string_view(): pa.string(), pa.binary_view(): pa.binary()}
+
 BATCH_ROWS = 1 << 16
 """Rows that are read at once."""
 
@@ -382,5 +384,12 @@ def _opened(store: Store, add: Add) -> Iterator[pq.ParquetFile]:
 def _group_batches(file: pq.ParquetFile, group: int, names: Sequence[str]) -> Iterator[tuple[int, pa.RecordBatch]]:
     start = 0
     for batch in file.iter_batches(BATCH_ROWS, row_groups=[group], columns=list(names)):
-        yield start, batch
+        yield start, _without_views(batch)
         start += batch.num_rows
+
+
+def _without_views(batch: pa.RecordBatch) -> pa.RecordBatch:
+    # Files of other writers may say so of texts and bytes; Arrow takes no rows out of such columns.
+    if not _VIEWS.keys() & set(batch.schema.types):
+        return batch
+    return batch.cast(pa.schema([field.with_type(_VIEWS.get(field.type, field.type)) for field in batch.schema]))

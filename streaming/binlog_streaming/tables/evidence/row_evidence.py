@@ -16,7 +16,8 @@ from binlog_connector.schema.definitions import TableName
 from binlog_format.errors import TableError
 from binlog_format.gtids.gtid_groups import gtid_of
 from binlog_format.rows.images import ImageKind
-from binlog_streaming.lake.evidence import Expected, RowsBefore, ShownRows, needs_row
+from binlog_streaming.lake.evidence import Expected, needs_row
+from binlog_streaming.lake.rows_before import RowsBefore, ShownRows
 from binlog_streaming.lake.target import COMPLETE_PROPERTY
 from binlog_streaming.plan.snapshots import snapshot_command
 from binlog_streaming.settings.choices import Begin, Evidence, Mode, OnPartitionDrop, OnStatement, Rewritten
@@ -27,12 +28,14 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from binlog_streaming.lake.change import Change
-    from binlog_streaming.lake.evidence import Contradictions, DifferentRow
+    from binlog_streaming.lake.evidence import Contradictions
+    from binlog_streaming.lake.rows_before import DifferentRow
     from binlog_streaming.lake.target import CommitId
     from binlog_streaming.modes.partial.documents import DocumentError
     from binlog_streaming.modes.row_batches import StepImages
     from binlog_streaming.modes.whole_rows import MissingRowsError
     from binlog_streaming.settings import TableRule
+    from binlog_streaming.tables.evidence.watch import WantedEvidence
 
     Indices = NDArray[np.int64]
 
@@ -56,15 +59,19 @@ class RowEvidence:
 
     Attributes:
         covers_inserts: The target holds no row for a key that comes new.
-        is_whole: Whole rows are compared, not their keys alone.
+        rows: How many are compared as a whole; None: all, 0: none but a sample, of others their keys alone.
+        sample: How many of a step are, where these are none.
         nulls_prove_nothing: The target may hold null in the place of a value, by a setting.
         proved: Rows that were there as changes need them, so far.
+        compared: Rows that were compared as a whole, samples left out.
     """
 
     covers_inserts: bool = True
-    is_whole: bool = False
+    rows: int | None = 0
+    sample: int = 0
     nulls_prove_nothing: bool = False
     proved: int = 0
+    compared: int = 0
 
     def applied_to(self, change: Change, images: StepImages, columns: pa.Schema, keys: Sequence[str]) -> Change:
         """*change*, with what the target must hold before it.
@@ -80,47 +87,57 @@ class RowEvidence:
             return change
         if not self.covers_inserts:
             expected = np.where(expected == Expected.NO_ROW, np.uint8(Expected.ANYTHING), expected)
-        before = self._rows_before(replace(change, expected=expected), images, columns, keys) if self.is_whole else None
-        return replace(change, expected=expected, before=before)
+        change = replace(change, expected=expected)
+        return replace(change, before=self._rows_before(change, images, columns, keys))
 
     def _rows_before(
         self, change: Change, images: StepImages, columns: pa.Schema, keys: Sequence[str]
     ) -> RowsBefore | None:
-        firsts, names = change.firsts, tuple(name for name in columns.names if name not in keys)
-        if change.expected is None or firsts is None or not names:
+        if change.expected is None or change.firsts is None or (self.rows == 0 and not self.sample):
             return None
-        chosen = change.expected == Expected.THIS_ROW
-        if not chosen.any():
+        firsts, chosen = change.firsts, np.flatnonzero(change.expected == Expected.THIS_ROW)
+        if self.rows is not None and 0 < self.rows < len(chosen):
+            chosen = chosen[np.linspace(0, len(chosen) - 1, self.rows).astype(np.int64)]  # spread over all
+        names = tuple(name for name in columns.names if name not in keys)
+        if images.has_absent:  # MINIMAL images have nothing beside the key
+            indexes = {name: columns.get_field_index(name) for name in names}
+            names = tuple(name for name in names if images.has_values(indexes[name])[firsts[chosen]].any())
+        if not names or not len(chosen):
             return None
+        self.compared += 0 if self.rows == 0 else len(chosen)
 
         def shown(numbers: Indices) -> ShownRows:
             return _shown(images, columns, names, firsts[numbers], nulls_prove_nothing=self.nulls_prove_nothing)
 
-        return RowsBefore(names, chosen, shown)
+        is_chosen = np.zeros(len(firsts), np.bool_)
+        is_chosen[chosen] = True
+        return RowsBefore(names, is_chosen, shown, self.sample if self.rows == 0 else None)
 
 
 def evidence_for(
-    rule: TableRule, wanted: Evidence, commit_id: CommitId, properties: Mapping[str, str] | None
+    rule: TableRule, wanted: WantedEvidence, left: int, commit_id: CommitId, properties: Mapping[str, str] | None
 ) -> RowEvidence | None:
     """What the changes of a step prove of a target; None: nothing.
 
     Args:
         rule: The job's settings for the table.
-        wanted: Of the table; none for rows of a repair, which is made because the target is wrong.
+        wanted: Of the table.
+        left: How many rows are to be compared as a whole, whatever is wanted.
         commit_id: Of the step.
         properties: Of the target; None: there is none yet.
     """
     is_complete = commit_id.complete
     if is_complete is None:
         is_complete = (properties or {}).get(COMPLETE_PROPERTY) == "true"
-    is_off = wanted is Evidence.OFF or commit_id.mode is Mode.CHANGELOG
+    is_off = wanted.kind is Evidence.OFF or commit_id.mode is Mode.CHANGELOG
     # A table that may begin with gaps counts as complete where the log begins with the server's first transaction.
     if is_off or not is_complete or rule.begin is Begin.EMPTY:
         return None
     # These leave rows in the target that the server has no more, and that may come again.
     retains = rule.on_truncate is OnStatement.IGNORE or rule.on_partition_drop is OnPartitionDrop.KEEP
     has_nulls = rule.computed_is_null or Rewritten.NULL is rule.rewritten
-    return RowEvidence(not retains, wanted is Evidence.ROWS, has_nulls)
+    rows = None if wanted.kind is Evidence.ROWS else left
+    return RowEvidence(not retains, rows, wanted.sample, has_nulls)
 
 
 def without_evidence(change: Change) -> Change:

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from deltalake import DeltaTable
 
 from binlog_format.errors import TableError
 from binlog_streaming.cli.status.status_view import _table_state
@@ -122,7 +123,89 @@ def test_of_rows_all_columns_are_compared(tmp_path: Path, sink: str, rule: str) 
     for wanted in (job(tmp_path, top={**top, "evidence": "rows"}, **RULES[rule]),) * 2:
         with pytest.raises(TableError, match=r"UPDATE at 0-1-101 .*key id = 1, and .*: name is 'a', not 'another'"):
             run(wanted)
-    assert run(job(tmp_path, top=top, **RULES[rule])) == 1
+    assert run(job(tmp_path, evidence=Evidence.OFF, top=top, **RULES[rule])) == 1
+
+
+KEYS_ALONE = {"evidence_after": 0, "evidence_sample": 0}
+
+
+@pytest.mark.parametrize(
+    ("top", "rule", "is_found"),
+    [
+        (KEYS_ALONE, {}, False),
+        ({"evidence_sample": 0}, {}, True),
+        ({"evidence_after": 0}, {}, True),
+        (KEYS_ALONE, {"evidence_after": 1}, True),
+        (KEYS_ALONE, {"evidence_sample": 1}, True),
+        ({}, KEYS_ALONE, False),
+        ({}, {"evidence": "off"}, False),
+    ],
+)
+@pytest.mark.parametrize("mode", RULES)
+def test_after_a_start_and_of_a_sample_rows_are_compared(
+    tmp_path: Path, top: dict[str, Any], rule: dict[str, Any], is_found: bool, mode: str
+) -> None:
+    log(tmp_path, begin)
+    run(job(tmp_path, top=top, **rule, **RULES[mode]))
+    log(tmp_path, lambda writer: writer.update(ORDERS, ((1, "another"), (1, "x"))), first=100)
+    if not is_found:
+        assert run(job(tmp_path, top=top, **rule, **RULES[mode])) == 1
+        return
+    with pytest.raises(TableError, match="name is 'a', not 'another'"):
+        run(job(tmp_path, top=top, **rule, **RULES[mode]))
+
+
+def proves_one(writer: ShopLog) -> None:
+    writer.update(ORDERS, ((2, "b"), (2, "x")))
+
+
+def shows_another(writer: ShopLog) -> None:
+    writer.update(ORDERS, ((1, "another"), (1, "x")))
+
+
+def altered(writer: ShopLog) -> None:
+    writer.statement("ALTER TABLE orders MODIFY name VARCHAR(30)")
+
+
+@pytest.mark.parametrize("mode", RULES)
+@pytest.mark.parametrize(
+    ("between", "is_found"), [("nothing", False), ("a statement", True), ("another writer", True), ("a restart", True)]
+)
+def test_rows_are_compared_again_where_something_else_may_have_changed_them(
+    tmp_path: Path, between: str, is_found: bool, mode: str
+) -> None:
+    stories = [begin, proves_one, *([altered] if between == "a statement" else []), shows_another]
+    wanted = job(
+        tmp_path,
+        source={"maxBytesPerTrigger": "1"},
+        top={"evidence_after": 1, "evidence_sample": 0},
+        **RULES[mode],
+    )
+    log(tmp_path, *stories)
+
+    def listen(batch: BatchProgress) -> None:
+        if not any(table.updates and table.proved for table in batch.tables):
+            return
+        if between == "another writer":
+            DeltaTable(str(tmp_path / "tables/shop/orders")).update({"name": "name"}, predicate="id = 1")
+        if between == "a restart":
+            raise RestartedError
+
+    def whole() -> None:
+        try:
+            run(wanted, listener=listen)
+        except RestartedError:
+            run(wanted)
+
+    if not is_found:
+        whole()
+        return
+    with pytest.raises(TableError, match="name is 'a', not 'another'"):
+        whole()
+
+
+class RestartedError(Exception):
+    """The job ends between two batches."""
 
 
 def test_one_table_is_set_aside_and_the_others_go_on(tmp_path: Path) -> None:

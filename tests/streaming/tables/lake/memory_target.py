@@ -10,7 +10,8 @@ import numpy as np
 import pyarrow as pa
 
 from binlog_streaming.lake.crash_points import CrashPoint, reached
-from binlog_streaming.lake.evidence import ContradictedError, Differing, RowsBefore, contradictions, differing
+from binlog_streaming.lake.evidence import ContradictedError, contradictions
+from binlog_streaming.lake.rows_before import Differing, RowsBefore, differing
 from binlog_streaming.lake.schema_cast import cast_rows, cast_table, changed_rows
 from binlog_streaming.lake.target import Applied, Target
 from tests.streaming.tables.lake.model_sink import ModelTable

@@ -13,7 +13,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from binlog_format.errors import TableError
-from binlog_streaming.lake.evidence import ShownRows, differing
+from binlog_streaming.lake.rows_before import ShownRows, differing
 from binlog_streaming.modes.mode_columns import DELETED, IS_CURRENT, mode_schema
 from binlog_streaming.modes.row_batches import StepImages
 from binlog_streaming.modes.shards import gathered, sharded
@@ -72,7 +72,7 @@ class Writing:
         commit_id = replace(
             MIRROR_COMMIT_ID, mode=mode, keys=KEY_NAMES, batch_id=self.batches, last_change=f"0:1:{self.batches}"
         )
-        keyed = KeyedImages(images, SCHEMA, KEY_NAMES, mode, self.rule, evidence=RowEvidence(is_whole=True))
+        keyed = KeyedImages(images, SCHEMA, KEY_NAMES, mode, self.rule, evidence=RowEvidence(rows=None))
         keyed.bring_into(self.target, commit_id)
 
     def live(self) -> pa.Table:

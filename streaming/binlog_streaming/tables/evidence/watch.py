@@ -1,0 +1,126 @@
+"""How many rows of each target are to be compared as a whole, whatever is set: `EvidenceWatch`, `WantedEvidence`.
+
+What changes rows without row events (a statement, a snapshot, another writer), or cannot be ruled out to have been
+there (between two runs of a job), is what makes targets wrong. So the next rows of the target are looked at closely.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from binlog_streaming.settings.choices import Evidence
+from binlog_streaming.settings.model import EVIDENCE_AFTER, EVIDENCE_SAMPLE
+from binlog_streaming.tables.evidence.row_evidence import RowEvidence, evidence_for
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from binlog_streaming.lake.target import CommitId, Target
+    from binlog_streaming.settings import Job, TableRule
+    from binlog_streaming.tables.progress import TableProgress
+
+_ALL = 1 << 62
+"""As many as are wanted."""
+
+
+@dataclass(frozen=True, slots=True)
+class WantedEvidence:
+    """What is compared of rows that change.
+
+    Attributes:
+        kind: Of all rows.
+        after: Of how many the whole row, after what may have changed the target.
+        sample: Of how many of each step.
+    """
+
+    kind: Evidence = Evidence.KEYS
+    after: int = EVIDENCE_AFTER
+    sample: int = EVIDENCE_SAMPLE
+
+    @classmethod
+    def of(cls, job: Job) -> WantedEvidence:
+        """Of tables that set nothing themselves."""
+        return cls(job.default_evidence, job.evidence_after, job.evidence_sample)
+
+    def by(self, rule: TableRule) -> WantedEvidence:
+        """The same, as far as a table sets nothing else."""
+        return WantedEvidence(
+            rule.evidence or self.kind,
+            self.after if rule.evidence_after is None else rule.evidence_after,
+            self.sample if rule.evidence_sample is None else rule.evidence_sample,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Watched:
+    """What a job remembers of a target as long as it runs.
+
+    Attributes:
+        version: Of the target after the last batch that was about it; None: it has none.
+        left: Rows that are still to be compared as a whole.
+    """
+
+    version: str | None
+    left: int
+
+
+def watched_after(before: Mapping[str, Watched], tables: Iterable[TableProgress]) -> dict[str, Watched]:
+    """What a job remembers after a batch, by place of the target."""
+    return {**before, **{table.target: Watched(table.version, table.rows_left) for table in tables}}
+
+
+@dataclass(slots=True)
+class EvidenceWatch:
+    """The same in the course of a batch, for targets of a component.
+
+    Attributes:
+        wanted: Of tables that set nothing themselves.
+        before: What the job remembers.
+        compares_all: All rows are compared as a whole: something was found already, and is to be named.
+    """
+
+    wanted: WantedEvidence
+    before: Mapping[str, Watched]
+    compares_all: bool = False
+    _left: dict[str, int] = field(default_factory=dict)
+
+    def evidence(self, rule: TableRule, commit_id: CommitId, target: Target, *, is_repair: bool) -> RowEvidence | None:
+        """What rows prove of a target before they are written; None: nothing.
+
+        Args:
+            rule: The job's settings for the table.
+            commit_id: Of the step.
+            target: The target.
+            is_repair: The rows are those of a repair, which is made because the target is wrong.
+        """
+        wanted = self.wanted.by(rule)
+        if is_repair:
+            self.changed(target.uri)
+            return None
+        if target.uri not in self._left:
+            known = self.before.get(target.uri)
+            # Nobody else has written it since the last batch, or it is looked at anew.
+            goes_on = known is not None and known.version is not None and known.version == target.version()
+            self._left[target.uri] = known.left if known is not None and goes_on else wanted.after
+        left = self._left[target.uri] = min(self._left[target.uri], wanted.after)
+        evidence = evidence_for(rule, wanted, left, commit_id, target.properties())
+        if evidence is not None and self.compares_all:
+            evidence.rows = None
+        return evidence
+
+    def took(self, uri: str, evidence: RowEvidence | None) -> int:
+        """Rows are in the target, which has not contradicted them; how many rows of it they prove."""
+        if evidence is None:
+            return 0
+        self._left[uri] = max(0, self._left[uri] - evidence.compared)
+        return evidence.proved
+
+    def changed(self, uri: str) -> None:
+        """Something else than row events has changed rows of the target."""
+        self._left[uri] = _ALL
+
+    def rows_left(self, uri: str) -> int:
+        """How many rows are still to be compared as a whole."""
+        known = self.before.get(uri)
+        return self._left.get(uri, _ALL if known is None else known.left)
