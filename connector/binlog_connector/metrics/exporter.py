@@ -113,6 +113,7 @@ class FollowerMetrics:
         yield from _places(followers, lags)
         yield _set_aside(followers)
         yield _verified(followers)
+        yield _proved(followers)
         yield from _topics(followers)
         yield from _archives(followers)
 
@@ -276,6 +277,20 @@ def _verified(followers: list[Follower]) -> Metric:
     for follower in followers:
         for labels, second in follower.progress.verified.items():
             family.add_metric([follower.name, *labels], second)
+    return family
+
+
+def _proved(followers: list[Follower]) -> Metric:
+    from prometheus_client.core import CounterMetricFamily
+
+    family = CounterMetricFamily(
+        f"{PREFIX}table_proved_rows",
+        "Rows of the table's targets that changes proved, since the job began to record its state.",
+        labels=["name", "table"],
+    )
+    for follower in followers:
+        for table, count in follower.progress.proved.items():
+            family.add_metric([follower.name, table], count)
     return family
 
 

@@ -25,6 +25,7 @@ from binlog_streaming.plan.admission import incomplete
 from binlog_streaming.plan.snapshots import snapshot_command
 from binlog_streaming.plan.table_selection import SelectedTable
 from binlog_streaming.settings.choices import Begin, Mode, OnCascade, OnError
+from binlog_streaming.status.state_file import StatusFile
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -169,6 +170,9 @@ def check_job(job: Job, *, scan_size: int = SCAN_SIZE, on_progress: OnProgress |
         _with_memory(report, job, memory, problems.pop(report.name, ()), begins_there=begun[report.name])
         for report in reports
     )
+    state = StatusFile(job).read()
+    proofs = {} if state is None else {table.name: table.proof for table in state.tables}
+    reports = tuple(replace(report, proof=proofs.get(report.name, "")) for report in reports)
     if not found.logs_cascades:
         cascading = {table.name: table.cascading for table in found.tables}
         reports = tuple(_with_cascading(report, job, cascading[report.name]) for report in reports)

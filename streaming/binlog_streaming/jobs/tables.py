@@ -61,6 +61,7 @@ class TableReport:
         snapshot: The newest snapshot of it that the job has read of; None: there is none.
         definition: `known`; `partial`: nothing states its foreign keys, generated columns and defaults; None: the part
             of the log that was looked at states nothing.
+        proof: In words, what changes have proved of its targets; empty: nothing is known.
         problems: Why the job would stop at it.
         warnings: What may surprise.
     """
@@ -77,6 +78,7 @@ class TableReport:
     complete: bool | None = None
     snapshot: TableSnapshot | None = None
     definition: str | None = None
+    proof: str = ""
 
 
 def report_table(job: Job, found: FoundTable, rule_number: int, query_id: str | None) -> TableReport:

@@ -133,6 +133,7 @@ class TableStatus:
         schema_changed_in: Number of the batch with them.
         proved: Rows of its targets that changes proved since the job began to record its state.
         proved_through: GTIDs of the last batch that proved any; empty: none did.
+        proved_since: Those of the first one; empty: not known.
     """
 
     name: str
@@ -151,6 +152,12 @@ class TableStatus:
     schema_changed_in: int | None = None
     proved: int = 0
     proved_through: str = ""
+    proved_since: str = ""
+
+    @property
+    def proof(self) -> str:
+        """In words, what changes proved; empty: nothing."""
+        return f"{self.proved:,} rows proved by their changes, last at {self.proved_through}" if self.proved else ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -72,6 +72,7 @@ class StatusRecorder:
         self._batches = deque(() if before is None else before.batches, maxlen=BATCHES_MAX)
         self._errors = deque(() if before is None else before.errors, maxlen=ERRORS_MAX)
         self._tables = TableTallies(() if before is None else before.tables)
+        self.progress.proved = self._tables.proved
         self._minutes = MinuteTallies(() if before is None else before.minutes)
         self._totals = (0, 0) if before is None else (before.batches_total, before.changes_total)
         self._known: KnownTables | None = None
@@ -187,6 +188,7 @@ class StatusRecorder:
         )
         with self._lock:
             self._tables.take_batch(batch, taken.gtids or taken.position)
+            self.progress.proved = self._tables.proved
             self._take(taken)
 
     def _take_published(self, one: Published) -> None:

@@ -97,7 +97,13 @@ class TableTallies:
                 schema_changed_in=batch.batch_id if has_statements else known.schema_changed_in,
                 proved=known.proved + proved,
                 proved_through=through if proved else known.proved_through,
+                proved_since=known.proved_since or (through if proved and not known.proved else ""),
             )
+
+    @property
+    def proved(self) -> dict[str, int]:
+        """By table how many rows changes proved, of those that have any."""
+        return {name: table.proved for name, table in self._tables.items() if table.proved}
 
     def take_topic(self, topic: str, records: int, number: int, commit_time: float | None) -> None:
         """Count messages of a topic."""

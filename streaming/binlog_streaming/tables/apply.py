@@ -278,7 +278,7 @@ class _ComponentRun:
             if not rows_written:
                 self._silent[table.name, mode] = table
             tally.add(Outcome.WRITTEN if rows_written else Outcome.EMPTY, rows_written)
-            tally.proved += self._watch.took(target.uri, evidence)
+            tally.proved += self._watch.took(target, evidence, commit_id)
             return rows_written
 
         self._with_target(table, mode, write)
@@ -359,7 +359,7 @@ class _ComponentRun:
         with self._looks.naming_errors(str(table.name), uri, f"step at {position}:{event_no}"):
             if self._looks.attempt(uri, lambda target: write(target, tally)):
                 self._looks.at(uri).maintain(self._run.sink)
-            tally.version, tally.rows_left = self._looks.at(uri).version(), self._watch.rows_left(uri)
+            tally.version, tally.watched = self._looks.at(uri).version(), self._watch.watched(uri)
         tally.seconds += time.monotonic() - started
 
     def _commit_id(

@@ -82,7 +82,7 @@ class TableProgress:
         set_aside: Why the table does not go on; None: it does.
         verified: The last proof of the target in the batch; None: there was none.
         proved: Rows of the target that changes proved: they were there, as these need them.
-        rows_left: How many are still to be compared as a whole, after what may have changed the target.
+        watched: What the job remembers of the evidence, see `EvidenceWatch.watched`.
     """
 
     source_table: str
@@ -103,7 +103,7 @@ class TableProgress:
     set_aside: SetAside | None = None
     verified: TableProved | None = None
     proved: int = 0
-    rows_left: int = 0
+    watched: tuple[int, int] = (0, 0)
 
     @property
     def changes(self) -> int:
@@ -132,7 +132,7 @@ class ProgressTally:
     set_aside: SetAside | None = None
     verified: TableProved | None = None
     proved: int = 0
-    rows_left: int = 0
+    watched: tuple[int, int] = (0, 0)
 
     def saw(self, first_commit_time: int, commit_time: int) -> None:
         """Count the times of changes that the server committed from one to the other."""
@@ -171,7 +171,7 @@ class ProgressTally:
             set_aside=self.set_aside,
             verified=self.verified,
             proved=self.proved,
-            rows_left=self.rows_left,
+            watched=self.watched,
         )
 
 

@@ -108,6 +108,7 @@ def test_every_metric_has_a_help_text_and_a_unit(exporter: MetricsExporter, tmp_
         follower.progress.consumed = Consumed(tailer.offset, 1)
         follower.progress.set_aside = ("shop.orders",)
         follower.progress.verified = {("shop.orders", "mirror"): 1_700_000_000}
+        follower.progress.proved = {"shop.orders": 3}
         follower.progress.topics = TopicTotals(Counter(shop=1), Counter(shop=10), committed=1)
     exporter.add(follower)
     families = scraped(exporter.port)

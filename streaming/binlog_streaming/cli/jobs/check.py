@@ -170,6 +170,7 @@ def _tables(reports: tuple[TableReport, ...]) -> Table:
         targets = "\n".join(
             f"{target.mode} {target.uri}{' (is there)' if target.exists else ''}" for target in report.targets
         )
+        targets += f"\n{report.proof}" if report.proof else ""
         keys = ", ".join(report.keys) or "none"
         name = f"{report.name}{'' if report.complete is not False else ' (not complete)'}"
         table.add_row(escaped(name), str(report.rule), escaped(keys), escaped(columns), escaped(targets))

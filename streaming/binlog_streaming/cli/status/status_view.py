@@ -136,8 +136,7 @@ def _table_state(table: TableStatus) -> tuple[str, str]:
         return f"verified through {table.verified_through}", "green"
     if table.is_complete is False:
         return "not complete", ""
-    told = f", {table.proved:,} rows proved by their changes, last at {table.proved_through}" if table.proved else ""
-    return f"{'complete' if table.is_complete else 'followed'}{told}", ""
+    return ", ".join(filter(None, ("complete" if table.is_complete else "followed", table.proof))), ""
 
 
 def _batches(status: JobStatus) -> Table:

@@ -6,6 +6,7 @@ there (between two runs of a job), is what makes targets wrong. So the next rows
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -20,8 +21,14 @@ if TYPE_CHECKING:
     from binlog_streaming.settings import Job, TableRule
     from binlog_streaming.tables.progress import TableProgress
 
+PROVED_PROPERTY = "binlog-stream.provedRows"
+"""How many rows of the target changes had proved, and the GTID of the last; written when they have doubled."""
+
 _ALL = 1 << 62
 """As many as are wanted."""
+
+RECORDED_MIN = 1_000
+"""Rows that are proved before a target states any."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,15 +66,17 @@ class Watched:
     Attributes:
         version: Of the target after the last batch that was about it; None: it has none.
         left: Rows that are still to be compared as a whole.
+        unrecorded: Rows that were proved, and that the target does not state yet.
     """
 
     version: str | None
     left: int
+    unrecorded: int = 0
 
 
 def watched_after(before: Mapping[str, Watched], tables: Iterable[TableProgress]) -> dict[str, Watched]:
     """What a job remembers after a batch, by place of the target."""
-    return {**before, **{table.target: Watched(table.version, table.rows_left) for table in tables}}
+    return {**before, **{table.target: Watched(table.version, *table.watched) for table in tables}}
 
 
 @dataclass(slots=True)
@@ -84,6 +93,7 @@ class EvidenceWatch:
     before: Mapping[str, Watched]
     compares_all: bool = False
     _left: dict[str, int] = field(default_factory=dict)
+    _unrecorded: dict[str, int] = field(default_factory=dict)
 
     def evidence(self, rule: TableRule, commit_id: CommitId, target: Target, *, is_repair: bool) -> RowEvidence | None:
         """What rows prove of a target before they are written; None: nothing.
@@ -109,18 +119,34 @@ class EvidenceWatch:
             evidence.rows = None
         return evidence
 
-    def took(self, uri: str, evidence: RowEvidence | None) -> int:
+    def took(self, target: Target, evidence: RowEvidence | None, commit_id: CommitId) -> int:
         """Rows are in the target, which has not contradicted them; how many rows of it they prove."""
         if evidence is None:
             return 0
+        uri = target.uri
         self._left[uri] = max(0, self._left[uri] - evidence.compared)
+        known = self.before.get(uri)
+        new = self._unrecorded.get(uri, 0 if known is None else known.unrecorded) + evidence.proved
+        stated = stated_rows(target.properties() or {})
+        # A commit of its own for each doubling: tens in the life of a target.
+        if new >= max(stated, RECORDED_MIN):
+            text = f"{stated + new} rows, last at {commit_id.gtid or commit_id.last_change}"
+            target.describe(commit_id, recorded={PROVED_PROPERTY: text})
+            new = 0
+        self._unrecorded[uri] = new
         return evidence.proved
 
     def changed(self, uri: str) -> None:
         """Something else than row events has changed rows of the target."""
         self._left[uri] = _ALL
 
-    def rows_left(self, uri: str) -> int:
-        """How many rows are still to be compared as a whole."""
-        known = self.before.get(uri)
-        return self._left.get(uri, _ALL if known is None else known.left)
+    def watched(self, uri: str) -> tuple[int, int]:
+        """`Watched.left` and `Watched.unrecorded` of a target."""
+        known = self.before.get(uri, Watched(None, _ALL))
+        return self._left.get(uri, known.left), self._unrecorded.get(uri, known.unrecorded)
+
+
+def stated_rows(properties: Mapping[str, str]) -> int:
+    """How many rows a target states to be proved."""
+    found = re.match(r"\d+", properties.get(PROVED_PROPERTY, ""))
+    return int(found[0]) if found else 0

@@ -10,10 +10,14 @@ from deltalake import DeltaTable
 
 from binlog_format.errors import TableError
 from binlog_streaming.cli.status.status_view import _table_state
+from binlog_streaming.jobs.check import check_job
 from binlog_streaming.settings.choices import Begin, Deletes, Evidence, Merge, Mode, OnStatement, TableFormat
+from binlog_streaming.status.recorder import StatusRecorder
+from binlog_streaming.status.state_file import StatusFile
 from binlog_streaming.status.tallies import TableTallies
+from binlog_streaming.tables.evidence.watch import PROVED_PROPERTY
 from tests.streaming.replay_runs import run
-from tests.streaming.tables.jobs.test_admission import job, log, record, rows
+from tests.streaming.tables.jobs.test_admission import job, log, record, rows, stated
 from tests.streaming.tables.statements.statement_stories import ORDERS
 
 if TYPE_CHECKING:
@@ -260,8 +264,49 @@ def test_rows_that_changes_prove_are_counted(tmp_path: Path, rule: str) -> None:
     for number, batch in enumerate(batches):
         tallies.take_batch(batch, f"0-1-{number}")
     (table,) = tallies.tables(None, "")
-    assert (table.proved, table.proved_through) == (2, "0-1-1")
+    assert (table.proved, table.proved_through, table.proved_since) == (2, "0-1-1", "0-1-1")
+    assert tallies.proved == {"shop.orders": 2}
+    assert TableTallies((table,)).proved == {"shop.orders": 2}, "a restart goes on counting"
     assert _table_state(table)[0] == "followed, 2 rows proved by their changes, last at 0-1-1"
+
+
+def test_targets_state_how_many_rows_were_proved_whenever_they_have_doubled(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("binlog_streaming.tables.evidence.watch.RECORDED_MIN", 2)
+
+    def change(number: int) -> Story:
+        return lambda writer: writer.update(ORDERS, ((1, f"{number}"), (1, f"{number + 1}")))
+
+    log(tmp_path, begin)
+    log(
+        tmp_path,
+        lambda writer: writer.update(ORDERS, ((1, "a"), (1, "1"))),
+        *(change(number) for number in range(1, 6)),
+        first=100,
+    )
+    found: list[str | None] = []
+    run(
+        job(tmp_path, source={"maxBytesPerTrigger": "1"}),
+        listener=lambda batch: found.append(stated(tmp_path, "orders", PROVED_PROPERTY)) if batch.tables else None,
+    )
+    assert list(dict.fromkeys(found)) == [None, "2 rows, last at 0-1-101", "4 rows, last at 0-1-301"]
+
+
+def test_check_shows_what_was_proved(tmp_path: Path) -> None:
+    log(tmp_path, begin)
+    wanted = job(tmp_path)
+    with StatusRecorder(wanted) as recorder:
+        run(wanted, listener=recorder.batch)
+        StatusFile(wanted).write(recorder.state())
+    (table,) = check_job(wanted).tables
+    assert table.proof == ""
+    log(tmp_path, proves_one, first=100)
+    with StatusRecorder(wanted) as recorder:
+        run(wanted, listener=recorder.batch)
+        StatusFile(wanted).write(recorder.state())
+    (table,) = check_job(wanted).tables
+    assert table.proof.startswith("1 rows proved by their changes, last at 0")
 
 
 NO_KEY = replace(ORDERS, table="notes", primary_key=())
