@@ -43,7 +43,8 @@ class _Timeline:
 
     def note(self, position: Position, state: TableState | None) -> None:
         last = self.states[-1] if self.states else self.base
-        if state == last:
+        # Of a table that is not known nobody knows what the statement changed.
+        if state == last and state is not None:
             return
         if self.positions and self.positions[-1] == position:
             self.states[-1] = state

@@ -2,16 +2,19 @@
 
 A table may be older than the log, and its CREATE TABLE be in no file of it. A snapshot begins with a mark that has the
 whole SHOW CREATE TABLE, read while no ALTER TABLE could run; `binlog-stream snapshot --definitions` writes such marks
-alone. Here one becomes a `DdlStatement` that holds from its place on, as if the table had been made anew there.
+alone. Here one becomes a `DdlStatement` that holds from its place on, as if the table had been made anew there. It also
+holds before that, back to the last statement about the table: `later_definitions`, for readers that else would stop.
 """
 
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+from binlog_connector.schema.catalog import Catalog
+from binlog_connector.schema.definitions import TableDefinition
 from binlog_connector.schema.log_ddl import DdlStatement
-from binlog_connector.schema.operations import CreateTable, SetDatabaseCharset
+from binlog_connector.schema.operations import CreateTable, DropDatabase, NotParsed, SetDatabaseCharset
 from binlog_connector.schema.server.failed_statements import ddl_operations
 from binlog_format.events.layout import EventType
 from binlog_format.position import Position
@@ -19,7 +22,7 @@ from binlog_format.vendor import Vendor
 from binlog_format.views.snapshot_tables import maps_of_marks
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     from binlog_connector.schema.definitions import TableName
     from binlog_connector.schema.operations import Operation
@@ -135,3 +138,52 @@ def definition_operations(statement: DdlStatement) -> Iterator[Operation]:
             yield SetDatabaseCharset(statement.database, statement.server_charset, if_not_exists=True)
         operations = [one for one in operations if isinstance(one, CreateTable)]
     yield from operations
+
+
+class LaterDefinition(NamedTuple):
+    """A definition that a mark states, as it holds before the mark: no statement changed the table in between.
+
+    Attributes:
+        after: The last statement before the mark that may be about the table; None: there is none.
+        before: The mark.
+        definition: Of the table.
+    """
+
+    after: Position | None
+    before: Position
+    definition: TableDefinition
+
+    def holds_at(self, position: Position) -> bool:
+        """Whether rows at *position* are of a table that looks so."""
+        return (self.after is None or self.after < position) and position < self.before
+
+
+def later_definitions(statements: Iterable[DdlStatement]) -> dict[TableName, LaterDefinition]:
+    """Of each table the first definition that a mark states in a part of a log.
+
+    Args:
+        statements: All DDL of that part, and the definitions of its marks, in order.
+    """
+    found: dict[TableName, LaterDefinition] = {}
+    # By small letters: whether the server folds names does not matter then.
+    tables: dict[TableName, Position] = {}
+    databases: dict[str, Position] = {}
+    last: list[Position] = []
+    catalog = Catalog()
+    for statement in statements:
+        for operation in definition_operations(statement):
+            touched = catalog.apply(operation, statement.vendor)
+            if is_stated(statement):
+                for name in touched - found.keys():
+                    state, key = catalog.tables[name], name.lowered
+                    places = [tables.get(key), databases.get(key.database), *last]
+                    after = max((place for place in places if place is not None), default=None)
+                    if isinstance(state, TableDefinition) and state.columns is not None:
+                        found[name] = LaterDefinition(after, statement.position, state)
+                continue
+            tables |= dict.fromkeys((name.lowered for name in touched), statement.position)
+            if isinstance(operation, DropDatabase):
+                databases[operation.database.lower()] = statement.position
+            elif isinstance(operation, NotParsed) and not operation.names:
+                last = [statement.position]
+    return found

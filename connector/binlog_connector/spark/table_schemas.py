@@ -13,7 +13,7 @@ happens to hold:
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -25,16 +25,23 @@ from binlog_connector.schema.catalog import Catalog, Unclear
 from binlog_connector.schema.definitions import TableDefinition, TableName
 from binlog_connector.schema.dump import read_schema_file
 from binlog_connector.schema.history import SchemaHistory
-from binlog_connector.schema.layout_definitions import leaves_open, may_have_declared_types
+from binlog_connector.schema.layout_definitions import (
+    known_columns,
+    leaves_open,
+    may_have_declared_types,
+    revealed,
+)
 from binlog_connector.schema.log_ddl import ddl_statements
-from binlog_connector.schema.stated_definitions import stated_definitions
+from binlog_connector.schema.stated_definitions import later_definitions, stated_definitions
 from binlog_format.errors import OptionError, SchemaError
+from binlog_format.rows.declared.completion import DDL_SOURCE, apply_completion
 from binlog_format.transactions.expansion import expanded
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from binlog_connector.schema.log_ddl import DdlStatement
+    from binlog_connector.schema.stated_definitions import LaterDefinition
     from binlog_format.block import Block
     from binlog_format.events.table_map import TableLayout
     from binlog_format.position import Position
@@ -155,7 +162,39 @@ class RangeSchemas:
             SchemaError: As `completed`.
         """
         self._look_back()
-        return self._history.completed(layout, position)
+        found = self._history.completed(layout, position)
+        if found.completion or (found.has_names and not (self._defined is not None and self._defined.has(layout))):
+            return found
+        return self.defined_later(found, position)
+
+    def defined_later(self, layout: TableLayout, position: Position) -> TableLayout:
+        """*layout*, of a table that nothing before *position* defines, with what a later mark of the log states of it.
+
+        The log is read to its end for that, once in a process; so it is for who can only stop otherwise.
+
+        Raises:
+            SchemaError: As `completed`.
+        """
+        found = self._later(position).get(TableName(layout.database, layout.table))
+        if found is None or not found.holds_at(position):
+            return layout
+        columns = found.definition.columns
+        assert columns is not None, "a mark has all columns"
+        layout, completion = revealed(layout, columns), found.definition.completion()
+        if layout.has_names:
+            completion = known_columns(layout, completion)
+        return apply_completion(layout, completion.to_json(), f"{DDL_SOURCE} at {found.before}")
+
+    def _later(self, position: Position) -> Mapping[TableName, LaterDefinition]:
+        known = self._known
+        if known.later_from is None or position < known.later_from:
+            with WatchedLog(self._path, self._format) as watched:
+                blocks = expanded(watched.log.blocks(position))
+                statements = (
+                    one for block in blocks for one in sorted(chain(ddl_statements(block), stated_definitions(block)))
+                )
+                known.later, known.later_from = later_definitions(statements), position
+        return known.later
 
     def definition(self, name: TableName) -> TableDefinition | None:
         """The definition of a table at the start of the part; None: not known, or not any more.
@@ -213,6 +252,8 @@ class RangeSchemas:
 class _Known:
     history: SchemaHistory
     identity: str = ""  # of the file that `history.known_to` is in
+    later: Mapping[TableName, LaterDefinition] = field(default_factory=dict)  # of the log from `later_from` on
+    later_from: Position | None = None
 
 
 _known: dict[tuple[str, str, bool | None, str | None, str, tuple[int, int]], _Known] = {}

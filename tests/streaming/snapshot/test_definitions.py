@@ -11,8 +11,9 @@ from binlog_connector.rules.row_rule import GeneratedColumns
 from binlog_connector.schema.definitions import TableName
 from binlog_connector.schema.snapshot_marks import Purpose
 from binlog_connector.schema.stated_definitions import definition_statement
+from binlog_connector.spark import table_schemas
 from binlog_format import open_log
-from binlog_format.errors import ServerError, UnsupportedError
+from binlog_format.errors import BinlogError, ServerError, UnsupportedError
 from binlog_format.rows.declared.declared_defaults import Generated
 from binlog_format.views.snapshot_events import marks_in
 from binlog_format.views.tables import TablesView
@@ -197,6 +198,39 @@ def test_a_running_job_knows_definitions_that_are_brought_without_rows(server: M
     assert kinds == ["definition"] * 3
     run_sql(server, ["DELETE FROM shop.parent WHERE id = 2"])
     with pytest.raises(UnsupportedError, match=r"FOREIGN_KEY_CASCADE\] .*a DELETE from shop\.parent .* shop\.child"):
+        run(job)
+
+
+def test_rows_with_minimal_images_go_on_once_their_definition_is_brought(server: MariaDbServer, tmp_path: Path) -> None:
+    """A NULLable column that an image lacks may be generated, until its definition states that it is not."""
+    job = job_in(tmp_path / "job", server.binlog_directory, TableRule(select=r"shop\.parent", begin=Begin.EMPTY))
+    minimal = "SET SESSION binlog_row_image = 'MINIMAL'"
+    changes = ("DELETE FROM shop.parent", "INSERT INTO shop.parent VALUES (4, 40)")
+    run_sql(server, [*changes, minimal, "UPDATE shop.parent SET id = 5 WHERE id = 4"])
+    with pytest.raises(BinlogError, match=r"\[BINLOG_\w+\.(ROW_IMAGE|NO_COLUMN_METADATA)\] shop\.parent"):
+        run(job)
+    assert "3 definitions are in the log" in bring(server, tmp_path)
+    run_sql(server, [minimal, "INSERT INTO shop.parent VALUES (6, 60)", "UPDATE shop.parent SET id = 7 WHERE id = 6"])
+    table_schemas._known.clear()  # as in the process that goes on
+    run(job)
+    held = sorted((row["id"], row["code"]) for row in target_rows(job, "shop/parent"))
+    assert held == server_rows(server, "(SELECT id, code FROM shop.parent) t") == [(5, 40), (7, 60)]
+
+
+@pytest.mark.parametrize("between", ["ALTER TABLE shop.parent ADD n INT", "DROP DATABASE nothing"])
+def test_a_definition_does_not_hold_before_a_statement_about_its_table(
+    server: MariaDbServer, tmp_path: Path, between: str
+) -> None:
+    job = job_in(tmp_path / "job", server.binlog_directory, TableRule(select=r"shop\.parent", begin=Begin.EMPTY))
+    run_sql(server, ["INSERT INTO shop.parent VALUES (4, 40)", "SET SESSION binlog_row_image = 'MINIMAL'"])
+    run_sql(server, ["SET SESSION binlog_row_image = 'MINIMAL'", "UPDATE shop.parent SET id = 5 WHERE id = 4"])
+    run_sql(server, ["CREATE DATABASE nothing", between, "DROP DATABASE IF EXISTS nothing"])
+    bring(server, tmp_path)
+    table_schemas._known.clear()  # as in the process that goes on
+    if "parent" in between:
+        with pytest.raises(BinlogError, match=r"\[BINLOG_\w+\.(ROW_IMAGE|NO_COLUMN_METADATA)\] shop\.parent"):
+            run(job)
+    else:
         run(job)
 
 

@@ -12,6 +12,7 @@ from binlog_connector.following.watched import WatchedLog
 from binlog_connector.schema.layout_definitions import merged_definition
 from binlog_connector.spark.table_schemas import RangeSchemas
 from binlog_format.errors import SchemaError
+from binlog_format.position import Position
 from binlog_format.rows.arrow_schema import arrow_schema
 from binlog_streaming.modes.partial.absent_columns import absent_facts
 from binlog_streaming.modes.row_batches import RowBatch, version_of
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
     from binlog_connector.spark.table_schemas import SchemaFile
     from binlog_format.events.table_map import TableLayout
     from binlog_format.log.log import Log
-    from binlog_format.position import Position
     from binlog_streaming.modes.partial.absent_columns import AbsentFacts
 
 # What a process knows of a log's statements is shared, and not made for several threads.
@@ -144,8 +144,16 @@ class _Found:
             number = bisect_right(edges, position)
             key = layout.digest, edges[number - 1] if number else None
             if key not in self.facts:
-                self.facts[key] = _facts(part, schemas.defined(layout, position))
+                defined = schemas.defined(layout, position)
+                if not defined.completion:
+                    defined = schemas.defined_later(layout, _first_position(part))
+                self.facts[key] = _facts(part, defined)
             yield replace(part, facts=self.facts[key])
+
+
+def _first_position(row_batch: RowBatch) -> Position:
+    group = row_batch.groups[int(row_batch.events["group"][int(row_batch.images.table["event"][0])])]
+    return Position(int(group["file_no"]), int(group["page"]), int(group["chunk"]))
 
 
 def _facts(row_batch: RowBatch, defined: TableLayout) -> AbsentFacts:
