@@ -19,6 +19,7 @@ from binlog_connector.schema.effects.conversion import (
     by_distinct,
     by_form,
     either,
+    where_known,
 )
 from binlog_connector.schema.effects.number_times import moments_of_numbers, parts_of, times_of_numbers, whole_parts_of
 from binlog_connector.schema.effects.time_readings import DAY, MICROS, TIME_MAX, Reading, read_moment, read_time
@@ -44,9 +45,6 @@ _NO_DATE = (
 
 def times_of_texts(new: ColumnSide, how: Circumstances) -> Effect:
     """Texts, or bytes as such, as a column of dates or times takes them."""
-    shift = times.zone_shift(how) if new.type_name == TIMESTAMP else None
-    if isinstance(shift, str):
-        return Unknown(shift)
     read = by_distinct(lambda text: _reading(str(text), new, how), pa.int64())
 
     def usual(texts: pa.Array) -> pa.Array:
@@ -62,7 +60,9 @@ def times_of_texts(new: ColumnSide, how: Circumstances) -> Effect:
         after = stored(_int64s(found.array), found.array.is_null().to_numpy(zero_copy_only=False), new, how)
         return Values(after.array, either(found.unknown, after.unknown))
 
-    return Converted(convert, "texts are read as dates and times")
+    shift = times.zone_shift(how) if new.type_name == TIMESTAMP else None
+    why = f" ({shift})" if isinstance(shift, str) else ""
+    return Converted(convert, f"texts are read as dates and times{why}")
 
 
 def _reading(text: str, new: ColumnSide, how: Circumstances) -> object:
@@ -126,7 +126,9 @@ def stored(micros: Int64s, missing: Mask, new: ColumnSide, how: Circumstances) -
     if new.type_name == DATETIME:
         return Values(local)
     shift = times.zone_shift(how)
-    assert not isinstance(shift, str)
+    if isinstance(shift, str):
+        # A server that needed the time zone for no value has not written it into the log.
+        return where_known(local.cast(new.arrow_type), ~missing)
     return shift.to_utc(local, how)
 
 

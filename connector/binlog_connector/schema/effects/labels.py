@@ -54,6 +54,8 @@ def labels_of_text(old: ColumnSide, new: ColumnSide, how: Circumstances) -> Conv
     def known(text: object) -> object:
         # Servers do not find the numbers in these texts, or not always.
         found = choose(str(text), labels, how)
+        if not str(text).isprintable():
+            return UNKNOWN
         if _ODD_PLACE.fullmatch(str(text)) is None or str(text).strip() in labels or found == "":
             return found
         return "" if new.type_name == "set" and not how.strict else UNKNOWN
@@ -61,11 +63,8 @@ def labels_of_text(old: ColumnSide, new: ColumnSide, how: Circumstances) -> Conv
     return by_distinct(known, pa.string())
 
 
-_WIDE_CHARSETS = frozenset({"utf16", "utf16le", "utf32", "ucs2"})
-
-
 def _is_wide(side: ColumnSide) -> bool:
-    return side.definition.charset in _WIDE_CHARSETS
+    return side.definition.charset in number_texts.WIDE_CHARSETS
 
 
 def _label_or_place(text: str, labels: tuple[str, ...], how: Circumstances) -> object:
@@ -82,7 +81,7 @@ def _label_or_place(text: str, labels: tuple[str, ...], how: Circumstances) -> o
 
 
 def _chosen(text: str, labels: tuple[str, ...], how: Circumstances) -> object:
-    text = text.rstrip(" ")
+    is_padded, text = text.endswith(" "), text.rstrip(" ")
     if text == "":
         return ""
     found = [_label(part, labels, how) for part in text.split(",")]
@@ -95,7 +94,7 @@ def _chosen(text: str, labels: tuple[str, ...], how: Circumstances) -> object:
         return UNKNOWN
     if chosen or not _BITS.fullmatch(text):
         return UNKNOWN if _ODD_PLACE.fullmatch(text) else chosen
-    return _set_of_bits(int(text), labels, how) if len(text) < _BITS_SIZE else UNKNOWN
+    return _set_of_bits(int(text), labels, how) if len(text) < _BITS_SIZE and not is_padded else UNKNOWN
 
 
 def _set_of_bits(number: int, labels: tuple[str, ...], how: Circumstances, *, is_masked: bool = False) -> object:

@@ -17,7 +17,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from binlog_connector.schema.effects import numbers
-from binlog_connector.schema.effects.conversion import UNKNOWN, Converted, Values, by_distinct, by_form, plain
+from binlog_connector.schema.effects.conversion import (
+    UNKNOWN,
+    Converted,
+    Values,
+    by_distinct,
+    by_form,
+    plain,
+    true_mask,
+    where_unknown_too,
+)
 from binlog_format.vendor import Vendor
 
 if TYPE_CHECKING:
@@ -31,9 +40,11 @@ _YEAR = re.compile(r"\d{1,9}(?:\.\d{1,9}(?=[^eE\d]|\Z)|(?=[^.eE\d]|\Z))", re.ASC
 _NO_YEAR = re.compile(r"[^\d\s.+-]|\Z|-[1-9]\d*\Z", re.ASCII)
 _POWER = re.compile(r"([1-9]\d{0,2})[eE](\d{1,9})(?!\d)", re.ASCII)
 _USUAL = r"^-?\d{1,18}$"
+_ODD_NUMBER, _ODD_YEAR = r"^\s*[+-]\D", r"^\s*([+-]|0*(\D|$))"
+WIDE_CHARSETS = frozenset({"utf16", "utf16le", "utf32", "ucs2"})
 _WIDTHS: Final = {"tinyint": 3, "smallint": 5, "mediumint": 8, "int": 10, "bigint": 20}
 """Digits to which ZEROFILL fills, where the statement gives none."""
-_SURELY_WITH_EXPONENT, _DOUBLE_DIGITS = decimal.Decimal(10) ** 22, 15
+_WITH_EXPONENT, _DOUBLE_DIGITS = decimal.Decimal(10) ** 15, 15
 _DIGITS_MAX: Final = 18
 _DECIMAL_DIGITS_MAX: Final = 60
 _EXPONENT_MAX: Final = 300
@@ -48,9 +59,11 @@ class _Read(NamedTuple):
 _NONE = _Read(decimal.Decimal(0), misfit=True)
 
 
-def numbers_of_texts(new: ColumnSide, how: Circumstances) -> Effect:
+def numbers_of_texts(old: ColumnSide, new: ColumnSide, how: Circumstances) -> Effect:
     """What becomes of texts, or bytes as such, whose column is one of numbers."""
     others = _slow(new, how)
+    if old.definition.charset in WIDE_CHARSETS:
+        others = _without_odd(others, new)
     fit = numbers.from_exact(new, how)
     what = "texts are read as numbers"
     if new.type_name == numbers.YEAR:
@@ -68,6 +81,16 @@ def numbers_of_texts(new: ColumnSide, how: Circumstances) -> Effect:
         return found if found.unknown is None else others(texts)
 
     return Converted(convert, what)
+
+
+def _without_odd(convert: Conversion, new: ColumnSide) -> Conversion:
+    """*convert* without what servers read in another way in character sets whose characters have two bytes or more."""
+    odd = _ODD_YEAR if new.type_name == numbers.YEAR else _ODD_NUMBER
+
+    def known(texts: pa.Array) -> Values:
+        return where_unknown_too(convert(texts), true_mask(pc.match_substring_regex(texts, odd)))
+
+    return known
 
 
 def _nothing(texts: pa.Array) -> Values:
@@ -127,7 +150,7 @@ def _rounded(text: str, how: Circumstances) -> _Read | None:
     if match is None:
         return _nothing_read(text)
     number = _decimal(match)
-    if number is None:
+    if number is None or text[match.end() : match.end() + 1] in ("e", "E"):
         return None
     garbage = _has_garbage(text[match.end() :])
     if number.adjusted() > _DECIMAL_DIGITS_MAX:
@@ -174,9 +197,9 @@ def _year(text: str, how: Circumstances) -> _Read | None:
     match = _YEAR.match(text)
     if match is None:
         return _NONE if _is_no_year(text) else None
-    if text[match.end() : match.end() + 1] == "." and how.vendor is not Vendor.MYSQL:
-        return _NONE  # a second point
     number = int(decimal.Decimal(match[0]).to_integral_value(decimal.ROUND_HALF_UP))
+    if text[match.end() : match.end() + 1] == "." and how.vendor is not Vendor.MYSQL:
+        number = int(match[0].replace(".", ""))  # a second point takes the first one away
     garbage = _has_garbage(text[match.end() :])
     if 100 <= number <= 1900 or number > 2155:
         return _NONE
@@ -247,11 +270,11 @@ def _text_of_single(value: object) -> object:
 
 
 def _shown(number: decimal.Decimal, length_max: int) -> object:
-    if abs(number) >= _SURELY_WITH_EXPONENT:
+    if abs(number) >= _WITH_EXPONENT:
         digits = "".join(map(str, number.normalize().as_tuple().digits))
         point = "." if len(digits) > 1 else ""
         text = f"{digits[0]}{point}{digits[1:]}e{number.adjusted()}"
-        return text if number > 0 and len(digits) <= _DOUBLE_DIGITS else UNKNOWN
+        return ("-" if number < 0 else "") + text if len(digits) <= _DOUBLE_DIGITS else UNKNOWN
     text = f"{number:f}" if abs(number) < numbers.EXACT_DOUBLE else ""
     text = text.rstrip("0").rstrip(".") if "." in text else text
     return text if 0 < len(text) <= length_max and text != "-0" else UNKNOWN

@@ -35,7 +35,9 @@ if TYPE_CHECKING:
 
 _MONTH_DAYS: Final = np.array([0, 31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31])
 _TIME_NUMBER_MAX = 8_385_959
+_MOMENT_MIN = 101_000_000
 _LARGE_TIME = 9_999_999
+_SHORT_MAX, _LONG_MIN = 991_231, 10_000_101  # MariaDB takes no year below 1000 from a number
 _MOMENT_MAX = 99_991_231_235_959
 _DIGITS = 36
 _WHOLE_MAX = 10**17
@@ -127,6 +129,8 @@ def moments_of_numbers(numbers: Int64s, fractions: Int64s, how: Circumstances) -
         refuses the number; and where the result is not known.
     """
     full = _with_century(numbers)
+    if how.vendor is not Vendor.MYSQL:
+        full = np.where((numbers > _SHORT_MAX) & (numbers < _LONG_MIN), -1, full)
     days_part, clock = full // 1_000_000, full % 1_000_000
     years, months, days = days_part // 10_000, days_part // 100 % 100, days_part % 100
     hours, minutes, seconds = clock // 10_000, clock // 100 % 100, clock % 100
@@ -136,7 +140,9 @@ def moments_of_numbers(numbers: Int64s, fractions: Int64s, how: Circumstances) -
     leap = (years % 4 == 0) & ((years % 100 != 0) | (years % 400 == 0))
     last = _MONTH_DAYS[np.where(bad, 0, months)] + (leap & (months == 2))
     invalid = ~bad & ~partial & ~is_zero & (days > last)
-    unknown = (invalid & how.allows_invalid_dates) | (~bad & ~partial & ~is_zero & (years == 0))
+    # What a date without a time has after the point is kept, or is not.
+    is_open = ~bad & ~partial & (fractions != 0) & (numbers < _MOMENT_MIN)
+    unknown = is_open | (invalid & how.allows_invalid_dates) | (~bad & ~partial & ~is_zero & (years == 0))
     zero = bad | is_zero | invalid | partial
     safe = np.where(zero | unknown, 1, 0)
     first = (np.where(safe, 1970, years) - 1970).astype("datetime64[Y]").astype("datetime64[M]")

@@ -88,7 +88,7 @@ def _bounds(side: ColumnSide) -> tuple[decimal.Decimal, decimal.Decimal]:
         return decimal.Decimal(least), decimal.Decimal(greatest)
     precision, scale = side.numbers[0], scale_of(side)
     greatest_decimal = decimal.Decimal(10**precision - 1).scaleb(-scale, _DIGITS)
-    return (decimal.Decimal(0) if side.definition.unsigned else -greatest_decimal), greatest_decimal
+    return (decimal.Decimal(0) if side.definition.unsigned else greatest_decimal.copy_negate()), greatest_decimal
 
 
 def _holds_all(old: ColumnSide, new: ColumnSide) -> bool:
@@ -300,6 +300,8 @@ def _rounded_to(old: ColumnSide, convert: Conversion) -> Conversion:
 
 def whole_numbers(old: ColumnSide, how: Circumstances, *, is_cut: bool = False) -> Conversion:
     """Numbers rounded to whole ones, as wide decimals; those that have no room in 64 bits are at the ends of these."""
+    if old.type_name in INTEGER_BITS:
+        return plain(lambda values: exact(values, 0))
     if old.type_name not in (FLOAT, DOUBLE):
         return _rounded_to(old, plain(lambda values: fitted_ends(values.cast(pa.decimal256(_WIDE, 0)), *_BIGINT)))
 

@@ -53,7 +53,7 @@ def text_effect(old: ColumnSide, new: ColumnSide, how: Circumstances) -> Effect:
     if _may_be_too_long(old, new):
         steps.append(cut_text(new))
         what.append("what is too long is cut off")
-    if new.type_name == "char" and old.type_name != "char":
+    if new.type_name == "char" and (old.type_name != "char" or _may_be_too_long(old, new)):
         steps.append(plain(lambda texts: pc.utf8_rtrim(texts, " ")))
         what.append("spaces at the end are removed")
     return Converted(in_turn(steps), ", ".join(what)) if steps else SAME

@@ -26,10 +26,16 @@ _LIMITS = (9999, 12, 31, 23, 59, 59)
 _WHOLE_DIGITS = re.compile(r"\d+", re.ASCII)
 _DELIMITERS = re.compile(r"[!-/:-@\[-`{-~]*")
 _DELIMITERS_OR_SPACES = re.compile(r"[!-/:-@\[-`{-~ \t\n\v\f\r]*")
+_DOUBLE_DELIMITER = re.compile(r"[!-/:-@\[-`{-~](\s|[!-/:-@\[-`{-~])|\s[!-/:-@\[-`{-~]")
+_USUAL_TIME = re.compile(r"\d+:\d\d(:\d\d)?(\.\d*)?\s*", re.ASCII)
+_ODD_DATE = re.compile(r"\+\d|\d{5,}[^.\d]", re.ASCII)
+_PARTED = re.compile(r"\S\s+\S")
+_PADDED_NUMBER = re.compile(r"\d+\s", re.ASCII)
 _EXPONENT = re.compile(r"[eE][+-]?\d", re.ASCII)
 _FRACTION = re.compile(r"\.(\d+)|\.$", re.ASCII)
-_CLOCK = re.compile(r"(\d*):(\d+)(?::(\d+))?", re.ASCII)
-_DAYS = re.compile(r"\d*[ \t\n\v\f\r]+\d.", re.ASCII | re.DOTALL)
+_CLOCK = re.compile(r"(\d+):(\d+)(?::(\d+))?", re.ASCII)
+_ODD_TIME = re.compile(r"\d*[ \t\n\v\f\r]+(\d.|:\d)|\+|:\d|\s|.*\d[Tt]|\d+\.[eE]", re.ASCII | re.DOTALL)
+"""Days before the time, and what else versions read in different ways."""
 _YEARS, _DAYS_FIELD, _SECONDS, _FRACTIONS = 0, 2, 5, 6
 _PART_MAX = 999_999
 _NUMBER_MAX = 0xFFFFFFFF
@@ -72,14 +78,28 @@ def read_moment(text: str, how: Circumstances, *, with_partial_dates: bool = Tru
         with_partial_dates: The column takes dates with a month or day of zero; TIMESTAMP does not.
     """
     text = text.lstrip(_SPACES)
+    if _ODD_DATE.match(text) and how.vendor is not Vendor.MYSQL:
+        return None  # MariaDB reads the number at the beginning
     if not text or text[0] not in "0123456789":
         return ZERO_DATE
-    if not text.isascii():
-        return None  # some of the bytes may count as delimiters
+    if not text.isascii() or _PADDED_NUMBER.match(text):
+        return None  # some of the bytes may count as delimiters; spaces may be cut off first
     fields = _fields(text)
     if fields is None:
         return None
-    return ZERO_DATE if fields.found == 0 else _moment(fields, how, with_partial_dates=with_partial_dates)
+    if fields.found == 0:
+        return ZERO_DATE
+    moment = _moment(fields, how, with_partial_dates=with_partial_dates)
+    return None if _is_odd(text, fields, moment, how) else moment
+
+
+def _is_odd(text: str, fields: _Fields, moment: Reading | None, how: Circumstances) -> bool:
+    """Whether MariaDB reads another date, or none: it takes one delimiter at a time, a point for that of a fraction."""
+    if how.vendor is Vendor.MYSQL or moment is None:
+        return False
+    consumed = text[: len(text) - len(fields.rest)]
+    is_pointed = re.match(r"\d+\.", consumed, re.ASCII) is not None and fields.found <= _FRACTIONS
+    return _DOUBLE_DELIMITER.search(consumed) is not None or (is_pointed and moment.micros is not None)
 
 
 def _fields(text: str) -> _Fields | None:
@@ -127,7 +147,8 @@ def _scanned(text: str, widths: list[int] | None, year_digits: int) -> _Fields |
             has_space |= any(space in between[0] for space in _SPACES)
             text = text[between.end() :]
             if at != _DAYS_FIELD and text[:1] and text[0] in _SPACES:
-                return _Fields((), 0, 0, text, is_delimited, has_space)
+                # MariaDB stops reading there; with less than three fields that is no date either.
+                return None if at > _DAYS_FIELD else _Fields((), 0, 0, text, is_delimited, has_space)
     return _whole(values, year_digits, text, is_delimited, has_space)
 
 
@@ -172,6 +193,8 @@ def read_time(text: str, how: Circumstances) -> Reading | None:
     text = text.lstrip(_SPACES)
     is_negative = text.startswith("-")
     text = text.removeprefix("-")
+    if _ODD_TIME.match(text):
+        return None
     if not text:
         return Reading(0, misfit=not is_mysql or is_negative)
     if len(text.encode()) >= _FULL_TEXT and text[0] in "0123456789":
@@ -182,13 +205,15 @@ def read_time(text: str, how: Circumstances) -> Reading | None:
             return again if again is not None and again.micros == 0 else None
         if found is not _NO_MOMENT:
             return None if is_negative else found
+        if not is_mysql and not _USUAL_TIME.fullmatch(text):
+            return None
+    if not is_mysql and text[0] in "0123456789" and _PARTED.search(text):
+        return None  # MariaDB looks for a date first
     return _bare_time(text, how, is_negative=is_negative)
 
 
 def _bare_time(text: str, how: Circumstances, *, is_negative: bool) -> Reading | None:
     is_mysql = how.vendor is Vendor.MYSQL
-    if _DAYS.match(text):
-        return None  # days before the time
     digits = _leading_digits(text)
     if int(digits or 0) >= _NUMBER_MAX and is_mysql:
         return NO_TIME
@@ -215,7 +240,9 @@ def _time_of_moment(text: str, how: Circumstances) -> Reading | None:
     if fields.found == 0 or (fields.is_delimited and not fields.has_space):
         return _NO_MOMENT
     moment = _moment(fields, how, with_partial_dates=True)
-    if moment is None or (moment.micros is None and not moment.misfit):
+    if fields.found == _DAYS_FIELD + 1 and how.vendor is not Vendor.MYSQL:
+        return None  # a date without a time is none for MariaDB
+    if moment is None or (moment.micros is None and not moment.misfit) or _is_odd(text, fields, moment, how):
         return None
     return NO_TIME if moment.micros is None else Reading(moment.micros % DAY, moment.misfit)
 

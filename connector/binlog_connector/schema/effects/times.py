@@ -145,6 +145,8 @@ class Shift:
         # MariaDB 11.5 has more years, and what is in the first second is rounded, or is not.
         last = _TIMESTAMP_MAX if how.vendor is Vendor.MYSQL else _TIMESTAMP_MAX_SINCE_11_5
         surely = outside & ((micros <= 0) | (micros >= last)) & (not how.strict and how.null_may_be_zero_date)
+        # MariaDB keeps what such a moment has below a second, which makes a moment of 1970 of it.
+        surely &= (micros % MICROS == 0) | (how.vendor is Vendor.MYSQL)
         zeroed = pc.if_else(mask_array(surely), pa.scalar(None, _UTC), moments)
         bad = (outside if unknown is None else unknown | outside) & ~surely
         return where_known(zeroed, bad)

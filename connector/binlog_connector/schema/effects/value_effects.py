@@ -111,7 +111,7 @@ def _out_of_text(old: ColumnSide, new: ColumnSide, how: Circumstances, *, is_bin
     if after == "json" and not is_binary and how.vendor is not Vendor.MYSQL:
         return SAME  # MariaDB's JSON is a text
     if after in NUMBERS:
-        effect = number_texts.numbers_of_texts(new, how)
+        effect = number_texts.numbers_of_texts(old, new, how)
     elif after in times.TIMES:
         effect = into_times.times_of_texts(new, how)
     elif after in LABELS and new.labels is not None:
