@@ -204,7 +204,7 @@ class StepImages:
     @cached_property
     def has_changes(self) -> bool:
         """Whether any image has changes to a JSON value alone."""
-        return any(row_batch.images.has_changes() for row_batch in self.row_batches)
+        return self.has_absent and any(row_batch.images.has_changes() for row_batch in self.row_batches)
 
     def check_changes(self) -> None:
         """As `Images.check_changes`, of all images."""

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from binlog_connector.rules.row_rule import GeneratedColumns
-from binlog_format.rows.decoding import TimeType
+from binlog_format.rows.decoding import TimeType, ZeroDates
 from binlog_streaming.lake.row_values import comparable_table, equal_rows, one_array
 from binlog_streaming.prove.differences import Kind
 from binlog_streaming.prove.table_proof import Outcome
@@ -102,6 +102,31 @@ def test_other_types_of_targets_are_equal(loaded: Loaded, table_format: TableFor
     run(job)
     found = prove(loaded.server, job)
     assert {one.outcome for one in found.values()} == {Outcome.EQUAL}, found
+
+
+@pytest.mark.parametrize("table_format", [TableFormat.DELTA, TableFormat.ICEBERG], ids=str)
+def test_dates_that_are_texts_are_equal(loaded: Loaded, table_format: TableFormat, tmp_path: Path) -> None:
+    source = Source(path=str(loaded.server.binlog_directory), zero_dates=ZeroDates.TEXT)
+    job = job_on(loaded.server, tmp_path, table_format=table_format)
+    job = Job(source=source, sink=job.sink, checkpoint=job.checkpoint, tables=job.tables)
+    run(job)
+    found = prove(loaded.server, job)
+    assert {one.outcome for one in found.values()} == {Outcome.EQUAL}, found
+    if table_format is TableFormat.ICEBERG:
+        return
+    odd = held(job, "shop.odd").sort_by("id")
+    dates = ["2024-02-31", "0000-00-00", "2024-00-10", "2023-04-31", "0001-01-01", "2024-02-29", "1900-02-29"]
+    assert odd["d"].to_pylist() == dates
+    assert odd["da"].to_pylist()[:4] == [
+        "2023-02-29 10:00:00.00",
+        "0000-00-00 00:00:00.00",
+        "2024-01-00 00:00:00.00",
+        "2024-04-30 23:59:59.99",
+    ]
+    place = odd.column_names.index("d")
+    other = pa.array(["0000-00-01", *dates[1:]], odd.schema.field("d").type)
+    overwrite(job, "shop.odd", odd.set_column(place, odd.schema.field(place), other))
+    assert prove(loaded.server, job)["shop.odd", "mirror"].outcome is Outcome.DIFFERENT
 
 
 def test_each_column_that_differs_is_found(loaded: Loaded) -> None:
