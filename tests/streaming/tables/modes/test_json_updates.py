@@ -105,6 +105,14 @@ def updates_start(content: bytes) -> int:
     return gtid
 
 
+def transaction_after(content: bytes, text: bytes) -> int:
+    # Where the first transaction after the first one with *text* in it begins.
+    place, wanted = 4, content.index(text)
+    while not (content[place + 4] == GTID and place > wanted):
+        place += int.from_bytes(content[place + 9 : place + 13], "little")
+    return place
+
+
 def overwrite(folder: Path, rows: list[dict[str, Any]]) -> int:
     schema = pa.schema(DeltaTable(str(folder)).schema().to_arrow())
     write_deltalake(str(folder), pa.Table.from_pylist(rows, schema), mode="overwrite")
@@ -151,3 +159,22 @@ def test_changes_to_a_document_that_a_rule_hides(tmp_path: Path) -> None:
     assert re.search(r"\[BINLOG_UNSUPPORTED\.ROW_IMAGE\] w\.\w+: .*doc: .*changes to a JSON value", end.error), (
         end.error
     )
+
+
+@pytest.mark.parametrize("evidence", ["keys", "rows"])
+def test_a_folder_that_came_back_from_a_backup_is_contradicted(tmp_path: Path, evidence: str) -> None:
+    rule = {"mode": "mirror", "evidence": evidence}
+    folder, _, content = begun(tmp_path, rule)
+    shutil.copytree(folder, tmp_path / "backup")
+    # Up to the update that makes row 4 row 14, which the next one changes again.
+    log = tmp_path / "log" / "mysql-bin.000001"
+    log.write_bytes(content[: transaction_after(content, b"moved")])
+    end, tables = replayed(tmp_path, UPDATES, rule, TableFormat.DELTA)
+    assert (end.error, end.crash) == ("", "")
+    assert 14 in tables["w.minimal"]["id"].to_pylist()
+    shutil.rmtree(folder)
+    shutil.copytree(tmp_path / "backup", folder)
+    log.write_bytes(content)
+    end, _ = replayed(tmp_path, UPDATES, rule, TableFormat.DELTA)
+    assert end.crash == ""
+    assert re.search(r"\[BINLOG_TABLE\.CONTRADICTED\] .*w\.minimal: .*id = 14", end.error), end.error
