@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
 MODULES = (
+    "bench.cold_start",
     "bench.innodb_container",
     "bench.rows",
     "bench.arrow",

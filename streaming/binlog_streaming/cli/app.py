@@ -19,7 +19,6 @@ from typer.main import get_command
 
 from binlog_connector.installing import missing_extra
 from binlog_format.errors import BinlogError, OptionError, storage_error, told_options
-from binlog_streaming.cli.compiling import show_compiling
 from binlog_streaming.cli.output import escaped
 
 if TYPE_CHECKING:
@@ -87,7 +86,6 @@ def _options(
 
 def main() -> None:
     """Run the program with the arguments of the process."""
-    show_compiling()
     _register(sys.argv[1:])
     if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:
         signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -106,13 +104,17 @@ def main() -> None:
 
 def _register(arguments: Sequence[str]) -> None:
     """Add the command that is called; all of them where help is, or a name that is no command."""
+    if list(arguments) == ["--version"]:
+        return
+    from binlog_streaming.cli.compiling import show_compiling  # NumPy takes a moment to load
+
+    show_compiling()
     name = next((argument for argument in arguments if not argument.startswith("-")), "")
-    is_version = list(arguments) == ["--version"]
     known = {command.name or getattr(command.callback, "__name__", "") for command in app.registered_commands}
     for command, module in COMMANDS.items():
-        if command not in known and not is_version and (command == name or name not in COMMANDS):
+        if command not in known and (command == name or name not in COMMANDS):
             import_module(f"binlog_streaming.cli.{module}").register(app)
-    if name not in COMMANDS and not is_version:
+    if name not in COMMANDS:
         for point in entry_points(group=OTHER_COMMANDS):
             if point.name not in known:
                 point.load()(app)
