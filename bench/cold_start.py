@@ -60,7 +60,11 @@ def _log() -> str:
     with BinlogWriter(folder, WriterOptions(sync=False)) as writer:
         for number in range(1, 101):
             gtid = Gtid(0, 1, number)
-            events = [orders.table_map(origin), *orders.insert([(number, "x" * 40)], origin), encode_xid(number, origin)]
+            events = [
+                orders.table_map(origin),
+                *orders.insert([(number, "x" * 40)], origin),
+                encode_xid(number, origin),
+            ]
             writer.write_group(gtid, encode_gtid(gtid, origin.timestamp), events)
         writer.checkpoint()
     return str(folder)

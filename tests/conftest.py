@@ -234,7 +234,7 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
     report = yield
     marks = {mark.name for mark in item.iter_markers()}
     is_exempt = any(mark.args[0] for mark in item.iter_markers("skipif")) or TIME_IS_OVER in str(report.longrepr)
-    must_run = bool(marks & {"spark", "server"}) and "corpus" not in marks and not is_exempt
+    must_run = bool(marks & {"spark", "server"}) and not is_exempt
     if must_run and report.skipped and not hasattr(report, "wasxfail") and os.environ.get("CI") == "true":
         report.outcome = "failed"
     return report

@@ -1,30 +1,35 @@
-"""The shared corpus of binlog files; tests that need it are skipped where it is not there."""
+"""The corpora of logs in `tests/data`: `corpus(name)` unpacks one, once for all runs."""
 
 from __future__ import annotations
 
 import functools
+import gzip
+import hashlib
 import shutil
 import tarfile
 import tempfile
 from pathlib import Path
 
-import pytest
-
-ARCHIVES = Path(__file__).resolve().parents[2] / "shared" / "corpus"
-SERVER_CASES = Path(__file__).parent / "data" / "servers"
-"""Real logs that are part of this repository."""
+DATA = Path(__file__).parent / "data"
+SERVER_CASES = DATA / "servers"
+"""Real logs, as they are."""
 
 
 @functools.cache
-def _unpacked(archive: str) -> Path:
-    # One folder per archive version, kept between runs; made under another name first, so that two runs cannot meet.
-    source = ARCHIVES / f"{archive}.tar.xz"
-    stamp = source.stat()
-    target = Path(tempfile.gettempdir()) / f"binlog-stream-corpus-{archive}-{stamp.st_size}-{int(stamp.st_mtime)}"
+def corpus(name: str) -> Path:
+    """The folder of a corpus: `cppbinlog`, `innodb-binlog`, `innodb-ops`, `servers`, ..."""
+    archives = sorted((DATA / "corpus" / name).glob("*.tar.xz"))
+    assert archives, f"there is no corpus {name}"
+    # One folder for each state of the archives; made under another name first, so that two runs cannot meet.
+    state = hashlib.sha256(b"".join(archive.read_bytes() for archive in archives)).hexdigest()[:16]
+    target = Path(tempfile.gettempdir()) / f"binlog-stream-corpus-{name}-{state}"
     if not target.exists():
         partial = Path(tempfile.mkdtemp(prefix="binlog-stream-corpus-"))
-        with tarfile.open(source) as tar:
-            tar.extractall(partial, filter="data")
+        if name == "servers":
+            _copy_server_cases(partial)
+        for archive in archives:
+            with tarfile.open(archive) as tar:
+                tar.extractall(partial, filter="data")
         try:
             partial.rename(target)
         except OSError:  # another run was faster
@@ -32,13 +37,8 @@ def _unpacked(archive: str) -> Path:
     return target
 
 
-def is_there(archive: str) -> bool:
-    """Whether the *archive* is beside this checkout."""
-    return (ARCHIVES / f"{archive}.tar.xz").exists()
-
-
-def corpus(archive: str) -> Path:
-    """The unpacked *archive* (`cppbinlog`, `innodb-binlog`, `innodb-ops`, `servers`); skips the test without it."""
-    if not is_there(archive):
-        pytest.skip(f"the shared corpus {archive}.tar.xz is not beside this checkout")
-    return _unpacked(archive)
+def _copy_server_cases(into: Path) -> None:
+    shutil.copytree(SERVER_CASES, into, dirs_exist_ok=True)
+    for packed in into.rglob("expected.json.gz"):
+        packed.with_suffix("").write_bytes(gzip.decompress(packed.read_bytes()))
+        packed.unlink()

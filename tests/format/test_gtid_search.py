@@ -231,7 +231,6 @@ def test_what_follows_a_gtid_with_a_lower_number_is_read() -> None:
     assert read_rows(log, ReadRange.of(log, "0-1-575", "0-2-100"), places) == [2]
 
 
-@pytest.mark.corpus
 def test_every_group_of_a_log_with_numbers_that_go_back_is_found() -> None:
     with open_log(str(data_set("oltp")[0])) as log:
         groups = [(gtid, place) for gtid, place in listed(log) if gtid is not None]

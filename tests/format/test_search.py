@@ -37,7 +37,6 @@ def timed_log(directory: Path) -> list[int]:
     return times
 
 
-@pytest.mark.corpus
 @pytest.mark.parametrize("name", ["small", "mixed", "oltp", "xa"])
 def test_every_gtid_is_found_at_its_position(name: str) -> None:
     path, _ = data_set(name)
@@ -94,7 +93,6 @@ def test_files_that_end_long_before_a_time_are_not_read(tmp_path: Path) -> None:
         assert log.position_of_time(times[50]).file_no > 3
 
 
-@pytest.mark.corpus
 def test_gtids_become_positions() -> None:
     path, _ = data_set("small")
     with open_log(str(path)) as log:

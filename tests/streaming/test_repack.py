@@ -141,7 +141,6 @@ def long_log(tmp_path: Path) -> Path:
     return folder
 
 
-@pytest.mark.corpus
 @pytest.mark.parametrize("case", MARIADB_CASES)
 def test_repacked_log_has_the_same_groups(case: str, tmp_path: Path) -> None:
     expected = expected_groups(groups_of(open_classic(case_path(case)).blocks()))
@@ -154,7 +153,6 @@ def test_repacked_log_has_the_same_groups(case: str, tmp_path: Path) -> None:
     assert rows
 
 
-@pytest.mark.corpus
 @pytest.mark.parametrize("block_size", [64, 1000])
 def test_groups_in_pieces_are_repacked_whole(block_size: int, tmp_path: Path) -> None:
     """XA groups too, which then have their end in another piece than their rows."""
@@ -163,7 +161,6 @@ def test_groups_in_pieces_are_repacked_whole(block_size: int, tmp_path: Path) ->
     assert packed_groups(tmp_path / "ibb") == expected_groups(groups_of(open_classic(source).blocks()))
 
 
-@pytest.mark.corpus
 @pytest.mark.parametrize(("case", "starts"), [("rotation", 2), ("torn/after_recovery", 2), ("ops", 1)])
 def test_each_server_start_is_there(case: str, starts: int, tmp_path: Path) -> None:
     """As a commit record with the Format_description event alone; rotation adds none."""
@@ -179,7 +176,6 @@ def test_repack_again_writes_nothing_more(tmp_path: Path) -> None:
     assert {path.name: path.read_bytes() for path in (tmp_path / "ibb").iterdir()} == files
 
 
-@pytest.mark.corpus
 @pytest.mark.parametrize("case", ["mariadb-10.11/ops", "mariadb-10.11/rotation", "mariadb-10.11/oltp_small"])
 @pytest.mark.parametrize("seed", range(4))
 def test_killed_repack_goes_on_where_it_was(case: str, seed: int, tmp_path: Path) -> None:
@@ -226,7 +222,6 @@ def test_source_grows_between_runs(tmp_path: Path) -> None:
         assert packed_groups(tmp_path / "ibb") == expected_groups(groups_of(open_classic(source).blocks()))
 
 
-@pytest.mark.corpus
 def test_purged_source_starts_with_what_its_files_say(tmp_path: Path) -> None:
     """The target's GTID state has the groups of the purged files, its data begins behind them."""
     source = tmp_path / "classic"
@@ -257,7 +252,6 @@ def test_target_with_the_same_gtid_for_another_group_is_named(tmp_path: Path) ->
         repack(source, tmp_path / "ibb")
 
 
-@pytest.mark.corpus
 def test_xa_commit_without_its_prepare_is_named(tmp_path: Path) -> None:
     source = tmp_path / "classic"
     source.mkdir()

@@ -254,7 +254,6 @@ def test_shorter_classic_file_is_recognised(classic: Path) -> None:
     assert loss(classic, offset)[0] == "TRUNCATED_TRANSACTION"
 
 
-@pytest.mark.corpus
 @pytest.mark.parametrize(
     ("read", "now", "lost"),
     [
@@ -274,7 +273,6 @@ def test_crash_of_the_corpus(read: str, now: str, lost: str | None) -> None:
         assert "read up to GTID 0-1-180, the last one there is 0-1-" in str(decision.loss)
 
 
-@pytest.mark.corpus
 def test_live_log_of_the_corpus_only_grows() -> None:
     steps = sorted((corpus("innodb-binlog") / "innodb-binlog" / "live").glob("step*"))
     assert len(steps) > 10

@@ -111,7 +111,7 @@ class MemoryDirectory(Directory):
 
 
 def case_path(case: str) -> Path:
-    """Folder of a case of the shared corpus."""
+    """Folder of a case of real servers."""
     return corpus("servers") / case
 
 

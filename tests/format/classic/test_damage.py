@@ -88,7 +88,6 @@ def test_every_flipped_bit_is_found(small_file: bytes) -> None:
             assert groups == whole[: len(groups)]
 
 
-@pytest.mark.corpus
 def test_flipped_bit_names_place_and_checksums() -> None:
     data = bytearray((case_path("mariadb-10.11/rotation") / "mysql-bin.000002").read_bytes())
     data[600] ^= 0x10

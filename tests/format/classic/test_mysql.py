@@ -39,7 +39,6 @@ if TYPE_CHECKING:
     from binlog_format.block import Block
     from binlog_format.classic.reader import ClassicLog
 
-pytestmark = pytest.mark.corpus
 
 A = "88ee60ec-e4d9-11f1-baee-02fc00000001"
 _OUTSIDE_OF_GROUPS = ("FORMAT_DESC", "PREVIOUS_GTIDS", "ROTATE", "STOP")

@@ -55,7 +55,6 @@ def test_committed_case_has_its_groups_in_order() -> None:
     assert sum(len(group.events) for group in groups) == 4238
 
 
-@pytest.mark.corpus
 @pytest.mark.parametrize("case", DECODED_CASES)
 def test_groups_are_those_that_the_server_decodes(case: str) -> None:
     expected = decoded_gtids(case)
@@ -66,7 +65,6 @@ def test_groups_are_those_that_the_server_decodes(case: str) -> None:
     assert [group.gtid for group in groups_of(open_classic(case_path(case)).blocks())] == expected
 
 
-@pytest.mark.corpus
 @pytest.mark.parametrize("case", [case for case in MARIADB_CASES if not case.endswith("torn")])
 def test_all_events_of_groups_are_given(case: str) -> None:
     counts = Counter(
@@ -80,7 +78,6 @@ def test_all_events_of_groups_are_given(case: str) -> None:
     assert dict(counts) == listed
 
 
-@pytest.mark.corpus
 @pytest.mark.parametrize("case", ["mariadb-10.11/ops", "mariadb-10.11/rotation", "mariadb-10.11/hugeblob"])
 @pytest.mark.parametrize("block_size", [64, 700, 4096])
 def test_small_blocks_give_the_same_groups(case: str, block_size: int) -> None:
@@ -89,7 +86,6 @@ def test_small_blocks_give_the_same_groups(case: str, block_size: int) -> None:
     assert groups_of(open_classic(case_path(case), block_size=block_size).blocks()) == whole
 
 
-@pytest.mark.corpus
 def test_torn_group_is_not_there_and_its_gtid_comes_again() -> None:
     """After the restart the lost transaction's GTID belongs to another one."""
     before = groups_of(open_classic(case_path("mariadb-10.11/torn")).blocks())
@@ -99,7 +95,6 @@ def test_torn_group_is_not_there_and_its_gtid_comes_again() -> None:
     assert [(group.gtid, group.position[0]) for group in after[5:]] == [("0-1011-6", 4)]
 
 
-@pytest.mark.corpus
 def test_torn_end_with_groups_after_it_is_damage(tmp_path: Path) -> None:
     """A damaged size in a killed server's file cannot hide groups: the next file knows of them."""
     folder = copied(case_path("mariadb-10.11/torn/after_recovery"), tmp_path / "log")
@@ -114,7 +109,6 @@ def test_torn_end_with_groups_after_it_is_damage(tmp_path: Path) -> None:
     assert raised.value.at.byte == 342
 
 
-@pytest.mark.corpus
 def test_cut_off_group_in_a_closed_file_is_damage(tmp_path: Path) -> None:
     folder = copied(case_path("mariadb-10.11/rotation"), tmp_path / "log")
     file = folder / "mysql-bin.000002"
@@ -123,7 +117,6 @@ def test_cut_off_group_in_a_closed_file_is_damage(tmp_path: Path) -> None:
         list(open_classic(folder).blocks())
 
 
-@pytest.mark.corpus
 def test_positions_are_bytes_and_ranges_cut_the_log() -> None:
     log = open_classic(case_path("mariadb-10.11/rotation"))
     groups = groups_of(log.blocks())
@@ -135,7 +128,6 @@ def test_positions_are_bytes_and_ranges_cut_the_log() -> None:
         assert groups_of(log.blocks(start, start)) == []
 
 
-@pytest.mark.corpus
 def test_next_positions_lead_through_the_log() -> None:
     """Reading block by block, each time from the last one's next position, gives everything once."""
     log = open_classic(case_path("mariadb-10.11/ops"), block_size=2000)
@@ -154,7 +146,6 @@ def test_next_positions_lead_through_the_log() -> None:
     assert taken == whole
 
 
-@pytest.mark.corpus
 @pytest.mark.parametrize("case", ["mariadb-10.11/ops", "mariadb-10.11/rotation", "mariadb-10.11/oltp_small"])
 def test_split_parts_give_the_whole(case: str) -> None:
     log = open_classic(case_path(case), block_size=16384)
@@ -172,7 +163,6 @@ def test_split_parts_give_the_whole(case: str) -> None:
             assert all(parts)
 
 
-@pytest.mark.corpus
 @pytest.mark.parametrize("size_max", [1, 3000, 20_000])
 def test_span_passes_whole_groups_up_to_a_size(size_max: int) -> None:
     log = open_classic(case_path("mariadb-10.11/ops"), block_size=4096)
@@ -192,7 +182,6 @@ def test_span_passes_whole_groups_up_to_a_size(size_max: int) -> None:
     assert log.span(position).groups == 0
 
 
-@pytest.mark.corpus
 def test_gtid_position_at_every_group() -> None:
     """The list at the start of the second file has five GTIDs of four domains."""
     log = open_classic(case_path("mariadb-10.11/ops"))
@@ -203,7 +192,6 @@ def test_gtid_position_at_every_group() -> None:
         last[group.gtid.partition("-")[0]] = group.gtid
 
 
-@pytest.mark.corpus
 def test_find_gtid_finds_each_group() -> None:
     log = open_classic(case_path("mariadb-10.11/ops"))
     for group in groups_of(log.blocks()):
@@ -241,7 +229,6 @@ def test_read_extents_joins_event_bytes() -> None:
     assert log.read_extents(extents).tobytes() == expected
 
 
-@pytest.mark.corpus
 def test_files_tell_what_they_are() -> None:
     files = open_classic(case_path("mariadb-10.11/torn")).files()
     assert [(file.file_no, file.state) for file in files] == [(1, "full"), (2, "full"), (3, "active")]
@@ -256,7 +243,6 @@ def test_one_file_of_a_directory_is_read_alone() -> None:
     assert len(groups_of(log.blocks())) == 309
 
 
-@pytest.mark.corpus
 def test_encrypted_log_is_named_with_its_key() -> None:
     with pytest.raises(UnsupportedError, match="version 1 of the key, scheme 1") as raised:
         list(open_classic(case_path("mariadb-10.11/encrypted")).blocks())

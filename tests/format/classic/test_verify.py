@@ -44,7 +44,6 @@ def errors(files: dict[str, bytes]) -> list[Finding]:
     return [finding for finding in findings(files) if finding.is_error]
 
 
-@pytest.mark.corpus
 @pytest.mark.parametrize("case", MARIADB_CASES)
 def test_good_logs_have_no_findings(case: str) -> None:
     assert [str(finding) for finding in verify_log(str(case_path(case))) if finding.is_error] == []

@@ -119,13 +119,11 @@ def test_events_compressed_by_mariadb_are_not_lost(tmp_path: Path) -> None:
     _check(_rewritten(case, tmp_path, _as_mariadb), case, {165, 166, 167, 168})
 
 
-@pytest.mark.corpus
 def test_transactions_compressed_by_mysql_are_not_lost(tmp_path: Path) -> None:
     case = corpus("servers") / "mysql-9" / "oltp_small"
     _check(_rewritten(case, tmp_path, _as_mysql), case, {40})
 
 
-@pytest.mark.corpus
 @pytest.mark.parametrize(
     ("server", "name", "types"),
     [("mariadb-11.8", "oltp_compressed_small", {165, 166, 167, 168}), ("mysql-9", "oltp_zstd_small", {40})],

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-pytestmark = pytest.mark.corpus
-
 
 def _events(case: Path) -> Iterator[tuple[int, int, bytes]]:
     """Of every plain event: its type, its number in its group, and its bytes."""

@@ -159,7 +159,6 @@ def value_of(text: object, sql_type: str, python_charset: str) -> Value:
 NOT_WRITTEN = (ValueError, KeyError)
 
 
-@pytest.mark.corpus
 def test_types_of_a_real_log_are_encoded_byte_for_byte() -> None:
     """Every INSERT and DELETE of the types_full case whose types and values are written here."""
     case = corpus("servers") / "mariadb-10.11" / "types_full"

@@ -68,7 +68,6 @@ def _differs(layout: TableLayout, schema: dict[str, Any], *, names: bool, enums:
     return ""
 
 
-@pytest.mark.corpus
 @pytest.mark.parametrize(
     ("case", "metadata"),
     [
@@ -99,7 +98,6 @@ def test_columns_are_those_of_information_schema(case: str, metadata: str) -> No
         assert "" in differences, differences[0]
 
 
-@pytest.mark.corpus
 def test_log_without_metadata_says_no_more_than_types() -> None:
     for layout in layouts(corpus("servers") / "mariadb-10.11" / "types_minimal_nolog"):
         assert not layout.has_names
@@ -107,7 +105,6 @@ def test_log_without_metadata_says_no_more_than_types() -> None:
         assert all((c.unsigned, c.charset, c.enum_values) == (None, None, None) for c in layout.columns)
 
 
-@pytest.mark.corpus
 def test_labels_come_in_their_character_set() -> None:
     found = {layout.table: layout for layout in layouts(corpus("servers") / "mariadb-10.11" / "types_full")}
     labels = {column.name: column.enum_values for column in found["t_enumset"].columns}
@@ -194,7 +191,6 @@ def test_typed_array_has_the_metadata_of_its_elements(metadata: bytes) -> None:
     assert layout.columns[2].metadata == 64
 
 
-@pytest.mark.corpus
 def test_mysql_marks_invisible_columns() -> None:
     folder = corpus("servers") / "mysql-9" / "types_full"
     invisible = {column.name for layout in layouts(folder) for column in layout.columns if column.visible is False}

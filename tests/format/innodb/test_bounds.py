@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 OPTIONS = WriterOptions(page_size=1024, max_binlog_size=8192, state_interval=2048, cache_size=4096, sync=False)
 
 
-@pytest.mark.corpus
 @pytest.mark.parametrize("name", DATA_SETS)
 def test_sealed_groups_are_those_of_all_files_but_the_last_two(name: str) -> None:
     path = str(data_set(name)[0])

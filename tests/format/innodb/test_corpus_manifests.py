@@ -16,7 +16,6 @@ from tests.format.innodb.log_groups import read_groups
 if TYPE_CHECKING:
     from pathlib import Path
 
-pytestmark = pytest.mark.corpus
 
 DATA_SETS = ("small", "live", "flushed", "xa", "mixed", "forest", "restart", "crash", "oltp")
 Manifest = dict[str, object]

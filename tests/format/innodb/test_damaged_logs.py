@@ -15,8 +15,6 @@ from tests.format.innodb.test_corpus_manifests import data_set
 if TYPE_CHECKING:
     from pathlib import Path
 
-pytestmark = pytest.mark.corpus
-
 
 def read_until_error(directory: Path) -> tuple[list[ReadGroup], BinlogError | None]:
     found: list[ReadGroup] = []

@@ -83,7 +83,6 @@ class CountingDirectory(LocalDirectory):
         return file
 
 
-@pytest.mark.corpus
 @pytest.mark.parametrize("name", DATA_SETS)
 def test_every_gtid_of_the_corpus_is_found(name: str) -> None:
     with open_log(str(data_set(name)[0])) as log:
@@ -101,7 +100,6 @@ def test_every_gtid_of_the_corpus_is_found(name: str) -> None:
         check(log, groups, at_start)
 
 
-@pytest.mark.corpus
 @pytest.mark.parametrize("name", DATA_SETS)
 def test_end_of_data_is_found_from_the_end(name: str) -> None:
     with open_log(str(data_set(name)[0])) as log:

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 
     from binlog_format import Log
 
-pytestmark = pytest.mark.corpus
-
 
 def tail(log: Log, position: Position) -> tuple[list[ReadGroup], Position]:
     """One look of a tailer: what is new, and where to look next."""

@@ -14,8 +14,6 @@ from tests.format.innodb.test_corpus_manifests import DATA_SETS, data_set
 if TYPE_CHECKING:
     from binlog_format import Log
 
-pytestmark = pytest.mark.corpus
-
 
 def page_starts(log: Log) -> list[Position]:
     return [

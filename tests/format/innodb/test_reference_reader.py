@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 SETS = ("small", "live", "flushed", "xa", "mixed", "forest", "restart", "crash", "oltp")
 
 
-@pytest.mark.corpus
 @pytest.mark.parametrize("name", SETS)
 def test_every_group_is_as_the_manifest_says(name: str) -> None:
     folder = corpus("innodb-binlog") / "innodb-binlog" / name
@@ -33,7 +32,6 @@ def test_every_group_is_as_the_manifest_says(name: str) -> None:
     ]
 
 
-@pytest.mark.corpus
 def test_a_flipped_bit_is_damage(tmp_path: Path) -> None:
     source = corpus("innodb-binlog") / "innodb-binlog" / "small" / "binlog-000000.ibb"
     data = bytearray(source.read_bytes())

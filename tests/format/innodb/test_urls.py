@@ -18,8 +18,6 @@ from tests.format.innodb.test_corpus_manifests import DATA_SETS, data_set
 if TYPE_CHECKING:
     from pathlib import Path
 
-pytestmark = pytest.mark.corpus
-
 
 def in_memory(directory: Path) -> ArrowDirectory:
     """A copy of the files in a file system that exists in memory only."""

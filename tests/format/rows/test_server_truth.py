@@ -127,12 +127,10 @@ def _compare(case: Path, *, ordered: bool) -> int:
     return compared
 
 
-@pytest.mark.corpus
 def test_every_value_of_every_type_is_what_the_server_said() -> None:
     assert _compare(corpus("servers") / "mariadb-10.11" / "types_full", ordered=True) > 33000
 
 
-@pytest.mark.corpus
 def test_values_are_the_same_without_names() -> None:
     case = corpus("servers") / "mariadb-10.11" / "types_noblob_metamin"
     assert _compare(case, ordered=True) > 14000
@@ -142,19 +140,16 @@ def test_values_are_the_same_without_names() -> None:
             arrow_schema(layout)
 
 
-@pytest.mark.corpus
 def test_images_with_absent_columns_hold_the_values_that_changed() -> None:
     case = corpus("servers") / "mariadb-10.11" / "types_minimal_nolog"
     assert _compare(case, ordered=True) > 2000
     assert any(row and ABSENT in row for *_, before, after in _changes_in_log(case) for row in (before, after))
 
 
-@pytest.mark.corpus
 def test_all_kinds_of_statements_give_the_changes_that_the_server_made() -> None:
     assert _compare(corpus("servers") / "mariadb-10.11" / "ops", ordered=False) > 2900
 
 
-@pytest.mark.corpus
 def test_old_temporal_types_need_a_schema() -> None:
     case = corpus("servers") / "mariadb-10.11" / "types_oldtemporal"
     block = plain_block(plain_groups(case / "mysql-bin.000001"))
@@ -185,7 +180,6 @@ def test_applied_changes_give_the_final_tables() -> None:
         assert [[str(value) for value in rows[key]] for key in sorted(rows)] == wanted
 
 
-@pytest.mark.corpus
 def test_damaged_log_gives_values_or_a_named_error() -> None:
     """Every type's kernels see bytes that no server wrote."""
     case = corpus("servers") / "mariadb-10.11" / "types_full"

@@ -201,7 +201,6 @@ def test_log_of_a_real_server_resolves_as_in_plain_python() -> None:
     assert tables(TableMaps().resolve(block)) == wanted
 
 
-@pytest.mark.corpus
 def test_compressed_row_events_are_refused() -> None:
     case = corpus("servers") / "mariadb-10.11" / "ops_compressed"
     with pytest.raises(UnsupportedError, match=r"EVENT_TYPE.*_COMPRESSED_V1"):

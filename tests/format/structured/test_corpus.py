@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-import pytest
-
 from binlog_format.errors import CorruptError
 from binlog_format.source_file import LocalFile
 from binlog_format.structured.file_scan import FileEnd, FileScan
@@ -17,7 +15,6 @@ from tests.format.structured.model import Event, events_of
 if TYPE_CHECKING:
     from pathlib import Path
 
-pytestmark = pytest.mark.corpus
 
 _DAMAGED = {
     "bad_gap_of_zeros": "a size of 0 bytes",

@@ -418,7 +418,6 @@ def test_index_of_a_real_log_gives_its_images() -> None:
     _check_index(SERVER_CASES / "mariadb-10.11" / "oltp_small")
 
 
-@pytest.mark.corpus
 def test_index_of_a_log_with_pages_gives_its_images() -> None:
     _check_index(corpus("innodb-binlog") / "innodb-binlog" / "oltp")
 

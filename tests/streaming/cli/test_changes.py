@@ -63,7 +63,6 @@ def test_changes_lead_to_the_final_rows() -> None:
     _check_final_rows(_lines(OLTP), OLTP)
 
 
-@pytest.mark.corpus
 def test_both_formats_give_the_same_changes() -> None:
     """The same transactions in the files of a server and laid out as an `.ibb` log, a few of them in another order."""
     case = corpus("servers") / "mariadb-11.8" / "oltp_small"

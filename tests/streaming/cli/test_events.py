@@ -84,7 +84,6 @@ def test_wrong_use_is_named() -> None:
         _run(OLTP, "--tables", "(")
 
 
-@pytest.mark.corpus
 def test_compressed_events_are_shown_plain() -> None:
     case = corpus("servers") / "mariadb-10.11"
     compressed, plain = _lines(case / "ops_compressed"), _lines(case / "ops")
@@ -96,7 +95,6 @@ def test_compressed_events_are_shown_plain() -> None:
     assert stored["write_rows_compressed_v1"] == 72
 
 
-@pytest.mark.corpus
 def test_events_in_a_compressed_transaction_are_shown_plain() -> None:
     events = _lines(corpus("servers") / "mysql-9" / "ops_zstd")
     inner = [event for event in events if event["stored_as"] == "transaction_payload"]

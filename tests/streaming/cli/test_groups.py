@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
-import pytest
-
 from binlog_format.events.layout import EventType
 from tests.corpus import SERVER_CASES
 from tests.format.innodb.test_corpus_manifests import data_set, manifest_groups
@@ -26,7 +24,6 @@ FIELDS = {
 }
 
 
-@pytest.mark.corpus
 def test_groups_prints_what_the_manifest_says() -> None:
     path, manifest = data_set("mixed")
     result = run_program("groups", str(path), "--output", "jsonl")
@@ -45,7 +42,6 @@ def test_groups_prints_what_the_manifest_says() -> None:
     assert [json.loads(line) for line in part.stdout.splitlines()] == of_file
 
 
-@pytest.mark.corpus
 def test_files_prints_state_and_header() -> None:
     path, _ = data_set("live")
     lines = [json.loads(line) for line in run_program("files", str(path), "-o", "jsonl").stdout.splitlines()]

@@ -284,7 +284,6 @@ def test_files_says_gtid_states_and_bound(log: Path) -> None:
     assert "sealed" in run("files", log).stdout
 
 
-@pytest.mark.corpus
 def test_files_of_a_classic_log_say_gtids_too() -> None:
     from tests.format.classic.logs import case_path
 
@@ -306,7 +305,6 @@ def test_groups_takes_gtids() -> None:
     assert lines("groups", OLTP, "--start", position) == everything[40:]
 
 
-@pytest.mark.corpus
 @pytest.mark.parametrize("suffix", ["svg", "png"])
 def test_map_draws_a_picture(suffix: str, tmp_path: Path) -> None:
     path, _ = data_set("small")

@@ -57,7 +57,6 @@ def _comparable(folder: Path) -> dict[str, bytes]:
     }
 
 
-@pytest.mark.corpus
 @pytest.mark.parametrize("form", ["binary", "readable"])
 @pytest.mark.parametrize("name", STREAMS)
 def test_recorded_streams_give_the_recorded_files(name: str, form: str, tmp_path: Path) -> None:
@@ -94,7 +93,6 @@ def _group_steps(folder: Path, first: int = 0) -> list[Step]:
     return steps
 
 
-@pytest.mark.corpus
 def test_recorded_crash_gives_the_recorded_views(tmp_path: Path) -> None:
     """Before it, what a tailer saw, after recovery, and later: of all of them every byte.
 

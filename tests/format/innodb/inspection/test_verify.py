@@ -106,7 +106,6 @@ def test_check_goes_on_after_damage() -> None:
     ]
 
 
-@pytest.mark.corpus
 @pytest.mark.parametrize("name", DATA_SETS)
 def test_good_logs_have_no_findings(name: str) -> None:
     path, _ = data_set(name)
@@ -120,7 +119,6 @@ def test_logs_of_the_writer_have_no_findings(page_size: int, tmp_path: Path) -> 
     assert errors(mixed_log(tmp_path / "log", page_size=page_size, pages=64)) == []
 
 
-@pytest.mark.corpus
 def test_end_of_a_live_log_is_a_remark() -> None:
     """A record whose end is not on disk is not there yet."""
     path, _ = data_set("live")

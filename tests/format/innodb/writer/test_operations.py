@@ -39,7 +39,6 @@ def _without_lsn(data: bytes, page_size: int) -> bytes:
     return bytes(page)
 
 
-@pytest.mark.corpus
 @pytest.mark.parametrize("name", ["small", "flushed", "xa", "mixed", "forest"])
 def test_replay_writes_the_recorded_files(name: str, tmp_path: Path) -> None:
     """All bytes are the same, but for the LSN in the header and the two checksums over it."""
@@ -62,7 +61,6 @@ def test_replay_writes_the_recorded_files(name: str, tmp_path: Path) -> None:
         assert _without_lsn(written[file], size) == _without_lsn(recorded[file], size), file
 
 
-@pytest.mark.corpus
 @pytest.mark.parametrize("name", ["small", "flushed", "xa", "mixed", "forest"])
 def test_encoded_steps_are_the_recorded_stream(name: str) -> None:
     path = corpus("innodb-ops") / "innodb-ops" / f"{name}.ops"

@@ -11,7 +11,6 @@ from hypothesis import given, settings
 from binlog_format.errors import CorruptError
 from binlog_format.structured.arguments.json_texts import arguments_json
 from tests.chance import examples
-from tests.corpus import is_there
 from tests.format.structured.arguments.blocks import (
     all_rows,
     block_of_events,
@@ -32,7 +31,7 @@ def _json(block: LogBlock, count: int, *, skip_damaged: bool = False) -> list[An
     return [None if text is None else json.loads(text) for text in texts.to_pylist()]
 
 
-@pytest.mark.parametrize("name", corpus_files() if is_there("cppbinlog") else [])
+@pytest.mark.parametrize("name", corpus_files())
 def test_events_of_the_corpus(name: str) -> None:
     block = corpus_block(name)
     expected, _ = corpus_arguments(name)

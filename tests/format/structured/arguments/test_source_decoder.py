@@ -21,7 +21,6 @@ from binlog_format.structured.arguments.json_texts import arguments_json
 from binlog_format.structured.arguments.source_decoder import SourceDecoder
 from binlog_format.structured.layout import NESTING_MAX
 from tests.chance import examples
-from tests.corpus import is_there
 from tests.format.structured.arguments.blocks import (
     all_rows,
     block_of_events,
@@ -38,7 +37,7 @@ _INTEGERS = [
 _STRUCT_OF_A = pa.struct({"a": pa.int32()})
 
 
-@pytest.mark.parametrize("name", corpus_files() if is_there("cppbinlog") else [])
+@pytest.mark.parametrize("name", corpus_files())
 def test_events_of_the_corpus(name: str) -> None:
     block = corpus_block(name)
     expected, _ = corpus_arguments(name)

@@ -17,7 +17,6 @@ from tests.format.structured.plain_reader import events
 if TYPE_CHECKING:
     from pathlib import Path
 
-pytestmark = pytest.mark.corpus
 
 Line = dict[str, Any]
 
