@@ -452,6 +452,29 @@ def test_rows_that_are_there_hold_the_default(declaration: str, value: object) -
 
 
 @pytest.mark.parametrize(
+    ("declaration", "mariadb", "mysql"),
+    [
+        ("DATETIME DEFAULT '1970-01-02 00:00:01.000001'", "1970-01-02 00:00:01", "1970-01-02 00:00:01"),
+        ("DATETIME DEFAULT '1999-12-31 23:59:59.999999'", "1999-12-31 23:59:59", "2000-01-01 00:00:00"),
+        ("TIME DEFAULT '-00:00:00.6'", "00:00:00", "-00:00:01"),
+        ("TIME(3) DEFAULT '23:59:59.999999'", "23:59:59.999", "24:00:00.000"),
+        ("DATE DEFAULT '1999-12-31 23:59:59.9'", "1999-12-31", "2000-01-01"),
+    ],
+)
+def test_digits_of_a_second_that_a_column_lacks_are_cut_or_rounded(declaration: str, mariadb: str, mysql: str) -> None:
+    # The other way round with TIME_ROUND_FRACTIONAL and TIME_TRUNCATE_FRACTIONAL.
+    for vendor, sql_mode, value in (
+        (Vendor.MARIADB, 0, mariadb),
+        (Vendor.MYSQL, 0, mysql),
+        (Vendor.MARIADB, 1 << 34, mysql),
+        (Vendor.MYSQL, 1 << 32, mariadb),
+    ):
+        facts = added(declaration, vendor=vendor, sql_mode=sql_mode)
+        assert facts.existing is not None
+        assert str(facts.existing.as_py()) == value
+
+
+@pytest.mark.parametrize(
     ("declaration", "reason"),
     [
         ("INT DEFAULT (1 + 1)", "an expression"),

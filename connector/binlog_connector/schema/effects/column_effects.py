@@ -30,11 +30,11 @@ from binlog_connector.schema.effects.conversion import (
 from binlog_connector.schema.effects.value_effects import LABELS, NUMBERS, value_effect
 from binlog_connector.schema.parsing.charsets import UTF8MB4
 from binlog_connector.schema.parsing.defaults import AUTO_INCREMENT
+from binlog_connector.schema.parsing.session import cuts_fractions
 from binlog_format.errors import BinlogError
 from binlog_format.events.table_map import TableLayout
 from binlog_format.rows.arrow_schema import arrow_type
 from binlog_format.rows.declared.declared_layout import column_of
-from binlog_format.vendor import Vendor
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -49,8 +49,6 @@ if TYPE_CHECKING:
 _STRICT = 1 << 21 | 1 << 22
 _NO_AUTO_VALUE_ON_ZERO = 1 << 19
 _INVALID_DATES = 1 << 25
-_TIME_TRUNCATE_FRACTIONAL = 1 << 32  # MySQL
-_TIME_ROUND_FRACTIONAL = 1 << 34  # MariaDB
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,8 +77,7 @@ def circumstances_of(statement: DdlStatement, decoding: Decoding, *, ignores: bo
         ignores: ALTER IGNORE: what does not fit is made to.
     """
     mode = statement.sql_mode
-    is_mysql = statement.vendor is Vendor.MYSQL
-    cuts = bool(mode & _TIME_TRUNCATE_FRACTIONAL) if is_mysql else not mode & _TIME_ROUND_FRACTIONAL
+    cuts = cuts_fractions(statement.vendor, mode)
     strict = bool(mode & _STRICT) and not ignores
     return Circumstances(
         statement.vendor, strict, cuts, replace(decoding, rules=None), statement.moment, bool(mode & _INVALID_DATES)

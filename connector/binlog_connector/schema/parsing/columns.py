@@ -8,7 +8,14 @@ from typing import TYPE_CHECKING
 from binlog_connector.schema.definitions import ColumnDefinition, is_numeric
 from binlog_connector.schema.foreign_keys import parse_reference
 from binlog_connector.schema.parsing.charsets import BINARY, NATIONAL, UTF8MB4, charset_name, charset_of_collation_name
-from binlog_connector.schema.parsing.defaults import AUTO_INCREMENT, IMPLICIT_TIMESTAMP, SYSTEM_TIME, parse_default
+from binlog_connector.schema.parsing.defaults import (
+    AUTO_INCREMENT,
+    IMPLICIT_TIMESTAMP,
+    SYSTEM_TIME,
+    TIME_TYPES,
+    held_time,
+    parse_default,
+)
 from binlog_connector.schema.parsing.lexer import MODE_MAXDB, MODE_ORACLE, MODE_REAL_AS_FLOAT, Kind
 from binlog_format.rows.declared.declared_defaults import Generated
 from binlog_format.rows.declared.declared_types import character_size
@@ -123,6 +130,10 @@ def parse_column(reader: TokenReader, name: str, session: Session) -> ColumnSpec
     spec = _parse_type(reader, name, session.sql_mode)
     while not (reader.at_clause_end() or reader.at_any("FIRST", "AFTER")):
         spec = _attribute(reader, spec, session)
+    if spec.default is not None and spec.type in TIME_TYPES:
+        spec = replace(
+            spec, default=held_time(spec.default, spec.type, spec.numbers[0] if spec.numbers else 0, session)
+        )
     return _timed(spec, session) if spec.type == "timestamp" else spec
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 from binlog_connector.schema.parsing.charsets import charset_name
@@ -20,7 +22,11 @@ SYSTEM_TIME = DeclaredDefault(DefaultKind.UNKNOWN, "a time of system versioning"
 IMPLICIT_TIMESTAMP = DeclaredDefault(
     DefaultKind.UNKNOWN, "a TIMESTAMP without a default, and explicit_defaults_for_timestamp is not ON"
 )
+TIME_TYPES = frozenset({"date", "datetime", "timestamp", "time"})
 _NULL = DeclaredDefault(DefaultKind.NULL)
+_MOMENT = re.compile(r"(\d{4})-(\d{1,2})-(\d{1,2})[ T](\d{1,2}):(\d{1,2}):(\d{1,2})(?:\.(\d{1,6}))?", re.ASCII)
+_TIME = re.compile(r"(-?)(\d{1,3}):(\d{1,2}):(\d{1,2})\.(\d{1,6})", re.ASCII)
+_SECOND = timedelta(seconds=1)
 _NOW = frozenset({"CURRENT_TIMESTAMP", "NOW", "LOCALTIME", "LOCALTIMESTAMP"})
 _NO_TEXT = re.compile("[\ufffd\ud800-\udfff]")
 _TRUTHS = {"TRUE": "1", "FALSE": "0"}
@@ -37,6 +43,31 @@ def parse_default(reader: TokenReader, session: Session) -> DeclaredDefault:
         default = _simple(inner, session)
         return default if inner.at_end() else EXPRESSION
     return _simple(reader, session)
+
+
+def held_time(default: DeclaredDefault, type_name: str, digits: int, session: Session) -> DeclaredDefault:
+    """A default of a date or time with as many digits of a second as its column has; a date without a time of day.
+
+    Live on MariaDB 10.11 and MySQL 9.7: the column holds what it would if the text were stored in it.
+    """
+    is_time = type_name == "time"
+    match = (_TIME if is_time else _MOMENT).fullmatch(default.text.strip())
+    if default.kind is not DefaultKind.TEXT or match is None or session.cuts_fractions is None:
+        return default
+    micros = int((match[match.lastindex or 0] if "." in default.text else "0").ljust(6, "0"))
+    unit = 10 ** (6 - digits)
+    micros = (micros if session.cuts_fractions else micros + unit // 2) // unit * unit
+    if is_time:
+        seconds = (int(match[2]) * 60 + int(match[3])) * 60 + int(match[4]) + micros // 1_000_000
+        whole = f"{match[1]}{seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02}"
+        return replace(default, text=f"{whole}.{micros % 1_000_000:06}")
+    try:
+        moment = datetime(*(int(match[number]) for number in range(1, 7))) + micros // 1_000_000 * _SECOND  # type: ignore[arg-type] # noqa: DTZ001
+    except (ValueError, OverflowError):
+        return default
+    if type_name == "date":
+        return replace(default, text=f"{moment.year:04}-{moment.month:02}-{moment.day:02}")
+    return replace(default, text=f"{moment.isoformat(' ')}.{micros % 1_000_000:06}")
 
 
 def _bared(tokens: list[Token]) -> list[Token]:

@@ -7,10 +7,14 @@ from typing import TYPE_CHECKING
 
 from binlog_connector.schema.definitions import TableName
 from binlog_connector.schema.parsing.lexer import Lexer
+from binlog_format.vendor import Vendor
 
 if TYPE_CHECKING:
     from binlog_connector.schema.parsing.lexer import TokenReader
-    from binlog_format.vendor import Vendor
+
+# Bits of sql_mode: MySQL sql/system_variables.h and MariaDB sql/sql_class.h, MODE_*.
+_TIME_TRUNCATE_FRACTIONAL = 1 << 32
+_TIME_ROUND_FRACTIONAL = 1 << 34
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +38,18 @@ class Session:
     time_zone: str | None = None
     explicit_timestamps: bool | None = None
     server_version: int | None = None
+
+    @property
+    def cuts_fractions(self) -> bool | None:
+        """Whether digits of a second that a column lacks are cut off, not rounded; None: not known."""
+        return None if self.vendor is None else cuts_fractions(self.vendor, self.sql_mode)
+
+
+def cuts_fractions(vendor: Vendor, sql_mode: int) -> bool:
+    """Whether a server cuts off digits of a second that a column lacks; else it rounds."""
+    if vendor is Vendor.MYSQL:
+        return bool(sql_mode & _TIME_TRUNCATE_FRACTIONAL)
+    return not sql_mode & _TIME_ROUND_FRACTIONAL
 
 
 def session_lexer(text: str, session: Session) -> Lexer:

@@ -108,8 +108,7 @@ def _declared_time(
         if rest:
             raise UnknownDefaultError("a time of day for a DATE")
         return (_EPOCH + days * day).date()
-    if micros % 10 ** (_DIGITS_MAX - fraction_digits(column)):
-        raise UnknownDefaultError("more digits of a second than the column has")
+    micros = _held(micros, fraction_digits(column))
     if column.type in TIMESTAMP_TYPES:
         return micros - zone_offset(default.time_zone)
     return micros
@@ -178,6 +177,14 @@ def zone_offset(time_zone: str | None) -> int:
     return (-minutes if match[1] == "-" else minutes) * 60 * _MICROS
 
 
+def _held(micros: int, digits: int) -> int:
+    """What a column with so many digits of a second holds, whether its server rounds or cuts off others."""
+    unit: int = 10 ** (_DIGITS_MAX - digits)
+    if micros % unit * 2 >= unit > 1:
+        raise UnknownDefaultError("more digits of a second than the column has")
+    return micros // unit * unit
+
+
 def _time(default: DeclaredDefault, digits: int, time_type: TimeType) -> int | str:
     if default.kind is DefaultKind.NOW:
         raise UnknownDefaultError("CURRENT_TIMESTAMP for a TIME")
@@ -189,9 +196,7 @@ def _time(default: DeclaredDefault, digits: int, time_type: TimeType) -> int | s
     fraction = (match[5] or "").ljust(_DIGITS_MAX, "0")
     if hours > _HOURS_MAX or minutes > 59 or seconds > 59:
         raise UnknownDefaultError("no time of day")
-    if fraction[digits:].strip("0"):
-        raise UnknownDefaultError("more digits of a second than the column has")
-    micros = ((hours * 60 + minutes) * 60 + seconds) * _MICROS + int(fraction)
+    micros = _held(((hours * 60 + minutes) * 60 + seconds) * _MICROS + int(fraction), digits)
     sign = match[1] if micros else ""
     if time_type is TimeType.MICROS:
         return -micros if sign else micros
