@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import uuid
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -109,7 +110,7 @@ def run(
             row for part in reader.partitions(offset, end) for batch in reader.read(part) for row in batch.to_pylist()
         ]
         context = _context(job, checkpoint.query_id, batch_id, keeper.memory(batch_id), watched)
-        batch = _write(context, rows, tasks)
+        batch = _write(context, keeper, rows, tasks)
         watched = watched_after(watched, batch.tables)
         keeper.saw_batch(batch)
         if listener is not None:
@@ -135,19 +136,23 @@ def _pending(job: Job) -> SourceOffset:
     return checkpoint.pending
 
 
-def _write(context: BatchContext, rows: list[dict[str, object]], tasks: Tasks | None) -> BatchProgress:
+def _write(
+    context: BatchContext, keeper: RecordKeeper, rows: list[dict[str, object]], tasks: Tasks | None
+) -> BatchProgress:
     job, batch_id, offset = context.job, context.batch_id, _pending(context.job)
     plan = context.plan(rows)
+    defined = keeper.keep_definitions(batch_id, plan.learned.definitions, offset)
+    context = replace(context, defined=defined)
     if plan.end is None:
-        return BatchProgress(batch_id, (), 0.0, 0.0, None, plan.learned, offset=offset)
+        return BatchProgress(batch_id, (), 0.0, 0.0, None, plan.learned, offset=offset, defined=defined)
     if tasks is not None:
         written = write_plan(context, plan, tasks)
-        return BatchProgress(batch_id, tuple(written), 0.0, 0.0, None, plan.learned, offset=offset)
+        return BatchProgress(batch_id, tuple(written), 0.0, 0.0, None, plan.learned, offset=offset, defined=defined)
     check_folders(plan.components, job.sink.directory)
     batch = context.run(plan.end)
     with open_log(job.source.path) as log:
         tables = [table for component in plan.components for table in apply_component(batch, component, log)]
-    return BatchProgress(batch_id, tuple(tables), 0.0, 0.0, None, plan.learned, offset=offset)
+    return BatchProgress(batch_id, tuple(tables), 0.0, 0.0, None, plan.learned, offset=offset, defined=defined)
 
 
 def plan(

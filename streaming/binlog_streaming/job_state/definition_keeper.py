@@ -101,6 +101,13 @@ class DefinitionKeeper:
         if not (is_near and self._is_written and state.states_same(last)):
             self._write((last, state))
 
+    @property
+    def defined(self) -> frozenset[TableName] | None:
+        """Tables of which statements or marks define all that no table map has; None: that is not followed."""
+        if self._job.kept_definitions is None or not self._states:
+            return None
+        return frozenset(table.name for table in self._states[-1].tables if table.columns is not None)
+
     def forget(self) -> None:
         """Changes were lost: what was kept may not be true any more."""
         state_of(self._job).forget(KEPT_DEFINITIONS_FILE)

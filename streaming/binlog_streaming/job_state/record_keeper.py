@@ -35,6 +35,8 @@ from binlog_streaming.settings.choices import Mode
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from binlog_connector.following.offsets import SourceOffset
+    from binlog_connector.schema.log_ddl import DdlStatement
     from binlog_format.errors import DataLossError
     from binlog_streaming.job_state.record import Change
     from binlog_streaming.plan.memory import SetAside
@@ -234,12 +236,33 @@ class RecordKeeper:
             )
         )
 
+    def keep_definitions(
+        self, batch_id: int, statements: Iterable[DdlStatement], end: SourceOffset | None
+    ) -> frozenset[TableName] | None:
+        """Keep what defines the job's tables after a batch, before it is written.
+
+        Args:
+            batch_id: Of the batch.
+            statements: `Learned.definitions`.
+            end: Where it ends; None: that is not known, and nothing is kept.
+
+        Returns:
+            Tables that are defined; None: that is not known.
+
+        Raises:
+            AccessError, StorageError: The file cannot be written.
+            BinlogError: The log cannot be read.
+        """
+        if end is not None:
+            start = read_offset(state_of(self._job), batch_id - 1)
+            keep_batch(self._definitions, self._job, statements, start, end)
+        return self._definitions.defined
+
     def saw_batch(self, batch: BatchProgress) -> None:
         """Note what a batch has written and learned.
 
         Raises:
-            AccessError, StorageError: The record, or the definitions, cannot be written.
-            BinlogError: The log cannot be read.
+            AccessError: The record cannot be written.
         """
         learned, before = batch.learned, self._record
         targets = set(before.targets)
@@ -250,9 +273,6 @@ class RecordKeeper:
         incomplete = set(learned.complete) - complete
         over = {one.name for one in batch.set_aside} | learned.returned
         scope = learned.scope.to_json()
-        if batch.offset is not None:
-            start = read_offset(state_of(self._job), batch.batch_id - 1)
-            keep_batch(self._definitions, self._job, learned.definitions, start, batch.offset)
         self._note(
             msgspec.structs.replace(
                 before,

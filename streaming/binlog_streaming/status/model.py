@@ -131,6 +131,7 @@ class TableStatus:
         schema_changed_at: When statements about it were last applied; None: not since the job began to record its
             state.
         schema_changed_in: Number of the batch with them.
+        definition: `known`, or `partial`: no statement defines what table maps lack; None: not known, as of topics.
         proved: Rows of its targets that changes proved since the job began to record its state.
         proved_through: GTIDs of the last batch that proved any; empty: none did.
         proved_since: Those of the first one; empty: not known.
@@ -150,6 +151,7 @@ class TableStatus:
     snapshot: SnapshotStatus | None = None
     schema_changed_at: float | None = None
     schema_changed_in: int | None = None
+    definition: str | None = None
     proved: int = 0
     proved_through: str = ""
     proved_since: str = ""

@@ -100,6 +100,11 @@ class TableTallies:
                 proved_since=known.proved_since or (through if proved and not known.proved else ""),
             )
 
+        if batch.defined is not None:
+            for name, known in self._tables.items():
+                definition = "known" if TableName.parse(name) in batch.defined else "partial"
+                self._tables[name] = replace(known, definition=definition)
+
     @property
     def proved(self) -> dict[str, int]:
         """By table how many rows changes proved, of those that have any."""

@@ -270,7 +270,7 @@ class _ComponentRun:
             else:
                 prepared = prepared_rows(content, commit_id, evidence)
             fit_columns(target, commit_id, target_schema(content, mode), self._positions)
-            types = recorded_of(target.properties(), content.layouts) if self._run.decoding.declared_types else {}
+            types = self._run.recorded(table.name, target, lambda held: recorded_of(held, content.layouts))
             if types:
                 target.describe(commit_id, recorded=types)
             self._positions.take_back(target, commit_id)
@@ -305,7 +305,7 @@ class _ComponentRun:
                 work = self._rename_work(context, change, target)
             else:
                 work = step_work(context, target)
-            types = recorded_by(target.properties(), change) if plain.declared_types else {}
+            types = self._run.recorded(table.name, target, lambda held: recorded_by(held, change))
             if work is None:
                 if types and target.properties() is not None:
                     target.describe(commit_id, recorded=types)

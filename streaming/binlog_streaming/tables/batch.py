@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame
 
+    from binlog_connector.schema.definitions import TableName
     from binlog_format.position import Position
     from binlog_streaming.plan.batch_plan import BatchPlan, Component
     from binlog_streaming.plan.memory import JobMemory
@@ -80,6 +81,7 @@ class BatchContext:
         gtid_position: What the log has up to the batch's end, as text; None: not known.
         memory: What the job knows from batches before; None: nothing.
         watched: What it remembers of targets, by their place.
+        defined: See `BatchRun`.
     """
 
     query_id: str
@@ -88,6 +90,7 @@ class BatchContext:
     gtid_position: str | None = None
     memory: JobMemory | None = None
     watched: Mapping[str, Watched] = field(default_factory=dict)
+    defined: frozenset[TableName] | None = None
 
     def run(self, position: Position, schema_file: SchemaFile | None = None) -> BatchRun:
         """What all tables share; *position* is where the log goes on after the batch."""
@@ -105,6 +108,7 @@ class BatchContext:
             WantedEvidence.of(job),
             self.watched,
             kept_definitions=job.kept_definitions,
+            defined=self.defined,
         )
 
     def schema_file(self, plan: BatchPlan) -> SchemaFile | None:

@@ -10,14 +10,19 @@ from binlog_streaming.settings import OnError
 from binlog_streaming.tables.evidence.watch import WantedEvidence
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
+    from binlog_connector.schema.definitions import TableName
     from binlog_connector.spark.table_schemas import SchemaFile
     from binlog_format.position import Position
     from binlog_format.rows.decoding import Decoding
+    from binlog_streaming.lake.target import Target
     from binlog_streaming.plan.cascades import CascadeLog
     from binlog_streaming.settings import Sink
     from binlog_streaming.tables.evidence.watch import Watched
+
+DEFINITION_PROPERTY = "binlog-stream.definition"
+"""`known`; `partial`: nothing states foreign keys, generated columns, defaults, or what else no table map has."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +44,7 @@ class BatchRun:
         compares_all: All rows that change are compared as a whole, whatever is set: a part of a step was contradicted,
             and is to be named.
         kept_definitions: File of the definitions that the job keeps; None: there is none.
+        defined: Tables of which statements or marks define, after the batch, what no table map has; None: not known.
     """
 
     query_id: str
@@ -54,3 +60,22 @@ class BatchRun:
     watched: Mapping[str, Watched] = field(default_factory=dict)
     compares_all: bool = False
     kept_definitions: str | None = None
+    defined: frozenset[TableName] | None = None
+
+    def recorded(
+        self, name: TableName, target: Target, types: Callable[[Mapping[str, str] | None], dict[str, str]]
+    ) -> dict[str, str]:
+        """Properties that a target of a table gets: whether its definition is known, and the types that it declares.
+
+        Args:
+            name: Of the table.
+            target: One of its targets.
+            types: Gives properties that state the types, by those of the target.
+        """
+        properties = target.properties()
+        found = types(properties) if self.decoding.declared_types else {}
+        if self.defined is None:
+            return found
+        definition = "known" if name in self.defined else "partial"
+        is_same = properties is not None and properties.get(DEFINITION_PROPERTY) == definition
+        return found if is_same else {**found, DEFINITION_PROPERTY: definition}

@@ -11,6 +11,7 @@ import logging
 import tempfile
 import threading
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -218,7 +219,8 @@ class TablesJob:
             )
             plan = plan_of(frame, context)
             read_seconds = time.monotonic() - started
-            tables = write_batch(frame, context, plan)
+            defined = self.record.keep_definitions(batch_id, plan.learned.definitions, offset)
+            tables = write_batch(frame, replace(context, defined=defined), plan)
             self._watched = watched_after(self._watched, tables)
             if plan.end is not None:
                 self._versions.record(query_id, batch_id, plan.end, context.gtid_position, tables)
@@ -231,6 +233,7 @@ class TablesJob:
                 learned=plan.learned,
                 read_seconds=read_seconds,
                 offset=offset,
+                defined=defined,
             )
             self.record.saw_batch(batch)
             self._say_notes(batch)

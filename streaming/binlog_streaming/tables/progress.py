@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from binlog_connector.following.offsets import SourceOffset
+    from binlog_connector.schema.definitions import TableName
     from binlog_connector.schema.snapshot_marks import TableProved
     from binlog_format.position import Position
     from binlog_streaming.plan.memory import SetAside
@@ -198,6 +199,7 @@ class BatchProgress:
         read_seconds: Of `seconds`, until what to write was known.
         offset: Where the job goes on in its log; None: it reads none, or that is not known.
         transactions: Event groups that it took; None: the GTIDs of offsets tell.
+        defined: Tables that are defined after it; None: not known.
     """
 
     batch_id: int
@@ -209,6 +211,7 @@ class BatchProgress:
     read_seconds: float = 0.0
     offset: SourceOffset | None = None
     transactions: int | None = None
+    defined: frozenset[TableName] | None = None
 
     @property
     def position(self) -> Position | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from typing import TYPE_CHECKING
 
 import pytest
@@ -18,6 +19,7 @@ from binlog_format.rows.declared.declared_defaults import Generated
 from binlog_format.views.snapshot_events import marks_in
 from binlog_format.views.tables import TablesView
 from binlog_streaming.jobs.check import check_job
+from binlog_streaming.lake.sinks import sink_type
 from binlog_streaming.settings import Begin, OnCascade, TableRule
 from binlog_streaming.snapshot.definitions import bring_definitions
 from binlog_streaming.snapshot.shadow import ShadowEngine
@@ -215,6 +217,8 @@ def test_rows_with_minimal_images_go_on_once_their_definition_is_brought(server:
     run(job)
     held = sorted((row["id"], row["code"]) for row in target_rows(job, "shop/parent"))
     assert held == server_rows(server, "(SELECT id, code FROM shop.parent) t") == [(5, 40), (7, 60)]
+    with closing(sink_type(job.sink.format).at(job.sink, f"{job.sink.directory}/shop/parent")) as target:
+        assert (target.properties() or {})["binlog-stream.definition"] == "known"
 
 
 @pytest.mark.parametrize("between", ["ALTER TABLE shop.parent ADD n INT", "DROP DATABASE nothing"])

@@ -136,7 +136,8 @@ def _table_state(table: TableStatus) -> tuple[str, str]:
         return f"verified through {table.verified_through}", "green"
     if table.is_complete is False:
         return "not complete", ""
-    return ", ".join(filter(None, ("complete" if table.is_complete else "followed", table.proof))), ""
+    partial = "its definition is partial" if table.definition == "partial" else ""
+    return ", ".join(filter(None, ("complete" if table.is_complete else "followed", partial, table.proof))), ""
 
 
 def _batches(status: JobStatus) -> Table:

@@ -24,6 +24,7 @@ from binlog_lab.event_encoding.table_encoding import ColumnSpec, TableSpec
 from binlog_streaming.job_state.definition_keeper import DefinitionKeeper
 from binlog_streaming.lake.sinks import sink_type
 from binlog_streaming.settings import Job, PublishJob, Sink, Source, TableRule, parse_any_job
+from binlog_streaming.status.tallies import TableTallies
 from binlog_streaming.topics.connecting import names_of
 from binlog_streaming.topics.step_messages import StepMessages
 from tests.faults.processes import Killed
@@ -32,6 +33,7 @@ from tests.streaming.tables.shop import ShopLog
 
 if TYPE_CHECKING:
     from binlog_connector.schema.definitions import TableDefinition
+    from binlog_streaming.tables.progress import BatchProgress
 
 ID = ColumnSpec("id", "int")
 ORDERS = TableSpec("shop", "orders", (ID, ColumnSpec("note", "varchar(20)", nullable=True)), ("id",))
@@ -73,6 +75,13 @@ def rows(job: Job) -> list[tuple[object, ...]]:
     return sorted(tuple(row[name] for name in ("id", "note", "count") if name in row) for row in found.to_pylist())
 
 
+def properties(job: Job, table: str) -> dict[str, str]:
+    with closing(sink_type(job.sink.format).at(job.sink, f"{job.sink.directory}/shop/{table}")) as target:
+        found = target.properties()
+    assert found is not None
+    return {name: value for name, value in found.items() if name.startswith("binlog-stream.def")}
+
+
 def kept(job: Job | PublishJob) -> KeptDefinitions:
     assert job.kept_definitions is not None
     found = KeptDefinitions.read(job.kept_definitions)
@@ -101,6 +110,39 @@ def test_tables_go_on_after_their_statements_were_purged(tmp_path: Path, stop: s
         log.insert(COUNTED, (4, "e", MOST))
         run(job)
     assert rows(job) == [(1, "a", 3), (2, "b", MOST), (3, "d", 7), (4, "e", MOST)]
+
+
+def test_targets_and_status_state_whether_the_definition_is_known(tmp_path: Path) -> None:
+    job = job_in(tmp_path)
+    parked = TableSpec("shop", "parked", ORDERS.columns, ("id",))
+    batches: list[BatchProgress] = []
+    tallies = TableTallies(())
+
+    def stated() -> dict[str, tuple[str, str | None]]:
+        run(job, listener=batches.append)
+        for batch in batches:
+            tallies.take_batch(batch)
+        batches.clear()
+        of_status = {table.name: table.definition for table in tallies.tables(None, "")}
+        return {
+            name: (properties(job, name)["binlog-stream.definition"], of_status[f"shop.{name}"])
+            for name in ("orders", "parked")
+        }
+
+    with ShopLog(tmp_path / "log") as log:
+        log.insert(ORDERS, (1, "a"))
+        log.statement("CREATE TABLE parked (id INT PRIMARY KEY, note VARCHAR(20) CHARACTER SET utf8mb4)")
+        log.insert(parked, (1, "a"))
+        assert stated() == {"orders": ("partial", "partial"), "parked": ("known", "known")}
+        forget_all()
+        log.insert(ORDERS, (2, "b"))
+        log.insert(parked, (2, "b"))
+        version = properties(job, "parked")
+        assert stated() == {"orders": ("partial", "partial"), "parked": ("known", "known")}
+        assert properties(job, "parked") == version
+        log.statement("ALTER TABLE parked ADD ( n 'secret'")
+        with pytest.raises(BinlogError, match="DDL_NOT_PARSED"):
+            run(job)
 
 
 def test_without_the_file_such_a_restart_is_named(tmp_path: Path) -> None:
