@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from binlog_connector.schema.catalog import Catalog, Unclear
 from binlog_connector.schema.definitions import TableDefinition, TableName
 from binlog_connector.schema.dump import read_schema_file
-from binlog_connector.schema.layout_definitions import known_columns, leaves_open, revealed
+from binlog_connector.schema.layout_definitions import known_columns, leaves_open, may_have_declared_types, revealed
 from binlog_connector.schema.log_ddl import DdlStatement, ddl_statements
 from binlog_connector.schema.server.table_names import NameRule, has_if_exists, names_unclear
 from binlog_connector.schema.stated_definitions import definition_operations, is_stated, stated_definitions
@@ -188,8 +188,8 @@ class SchemaHistory:
     def following(self, blocks: Iterable[Block], path: str, start: Position | None) -> Iterator[Block]:
         """`observed`, for a read that starts in the middle of a log.
 
-        The DDL before *start* is looked for when a table map first leaves something open, and not at all in a log whose
-        table maps contain everything.
+        The DDL before *start* is looked for when a table map first leaves something open, or has a column that may be a
+        UUID, INET or VECTOR, and not at all in a log whose table maps contain everything.
 
         Args:
             blocks: Of plain events, in order, from *start* on.
@@ -275,7 +275,7 @@ class SchemaHistory:
             SchemaError: `COLUMN_COUNT_MISMATCH`, `COLUMN_MISMATCH`: the definition is not that of the table map.
                 `DDL_NOT_PARSED`: there are no names, and a statement about the table was not understood.
         """
-        if leaves_open(layout):
+        if leaves_open(layout) or may_have_declared_types(layout):
             self._look_earlier()
         name = TableName(layout.database, layout.table)
         state, since = self._timeline(*name).at(position)

@@ -145,6 +145,7 @@ def publish_init_text(
     job = PublishJob(
         source=FollowedSource(
             path=with_places(path, absolute_path),
+            declared_types=True,
             exclude_tables=_excluded(system, unknown),
             schema_file=None if schema_file is None else absolute_path(schema_file),
             lower_case_table_names=lower_case_table_names,

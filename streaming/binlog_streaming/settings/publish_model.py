@@ -63,6 +63,7 @@ class FollowedSource(LogSource, frozen=True, rename="camel"):
     """`[source]` of a job that follows the log in its own process."""
 
     fail_on_statement: bool | None = None
+    declared_types: bool | None = None
 
 
 class TopicRule(RowRule, frozen=True, kw_only=True):

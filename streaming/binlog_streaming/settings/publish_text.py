@@ -34,8 +34,15 @@ TOP = (
     ),
 )
 _SPARKS_OWN = ("maxBytesPerTrigger", "maxFilesPerTrigger", "minPartitions", "bound", "timeType", "declaredTypes")
+_DECLARED_TYPES = Setting(
+    "declaredTypes",
+    "UUID, INET4, INET6 and VECTOR columns of MariaDB are what statements in the log declare (text; true in a file "
+    "that init writes), also where table maps have names; false: bytes there. It stays as the job began.",
+    "true",
+)
 FOLLOWED_SOURCE = (
     *(one for one in SOURCE if one.name not in _SPARKS_OWN),
+    _DECLARED_TYPES,
     Setting(
         "failOnStatement",
         "Stop before a statement that changes rows of a selected table without row events (binlog_format=MIXED or "

@@ -27,7 +27,8 @@ if TYPE_CHECKING:
     from binlog_streaming.settings.publish_model import PublishJob
 
 _ZERO_DATES = "zeroDates"
-_CONTENT_OPTIONS = ("ignoreDomainIds", "ignoreServerIds", _ZERO_DATES)
+_DECLARED_TYPES = "declaredTypes"
+_CONTENT_OPTIONS = ("ignoreDomainIds", "ignoreServerIds", _ZERO_DATES, _DECLARED_TYPES)
 
 
 class PublishRecord(msgspec.Struct, frozen=True, kw_only=True):
@@ -63,6 +64,8 @@ class PublishRecord(msgspec.Struct, frozen=True, kw_only=True):
         given = job.source.options()
         if given.get(_ZERO_DATES) != ZeroDates.TEXT:
             given.pop(_ZERO_DATES, None)  # null and error make the same fields
+        if not job.source.declared_types:
+            given.pop(_DECLARED_TYPES, None)  # as of versions that did not have it
         return PublishRecord(
             path=without_archive(job.source.path),
             topic_prefix=job.sink.topic_prefix,

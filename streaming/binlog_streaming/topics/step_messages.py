@@ -109,6 +109,7 @@ class StepMessages:
             start,
             self._schema_file,
             folds_names=folds_names,
+            declared_types=bool(source.declared_types),
             defined_tables=self._job.defined_tables,
             kept=self._job.kept_definitions,
         )

@@ -11,9 +11,13 @@ import msgspec
 import pytest
 
 from binlog_connector.schema.definitions import TableName
+from binlog_connector.schema.history import SchemaHistory
 from binlog_connector.schema.table_changes import TableAltered, TableCreated
 from binlog_connector.spark import table_schemas
+from binlog_format import open_log
 from binlog_format.errors import OptionError
+from binlog_format.rows.decoding import Decoding
+from binlog_format.views.changes import ChangesView
 from binlog_lab.event_encoding.table_encoding import ColumnSpec, TableSpec
 from binlog_streaming.job_state.declared_types import with_declared_types
 from binlog_streaming.job_state.record import RECORD_FILE
@@ -23,6 +27,7 @@ from binlog_streaming.settings import Job, Mode, Sink, Source, TableRule
 from binlog_streaming.tables.declared_columns import agreed_types, held_types, recorded_by
 from tests.faults.processes import Killed
 from tests.streaming.replay_runs import run
+from tests.streaming.tables.batches import cut
 from tests.streaming.tables.shop import ShopLog
 
 ID = ColumnSpec("id", "int")
@@ -53,6 +58,23 @@ def rows(job: Job, mode: Mode = Mode.MIRROR) -> list[tuple[object, ...]]:
 @pytest.fixture(autouse=True)
 def new_process(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(table_schemas, "_known", {})
+
+
+def test_a_part_of_a_log_has_the_types_of_the_whole_log(tmp_path: Path) -> None:
+    """As `changes --start` and `tail` read it."""
+    with ShopLog(tmp_path) as log:
+        log.statement(MADE)
+        log.insert(CODES, (1, FIRST))
+        log.insert(CODES, (2, SECOND))
+    with open_log(str(tmp_path)) as read:
+        edges = [start for start, _ in cut(read, 3)]
+        for start in edges:
+            history = SchemaHistory()
+            blocks = history.following(read.committed_blocks(start), str(tmp_path), start)
+            batches = list(ChangesView(decoding=Decoding(history)).batches(blocks))
+            found = [json.loads(row["after"])["u"] for batch in batches for row in batch.to_pylist()]
+            assert found == [TEXTS[FIRST], TEXTS[SECOND]][-len(found) :]
+            assert found
 
 
 def test_a_new_job_keeps_what_statements_declare(tmp_path: Path) -> None:

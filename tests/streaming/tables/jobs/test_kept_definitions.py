@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import itertools
 import shutil
 from contextlib import closing
@@ -22,10 +23,12 @@ from binlog_connector.spark.table_schemas import RangeSchemas, SchemaFile
 from binlog_format.errors import BinlogError, OptionError
 from binlog_lab.event_encoding.table_encoding import ColumnSpec, TableSpec
 from binlog_streaming.job_state.definition_keeper import DefinitionKeeper
+from binlog_streaming.jobs.init import publish_init_text
 from binlog_streaming.lake.sinks import sink_type
 from binlog_streaming.settings import Job, PublishJob, Sink, Source, TableRule, parse_any_job
 from binlog_streaming.status.tallies import TableTallies
 from binlog_streaming.topics.connecting import names_of
+from binlog_streaming.topics.record import PublishRecord, check_same, differences
 from binlog_streaming.topics.step_messages import StepMessages
 from tests.faults.processes import Killed
 from tests.streaming.replay_runs import run
@@ -364,3 +367,40 @@ def test_a_damaged_file_is_named(tmp_path: Path, content: str) -> None:
     Path(str(job.kept_definitions)).write_text(content)
     with pytest.raises(OptionError, match="not a file of kept definitions"):
         run(job)
+
+
+CODES = TableSpec("shop", "orders", (ID, ColumnSpec("u", "binary(16)", nullable=True)), ("id",))
+UUID_BYTES = bytes.fromhex("123e4567e89b12d3a456426655440000")
+UUID_TEXT = "123e4567-e89b-12d3-a456-426655440000"
+
+
+@pytest.mark.parametrize("declared", [True, None])
+def test_topics_have_the_types_that_statements_declare(tmp_path: Path, declared: bool | None) -> None:
+    """Also after the statement was purged; a job of today goes on with bytes."""
+    publisher = Publisher(topics_job(tmp_path, declared_types=declared))
+    with ShopLog(tmp_path / "log") as log:
+        log.statement("CREATE TABLE orders (id INT PRIMARY KEY, u UUID)")
+        log.insert(CODES, (1, UUID_BYTES))
+        publisher.run()
+        log.flush()
+        publisher.run()
+        log.insert(CODES, (2, UUID_BYTES))
+        purge(log, before=1)
+        publisher.run()
+    value = UUID_TEXT if declared else base64.b64encode(UUID_BYTES).decode()
+    assert after_images(publisher) == [{"id": number, "u": value} for number in (1, 2)]
+
+
+def test_the_types_of_topics_stay_as_the_job_began(tmp_path: Path) -> None:
+    job, declaring, undeclaring = (topics_job(tmp_path, declared_types=value) for value in (None, True, False))
+    assert differences(PublishRecord.of(job), undeclaring) == []
+    (told,) = differences(PublishRecord.of(job), declaring)
+    assert told.startswith("source.declaredTypes: ")
+    with pytest.raises(OptionError, match=r"source\.declaredTypes"):
+        check_same(PublishRecord.of(declaring), job)
+
+
+def test_init_lets_new_topics_have_the_types(tmp_path: Path) -> None:
+    with ShopLog(tmp_path / "log") as log:
+        log.insert(ORDERS, (1, "a"))
+    assert "\ndeclaredTypes = true\n" in publish_init_text(str(tmp_path / "log"), scan_size=1 << 20)
