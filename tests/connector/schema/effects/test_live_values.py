@@ -1,0 +1,202 @@
+"""Random values that a live server converts: each is what the conversion makes of it, or unknown.
+
+Texts are made of what means something to a server: numbers, dates, times, and what is nearly one of these. The same
+seed gives the same values; `python -m tests.connector.schema.effects.test_live_values SERVER SEED` asks another server
+(`tests.judge.servers.find_server`), or for other values.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import sys
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pymysql
+import pytest
+
+from binlog_format.rows.declared.declared_defaults import Moment
+from binlog_format.vendor import Vendor
+from tests.connector.schema.effects.test_measured_values import Measured, array, converted, how
+from tests.judge.servers import LiveServer, NoServerError, find_server
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from pymysql.cursors import Cursor
+
+    from binlog_connector.schema.effects.conversion import Circumstances
+
+VALUES = 60
+ZONES = {"+00:00": 0, "+05:30": 330}
+NEW = (
+    *("INT", "TINYINT UNSIGNED", "BIGINT UNSIGNED", "DECIMAL(12,4)", "DECIMAL(40,10)", "DOUBLE", "YEAR", "BIT(8)"),
+    *("DATE", "TIME", "TIME(3)", "DATETIME", "DATETIME(3)", "TIMESTAMP(6) NULL", "VARCHAR(3)", "VARBINARY(5)"),
+    *(
+        "ENUM('a','b','c')",
+        "ENUM('10','1','2')",
+        "SET('a','b','c')",
+        "SET('1','x','2')",
+        "CHAR(4) CHARACTER SET latin1",
+    ),
+)
+UNKNOWN_SHARE_MAX = 0.1
+
+
+class Values:
+    """Random literals.
+
+    Args:
+        seed: Decides which.
+    """
+
+    def __init__(self, seed: str) -> None:
+        self._chance = random.Random(seed)
+        self.kinds: dict[str, Callable[[], str]] = {
+            "VARCHAR(40)": self._text,
+            "VARBINARY(40)": self._text,
+            "CHAR(40) CHARACTER SET latin1": self._text,
+            "VARCHAR(40) CHARACTER SET utf16": self._text,
+            "BIGINT": lambda: self._of("", "-") + self._digits(1, 2, 4, 6, 7, 8, 10, 12, 14, 18),
+            "BIGINT UNSIGNED": lambda: self._of("18446744073709551615", self._digits(1, 6, 8, 14, 19)),
+            "DECIMAL(20,6)": lambda: f"{self._of('', '-')}{self._digits(1, 4, 6, 8, 12, 14)}.{self._digits(1, 2, 6)}",
+            "DOUBLE": lambda: f"{self._of('', '-')}{self._digits(1, 2, 6, 8)}{self._of('', '.5', '.25', 'e-7', 'e12')}",
+            "BIT(40)": lambda: str(self._chance.choice((self._chance.getrandbits(8), self._chance.getrandbits(40)))),
+            "YEAR": lambda: str(self._chance.randint(1901, 2155)),
+            "TIME(6)": lambda: f"'{self._clock()}'",
+            "DATETIME(6)": lambda: f"'{self._moment()}'",
+            "DATE": lambda: f"'{self._moment()[:10]}'",
+        }
+
+    def _of(self, *choices: str) -> str:
+        return self._chance.choice(choices)
+
+    def _digits(self, *sizes: int) -> str:
+        return "".join(self._chance.choices("0123456789", k=self._chance.choice(sizes)))
+
+    def _two(self) -> str:
+        return self._of(
+            "0", "1", "00", "01", "02", "09", "11", "12", "13", "23", "24", "28", "29", "30", "31", "59", "60"
+        )
+
+    def _number(self) -> str:
+        text = self._of("", "", "", "-", "+", " ") + self._of(self._digits(1, 2, 4, 6, 8, 10, 14, 19), "007", "0000")
+        text += self._of("", "", "", ".", ".5", f".{self._digits(1, 3, 7)}")
+        return text + self._of("", "", "", "", f"e{self._of('', '-')}{self._of('0', '1', '3', '30', '400')}")
+
+    def _date(self) -> str:
+        between = self._of("-", "-", "-", "/", ".", ":", "")
+        return between.join((self._of("2024", "1999", "24", "99", "70", "0001", "0", "123"), self._two(), self._two()))
+
+    def _clock(self) -> str:
+        hours = self._of(self._two(), self._two(), "100", "838", "839")
+        end = self._of("", "", ".", f".{self._digits(1, 3, 6, 7)}", ".499999", ".5", ".999999")
+        return self._of(f"{hours}:{self._two()}:{self._two()}", f"{hours}:{self._two()}", hours * 2 + self._two()) + end
+
+    def _moment(self) -> str:
+        year = self._of("0001", "0999", "1900", "1969", "1970", "1999", "2024", "2038", "2106", "9999")
+        day = f"{self._chance.randint(1, 12):02}-{self._chance.randint(1, 28):02}"
+        clock = f"{self._chance.randint(0, 23):02}:{self._of('00', '59')}:{self._of('00', '59')}"
+        return f"{year}-{day} {clock}.{self._of('000000', '499999', '500000', '999999', '123456')}"
+
+    def _text(self) -> str:
+        words = self._of("", "a", "abc", "\u00e9", "-", ".", "::", "b,a", "a,b,a", "B", "x,", "1,2", "a b")
+        text = self._of(self._number(), self._number(), self._date(), self._clock(), words)
+        text = self._of(text, text, f"{self._date()}{self._of(' ', ' ', 'T')}{self._clock()}")
+        text = self._of(
+            text, text, text, text, text + self._of("a", " ", " b", "\u00e9", ":", "..", "x1", "+02:00", "Z")
+        )
+        return f"'{text[:38]}'"
+
+
+class Asked:
+    """A live server, and what it made of values.
+
+    Args:
+        server: It runs.
+    """
+
+    def __init__(self, server: LiveServer) -> None:
+        self._vendor = Vendor.MYSQL if server.is_mysql else Vendor.MARIADB
+        self._cursor: Cursor = server.connect().cursor()
+        self._do("CREATE DATABASE IF NOT EXISTS live CHARACTER SET utf8mb4", "USE live", "SET sql_log_bin = 0")
+
+    def _do(self, *statements: str) -> tuple[tuple[int, str | None], ...]:
+        for statement in statements:
+            self._cursor.execute(statement)
+        return tuple(self._cursor.fetchall())
+
+    def made(self, old: str, values: list[str], zone: str) -> Iterator[tuple[str, list[Measured], Circumstances]]:
+        """By new type, values before and after; and how the server converted them."""
+        self._do(f"SET time_zone = '{zone}'", "SET sql_mode = ''", "DROP TABLE IF EXISTS before_it")
+        self._do(f"CREATE TABLE before_it (id INT PRIMARY KEY, c {old})")
+        for number, value in enumerate(values):
+            self._do(f"INSERT IGNORE INTO before_it VALUES ({number}, {value})")
+        before = self._texts("before_it", old, zone)
+        for new in NEW:
+            self._do("DROP TABLE IF EXISTS t", "CREATE TABLE t LIKE before_it", "INSERT INTO t SELECT * FROM before_it")
+            try:
+                self._do(f"ALTER TABLE t MODIFY c {new}, ALGORITHM=COPY")
+            except pymysql.Error:
+                continue  # this server does not do it at all
+            ((now, _),) = self._do("SELECT UNIX_TIMESTAMP(), ''")
+            given = replace(how(self._vendor, strict=False), moment=Moment(int(now), 0, zone))
+            after = self._texts("t", new, zone)
+            yield (
+                new,
+                [Measured(text or "", after[key], False) for key, text in before.items() if text is not None],
+                given,
+            )
+
+    def _texts(self, table: str, declared: str, zone: str) -> dict[int, str | None]:
+        shown = {"BIT": "c + 0", "DOUBLE": "c"}.get(declared.partition("(")[0], "c")
+        if "BINARY" in declared:
+            shown = "HEX(c)"
+        elif declared.startswith("TIMESTAMP"):
+            shown = f"IF(c = 0, c, CONVERT_TZ(c, '{zone}', '+00:00'))"
+        return dict(self._do(f"SELECT id, CAST({shown} AS CHAR CHARACTER SET utf8mb4) FROM {table} ORDER BY id"))
+
+
+def compared(server: LiveServer, seed: str) -> tuple[list[tuple[object, ...]], float]:
+    """Values that are converted otherwise, and the share of those that are not known."""
+    values, asked = Values(seed), Asked(server)
+    wrong: list[tuple[object, ...]] = []
+    known = unknown = 0
+    for old, value in values.kinds.items():
+        zone = list(ZONES)[len(old) % 2]
+        for new, pairs, given in asked.made(old, [value() for _ in range(VALUES)], zone):
+            result = converted(old, new, pairs, given)
+            assert result is not None, f"{old} to {new} is not known at all"
+            after, open_ones = result
+            expected = array([pair.after for pair in pairs], after.type, new).to_pylist()
+            rows = zip(pairs, open_ones, after.to_pylist(), expected, strict=True)
+            wrong += [(old, new, row[0].before, *row[2:]) for row in rows if not row[1] and not _is_equal(*row[2:])]
+            known, unknown = known + int((~open_ones).sum()), unknown + int(open_ones.sum())
+    return wrong, unknown / (known + unknown)
+
+
+def _is_equal(found: object, right: object) -> bool:
+    if isinstance(found, float) and isinstance(right, float):
+        return abs(found - right) <= 1e-14 * abs(right)  # the server's text of it may lack the last digit
+    return found == right
+
+
+@pytest.mark.server
+@pytest.mark.parametrize("seed", ["7"])
+def test_random_values_become_what_a_live_server_makes_of_them(seed: str) -> None:
+    try:
+        installed = find_server("mariadb")
+    except NoServerError as error:
+        if os.environ.get("CI") == "true":
+            raise
+        pytest.skip(str(error))
+    with LiveServer(installed) as server:
+        wrong, share = compared(server, seed)
+    assert not wrong
+    assert share < UNKNOWN_SHARE_MAX
+
+
+if __name__ == "__main__":
+    with LiveServer(find_server(sys.argv[1])) as live:
+        sys.exit("\n".join(map(str, compared(live, sys.argv[2])[0])) or None)
