@@ -61,7 +61,9 @@ def address_of(old: ColumnSide, new: ColumnSide, how: Circumstances) -> Effect:
         return Unknown(f"{old.type_name.upper()} to {name.upper()}, which versions do differently")
     if how.strict and not is_text_or_bytes and not are_inet:
         return Unknown(f"{old.type_name.upper()} to {name.upper()}, which a strict session refuses")
-    none: object = None if not how.strict and new.nullable else UNKNOWN
+    # Live on 10.11 and 11.8: NULL, or the address of zeros alone.
+    lax: object = None if new.nullable else b"\0" * _ADDRESS_BYTES[name]
+    none = UNKNOWN if how.strict else lax
 
     def packed(value: object) -> object:
         if old.type_name == "inet4" and isinstance(value, str) and name == "inet6":
