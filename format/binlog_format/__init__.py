@@ -18,6 +18,7 @@ if TYPE_CHECKING:
         UnsupportedError,
     )
     from binlog_format.formats.opening import open_log
+    from binlog_format.formats.verify import verify_log
     from binlog_format.gtids.gtid import Gtid, GtidPosition
     from binlog_format.log.log import Log
     from binlog_format.log_format import Bound, GtidStart, LogFile, Span
@@ -42,6 +43,7 @@ __all__ = [
     "StartError",
     "UnsupportedError",
     "open_log",
+    "verify_log",
 ]
 
 _HOMES = {
@@ -55,6 +57,7 @@ _HOMES = {
     "Position": "position",
     "Span": "log_format",
     "open_log": "formats.opening",
+    "verify_log": "formats.verify",
 }
 """Modules of names that are no errors."""
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from binlog_connector.envelope.avro.avro_encoding import AvroEncoding
-from binlog_connector.envelope.heartbeat import heartbeat
+from binlog_connector.envelope.json.json_encoding import heartbeat
 from binlog_connector.envelope.messages import MessagesView
 from binlog_connector.envelope.options import EnvelopeFormat, EnvelopeOptions
 from binlog_format.events.table_map_layout import ColumnType

@@ -11,10 +11,9 @@ from hypothesis import strategies as st
 from binlog_connector.schema.history import SchemaHistory
 from binlog_connector.schema.log_ddl import ddl_statements
 from binlog_format.block import BLOCK_SIZE, GROUP_DTYPE
+from binlog_format.classic.file_scan import GtidSources
 from binlog_format.errors import BinlogError
-from binlog_format.events.gtids.gtid import parse_gtid_event, parse_xa_prepare_event
-from binlog_format.events.gtids.gtid_list import parse_gtid_list
-from binlog_format.events.gtids.gtid_sources import GtidSources
+from binlog_format.events.gtids.gtid import parse_gtid_event, parse_gtid_list, parse_xa_prepare_event
 from binlog_format.events.gtids.mysql_gtid_kernels import GTID_READ, GTID_SOURCES_FULL, read_mysql_gtid
 from binlog_format.events.gtids.previous_gtids import parse_previous_gtids
 from binlog_format.events.layout import EVENT_HEADER_SIZE, EventType
@@ -28,8 +27,7 @@ from binlog_format.transactions.control_statements import read_control_statement
 from binlog_format.transactions.expansion import expanded
 from binlog_format.vendor import Vendor
 from binlog_lab.event_encoding.compression_encoding import compress_event, encode_payload
-from binlog_lab.event_encoding.event_encoding import Origin
-from binlog_lab.event_encoding.fragments_encoding import encode_fragments
+from binlog_lab.event_encoding.event_encoding import Origin, encode_fragments
 from tests.format.events.test_mysql_gtid import TAGGED, gtid_event, with_header
 from tests.format.rows.plain_blocks import plain_block
 from tests.fuzz.declaring import NUMBERS, Target, of_vendor, with_body

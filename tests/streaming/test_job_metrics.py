@@ -10,8 +10,8 @@ import pytest
 from binlog_connector.following.log_end import end_of_log, start_of_log
 from binlog_connector.following.watched import WatchedLog
 from binlog_format.errors import AccessError
+from binlog_streaming.cli.status.observing import exporting
 from binlog_streaming.job_state.record import JobRecord, Verified
-from binlog_streaming.jobs.metrics import exporting
 from binlog_streaming.plan.memory import SetAside
 from binlog_streaming.settings import Metrics
 from binlog_streaming.status.recorder import StatusRecorder

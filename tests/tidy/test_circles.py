@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
     from pathlib import Path
 
+MODULE_LINES_MIN = 60
 MODULES = {
     ".".join(path.relative_to(REPO / root).with_suffix("").parts): path
     for root, package in ROOT_PACKAGES.items()
@@ -80,6 +81,29 @@ def test_layers_have_no_circles(package: str) -> None:
             if module.startswith(f"{package}.") and other.startswith(f"{package}.") and _layer(module) != _layer(other):
                 layers[_layer(module)].add(_layer(other))
     assert _circle(layers) == []
+
+
+def test_small_modules_have_two_users() -> None:
+    """An idea in less than a page belongs to its one user; commands, layouts and kernels have files of their own."""
+    users: dict[str, set[Path]] = defaultdict(set)
+    for path in sorted(path for root in ROOT_PACKAGES for path in (REPO / root).rglob("*.py")):
+        for name in MODULES.keys() & set(_mentioned(path)):
+            users[name].add(path)
+    dust = [
+        name
+        for name, path in MODULES.items()
+        if len(path.read_text().splitlines()) < MODULE_LINES_MIN
+        and not (path.stem.endswith(("kernels", "layout")) or "cli" in path.parts)
+        and len(users[name]) < 2
+    ]
+    assert dust == []
+
+
+def _mentioned(path: Path) -> Iterator[str]:
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ImportFrom) and node.module is not None:
+            yield node.module
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
 
 
 def _layer(module: str) -> str:

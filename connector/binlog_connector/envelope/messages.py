@@ -9,16 +9,23 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from binlog_connector.envelope.change_messages import ChangeMessages
-from binlog_connector.envelope.group_threads import GroupThreads
 from binlog_connector.envelope.json.json_encoding import JsonEncoding
-from binlog_connector.envelope.message_batch import NO_OP, MessageKind, MessageRun, Place, message_batch, sort_keys
-from binlog_connector.envelope.message_kernels import TOMBSTONE
+from binlog_connector.envelope.message_batch import (
+    NO_KEY,
+    NO_OP,
+    OPS,
+    MessageKind,
+    MessageRun,
+    Place,
+    message_batch,
+    sort_keys,
+)
+from binlog_connector.envelope.message_kernels import TOMBSTONE, UNKNOWN_THREAD, find_threads
 from binlog_connector.envelope.occasion import Occasion, logged_statements
 from binlog_connector.envelope.options import Operation
 from binlog_connector.envelope.schema_changes import SchemaChanges
 from binlog_connector.envelope.table_envelope import TableEnvelope
 from binlog_connector.envelope.transactions import Transactions
-from binlog_connector.envelope.truncates import Truncates
 from binlog_connector.schema.operations import TruncateTable
 from binlog_connector.schema.server.table_names import names_unclear
 from binlog_format.rows.decoding import DEFAULT_DECODING, Decoding, TimeType
@@ -45,6 +52,11 @@ if TYPE_CHECKING:
 
     Int64s = NDArray[np.int64]
     TopicOf = Callable[[MessageKind, str | None, str | None], str]
+    from collections.abc import Sequence
+
+    from binlog_connector.envelope.encoding import Texts
+    from binlog_connector.schema.definitions import TableName
+
 
 _EVENT_TYPES = {
     Operation.CREATE: WRITE_TYPES,
@@ -230,3 +242,59 @@ def _run(changes: ChangeMessages, orders: Orders | None) -> MessageRun:
         changes.valued,
         changes.values(orders),
     )
+
+
+class GroupThreads:
+    """Give it the blocks of one log in their order; a group that comes in pieces needs all its pieces.
+
+    A transaction of MySQL begins with a query event (BEGIN), which names the session. One of MariaDB does not: its
+    GTID event takes the place of BEGIN.
+    """
+
+    def __init__(self) -> None:
+        self._open = UNKNOWN_THREAD  # of the group that goes on in the next block
+
+    def of_groups(self, block: Block) -> Int64s:
+        """Of each group of *block* the thread of its first query event; `UNKNOWN_THREAD` without one."""
+        threads = np.full(len(block.groups), UNKNOWN_THREAD, dtype=np.int64)
+        find_threads(block.data, block.events, threads)
+        if len(threads):
+            if not block.groups["begins"][0]:
+                threads[0] = self._open
+            self._open = UNKNOWN_THREAD if block.groups["ends"][-1] else int(threads[-1])
+        return threads
+
+
+class Truncates:
+    """Makes a message without a key, with `op` t, for each TRUNCATE of a wanted table.
+
+    Args:
+        options: What messages look like.
+        tables: Which tables are wanted.
+        encoding: Makes values.
+    """
+
+    def __init__(self, options: EnvelopeOptions, tables: TableFilter, encoding: MessageEncoding) -> None:
+        self._options = options
+        self._tables = tables
+        self._encoding = encoding
+
+    def runs(self, occasion: Occasion, statements: Sequence[LoggedStatement]) -> list[MessageRun]:
+        """The messages about *statements* of a block, each a run of its own, in order."""
+        if Operation.TRUNCATE in self._options.skipped_operations:
+            return []
+        wanted = (
+            (event, operation.name)
+            for event, _, operations in statements
+            for operation in operations
+            if isinstance(operation, TruncateTable) and self._tables.accepts_name(*operation.name)
+        )
+        made = ((event, name, self._encoding.truncate(occasion, event, name)) for event, name in wanted)
+        return [_truncate_run(event, name, value) for event, name, value in made if value is not None]
+
+
+def _truncate_run(event: int, name: TableName, value: Texts) -> MessageRun:
+    events, none = np.array([event], dtype=np.int64), np.full(1, NO_KEY, dtype=np.int64)
+    order = sort_keys(events, Place.STATEMENT)
+    run = MessageRun.of_texts(MessageKind.CHANGE, name.database, name.table, order, events, value, value)
+    return replace(run, ops=np.full(1, OPS.index("t"), dtype=np.int32), keys=None, key=none)

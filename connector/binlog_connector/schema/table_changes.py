@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from binlog_connector.schema.alteration import Defaults, created, period_columns
 from binlog_connector.schema.definitions import ColumnDefinition, TableName
-from binlog_connector.schema.keys.key_changes import may_change_key, new_primary_key
+from binlog_connector.schema.keys.altered_keys import may_change_key, new_primary_key
 from binlog_connector.schema.operations import (
     AlterTable,
     CreateTable,

@@ -7,6 +7,7 @@ works without: the start is where the batch before ended, the limit is the optio
 from __future__ import annotations
 
 import logging
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
@@ -19,7 +20,6 @@ from binlog_connector.following.prepared import PreparedHistory
 from binlog_connector.following.resume import compare
 from binlog_connector.following.skipping import taken_in
 from binlog_connector.following.starts import Edge, advance, ending, initial_offset, initial_offset_or_gap
-from binlog_connector.spark.end_ahead import EndAhead
 from binlog_connector.spark.failures import readable, readable_errors
 from binlog_connector.spark.partitions import RangePartition, plan_partitions, with_gap
 from binlog_connector.spark.reading import RangeReader, open_watched
@@ -30,10 +30,11 @@ from binlog_connector.spark.spark_api import (
     ReadMaxFiles,
     SupportsTriggerAvailableNow,
 )
-from binlog_format.errors import OptionError
+from binlog_format.errors import BinlogError, OptionError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from concurrent.futures import Future
 
     import pyarrow as pa
     from pyspark.sql.datasource import InputPartition
@@ -42,9 +43,11 @@ if TYPE_CHECKING:
     from binlog_connector.following.starts import Advance, Ending
     from binlog_connector.following.watched import WatchedLog
     from binlog_connector.spark.options import SourceOptions
+    from binlog_connector.spark.spark_api import ReadLimit
     from binlog_connector.spark.table_schemas import SchemaFile
     from binlog_format.position import Position
     from binlog_format.transactions.xa import XaStep
+
 
 logger = logging.getLogger(__name__)
 
@@ -234,3 +237,38 @@ def _offset(fields: Mapping[str, object]) -> SourceOffset:
         raise OptionError(
             "INVALID_VALUE", f"checkpoint: {error}", hint="Is this checkpoint of another source? Use a new one"
         ) from error
+
+
+class EndAhead:
+    """Looks for the end in a thread; gives it to who asks for the same start and limit, once.
+
+    A backlog would be scanned for an end while nothing else is done, and cold files would be waited for. A copy by way
+    of `pickle` looks for nothing.
+    """
+
+    def __init__(self) -> None:
+        self._wanted: tuple[SourceOffset, ReadLimit | None] | None = None
+        self._found: Future[Advance | None] | None = None
+
+    def __reduce__(self) -> tuple[type[EndAhead], tuple[()]]:
+        return EndAhead, ()
+
+    def begin(self, start: SourceOffset, limit: ReadLimit | None, find: Callable[[], Advance | None]) -> None:
+        """Call *find*, which gives None where the end may still move.
+
+        What *find* raises of the log is not told: who asks then looks himself.
+        """
+        pool = ThreadPoolExecutor(1, thread_name_prefix="end-ahead")
+        self._wanted, self._found = (start, limit), pool.submit(find)
+        pool.shutdown(wait=False)  # the thread ends when it is done
+
+    def take(self, start: SourceOffset, limit: ReadLimit | None) -> Advance | None:
+        """What was found for *start* and *limit*; waits for it. None: nothing."""
+        wanted, found = self._wanted, self._found
+        self._wanted = self._found = None
+        if found is None or wanted != (start, limit):
+            return None
+        try:
+            return found.result()
+        except BinlogError:
+            return None

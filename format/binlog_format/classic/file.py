@@ -20,7 +20,7 @@ from binlog_format.classic.layout import (
     EventClass,
 )
 from binlog_format.errors import BinlogError, CorruptError, UnsupportedError
-from binlog_format.events.gtids.gtid_list import parse_gtid_list
+from binlog_format.events.gtids.gtid import parse_gtid_list
 from binlog_format.events.gtids.previous_gtids import parse_previous_gtids
 from binlog_format.events.layout import EVENT_HEADER_SIZE, EVENT_HEADER_STRUCT, EVENT_SIZE_MAX, EventType
 from binlog_format.gtids.gtid import GtidPosition

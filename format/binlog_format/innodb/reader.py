@@ -13,8 +13,7 @@ from binlog_format.gtids.gtid import GtidPosition
 from binlog_format.innodb.file_end import check_file_end
 from binlog_format.innodb.files import LogFiles
 from binlog_format.innodb.groups.group_heads import read_heads
-from binlog_format.innodb.groups.group_reader import GroupReader
-from binlog_format.innodb.groups.group_tail import group_tail
+from binlog_format.innodb.groups.group_reader import GroupReader, group_tail
 from binlog_format.innodb.groups.measure import measure
 from binlog_format.innodb.gtid_state import read_state
 from binlog_format.innodb.layout import FIRST_DATA_PAGE, PAGE_SIZE_DEFAULT

@@ -10,16 +10,13 @@ from binlog_format.rows.declared.declared_types import split_declared
 from binlog_format.rows.decoding import DEFAULT_DECODING, Decoding
 from binlog_format.rows.json.json_columns import JSONS
 from binlog_format.rows.values.addresses import INET4S, INET6S, UUIDS
-from binlog_format.rows.values.bits import BITS
 from binlog_format.rows.values.compressed_columns import COMPRESSED
 from binlog_format.rows.values.decimals import DECIMALS
 from binlog_format.rows.values.enums import ENUMS, SETS
-from binlog_format.rows.values.floats import FLOATS
-from binlog_format.rows.values.geometry import GEOMETRIES
-from binlog_format.rows.values.integers import INTEGERS, YEARS
+from binlog_format.rows.values.numbers import BITS, FLOATS, INTEGERS, YEARS
+from binlog_format.rows.values.special_types import GEOMETRIES, VECTORS
 from binlog_format.rows.values.temporal import DATES, DATETIMES, TIMES, TIMESTAMPS
 from binlog_format.rows.values.text import TEXTS
-from binlog_format.rows.values.vector import VECTORS
 
 if TYPE_CHECKING:
     import numpy as np

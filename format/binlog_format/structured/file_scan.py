@@ -9,10 +9,11 @@ import numpy as np
 
 from binlog_format.block import BLOCK_SIZE
 from binlog_format.errors import CorruptError
+from binlog_format.kernels import empty_bytes
 from binlog_format.position import Place
 from binlog_format.recycling import Recycler
 from binlog_format.structured.cutting import ENTRIES_IN_A_ROW, Made
-from binlog_format.structured.files.entry_search import find_entries_in_file
+from binlog_format.structured.files.search_kernels import find_entries
 from binlog_format.structured.layout import ENTRY_HEAD_SIZE, EVENT_SIZE_MIN, SIZE_STRUCT, TAG_STRUCT
 from binlog_format.structured.scan_kernels import Stop
 
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
 
     OnDamage = Callable[[CorruptError, int], None]
     """Called with what is damaged, and the byte of the file where reading goes on."""
+    from binlog_format.structured.known_metadata import IdTable
+
 
 _DAMAGED_HINT = "The file is damaged, or is no structured log; `bread --skip-damaged` reads what follows"
 _SOURCE_HINT = (
@@ -208,3 +211,36 @@ def damaged_entry(stop: Stop, needed: int, left: int, at: Place) -> CorruptError
         assert stop is Stop.SHORT
         reason = f"an entry is too short: its next field takes {needed:,} bytes, {left:,} are left"
     return CorruptError("BAD_ENTRY", reason, at=at, hint=_DAMAGED_HINT)
+
+
+def find_entries_in_file(
+    source: SourceFile, known: IdTable, start: int, limit: int, count: int, *, window: int
+) -> int | None:
+    """The first byte in [*start*, *limit*) where entries seem to follow one another.
+
+    An entry counts when its size fits and it is an event of a known source, or metadata of a known kind whose fields
+    fit.
+
+    Args:
+        source: The file.
+        known: Sources that events can be of.
+        start: Where to look.
+        limit: No entry is looked for from there on.
+        count: Entries wanted.
+        window: Bytes to look at at a time; a row of entries that takes more than half of it is not found.
+
+    Returns:
+        None: there is no such place.
+    """
+    buffer = empty_bytes(window)
+    while start < limit:
+        size = source.read_into(start, buffer)
+        is_end = size < window
+        looked_at = min(size if is_end else window // 2, limit - start)
+        found = find_entries(buffer, 0, looked_at, size, count, is_end, known.ids, known.slots)
+        if found >= 0:
+            return start + found
+        if is_end:
+            return None
+        start += looked_at
+    return None

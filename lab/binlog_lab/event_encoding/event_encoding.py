@@ -14,6 +14,7 @@ from binlog_format.events.layout import (
     EVENT_CHECKSUM_SIZE,
     EVENT_HEADER_SIZE,
     EVENT_HEADER_STRUCT,
+    EVENT_SIZE_OFFSET,
     GTID_FLAG_ALLOW_PARALLEL,
     GTID_FLAG_DDL,
     GTID_FLAG_GROUP_COMMIT_ID,
@@ -23,6 +24,12 @@ from binlog_format.events.layout import (
     EventType,
 )
 from binlog_format.events.query_layout import QUERY_STRUCT
+from binlog_format.fragments.layout import (
+    FRAGMENT_COUNT_MIN,
+    FRAGMENT_FLAG_ORIGINAL_SIZE,
+    FRAGMENT_STRUCT,
+    ORIGINAL_SIZE_STRUCT,
+)
 from binlog_lab.event_encoding.encoding_layout import (
     BODY_PREFIX_SIZES,
     CHECKSUM_STRUCT,
@@ -42,6 +49,7 @@ from binlog_lab.event_encoding.encoding_layout import (
 
 if TYPE_CHECKING:
     from binlog_format.gtids.gtid import Gtid
+
 
 TRANSACTION_FLAGS = GTID_FLAG_TRANSACTIONAL | GTID_FLAG_ALLOW_PARALLEL
 """GTID flags of a transaction on InnoDB tables."""
@@ -138,3 +146,38 @@ def encode_format_description(server_version: str, created: int, origin: Origin,
     event = encode_event(EventType.FORMAT_DESCRIPTION, body + bytes(EVENT_CHECKSUM_SIZE), origin, flags=flags)
     covered = event[:-EVENT_CHECKSUM_SIZE]
     return covered + CHECKSUM_STRUCT.pack(zlib.crc32(covered))
+
+
+def encode_fragments(
+    event: bytes, origin: Origin, threshold: int, *, number_first: bool = False, has_checksum: bool = False
+) -> list[bytes]:
+    """The fragments of a row event that is larger than *threshold*.
+
+    Args:
+        event: Header and body, without checksum.
+        origin: Of the fragments.
+        threshold: `binlog_row_event_fragment_threshold`: bytes of a fragment, a checksum counted whether it has one or
+            not.
+        number_first: The number of a fragment comes before their total, as in the server's comments; not after it,
+            as its code does.
+        has_checksum: The header of the original event counts one, as where fragments have one.
+
+    Raises:
+        ValueError: The event does not need two fragments.
+    """
+    room = threshold - EVENT_HEADER_SIZE - FRAGMENT_STRUCT.size - EVENT_CHECKSUM_SIZE
+    first = room - ORIGINAL_SIZE_STRUCT.size
+    if first < 1 or len(event) <= first:
+        raise ValueError(f"{len(event)} bytes make no {FRAGMENT_COUNT_MIN} fragments of {threshold}")
+    size = (len(event) + (EVENT_CHECKSUM_SIZE if has_checksum else 0)) & 0xFFFF_FFFF
+    event = event[:EVENT_SIZE_OFFSET] + size.to_bytes(4, "little") + event[EVENT_SIZE_OFFSET + 4 :]
+    contents = [event[:first], *(event[start : start + room] for start in range(first, len(event), room))]
+    fragments = []
+    for number, content in enumerate(contents, 1):
+        counters = (number, len(contents)) if number_first else (len(contents), number)
+        flags = FRAGMENT_FLAG_ORIGINAL_SIZE if number == 1 else 0
+        body = FRAGMENT_STRUCT.pack(*counters, flags)
+        if number == 1:
+            body += ORIGINAL_SIZE_STRUCT.pack(len(event))
+        fragments.append(encode_event(EventType.PARTIAL_ROW_DATA, body + content, origin))
+    return fragments

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from contextlib import contextmanager
 from dataclasses import replace
+from enum import StrEnum
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -17,7 +18,6 @@ from binlog_format.archives.manifest import MANIFEST_NAME, Manifest, Part, crc_o
 from binlog_format.errors import CorruptError, OptionError, StorageError, storage_error
 from binlog_format.kernels import empty_bytes
 from binlog_format.position import Place
-from binlog_streaming.archive.crash_points import ArchiveCrashPoint
 from binlog_streaming.lake.storage.store import UNFINISHED
 from binlog_streaming.lake.storage.table_places import store_at
 
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from binlog_format.live_files import FinalBlock
+
 
 PART_SIZE_MAX = 32 << 20
 """Bytes of a file that is being written that become one part, unless one transaction is larger."""
@@ -236,3 +237,16 @@ def _claim_of(name: str) -> int:
     """The claim under which a part was stored; for what is no part, one that never comes."""
     first = name.partition("/")[0]
     return int(first) if first.isdecimal() and "/" in name else 1 << 62
+
+
+class ArchiveCrashPoint(StrEnum):
+    """What an archiver has just done; between any two of them the process may end."""
+
+    CLAIMED = "claimed"
+    """The manifest names this archiver."""
+    STORED = "stored"
+    """A part is there, and no reader sees it yet."""
+    SAVED = "saved"
+    """Readers see it."""
+    REMOVED = "removed"
+    """Parts that the manifest names no more are gone."""

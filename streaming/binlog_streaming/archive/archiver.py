@@ -21,13 +21,14 @@ from binlog_format.gtids.gtid_set import parse_gtids
 from binlog_format.position import Place, Position
 from binlog_streaming.archive.archive_store import PART_SIZE_MAX, ArchiveStore
 from binlog_streaming.archive.known_bytes import CHANGED_HINT, KnownBytes
-from binlog_streaming.archive.retention import without_old_files
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
+    from binlog_format.archives.manifest import Manifest
     from binlog_format.gtids.gtid_set import GtidPoint
     from binlog_format.live_files import FinalBlock, FinalFile
+
 
 PART_SIZE_MIN = 4 << 20
 """A last part that is smaller is stored again with what follows it: so a file has few parts."""
@@ -354,3 +355,33 @@ def _one(blocks: Iterator[FinalBlock]) -> Iterator[FinalBlock]:
 
 def _gtids_after(file: ArchivedFile) -> GtidPoint:
     return parse_gtids(file.gtids_before).advanced_by(parse_gtids(file.gtids))
+
+
+def without_old_files(manifest: Manifest, before: int, uri: str, *, keep_from: int | None = None) -> Manifest:
+    """*manifest* without its oldest files: whole ones, of which every transaction is older than a time.
+
+    The newest file stays, and so do files that hold data of transactions that end in one that stays.
+
+    Args:
+        manifest: Of the archive.
+        before: Seconds since 1970 UTC.
+        uri: The archive, to look into the files that stay.
+        keep_from: Number of the oldest file that somebody still reads; None: nobody asks for any.
+    """
+    count = 0
+    last_time: int | None = None
+    for file in manifest.files[:-1]:
+        # A file without transactions goes with those before it.
+        last_time = file.last_time or last_time or file.archived_at
+        is_needed = keep_from is not None and file.file_no >= keep_from
+        if not file.is_sealed or last_time >= before or is_needed:
+            break
+        count += 1
+    if count == 0:
+        return manifest
+    files = open_live_files(uri, manifest.format)
+    try:
+        needed = min(files.oldest_reference(file.file_no) for file in manifest.files[count:])
+    finally:
+        files.close()
+    return replace(manifest, files=tuple(file for file in manifest.files if file.file_no >= needed))

@@ -19,7 +19,7 @@ from binlog_streaming.job_state.record import START_OPTIONS
 from binlog_streaming.job_state.record_keeper import RecordKeeper
 from binlog_streaming.job_state.state_files import state_of
 from binlog_streaming.jobs.log_tables import SCAN_SIZE, find_tables
-from binlog_streaming.jobs.statements import look_at_statements
+from binlog_streaming.jobs.row_format_report import look_at_statements
 from binlog_streaming.jobs.tables import TableReport, report_table
 from binlog_streaming.plan.admission import incomplete
 from binlog_streaming.plan.snapshots import snapshot_command

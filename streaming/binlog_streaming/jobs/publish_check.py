@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from binlog_connector.envelope.avro.avro_encoding import table_schemas
+from binlog_connector.envelope.avro.avro_schemas import avro_schema
+from binlog_connector.envelope.table_envelope import TableEnvelope
 from binlog_connector.following.resume import compare
 from binlog_connector.following.starts import initial_offset
 from binlog_connector.following.watched import WatchedLog
 from binlog_connector.kafka.topics import Topics
 from binlog_connector.schema.history import SchemaHistory
 from binlog_connector.spark.options import SourceOptions
-from binlog_format.errors import BinlogError, BrokerError, OptionError
+from binlog_format.errors import BinlogError, BrokerError, OptionError, RegistryError
+from binlog_format.rows.decoding import TimeType
 from binlog_format.views.table_filter import TableFilter
 from binlog_streaming.jobs.check import LogReport, log_report, size_behind
 from binlog_streaming.jobs.log_tables import SCAN_SIZE, find_tables
-from binlog_streaming.jobs.registry_check import RegistryCheck
-from binlog_streaming.topics.connecting import connection_of, names_of
+from binlog_streaming.topics.connecting import connection_of, names_of, registry_of
 from binlog_streaming.topics.published_offset import published_offset
 from binlog_streaming.topics.record import begun_with, differences, other_log
+from binlog_streaming.topics.step_messages import envelope_options
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -229,3 +233,40 @@ def _lacking_keys(layout: TableLayout, rule: TopicRule) -> list[str]:
     lacking = [key for key in rule.keys if key not in columns]
     told = f"{layout.full_name}: it has no column {', '.join(lacking)} for the key of its messages"
     return [told] if lacking else []
+
+
+class RegistryCheck:
+    """Asks the registry of a job, if it has one.
+
+    Args:
+        job: The settings.
+
+    Attributes:
+        url: Of the registry; None: the job needs none.
+
+    Raises:
+        RegistryError: It cannot be used.
+    """
+
+    def __init__(self, job: PublishJob) -> None:
+        self._registry = registry_of(job.sink)
+        self._options = envelope_options(job.sink, job.tables)
+        self._decoding = replace(job.source.decoding(), time_type=TimeType.MICROS)
+        self.url = None if self._registry is None else job.sink.registry.url
+        if self._registry is not None:
+            self._registry.reach()
+
+    def problems(self, layout: TableLayout, topic: str) -> Iterator[str]:
+        """Why the schemas of a table could not be registered under the subjects of *topic*."""
+        if self._registry is None:
+            return
+        try:
+            key, value = table_schemas(TableEnvelope.of(layout, self._options, self._decoding), self._options)
+            for part, schema in (("key", key), ("value", value)):
+                refusal = None if schema is None else self._registry.refusal(f"{topic}-{part}", avro_schema(schema))
+                if refusal is not None:
+                    yield refusal
+        except RegistryError as error:
+            yield str(error)
+        except BinlogError as error:
+            yield error.reason

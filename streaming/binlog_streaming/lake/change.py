@@ -1,4 +1,4 @@
-"""What rows of a target table become in one step: `Change`; the modes make it, a sink brings it in in one commit."""
+"""What rows of a target become in one step: `Change`, which a mode makes; new rows laid over old ones: `Overlay`."""
 
 from __future__ import annotations
 
@@ -6,6 +6,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
+import pyarrow.compute as pc
+
+from binlog_streaming.lake.row_values import one_array
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -14,6 +17,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from binlog_streaming.lake.rows_before import RowsBefore
+
+    Indices = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,3 +74,40 @@ class Change:
         count = self.upserts.num_rows + self.deletes.num_rows
         count += 0 if self.patches is None else self.patches.rows.num_rows
         return int(count + (0 if self.appends is None else self.appends.num_rows))
+
+
+@dataclass(frozen=True, slots=True)
+class Overlay:
+    """Rows that take the place of others, or of some of their columns.
+
+    Attributes:
+        first: Number of the first one among all keys of the change.
+        rows: These.
+        present: `Patches.present`.
+        kept: Columns of the old rows that are looked at, at least one.
+    """
+
+    first: int
+    rows: pa.Table
+    present: pa.Table
+    kept: pa.Schema
+
+    @property
+    def after(self) -> int:
+        """Number of the key after the last one."""
+        return self.first + int(self.rows.num_rows)
+
+    def over(self, old: pa.RecordBatch, numbers: Indices, schema: pa.Schema) -> pa.Table:
+        """The new rows, in *schema*; *numbers*: for each old row, that of its new one."""
+        at = pa.array(numbers - self.first)
+        columns = []
+        for field in schema:
+            if field.name not in self.rows.column_names:
+                columns.append(old.column(field.name))
+                continue
+            value = one_array(self.rows.column(field.name).take(at))
+            if field.name in self.present.column_names:
+                flags = one_array(self.present.column(field.name).take(at))
+                value = pc.if_else(flags, value, old.column(field.name))
+            columns.append(value)
+        return pa.table(columns, schema=schema)

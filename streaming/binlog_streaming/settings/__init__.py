@@ -35,8 +35,7 @@ from binlog_streaming.settings.choices import (
     UnknownValues,
 )
 from binlog_streaming.settings.durations import parse_milliseconds
-from binlog_streaming.settings.event_checks import check_event_tables_values
-from binlog_streaming.settings.event_source_model import Arguments, EventRule, EventTablesJob
+from binlog_streaming.settings.event_source_model import Arguments, EventRule, EventTablesJob, check_event_tables_values
 from binlog_streaming.settings.job_file import AnyJob, JobFile, TomlTable, resolved_path
 from binlog_streaming.settings.lines import KeyPath, key_lines, key_text
 from binlog_streaming.settings.model import (

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Self
 from binlog_connector.metrics.follower import Follower, Progress, TopicTotals
 from binlog_connector.metrics.lag import Consumed, transactions_between
 from binlog_format.errors import BinlogError
+from binlog_format.gtids.gtid import Gtid, GtidPosition
 from binlog_streaming.settings import PublishJob
-from binlog_streaming.status.gtid_ranges import gtid_range
 from binlog_streaming.status.job_facts import job_facts, log_measure
 from binlog_streaming.status.model import BATCHES_MAX, ERRORS_MAX, BatchStatus, ErrorStatus, JobState, Phase
 from binlog_streaming.status.process import own_process
@@ -27,10 +27,12 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from binlog_connector.following.offsets import SourceOffset
+    from binlog_format.gtids.gtid_set import GtidPoint
     from binlog_streaming.job_state.record import JobRecord
     from binlog_streaming.settings.job_file import AnyJob
     from binlog_streaming.tables.progress import BatchProgress
     from binlog_streaming.topics.progress import Published
+
 
 logger = logging.getLogger(__name__)
 
@@ -328,3 +330,19 @@ def _error_status(error: BaseException, now: float) -> ErrorStatus:
     text = without_access(str(error))
     hint = error.hint
     return ErrorStatus(now, text if hint is None else text.removesuffix(f". {hint}"), hint)
+
+
+def gtid_range(before: GtidPoint, after: GtidPoint) -> str:
+    """What *after* covers and *before* does not: `0-1-101 to 0-1-230`, of MySQL's the set; empty: nothing."""
+    new = after.without(before) if after else after
+    if not isinstance(new, GtidPosition):
+        return str(new)
+    known = before.last if isinstance(before, GtidPosition) else {}
+    return ", ".join(_of_domain(known.get(domain), gtid) for domain, gtid in sorted(new.last.items()))
+
+
+def _of_domain(before: Gtid | None, last: Gtid) -> str:
+    first = None if before is None else before.seqno + 1
+    if first is None:
+        return f"up to {last}"
+    return str(last) if first == last.seqno else f"{last.domain}-{last.server}-{first} to {last}"

@@ -11,7 +11,10 @@ import logging
 import tempfile
 import threading
 import time
+from contextlib import suppress
 from dataclasses import replace
+from functools import partial
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -25,6 +28,7 @@ from binlog_streaming.job_state.checkpoint import read_offset
 from binlog_streaming.job_state.declared_types import with_declared_types
 from binlog_streaming.job_state.record_keeper import RecordKeeper
 from binlog_streaming.job_state.state_files import state_of
+from binlog_streaming.lake.sinks import sink_type
 from binlog_streaming.plan.failures import named_error
 from binlog_streaming.plan.snapshots import snapshot_command
 from binlog_streaming.spark_session import PLANNING_ONLY, is_submitted, local_session
@@ -32,7 +36,6 @@ from binlog_streaming.tables.batch import BatchContext, plan_of, write_batch
 from binlog_streaming.tables.batch_versions import BatchVersions
 from binlog_streaming.tables.evidence.watch import watched_after
 from binlog_streaming.tables.job_lock import JobLock
-from binlog_streaming.tables.loading import load_workers
 from binlog_streaming.tables.progress import NOTE_TEXTS, BatchProgress, Progress
 
 if TYPE_CHECKING:
@@ -49,6 +52,7 @@ if TYPE_CHECKING:
     from binlog_streaming.settings import Job
     from binlog_streaming.tables.evidence.watch import Watched
     from binlog_streaming.tables.progress import BatchListener, Note
+
 
 logger = logging.getLogger(__name__)
 
@@ -328,3 +332,32 @@ def _not_started(error: Py4JJavaError, checkpoint: str, log_file: Path | None) -
 
 def _spark_value(value: str | float | bool) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+_MODULES = (
+    "binlog_streaming.tables.batch",
+    "binlog_connector.spark.stream_reader",
+    "binlog_connector.schema.statement_rows",
+    "pandas",  # Spark hands rows over with it
+)
+
+
+def load_workers(spark_context: SparkContext, table_format: str) -> None:
+    """Have as many workers as run at once load what reads the log and what writes tables of a format.
+
+    Returns at once. What goes wrong is left to the first batch, which reports it.
+    """
+    count = spark_context.defaultParallelism
+    tasks = spark_context.parallelize(range(count), count)
+
+    def run() -> None:
+        with suppress(Exception):
+            tasks.foreachPartition(partial(_load, table_format))
+
+    threading.Thread(target=run, name="binlog-stream-load", daemon=True).start()
+
+
+def _load(table_format: str, _: Iterable[int]) -> None:
+    for module in _MODULES:
+        import_module(module)
+    sink_type(table_format)

@@ -18,12 +18,12 @@ from binlog_connector.following.offsets import SourceOffset
 from binlog_connector.following.starts import Moment
 from binlog_connector.following.tailer import STEP_SIZE_MAX, Following, Tailer
 from binlog_connector.kafka.publisher import Publisher
+from binlog_connector.kafka.topics import Topics
 from binlog_connector.spark.options import SourceOptions
 from binlog_format import open_log
 from binlog_streaming.ahead import ahead
 from binlog_streaming.topics.connecting import connection_of, names_of, publishing_of, registry_of
 from binlog_streaming.topics.job_log import require_changes
-from binlog_streaming.topics.job_topics import JobTopics
 from binlog_streaming.topics.progress import Published, PublishProgress, Records
 from binlog_streaming.topics.record import begun_with, check_log, check_same, remember
 from binlog_streaming.topics.step_messages import StepMessages
@@ -33,9 +33,11 @@ if TYPE_CHECKING:
 
     from binlog_connector.following import tailer as following
     from binlog_connector.following.steps import Step
+    from binlog_connector.kafka.connection import Connection
     from binlog_connector.kafka.messages import Messages
-    from binlog_streaming.settings.publish_model import PublishJob
+    from binlog_streaming.settings.publish_model import KafkaSink, PublishJob
     from binlog_streaming.topics.progress import PublishListener
+
 
 BATCHES_AHEAD = 2
 """Batches of messages, each of a block of the log, that are made while the producer sends one."""
@@ -209,3 +211,45 @@ class TopicsJob:
 
 def _text(offset: SourceOffset) -> str:
     return json.dumps(offset.to_json())
+
+
+class JobTopics:
+    """Creates topics before the first message to them, where the settings ask for it; may be used by several threads.
+
+    Args:
+        connection: To the brokers.
+        sink: The settings.
+    """
+
+    def __init__(self, connection: Connection, sink: KafkaSink) -> None:
+        self._connection = connection
+        self._partitions = sink.partitions
+        self._replication = -1 if sink.replication is None else sink.replication
+        self._settings = {name: str(value) for name, value in sink.topic_settings.items()}
+        self._known: set[str] = set()
+
+    def ensure(self, topic: str) -> None:
+        """See that *topic* is there, the first time that it is asked for.
+
+        Raises:
+            BrokerError: It cannot be created.
+        """
+        if self._partitions is None or topic in self._known:
+            return
+        with Topics(self._connection) as topics:
+            if topics.partition_count(topic) is None:
+                topics.create(
+                    topic, partitions=self._partitions, replication=self._replication, settings=self._settings
+                )
+        self._known.add(topic)
+
+    def partition_count(self, topic: str) -> int:
+        """How many partitions *topic* has now; it is created as `ensure` does.
+
+        Raises:
+            BrokerError: `TOPIC_NOT_FOUND`, or what keeps brokers from being used.
+        """
+        self.ensure(topic)
+        with Topics(self._connection) as topics:
+            topics.check([topic])
+            return topics.partition_count(topic) or 0

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from binlog_connector.envelope.heartbeat import heartbeat
+from binlog_connector.envelope.json.json_encoding import heartbeat
 from binlog_connector.envelope.message_batch import MESSAGES_SCHEMA
 from binlog_connector.envelope.message_lines import MessageLines
 from binlog_connector.envelope.messages import MessagesView

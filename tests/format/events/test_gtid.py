@@ -15,9 +15,9 @@ from binlog_format.events.gtids.gtid import (
     XaName,
     encode_gtid_event,
     parse_gtid_event,
+    parse_gtid_list,
     parse_xa_prepare_event,
 )
-from binlog_format.events.gtids.gtid_list import parse_gtid_list
 from binlog_format.events.layout import GTID_FLAG_GROUP_COMMIT_ID
 from binlog_format.gtids.gtid import Gtid
 

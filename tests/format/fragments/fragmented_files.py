@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from binlog_lab.event_encoding.event_encoding import Origin
-from binlog_lab.event_encoding.fragments_encoding import encode_fragments
+from binlog_lab.event_encoding.event_encoding import Origin, encode_fragments
 from tests.format.classic.logs import raw_events, with_checksum
 
 if TYPE_CHECKING:

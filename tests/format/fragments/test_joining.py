@@ -22,8 +22,7 @@ from binlog_format.views.changefeed import changefeed_batch, changefeed_schema
 from binlog_format.views.events.view import EventsView
 from binlog_format.views.index.table_index import TableIndex, TableIndexBuilder
 from binlog_lab.event_encoding.compression_encoding import compress_event
-from binlog_lab.event_encoding.event_encoding import Origin
-from binlog_lab.event_encoding.fragments_encoding import encode_fragments
+from binlog_lab.event_encoding.event_encoding import Origin, encode_fragments
 from binlog_lab.event_encoding.table_encoding import TableEncoder
 from tests.chance import examples
 from tests.format.fragments.fragmented_work import FRAGMENT_ORIGIN, fragmented_works, marked_as_compressed

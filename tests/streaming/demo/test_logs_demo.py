@@ -10,8 +10,8 @@ import pytest
 
 from binlog_format.structured.layout import Severity
 from binlog_format.structured.writing import Session
-from binlog_lab.demo.logs.comparison import compare_events
 from binlog_lab.demo.logs.load import LOG_NAME, Load, write_log
+from binlog_lab.demo.logs.run import compare_events
 from tests.format.structured.plain_reader import events
 
 if TYPE_CHECKING:

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from binlog_format.gtids.gtid_set import parse_gtids
-from binlog_streaming.status.gtid_ranges import gtid_range
+from binlog_streaming.status.recorder import gtid_range
 
 UUID = "3e11fa47-71ca-11e1-9e33-c80aa9429562"
 

@@ -20,7 +20,7 @@ from binlog_connector.following.log_end import end_of_log, start_of_log
 from binlog_connector.following.watched import WatchedLog
 from binlog_format.errors import AccessError, OptionError
 from binlog_streaming.status.model import PurgeRisk, PurgeStatus
-from binlog_streaming.status.page.parts import TABLES_MAX
+from binlog_streaming.status.page.app import TABLES_MAX
 from binlog_streaming.status.page.serving import is_loopback, serving
 from binlog_streaming.status.recorder import StatusRecorder
 from tests.connector.shop import Shop

@@ -11,6 +11,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from binlog_connector.envelope.connect_schema import (
+    HEARTBEAT_KEY,
+    HEARTBEAT_VALUE,
     TRANSACTION_KEY,
     TRANSACTION_VALUE,
     compact,
@@ -19,7 +21,6 @@ from binlog_connector.envelope.connect_schema import (
     schema_change_schemas,
     wrapping,
 )
-from binlog_connector.envelope.heartbeat import heartbeat
 from binlog_connector.envelope.json.change_values import DebeziumValues, FlatValues, MessageFields
 from binlog_connector.envelope.json.message_template import EventTexts, op_texts, source_template
 from binlog_connector.envelope.json.template_kernels import SEQUENCE_WIDTHS
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
     from binlog_format.rows.images import Images
 
     Int64s = NDArray[np.int64]
+
 
 _READY = JsonStyle(ready=True)
 
@@ -194,3 +196,18 @@ def _flat_truncate(source: str) -> str:
             "__deleted": "false",
         }
     )
+
+
+def heartbeat(options: EnvelopeOptions, now_ns: int) -> tuple[bytes, bytes]:
+    """Key and value.
+
+    Args:
+        options: What messages look like.
+        now_ns: Nanoseconds since 1970 UTC.
+    """
+    key = _message({"serverName": options.topic_prefix}, HEARTBEAT_KEY if options.schemas else None)
+    return key, _message({"ts_ms": now_ns // 1_000_000}, HEARTBEAT_VALUE if options.schemas else None)
+
+
+def _message(payload: dict[str, object], schema: Schema | None) -> bytes:
+    return compact(payload if schema is None else {"schema": schema, "payload": payload}).encode()

@@ -1,4 +1,4 @@
-"""GTID events, which open a group: `parse_gtid_event`, `encode_gtid_event`; and what XA_prepare events contain."""
+"""GTID events, which open a group, and GTID lists: `parse_gtid_event`, `encode_gtid_event`, `parse_gtid_list`."""
 
 from __future__ import annotations
 
@@ -14,6 +14,10 @@ from binlog_format.events.gtids.gtid_layout import (
     GTID_EXTRA_ROLLBACK_ALTER,
     GTID_EXTRA_THREAD_ID,
     GTID_FIXED_STRUCT,
+    GTID_LIST_COUNT_MASK,
+    GTID_LIST_COUNT_STRUCT,
+    GTID_LIST_ENTRY_SIZE,
+    GTID_LIST_ENTRY_STRUCT,
     THREAD_ID_STRUCT,
     XA_NAME_STRUCT,
     XA_PREPARE_STRUCT,
@@ -186,3 +190,23 @@ def _present(value: int | None) -> int:
     if value is None:
         raise ValueError("the flags of a GTID event announce a field that it does not have")
     return value
+
+
+def parse_gtid_list(event: bytes) -> tuple[Gtid, ...]:
+    """The last GTID of each domain and server, in the order of the event: of one domain the most recent is the last.
+
+    Args:
+        event: Header and body, without a checksum.
+
+    Raises:
+        CorruptError: `BAD_EVENT`: its size is not that of its list.
+    """
+    start = EVENT_HEADER_SIZE + GTID_LIST_COUNT_STRUCT.size
+    if len(event) < start:
+        raise CorruptError("BAD_EVENT", f"a Gtid_list event of {len(event)} bytes, expected at least {start}")
+    count = GTID_LIST_COUNT_STRUCT.unpack_from(event, EVENT_HEADER_SIZE)[0] & GTID_LIST_COUNT_MASK
+    # An empty list is filled up with zeros on some servers, so more bytes are no error.
+    if len(event) < start + count * GTID_LIST_ENTRY_SIZE:
+        raise CorruptError("BAD_EVENT", f"a Gtid_list event of {len(event)} bytes is too short for {count} GTIDs")
+    entries = event[start : start + count * GTID_LIST_ENTRY_SIZE]
+    return tuple(Gtid(*entry) for entry in GTID_LIST_ENTRY_STRUCT.iter_unpack(entries))

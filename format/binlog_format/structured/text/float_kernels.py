@@ -12,12 +12,12 @@ import numpy as np
 
 from binlog_format.kernels import kernel
 from binlog_format.structured.text.exact_digit_kernels import exact_digits
-from binlog_format.structured.text.power_table import POWER_MIN, POWERS
 from binlog_format.writing_kernels import MINUS, POINT, put_digits, put_fixed
 
 if TYPE_CHECKING:
     from binlog_format.kernels import Bytes
     from binlog_format.structured.text.exact_digit_kernels import Uint64s
+
 
 FLOAT_TEXT_MAX = 32
 """More than the longest text: `-1.234567890123457e-4932`."""
@@ -185,3 +185,20 @@ def put_long_double(out: Bytes, at: int, mantissa: np.uint64, sign_exponent: int
         return at + 1
     digits, power = exact_digits(mantissa, max(biased, 1) - _LONG_BIAS, words)
     return _put_general(out, at, digits, power)
+
+
+POWER_MIN = -300
+POWER_MAX = 345
+"""10**p for every p that brings a double, also the smallest, to 16 digits before the point."""
+
+
+def _power(exponent: int) -> tuple[int, int]:
+    # The highest 128 bits of 10**exponent, cut off, in two words.
+    number = 10**exponent if exponent >= 0 else (1 << (-4 * exponent + 128)) // 10**-exponent
+    shift = number.bit_length() - 128
+    bits = number >> shift if shift >= 0 else number << -shift
+    return bits >> 64, bits & ((1 << 64) - 1)
+
+
+POWERS = np.array([_power(exponent) for exponent in range(POWER_MIN, POWER_MAX + 1)], dtype=np.uint64)
+"""Shape (powers, 2): high word, low word of each; the highest bit is set, what is cut off is less than the lowest."""

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import sys
 import time
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from binlog_lab.demo.logs.comparison import compare_events
+import pyarrow.compute as pc
+
 from binlog_lab.demo.logs.load import TABLE, LoadReport
 from binlog_lab.demo.processes import JobProcess, LineProcess
 from binlog_lab.demo.proof import expected_rows
+from binlog_lab.demo.proof.comparison import Comparison, Difference, compare_mirror
 from binlog_lab.demo.proof.targets import read_target, reading_code
 from binlog_lab.demo.run import prepare_directory, remove_all_but_the_picture
 from binlog_lab.demo.view import DemoView
@@ -18,7 +21,11 @@ from binlog_streaming.settings import Sink
 if TYPE_CHECKING:
     from pathlib import Path
 
+    import pyarrow as pa
+
+    from binlog_lab.demo.proof.expected_rows import ExpectedTable
     from binlog_lab.demo.reports import JobReport
+
 
 KILLS = 3
 KILLED_AFTER = 3
@@ -161,3 +168,24 @@ class _Run:
     def _reported(self, report: JobReport) -> None:
         if report.event == "batch":
             self._batches.append(report)
+
+
+def compare_events(expected_table: ExpectedTable, target: pa.Table | None) -> Comparison:
+    """Every event against what was logged, and the order of each writer's by their positions in the log."""
+    comparison = replace(compare_mirror(expected_table, target), mode="events")
+    if target is None or not comparison.is_equal:
+        return comparison
+    rows = target.flatten().sort_by([(name, "ascending") for name in _POSITION])
+    unordered = [
+        Difference(f"writer={writer.as_py()}", "position", "events in the order of their times", "another order")
+        for writer in pc.unique(rows.column("writer"))
+        if not _is_ascending(rows.filter(pc.equal(rows.column("writer"), writer)).column("ns").combine_chunks())
+    ]
+    return replace(comparison, differences=tuple(unordered), difference_count=len(unordered))
+
+
+_POSITION = ("position.file_no", "position.page", "position.chunk")
+
+
+def _is_ascending(numbers: pa.Array) -> bool:
+    return len(numbers) < 2 or bool(pc.all(pc.less(numbers[:-1], numbers[1:])).as_py())

@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import contextlib
 import os
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from binlog_connector.metrics.exporter import MetricsExporter
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from binlog_connector.metrics.follower import Follower
     from binlog_streaming.settings.job_file import AnyJob
     from binlog_streaming.status.recorder import StatusRecorder
+
 
 TOKEN_VARIABLE = "BINLOG_STREAM_STATUS_TOKEN"
 
@@ -70,7 +75,6 @@ def observed(job: AnyJob, page: PageOptions) -> Iterator[Observed]:
         OptionError: `MISSING`: a package, or the token; `INVALID_VALUE`: the address.
         AccessError: `DENIED`: a port is taken, or not allowed.
     """
-    from binlog_streaming.jobs.metrics import exporting
     from binlog_streaming.status.recorder import StatusRecorder
 
     with contextlib.ExitStack() as stack:
@@ -93,3 +97,24 @@ def _token(page: PageOptions) -> str | None:
     if page.token_file is not None:
         return Secret(file=str(page.token_file)).reveal()
     return Secret(environment=TOKEN_VARIABLE).reveal() if TOKEN_VARIABLE in os.environ else None
+
+
+@contextmanager
+def exporting(job: AnyJob, follower: Follower) -> Iterator[str | None]:
+    """Metrics of *follower*, while this lasts: where Prometheus finds them; None: the file of *job* asks for none.
+
+    Raises:
+        OptionError: `MISSING`: prometheus-client, or OpenTelemetry, is not installed.
+        AccessError: `DENIED`: the port is taken, or not allowed.
+    """
+    with ExitStack() as stack:
+        address = None
+        if job.metrics.port is not None:
+            exporter = stack.enter_context(MetricsExporter(job.metrics.port, job.metrics.host))
+            exporter.add(follower)
+            address = f"http://{exporter.host}:{exporter.port}/metrics"
+        if job.metrics.otlp:
+            from binlog_connector.metrics.otlp import OtlpExporter
+
+            stack.enter_context(OtlpExporter(job.name)).add(follower)
+        yield address

@@ -1,13 +1,15 @@
-"""The targets that a replay meets: `ReplayTables` sorts them by their position, and transfers some of them."""
+"""The targets that a replay meets: `ReplayTables` sorts and transfers them; `without_tables` leaves some out."""
 
 from __future__ import annotations
 
+import re
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from binlog_format.errors import TableError
 from binlog_format.gtids.gtid_set import NO_GTIDS
+from binlog_format.views.table_filter import split_expressions
 from binlog_streaming.lake.sinks import sink_type
 from binlog_streaming.lake.target import GTID_POSITION_KEY, SET_ASIDE_PROPERTY
 from binlog_streaming.plan.table_selection import TableSelection
@@ -20,7 +22,7 @@ from binlog_streaming.tables.target_state import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
     from binlog_connector.schema.definitions import TableName
     from binlog_format.gtids.gtid_set import GtidPoint
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
     from binlog_streaming.lake.target import Target
     from binlog_streaming.settings.choices import Mode
     from binlog_streaming.settings.model import Job
+
 
 _NAMED_MAX = 5
 """Tables that an error names."""
@@ -234,3 +237,30 @@ def elsewhere(targets: list[ReplayTarget], why: str, hint: str | None = None) ->
     told = "; ".join(f"{one.name}: {one.uri} {one.position_text}" for one in targets[:_NAMED_MAX])
     more = f"; and {len(targets) - _NAMED_MAX} more" if len(targets) > _NAMED_MAX else ""
     return TableError("STANDS_ELSEWHERE", f"{told}{more}: {why}", hint=hint)
+
+
+_FLAGS = re.compile(r"(?:\(\?[aiLmsux]+\))?")
+
+
+def without_tables(select: str, names: Sequence[str]) -> str:
+    """Expressions that match what *select* does, but none of *names* (`database.table`)."""
+    # After the expression, so that it begins as it was written; a comma would end it.
+    unwanted = "".join(rf"(?<!\A{re.escape(name)})".replace(",", r"\x2c") for name in names)
+    patterns = split_expressions(select) if names else []
+    return ",".join(f"{_as_one(pattern)}{unwanted}" for pattern in patterns) or select
+
+
+def _as_one(pattern: str) -> str:
+    if "|" not in _outside_groups(pattern):
+        return pattern
+    match = _FLAGS.match(pattern)  # they are at the start of an expression
+    assert match is not None
+    return f"{match[0]}(?:{pattern[match.end() :]})"
+
+
+def _outside_groups(pattern: str) -> str:
+    depth, text = 0, ""
+    for char in re.sub(r"\\.", "", pattern):
+        depth += (char in "([") - (char in ")]")
+        text += char if depth == 0 else ""
+    return text

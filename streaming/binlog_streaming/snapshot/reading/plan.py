@@ -10,12 +10,12 @@ from binlog_connector.schema.snapshot_marks import created_table
 from binlog_connector.spark.table_schemas import RangeSchemas, SchemaFile
 from binlog_format.errors import SchemaError, ServerError
 from binlog_format.events.table_map import TableLayout
+from binlog_format.gtids.gtid import Gtid, GtidPosition
 from binlog_format.rows.column_types import NO_METADATA_HINT
 from binlog_format.vendor import Vendor
 from binlog_streaming.settings import Deletes, Mode
 from binlog_streaming.snapshot.job_tables import JobTables
 from binlog_streaming.snapshot.log_identity import check_is_writer
-from binlog_streaming.snapshot.reading.restored import check_restored
 from binlog_streaming.snapshot.server_tables import find_server_tables
 from binlog_streaming.snapshot.sql_text import name_list, table_sql
 
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from binlog_streaming.settings.model import Job, TableRule
     from binlog_streaming.snapshot.server_tables import ServerTable
     from binlog_streaming.snapshot.source_table import SourceTable
+
 
 _WITH_SNAPSHOTS = frozenset({"INNODB", "ROCKSDB", "TOKUDB"})
 _ONLY_DECLARED = ("uuid", "inet4", "inet6", "vector")
@@ -216,3 +217,34 @@ def _check_types(job: Job, tables: Sequence[ReadTable], metadata: str | None) ->
                         f"{source.full_name}.{column.name}: the log does not record that it is {column.column_type}",
                         hint="Give its CREATE TABLE in a schema file (option schemaFile), or use --method log",
                     )
+
+
+def check_restored(session: ServerSession, at: GtidPoint) -> bool:
+    """See that nothing on the server contradicts *at*.
+
+    A backup of a replica has its `gtid_slave_pos`, and after a restore it can be set. What the server has logged itself
+    contradicts *at* where it is later, by the same domain and server.
+
+    Returns:
+        Whether the server confirms it; else it knows nothing of it.
+
+    Raises:
+        ServerError: `OTHER_SERVER`: it is at another one.
+    """
+    if not session.version.is_mariadb or not isinstance(at, GtidPosition):
+        return False
+    replicated = GtidPosition.parse(str(session.value("SELECT @@GLOBAL.gtid_slave_pos")))
+    if replicated and replicated != at:
+        raise _other(session, at, f"its gtid_slave_pos is {replicated}")
+    logged = GtidPosition.parse(str(session.value("SELECT @@GLOBAL.gtid_binlog_pos")))
+    states = str(session.value("SELECT @@GLOBAL.gtid_binlog_state"))
+    for gtid in map(Gtid.parse, filter(None, states.split(","))):
+        known = at.last.get(gtid.domain)
+        if known is not None and known.server == gtid.server and gtid.seqno > known.seqno:
+            raise _other(session, at, f"it has logged {gtid}")
+    return at in (replicated, logged)
+
+
+def _other(session: ServerSession, at: GtidPoint, why: str) -> ServerError:
+    hint = "Give the GTID that was noted with the backup, and let nobody write on the restored server"
+    return ServerError("OTHER_SERVER", f"--at {at}: the server is elsewhere: {why}", at=session.place, hint=hint)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from importlib.resources import files
 from typing import TYPE_CHECKING
 from urllib.parse import parse_qs
 
+import msgspec
 import uvicorn
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
@@ -24,7 +26,7 @@ from binlog_format.errors import BinlogError
 from binlog_streaming.status.model import Level
 from binlog_streaming.status.page.file_map import FileMaps
 from binlog_streaming.status.page.guard import Access, Guard
-from binlog_streaming.status.page.parts import PageParts, whole_status
+from binlog_streaming.status.view import status_json
 
 if TYPE_CHECKING:
     import socket
@@ -33,7 +35,9 @@ if TYPE_CHECKING:
     from starlette.requests import Request
 
     from binlog_streaming.status.log_measure import LogMeasure
+    from binlog_streaming.status.model import JobStatus, TableStatus
     from binlog_streaming.status.view import JobView
+
 
 UPDATE_SECONDS = 2.0
 """How often whoever has the page open is told what has changed."""
@@ -205,3 +209,47 @@ def _file_route(path: str, content: bytes, media_type: str) -> Route:
         return Response(content, media_type=media_type)
 
     return Route(path, answer)
+
+
+TABLES_MAX = 500
+"""Tables on the page: those with problems, and then those that changed last; `/status.json` has all."""
+
+
+class PageParts:
+    """Gives the parts; may be used by several threads.
+
+    Args:
+        view: Gives how the job is.
+    """
+
+    def __init__(self, view: JobView) -> None:
+        self._view = view
+        self._lock = threading.Lock()
+        self._made: tuple[JobStatus, dict[str, bytes]] | None = None
+
+    def parts(self) -> dict[str, bytes]:
+        """JSON of each part, by name."""
+        status = self._view.status()
+        with self._lock:
+            if self._made is None or self._made[0] is not status:
+                values = status_json(status)
+                tables = status.state.tables
+                values["tables"] = sorted(tables, key=_urgency)[:TABLES_MAX]
+                values["tables_total"] = len(tables)
+                self._made = status, {name: _json(value) for name, value in values.items()}
+            return self._made[1]
+
+
+def whole_status(view: JobView) -> bytes:
+    """How a job is, as JSON."""
+    return _json(status_json(view.status()))
+
+
+def _urgency(table: TableStatus) -> tuple[bool, bool, float, str]:
+    has_failed = table.snapshot is not None and table.snapshot.problem is not None
+    is_well = table.set_aside is None and not has_failed
+    return is_well, table.is_complete is not False, -(table.last_commit or 0), table.name
+
+
+def _json(value: object) -> bytes:
+    return msgspec.json.encode(value)

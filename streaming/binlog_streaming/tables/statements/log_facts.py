@@ -1,4 +1,4 @@
-"""What statements in the log define of tables, beyond row events: `LogFacts(log)`."""
+"""What statements in the log define of tables, beyond row events: `LogFacts(log)`; of one LIKE another: `liked`."""
 
 from __future__ import annotations
 
@@ -10,8 +10,11 @@ from typing import TYPE_CHECKING
 
 from binlog_connector.following.watched import WatchedLog
 from binlog_connector.schema.layout_definitions import merged_definition
+from binlog_connector.schema.parsing.charsets import UTF8MB4
+from binlog_connector.schema.parsing.columns import CHARACTER_TYPES
+from binlog_connector.schema.table_changes import default_facts
 from binlog_connector.spark.table_schemas import RangeSchemas
-from binlog_format.errors import SchemaError
+from binlog_format.errors import BinlogError, SchemaError
 from binlog_format.position import Position
 from binlog_format.rows.arrow_schema import arrow_schema
 from binlog_streaming.modes.partial.absent_columns import absent_facts
@@ -22,10 +25,13 @@ if TYPE_CHECKING:
 
     from binlog_connector.schema.definitions import TableDefinition, TableName
     from binlog_connector.schema.log_ddl import DdlStatement
+    from binlog_connector.schema.table_changes import TableCreated
     from binlog_connector.spark.table_schemas import SchemaFile
     from binlog_format.events.table_map import TableLayout
     from binlog_format.log.log import Log
     from binlog_streaming.modes.partial.absent_columns import AbsentFacts
+    from binlog_streaming.tables.statements.work import StatementContext
+
 
 # What a process knows of a log's statements is shared, and not made for several threads.
 _lock = threading.Lock()
@@ -162,3 +168,32 @@ def _facts(row_batch: RowBatch, defined: TableLayout) -> AbsentFacts:
     # Of a type that only a statement tells (UUID, INET6) the rows have the bytes, and the default is a text.
     fitting = {name: value for name, value in facts.defaults.items() if value.type.equals(schema.field(name).type)}
     return replace(facts, defaults=fitting)
+
+
+def liked(context: StatementContext, change: TableCreated) -> TableCreated:
+    """*change* with what the log states of the other table at this place; as it is where that is not known.
+
+    Then the rows that come next have the columns and the key. So it is where rules hide some: they are about names of
+    this table, and statements come here under them.
+    """
+    if change.columns is not None or change.like is None or context.shown_by is not None:
+        return change
+    try:
+        source = context.facts.definition_before(change.like, context.step.statement)
+        return change if source is None else _like(context, change, source)
+    except BinlogError:
+        return change  # a statement about the other table, or the type of a column, is not known
+
+
+def _like(context: StatementContext, change: TableCreated, source: TableDefinition) -> TableCreated:
+    if source.columns is None or not source.knows("keys"):
+        return change
+    statement = context.step.statement
+    # Which character set a text has does not matter for the target's column.
+    charset = statement.server_charset or UTF8MB4
+    columns = (
+        replace(column, charset=charset) if column.charset is None and column.type_name in CHARACTER_TYPES else column
+        for column in source.columns
+    )
+    facts = tuple(default_facts(column, statement.vendor, context.decoding) for column in columns)
+    return replace(change, columns=facts, primary_key=source.row_key)

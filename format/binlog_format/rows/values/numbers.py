@@ -1,4 +1,4 @@
-"""TINYINT to BIGINT and YEAR to Arrow: `INTEGERS`."""
+"""TINYINT to BIGINT, YEAR, BIT, FLOAT and DOUBLE to Arrow: `INTEGERS`, `BITS`, `FLOATS`."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ import numpy as np
 import pyarrow as pa
 
 from binlog_format.events.table_map_layout import ColumnType
-from binlog_format.rows.arrow_arrays import fixed_array, unsigned_64_array, validity
-from binlog_format.rows.column_types import Family, check_gathered, no_metadata
-from binlog_format.rows.values.value_kernels import gather_1, gather_2, gather_3, gather_4, gather_8
+from binlog_format.rows.arrow_arrays import boolean_array, fixed_array, unsigned_64_array, validity
+from binlog_format.rows.column_types import BadValueError, Family, check_gathered, no_metadata
+from binlog_format.rows.values.value_kernels import gather_1, gather_2, gather_3, gather_4, gather_8, gather_bits
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from binlog_format.rows.decoding import Decoding
 
     Int32s = NDArray[np.int32]
+    from numpy.typing import NDArray
+
 
 _SIGNED = {
     ColumnType.TINY: pa.int8(),
@@ -84,3 +86,49 @@ def _years(column: Column, data: Bytes, offsets: Int32s, decoding: Decoding) -> 
 
 INTEGERS = Family(_integer_type, _integers)
 YEARS = Family(lambda layout, index, decoding: pa.int32(), _years)
+
+
+def _bit_count(column: Column) -> int:
+    return (column.metadata & 0xFF) + 8 * (column.metadata >> 8)
+
+
+def _bit_type(layout: TableLayout, index: int, decoding: Decoding) -> pa.DataType:
+    count = _bit_count(layout.columns[index])
+    if count == 64:
+        return pa.decimal128(20, 0)
+    return pa.bool_() if count == 1 else pa.int64()
+
+
+def _bits(column: Column, data: Bytes, offsets: Int32s, decoding: Decoding) -> pa.Array:
+    count = _bit_count(column)
+    values = np.empty(len(offsets), dtype=np.uint64)
+    check_gathered(gather_bits(data, offsets, (count + 7) // 8, values))
+    valid = validity(offsets)
+    if count == 64:
+        return unsigned_64_array(values, valid)
+    too_large = np.flatnonzero(values >> np.uint64(count))
+    if len(too_large):
+        raise BadValueError(int(too_large[0]), f"{int(values[too_large[0]]):#x} has more than {count} bits")
+    if count == 1:
+        return boolean_array(values.astype(np.bool_), valid)
+    return fixed_array(pa.int64(), values, valid)
+
+
+BITS = Family(_bit_type, _bits)
+
+
+def _float_type(layout: TableLayout, index: int, decoding: Decoding) -> pa.DataType:
+    return pa.float32() if layout.columns[index].type is ColumnType.FLOAT else pa.float64()
+
+
+def _floats(column: Column, data: Bytes, offsets: Int32s, decoding: Decoding) -> pa.Array:
+    if column.type is ColumnType.FLOAT:
+        singles = np.empty(len(offsets), dtype=np.uint32)
+        check_gathered(gather_4(data, offsets, singles))
+        return fixed_array(pa.float32(), singles, validity(offsets))
+    doubles = np.empty(len(offsets), dtype=np.uint64)
+    check_gathered(gather_8(data, offsets, doubles))
+    return fixed_array(pa.float64(), doubles, validity(offsets))
+
+
+FLOATS = Family(_float_type, _floats)

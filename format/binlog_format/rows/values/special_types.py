@@ -1,6 +1,6 @@
-"""VECTOR to Arrow: `VECTORS`, lists of floats.
+"""VECTOR to Arrow: `VECTORS`, lists of floats. GEOMETRY: `GEOMETRIES`, structs of SRID and well-known binary.
 
-MySQL has a type for it; MariaDB's VECTOR(n) is VARBINARY(4n) in the log, and only a schema states what it is.
+MySQL has a type for VECTOR; MariaDB's VECTOR(n) is VARBINARY(4n) in the log, and only a schema states what it is.
 """
 
 from __future__ import annotations
@@ -11,8 +11,9 @@ import numpy as np
 import pyarrow as pa
 
 from binlog_format.kernels import empty_bytes
-from binlog_format.rows.arrow_arrays import validity
+from binlog_format.rows.arrow_arrays import fixed_array, struct_array, text_array, validity
 from binlog_format.rows.column_types import BadValueError, Family, check_gathered, size_prefix
+from binlog_format.rows.values.binary_kernels import SRID_SIZE, split_geometries
 from binlog_format.rows.values.text import Values, text_offsets
 from binlog_format.rows.values.text_kernels import copy_texts
 
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from binlog_format.rows.decoding import Decoding
 
     Int32s = NDArray[np.int32]
+
 
 VECTOR_TYPE = pa.list_(pa.float32())
 _FLOAT_SIZE = 4
@@ -45,3 +47,24 @@ def _vectors(column: Column, data: Bytes, offsets: Int32s, decoding: Decoding) -
 
 
 VECTORS = Family(lambda layout, index, decoding: VECTOR_TYPE, _vectors)
+
+
+GEOMETRY_TYPE = pa.struct([pa.field("srid", pa.int32()), pa.field("wkb", pa.binary())])
+"""SRIDs above 2**31 - 1, which no reference system has, come out negative: the same 32 bits."""
+
+
+def _geometries(column: Column, data: Bytes, offsets: Int32s, decoding: Decoding) -> pa.Array:
+    values = Values(data, offsets, size_prefix(column))
+    out = empty_bytes(int(text_offsets(values)[-1]))
+    srids = np.empty(len(offsets), dtype=np.uint32)
+    out_offsets = np.empty(len(offsets) + 1, dtype=np.int32)
+    bad_index = split_geometries(data, offsets, values.prefix, srids, out_offsets, out)
+    if bad_index >= 0:
+        raise BadValueError(bad_index, f"it is shorter than the {SRID_SIZE} bytes of its SRID")
+    valid = validity(offsets)
+    wkb = text_array(pa.binary(), out_offsets, out[: out_offsets[-1]], valid)
+    fields = [fixed_array(pa.int32(), srids, valid), wkb]
+    return struct_array(GEOMETRY_TYPE, fields, valid)
+
+
+GEOMETRIES = Family(lambda layout, index, decoding: GEOMETRY_TYPE, _geometries)
