@@ -85,6 +85,9 @@ class MessagesView:
         clock_ns: Tells the time at which a block's messages are made, nanoseconds since 1970 UTC.
         topic_of: The topic of messages, by their kind, database and table: then a batch holds messages of one topic.
         encoding: Makes their bytes; default: as JSON.
+
+    Attributes:
+        rows_before: Gives names of tables with rows in the log before; asked where a TRUNCATE may be of another table.
     """
 
     def __init__(
@@ -101,6 +104,7 @@ class MessagesView:
         self._options = options
         self._encoding = encoding = encoding or JsonEncoding(options)
         self._topic_of = topic_of
+        self.rows_before: Callable[[], frozenset[tuple[str, str]]] = frozenset
         self._decoding = replace(decoding, time_type=TimeType.MICROS)
         tables = tables or TableFilter()
         kinds = [types for op, types in _EVENT_TYPES.items() if op not in options.skipped_operations]
@@ -156,7 +160,7 @@ class MessagesView:
         logged = logged_statements(block, self._groups, folds_names=bool(folds_names))
         names = [one.name for _, _, ones in logged for one in ones if isinstance(one, TruncateTable)]
         if folds_names is None and any(name != name.lowered for name in names):
-            with_rows = {(layout[0], layout[1]) for layout in self._envelopes}
+            with_rows = {(layout[0], layout[1]) for layout in self._envelopes} | self.rows_before()
             for name in names:
                 if name not in with_rows and name.lowered in with_rows:
                     raise names_unclear(name.lowered, name, "it is emptied")

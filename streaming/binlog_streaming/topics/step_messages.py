@@ -127,6 +127,7 @@ class StepMessages:
             topic_of=self._names.of,
             encoding=self._encoding,
         )
+        view.rows_before = partial(_tables_with_rows, step)
         for batch in view.batches(blocks):
             kind, database, table = (batch.column(name)[0].as_py() for name in ("kind", "database", "table"))
             yield from messages_of(batch, self._names.of(MessageKind(kind), database, table), self._partition_count)
@@ -136,6 +137,17 @@ class StepMessages:
         """The message that comes when no other does."""
         key, value = self._encoding.heartbeat(time.time_ns())
         return Messages(self._names.heartbeat, pa.array([key]), pa.array([value]))
+
+
+def _tables_with_rows(step: Step) -> frozenset[tuple[str, str]]:
+    """Names of the tables that have rows in the log before a step."""
+    from binlog_format.rows.table_events import TableMaps  # compiled code takes a moment to load
+
+    log, maps = step.watched.log, TableMaps()
+    first, end = log.start_position(), step.start.position
+    blocks = log.committed_blocks(first, end) if first < end else ()
+    layouts = (touched.layout for block in blocks for touched in maps.resolve(block))
+    return frozenset((layout.database, layout.table) for layout in layouts)
 
 
 def envelope_options(

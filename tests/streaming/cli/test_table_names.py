@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -11,7 +12,7 @@ import typer
 from typer.testing import CliRunner
 
 from binlog_connector.following.starts import Edge
-from binlog_connector.following.tailer import Following, Tailer
+from binlog_connector.following.tailer import STEP_SIZE_MAX, Following, Tailer
 from binlog_connector.spark import table_schemas
 from binlog_format.errors import SchemaError
 from binlog_lab.event_encoding.table_encoding import ColumnSpec, TableSpec
@@ -96,7 +97,7 @@ def test_rows_of_a_database_that_was_dropped_prove_nothing(tmp_path: Path) -> No
         rows("changes", tmp_path / "log")
 
 
-def messages(folder: Path, *settings: str) -> list[tuple[str, dict[str, Any]]]:
+def messages(folder: Path, *settings: str, step_size: int = STEP_SIZE_MAX) -> list[tuple[str, dict[str, Any]]]:
     """Topic and value of all messages."""
     source = "\n".join(settings)
     text = f"""
@@ -116,7 +117,7 @@ select = "shop.orders"
     assert isinstance(job, PublishJob)
     made = StepMessages(job, names_of(job.sink), None, lambda _: 1)
     found = []
-    with Tailer(job.source.path, Edge.EARLIEST, how=Following(ends=True)) as tailer:
+    with Tailer(job.source.path, Edge.EARLIEST, how=Following(ends=True, step_size_max=step_size)) as tailer:
         while (step := tailer.step(0.0)) is not None or not tailer.is_ended:
             for some in made.of(step) if step is not None else ():
                 found += [(some.topic, msgspec.json.decode(value.as_py())) for value in some.values]
@@ -147,6 +148,24 @@ def test_an_unclear_truncate_is_named_where_table_maps_have_names(tmp_path: Path
     with pytest.raises(SchemaError, match=r"NAMES_UNCLEAR\] shop\.orders: it is emptied"):
         messages(tmp_path)
     assert [topic for topic, _ in messages(tmp_path, "lowerCaseTableNames = 0")] == ["t.shop.orders"]
+
+
+def test_rows_of_earlier_steps_count(tmp_path: Path) -> None:
+    """Steps end with their files; of two tables whose names differ in case each is itself."""
+    capital = TableSpec("shop", "Orders", ORDERS.columns, ("id",))
+    with ShopLog(tmp_path / "log") as log:
+        log.insert(ORDERS, (1, 1))
+        log.flush()
+        log.statement("TRUNCATE TABLE Orders")
+    with pytest.raises(SchemaError, match=r"NAMES_UNCLEAR\] shop\.orders: it is emptied"):
+        messages(tmp_path, step_size=1)
+    shutil.rmtree(tmp_path / "log")
+    with ShopLog(tmp_path / "log") as log:
+        log.insert(capital, (1, 1))
+        log.flush()
+        log.insert(ORDERS, (1, 1))
+        log.statement("TRUNCATE TABLE Orders")
+    assert [topic for topic, _ in messages(tmp_path, step_size=1)] == ["t.shop.orders"]
 
 
 @pytest.mark.parametrize("sink", ["tables", "kafka"])
