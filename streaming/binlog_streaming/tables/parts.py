@@ -189,7 +189,7 @@ class PartsWriter:
         """In a task: rows out of the log, by shard; what is wrong goes to any one."""
         keys = [self.columns.get_field_index(key) for key in self.keys]
         last_only = self.mode is Mode.MIRROR and self.rule.deletes is Deletes.REMOVE
-        compares = self.evidence is not None and self.evidence.rows is None
+        compares = self.evidence is not None and self.evidence.rows != 0
         try:
             with open_log(self.log_path) as log:
                 for images in self._images(log, indexes):

@@ -6,9 +6,11 @@ import itertools
 import pickle
 import random
 from collections import Counter
+from contextlib import closing
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+import pyarrow.compute as pc
 import pytest
 from deltalake import DeltaTable
 
@@ -17,12 +19,13 @@ from binlog_connector.rules.row_rules import TableRules
 from binlog_connector.rules.shown_table import BoundRule
 from binlog_connector.schema.definitions import TableName
 from binlog_format import open_log
-from binlog_format.errors import DataLossError
+from binlog_format.errors import DataLossError, TableError
 from binlog_format.position import Position
 from binlog_format.rows.decoding import DEFAULT_DECODING, Decoding
 from binlog_format.views.index.table_index import TableIndex
 from binlog_lab.event_encoding.table_encoding import ColumnSpec, TableSpec
 from binlog_streaming.lake.crash_points import CrashPoint, watched
+from binlog_streaming.lake.sinks import sink_type
 from binlog_streaming.modes.shards import IndivisibleError
 from binlog_streaming.plan.batch_plan import Component, IndexPart, RowsStep
 from binlog_streaming.plan.table_selection import SelectedTable
@@ -33,7 +36,7 @@ from binlog_streaming.tables.division import is_divided, part_count, task_counts
 from binlog_streaming.tables.progress import Outcome
 from tests.faults.cuts import Cut, CutOff
 from tests.streaming.tables.batches import cut, plan, run
-from tests.streaming.tables.lake.sink_cases import Place
+from tests.streaming.tables.lake.sink_cases import MIRROR_COMMIT_ID, Place
 from tests.streaming.tables.oltp import IMAGES, OLTP, TABLES, mirror, play_changelog, truth
 from tests.streaming.tables.shop import ShopLog
 
@@ -248,6 +251,32 @@ def test_foreign_commit_between_the_parts_and_their_commit(tmp_path: Path) -> No
     assert {table.outcome for table in progress} == {Outcome.WRITTEN}
     for name in TABLES:
         assert mirror(tmp_path, name) == truth(name)
+
+
+@pytest.mark.parametrize("merge", [Merge.MARK, Merge.REWRITE])
+@pytest.mark.parametrize("kind", [TableFormat.DELTA, TableFormat.ICEBERG])
+def test_values_that_are_not_what_images_show_are_named(tmp_path: Path, kind: TableFormat, merge: Merge) -> None:
+    sink = Sink(directory=str(tmp_path), format=kind, merge=merge)
+    with open_log(str(OLTP)) as log:
+        first, second = (plan(log, batch, (TableRule(),), partitions=PARTITIONS) for batch in cut(log, 2))
+        write_batch(first, tmp_path, 0, TasksHere(3), sink)
+    (component,) = (one for one in second.components if one.name == "sb.sbtest1")
+    tables = {name: replace(table, complete=True) for name, table in component.tables.items()}
+    component = replace(component, tables=tables)
+    assert second.end is not None
+    writer = ComponentWriter(run(tmp_path, 1, second.end, sink=sink), str(OLTP))
+    with closing(sink_type(kind).at(sink, f"{tmp_path}/sb/sbtest1")) as target:
+        rows = target.read().read_all()
+        number = rows.column_names.index("k")
+        wrong = rows.set_column(number, rows.field(number), pc.add(rows.column("k"), 1).cast(rows.field(number).type))
+        target.replace(wrong.to_reader(), replace(MIRROR_COMMIT_ID, query_id="another"))
+    result = writer.write_divided(component, TasksHere(3), 3)
+    assert result is not None
+    assert isinstance(result[1], TableError)
+    assert "CONTRADICTED] sb.sbtest1: a" in str(result[1])
+    assert "the row there differs: k is " in str(result[1])
+    with closing(sink_type(kind).at(sink, f"{tmp_path}/sb/sbtest1")) as target:
+        assert target.read().read_all().sort_by("id").equals(wrong.sort_by("id")), "nothing was written"
 
 
 def test_changed_log_is_named_and_changes_nothing(tmp_path: Path) -> None:

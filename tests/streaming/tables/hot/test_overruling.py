@@ -44,7 +44,8 @@ def _parts(target: Target, batch: Batch, start: int, cuts: list[int]) -> list[tu
     for low, high in itertools.pairwise(edges):
         if low < high:
             images = step_of(batch.changes[low:high], SCHEMA, row_batches=2, start=start + low)
-            change = KeyedImages(images, SCHEMA, KEY_NAMES, Mode.MIRROR, TableRule(), evidence=RowEvidence()).change()
+            evidence = RowEvidence(rows=None)
+            change = KeyedImages(images, SCHEMA, KEY_NAMES, Mode.MIRROR, TableRule(), evidence=evidence).change()
             written = target.merge_part(change, KEY_NAMES)
             places = [RowBatch.start(images.row_batches[0]), RowBatch.end(images.row_batches[-1])]
             keys = pa.concat_tables([change.upserts.select(KEY_NAMES), change.deletes])
@@ -130,6 +131,7 @@ CHANGES: dict[str, list[tuple[tuple[int, str] | None, tuple[int, str] | None]]] 
     "update of a row that is not there": [((1, "a"), (1, "b"))],
     "delete of a row that is not there": [((1, "a"), None)],
     "insert of a row that is there": [(None, (0, "a"))],
+    "update of a row that is another": [((0, "y"), (0, "z"))],
     "key that becomes one that is there": [(None, (1, "a")), ((1, "a"), (0, "a"))],
     "insert after an insert": [(None, (1, "a")), (None, (1, "b"))],
     "update after a delete": [((0, "x"), None), ((0, "x"), (0, "y"))],
