@@ -40,7 +40,7 @@ _YEAR = re.compile(r"\d{1,9}(?:\.\d{1,9}(?=[^eE\d]|\Z)|(?=[^.eE\d]|\Z))", re.ASC
 _NO_YEAR = re.compile(r"[^\d\s.+-]|\Z|-[1-9]\d*\Z", re.ASCII)
 _POWER = re.compile(r"([1-9]\d{0,2})[eE](\d{1,9})(?!\d)", re.ASCII)
 _USUAL = r"^-?\d{1,18}$"
-_ODD_NUMBER, _ODD_YEAR = r"^\s*[+-]\D", r"^\s*([+-]|0+(\D|$))"
+_ODD_NUMBER, _ODD_YEAR = r"^\s*[+-]\D", r"^\s*([+-](\D|0)|0+(\D|$))"
 WIDE_CHARSETS = frozenset({"utf16", "utf16le", "utf32", "ucs2"})
 _WIDTHS: Final = {"tinyint": 3, "smallint": 5, "mediumint": 8, "int": 10, "bigint": 20}
 """Digits to which ZEROFILL fills, where the statement gives none."""

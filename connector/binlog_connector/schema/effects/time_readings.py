@@ -242,7 +242,7 @@ def _time_of_moment(text: str, how: Circumstances) -> Reading | None:
     moment = _moment(fields, how, with_partial_dates=True)
     if fields.found == _DAYS_FIELD + 1 and how.vendor is not Vendor.MYSQL:
         return None  # a date without a time is none for MariaDB
-    is_partial = 0 in fields.values[1:3] and not _is_beyond(fields.values[:6])
+    is_partial = fields.found > _DAYS_FIELD and 0 in fields.values[1:3] and not _is_beyond(fields.values[:6])
     if moment is None or is_partial or _is_odd(text, fields, moment, how):
         return None
     return NO_TIME if moment.micros is None else Reading(moment.micros % DAY, moment.misfit)
