@@ -34,7 +34,9 @@ from binlog_connector.schema.parsing.session import cuts_fractions
 from binlog_format.errors import BinlogError
 from binlog_format.events.table_map import TableLayout
 from binlog_format.rows.arrow_schema import arrow_type
+from binlog_format.rows.declared.declared_defaults import DefaultKind
 from binlog_format.rows.declared.declared_layout import column_of
+from binlog_format.vendor import Vendor
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -185,9 +187,10 @@ def _without_null(effect: Effect, old: ColumnSide, new: ColumnSide, how: Circums
         return effect
     if how.strict and new.type_name != times.TIMESTAMP:
         return effect  # the statement was refused where there is a NULL, which a TIMESTAMP takes for the time of now
-    if new.type_name in (times.DATE, times.DATETIME) and how.null_may_be_zero_date:
+    keeps_default = _null_may_become_default(old, new, how)
+    if new.type_name in (times.DATE, times.DATETIME) and how.null_may_be_zero_date and not keeps_default:
         return effect  # 0000-00-00, which is null in targets
-    value = _implicit_value(new, how)
+    value = None if keeps_default else _implicit_value(new, how)
 
     # A null may be 0000-00-00 already, which a TIMESTAMP keeps.
     is_open = old.type_name in times.TIMES - {times.TIME} and new.type_name == times.TIMESTAMP
@@ -204,6 +207,18 @@ def _without_null(effect: Effect, old: ColumnSide, new: ColumnSide, how: Circums
         return Values(filled, converted.unknown)
 
     return Converted(convert, "NULL becomes the type's own default")
+
+
+def _null_may_become_default(old: ColumnSide, new: ColumnSide, how: Circumstances) -> bool:
+    """Whether NULL may become the default that the column had before, and not the type's own.
+
+    MariaDB does so where it alters in place, which nothing in the log shows: of `a INT DEFAULT 7` a NULL is 7 after
+    MODIFY a INT NOT NULL, and 0 with ALGORITHM=COPY (live on 10.11 and 11.8). Another type is always copied.
+    """
+    if how.vendor is Vendor.MYSQL or old.type_name != new.type_name or new.type_name == times.TIMESTAMP:
+        return False
+    default = old.definition.default
+    return not old.definition.knows("default") or (default is not None and default.kind is not DefaultKind.NULL)
 
 
 def _implicit_value(new: ColumnSide, how: Circumstances) -> pa.Scalar | None:

@@ -329,6 +329,29 @@ def test_mariadb_reads_the_bytes_of_labels_in_the_new_character_set(
     assert isinstance(effects(columns, f"CONVERT TO CHARACTER SET {new}", mysql)["c"], Same)
 
 
+@pytest.mark.parametrize(
+    ("old", "new", "given", "is_known"),
+    [
+        ("INT", "INT NOT NULL", LAX, True),
+        ("INT DEFAULT NULL", "INT NOT NULL DEFAULT 3", LAX, True),
+        ("INT DEFAULT 7", "INT NOT NULL", LAX, False),
+        ("DATE DEFAULT '2020-01-01'", "DATE NOT NULL", LAX, False),
+        ("VARCHAR(9) DEFAULT 'ab'", "VARCHAR(20) NOT NULL", LAX, False),
+        ("INT DEFAULT 7", "BIGINT NOT NULL", LAX, True),
+        ("INT DEFAULT 7", "INT NOT NULL", how(MYSQL, strict=False), True),
+    ],
+)
+def test_null_may_become_the_old_default_where_mariadb_alters_in_place(
+    old: str, new: str, given: Circumstances, is_known: bool
+) -> None:
+    found = effect(old, new, given)
+    assert isinstance(found, Converted | Same)
+    if not is_known:
+        assert isinstance(found, Converted)
+        side = pa.array([None], {"INT": pa.int32(), "DATE": pa.date32()}.get(old.partition(" ")[0], pa.string()))
+        assert found.convert(side).unknown is not None
+
+
 def test_generated_columns_follow_what_they_are_computed_from() -> None:
     columns = "id INT PRIMARY KEY, a DECIMAL(10,4), b INT, s INT AS (b + 1) STORED, t DECIMAL(10,4) AS (A * 2)"
     found = effects(columns, "MODIFY a DECIMAL(10,2), CHANGE b c BIGINT")
