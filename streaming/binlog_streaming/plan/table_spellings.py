@@ -63,6 +63,8 @@ def named_changes(planning: Planning, walk: Callable[[StatementScope], Changes])
     if before.names.folds and capitals is not None:
         reason = f"rows of {capitals} are in the log: a server with 1 or 2 logs rows under small letters"
         raise OptionError("INVALID_VALUE", f"lowerCaseTableNames: {reason}", hint=HINT)
+    if capitals is not None:
+        before.names.state(folds=False)  # wherever in the batch they are
     # As it is, until the log proves something: what is noted under other names would have to be taken back.
     scope = before if before.names.folds is not None else StatementScope.from_json(before.to_json())
     changes = walk(scope)
