@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from bench.registry import benchmark
 from binlog_connector.rules.row_rule import RowRule
 from binlog_connector.rules.row_rules import TableRules
-from binlog_connector.rules.shown_table import BoundRule
+from binlog_connector.rules.rules_on_tables import BoundRule
 from binlog_format import open_log
 from binlog_format.gtids.gtid import Gtid
 from binlog_format.rows.decoding import DEFAULT_DECODING, Decoding

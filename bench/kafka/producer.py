@@ -19,7 +19,7 @@ from kafka import KafkaConsumer, TopicPartition
 from bench.registry import benchmark, share
 from binlog_connector.kafka.connection import Connection
 from binlog_connector.kafka.messages import Messages
-from binlog_connector.kafka.publisher import Publisher, Publishing
+from binlog_connector.kafka.publisher import Publisher, PublisherOptions
 from binlog_connector.kafka.topics import Topics
 from binlog_lab.demo.servers.kafka_broker import AS_SHIPPED, KafkaBroker
 
@@ -53,7 +53,7 @@ def _measured(client: str) -> float:
         connection = Connection(broker.servers)
         with Topics(connection) as topics:
             topics.create(_TOPIC, partitions=1, settings={})
-        publishing = Publishing("bench", "offsets", is_first_start=True, client=client)
+        publishing = PublisherOptions("bench", "offsets", is_first_start=True, client=client)
         batches = [Messages(_TOPIC, _keys(number), values) for number in range(warm_up + transactions)]
         with Publisher(connection, publishing) as publisher:
             for number, batch in enumerate(batches[:warm_up]):

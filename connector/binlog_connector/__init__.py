@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from binlog_connector.following.offsets import SourceOffset
     from binlog_connector.following.starts import Edge
     from binlog_connector.following.steps import Step
-    from binlog_connector.following.tailer import Following, Tailer
+    from binlog_connector.following.tailer import FollowOptions, Tailer
     from binlog_connector.schema.history import SchemaHistory
     from binlog_connector.schema.history_file import load_history, save_history
     from binlog_connector.spark.listener import BinlogMetricsListener
@@ -19,7 +19,7 @@ __all__ = [
     "BinlogDataSource",
     "BinlogMetricsListener",
     "Edge",
-    "Following",
+    "FollowOptions",
     "SchemaHistory",
     "SourceOffset",
     "Step",
@@ -32,7 +32,7 @@ _HOMES = {
     "BinlogDataSource": "spark.source",
     "BinlogMetricsListener": "spark.listener",
     "Edge": "following.starts",
-    "Following": "following.tailer",
+    "FollowOptions": "following.tailer",
     "SchemaHistory": "schema.history",
     "SourceOffset": "following.offsets",
     "Step": "following.steps",

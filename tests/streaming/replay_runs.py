@@ -84,7 +84,7 @@ def run(
     job = with_declared_types(job)
     keeper = RecordKeeper(job)
     keeper.begin()
-    keeper.saw(held, from_first=from_first)
+    keeper.record_batch(held, from_first=from_first)
     folder = Path(job.checkpoint)
     for name in ("offsets", "commits"):
         (folder / name).mkdir(exist_ok=True)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from binlog_streaming.ahead import ahead
+from binlog_streaming.prefetch import prefetch
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -34,15 +34,15 @@ class Maker:
 
 def test_all_items_come_in_their_order() -> None:
     """Also falsy ones, and none at all."""
-    assert list(ahead([0, None, "", 3])) == [0, None, "", 3]
-    assert list(ahead(())) == []
+    assert list(prefetch([0, None, "", 3])) == [0, None, "", 3]
+    assert list(prefetch(())) == []
 
 
 @pytest.mark.parametrize("count", [1, 2, 7])
 def test_the_next_items_are_made_while_the_caller_works(count: int) -> None:
     """By another thread, and not more than those."""
     maker = Maker(4)
-    for number in ahead(maker.numbers(), count):
+    for number in prefetch(maker.numbers(), count):
         assert all(begun.wait(300) for begun in maker.begun[number + 1 : number + 1 + count])
         assert not any(begun.is_set() for begun in maker.begun[number + 1 + count :])
     assert threading.get_ident() not in maker.threads
@@ -50,7 +50,7 @@ def test_the_next_items_are_made_while_the_caller_works(count: int) -> None:
 
 def test_an_error_comes_after_the_items_before_it() -> None:
     """Nothing that was made is lost, nothing after it is made."""
-    numbers = ahead(Maker(3, fails=True).numbers())
+    numbers = prefetch(Maker(3, fails=True).numbers())
     assert [next(numbers) for _ in range(3)] == [0, 1, 2]
     with pytest.raises(OSError, match="no space left"):
         next(numbers)
@@ -62,7 +62,7 @@ def test_who_stops_early_leaves_no_thread(count: int) -> None:
     before = threading.active_count()
     maker = Maker(4)
     made = maker.numbers()
-    numbers = ahead(made, count)
+    numbers = prefetch(made, count)
     assert next(numbers) == 0
     numbers.close()
     assert threading.active_count() == before

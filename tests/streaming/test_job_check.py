@@ -377,7 +377,7 @@ def test_table_that_was_written_and_is_gone_is_a_problem(tmp_path: Path) -> None
     keeper.begin()
     tables = [("sb", "sbtest1"), ("sb", "sbtest2"), ("sb", "sbtest3")]
     # The third was dropped since, so who likes may remove its target.
-    keeper.saw(tables, [(*name, Mode.MIRROR) for name in tables[:2]])
+    keeper.record_batch(tables, [(*name, Mode.MIRROR) for name in tables[:2]])
     target = DeltaTarget.at(job.sink, str(tmp_path / "tables" / "sb" / "sbtest1"))
     target.create(
         pa.schema([("id", pa.int32())]), CommitId(QUERY_ID, 0, 0, "sb.sbtest1", Mode.MIRROR, ("id",), "", "", None)

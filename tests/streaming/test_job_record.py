@@ -65,7 +65,7 @@ def begun(folder: Path, *rules: TableRule, **source: Any) -> None:
     (root / "metadata").write_text(json.dumps({"id": "q"}))
     offset = json.dumps(SourceOffset(Position(0, 1, 0)).to_json())
     (root / "offsets" / "0").write_text(f'v1\n{{"conf":{{}}}}\n{offset}')
-    keeper.saw([ORDERS, ITEMS])
+    keeper.record_batch([ORDERS, ITEMS])
 
 
 def refusal(folder: Path, *rules: TableRule, **said: Any) -> str:
@@ -252,9 +252,9 @@ def test_tables_seen_are_remembered_by_the_next_run(tmp_path: Path) -> None:
     keeper.begin()
     file = tmp_path / "checkpoint" / RECORD_FILE
     before = file.stat().st_ino
-    keeper.saw([ITEMS])
+    keeper.record_batch([ITEMS])
     assert file.stat().st_ino == before  # nothing new, nothing written
-    keeper.saw([("shop", "a.b")])
+    keeper.record_batch([("shop", "a.b")])
     assert json.loads(file.read_text())["tables"] == [["shop", "a.b"], ["shop", "items"], ["shop", "orders"]]
 
 

@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from numpy.typing import NDArray
 
+    from binlog_connector.envelope.block_context import BlockContext
     from binlog_connector.envelope.json.change_values import ChangeValues
-    from binlog_connector.envelope.occasion import Occasion
     from binlog_connector.envelope.table_envelope import TableEnvelope
     from binlog_connector.schema.definitions import TableName
     from binlog_format.kernels import Bytes
@@ -138,7 +138,7 @@ class BlockEncoder(Protocol):
 class MessageEncoding(Protocol):
     """Makes keys and values of all kinds of messages."""
 
-    def block(self, occasion: Occasion, tables: Sequence[tuple[TableEnvelope, Int64s]]) -> BlockEncoder:
+    def block(self, occasion: BlockContext, tables: Sequence[tuple[TableEnvelope, Int64s]]) -> BlockEncoder:
         """For the changes of a block; called before all else that is encoded of it.
 
         Args:
@@ -162,10 +162,10 @@ class MessageEncoding(Protocol):
             milliseconds: When that was, since 1970 UTC.
         """
 
-    def schema_change(self, occasion: Occasion, change: SchemaChange) -> tuple[Texts, Texts]:
+    def schema_change(self, occasion: BlockContext, change: SchemaChange) -> tuple[Texts, Texts]:
         """Key and value of the message about a statement."""
 
-    def truncate(self, occasion: Occasion, event: int, name: TableName) -> Texts | None:
+    def truncate(self, occasion: BlockContext, event: int, name: TableName) -> Texts | None:
         """The value of the message about a TRUNCATE, which has no key; None: there is none."""
 
     def heartbeat(self, now_ns: int) -> tuple[bytes, bytes]:

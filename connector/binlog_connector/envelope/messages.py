@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from binlog_connector.envelope.block_context import BlockContext, logged_statements
 from binlog_connector.envelope.change_messages import ChangeMessages
 from binlog_connector.envelope.json.json_encoding import JsonEncoding
 from binlog_connector.envelope.message_batch import (
@@ -21,7 +22,6 @@ from binlog_connector.envelope.message_batch import (
     sort_keys,
 )
 from binlog_connector.envelope.message_kernels import TOMBSTONE, UNKNOWN_THREAD, find_threads
-from binlog_connector.envelope.occasion import Occasion, logged_statements
 from binlog_connector.envelope.options import Operation
 from binlog_connector.envelope.schema_changes import SchemaChanges
 from binlog_connector.envelope.table_envelope import TableEnvelope
@@ -42,8 +42,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from numpy.typing import NDArray
 
+    from binlog_connector.envelope.block_context import LoggedStatement
     from binlog_connector.envelope.encoding import BlockEncoder, MessageEncoding, Orders
-    from binlog_connector.envelope.occasion import LoggedStatement
     from binlog_connector.envelope.options import EnvelopeOptions
     from binlog_format.block import Block
     from binlog_format.events.table_map import TableLayout
@@ -135,12 +135,12 @@ class MessagesView:
         """
         for block in blocks:
             queries = None if self._queries is None else self._queries.of_rows(block)
-            occasion = Occasion(block, self._options, self._threads.of_groups(block), queries, self._clock_ns())
+            occasion = BlockContext(block, self._options, self._threads.of_groups(block), queries, self._clock_ns())
             if self._transactions is not None:
                 self._transactions.enter(block)
             yield from self._batches_of(occasion)
 
-    def _batches_of(self, occasion: Occasion) -> Iterator[pa.RecordBatch]:
+    def _batches_of(self, occasion: BlockContext) -> Iterator[pa.RecordBatch]:
         block = occasion.block
         touched = self._selection.of(block)
         encoder = self._encoder(occasion, touched)
@@ -178,7 +178,7 @@ class MessagesView:
             topics.setdefault(self._topic_of(run.kind, run.database, run.table), []).append(run)
         return topics.values()
 
-    def _encoder(self, occasion: Occasion, touched: list[TableEvents]) -> BlockEncoder | None:
+    def _encoder(self, occasion: BlockContext, touched: list[TableEvents]) -> BlockEncoder | None:
         if not touched:
             return None
         return self._encoding.block(occasion, [(self._envelope(one.layout), one.events) for one in touched])
@@ -205,7 +205,7 @@ class MessagesView:
         return images.select(~np.isin(images.table["kind"], unwanted))
 
     def _change_runs(
-        self, images: list[Images], occasion: Occasion, encoder: BlockEncoder | None, end: int
+        self, images: list[Images], occasion: BlockContext, encoder: BlockEncoder | None, end: int
     ) -> list[MessageRun]:
         changes = [self._changes(one, encoder) for one in images]
         orders: list[Orders] | list[None] = [None] * len(changes)
@@ -283,7 +283,7 @@ class Truncates:
         self._tables = tables
         self._encoding = encoding
 
-    def runs(self, occasion: Occasion, statements: Sequence[LoggedStatement]) -> list[MessageRun]:
+    def runs(self, occasion: BlockContext, statements: Sequence[LoggedStatement]) -> list[MessageRun]:
         """The messages about *statements* of a block, each a run of its own, in order."""
         if Operation.TRUNCATE in self._options.skipped_operations:
             return []

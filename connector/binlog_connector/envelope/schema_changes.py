@@ -26,8 +26,8 @@ from binlog_connector.schema.operations import (
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from binlog_connector.envelope.block_context import BlockContext, LoggedStatement
     from binlog_connector.envelope.encoding import MessageEncoding
-    from binlog_connector.envelope.occasion import LoggedStatement, Occasion
     from binlog_connector.envelope.options import EnvelopeOptions
     from binlog_connector.schema.definitions import TableName
     from binlog_connector.schema.log_ddl import DdlStatement
@@ -57,7 +57,7 @@ class SchemaChanges:
         self._tables = tables
         self._encoding = encoding
 
-    def runs(self, occasion: Occasion, statements: Sequence[LoggedStatement]) -> list[MessageRun]:
+    def runs(self, occasion: BlockContext, statements: Sequence[LoggedStatement]) -> list[MessageRun]:
         """The messages about *statements* of a block, each a run of its own, in order."""
         if not self._options.schema_changes:
             return []
@@ -83,7 +83,7 @@ class SchemaChanges:
 
     def _run(
         self,
-        occasion: Occasion,
+        occasion: BlockContext,
         event: int,
         statement: DdlStatement,
         text: str | None,

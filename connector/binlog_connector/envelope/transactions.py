@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from binlog_connector.envelope.block_context import BlockContext
     from binlog_connector.envelope.change_messages import ChangeMessages
     from binlog_connector.envelope.encoding import MessageEncoding, Texts
-    from binlog_connector.envelope.occasion import Occasion
     from binlog_format.block import Block
 
     Int64s = NDArray[np.int64]
@@ -60,7 +60,7 @@ class Transactions:
             self._open = None if block.groups["begins"][0] else _Open(0, self._open.counts)
 
     def count(
-        self, occasion: Occasion, changes: Sequence[ChangeMessages], end: int
+        self, occasion: BlockContext, changes: Sequence[ChangeMessages], end: int
     ) -> tuple[list[Orders], list[MessageRun]]:
         """Where the values of *changes* are in their transactions, and the messages about these.
 

@@ -10,7 +10,7 @@ import functools
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from binlog_format.structured.entry_log import EntryLog, LogState
+from binlog_format.structured.event_log import EventLog, LogState
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -56,7 +56,7 @@ NO_MARKS = EntryMarks()
 def marks_at(watched: WatchedLog, position: Position) -> EntryMarks:
     """The marks at any place; reads the metadata of all that lies before. Logs of databases have none."""
     log = watched.log
-    if not isinstance(log, EntryLog):
+    if not isinstance(log, EventLog):
         return NO_MARKS
     read = {number: watched.size_of(number) for number in watched.names()}
     return EntryMarks(log.state_at(position).entries(), _known_files(watched, position, read))
@@ -65,7 +65,7 @@ def marks_at(watched: WatchedLog, position: Position) -> EntryMarks:
 def marks_after(watched: WatchedLog, start: SourceOffset, end: Position) -> EntryMarks:
     """The marks at *end*, to which a batch from *start* goes; reads what lies between them."""
     log = watched.log
-    if not isinstance(log, EntryLog):
+    if not isinstance(log, EventLog):
         return NO_MARKS
     if end == start.position:
         return EntryMarks(start.state, start.files)
@@ -83,7 +83,7 @@ def marks_after(watched: WatchedLog, start: SourceOffset, end: Position) -> Entr
 
 
 def state_of(state: bytes) -> LogState | None:
-    """What an offset's `state` stands for, for `EntryLog.entries`; None where it is not known."""
+    """What an offset's `state` stands for, for `EventLog.entries`; None where it is not known."""
     return _parsed(state) if state else None
 
 
@@ -96,7 +96,7 @@ def states_at(log: Log, start: Position, state: bytes, places: Sequence[Position
         state: What is in force there.
         places: Ascending; an entry begins at each.
     """
-    assert isinstance(log, EntryLog), "only a structured log has a state"
+    assert isinstance(log, EventLog), "only a structured log has a state"
     found = []
     for place in places:
         for block in log.entries(start, place, state_of(state)):

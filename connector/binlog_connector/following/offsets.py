@@ -63,7 +63,7 @@ class SourceOffset:
         last_page_crc: CRC-32C of the consumed part of the last page; None when nothing was consumed in this log.
         prepared_xa: XA transactions that were prepared before the position and have not ended there (`classic`), as far
             as is known.
-        state: What is in force there of a structured log, as `EntryLog` gives it; empty elsewhere, and where a user
+        state: What is in force there of a structured log, as `EventLog` gives it; empty elsewhere, and where a user
             gave only a position.
         files: The other files of a structured log, as far as they had been read.
     """

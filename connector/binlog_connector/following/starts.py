@@ -20,7 +20,7 @@ from binlog_format.gtids.gtid import GtidPosition
 from binlog_format.gtids.gtid_set import NO_GTIDS, GtidSet
 from binlog_format.log.places import ServerPosition, check_end, check_start, resolve_position, shown_position
 from binlog_format.log.search import check_is_logged, end_of_gtids
-from binlog_format.structured.entry_log import EntryLog
+from binlog_format.structured.event_log import EventLog
 from binlog_format.transactions.xa import pending_after
 
 if TYPE_CHECKING:
@@ -141,7 +141,7 @@ def ending(watched: WatchedLog, end: Start, start: Position) -> Ending:
         _check_has_gtids(watched, "endingGtid")
         return _after_last(watched, end, start)
     if isinstance(end, Moment):
-        position = None if isinstance(watched.log, EntryLog) else _before_time(watched, end)
+        position = None if isinstance(watched.log, EventLog) else _before_time(watched, end)
         if position is None:
             return Ending()
     else:
@@ -230,7 +230,7 @@ def _span(
 
 
 def _check_has_gtids(watched: WatchedLog, name: str) -> None:
-    if isinstance(watched.log, EntryLog):
+    if isinstance(watched.log, EventLog):
         raise OptionError(
             "INVALID_VALUE",
             f"option {name}: {watched.log.path} is a {watched.log.format_name} log, whose events have no GTIDs",

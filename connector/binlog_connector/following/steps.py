@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
 from binlog_connector.following.entry_marks import state_of
-from binlog_connector.following.reached import check_reached
+from binlog_connector.following.range_complete import check_range_complete
 from binlog_connector.following.skipping import taken_in
 from binlog_format.block import Block
 from binlog_format.errors import CorruptError
-from binlog_format.structured.entry_log import EntryLog, LogBlock
+from binlog_format.structured.event_log import EventLog, LogBlock
 from binlog_format.views.group_filter import GroupFilter
 
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ class Step:
             DataLossError: As `blocks`.
         """
         log, end = self.watched.log, self.end.position
-        assert isinstance(log, EntryLog), "only a structured log has entries"
+        assert isinstance(log, EventLog), "only a structured log has entries"
         state = state_of(self.start.state)
 
         def read(start: Position) -> Iterator[LogBlock]:
@@ -112,7 +112,7 @@ class Step:
             if looks >= LOOKS_MAX or not is_taken:
                 raise found
             self.pause()
-        check_reached(self.watched.log, reached, self.end.position)
+        check_range_complete(self.watched.log, reached, self.end.position)
 
     def close(self) -> None:
         """Let the files go."""

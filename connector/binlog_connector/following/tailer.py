@@ -1,4 +1,4 @@
-"""Following a live log without Spark: `Tailer`, which gives what is new in steps.
+"""Follows a live log without Spark: `Tailer`, which gives what is new in steps.
 
 Example:
     ::
@@ -36,7 +36,7 @@ from binlog_format.errors import BinlogError, CorruptError, DataLossError, Start
 from binlog_format.formats.opening import open_live_files
 from binlog_format.gtids.gtid_set import GtidPoint
 from binlog_format.log.places import ServerPosition
-from binlog_format.structured.entry_log import EntryLog
+from binlog_format.structured.event_log import EventLog
 from binlog_format.transactions.xa import pending_after
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ _COMES_BACK = frozenset({"NO_LOG_FILES", "PATH_NOT_FOUND"})
 
 
 @dataclass(frozen=True, slots=True)
-class Following:
+class FollowOptions:
     """How a log is followed.
 
     Attributes:
@@ -94,7 +94,7 @@ class Following:
     grace: float = GRACE_SECONDS
 
 
-DEFAULT_FOLLOWING = Following()
+DEFAULT_FOLLOWING = FollowOptions()
 
 Start: TypeAlias = Edge | SourceOffset | ServerPosition | GtidPoint | Moment | datetime
 
@@ -136,7 +136,7 @@ class Tailer:
         start: Start = Edge.LATEST,
         *,
         saved: SourceOffset | None = None,
-        how: Following = DEFAULT_FOLLOWING,
+        how: FollowOptions = DEFAULT_FOLLOWING,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.path = path
@@ -155,7 +155,7 @@ class Tailer:
         self._trouble: _Trouble | None = None
         with WatchedLog(path, how.format_name) as watched:
             self.format_name = watched.log.format_name
-            self.has_log_events = isinstance(watched.log, EntryLog)
+            self.has_log_events = isinstance(watched.log, EventLog)
             self.offset = saved or _begin(watched, start)
             if saved is not None:
                 self._accepted(watched, saved)  # what is wrong with it shows now, not with the first change

@@ -67,7 +67,7 @@ class Step(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Publishing:
+class PublisherOptions:
     """Who publishes, and how.
 
     Attributes:
@@ -105,7 +105,7 @@ class Publisher:
     """
 
     def __init__(
-        self, connection: Connection, publishing: Publishing, *, clock: Callable[[], float] = time.monotonic
+        self, connection: Connection, publishing: PublisherOptions, *, clock: Callable[[], float] = time.monotonic
     ) -> None:
         self._connection = connection
         self._how = publishing

@@ -18,7 +18,7 @@ from binlog_format.errors import DataLossError, StartError
 from binlog_format.formats.opening import open_live_files
 from binlog_format.gtids.gtid import GtidPosition
 from binlog_format.gtids.gtid_set import NO_GTIDS, GtidSet
-from binlog_format.structured.entry_log import EntryLog
+from binlog_format.structured.event_log import EventLog
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -104,7 +104,7 @@ class LagMeter:
         self._lock = threading.Lock()
         self._measured: _Measured | None = None
         self._first_waiting: tuple[Position, int | None] | None = None
-        self._events = EventCounts(self._log) if isinstance(self._log, EntryLog) else None
+        self._events = EventCounts(self._log) if isinstance(self._log, EventLog) else None
 
     @property
     def format_name(self) -> str:

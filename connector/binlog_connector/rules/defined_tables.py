@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from binlog_connector.schema.definitions import TableName
-from binlog_connector.schema.ghosts import origin_of
+from binlog_connector.schema.online_schema_change import origin_of
 from binlog_format.views.table_filter import TableFilter
 
 if TYPE_CHECKING:

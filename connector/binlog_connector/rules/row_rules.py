@@ -6,9 +6,9 @@ import os
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from binlog_connector.rules.shown_table import BoundRule, shown_table
+from binlog_connector.rules.rules_on_tables import BoundRule, apply_rules_to_table
 from binlog_connector.schema.definitions import TableName
-from binlog_connector.schema.ghosts import origin_of
+from binlog_connector.schema.online_schema_change import origin_of
 from binlog_format.errors import OptionError
 from binlog_format.views.table_filter import TableFilter
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from binlog_connector.rules.row_rule import RowRule
-    from binlog_connector.rules.shown_table import ShownTable
+    from binlog_connector.rules.rules_on_tables import ShownTable
     from binlog_format.events.table_map import TableLayout
     from binlog_format.rows.decoding import Decoding
     from binlog_format.rows.images import Images
@@ -86,11 +86,13 @@ class TableRules:
 
     def applied(self, images: Images) -> Images:
         """As `RowRules.applied`."""
-        from binlog_connector.rules.shown_images import shown_images  # compiled code; not all who know rules read rows
+        from binlog_connector.rules.rules_on_images import (
+            apply_rules_to_images,  # compiled code; not all who know rules read rows
+        )
 
         shown = self._table(images.layout, images.decoding)
         assert shown is not None, "a table without a rule is shown as it is"
-        return shown_images(images, shown)
+        return apply_rules_to_images(images, shown)
 
     def _table(self, layout: TableLayout, decoding: Decoding) -> ShownTable | None:
         kinds = decoding.time_type, decoding.zero_dates, decoding.replace_invalid_text
@@ -100,7 +102,7 @@ class TableRules:
             rule = self.of(layout.database, layout.table)
             if rule is None:
                 return None
-            found = shown_table(rule, layout, replace(decoding, schemas=None, rules=None))
+            found = apply_rules_to_table(rule, layout, replace(decoding, schemas=None, rules=None))
             if len(self._shown) >= _TABLES_MAX:
                 self._shown.clear()
             if layout.digest:  # what only a statement or a file declares may differ without one

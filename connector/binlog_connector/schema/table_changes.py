@@ -190,7 +190,7 @@ class EventsLost:
 
 
 @dataclass(frozen=True, slots=True)
-class NotUnderstood:
+class UnsupportedChange:
     """A statement that is not understood.
 
     Attributes:
@@ -203,7 +203,7 @@ class NotUnderstood:
 
 
 @dataclass(frozen=True, slots=True)
-class PartitionsEmptied(NotUnderstood):
+class PartitionsDropped(UnsupportedChange):
     """DROP PARTITION, TRUNCATE PARTITION: the rows of some partitions are gone.
 
     Attributes:
@@ -229,8 +229,8 @@ TableChange = (
     | TableTruncated
     | TableDropped
     | DatabaseDropped
-    | NotUnderstood
-    | PartitionsEmptied
+    | UnsupportedChange
+    | PartitionsDropped
 )
 StatementChange = TableChange | RowsChanged | EventsLost
 """What a statement does to tables or to rows: `StatementScope.changes`."""
@@ -322,7 +322,7 @@ def operation_changes(
         case DropDatabase():
             yield DatabaseDropped(operation.database)
         case NotParsed():
-            yield NotUnderstood(operation.names, operation.reason)
+            yield UnsupportedChange(operation.names, operation.reason)
 
 
 def _created(create: CreateTable, statement: DdlStatement, decoding: Decoding) -> TableCreated:
@@ -342,7 +342,7 @@ def _altered(alter: AlterTable, statement: DdlStatement, decoding: Decoding) -> 
     try:
         altered = _column_changes(alter, statement.server_charset, about)
     except BinlogError as error:
-        yield NotUnderstood((alter.name,), error.reason)
+        yield UnsupportedChange((alter.name,), error.reason)
     else:
         if altered:
             yield altered
@@ -365,7 +365,7 @@ def _emptied(name: TableName, change: PartitionChange) -> Iterator[TableChange]:
     elif change.emptied:
         what = f"{'DROP' if change.removed else 'TRUNCATE'} PARTITION {', '.join(change.emptied)}"
         reason = f"{what} takes rows that the log does not name"
-        yield PartitionsEmptied((name,), reason, change.emptied, bool(change.removed), change.if_possible)
+        yield PartitionsDropped((name,), reason, change.emptied, bool(change.removed), change.if_possible)
 
 
 def _column_changes(alter: AlterTable, server_charset: str | None, about: _About) -> TableAltered:

@@ -33,7 +33,7 @@ from binlog_format.formats.opening import FORMAT_CLASSES
 from binlog_format.log_format import Bound
 from binlog_format.rows.decoding import TimeType, ZeroDates
 from binlog_format.source_file import refuse_keys, with_archive
-from binlog_format.structured.entry_log import EntryLog
+from binlog_format.structured.event_log import EventLog
 from binlog_format.vendor import INNODB
 from binlog_format.views.table_filter import TableFilter
 
@@ -238,7 +238,7 @@ class SourceOptions:
             OptionError: `INVALID_VALUE`: a log of this format does not have one of them.
         """
         is_default = "view" not in self.given
-        view = View.LOGS if is_default and isinstance(log, EntryLog) else self.view
+        view = View.LOGS if is_default and isinstance(log, EventLog) else self.view
         check_log(log, self.given, view, is_logs=view is View.LOGS)
         return replace(self, view=view)
 

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Protocol
 
 import pyarrow as pa
 
-from binlog_connector.following.reached import check_reached
+from binlog_connector.following.range_complete import check_range_complete
 from binlog_connector.following.watched import WatchedLog
 from binlog_connector.spark.options import SourceOptions, View
 from binlog_connector.spark.pushdown.wanted import ALL_WANTED, Wanted
 from binlog_connector.spark.schema import as_spark_sees_it, to_spark
 from binlog_connector.spark.spark_api import arrow_schema_of
-from binlog_connector.spark.worker_process import settle
+from binlog_connector.spark.worker_process import freeze_garbage_collector
 from binlog_format.errors import SchemaError, StartError
 from binlog_format.rows.decoding import DEFAULT_DECODING, Decoding
 
@@ -239,7 +239,7 @@ class RangeReader:
             else:
                 batches = self._row_batches(watched, partition)
             yield from sized_batches(self._checked(batches))
-        settle()
+        freeze_garbage_collector()
 
     def _row_batches(self, watched: WatchedLog, partition: RangePartition) -> Iterator[pa.RecordBatch]:
         schemas = schemas_for(self.options, watched, partition.start, self.schema_file)
@@ -336,7 +336,7 @@ def planned_blocks(log: Log, partition: RangePartition, *, stored: bool = False)
     for block in blocks:
         reached = block.next_position
         yield block
-    check_reached(log, reached, partition.end)
+    check_range_complete(log, reached, partition.end)
 
 
 def gap_batch(partition: RangePartition) -> pa.RecordBatch:

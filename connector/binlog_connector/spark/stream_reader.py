@@ -67,7 +67,7 @@ class BinlogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._start_gap: tuple[Position, str] | None = None  # what a new query leaves out at its start
         self._planned_end: SourceOffset | None = None
         self._limit: ReadLimit | None = None  # of the batch measured last
-        self._ahead = EndAhead()
+        self._ahead = NextOffsetPrefetch()
         self._steps: dict[tuple[Position, Position], tuple[XaStep, ...]] = {}  # of the batch measured last
 
     @readable
@@ -239,7 +239,7 @@ def _offset(fields: Mapping[str, object]) -> SourceOffset:
         ) from error
 
 
-class EndAhead:
+class NextOffsetPrefetch:
     """Looks for the end in a thread; gives it to who asks for the same start and limit, once.
 
     A backlog would be scanned for an end while nothing else is done, and cold files would be waited for. A copy by way
@@ -250,8 +250,8 @@ class EndAhead:
         self._wanted: tuple[SourceOffset, ReadLimit | None] | None = None
         self._found: Future[Advance | None] | None = None
 
-    def __reduce__(self) -> tuple[type[EndAhead], tuple[()]]:
-        return EndAhead, ()
+    def __reduce__(self) -> tuple[type[NextOffsetPrefetch], tuple[()]]:
+        return NextOffsetPrefetch, ()
 
     def begin(self, start: SourceOffset, limit: ReadLimit | None, find: Callable[[], Advance | None]) -> None:
         """Call *find*, which gives None where the end may still move.

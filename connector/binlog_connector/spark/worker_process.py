@@ -1,4 +1,4 @@
-"""What a Python worker of Spark keeps from task to task: `settle`."""
+"""What a Python worker of Spark keeps from task to task: `freeze_garbage_collector`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ WORKER_MODULE = "pyspark.worker"
 """What the processes that run Spark's tasks have imported, and no others."""
 
 
-def settle() -> None:
+def freeze_garbage_collector() -> None:
     """Take what this process has loaded so far out of the garbage collector's sight; only in a worker.
 
     Once, and again when modules have been loaded since: the same worker reads the log and writes tables.

@@ -109,9 +109,13 @@ def _format_of_file(directory: Directory, name: str) -> str:
 
 
 def _is_structured(directory: Directory, name: str) -> bool:
-    from binlog_format.structured.files.head import HEAD_SIZE, Looks, looks_like  # compiled code takes a moment to load
+    from binlog_format.structured.files.head import (  # compiled code takes a moment to load
+        HEAD_SIZE,
+        FormatGuess,
+        guess_format,
+    )
 
-    return looks_like(_head_bytes(directory, name, HEAD_SIZE)) is Looks.LOG
+    return guess_format(_head_bytes(directory, name, HEAD_SIZE)) is FormatGuess.LOG
 
 
 def _refuse_compressed(directory: Directory) -> None:

@@ -14,7 +14,7 @@ from binlog_format.events.table_map import parse_table_map
 from binlog_format.events.table_map_layout import TABLE_ID_OFFSET, TABLE_ID_SIZE
 from binlog_format.fragments.joining_kernels import has_size, original_type, rows_end
 from binlog_format.fragments.layout import ROWS_FLAG_STATEMENT_END, ROWS_FLAGS_OFFSET
-from binlog_format.fragments.stretch import Stretch, joined
+from binlog_format.fragments.stretch import SavedBytes, joined
 from binlog_format.rows import row_event_kernels as codes
 from binlog_format.rows.column_types import value_widths
 from binlog_format.rows.partial_image_kernels import open_images
@@ -38,7 +38,7 @@ class RowsPart(NamedTuple):
         is_last: No rows follow.
     """
 
-    event: Stretch
+    event: SavedBytes
     is_last: bool
 
 
@@ -53,7 +53,7 @@ class _Head(NamedTuple):
         widths: Of `value_widths`.
     """
 
-    content: Stretch
+    content: SavedBytes
     present: Int32s
     before: int
     after: int
@@ -79,12 +79,12 @@ class RowCutter:
         self._vendor = vendor
         self._at = at
         self._head: _Head | None = None
-        self._held: list[Stretch] = []
+        self._held: list[SavedBytes] = []
         self._held_size = 0
         self._wanted = BLOCK_SIZE
         self._received = 0
 
-    def feed(self, content: Stretch) -> Iterator[RowsPart]:
+    def feed(self, content: SavedBytes) -> Iterator[RowsPart]:
         """The parts that are whole with the next bytes of the event.
 
         Raises:
@@ -119,7 +119,7 @@ class RowCutter:
         self._held = [held.part(end, len(held.data))] if end < len(held.data) else []
         self._held_size = len(held.data) - end
 
-    def _open(self, held: Stretch) -> _Head:
+    def _open(self, held: SavedBytes) -> _Head:
         data = held.data
         kind = original_type(data, 0, len(data), PLAIN_TYPES)
         if kind == 0 or not has_size(data, 0, self._size):
@@ -141,7 +141,7 @@ class RowCutter:
         head.data[EVENT_TYPE_OFFSET] = kind
         return _Head(head, present, before, after if has_two else -1, widths)
 
-    def _event(self, head: _Head, rows: Stretch, *, is_last: bool) -> Stretch:
+    def _event(self, head: _Head, rows: SavedBytes, *, is_last: bool) -> SavedBytes:
         event = joined([head.content, rows])
         size = np.array([len(event.data)], dtype="<u4").view(np.uint8)
         event.data[EVENT_SIZE_OFFSET : EVENT_SIZE_OFFSET + 4] = size

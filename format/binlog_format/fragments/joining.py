@@ -15,7 +15,7 @@ from binlog_format.events.layout import EVENT_HEADER_STRUCT, EVENT_SIZE_MAX, Eve
 from binlog_format.events.table_map_layout import TABLE_ID_OFFSET, TABLE_ID_SIZE
 from binlog_format.fragments import joining_kernels as kernels
 from binlog_format.fragments.cutting import RowCutter
-from binlog_format.fragments.stretch import Stretch, joined, taken
+from binlog_format.fragments.stretch import SavedBytes, joined, taken
 from binlog_format.fragments.walk import FragmentWalk
 from binlog_format.fragments.walk_kernels import IS_NEXT, ORIGINAL, SIZE, START
 
@@ -44,7 +44,7 @@ class FragmentJoiner:
     def __init__(self) -> None:
         self._walk = FragmentWalk()
         self._numbers = EventNumbers()
-        self._held: list[Stretch] = []
+        self._held: list[SavedBytes] = []
         self._cutter: RowCutter | None = None
         # The last table maps of the statement at hand, by table id, when its group goes on in the next block.
         self._table_maps: dict[int, bytes] = {}
@@ -194,7 +194,7 @@ def _table_maps(block: Block, rows: Int64s) -> dict[int, bytes]:
     return found
 
 
-def _content(block: Block, found: Int64s, first: int, end: int) -> Stretch:
+def _content(block: Block, found: Int64s, first: int, end: int) -> SavedBytes:
     """What the events [first, end) bring."""
     return taken(block, *(np.ascontiguousarray(found[first:end, field]) for field in (START, SIZE)))
 

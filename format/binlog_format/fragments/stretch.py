@@ -1,4 +1,4 @@
-"""Bytes out of blocks that are kept for later, and where they lie in the files: `Stretch`."""
+"""Bytes out of blocks that are kept for later, and where they lie in the files: `SavedBytes`."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     Int64s = NDArray[np.int64]
 
 
-class Stretch(NamedTuple):
+class SavedBytes(NamedTuple):
     """Some bytes.
 
     Attributes:
@@ -33,23 +33,23 @@ class Stretch(NamedTuple):
     data: Bytes
     extents: Table
 
-    def part(self, first: int, end: int) -> Stretch:
+    def part(self, first: int, end: int) -> SavedBytes:
         """The bytes [first, end), at least one; they are not copied."""
         edges = np.array([first], dtype=np.int64), np.array([end], dtype=np.int64)
         extents = clipped_extents(self.extents, len(self.data), *edges, np.zeros(1, dtype=np.int64))
-        return Stretch(self.data[first:end], extents)
+        return SavedBytes(self.data[first:end], extents)
 
 
-def taken(block: Block, starts: Int64s, sizes: Int64s) -> Stretch:
+def taken(block: Block, starts: Int64s, sizes: Int64s) -> SavedBytes:
     """A copy of ranges of a block's bytes, one after the other; each has at least one byte."""
     targets = np.cumsum(sizes) - sizes
     data = empty_bytes(int(sizes.sum()))
     done = gather(block.data, starts, sizes, data, targets)
     assert done, "an event table points outside of its block"
-    return Stretch(data, clipped_extents(block.extents, len(block.data), starts, starts + sizes, targets))
+    return SavedBytes(data, clipped_extents(block.extents, len(block.data), starts, starts + sizes, targets))
 
 
-def joined(stretches: Sequence[Stretch]) -> Stretch:
+def joined(stretches: Sequence[SavedBytes]) -> SavedBytes:
     """All of them, one after the other; at least one."""
     if len(stretches) == 1:
         return stretches[0]
@@ -60,4 +60,4 @@ def joined(stretches: Sequence[Stretch]) -> Stretch:
         extents["data_start"] += start
         start += len(stretch.data)
         tables.append(extents)
-    return Stretch(np.concatenate([stretch.data for stretch in stretches]), np.concatenate(tables))
+    return SavedBytes(np.concatenate([stretch.data for stretch in stretches]), np.concatenate(tables))

@@ -12,7 +12,7 @@ from binlog_format.block import BLOCK_SIZE
 from binlog_format.gtids.gtid_set import NO_GTIDS
 from binlog_format.log_format import LogFile, Span
 from binlog_format.position import Position
-from binlog_format.structured.entry_log import BEFORE_ALL, EntryLog
+from binlog_format.structured.event_log import BEFORE_ALL, EventLog
 from binlog_format.structured.file_scan import FileScan
 from binlog_format.structured.files.file_list import list_series
 from binlog_format.structured.files.series_scan import SeriesScan
@@ -30,12 +30,12 @@ if TYPE_CHECKING:
     from binlog_format.structured.block import LogBlock
     from binlog_format.structured.file_scan import OnDamage
     from binlog_format.structured.files.file_list import Series, SeriesFile
-    from binlog_format.structured.files.walk import Stretch
+    from binlog_format.structured.files.walk import FileRange
     from binlog_format.structured.metadata import ClockSync
     from binlog_format.structured.state import LogState
 
 
-class StructuredLog(EntryLog):
+class StructuredLog(EventLog):
     """Files that a program wrote with the library, one after the other: the present one, and those rotated away.
 
     A file's number is the wall time of its first event, so it stays the same whatever the file is called. A file
@@ -176,7 +176,7 @@ class StructuredLog(EntryLog):
     def _list(self) -> Series:
         return list_series(self._directory, self._only)
 
-    def _walk(self, start: Position, end: Position | None) -> SeriesScan[Stretch]:
+    def _walk(self, start: Position, end: Position | None) -> SeriesScan[FileRange]:
         return SeriesScan(self._list(), EntryWalker(), start, end, block_size=self._block_size)
 
     def _describe(self, series: Series, file: SeriesFile, *, is_newest: bool) -> LogFile:

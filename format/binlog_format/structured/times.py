@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from binlog_format.structured.block import LogBlock
-    from binlog_format.structured.entry_log import EntryLog
+    from binlog_format.structured.event_log import EventLog
 
     Int64s = NDArray[np.int64]
     Mask = NDArray[np.bool_]
@@ -60,7 +60,7 @@ def clocks_of(clock_syncs: Sequence[ClockSync]) -> Clocks:
     )
 
 
-def find_event_time(log: EntryLog, seconds: int) -> Position:
+def find_event_time(log: EventLog, seconds: int) -> Position:
     """Position of the first event, in the order of the log, that happened at *seconds* since 1970 UTC or later.
 
     No event before it did; earlier ones of other writers may follow. Reads the log from its start.

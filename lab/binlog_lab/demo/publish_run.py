@@ -109,7 +109,7 @@ def _publish(directory: Path, writer: LogSource, state: DemoState, view: DemoVie
     try:
         process.wait_for_first_report()
         writer.go_on()
-        with view.step("Publishing the log while it is written", "The log is published as it was written") as say:
+        with view.step("PublisherOptions the log while it is written", "The log is published as it was written") as say:
             since = 0
             while not state.snapshot().is_written:
                 writer.check()
@@ -122,7 +122,7 @@ def _publish(directory: Path, writer: LogSource, state: DemoState, view: DemoVie
                 time.sleep(LOOK_SECONDS)
     finally:
         process.stop()
-    with view.step("Publishing what is left", "All of the log is in the topics"), start(once=True) as last:
+    with view.step("PublisherOptions what is left", "All of the log is in the topics"), start(once=True) as last:
         last.wait()
     return _messages(reports), kills
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from binlog_format.structured.entry_log import EventSource, LogBlock
+    from binlog_format.structured.event_log import EventSource, LogBlock
     from binlog_streaming.settings import EventRule
 
 

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 
 from binlog_connector.following.entry_marks import state_of
-from binlog_connector.following.reached import check_reached
+from binlog_connector.following.range_complete import check_range_complete
 from binlog_connector.following.resume import compare
-from binlog_connector.following.tailer import Following, Tailer
+from binlog_connector.following.tailer import FollowOptions, Tailer
 from binlog_connector.following.watched import WatchedLog
 from binlog_connector.spark.options import SourceOptions
-from binlog_format.structured.entry_log import EntryLog
+from binlog_format.structured.event_log import EventLog
 from binlog_streaming.event_tables.rows import place_of, table_rows
 from binlog_streaming.event_tables.state import StateFile
 from binlog_streaming.event_tables.writing import write_rows
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from binlog_connector.following.offsets import SourceOffset
     from binlog_connector.following.steps import Step
-    from binlog_format.structured.entry_log import EventSource, LogBlock
+    from binlog_format.structured.event_log import EventSource, LogBlock
     from binlog_streaming.settings import EventTablesJob
     from binlog_streaming.tables.progress import BatchListener
 
@@ -69,9 +69,9 @@ class EventTablesRun:
         self._listener = listener
         self._file = StateFile(job)
         self._options = SourceOptions.parse(job.source_options())
-        self._how = Following(
+        self._how = FollowOptions(
             format_name=self._options.format,
-            step_size_max=self._options.bytes_per_trigger_max or Following().step_size_max,
+            step_size_max=self._options.bytes_per_trigger_max or FollowOptions().step_size_max,
             fail_on_data_loss=self._options.fail_on_data_loss,
             ends=once,
         )
@@ -120,7 +120,7 @@ class EventTablesRun:
         """
         with self._follow() as tailer, WatchedLog(self._job.source.path, tailer.format_name) as watched:
             offset, log = tailer.offset, watched.log
-            assert isinstance(log, EntryLog)
+            assert isinstance(log, EventLog)
             sources: dict[EventSource, None] = {}
             for block in log.entries(offset.position, None, state_of(offset.state)):
                 sources |= dict.fromkeys(block.sources)
@@ -144,7 +144,7 @@ class EventTablesRun:
             decision = compare(watched, start)
             if decision.loss is not None:
                 raise decision.loss  # whatever is accepted: a batch that is done again must be the same
-            assert isinstance(watched.log, EntryLog)
+            assert isinstance(watched.log, EventLog)
             self._write(_planned(watched.log, start, end), end)
 
     def _take(self, step: Step) -> None:
@@ -181,9 +181,9 @@ class EventTablesRun:
             self._listener(batch)
 
 
-def _planned(log: EntryLog, start: SourceOffset, end: SourceOffset) -> Iterable[LogBlock]:
+def _planned(log: EventLog, start: SourceOffset, end: SourceOffset) -> Iterable[LogBlock]:
     reached = start.position
     for block in log.entries(start.position, end.position, state_of(start.state)):
         reached = block.next_position
         yield block
-    check_reached(log, reached, end.position)
+    check_range_complete(log, reached, end.position)

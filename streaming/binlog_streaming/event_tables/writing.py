@@ -19,7 +19,7 @@ from binlog_streaming.lake.target import CommitId
 from binlog_streaming.plan.batch_plan import COLUMNS_STEP, ROWS_STEP
 from binlog_streaming.settings import Mode
 from binlog_streaming.settings.partition_rules import partition_rule
-from binlog_streaming.tables.looks import Looks
+from binlog_streaming.tables.open_targets import OpenTargets
 from binlog_streaming.tables.progress import Outcome, TableProgress
 
 if TYPE_CHECKING:
@@ -47,13 +47,16 @@ def write_rows(job: EventTablesJob, state: JobState, rows: TableRows, end: Posit
     started = time.monotonic()
     uri = f"{job.sink.directory.rstrip('/')}/{rows.place}"
     commit_id = _commit_id(job, state, rows, end)
-    with contextlib.closing(Looks(job.sink, sink_type(job.sink.format))) as looks, looks.naming_errors(rows.name, uri):
-        outcome = looks.attempt(
+    with (
+        contextlib.closing(OpenTargets(job.sink, sink_type(job.sink.format))) as open_targets,
+        open_targets.naming_errors(rows.name, uri),
+    ):
+        outcome = open_targets.write_with_retry(
             uri, lambda target: _write(target, commit_id, rows, is_known=rows.place in state.tables)
         )
         if outcome is Outcome.WRITTEN:
-            looks.at(uri).maintain(job.sink)
-        version = looks.at(uri).version()
+            open_targets.get(uri).maintain(job.sink)
+        version = open_targets.get(uri).version()
     first, last = _seconds(rows)
     return TableProgress(
         source_table=rows.place,

@@ -103,7 +103,7 @@ class RecordKeeper:
             logger.warning("data is lost, and failOnDataLoss is false: every table lacks changes from now on: %s", loss)
         return self._memory(batch_id)
 
-    def look(self) -> JobMemory:
+    def peek(self) -> JobMemory:
         """What the job would know if it went on now; nothing is written down.
 
         Raises:
@@ -162,7 +162,7 @@ class RecordKeeper:
             )
         self._write()
 
-    def saw(
+    def record_batch(
         self,
         tables: Iterable[tuple[str, str]],
         targets: Iterable[tuple[str, str, Mode]] = (),
@@ -200,7 +200,7 @@ class RecordKeeper:
         self._record = msgspec.structs.replace(JobRecord.of(self._job).going_on(record), earlier=())
         self._write()
 
-    def put_aside(self, tables: Iterable[SetAside]) -> None:
+    def set_aside(self, tables: Iterable[SetAside]) -> None:
         """Do not go on with *tables* until somebody brings them back; those that are aside already stay so.
 
         A job that begins with this begins in the middle of its log.
@@ -213,7 +213,7 @@ class RecordKeeper:
         from_first = False if self._is_new else record.from_first
         self._note(msgspec.structs.replace(record, set_aside=(*others, *new.values()), from_first=from_first))
 
-    def take_back(self, built: JobRecord, targets: Iterable[tuple[str, str, Mode]]) -> None:
+    def resume_tables(self, built: JobRecord, targets: Iterable[tuple[str, str, Mode]]) -> None:
         """Go on with all tables that were set aside.
 
         Args:

@@ -21,8 +21,8 @@ from binlog_streaming.job_state.state_files import state_of
 from binlog_streaming.jobs.log_tables import SCAN_SIZE, find_tables
 from binlog_streaming.jobs.row_format_report import look_at_statements
 from binlog_streaming.jobs.tables import TableReport, report_table
-from binlog_streaming.plan.admission import incomplete
 from binlog_streaming.plan.snapshots import snapshot_command
+from binlog_streaming.plan.table_checks import incomplete
 from binlog_streaming.plan.table_selection import SelectedTable
 from binlog_streaming.settings.choices import Begin, Mode, OnCascade, OnError
 from binlog_streaming.status.state_file import StatusFile
@@ -162,7 +162,7 @@ def check_job(job: Job, *, scan_size: int = SCAN_SIZE, on_progress: OnProgress |
     changed = tuple(f"{change.setting}: {change.reason}. {change.hint}" for change in record.changes())
     reports = tuple(_with_missing(report, record.written) for report in reports)
     begun = {table.name: table.begun_at is not None and table.begun_at >= begins_at for table in found.tables}
-    memory = record.look()
+    memory = record.peek()
     statements = look_at_statements(job, found.tally)
     warnings.extend(statements.warnings)
     problems = dict(statements.problems)

@@ -10,7 +10,7 @@ from binlog_format import open_log
 from binlog_format.errors import BinlogError
 from binlog_format.rows.arrow_schema import arrow_schema
 from binlog_format.source_file import with_places
-from binlog_format.structured.entry_log import EntryLog
+from binlog_format.structured.event_log import EventLog
 from binlog_streaming.jobs.log_tables import find_tables
 from binlog_streaming.jobs.mirror import absolute_path
 from binlog_streaming.settings.choices import Mode, TableFormat
@@ -51,7 +51,7 @@ def init_text(
         BinlogError: The log cannot be read.
     """
     with open_log(path) as opened:
-        if isinstance(opened, EntryLog):
+        if isinstance(opened, EventLog):
             return _event_init_text(opened, path, table_format)
     folds_names = None if lower_case_table_names is None else lower_case_table_names != 0
     schemas = SchemaHistory.from_schema_file(schema_file, folds_names=folds_names)
@@ -94,7 +94,7 @@ SOURCES_SHOWN_MAX = 20
 """Sources named in a comment; a large program has thousands."""
 
 
-def _event_init_text(log: EntryLog, path: str, table_format: TableFormat) -> str:
+def _event_init_text(log: EventLog, path: str, table_format: TableFormat) -> str:
     """A job for a structured log: all its events in one table."""
     state = log.state_at(log.end_position())
     sources = sorted(state.sources.values(), key=lambda source: (source.category, source.file, source.line))

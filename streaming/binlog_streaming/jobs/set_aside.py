@@ -71,6 +71,6 @@ def give_back(job: Job, replay_job: Job, record: ReplayRecord) -> int:
     built.changes()
     keeper = RecordKeeper(job)
     keeper.changes()
-    keeper.take_back(built.record, there)
+    keeper.resume_tables(built.record, there)
     ReplayCheckpoint(state_of(replay_job)).remove()
     return len(there)

@@ -9,9 +9,9 @@ from binlog_connector.schema.log_ddl import DdlStatement
 from binlog_connector.schema.statement_rows import find_statement_rows
 from binlog_connector.schema.table_changes import (
     DatabaseDropped,
-    NotUnderstood,
     RowsMoved,
     TableRenamed,
+    UnsupportedChange,
     table_changes,
 )
 from binlog_connector.spark.options import SourceOptions
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 
 class TouchedTables:
-    """Looks for rows and statements of tables that a job keeps; nothing is decoded.
+    """OpenTargets for rows and statements of tables that a job keeps; nothing is decoded.
 
     Args:
         watched: The log.
@@ -140,7 +140,7 @@ def _names(change: TableChange | RowsMoved) -> tuple[TableName, ...]:
         return change.old, change.new
     if isinstance(change, RowsMoved):
         return change.names or ()
-    if isinstance(change, NotUnderstood):
+    if isinstance(change, UnsupportedChange):
         return change.names
     assert not isinstance(change, DatabaseDropped)
     return (change.name,)

@@ -1,8 +1,8 @@
-"""A `Change` into a table in two halves: `supersede` writes its rows and finds theirs, `take_out` removes these.
+"""A `Change` into a table in two halves: `supersede` writes its rows and finds theirs, `remove_rows` removes these.
 
 The first half needs no more of the table than its files, and changes nothing that readers see: several tasks may do it
-(`Written` is their result), each for a part of the keys, or for a part of the log, of whose rows then those go
-whose keys come again later (`overruled`). The second half belongs to the commit. Of files that may
+(`WrittenFiles` is their result), each for a part of the keys, or for a part of the log, of whose rows then those go
+whose keys come again later (`superseded_by_later_part`). The second half belongs to the commit. Of files that may
 hold a changed key the key's columns are read, and no others; only rows that keep values of some columns are read as a
 whole. Rows that are superseded are marked as deleted where they are, or their files are written anew without them.
 """
@@ -55,11 +55,11 @@ class TableFiles(Protocol[File]):
         """Columns of the table after the commit."""
 
     @property
-    def feeds(self) -> bool:
+    def has_change_feed(self) -> bool:
         """Whether readers are told of each row that changes."""
 
     @property
-    def marks(self) -> bool:
+    def has_deletion_vectors(self) -> bool:
         """Whether rows are marked in this table from now on, however small it is."""
 
     def files_with(
@@ -117,7 +117,7 @@ class Superseded(Generic[File]):
 
 
 @dataclass(frozen=True, slots=True)
-class Written(Generic[File]):
+class WrittenFiles(Generic[File]):
     """A part of a step on its way into a table: its files are there, and nobody refers to them; it can be pickled.
 
     Attributes:
@@ -174,8 +174,8 @@ def supersede_part(
     return [Superseded(one.file, one.rows, one.marked) for one in found], contradicted
 
 
-def overruled(
-    files: TableFiles[File], parts: Sequence[Written[File]], keys: pa.Table, by: Indices
+def superseded_by_later_part(
+    files: TableFiles[File], parts: Sequence[WrittenFiles[File]], keys: pa.Table, by: Indices
 ) -> list[Superseded[File]]:
     """Rows of parts of the log whose keys come again in later parts.
 
@@ -198,7 +198,7 @@ def overruled(
     return superseded
 
 
-def take_out(files: TableFiles[File], superseded: Iterable[Superseded[File]], kind: Merge) -> None:
+def remove_rows(files: TableFiles[File], superseded: Iterable[Superseded[File]], kind: Merge) -> None:
     """Take superseded rows out of their files.
 
     Args:
@@ -211,7 +211,9 @@ def take_out(files: TableFiles[File], superseded: Iterable[Superseded[File]], ki
         by_file[files.name_of(one.file)].append(one)
     is_marked = kind is Merge.MARK or (
         kind is Merge.AUTO
-        and (files.marks or sum(files.size_of(some[0].file) for some in by_file.values()) > REWRITTEN_MAX)
+        and (
+            files.has_deletion_vectors or sum(files.size_of(some[0].file) for some in by_file.values()) > REWRITTEN_MAX
+        )
     )
     for some in by_file.values():
         # Two parts of the log may have superseded the same row.
@@ -337,7 +339,7 @@ class _Merging(Generic[File]):
     def replace(self, found: _Found[File]) -> None:
         """Write what replaces the found rows of a file that keep values."""
         self._is_there[found.numbers[found.numbers < self._upserts.num_rows]] = True
-        if self._files.feeds:
+        if self._files.has_change_feed:
             self._feed(found)
         for overlay in self._overlays if self._is_partial else self._overlays[1:]:
             own = np.flatnonzero((found.numbers >= overlay.first) & (found.numbers < overlay.after))
@@ -351,10 +353,10 @@ class _Merging(Generic[File]):
 
     def write_new(self) -> None:
         """Write the upserts that take no row's place, as far as `write_whole` has not."""
-        if not (self._is_partial or self._files.feeds):
+        if not (self._is_partial or self._files.has_change_feed):
             return
         fresh = self._upserts.filter(pa.array(~self._is_there)) if self._is_there.any() else self._upserts
-        if self._files.feeds:
+        if self._files.has_change_feed:
             self._feed_rows("insert", fresh, *self._appends)
         if self._is_partial:
             self._write_rows(fresh)

@@ -113,7 +113,7 @@ class ParquetTarget(Target):
         self._save(_Table.of(commit_id.table_properties(), self.stored_schema(schema)))
         reached(CrashPoint.CREATED)
 
-    def describe(self, commit_id: CommitId, *, recorded: Mapping[str, str] | None = None) -> None:
+    def set_properties(self, commit_id: CommitId, *, recorded: Mapping[str, str] | None = None) -> None:
         """See `Target`.
 
         Raises:

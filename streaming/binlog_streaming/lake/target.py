@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from binlog_streaming.lake.change import Change
     from binlog_streaming.lake.evolution import SchemaChange
     from binlog_streaming.lake.find import Search
-    from binlog_streaming.lake.merge import Written
+    from binlog_streaming.lake.merge import WrittenFiles
     from binlog_streaming.settings import Mode, Sink
     from binlog_streaming.settings.partition_rules import PartitionRule
 
@@ -167,7 +167,7 @@ class Target(ABC):
     write_errors: ClassVar[tuple[type[Exception], ...]]
     """What the library under it raises when it cannot write."""
 
-    takes_parts: ClassVar[bool] = False
+    supports_parallel_write: ClassVar[bool] = False
     """Whether several processes may write parts of a step: `append_part`, `merge_part`, then `commit_parts`."""
 
     @classmethod
@@ -214,7 +214,7 @@ class Target(ABC):
         """
 
     @abstractmethod
-    def describe(self, commit_id: CommitId, *, recorded: Mapping[str, str] | None = None) -> None:
+    def set_properties(self, commit_id: CommitId, *, recorded: Mapping[str, str] | None = None) -> None:
         """Write `CommitId.table_properties` and *recorded* into the table; no step, and nothing when they are there."""
 
     @abstractmethod
@@ -231,14 +231,14 @@ class Target(ABC):
             Rows and keys brought to the table.
         """
 
-    def append_part(self, rows: pa.RecordBatchReader) -> Written[Any]:
+    def append_part(self, rows: pa.RecordBatchReader) -> WrittenFiles[Any]:
         """Write some rows that are added, without committing them: what `append` does of it before the commit."""
         raise NotImplementedError(f"{type(self).__name__} takes steps as a whole")
 
-    def merge_part(self, change: Change, keys: Sequence[str]) -> Written[Any]:
+    def merge_part(self, change: Change, keys: Sequence[str]) -> WrittenFiles[Any]:
         """Write a part of a step, without committing it: what `merge` does of it before the commit.
 
-        Several processes may do so, each with a look of its own. No key may be in two parts, unless `takes_overruled`.
+        Several processes may do so. No key may be in two parts, unless `supports_late_dedup`.
 
         Args:
             change: Of the part.
@@ -247,11 +247,13 @@ class Target(ABC):
         raise NotImplementedError(f"{type(self).__name__} takes steps as a whole")
 
     @property
-    def takes_overruled(self) -> bool:
-        """Whether parts may have keys that others have: rows of these, as `overruled` gives them, are then marked."""
+    def supports_late_dedup(self) -> bool:
+        """Whether parts may have the same keys: rows that `superseded_by_later_part` names are marked then."""
         return False
 
-    def overruled(self, parts: Sequence[Written[Any]], keys: pa.Table, by: NDArray[np.int64]) -> Written[Any]:
+    def superseded_by_later_part(
+        self, parts: Sequence[WrittenFiles[Any]], keys: pa.Table, by: NDArray[np.int64]
+    ) -> WrittenFiles[Any]:
         """Rows of parts whose keys come again in later parts, as one more part.
 
         Args:
@@ -261,11 +263,10 @@ class Target(ABC):
         """
         raise NotImplementedError(f"{type(self).__name__} takes steps as a whole")
 
-    def commit_parts(self, parts: Sequence[Written[Any]], commit_id: CommitId) -> int:
+    def commit_parts(self, parts: Sequence[WrittenFiles[Any]], commit_id: CommitId) -> int:
         """Bring all parts of a step into the table in one commit, or in none when there is nothing to change.
 
-        Their files go when the commit comes to nothing. Of parts that nobody commits they stay until maintenance finds
-        them.
+        Files go when the commit comes to nothing; those of parts that nobody commits stay until maintenance.
 
         Returns:
             Rows and keys brought to the table.

@@ -18,10 +18,10 @@ from binlog_format.rows.images import IMAGE_DTYPE, Images, read_images
 from binlog_format.views.changefeed import commit_versions
 from binlog_format.views.columns import COMMIT_TIME_TYPE
 from binlog_format.views.index.table_index import TableIndex
-from binlog_streaming.ahead import ahead
 from binlog_streaming.modes.layout_cast import has_column, has_columns
 from binlog_streaming.modes.partial.image_facts import ImageFacts
 from binlog_streaming.modes.place_texts import place_texts
+from binlog_streaming.prefetch import prefetch
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -312,7 +312,7 @@ def load_row_batches(indexes: Iterable[TableIndex], log: Log, decoding: Decoding
     row_batches = []
     for index in indexes:
         # All are read before anything is written: only after the last one is it known that the bytes are right.
-        for part in ahead(index.pieces(log)):
+        for part in prefetch(index.pieces(log)):
             images = read_images(part.data, part.events, part.rows, part.layout, decoding=decoding)
             if len(images.table):
                 sources = part.gtid_sources

@@ -46,7 +46,7 @@ class Touched(NamedTuple):
     deletes: int
 
 
-class Carried(NamedTuple):
+class CascadedChange(NamedTuple):
     """The first change of a parent, in one range of the log, that may have changed rows of a child.
 
     Attributes:
@@ -194,7 +194,7 @@ def cascades_in(
     log: CascadeLog,
     is_wanted: Callable[[TableName], bool],
     appliance: Appliance,
-) -> list[Carried]:
+) -> list[CascadedChange]:
     """What changes of parents may have done to children, by place.
 
     Args:
@@ -214,7 +214,7 @@ def _of_part(
     log: CascadeLog,
     is_wanted: Callable[[TableName], bool],
     appliance: Appliance,
-) -> Iterator[Carried]:
+) -> Iterator[CascadedChange]:
     ends = [since for since, _ in states[1:]] + [part.end]
     for (since, keys), until in zip(states, ends, strict=True):
         start, end = max(part.start, since), min(part.end, until)
@@ -242,4 +242,4 @@ def _of_part(
                 cascade = (by_delete if change.is_delete else by_update)[child]
                 applied = appliance.is_applied(child)
                 obstacle = appliance.obstacle(cascade, part.table) if applied else ""
-                yield Carried(part.table, cascade, change, obstacle)
+                yield CascadedChange(part.table, cascade, change, obstacle)

@@ -19,20 +19,19 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from binlog_connector.rules.row_rules import TableRules
-from binlog_connector.rules.shown_changes import shown_changes
+from binlog_connector.rules.rules_on_changes import apply_rules_to_changes
 from binlog_connector.schema.snapshot_marks import SnapshotBegun, SnapshotCancelled, SnapshotChunk
 from binlog_connector.schema.stated_definitions import definition_statement, states_folding
 from binlog_connector.schema.table_changes import (
     DatabaseDropped,
     EventsLost,
-    NotUnderstood,
     RowsChanged,
     TableCreated,
     TableDropped,
     TableRenamed,
+    UnsupportedChange,
 )
 from binlog_format.errors import SchemaError
-from binlog_streaming.plan.admission import Admission
 from binlog_streaming.plan.batch_plan import (
     STEPS_PER_CHANGE,
     BatchPlan,
@@ -46,6 +45,7 @@ from binlog_streaming.plan.memory import JobMemory, SetAside, can_set_aside
 from binlog_streaming.plan.planning import Planning, definitions_of, position_of, statements_of
 from binlog_streaming.plan.rows_steps import linked_rows_steps, rows_steps
 from binlog_streaming.plan.snapshots import Snapshots, changes_of_mark, faults_in
+from binlog_streaming.plan.table_checks import TableChecks
 from binlog_streaming.plan.table_selection import SelectedTable
 from binlog_streaming.plan.table_spellings import named_changes, take_unclear_names
 from binlog_streaming.settings import Mode, OnError, OnStatement
@@ -61,7 +61,7 @@ if TYPE_CHECKING:
     from binlog_connector.schema.table_changes import StatementChange, TableChange
     from binlog_format.position import Position
     from binlog_format.rows.decoding import Decoding
-    from binlog_streaming.plan.cascades import Carried, CascadeLog
+    from binlog_streaming.plan.cascades import CascadedChange, CascadeLog
     from binlog_streaming.plan.planning import Row
     from binlog_streaming.plan.table_selection import TableSelection
 
@@ -126,7 +126,7 @@ def plan_batch(
     if log is not None and states and last is not None:
         carried = _take_cascades(planning, states, last, log)
         end = last if planning.cascades else end
-    admission = Admission(
+    admission = TableChecks(
         planning.memory, planning.find, planning.known, fail_on_data_loss, planning.snapshots, decoding.rules is None
     )
     _admit(planning, admission, changes, carried, on_error)
@@ -158,7 +158,7 @@ def _changes(
 def _shown(changes: Sequence[AnyChange], decoding: Decoding, statement: DdlStatement) -> list[AnyChange]:
     if not isinstance(decoding.rules, TableRules):
         return list(changes)
-    return shown_changes(changes, decoding.rules, decoding, statement.vendor)
+    return apply_rules_to_changes(changes, decoding.rules, decoding, statement.vendor)
 
 
 def _planning(rows: Sequence[Row], decoding: Decoding, selection: TableSelection, memory: JobMemory) -> Planning:
@@ -170,7 +170,7 @@ def _planning(rows: Sequence[Row], decoding: Decoding, selection: TableSelection
 
 def _take_cascades(
     planning: Planning, states: Sequence[tuple[Position, ForeignKeys]], end: Position, log: CascadeLog
-) -> list[Carried]:
+) -> list[CascadedChange]:
     # Those that are not done in the targets are given back.
     inline = any(key.inline for _, known in states for keys in known.keys.values() for key in keys)
     appliance = Appliance(planning.applies_cascades, log.takes_inline_keys if inline else None)
@@ -194,9 +194,9 @@ def spread(components: Sequence[Component], count: int) -> list[list[Component]]
 
 def _admit(
     planning: Planning,
-    admission: Admission,
+    admission: TableChecks,
     changes: Sequence[tuple[DdlStatement, list[AnyChange]]],
-    carried: Sequence[Carried],
+    carried: Sequence[CascadedChange],
     on_error: OnError,
 ) -> None:
     ahead = deque(carried)
@@ -273,7 +273,7 @@ def _keep_between_renames(planning: Planning, changes: Sequence[AnyChange]) -> N
 def _tables_of(planning: Planning, change: TableChange | SnapshotChange) -> tuple[TableName, ...]:
     if isinstance(change, TableRenamed):
         names = [change.old, change.new]
-    elif isinstance(change, NotUnderstood):
+    elif isinstance(change, UnsupportedChange):
         names = list(change.names)
     elif isinstance(change, DatabaseDropped):
         return _tables_of_database(planning, change.database)

@@ -11,11 +11,11 @@ from binlog_connector.schema.snapshot_marks import SnapshotEnded, mark_statement
 from binlog_connector.schema.stated_definitions import definition_statement, is_stated
 from binlog_format.position import Position
 from binlog_format.views.index.table_index import TableIndex
-from binlog_streaming.plan.admission import Refusal
 from binlog_streaming.plan.batch_plan import IndexPart
 from binlog_streaming.plan.cascades import Touched
 from binlog_streaming.plan.failures import named_error
 from binlog_streaming.plan.memory import Learned
+from binlog_streaming.plan.table_checks import Refusal
 from binlog_streaming.settings import Mode, OnCascade
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from binlog_connector.schema.ghosts import ghost_of
+from binlog_connector.schema.online_schema_change import ghost_of
 from binlog_format.views.table_filter import TableFilter
 from binlog_streaming.lake.storage.table_places import target_uri
 from binlog_streaming.settings.choices import Deletes, Mode, OnPartitionDrop, OnStatement

@@ -14,15 +14,15 @@ from binlog_connector.schema.statement_errors import shown
 from binlog_connector.schema.statement_scope import StatementScope
 from binlog_connector.schema.table_changes import (
     DatabaseDropped,
-    NotUnderstood,
     TableAltered,
     TableCreated,
     TableDropped,
     TableRenamed,
     TableTruncated,
+    UnsupportedChange,
 )
 from binlog_format.errors import OptionError, SchemaError
-from binlog_streaming.plan.admission import Refusal
+from binlog_streaming.plan.table_checks import Refusal
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
@@ -109,7 +109,7 @@ def _names(
             return (change.name,)
         case TableRenamed():
             return (change.old, change.new)
-        case NotUnderstood():
+        case UnsupportedChange():
             return change.names
         case DatabaseDropped() if change.database != change.database.lower():
             return [name._replace(database=change.database) for name in known]

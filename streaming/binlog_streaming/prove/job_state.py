@@ -46,7 +46,7 @@ class Reached:
 
 @dataclass(frozen=True, slots=True)
 class JobState:
-    """Looks at a job's checkpoint, and at its targets.
+    """OpenTargets at a job's checkpoint, and at its targets.
 
     Attributes:
         job: The settings.

@@ -156,7 +156,7 @@ class LogChanges:
                 rows,
                 self._job.decoding(),
                 selection,
-                keeper.look(),
+                keeper.peek(),
                 on_error=OnError.SET_ASIDE,
                 fail_on_data_loss=True,
                 log=log,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from binlog_connector.rules.shown_table import BoundRule
+from binlog_connector.rules.rules_on_tables import BoundRule
 from binlog_streaming.prove.column_forms import column_form
 from binlog_streaming.prove.row_messages import buckets_of, hashes_of, messages_of
 from binlog_streaming.prove.row_sums import BUCKETS, Rows

@@ -27,11 +27,11 @@ from binlog_streaming.plan.failures import naming, naming_unexpected
 from binlog_streaming.plan.memory import SetAside, can_set_aside
 from binlog_streaming.settings.choices import Mode, OnError
 from binlog_streaming.settings.partition_rules import partition_rule
-from binlog_streaming.tables.cascades.linked_images import LinkedImages, outside_row_batches
-from binlog_streaming.tables.cascades.linked_rows import LinkedRows
+from binlog_streaming.tables.cascades.cascade_images import CascadeImages, outside_row_batches
+from binlog_streaming.tables.cascades.cascade_rows import CascadeRows
 from binlog_streaming.tables.declared_columns import agreed_types, lacks_types, recorded_by, recorded_of
 from binlog_streaming.tables.evidence.watch import EvidenceWatch
-from binlog_streaming.tables.looks import Looks
+from binlog_streaming.tables.open_targets import OpenTargets
 from binlog_streaming.tables.positions import BatchPositions
 from binlog_streaming.tables.progress import Note, Outcome, ProgressTally, notes_about
 from binlog_streaming.tables.rows_step import RowsContent, prepared_rows, target_schema
@@ -89,8 +89,8 @@ def apply_component(
         IndivisibleError: With *division* alone: do it without.
     """
     factory = sink_type(run.sink.format) if targets is None else targets
-    with contextlib.closing(Looks(run.sink, factory)) as looks:
-        runner = _ComponentRun(run, component, log, looks, division)
+    with contextlib.closing(OpenTargets(run.sink, factory)) as open_targets:
+        runner = _ComponentRun(run, component, log, open_targets, division)
         try:
             with naming_unexpected(component.name):
                 runner.check_targets()
@@ -107,9 +107,9 @@ def apply_component(
 
 class _ComponentRun:
     def __init__(
-        self, run: BatchRun, component: Component, log: Log | None, looks: Looks, division: StepDivision | None
+        self, run: BatchRun, component: Component, log: Log | None, targets: OpenTargets, division: StepDivision | None
     ) -> None:
-        self._looks = looks
+        self._open_targets = targets
         self._division = division
         self._run = run
         self._component = component
@@ -186,7 +186,7 @@ class _ComponentRun:
             # Another one's table is not ours to change.
             if properties.get(QUERY_PROPERTY) == self._run.query_id:
                 commit_id = replace(self._commit_id(table, mode, 0, held_keys(properties), "", None), complete=None)
-                target.describe(commit_id, recorded={SET_ASIDE_PROPERTY: f"{stopped.position}: {stopped.reason}"})
+                target.set_properties(commit_id, recorded={SET_ASIDE_PROPERTY: f"{stopped.position}: {stopped.reason}"})
             return 0
 
         self._with_target(table, mode, record)
@@ -234,11 +234,11 @@ class _ComponentRun:
         assert self._run.cascade_log is not None
         row_batches = {rows.table: self._rows.of(rows) for rows in step.rows}
         row_batches |= outside_row_batches(step, self._run.cascade_log, self._run.decoding)
-        logged = LinkedImages(row_batches, self._log)
-        linked = LinkedRows(
+        logged = CascadeImages(row_batches, self._log)
+        linked = CascadeRows(
             step, self._component.tables, logged, self._facts, self._run, self._target, self._rows_commit_id
         )
-        linked.bring(self._write_rows, self._looks.naming_errors)
+        linked.bring(self._write_rows, self._open_targets.naming_errors)
 
     def _rows_commit_id(
         self, table: SelectedTable, mode: Mode, number: int, content: RowsContent, keys: tuple[str, ...] = ()
@@ -272,7 +272,7 @@ class _ComponentRun:
             fit_columns(target, commit_id, target_schema(content, mode), self._positions)
             types = self._run.recorded(table.name, target, lambda held: recorded_of(held, content.layouts))
             if types:
-                target.describe(commit_id, recorded=types)
+                target.set_properties(commit_id, recorded=types)
             self._positions.take_back(target, commit_id)
             rows_written = prepared.bring_into(target, commit_id)
             if not rows_written:
@@ -308,7 +308,7 @@ class _ComponentRun:
             types = self._run.recorded(table.name, target, lambda held: recorded_by(held, change))
             if work is None:
                 if types and target.properties() is not None:
-                    target.describe(commit_id, recorded=types)
+                    target.set_properties(commit_id, recorded=types)
                 return 0
             if not is_done:
                 self._positions.take_back(target, commit_id)
@@ -318,7 +318,7 @@ class _ComponentRun:
             commits = not is_done and work.commit is not None and work.commit(target, commit_id)
             self._watch.changed(target.uri)
             if target.properties() is not None:
-                target.describe(commit_id, recorded={**work.recorded, **types})
+                target.set_properties(commit_id, recorded={**work.recorded, **types})
             tally.add(Outcome.REPEATED if is_done else Outcome.WRITTEN)
             return int(commits)
 
@@ -349,17 +349,17 @@ class _ComponentRun:
         return applied is not None and applied.place >= commit_id.place
 
     def _target(self, table: SelectedTable, mode: Mode) -> Target:
-        return self._looks.at(table.uri(self._run.sink.directory, mode))
+        return self._open_targets.get(table.uri(self._run.sink.directory, mode))
 
     def _with_target(self, table: SelectedTable, mode: Mode, write: Callable[[Target, ProgressTally], int]) -> None:
         uri = table.uri(self._run.sink.directory, mode)
         tally = self._tally(table, mode, uri)
         started = time.monotonic()
         (position, event_no), _ = self._reached
-        with self._looks.naming_errors(str(table.name), uri, f"step at {position}:{event_no}"):
-            if self._looks.attempt(uri, lambda target: write(target, tally)):
-                self._looks.at(uri).maintain(self._run.sink)
-            tally.version, tally.watched = self._looks.at(uri).version(), self._watch.watched(uri)
+        with self._open_targets.naming_errors(str(table.name), uri, f"step at {position}:{event_no}"):
+            if self._open_targets.write_with_retry(uri, lambda target: write(target, tally)):
+                self._open_targets.get(uri).maintain(self._run.sink)
+            tally.version, tally.watched = self._open_targets.get(uri).version(), self._watch.watched(uri)
         tally.seconds += time.monotonic() - started
 
     def _commit_id(

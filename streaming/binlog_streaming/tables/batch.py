@@ -10,9 +10,9 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from binlog_connector.schema.table_changes import PartitionsEmptied, TableCreated
+from binlog_connector.schema.table_changes import PartitionsDropped, TableCreated
 from binlog_connector.spark.table_schemas import SchemaFile
-from binlog_connector.spark.worker_process import settle
+from binlog_connector.spark.worker_process import freeze_garbage_collector
 from binlog_format import open_log
 from binlog_format.errors import BinlogError
 from binlog_streaming.modes.shards import IndivisibleError, RefutedPartError
@@ -162,7 +162,7 @@ class ComponentWriter:
         # The work is done outside of Python's lock, by kernels, Arrow and the libraries of the sinks.
         with ThreadPoolExecutor(THREADS) as pool:
             results = list(pool.map(self._write, components))
-        settle()
+        freeze_garbage_collector()
         return results
 
     def write_divided(self, component: Component, tasks: Tasks, task_count: int) -> Result | None:
@@ -189,7 +189,7 @@ class ComponentWriter:
 
 
 def _asks_definitions(change: object) -> bool:
-    return isinstance(change, PartitionsEmptied) or (isinstance(change, TableCreated) and change.like is not None)
+    return isinstance(change, PartitionsDropped) or (isinstance(change, TableCreated) and change.like is not None)
 
 
 def plan_of(frame: DataFrame, context: BatchContext) -> BatchPlan:

@@ -19,7 +19,7 @@ from binlog_format.gtids.gtid_set import parse_gtids
 from binlog_streaming.lake.sinks import sink_type
 from binlog_streaming.lake.target import QUERY_PROPERTY, CommitId
 from binlog_streaming.settings.choices import Mode, TableFormat
-from binlog_streaming.tables.looks import Looks
+from binlog_streaming.tables.open_targets import OpenTargets
 from binlog_streaming.tables.progress import Outcome
 from binlog_streaming.tables.target_state import transfer_target
 
@@ -167,10 +167,10 @@ class BatchVersions:
             target.append(rows.to_reader(), commit_id)
             return True
 
-        looks = Looks(self._job.sink, sink_type(self._job.sink.format))
-        with contextlib.closing(looks), looks.naming_errors(NAME, self._uri):
-            if looks.attempt(self._uri, append):
-                looks.at(self._uri).maintain(self._job.sink)
+        open_targets = OpenTargets(self._job.sink, sink_type(self._job.sink.format))
+        with contextlib.closing(open_targets), open_targets.naming_errors(NAME, self._uri):
+            if open_targets.write_with_retry(self._uri, append):
+                open_targets.get(self._uri).maintain(self._job.sink)
 
     def at(self, gtids: str | None = None) -> Versions:
         """The versions that hold the log up to *gtids* (None: the newest ones), those of the first batch that does.

@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from binlog_connector.schema.layout_definitions import may_have_declared_types
-from binlog_connector.schema.table_changes import NotUnderstood, TableAltered, TableCreated, TableRenamed
+from binlog_connector.schema.table_changes import TableAltered, TableCreated, TableRenamed, UnsupportedChange
 from binlog_format.rows.declared.completion import (
     DDL_SOURCE,
     ColumnCompletion,
@@ -101,7 +101,7 @@ def _after(held: dict[str, str], properties: Mapping[str, str] | None, change: o
         for fact in change.columns or ():
             _set(types, fact.column)
         return types
-    if isinstance(change, NotUnderstood | TableRenamed):
+    if isinstance(change, UnsupportedChange | TableRenamed):
         return {}  # rows that come next, and whose definition is known, have them
     return _altered(held, change) if isinstance(change, TableAltered) else held
 

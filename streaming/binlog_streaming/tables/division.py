@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from binlog_format.rows.decoding import Decoding
-    from binlog_streaming.lake.merge import Written
+    from binlog_streaming.lake.merge import WrittenFiles
     from binlog_streaming.lake.target import CommitId, Target
     from binlog_streaming.plan.batch_plan import Component
     from binlog_streaming.plan.table_selection import SelectedTable
@@ -144,11 +144,11 @@ class DividedRows:
             self.evidence.compared += min(proved, self.evidence.rows or 0)
         return count
 
-    def _written(self, writer: PartsWriter, target: Target) -> list[Written[Any]]:
+    def _written(self, writer: PartsWriter, target: Target) -> list[WrittenFiles[Any]]:
         tasks, step = self.division.tasks, self.step
         if not writer.keys:
             return writer.append_all(tasks, step)
-        if is_cut_by_place(writer.mode, writer.rule) and target.takes_overruled:
+        if is_cut_by_place(writer.mode, writer.rule) and target.supports_late_dedup:
             try:
                 return writer.merge_by_place(tasks, step)
             except IndivisibleError as error:
@@ -193,7 +193,7 @@ def _helpers(component: Component, sink: Sink) -> float:
 
 def is_divided(component: Component, task_count: int, table_format: str) -> bool:
     """Whether any step of *component* is divided."""
-    if len(component.tables) > 1 or not sink_type(table_format).takes_parts:
+    if len(component.tables) > 1 or not sink_type(table_format).supports_parallel_write:
         return False
     return any(part_count(step, task_count) > 1 for step in component.steps if isinstance(step, RowsStep))
 

@@ -68,7 +68,7 @@ class TablesJob:
         session: A Spark session to use; default: that of this process, or one of its own, which ends with the job.
         listener: Called after every batch, on a thread of Spark's; what it raises ends the job.
         held: Tables (database and name) that exist without having been written by this checkpoint.
-        from_first: See `RecordKeeper.saw`.
+        from_first: See `RecordKeeper.record_batch`.
 
     Attributes:
         record: What the job remembers, in its checkpoint.
@@ -129,7 +129,7 @@ class TablesJob:
         self._log = open_log(self.job.source.path)
         self._lock.take()
         self.record.begin()
-        self.record.saw(self._held, from_first=self._from_first)
+        self.record.record_batch(self._held, from_first=self._from_first)
         self._told |= {one.snapshot for one in self.record.record.snapshots if not one.is_open}
         if self._session is None:
             self._owns_session = SparkContext._active_spark_context is None

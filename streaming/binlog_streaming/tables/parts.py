@@ -19,12 +19,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from binlog_connector.spark.worker_process import settle
+from binlog_connector.spark.worker_process import freeze_garbage_collector
 from binlog_format import open_log
 from binlog_format.errors import BinlogError
 from binlog_format.views.changefeed import ABSENT_FIELD
 from binlog_format.views.index.table_index import TableIndex
-from binlog_streaming.lake.merge import Written
+from binlog_streaming.lake.merge import WrittenFiles
 from binlog_streaming.lake.schema_cast import cast_table, cast_to_schema
 from binlog_streaming.lake.sinks import sink_type
 from binlog_streaming.modes.row_batches import RowBatch, StepImages, load_row_batches
@@ -33,8 +33,8 @@ from binlog_streaming.modes.whole_images import WholeImages
 from binlog_streaming.plan.failures import unexpected
 from binlog_streaming.settings import Deletes, Mode
 from binlog_streaming.tables.evidence.row_evidence import proved_rows
-from binlog_streaming.tables.looks import Looks
-from binlog_streaming.tables.overruling import LogPart, Overruled, key_messages, key_states, shared_keys
+from binlog_streaming.tables.late_dedup import LogPart, Overruled, key_messages, key_states, shared_keys
+from binlog_streaming.tables.open_targets import OpenTargets
 from binlog_streaming.tables.rows_step import KeyedImages, RowsContent, changelog_batch
 from binlog_streaming.tables.statements.log_facts import LogFacts
 
@@ -104,7 +104,7 @@ class PartsWriter:
     evidence: RowEvidence | None = None
     kept_definitions: str | None = None
 
-    def append_all(self, tasks: Tasks, step: RowsStep) -> list[Written[Any]]:
+    def append_all(self, tasks: Tasks, step: RowsStep) -> list[WrittenFiles[Any]]:
         """Let tasks write *step*, of which no row takes the place of another one.
 
         Raises:
@@ -112,7 +112,7 @@ class PartsWriter:
         """
         return _fine(tasks.run([index for index, _ in fair_cuts(step, tasks.parallelism)], self.append))
 
-    def merge_by_place(self, tasks: Tasks, step: RowsStep) -> list[Written[Any]]:
+    def merge_by_place(self, tasks: Tasks, step: RowsStep) -> list[WrittenFiles[Any]]:
         """Let tasks write *step*, each a part of the log; only the last image of a key may count.
 
         Raises:
@@ -123,13 +123,13 @@ class PartsWriter:
         for _ in range(ATTEMPTS):
             results = _fine(tasks.run_sharded(parts, self.merge_part, self.part_count, self.overrule))
             merged = [result for result in results if isinstance(result, LogPart)]
-            overruled = [result for result in results if isinstance(result, Overruled)]
+            superseded_by_later_part = [result for result in results if isinstance(result, Overruled)]
             # A task that was lost is run again, and then some may have heard of the files of its first attempt.
-            if all(one.attempts == {part.attempt for part in merged} for one in overruled):
-                return [*(part.written for part in merged), *(one.written for one in overruled)]
+            if all(one.attempts == {part.attempt for part in merged} for one in superseded_by_later_part):
+                return [*(part.written for part in merged), *(one.written for one in superseded_by_later_part)]
         raise IndivisibleError(self.source_table)
 
-    def merge_by_key(self, tasks: Tasks, step: RowsStep) -> list[Written[Any]]:
+    def merge_by_key(self, tasks: Tasks, step: RowsStep) -> list[WrittenFiles[Any]]:
         """Let tasks write *step*, each some of the keys.
 
         Raises:
@@ -142,14 +142,17 @@ class PartsWriter:
     def merge_part(self, parts: Iterable[bytes]) -> Iterator[Shard]:
         """In a task: what becomes of the rows of parts of the log, written for their target; their keys, by shard."""
         try:
-            with open_log(self.log_path) as log, closing(Looks(self.sink, sink_type(self.sink.format))) as looks:
+            with (
+                open_log(self.log_path) as log,
+                closing(OpenTargets(self.sink, sink_type(self.sink.format))) as open_targets,
+            ):
                 for indexes in map(pickle.loads, parts):
-                    yield from self._merged_part(log, looks, indexes)
+                    yield from self._merged_part(log, open_targets, indexes)
         except Exception as error:
             yield 0, failed(self._failure(error))
-        settle()
+        freeze_garbage_collector()
 
-    def _merged_part(self, log: Log, looks: Looks, indexes: Iterable[bytes]) -> Iterator[Shard]:
+    def _merged_part(self, log: Log, open_targets: OpenTargets, indexes: Iterable[bytes]) -> Iterator[Shard]:
         row_batches: list[RowBatch] = []
         for some in self._row_batches(log, indexes):
             if any(row_batch.images.has_absent() for row_batch in some):
@@ -161,7 +164,7 @@ class PartsWriter:
         change = keyed.change()
         key_schema = pa.schema([self.columns.field(key) for key in self.keys])
         keys = [cast_table(rows.select(self.keys), key_schema) for rows in (change.upserts, change.deletes)]
-        written = self._at_target(looks, lambda target: target.merge_part(change, self.keys))
+        written = self._at_target(open_targets, lambda target: target.merge_part(change, self.keys))
         written = replace(written, proved=proved_rows(change))
         start, end = min(map(RowBatch.start, row_batches)), max(map(RowBatch.end, row_batches))
         part = LogPart(uuid.uuid4().hex, start, end, written)
@@ -175,15 +178,17 @@ class PartsWriter:
                 return
             yield from shared.whole
             parts = [part.written for part in shared.parts]
-            written: Written[Any] = Written(parts[0].version, (), (), (), 0)
+            written: WrittenFiles[Any] = WrittenFiles(parts[0].version, (), (), (), 0)
             if shared.keys.num_rows:
-                with closing(Looks(self.sink, sink_type(self.sink.format))) as looks:
-                    written = self._at_target(looks, lambda target: target.overruled(parts, shared.keys, shared.by))
+                with closing(OpenTargets(self.sink, sink_type(self.sink.format))) as open_targets:
+                    written = self._at_target(
+                        open_targets, lambda target: target.superseded_by_later_part(parts, shared.keys, shared.by)
+                    )
             attempts = frozenset(part.attempt for part in shared.parts)
             yield Overruled(attempts, replace(written, row_count=-shared.repeats))
         except Exception as error:
             yield self._failure(error)
-        settle()
+        freeze_garbage_collector()
 
     def deal(self, indexes: Iterable[bytes]) -> Iterator[Shard]:
         """In a task: rows out of the log, by shard; what is wrong goes to any one."""
@@ -200,44 +205,47 @@ class PartsWriter:
                     )
         except Exception as error:
             yield 0, failed(self._failure(error))
-        settle()
+        freeze_garbage_collector()
 
-    def merge_shard(self, messages: Iterable[bytes]) -> Iterator[Written[Any] | Failure]:
+    def merge_shard(self, messages: Iterable[bytes]) -> Iterator[WrittenFiles[Any] | Failure]:
         """In a task: what becomes of the rows of a shard, written for its target."""
         try:
             row_batches = gathered(messages, self.decoding)
             if not row_batches:
                 return
-            with closing(Looks(self.sink, sink_type(self.sink.format))) as looks:
+            with closing(OpenTargets(self.sink, sink_type(self.sink.format))) as open_targets:
                 keyed = self._keyed(StepImages(self.source_table, tuple(row_batches)))
-                yield self._at_target(looks, partial(self._merged_shard, keyed))
+                yield self._at_target(open_targets, partial(self._merged_shard, keyed))
         except Exception as error:
             yield self._failure(error)
-        settle()
+        freeze_garbage_collector()
 
-    def _merged_shard(self, keyed: KeyedImages, target: Target) -> Written[Any]:
+    def _merged_shard(self, keyed: KeyedImages, target: Target) -> WrittenFiles[Any]:
         change = keyed.change(target)
         written = target.merge_part(change, self.keys)
         if written.contradicted is not None:  # all images of these keys are in this shard
             raise keyed.contradicted(change, written.contradicted)
         return replace(written, proved=proved_rows(change))
 
-    def append(self, indexes: Iterable[bytes]) -> Iterator[Written[Any] | Failure]:
+    def append(self, indexes: Iterable[bytes]) -> Iterator[WrittenFiles[Any] | Failure]:
         """In a task: rows out of the log, written for a target that only gets more."""
         try:
-            with open_log(self.log_path) as log, closing(Looks(self.sink, sink_type(self.sink.format))) as looks:
+            with (
+                open_log(self.log_path) as log,
+                closing(OpenTargets(self.sink, sink_type(self.sink.format))) as open_targets,
+            ):
                 rows = pa.RecordBatchReader.from_batches(self.schema, self._rows(log, indexes))
-                yield self._at_target(looks, lambda target: target.append_part(rows))
+                yield self._at_target(open_targets, lambda target: target.append_part(rows))
         except Exception as error:
             yield self._failure(error)
-        settle()
+        freeze_garbage_collector()
 
     def _keyed(self, images: StepImages) -> KeyedImages:
         return KeyedImages(images, self.columns, self.keys, self.mode, self.rule, self.completing, self.evidence)
 
-    def _at_target(self, looks: Looks, write: Callable[[Target], Written[Any]]) -> Written[Any]:
-        with looks.naming_errors(self.source_table, self.uri):
-            return write(looks.at(self.uri))
+    def _at_target(self, open_targets: OpenTargets, write: Callable[[Target], WrittenFiles[Any]]) -> WrittenFiles[Any]:
+        with open_targets.naming_errors(self.source_table, self.uri):
+            return write(open_targets.get(self.uri))
 
     def _failure(self, error: Exception) -> Failure:
         # What a task gives back in the place of a result: Spark would do it again, and tell the driver a stack trace.

@@ -40,7 +40,7 @@ class BatchPositions:
         """Before a commit: remove the position that *target* records, unless the commit records a new one."""
         recorded = (target.properties() or {}).get(GTID_POSITION_KEY)
         if recorded and commit_id.gtid_position is None and self._end is not None:
-            target.describe(commit_id, recorded={GTID_POSITION_KEY: ""})
+            target.set_properties(commit_id, recorded={GTID_POSITION_KEY: ""})
 
     def last_step(self, table: TableName) -> int:
         """Number of the last step about a table."""
@@ -58,4 +58,4 @@ class BatchPositions:
         applied = target.applied(commit_id)
         is_within = applied is not None and applied.batch_id == commit_id.batch_id and applied.step < commit_id.step
         if is_within or (target.properties() or {}).get(GTID_POSITION_KEY) == "":
-            target.describe(commit_id, recorded={GTID_POSITION_KEY: self._end})
+            target.set_properties(commit_id, recorded={GTID_POSITION_KEY: self._end})

@@ -87,7 +87,7 @@ def transfer_target(target: Target, table_format: TableFormat, query_id: str) ->
     if table_format is TableFormat.ICEBERG:
         _transfer_iceberg(target, query_id)
     else:
-        target.describe(commit_id_of(properties, query_id, source_table, mode))
+        target.set_properties(commit_id_of(properties, query_id, source_table, mode))
 
 
 def check_ownership_can_transfer(state: TargetState, table_format: TableFormat, told: str) -> None:

@@ -10,8 +10,8 @@ import numpy as np
 import pyarrow as pa
 
 from binlog_connector.kafka.key_partitions import key_partitions
-from binlog_connector.received.message_error import MessageError
-from binlog_connector.received.row_changes import TRUNCATE, ReceivedChanges, received_changes
+from binlog_connector.kafka_decode.message_error import MessageError
+from binlog_connector.kafka_decode.row_changes import TRUNCATE, ReceivedChanges, received_changes
 from binlog_connector.schema.definitions import TableName
 from binlog_format.errors import DataLossError, UnsupportedError
 from binlog_format.position import Place

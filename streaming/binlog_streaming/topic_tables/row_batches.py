@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from binlog_connector.received.row_changes import CREATE, DELETE, UPDATE, ReceivedChanges
+from binlog_connector.kafka_decode.row_changes import CREATE, DELETE, UPDATE, ReceivedChanges
 from binlog_format.block import EVENT_DTYPE, GROUP_DTYPE
 from binlog_format.gtids.gtid import GtidSource
 from binlog_format.rows.arrow_arrays import numbers_array

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from binlog_connector.received.row_changes import CREATE, DELETE, UPDATE
+from binlog_connector.kafka_decode.row_changes import CREATE, DELETE, UPDATE
 from binlog_connector.schema.definitions import TableName
 from binlog_connector.schema.log_ddl import DdlStatement
 from binlog_connector.schema.table_changes import TableTruncated
@@ -30,7 +30,7 @@ from binlog_streaming.topic_tables.state import TableState
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from binlog_connector.received.row_changes import ReceivedChanges
+    from binlog_connector.kafka_decode.row_changes import ReceivedChanges
     from binlog_streaming.settings import TableRule, TopicTablesJob
     from binlog_streaming.tables.progress import TableProgress
     from binlog_streaming.topic_tables.batch import TopicBatch, Truncate

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from binlog_connector.kafka.connection import Connection, Secret
-from binlog_connector.kafka.publisher import Publishing
+from binlog_connector.kafka.publisher import PublisherOptions
 from binlog_connector.kafka.registry import RegistryConnection, SchemaRegistry
 from binlog_connector.kafka.topic_names import TopicNames
 from binlog_connector.kafka.topic_templates import TopicTemplates
@@ -68,7 +68,7 @@ def names_of(sink: KafkaSink) -> TopicNames:
     )
 
 
-def publishing_of(sink: KafkaSink, names: TopicNames, *, is_first_start: bool) -> Publishing:
+def publishing_of(sink: KafkaSink, names: TopicNames, *, is_first_start: bool) -> PublisherOptions:
     """Who publishes to *sink*, and how.
 
     Args:
@@ -76,7 +76,7 @@ def publishing_of(sink: KafkaSink, names: TopicNames, *, is_first_start: bool) -
         names: Of the topics.
         is_first_start: Whether there may be no offset yet.
     """
-    return Publishing(
+    return PublisherOptions(
         name=sink.topic_prefix,
         offsets_topic=names.offsets,
         is_first_start=is_first_start,

@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING
 
 from binlog_connector.following.offsets import SourceOffset
 from binlog_connector.following.starts import Moment
-from binlog_connector.following.tailer import STEP_SIZE_MAX, Following, Tailer
+from binlog_connector.following.tailer import STEP_SIZE_MAX, FollowOptions, Tailer
 from binlog_connector.kafka.publisher import Publisher
 from binlog_connector.kafka.topics import Topics
 from binlog_connector.spark.options import SourceOptions
 from binlog_format import open_log
-from binlog_streaming.ahead import ahead
+from binlog_streaming.prefetch import prefetch
 from binlog_streaming.topics.connecting import connection_of, names_of, publishing_of, registry_of
 from binlog_streaming.topics.job_log import require_changes
 from binlog_streaming.topics.progress import Published, PublishProgress, Records
@@ -137,7 +137,7 @@ class TopicsJob:
             start = datetime.fromtimestamp(options.start.seconds, UTC)
         else:
             start = options.start
-        how = Following(
+        how = FollowOptions(
             format_name=options.format,
             step_size_max=self._step_size_max,
             fail_on_data_loss=options.fail_on_data_loss,
@@ -181,7 +181,7 @@ class TopicsJob:
         self._note(step, attempts, started)
 
     def _made(self, step: Step, records: Records) -> Generator[Messages]:
-        with closing(ahead(self._messages.of(step), BATCHES_AHEAD)) as made:
+        with closing(prefetch(self._messages.of(step), BATCHES_AHEAD)) as made:
             for some in made:
                 self._topics.ensure(some.topic)
                 records.counts[some.topic] += len(some)

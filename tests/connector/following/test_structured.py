@@ -1,4 +1,4 @@
-"""Following a structured log: files that are rotated and renamed, and what notices that something is lost."""
+"""Follows a structured log: files that are rotated and renamed, and what notices that something is lost."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from binlog_connector.following.entry_marks import KnownFile, files_from_text, files_to_text, state_of
 from binlog_connector.following.offsets import SourceOffset
 from binlog_connector.following.starts import Edge, Moment
-from binlog_connector.following.tailer import Following, Tailer
+from binlog_connector.following.tailer import FollowOptions, Tailer
 from binlog_format import open_log
 from binlog_format.errors import CorruptError, DataLossError, OptionError, StartError
 from binlog_format.gtids.gtid_set import parse_gtids
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from binlog_connector.following.steps import Step
     from binlog_connector.following.tailer import Start
 
-FAST = Following(poll_interval=0.01, grace=0.05)
-ONE_BY_ONE = Following(poll_interval=0.01, step_size_max=1)
+FAST = FollowOptions(poll_interval=0.01, grace=0.05)
+ONE_BY_ONE = FollowOptions(poll_interval=0.01, step_size_max=1)
 
 
 def numbers_of(step: Step) -> list[int]:
@@ -48,7 +48,7 @@ def look_on(tailer: Tailer) -> None:
 
 
 def tail(
-    program: Program, start: Start = Edge.EARLIEST, *, how: Following = FAST, saved: SourceOffset | None = None
+    program: Program, start: Start = Edge.EARLIEST, *, how: FollowOptions = FAST, saved: SourceOffset | None = None
 ) -> Tailer:
     return Tailer(str(program.directory), start, saved=saved, how=how)
 
@@ -138,7 +138,7 @@ def test_removed_file_is_a_named_loss(tmp_path: Path) -> None:
         first.unlink()
         with pytest.raises(DataLossError, match=r"FILE_PURGED.*the file that was being read is gone"):
             tail(program, saved=saved)
-        how = Following(poll_interval=0.01, fail_on_data_loss=False)
+        how = FollowOptions(poll_interval=0.01, fail_on_data_loss=False)
         with tail(program, saved=saved, how=how) as tailer:
             assert sorted(taken(tailer)) == list(range(5, 10))
 
@@ -174,7 +174,7 @@ def test_passed_file_that_grows_is_a_named_loss(tmp_path: Path) -> None:
                 look_on(tailer)
         with pytest.raises(DataLossError, match="FILE_GREW"):
             tail(program, saved=saved)
-        how = Following(poll_interval=0.01, fail_on_data_loss=False)
+        how = FollowOptions(poll_interval=0.01, fail_on_data_loss=False)
         with tail(program, saved=saved, how=how) as tailer:
             program.log(1)
             assert taken(tailer) == [10]

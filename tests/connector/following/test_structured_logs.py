@@ -1,4 +1,4 @@
-"""Following a structured log while a program writes it and rotation renames its files."""
+"""Follows a structured log while a program writes it and rotation renames its files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Following a log."""
+"""Follows a log."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ import pytest
 
 from binlog_connector.following.offsets import SourceOffset
 from binlog_connector.following.starts import Edge
-from binlog_connector.following.tailer import Following, Tailer
+from binlog_connector.following.tailer import FollowOptions, Tailer
 from binlog_format import open_log
 from binlog_format.errors import CorruptError, DataLossError, StartError
 from binlog_format.gtids.gtid_set import parse_gtids
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 LONG = 60.0
 SMALL_FILES = 4 * 16384
 PAGE = 16384
-FAST = Following(poll_interval=0.01)
+FAST = FollowOptions(poll_interval=0.01)
 Row = tuple[str, int, int]
 
 
@@ -71,7 +71,7 @@ def taken(tailer: Tailer) -> list[Row]:
 
 
 @contextlib.contextmanager
-def tail(directory: Path, start: Start = Edge.EARLIEST, how: Following = FAST, **more: object) -> Iterator[Tailer]:
+def tail(directory: Path, start: Start = Edge.EARLIEST, how: FollowOptions = FAST, **more: object) -> Iterator[Tailer]:
     with Tailer(str(directory), start, how=how, **more) as tailer:  # type: ignore[arg-type]
         yield tailer
 
@@ -117,7 +117,7 @@ def test_steps_are_bounded_and_say_beforehand_where_they_end(tmp_path: Path) -> 
     size_max = 20_000
     rows: list[Row] = []
     sizes: list[int] = []
-    with tail(tmp_path, how=Following(step_size_max=size_max)) as tailer:
+    with tail(tmp_path, how=FollowOptions(step_size_max=size_max)) as tailer:
         reached = tailer.offset
         while (step := tailer.step(0)) is not None:
             assert step.start == reached
@@ -139,7 +139,7 @@ def test_step_that_was_not_committed_comes_again_to_the_next_tailer(tmp_path: Pa
         shop.sell(100)
         saved: SourceOffset | None = None
         rows: list[Row] = []
-        how = Following(step_size_max=5000)
+        how = FollowOptions(step_size_max=5000)
         for number in itertools.count():
             with tail(tmp_path, Edge.EARLIEST, how, saved=saved) as tailer:
                 step = tailer.step(0)
@@ -204,7 +204,7 @@ def test_fixed_end_is_not_passed(tmp_path: Path) -> None:
     with Shop(tmp_path, files_of=SMALL_FILES) as shop:
         shop.sell(150)
         there = rows_in(tmp_path)
-        with tail(tmp_path, how=Following(ends=True, step_size_max=30_000)) as tailer:
+        with tail(tmp_path, how=FollowOptions(ends=True, step_size_max=30_000)) as tailer:
             rows = []
             for step in tailer.steps():
                 shop.sell(3)
@@ -212,7 +212,7 @@ def test_fixed_end_is_not_passed(tmp_path: Path) -> None:
             assert rows == there
             assert tailer.is_ended
             assert str(tailer.offset.gtid) == "0-11-150"
-        with tail(tmp_path, how=Following(ends=True), saved=tailer.offset) as again:
+        with tail(tmp_path, how=FollowOptions(ends=True), saved=tailer.offset) as again:
             assert [row for step in again.steps() for row in rows_of(step)] == rows_in(tmp_path)[len(there) :]
 
 
@@ -226,7 +226,7 @@ def test_a_fixed_end_is_reached_whatever_lies_before_it(tmp_path: Path) -> None:
         name, size = source.choice(names), source.randint(1, 3000)
         first, second = {"event": (0, size), "group": (size, 0)}.get(name, (0, 0))
         driver.do((name, source.randrange(3), first, second))
-        with tail(tmp_path, how=Following(ends=True), saved=saved) as tailer:
+        with tail(tmp_path, how=FollowOptions(ends=True), saved=saved) as tailer:
             steps = list(tailer.steps())
             assert tailer.is_ended
             saved = tailer.offset
@@ -267,7 +267,7 @@ def test_long_busy_day_gives_every_group_once(seed: int, tmp_path: Path) -> None
     random_source = random.Random(seed)
     driver = Driver(tmp_path, _random_options(random_source))
     given: list[bytes] = []
-    with tail(tmp_path, how=Following(step_size_max=random_source.choice([500, 30_000]))) as tailer:
+    with tail(tmp_path, how=FollowOptions(step_size_max=random_source.choice([500, 30_000]))) as tailer:
         for _ in range(200):
             operation = _random_operation(random_source)
             if operation[0] != "kill":
@@ -322,7 +322,7 @@ def test_half_written_pages_are_waited_for(seed: int, tmp_path: Path, monkeypatc
     driver = Driver(tmp_path, options)
     given: list[bytes] = []
     looks = 0
-    with tail(tmp_path, how=Following(poll_interval=0.01)) as tailer:
+    with tail(tmp_path, how=FollowOptions(poll_interval=0.01)) as tailer:
 
         def look() -> None:
             nonlocal looks
@@ -355,7 +355,7 @@ def test_last_page_that_stays_torn_is_damage(tmp_path: Path) -> None:
     clock = FakeClock()
     with Shop(tmp_path) as shop:
         shop.sell(3)
-        with tail(tmp_path, how=Following(grace=30), clock=clock) as tailer:
+        with tail(tmp_path, how=FollowOptions(grace=30), clock=clock) as tailer:
             assert len(taken(tailer)) == 9
             shop.sell(3)
             file = tmp_path / "binlog-000000.ibb"
@@ -401,7 +401,7 @@ def test_torn_page_after_which_the_log_goes_on_is_damage(tmp_path: Path) -> None
 def test_reset_is_a_loss_and_can_be_gone_on_after(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     with Shop(tmp_path) as shop:
         shop.sell(3)
-        skipping = Following(poll_interval=0.01, fail_on_data_loss=False)
+        skipping = FollowOptions(poll_interval=0.01, fail_on_data_loss=False)
         with tail(tmp_path) as strict, tail(tmp_path, how=skipping) as lax:
             assert len(taken(strict)) == len(taken(lax)) == 9
             shop.writer.reset_master()
@@ -424,7 +424,7 @@ def test_reset_is_a_loss_and_can_be_gone_on_after(tmp_path: Path, caplog: pytest
 def test_files_purged_before_they_were_read_are_a_loss(tmp_path: Path) -> None:
     with Shop(tmp_path, files_of=SMALL_FILES) as shop:
         shop.sell(3)
-        skipping = Following(poll_interval=0.01, fail_on_data_loss=False)
+        skipping = FollowOptions(poll_interval=0.01, fail_on_data_loss=False)
         with tail(tmp_path) as strict, tail(tmp_path, how=skipping) as lax:
             assert len(taken(strict)) == len(taken(lax)) == 9
             saved = strict.offset
@@ -442,7 +442,7 @@ def test_files_purged_before_they_were_read_are_a_loss(tmp_path: Path) -> None:
 
 def test_transactions_that_a_crash_took_back_are_a_loss(tmp_path: Path) -> None:
     log, before = tmp_path / "log", tmp_path / "before"
-    skipping = Following(poll_interval=0.01, fail_on_data_loss=False)
+    skipping = FollowOptions(poll_interval=0.01, fail_on_data_loss=False)
     with Shop(log) as shop:
         shop.sell(3)
         shutil.copytree(log, before)
@@ -468,7 +468,7 @@ def test_directory_without_files_is_waited_for_a_while(tmp_path: Path) -> None:
     clock = FakeClock()
     with Shop(log) as shop:
         shop.sell(3)
-    with tail(log, how=Following(grace=30), clock=clock) as tailer:
+    with tail(log, how=FollowOptions(grace=30), clock=clock) as tailer:
         assert len(taken(tailer)) == 9
         for path in log.iterdir():
             path.rename(away / path.name)

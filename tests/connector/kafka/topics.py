@@ -13,7 +13,7 @@ from kafka import KafkaConsumer, TopicPartition
 
 from binlog_connector.kafka.connection import Connection
 from binlog_connector.kafka.messages import Messages
-from binlog_connector.kafka.publisher import Publisher, Publishing
+from binlog_connector.kafka.publisher import Publisher, PublisherOptions
 from binlog_connector.kafka.topics import Topics
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ class Case:
     broker: KafkaBroker
     client: str
     connection: Connection
-    publishing: Publishing
+    publishing: PublisherOptions
     topic: str = field(default_factory=lambda: f"topic-{uuid.uuid4().hex}")
 
     def publisher(self) -> Publisher:
@@ -63,7 +63,7 @@ def new_case(broker: KafkaBroker, client: str, connection: Connection | None = N
     name = f"publisher-{uuid.uuid4().hex}"
     how: dict[str, Any] = {"is_first_start": True, "client": client, "patience": 90.0} | publishing
     reached_at = connection or Connection(broker.servers, timeout=TIMEOUT)
-    case = Case(broker, client, reached_at, Publishing(name, f"{name}.offsets", **how))
+    case = Case(broker, client, reached_at, PublisherOptions(name, f"{name}.offsets", **how))
     with Topics(Connection(broker.servers)) as topics:
         topics.create(case.topic, partitions=PARTITIONS, settings={})
     return case

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from binlog_connector.following.starts import Edge
-from binlog_connector.following.tailer import Following, Tailer
+from binlog_connector.following.tailer import FollowOptions, Tailer
 from binlog_connector.metrics import event_counts
 from binlog_connector.metrics.lag import Consumed, Lag, LagMeter
 from tests.connector.program import FIRST_NS, STEP_NS, Program
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from binlog_connector.following.steps import Step
 
-ONE_BY_ONE = Following(step_size_max=1)
+ONE_BY_ONE = FollowOptions(step_size_max=1)
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from binlog_connector.following.starts import Edge
-from binlog_connector.following.tailer import Following, Tailer
+from binlog_connector.following.tailer import FollowOptions, Tailer
 from binlog_connector.metrics.exporter import MetricsExporter
 from binlog_connector.metrics.follower import Follower, TopicTotals
 from binlog_connector.metrics.lag import Consumed, LagMeter
@@ -58,7 +58,7 @@ def test_metrics_are_the_truth(tmp_path: Path, exporter: MetricsExporter) -> Non
         assert values(exporter.port)["lag_known"] == 0, "nothing is known before the first step"
         progress = follower.progress
         size = 0
-        with Tailer(str(tmp_path), Edge.EARLIEST, how=Following(step_size_max=50_000)) as tailer:
+        with Tailer(str(tmp_path), Edge.EARLIEST, how=FollowOptions(step_size_max=50_000)) as tailer:
             for number, step in enumerate(iter(lambda: tailer.step(0), None)):
                 progress.consumed = Consumed(step.end, step.last_timestamp)
                 progress.rows.add(3 * step.group_count)

@@ -12,7 +12,7 @@ import pytest
 
 from binlog_connector.following.log_end import end_of_log, start_of_log
 from binlog_connector.following.starts import Edge
-from binlog_connector.following.tailer import Following, Tailer
+from binlog_connector.following.tailer import FollowOptions, Tailer
 from binlog_connector.following.watched import WatchedLog
 from binlog_connector.metrics.lag import Consumed, Lag, LagMeter, transactions_between
 from binlog_format import open_log
@@ -48,7 +48,7 @@ def lag(meter: LagMeter, offset: SourceOffset, timestamp: int | None = None) -> 
 def starts(directory: Path) -> list[tuple[SourceOffset, int]]:
     """Offsets after each transaction, and when it was committed."""
     found = []
-    with Tailer(str(directory), Edge.EARLIEST, how=Following(step_size_max=1)) as tailer:
+    with Tailer(str(directory), Edge.EARLIEST, how=FollowOptions(step_size_max=1)) as tailer:
         while (step := tailer.step(0)) is not None:
             if step.end.gtid:
                 assert step.last_timestamp is not None
@@ -98,7 +98,7 @@ def test_lag_is_what_lies_behind(shop: Shop) -> None:
 
 def test_lag_is_nothing_when_all_is_taken(shop: Shop) -> None:
     meter = LagMeter(str(shop.directory))
-    with Tailer(str(shop.directory), Edge.EARLIEST, how=Following(poll_interval=0.01)) as tailer:
+    with Tailer(str(shop.directory), Edge.EARLIEST, how=FollowOptions(poll_interval=0.01)) as tailer:
         for _ in range(20):
             before = tailer.offset
             shop.sell(7)

@@ -9,7 +9,7 @@ import pytest
 
 from binlog_connector.rules.row_rule import RowRule
 from binlog_connector.rules.row_rules import TableRules
-from binlog_connector.rules.shown_table import BoundRule
+from binlog_connector.rules.rules_on_tables import BoundRule
 from binlog_format.errors import CorruptError, UnsupportedError
 from binlog_format.events.table_map import parse_table_map
 from binlog_format.kernels import as_bytes

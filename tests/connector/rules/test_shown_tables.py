@@ -13,9 +13,9 @@ from binlog_connector.rules.masks import Mask, MaskKind
 from binlog_connector.rules.row_rule import RowRule
 from binlog_connector.rules.row_rules import TableRules
 from binlog_connector.rules.rule_texts import read_rules
-from binlog_connector.rules.shown_table import BoundRule
+from binlog_connector.rules.rules_on_tables import BoundRule
 from binlog_connector.schema.definitions import TableName
-from binlog_connector.schema.ghosts import origin_of
+from binlog_connector.schema.online_schema_change import origin_of
 from binlog_connector.spark.options import SourceOptions
 from binlog_format.errors import BinlogError, OptionError, SchemaError
 from binlog_format.events.table_map import parse_table_map

@@ -11,7 +11,7 @@ import pytest
 from pyspark.sql.streaming.listener import QueryProgressEvent, QueryTerminatedEvent, StreamingQueryProgress
 
 from binlog_connector.following.starts import Edge
-from binlog_connector.following.tailer import Following, Tailer
+from binlog_connector.following.tailer import FollowOptions, Tailer
 from binlog_connector.spark.listener import BinlogMetricsListener
 from binlog_connector.spark.source import BinlogDataSource
 from tests.connector.metrics.test_exporter import values
@@ -61,7 +61,7 @@ def event(start: str, end: str, rows: int, *, name: str | None = "orders") -> Qu
 
 
 def offsets(directory: Path, size: int) -> list[SourceOffset]:
-    with Tailer(str(directory), Edge.EARLIEST, how=Following(step_size_max=size)) as tailer:
+    with Tailer(str(directory), Edge.EARLIEST, how=FollowOptions(step_size_max=size)) as tailer:
         found = [tailer.offset]
         found += [step.end for step in iter(lambda: tailer.step(0), None)]
     return found

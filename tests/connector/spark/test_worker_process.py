@@ -9,9 +9,9 @@ import pytest
 
 PROGRAM = """
 import gc, sys
-from binlog_connector.spark.worker_process import settle
+from binlog_connector.spark.worker_process import freeze_garbage_collector
 {before}
-settle()
+freeze_garbage_collector()
 print(gc.get_freeze_count())
 """
 
@@ -29,12 +29,13 @@ def test_only_a_worker_hides_what_it_has_loaded_from_the_garbage_collector(befor
 
 
 def test_what_a_later_task_leaves_is_collected_as_ever() -> None:
-    before = "import pyspark.worker; settle(); kept = gc.get_freeze_count(); left = [[] for _ in range(1000)]"
-    after = "; settle(); assert gc.get_freeze_count() <= kept"
+    before = "import pyspark.worker; freeze_garbage_collector(); kept = gc.get_freeze_count()"
+    before += "; left = [[] for _ in range(1000)]"
+    after = "; freeze_garbage_collector(); assert gc.get_freeze_count() <= kept"
     assert frozen_after(before + after) > 0
 
 
 def test_what_is_loaded_later_is_hidden_too() -> None:
-    before = "import pyspark.worker; settle(); kept = gc.get_freeze_count(); import numba"
-    after = "; settle(); assert gc.get_freeze_count() > kept + 10_000"
+    before = "import pyspark.worker; freeze_garbage_collector(); kept = gc.get_freeze_count(); import numba"
+    after = "; freeze_garbage_collector(); assert gc.get_freeze_count() > kept + 10_000"
     assert frozen_after(before + after) > 0

@@ -15,7 +15,7 @@ from binlog_format import BinlogError, CorruptError, DataLossError, Position, St
 from binlog_format.archives.directories import open_directory
 from binlog_format.formats.opening import open_live_files
 from binlog_format.formats.verify import verify_log
-from binlog_format.structured.entry_log import BEFORE_ALL, EntryLog
+from binlog_format.structured.event_log import BEFORE_ALL, EventLog
 from binlog_format.structured.metadata import ClockSync
 from binlog_format.structured.reader import StructuredLog
 from tests.format.structured.logs import defined, event, log_entries, source
@@ -40,7 +40,7 @@ def opened(path: Path | str, **how: int) -> StructuredLog:
     return StructuredLog(directory, only, **how)
 
 
-def steps(log: EntryLog, start: Position | None = None, end: Position | None = None) -> list[int]:
+def steps(log: EventLog, start: Position | None = None, end: Position | None = None) -> list[int]:
     return [(one.clock - NS) // 1000 for one in events_of(log.entries(start, end))]
 
 
@@ -153,7 +153,7 @@ def test_patterns_name_files_of_one_log(tmp_path: Path) -> None:
     (tmp_path / "readme.txt").write_text("not a log, but it is in the folder")
     with open_log(str(tmp_path / "app.blog*")) as log:
         assert (log.format_name, log.path) == ("structured", f"{tmp_path}/app.blog*")
-        assert isinstance(log, EntryLog)
+        assert isinstance(log, EventLog)
         assert steps(log) == [1, 2]
     with open_log(str(tmp_path)) as log:
         assert [file.name for file in log.files()] == ["app.blog.1", "app.blog", "other.blog"]

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from binlog_connector.following.starts import Edge
-from binlog_connector.following.tailer import Following, Tailer
+from binlog_connector.following.tailer import FollowOptions, Tailer
 from binlog_format import open_log
 from binlog_format.archives.archive_directory import ArchiveDirectory
 from binlog_format.errors import DataLossError, OptionError, StartError, StorageError
@@ -205,7 +205,7 @@ def test_follower_goes_on_where_it_was_on_the_server(tmp_path: Path, through_arc
             continue
         archive_once(server, archive)
         path = str(archive) if through_archive and number % 2 else source.choice(paths)
-        with Tailer(path, Edge.EARLIEST, saved=offset, how=Following(ends=True)) as tailer:
+        with Tailer(path, Edge.EARLIEST, saved=offset, how=FollowOptions(ends=True)) as tailer:
             for step in tailer.steps():
                 join_groups(step.blocks(), found)
             offset = tailer.offset
@@ -224,7 +224,7 @@ def test_follower_of_a_log_that_is_purged_at_once_loses_nothing(tmp_path: Path) 
 
     def follow() -> None:
         nonlocal offset
-        with Tailer(path, Edge.EARLIEST, saved=offset, how=Following(ends=True)) as tailer:
+        with Tailer(path, Edge.EARLIEST, saved=offset, how=FollowOptions(ends=True)) as tailer:
             for step in tailer.steps(idle_seconds=0.2):
                 join_groups(step.blocks(), found)
             offset = tailer.offset

@@ -11,7 +11,7 @@ import pytest
 
 from binlog_connector.crash_points import watched
 from binlog_connector.following.starts import Edge
-from binlog_connector.following.tailer import Following, Tailer
+from binlog_connector.following.tailer import FollowOptions, Tailer
 from binlog_format import open_log
 from binlog_format.errors import StartError, StorageError
 from binlog_format.formats.verify import verify_log
@@ -75,7 +75,7 @@ def test_follower_of_the_bucket_sees_the_archive_grow(url: str, tmp_path: Path) 
     found: list[bytes] = []
     with closing(Archiver(str(server), url)) as one:
         one.archive()
-        with Tailer(url, Edge.EARLIEST, how=Following(poll_interval=0.05)) as tailer:
+        with Tailer(url, Edge.EARLIEST, how=FollowOptions(poll_interval=0.05)) as tailer:
             for number, _ in enumerate(steps):
                 if number % 4 == 0:
                     one.archive()

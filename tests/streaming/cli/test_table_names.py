@@ -12,7 +12,7 @@ import typer
 from typer.testing import CliRunner
 
 from binlog_connector.following.starts import Edge
-from binlog_connector.following.tailer import STEP_SIZE_MAX, Following, Tailer
+from binlog_connector.following.tailer import STEP_SIZE_MAX, FollowOptions, Tailer
 from binlog_connector.spark import table_schemas
 from binlog_format.errors import SchemaError
 from binlog_lab.event_encoding.table_encoding import ColumnSpec, TableSpec
@@ -117,7 +117,7 @@ select = "shop.orders"
     assert isinstance(job, PublishJob)
     made = StepMessages(job, names_of(job.sink), None, lambda _: 1)
     found = []
-    with Tailer(job.source.path, Edge.EARLIEST, how=Following(ends=True, step_size_max=step_size)) as tailer:
+    with Tailer(job.source.path, Edge.EARLIEST, how=FollowOptions(ends=True, step_size_max=step_size)) as tailer:
         while (step := tailer.step(0.0)) is not None or not tailer.is_ended:
             for some in made.of(step) if step is not None else ():
                 found += [(some.topic, msgspec.json.decode(value.as_py())) for value in some.values]

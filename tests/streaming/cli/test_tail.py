@@ -23,7 +23,7 @@ from typer.testing import CliRunner
 
 from binlog_connector.following.offset_file import OffsetFile
 from binlog_connector.following.starts import Edge
-from binlog_connector.following.tailer import Following, Tailer
+from binlog_connector.following.tailer import FollowOptions, Tailer
 from binlog_connector.metrics.follower import Follower
 from binlog_connector.metrics.lag import Consumed, LagMeter
 from binlog_format.errors import BinlogError, DataLossError, OptionError, StartError
@@ -70,7 +70,7 @@ def test_events_of_a_structured_log_are_measured(tmp_path: Path, capfdbinary: py
         program.log(30)
     for is_readable in (False, True):
         follower = Follower("tail", None)
-        with Tailer(str(tmp_path), Edge.EARLIEST, how=Following(ends=True, step_size_max=1)) as tailer:
+        with Tailer(str(tmp_path), Edge.EARLIEST, how=FollowOptions(ends=True, step_size_max=1)) as tailer:
             Saving(tailer, None, follower).run(EventLines(is_readable), None)
             end = tailer.offset
         progress = follower.progress

@@ -17,7 +17,7 @@ from kafka.admin import KafkaAdminClient
 from binlog_connector.crash_points import watched
 from binlog_connector.kafka.connection import Connection
 from binlog_connector.kafka.messages import Messages
-from binlog_connector.kafka.publisher import Publisher, Publishing
+from binlog_connector.kafka.publisher import Publisher, PublisherOptions
 from binlog_connector.kafka.reading.fetcher import Partition
 from binlog_connector.kafka.reading.topic_reader import TopicReader
 from binlog_connector.kafka.topics import Topics
@@ -179,7 +179,7 @@ class Source:
         with Topics(Connection(broker.servers)) as topics:
             topics.create(self.topic, partitions=partitions, settings={})
         self._publisher = Publisher(
-            Connection(broker.servers), Publishing(prefix, f"{prefix}.offsets", is_first_start=True)
+            Connection(broker.servers), PublisherOptions(prefix, f"{prefix}.offsets", is_first_start=True)
         )
 
     def __enter__(self) -> Source:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from binlog_connector.following.starts import Edge
-from binlog_connector.following.tailer import Following, Tailer
+from binlog_connector.following.tailer import FollowOptions, Tailer
 from binlog_connector.following.watched import WatchedLog
 from binlog_connector.spark.options import SourceOptions
 from binlog_connector.spark.partitions import RangePartition
@@ -73,7 +73,7 @@ def published(log: Path, more: str = "") -> dict[str, list[dict[str, Any]]]:
     assert isinstance(job, PublishJob)
     made = StepMessages(job, names_of(job.sink), None, lambda _: 1)
     topics: dict[str, list[dict[str, Any]]] = defaultdict(list)
-    with Tailer(str(log), Edge.EARLIEST, how=Following(ends=True)) as tailer:
+    with Tailer(str(log), Edge.EARLIEST, how=FollowOptions(ends=True)) as tailer:
         while (step := tailer.step(1.0)) is not None:
             for some in made.of(step):
                 topics[some.topic] += [json.loads(value) for value in some.values.to_pylist() if value is not None]

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from binlog_connector.following.starts import Edge
-from binlog_connector.following.tailer import Following, Tailer
+from binlog_connector.following.tailer import FollowOptions, Tailer
 from binlog_connector.kafka.connection import Connection
 from binlog_connector.kafka.topics import Topics
 from binlog_connector.spark.options import SourceOptions
@@ -86,7 +86,7 @@ def published(path: Path, options: dict[str, str], envelope: str) -> dict[str, l
     assert isinstance(job, PublishJob)
     made = StepMessages(job, names_of(job.sink), None, lambda _: 1)
     topics: dict[str, list[Message]] = defaultdict(list)
-    with Tailer(str(path), Edge.EARLIEST, how=Following(ends=True)) as tailer:
+    with Tailer(str(path), Edge.EARLIEST, how=FollowOptions(ends=True)) as tailer:
         while (step := tailer.step(1.0)) is not None:
             for some in made.of(step):
                 headers = some.headers or [[]] * len(some)

@@ -48,9 +48,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from binlog_connector.envelope.avro.parts import Part
+    from binlog_connector.envelope.block_context import BlockContext
     from binlog_connector.envelope.connect_schema import Schema
     from binlog_connector.envelope.encoding import Collections, SchemaChange, ValueRows
-    from binlog_connector.envelope.occasion import Occasion
     from binlog_connector.envelope.options import EnvelopeOptions
     from binlog_connector.envelope.table_envelope import TableEnvelope
     from binlog_connector.schema.definitions import TableName
@@ -108,7 +108,7 @@ class AvroEncoding:
         self._topic_of, self._heartbeat_topic = topic_of, heartbeat_topic
         self._heads: dict[tuple[str, ...], _Heads] = {}
 
-    def block(self, occasion: Occasion, tables: Sequence[tuple[TableEnvelope, Int64s]]) -> _AvroBlock:
+    def block(self, occasion: BlockContext, tables: Sequence[tuple[TableEnvelope, Int64s]]) -> _AvroBlock:
         """As `MessageEncoding`."""
         for envelope, _ in tables:
             self.heads_of(envelope)  # before a TRUNCATE in the same block asks for them
@@ -131,7 +131,7 @@ class AvroEncoding:
             parts += [Same(VALUE_BRANCH), Longs(counts.to_numpy()), Same(VALUE_BRANCH), *_listed(collections)]
         return Encoded.of([*parts, Longs(milliseconds.to_numpy())], len(ids))
 
-    def schema_change(self, occasion: Occasion, change: SchemaChange) -> tuple[Encoded, Encoded]:
+    def schema_change(self, occasion: BlockContext, change: SchemaChange) -> tuple[Encoded, Encoded]:
         """As `MessageEncoding`."""
         topic = self._topic_of(MessageKind.SCHEMA_CHANGE, change.database or None, change.table)
         key_schema, value_schema = schema_change_schemas(occasion.block.vendor)
@@ -150,7 +150,7 @@ class AvroEncoding:
         values = [Same(self._head(topic, "value", value_schema)), *source, Same(rest)]
         return Encoded.of([Same(keys)], 1), Encoded.of(values, 1)
 
-    def truncate(self, occasion: Occasion, event: int, name: TableName) -> Encoded | None:
+    def truncate(self, occasion: BlockContext, event: int, name: TableName) -> Encoded | None:
         """As `MessageEncoding`: none where no change of the table is published, so there is nothing to remove."""
         head = self._truncate_head(occasion, name)
         if head is None:
@@ -182,7 +182,7 @@ class AvroEncoding:
     def _head(self, topic: str, part: str, schema: Schema) -> bytes:
         return _head_of(self._ids.id_of(f"{topic}-{part}", avro_schema(schema)))
 
-    def _truncate_head(self, occasion: Occasion, name: TableName) -> bytes | None:
+    def _truncate_head(self, occasion: BlockContext, name: TableName) -> bytes | None:
         # The statement tells nothing about columns. But a value without rows is the same bytes whatever they are: any
         # schema of this table reads it.
         subject = f"{self._topic_of(MessageKind.CHANGE, name.database, name.table)}-value"
@@ -198,7 +198,7 @@ class AvroEncoding:
 
 class _AvroBlock:
     # See `BlockEncoder`.
-    def __init__(self, encoding: AvroEncoding, occasion: Occasion, rows: Int64s) -> None:
+    def __init__(self, encoding: AvroEncoding, occasion: BlockContext, rows: Int64s) -> None:
         self._encoding = encoding
         self.events = EventParts(occasion, rows)
         self.ops = _runs([_op(op, occasion.now_ns) for op in OPS])
@@ -249,7 +249,7 @@ def _without_columns(envelope: Any) -> Any:
     return envelope
 
 
-def _statement_source(occasion: Occasion, event: int, database: str, table: str | None) -> list[Part]:
+def _statement_source(occasion: BlockContext, event: int, database: str, table: str | None) -> list[Part]:
     events, row_nos = np.array([event], dtype=np.int64), np.zeros(1, dtype=np.int32)
     return EventParts(occasion, events).source(database, table, events, row_nos)
 

@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from binlog_connector.envelope.avro.parts import Part
+    from binlog_connector.envelope.block_context import BlockContext
     from binlog_connector.envelope.encoding import Orders
-    from binlog_connector.envelope.occasion import Occasion
 
     Int32s = NDArray[np.int32]
     Int64s = NDArray[np.int64]
@@ -47,7 +47,7 @@ class EventParts:
         rows: The events, by their rows in its event table, each once.
     """
 
-    def __init__(self, occasion: Occasion, rows: Int64s) -> None:
+    def __init__(self, occasion: BlockContext, rows: Int64s) -> None:
         block = occasion.block
         self._occasion, self._rows = occasion, rows
         self._groups = EventGroups(block, rows)

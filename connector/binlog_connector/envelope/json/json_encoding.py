@@ -35,10 +35,10 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from binlog_connector.envelope.block_context import BlockContext
     from binlog_connector.envelope.connect_schema import Schema
     from binlog_connector.envelope.encoding import Collections, SchemaChange, ValueRows
     from binlog_connector.envelope.json.change_values import ChangeValues
-    from binlog_connector.envelope.occasion import Occasion
     from binlog_connector.envelope.options import EnvelopeOptions
     from binlog_connector.envelope.table_envelope import TableEnvelope
     from binlog_connector.schema.definitions import TableName
@@ -62,7 +62,7 @@ class JsonEncoding:
         self._transaction_key = wrapping(TRANSACTION_KEY if options.schemas else None)
         self._transaction_value = wrapping(TRANSACTION_VALUE if options.schemas else None)
 
-    def block(self, occasion: Occasion, tables: Sequence[tuple[TableEnvelope, Int64s]]) -> _JsonBlock:
+    def block(self, occasion: BlockContext, tables: Sequence[tuple[TableEnvelope, Int64s]]) -> _JsonBlock:
         """As `MessageEncoding`."""
         texts = EventTexts.of(occasion, [(envelope.template, events) for envelope, events in tables])
         return _JsonBlock(self._options, texts, op_texts(self._options, occasion.now_ns))
@@ -86,7 +86,7 @@ class JsonEncoding:
         ]
         return JsonTexts.of_rows(JsonRows(columns, count), *self._transaction_value)
 
-    def schema_change(self, occasion: Occasion, change: SchemaChange) -> tuple[JsonTexts, JsonTexts]:
+    def schema_change(self, occasion: BlockContext, change: SchemaChange) -> tuple[JsonTexts, JsonTexts]:
         """As `MessageEncoding`."""
         database = strings_array([change.database])
         listed = [{"type": kind, "id": f'"{name.database}"."{name.table}"'} for kind, name in change.tables]
@@ -103,7 +103,7 @@ class JsonEncoding:
         keys = JsonRows([json_column("databaseName", database)], 1)
         return JsonTexts.of_rows(keys, *wrapping(key)), JsonTexts.of_rows(JsonRows(columns, 1), *wrapping(value))
 
-    def truncate(self, occasion: Occasion, event: int, name: TableName) -> JsonTexts:
+    def truncate(self, occasion: BlockContext, event: int, name: TableName) -> JsonTexts:
         """As `MessageEncoding`."""
         source = self._source(occasion, event, name.database, name.table)
         is_flat = self._options.format is EnvelopeFormat.FLAT
@@ -115,7 +115,7 @@ class JsonEncoding:
         """As `MessageEncoding`."""
         return heartbeat(self._options, now_ns)
 
-    def _source(self, occasion: Occasion, event: int, database: str, table: str | None) -> str:
+    def _source(self, occasion: BlockContext, event: int, database: str, table: str | None) -> str:
         """The object `source` of a message about a statement."""
         template = source_template(database, table, occasion.block.vendor, occasion.options)
         texts = EventTexts.of(occasion, [(template, np.array([event], dtype=np.int64))])
@@ -123,7 +123,7 @@ class JsonEncoding:
         row_in_sequence, row = "0" * SEQUENCE_WIDTHS[-1], "0"
         return f"{segments[0]}{row_in_sequence}{segments[1]}{row}{segments[2]}".removeprefix('"source":')
 
-    def _truncate_schema(self, occasion: Occasion, name: TableName) -> Schema | None:
+    def _truncate_schema(self, occasion: BlockContext, name: TableName) -> Schema | None:
         # Of a row without columns: the statement tells nothing about them.
         if not self._options.schemas:
             return None

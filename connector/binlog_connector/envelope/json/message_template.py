@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from binlog_connector.envelope.occasion import Occasion
+    from binlog_connector.envelope.block_context import BlockContext
     from binlog_connector.envelope.options import EnvelopeOptions
     from binlog_format.kernels import Bytes
     from binlog_format.vendor import Vendor
@@ -137,7 +137,7 @@ class EventTexts:
     message_fields: Int64s
 
     @classmethod
-    def of(cls, occasion: Occasion, parts: Sequence[tuple[MessageTemplate, Int64s]]) -> EventTexts:
+    def of(cls, occasion: BlockContext, parts: Sequence[tuple[MessageTemplate, Int64s]]) -> EventTexts:
         """Fill in the values of events.
 
         Args:

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from binlog_connector.schema.definitions import ColumnDefinition, TableDefinition
     from binlog_connector.schema.partitions.values import Numbers
-    from binlog_connector.schema.table_changes import PartitionsEmptied
+    from binlog_connector.schema.table_changes import PartitionsDropped
 
     Mask = NDArray[np.bool_]
     Constant = int | bytes | Expression | None
@@ -92,7 +92,7 @@ class _BinaryPart:
         return mask
 
 
-def partition_rows(definition: TableDefinition | None, change: PartitionsEmptied) -> PartitionRows:
+def partition_rows(definition: TableDefinition | None, change: PartitionsDropped) -> PartitionRows:
     """The rows that go with DROP PARTITION or TRUNCATE PARTITION.
 
     Args:
@@ -108,7 +108,7 @@ def partition_rows(definition: TableDefinition | None, change: PartitionsEmptied
         raise _bounds_error(str(change.name), change.partitions, error.reason) from error
 
 
-def _chosen(definition: TableDefinition | None, change: PartitionsEmptied) -> tuple[TableDefinition, frozenset[int]]:
+def _chosen(definition: TableDefinition | None, change: PartitionsDropped) -> tuple[TableDefinition, frozenset[int]]:
     if definition is None or definition.columns is None:
         raise NotEvaluatedError("no CREATE TABLE of it is known")
     partitioning = definition.partitioning

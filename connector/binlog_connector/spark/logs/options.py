@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from binlog_connector.spark.option_values import invalid
 from binlog_format.errors import OptionError
-from binlog_format.structured.entry_log import EntryLog
+from binlog_format.structured.event_log import EventLog
 from binlog_format.structured.views.event_filter import ALL_SOURCES, SourceRules
 
 if TYPE_CHECKING:
@@ -100,7 +100,7 @@ def check_log(log: Log, given: Iterable[str], view: str, *, is_logs: bool) -> No
     Raises:
         OptionError: `INVALID_VALUE`.
     """
-    if isinstance(log, EntryLog) != is_logs:
+    if isinstance(log, EventLog) != is_logs:
         hint = "A structured log has view logs alone, and other logs have all views but that one"
         raise _refused("view", f"{view} is no view of {log.path}, a {log.format_name} log", hint)
     others = [name for name in (_DATABASE_OPTIONS if is_logs else EVENT_OPTIONS) if name in given]

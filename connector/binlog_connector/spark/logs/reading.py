@@ -6,10 +6,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from binlog_connector.following.entry_marks import state_of
-from binlog_connector.following.reached import check_reached
+from binlog_connector.following.range_complete import check_range_complete
 from binlog_connector.following.starts import Moment
 from binlog_format.errors import OptionError, SchemaError
-from binlog_format.structured.entry_log import EntryLog, EventSource
+from binlog_format.structured.event_log import EventLog, EventSource
 from binlog_format.structured.views.event_filter import ALL_EVENTS
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from binlog_connector.spark.options import SourceOptions
     from binlog_connector.spark.partitions import RangePartition
     from binlog_format.log.log import Log
-    from binlog_format.structured.entry_log import LogBlock
+    from binlog_format.structured.event_log import LogBlock
     from binlog_format.structured.views.event_filter import EventFilter
     from binlog_format.structured.views.view import LogsView
 
@@ -76,14 +76,14 @@ def event_batches(
 
 
 def _planned_entries(log: Log, partition: RangePartition) -> Iterator[LogBlock]:
-    assert isinstance(log, EntryLog), "only a structured log has entries"
+    assert isinstance(log, EventLog), "only a structured log has entries"
     reached = partition.start
     if reached >= partition.end:
         return
     for block in log.entries(partition.start, partition.end, state_of(partition.state)):
         reached = block.next_position
         yield block
-    check_reached(log, reached, partition.end)
+    check_range_complete(log, reached, partition.end)
 
 
 def _view(options: SourceOptions, wanted: EventFilter) -> LogsView:
@@ -102,7 +102,7 @@ def _wanted(options: SourceOptions, wanted: EventFilter) -> EventFilter:
 
 
 def _sources(log: Log, wanted: EventFilter) -> list[EventSource]:
-    assert isinstance(log, EntryLog), "only a structured log has sources"
+    assert isinstance(log, EventLog), "only a structured log has sources"
     found: dict[EventSource, None] = {}
     for block in log.entries():
         found |= dict.fromkeys(block.sources)

@@ -12,7 +12,7 @@ from binlog_format.errors import CorruptError, DataLossError, StartError, Storag
 from binlog_format.kernels import empty_bytes
 from binlog_format.position import Place
 from binlog_format.source_file import PACKED_BY, is_pattern
-from binlog_format.structured.files.head import FileHead, Looks, read_head
+from binlog_format.structured.files.head import FileHead, FormatGuess, read_head
 from binlog_format.structured.files.known_heads import known_heads
 from binlog_format.structured.layout import NS_PER_SECOND
 
@@ -150,7 +150,7 @@ def _series_of(directory: Directory, only: str | None, entries: list[FileEntry])
             continue
         if head.number is None:
             # Of a directory's empty files nobody knows whose they are.
-            is_named = only is not None or head.looks is not Looks.UNWRITTEN
+            is_named = only is not None or head.looks is not FormatGuess.UNWRITTEN
             (unwritten if is_named else blank).append((entry, head))
             continue
         file = SeriesFile(head.number, entry.name, entry.size, head)
@@ -202,7 +202,7 @@ def _heads(directory: Directory, entries: list[FileEntry], only: str | None) -> 
 
 
 def _is_of_log(directory: Directory, entry: FileEntry, head: FileHead, only: str | None) -> bool:
-    if head.looks is not Looks.OTHER and (only is not None or head.looks is not Looks.CONTINUATION):
+    if head.looks is not FormatGuess.OTHER and (only is not None or head.looks is not FormatGuess.CONTINUATION):
         return True
     if only is None or _is_packed(directory, entry.name):
         return False

@@ -38,7 +38,7 @@ FIRST_ENTRY_MAX = 1 << 20
 _NUMBER_MAX = (1 << 63) - 1
 
 
-class Looks(Enum):
+class FormatGuess(Enum):
     """What a file may be, by its start."""
 
     LOG = "metadata"
@@ -59,7 +59,7 @@ class FileHead:
         clock_sync: The last one before the first event.
     """
 
-    looks: Looks
+    looks: FormatGuess
     number: int | None = None
     checksum: int = 0
     clock_sync: ClockSync | None = None
@@ -76,8 +76,8 @@ def read_head(source: SourceFile) -> FileHead:
     Raises:
         CorruptError: `BAD_ENTRY`: something before it is damaged.
     """
-    looks = looks_like(_start(source, HEAD_SIZE))
-    if looks in (Looks.OTHER, Looks.UNWRITTEN):
+    looks = guess_format(_start(source, HEAD_SIZE))
+    if looks in (FormatGuess.OTHER, FormatGuess.UNWRITTEN):
         return FileHead(looks)
     clock_sync: ClockSync | None = None
     for stretch in FileScan(source, 0, EntryWalker(events_max=1), block_size=HEAD_SIZE).blocks():
@@ -97,22 +97,22 @@ def _start(source: SourceFile, size: int) -> Bytes:
     return buffer[: source.read_into(0, buffer)]
 
 
-def looks_like(data: Bytes) -> Looks:
+def guess_format(data: Bytes) -> FormatGuess:
     """What a file may be that begins so: the names of files do not tell."""
     if len(data) < ENTRY_HEAD_SIZE or not data.any():
-        return Looks.UNWRITTEN
+        return FormatGuess.UNWRITTEN
     (size,) = SIZE_STRUCT.unpack_from(data.data)
     if not EVENT_SIZE_MIN <= size <= FIRST_ENTRY_MAX:
-        return Looks.OTHER
+        return FormatGuess.OTHER
     if len(data) < ENTRY_HEAD_SIZE + TAG_STRUCT.size:
-        return Looks.LOG if size >= WRITER_SIZE_MIN else Looks.OTHER
+        return FormatGuess.LOG if size >= WRITER_SIZE_MIN else FormatGuess.OTHER
     (tag,) = TAG_STRUCT.unpack_from(data.data, ENTRY_HEAD_SIZE)
     if tag < METADATA_BIT:
-        return Looks.CONTINUATION
+        return FormatGuess.CONTINUATION
     if size < METADATA_SIZES_MIN.get(tag, FIRST_ENTRY_MAX + 1):
-        return Looks.OTHER
+        return FormatGuess.OTHER
     if len(data) < ENTRY_HEAD_SIZE + size:
-        return Looks.LOG
+        return FormatGuess.LOG
     none = IdTable(())
     is_whole = find_entries(data, 0, 1, len(data), 1, False, none.ids, none.slots) == 0
-    return Looks.LOG if is_whole else Looks.OTHER
+    return FormatGuess.LOG if is_whole else FormatGuess.OTHER

@@ -25,7 +25,7 @@ _ROWS_MAX = BLOCK_SIZE // _ENTRY_MIN + 1
 
 
 @dataclass(frozen=True, slots=True)
-class Stretch:
+class FileRange:
     """Whole entries of a file.
 
     Attributes:
@@ -77,7 +77,7 @@ class EntryWalker:
         self._starts: NDArray[np.int64] = np.zeros(0, dtype=np.int64)
         self._counts: NDArray[np.int64] = np.zeros(0, dtype=np.int64)
 
-    def cut(self, data: Bytes, *, file_no: int, file_offset: int, path: str) -> Cut[Stretch]:
+    def cut(self, data: Bytes, *, file_no: int, file_offset: int, path: str) -> Cut[FileRange]:
         """See `Cutter`."""
         del file_no, path
         rows = min(len(data) // _ENTRY_MIN, _ROWS_MAX) + 1
@@ -87,7 +87,7 @@ class EntryWalker:
         if not found.entries:
             return Cut(None, Stop(found.stop), found.at, found.needed, found.left)
         clock_sync = _clock_sync_at(data, found.last_clock_sync) if found.last_clock_sync >= 0 else None
-        stretch = Stretch(
+        stretch = FileRange(
             start=file_offset,
             end=file_offset + found.at,
             starts=self._starts[: found.entries] + file_offset,

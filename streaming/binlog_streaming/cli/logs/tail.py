@@ -151,7 +151,7 @@ def tail(  # noqa: PLR0913 - the options of the command
     is_live = _is_live(output)
     # Compiled code takes a moment to load: not for --help.
     from binlog_connector.following.offset_file import OffsetFile
-    from binlog_connector.following.tailer import Following, Tailer
+    from binlog_connector.following.tailer import FollowOptions, Tailer
     from binlog_connector.rules.defined_tables import schemas_under
     from binlog_connector.rules.rule_texts import read_rules
     from binlog_connector.schema.history import SchemaHistory
@@ -164,7 +164,7 @@ def tail(  # noqa: PLR0913 - the options of the command
     hidden = None if rules is None else read_rules(rules)
     decoding = Decoding(schemas_under(hidden, schemas), zero_dates, time_type, replace_invalid_text, hidden)
     offset_file = None if resume is None else OffsetFile(resume)
-    how = Following(fail_on_data_loss=fail_on_data_loss, ends=once)
+    how = FollowOptions(fail_on_data_loss=fail_on_data_loss, ends=once)
     saved = None if offset_file is None else offset_file.load()
     with ExitStack() as stack:
         tailer = stack.enter_context(Tailer(path, begin, saved=saved, how=how))

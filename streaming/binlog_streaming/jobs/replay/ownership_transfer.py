@@ -42,7 +42,7 @@ def transfer_checkpoint(
     # The settings in its record are those of the replay.
     keeper = RecordKeeper(msgspec.structs.replace(job, checkpoint=checkpoint))
     keeper.inherit(built.record)
-    keeper.saw(tables, targets)
+    keeper.record_batch(tables, targets)
     _move(Path(checkpoint), Path(job.checkpoint))
     ReplayCheckpoint(state_of(job)).forget(RECORD_FILE)
 

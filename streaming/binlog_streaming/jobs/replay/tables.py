@@ -121,7 +121,7 @@ class ReplayTables:
         """The positions of those that exist.
 
         Args:
-            touched: Looks into the log.
+            touched: OpenTargets into the log.
             first: What tables hold where the replay begins.
             last: The same where it ends.
             query_id: Of the replay.
@@ -174,7 +174,7 @@ class ReplayTables:
             if last and str(one.state.gtid or NO_GTIDS) != last:
                 with self._looked_at(one.uri) as target:
                     commit_id = commit_id_of(target.properties() or {}, query_id, str(one.name), one.mode)
-                    target.describe(commit_id, recorded={GTID_POSITION_KEY: last})
+                    target.set_properties(commit_id, recorded={GTID_POSITION_KEY: last})
         return count
 
     def go_on(self, query_id: str) -> None:
@@ -184,7 +184,7 @@ class ReplayTables:
                 properties = target.properties() or {}
                 if one.state.owner == query_id and properties.get(SET_ASIDE_PROPERTY):
                     commit_id = commit_id_of(properties, query_id, str(one.name), one.mode)
-                    target.describe(commit_id, recorded={SET_ASIDE_PROPERTY: ""})
+                    target.set_properties(commit_id, recorded={SET_ASIDE_PROPERTY: ""})
 
     def _check_are_together(self, at_last: list[ReplayTarget]) -> None:
         for one in at_last:

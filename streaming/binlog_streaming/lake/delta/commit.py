@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 from msgspec.structs import replace
 
-from binlog_streaming.ahead import ahead
 from binlog_streaming.lake.crash_points import CrashPoint, reached
 from binlog_streaming.lake.delta.actions import ChangeFile, Protocol, Transaction, statistics_of, statistics_text
 from binlog_streaming.lake.delta.column_mapping import file_columns
@@ -15,7 +14,8 @@ from binlog_streaming.lake.delta.data_files import DataFiles, key_batches, live_
 from binlog_streaming.lake.delta.log import catch_up, commit_name, conflict, information, make_commit
 from binlog_streaming.lake.delta.vectors import VectorFile, read_vector
 from binlog_streaming.lake.keys.key_ranges import files_that_may_hold
-from binlog_streaming.lake.merge import Written
+from binlog_streaming.lake.merge import WrittenFiles
+from binlog_streaming.prefetch import prefetch
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -122,12 +122,12 @@ class TableWrite:
         return not (self.actions or self.files.is_begun or self._attached or self._fed)
 
     @property
-    def feeds(self) -> bool:
+    def has_change_feed(self) -> bool:
         """See `TableFiles`."""
         return self.log.metadata.configuration.get(FEED) == "true"
 
     @property
-    def marks(self) -> bool:
+    def has_deletion_vectors(self) -> bool:
         """See `TableFiles`."""
         return self.log.metadata.configuration.get(ENABLED) == "true"
 
@@ -185,7 +185,7 @@ class TableWrite:
 
     def write(self, rows: Iterable[pa.RecordBatch]) -> None:
         """Add rows, with the table's columns."""
-        for batch in ahead(rows):
+        for batch in prefetch(rows):
             self.files.write(pa.Table.from_batches([batch]))
 
     def feed(self, rows: pa.Table) -> None:
@@ -203,15 +203,15 @@ class TableWrite:
 
     def detach(
         self, superseded: Sequence[Superseded[Add]], row_count: int, contradicted: Contradictions | None = None
-    ) -> Written[Add]:
+    ) -> WrittenFiles[Add]:
         """End the files, for another one to commit them; they stay."""
         fed = () if self._feed is None else tuple(self._feed.close())
         added = tuple(self.files.close())
-        written = Written(str(self.log.version), added, fed, tuple(superseded), row_count, contradicted)
+        written = WrittenFiles(str(self.log.version), added, fed, tuple(superseded), row_count, contradicted)
         self._keep()
         return written
 
-    def attach(self, written: Written[Add]) -> None:
+    def attach(self, written: WrittenFiles[Add]) -> None:
         """Let the commit bring files that another one has written, too."""
         self._attached |= {add.path: add for add in written.added}
         self._fed += written.fed

@@ -27,7 +27,7 @@ from binlog_streaming.lake.delta.log import (
 )
 from binlog_streaming.lake.delta.maintenance import WEEK_HOURS, maintain, retention_properties
 from binlog_streaming.lake.find import found_rows
-from binlog_streaming.lake.merge import Written, overruled, supersede, supersede_part, take_out
+from binlog_streaming.lake.merge import WrittenFiles, remove_rows, supersede, supersede_part, superseded_by_later_part
 from binlog_streaming.lake.schema_cast import cast_rows, changed_rows
 from binlog_streaming.lake.storage.store import looking_at
 from binlog_streaming.lake.storage.table_places import store_at
@@ -60,7 +60,7 @@ class DeltaTarget(Target):
     """A target table as it is now; `log` is None while there is none."""
 
     write_errors: ClassVar[tuple[type[Exception], ...]] = (DeltaError,)
-    takes_parts: ClassVar[bool] = True
+    supports_parallel_write: ClassVar[bool] = True
 
     uri: str
     store: Store
@@ -174,7 +174,7 @@ class DeltaTarget(Target):
         self.log = log
         reached(CrashPoint.CREATED)
 
-    def describe(self, commit_id: CommitId, *, recorded: Mapping[str, str] | None = None) -> None:
+    def set_properties(self, commit_id: CommitId, *, recorded: Mapping[str, str] | None = None) -> None:
         """See `Target`.
 
         Raises:
@@ -203,35 +203,37 @@ class DeltaTarget(Target):
             CommitFailedError: The table is not any more what it was when it was looked at.
         """
         with self._write(self.schema()) as write:
-            take_out(write, supersede(write, change, commit_id.keys), self._merge_kind)
+            remove_rows(write, supersede(write, change, commit_id.keys), self._merge_kind)
             if write.is_empty:
                 return 0
             self._commit(write, "MERGE", commit_id)
         return change.row_count
 
-    def append_part(self, rows: pa.RecordBatchReader) -> Written[Add]:
+    def append_part(self, rows: pa.RecordBatchReader) -> WrittenFiles[Add]:
         """See `Target`."""
         with self._write(self.schema()) as write:
             write.write(cast_rows(rows, write.schema))
             return write.detach((), write.files.row_count)
 
-    def merge_part(self, change: Change, keys: Sequence[str]) -> Written[Add]:
+    def merge_part(self, change: Change, keys: Sequence[str]) -> WrittenFiles[Add]:
         """See `Target`."""
         with self._write(self.schema()) as write:
             superseded, contradicted = supersede_part(write, change, keys)
             return write.detach(superseded, change.row_count, contradicted)
 
     @property
-    def takes_overruled(self) -> bool:
+    def supports_late_dedup(self) -> bool:
         """See `Target`."""
         return self._merge_kind is not Merge.REWRITE and self._there().metadata.configuration.get(FEED) != "true"
 
-    def overruled(self, parts: Sequence[Written[Add]], keys: pa.Table, by: NDArray[np.int64]) -> Written[Add]:
+    def superseded_by_later_part(
+        self, parts: Sequence[WrittenFiles[Add]], keys: pa.Table, by: NDArray[np.int64]
+    ) -> WrittenFiles[Add]:
         """See `Target`."""
         with self._write(self.schema()) as write:
-            return write.detach(overruled(write, parts, keys, by), 0)
+            return write.detach(superseded_by_later_part(write, parts, keys, by), 0)
 
-    def commit_parts(self, parts: Sequence[Written[Add]], commit_id: CommitId) -> int:
+    def commit_parts(self, parts: Sequence[WrittenFiles[Add]], commit_id: CommitId) -> int:
         """See `Target`.
 
         Raises:
@@ -242,7 +244,7 @@ class DeltaTarget(Target):
                 write.attach(part)
             if commit_id.keys and any(part.version != self.version() for part in parts):
                 raise conflict(self.store, self._there())
-            take_out(write, (one for part in parts for one in part.superseded), self._merge_kind)
+            remove_rows(write, (one for part in parts for one in part.superseded), self._merge_kind)
             if write.is_empty:
                 return 0
             self._commit(write, "MERGE", commit_id)

@@ -9,7 +9,6 @@ import pyarrow as pa
 from pyiceberg.table.locations import load_location_provider
 from pyiceberg.types import IntegerType, LongType
 
-from binlog_streaming.ahead import ahead
 from binlog_streaming.lake.iceberg.commit import IcebergCommit, with_schema
 from binlog_streaming.lake.iceberg.data_files import (
     DataFiles,
@@ -23,7 +22,8 @@ from binlog_streaming.lake.iceberg.deletes import VectorFile, write_position_del
 from binlog_streaming.lake.iceberg.schema import arrow_schema
 from binlog_streaming.lake.iceberg.table_files import LiveFile, live_files, marked_rows
 from binlog_streaming.lake.keys.key_ranges import files_that_may_hold
-from binlog_streaming.lake.merge import Written
+from binlog_streaming.lake.merge import WrittenFiles
+from binlog_streaming.prefetch import prefetch
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -105,12 +105,12 @@ class TableWrite:
         return sum(files.row_count for files in self._new.values())
 
     @property
-    def feeds(self) -> bool:
+    def has_change_feed(self) -> bool:
         """See `TableFiles`: readers compare snapshots."""
         return False
 
     @property
-    def marks(self) -> bool:
+    def has_deletion_vectors(self) -> bool:
         """See `TableFiles`."""
         return any(live.is_marked for live in self.files())
 
@@ -167,7 +167,7 @@ class TableWrite:
 
     def write(self, rows: Iterable[pa.RecordBatch], *, has_numbers: bool = False) -> None:
         """Add rows, with the table's columns, and their numbers where they have some (`numbered_rows`)."""
-        for batch in ahead(rows):
+        for batch in prefetch(rows):
             self._files(has_numbers).write(pa.Table.from_batches([batch]))
 
     def feed(self, rows: pa.Table) -> None:
@@ -204,13 +204,13 @@ class TableWrite:
         row_count: int,
         version: str | None,
         contradicted: Contradictions | None = None,
-    ) -> Written[LiveFile]:
+    ) -> WrittenFiles[LiveFile]:
         """End the files, for another one to commit them; they stay."""
         added = tuple(LiveFile(file) for file in self._closed())
         self._is_kept = True
-        return Written(version, added, (), tuple(superseded), row_count, contradicted)
+        return WrittenFiles(version, added, (), tuple(superseded), row_count, contradicted)
 
-    def attach(self, written: Written[LiveFile]) -> None:
+    def attach(self, written: WrittenFiles[LiveFile]) -> None:
         """Let the commit bring files that another one has written, too."""
         self._attached |= {live.file.file_path: live.file for live in written.added}
 

@@ -42,7 +42,7 @@ from binlog_streaming.lake.iceberg.partitions import partition_spec
 from binlog_streaming.lake.iceberg.schema import arrow_schema, evolved, iceberg_schema, replaced
 from binlog_streaming.lake.iceberg.table_files import live_files
 from binlog_streaming.lake.iceberg.table_write import VECTORS_FROM, TableWrite
-from binlog_streaming.lake.merge import Written, overruled, supersede, supersede_part, take_out
+from binlog_streaming.lake.merge import WrittenFiles, remove_rows, supersede, supersede_part, superseded_by_later_part
 from binlog_streaming.lake.schema_cast import cast_rows, changed_rows
 from binlog_streaming.lake.storage.store import looking_at
 from binlog_streaming.lake.target import (
@@ -90,7 +90,7 @@ POSITION_DELETES_FROM = 2
 class IcebergTarget(Target):
     """A target table as it is now; `table` is there when something has been written."""
 
-    takes_parts: ClassVar[bool] = True
+    supports_parallel_write: ClassVar[bool] = True
 
     write_errors: ClassVar[tuple[type[Exception], ...]] = (
         CommitFailedException,
@@ -228,7 +228,7 @@ class IcebergTarget(Target):
             )
         reached(CrashPoint.CREATED)
 
-    def describe(self, commit_id: CommitId, *, recorded: Mapping[str, str] | None = None) -> None:
+    def set_properties(self, commit_id: CommitId, *, recorded: Mapping[str, str] | None = None) -> None:
         """See `Target`.
 
         Raises:
@@ -258,13 +258,13 @@ class IcebergTarget(Target):
             TableError: `TABLE_FEATURE`.
         """
         with self._write() as write:
-            take_out(write, supersede(write, change, commit_id.keys), self._merge_kind)
+            remove_rows(write, supersede(write, change, commit_id.keys), self._merge_kind)
             if write.is_empty:
                 return 0
             self._commit(write, commit_id)
         return change.row_count
 
-    def append_part(self, rows: pa.RecordBatchReader) -> Written[LiveFile]:
+    def append_part(self, rows: pa.RecordBatchReader) -> WrittenFiles[LiveFile]:
         """See `Target`.
 
         Raises:
@@ -274,7 +274,7 @@ class IcebergTarget(Target):
             write.write(cast_rows(rows, write.schema))
             return write.detach((), write.row_count, self.version())
 
-    def merge_part(self, change: Change, keys: Sequence[str]) -> Written[LiveFile]:
+    def merge_part(self, change: Change, keys: Sequence[str]) -> WrittenFiles[LiveFile]:
         """See `Target`.
 
         Raises:
@@ -285,20 +285,18 @@ class IcebergTarget(Target):
             return write.detach(superseded, change.row_count, self.version(), contradicted)
 
     @property
-    def takes_overruled(self) -> bool:
+    def supports_late_dedup(self) -> bool:
         """See `Target`."""
         return self._merge_kind is not Merge.REWRITE
 
-    def overruled(self, parts: Sequence[Written[LiveFile]], keys: pa.Table, by: NDArray[np.int64]) -> Written[LiveFile]:
-        """See `Target`.
-
-        Raises:
-            TableError: `TABLE_FEATURE`.
-        """
+    def superseded_by_later_part(
+        self, parts: Sequence[WrittenFiles[LiveFile]], keys: pa.Table, by: NDArray[np.int64]
+    ) -> WrittenFiles[LiveFile]:
+        """See `Target`, and `merge_part` for errors."""
         with self._write() as write:
-            return write.detach(overruled(write, parts, keys, by), 0, self.version())
+            return write.detach(superseded_by_later_part(write, parts, keys, by), 0, self.version())
 
-    def commit_parts(self, parts: Sequence[Written[LiveFile]], commit_id: CommitId) -> int:
+    def commit_parts(self, parts: Sequence[WrittenFiles[LiveFile]], commit_id: CommitId) -> int:
         """See `Target`.
 
         Raises:
@@ -309,7 +307,7 @@ class IcebergTarget(Target):
                 write.attach(part)
             if commit_id.keys and any(part.version != self.version() for part in parts):
                 raise CommitFailedException("the table was changed between the look and the write")
-            take_out(write, (one for part in parts for one in part.superseded), self._merge_kind)
+            remove_rows(write, (one for part in parts for one in part.superseded), self._merge_kind)
             if write.is_empty:
                 return 0
             self._commit(write, commit_id)

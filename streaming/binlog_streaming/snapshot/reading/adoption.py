@@ -139,7 +139,7 @@ def adopt(job: Job, adoption: Adoption, run: Callable[[Job], object] = run_once)
         adopted = f"{snapshot}: adopted at {gtid or offset.position}"
         recorded = {SNAPSHOT_PROPERTY: adopted, GTID_POSITION_KEY: gtid or ""}
         with closing(sink_type(job.sink.format).at(job.sink, adoption.uri)) as target:
-            target.describe(commit_id, recorded=recorded)
+            target.set_properties(commit_id, recorded=recorded)
         taken = TableSnapshot(
             database=name.database,
             table=name.table,

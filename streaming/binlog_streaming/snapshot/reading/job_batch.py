@@ -188,7 +188,7 @@ class JobBatch:
     def _put_aside(self, offset: SourceOffset, names: Sequence[TableName], reason: str) -> None:
         self._keeper.begin()
         place = f"{offset.position}:0"
-        self._keeper.put_aside(
+        self._keeper.set_aside(
             SetAside(
                 database=name.database, table=name.table, position=place, gtid=str(offset.gtid) or None, reason=reason
             )

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from binlog_connector.rules.row_rules import TableRules
-from binlog_connector.rules.shown_changes import shown_changes
+from binlog_connector.rules.rules_on_changes import apply_rules_to_changes
 from binlog_connector.schema.log_ddl import DdlStatement
 from binlog_connector.schema.snapshot_marks import Purpose, SnapshotBegun, SnapshotEnded
 from binlog_format import open_log
@@ -96,6 +96,6 @@ class RowsWriter:
         rules = self._run.decoding.rules
         if not isinstance(rules, TableRules):
             return begun
-        (shown,) = shown_changes([begun], rules, self._run.decoding, vendor)
+        (shown,) = apply_rules_to_changes([begun], rules, self._run.decoding, vendor)
         assert isinstance(shown, SnapshotBegun)
         return shown

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from binlog_format.gtids.gtid_set import AnyGtid
     from binlog_format.position import Position
     from binlog_format.rows.decoding import Decoding
-    from binlog_streaming.lake.merge import Written
+    from binlog_streaming.lake.merge import WrittenFiles
     from binlog_streaming.lake.target import CommitId, Target
     from binlog_streaming.plan.batch_plan import RowsStep
     from binlog_streaming.plan.table_selection import SelectedTable
@@ -162,7 +162,7 @@ class TableRows:
         schema = target_schema(content, commit_id.mode)
         ranges = KeyRanges(self._finder, self._table, self._row_size)
         make = _maker(content, commit_id.mode, schema)
-        if not target.takes_parts:
+        if not target.supports_parallel_write:
             row_batches = self._checked(self._row_batches(self._readers[0], ranges))
             target.append(pa.RecordBatchReader.from_batches(schema, map(make, row_batches)), commit_id)
             return self.row_count
@@ -178,8 +178,8 @@ class TableRows:
 
     def _parts(
         self, uri: str, ranges: KeyRanges, make: Callable[[RowBatch], pa.RecordBatch], schema: pa.Schema
-    ) -> list[Written[Any]]:
-        def part(session: ServerSession) -> Written[Any]:
+    ) -> list[WrittenFiles[Any]]:
+        def part(session: ServerSession) -> WrittenFiles[Any]:
             try:
                 with closing(sink_type(self._sink.format).at(self._sink, uri)) as target:
                     return target.append_part(self._reader(session, ranges, make, schema))

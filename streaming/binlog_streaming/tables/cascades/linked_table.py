@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from binlog_connector.schema.definitions import TableName
     from binlog_connector.schema.foreign_keys import ForeignKey
     from binlog_format.rows.decoding import Decoding
+    from binlog_streaming.tables.cascades.cascade_images import CascadeImages
     from binlog_streaming.tables.cascades.held_rows import HeldRows
-    from binlog_streaming.tables.cascades.linked_images import LinkedImages
     from binlog_streaming.tables.statements.log_facts import LogFacts
 
 
@@ -42,7 +42,7 @@ class LinkedTable:
     """
 
     name: TableName
-    logged: LinkedImages
+    logged: CascadeImages
     held: HeldRows | None
     decoding: Decoding
     facts: LogFacts

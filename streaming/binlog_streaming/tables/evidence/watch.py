@@ -131,7 +131,7 @@ class EvidenceWatch:
         # A commit of its own for each doubling: tens in the life of a target.
         if new >= max(stated, RECORDED_MIN):
             text = f"{stated + new} rows, last at {commit_id.gtid or commit_id.last_change}"
-            target.describe(commit_id, recorded={PROVED_PROPERTY: text})
+            target.set_properties(commit_id, recorded={PROVED_PROPERTY: text})
             new = 0
         self._unrecorded[uri] = new
         return evidence.proved

@@ -29,7 +29,7 @@ def settle_keys(target: Target, commit_id: CommitId) -> None:
     """
     properties = target.properties() or {}
     if properties.get(KEYS_OPEN_PROPERTY) and properties.get(QUERY_PROPERTY) == commit_id.query_id:
-        target.describe(commit_id, recorded={KEYS_OPEN_PROPERTY: ""})
+        target.set_properties(commit_id, recorded={KEYS_OPEN_PROPERTY: ""})
 
 
 def fit_columns(target: Target, commit_id: CommitId, schema: pa.Schema, positions: BatchPositions) -> None:
@@ -68,4 +68,4 @@ def fit_columns(target: Target, commit_id: CommitId, schema: pa.Schema, position
     dropped, live = dropped_columns(target), {name.casefold() for name in schema.names}
     left = tuple(name for name in dropped if name.casefold() not in live)
     if left != dropped:
-        target.describe(commit_id, recorded={DROPPED_COLUMNS_PROPERTY: joined_keys(left)})
+        target.set_properties(commit_id, recorded={DROPPED_COLUMNS_PROPERTY: joined_keys(left)})

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from binlog_connector.rules.shown_table import BoundRule
+from binlog_connector.rules.rules_on_tables import BoundRule
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

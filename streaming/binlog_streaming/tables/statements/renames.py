@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from binlog_connector.schema.ghosts import ghost_of
+from binlog_connector.schema.online_schema_change import ghost_of
 from binlog_format.errors import SchemaError
 from binlog_format.rows.arrow_arrays import mask_array
 from binlog_streaming.lake.schema_cast import cast_to_schema
@@ -113,7 +113,7 @@ def replaced_by_rename(context: StatementContext, target: Target, source: Target
         if target.properties() is None:
             target.create(rows.schema, commit_id)
         # Before the commit: afterwards *source* may hold another table's rows already.
-        target.describe(commit_id, recorded=new)
+        target.set_properties(commit_id, recorded=new)
         target.replace(rows, commit_id)
         return True
 

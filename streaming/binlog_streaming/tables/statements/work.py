@@ -11,12 +11,12 @@ import pyarrow as pa
 from binlog_connector.schema.partitions.rows import partition_rows
 from binlog_connector.schema.table_changes import (
     DatabaseDropped,
-    NotUnderstood,
-    PartitionsEmptied,
+    PartitionsDropped,
     TableAltered,
     TableCreated,
     TableDropped,
     TableTruncated,
+    UnsupportedChange,
 )
 from binlog_format.errors import SchemaError, TableError
 from binlog_format.events.table_map import TableLayout
@@ -44,7 +44,7 @@ from binlog_streaming.tables.statements.target_alteration import ColumnsBefore, 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from binlog_connector.rules.shown_table import BoundRule
+    from binlog_connector.rules.rules_on_tables import BoundRule
     from binlog_connector.schema.table_changes import ColumnFacts
     from binlog_format.events.table_map import Column
     from binlog_format.position import Position
@@ -136,7 +136,7 @@ class StatementContext:
         target.replace(rows, commit_id)
         return True
 
-    def remove_partitions(self, change: PartitionsEmptied) -> CommitAction:
+    def remove_partitions(self, change: PartitionsDropped) -> CommitAction:
         """The rows of some partitions go.
 
         Raises:
@@ -188,11 +188,11 @@ def work_of(context: StatementContext, target: Target) -> Work | None:
         return _removal_of_all(context, properties, context.table.rule.on_drop, "drop")
     if properties is None or context.mode is Mode.CHANGELOG:
         return None
-    if isinstance(change, PartitionsEmptied):
+    if isinstance(change, PartitionsDropped):
         return _removal_of_partitions(context, change, properties)
     if isinstance(change, TableAltered):
         return _altered(context, target, change, properties)
-    if isinstance(change, NotUnderstood) and context.table.rule.unknown_values is UnknownValues.FAIL:
+    if isinstance(change, UnsupportedChange) and context.table.rule.unknown_values is UnknownValues.FAIL:
         raise SchemaError(
             "DDL_NOT_PARSED",
             f"{context.table.name}: {change.reason}",
@@ -235,7 +235,7 @@ def _removal_of_all(
 
 
 def _removal_of_partitions(
-    context: StatementContext, change: PartitionsEmptied, properties: Mapping[str, str]
+    context: StatementContext, change: PartitionsDropped, properties: Mapping[str, str]
 ) -> Work | None:
     wanted = context.table.rule.on_partition_drop
     if wanted is OnPartitionDrop.KEEP:

@@ -13,7 +13,7 @@ from binlog_connector.schema.definitions import TableDefinition, TableName
 from binlog_connector.schema.parsing.ddl import parse_ddl
 from binlog_connector.schema.parsing.session import Session
 from binlog_connector.schema.partitions.rows import partition_rows
-from binlog_connector.schema.table_changes import PartitionsEmptied
+from binlog_connector.schema.table_changes import PartitionsDropped
 from binlog_format.rows.arrow_schema import arrow_schema
 from binlog_format.rows.declared.declared_layout import declared_layout
 from binlog_format.vendor import Vendor
@@ -97,7 +97,7 @@ class _Tables:
             definition = _definition(create)
             arrow = _arrow(definition, rows)
             for name in table.partitions:
-                change = PartitionsEmptied((T,), "", (name,))
+                change = PartitionsDropped((T,), "", (name,))
                 found = arrow.filter(partition_rows(definition, change).mask(arrow)).column("id").to_pylist()
                 self._cursor.execute(f"SELECT id FROM t PARTITION ({name}) ORDER BY id")
                 expected = [number for (number,) in self._cursor.fetchall()]

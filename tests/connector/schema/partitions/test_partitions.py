@@ -14,7 +14,7 @@ from binlog_connector.schema.history import SchemaHistory
 from binlog_connector.schema.parsing.session import Session
 from binlog_connector.schema.partitions.definition import Expression, Partitioning
 from binlog_connector.schema.partitions.rows import partition_rows
-from binlog_connector.schema.table_changes import PartitionsEmptied
+from binlog_connector.schema.table_changes import PartitionsDropped
 from binlog_format.errors import SchemaError
 from tests.connector.schema.blocks import block_of, query
 from tests.connector.schema.test_ddl import after, columns, table
@@ -43,8 +43,8 @@ def names(*statements: str) -> list[str]:
     return [partition.name for partition in found.partitions]
 
 
-def emptied(*partitions: str, if_exists: bool = False) -> PartitionsEmptied:
-    return PartitionsEmptied((T,), "", partitions, is_drop=True, if_exists=if_exists)
+def emptied(*partitions: str, if_exists: bool = False) -> PartitionsDropped:
+    return PartitionsDropped((T,), "", partitions, is_drop=True, if_exists=if_exists)
 
 
 def rows(create: str, arrays: dict[str, pa.Array], *partitions: str, session: Session | None = None) -> list[int]:

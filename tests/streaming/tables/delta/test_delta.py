@@ -207,7 +207,7 @@ attempts = [
     (100000, lambda target: target.merge(Change(rows, none), commit_id)),
     (100000, lambda target: target.replace(rows.to_reader(), commit_id)),
     (500, lambda target: target.evolve(note, commit_id)),
-    (500, lambda target: target.describe(commit_id, recorded={"binlog-stream.dropped": "0:0:0"})),
+    (500, lambda target: target.set_properties(commit_id, recorded={"binlog-stream.dropped": "0:0:0"})),
 ]
 for size, write in attempts:
     target = DeltaTarget.find(uri, {}, file_size=1 << 26)

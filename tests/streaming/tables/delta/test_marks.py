@@ -229,7 +229,7 @@ class TestOtherTables:
 
     def test_what_a_table_says_does_not_change_what_readers_must_know(self, path: Path) -> None:
         before = DeltaTable(str(path)).protocol()
-        find(path).describe(MIRROR_COMMIT_ID, recorded={"binlog-stream.dropped": "0:0:0"})
+        find(path).set_properties(MIRROR_COMMIT_ID, recorded={"binlog-stream.dropped": "0:0:0"})
         after = DeltaTable(str(path)).protocol()
         assert set(after.reader_features or ()) == set(before.reader_features or ()) == {"deletionVectors"}
         assert (find(path).properties() or {})["binlog-stream.dropped"] == "0:0:0"

@@ -20,7 +20,7 @@ from binlog_streaming.modes.shards import IndivisibleError, failed
 from binlog_streaming.settings import Merge, Mode, TableFormat, TableRule
 from binlog_streaming.settings.partition_rules import partition_rule
 from binlog_streaming.tables.evidence.row_evidence import RowEvidence
-from binlog_streaming.tables.overruling import KEY_STATE_DTYPE, LogPart, key_messages, key_states, shared_keys
+from binlog_streaming.tables.late_dedup import KEY_STATE_DTYPE, LogPart, key_messages, key_states, shared_keys
 from binlog_streaming.tables.rows_step import KeyedImages
 from tests.chance import examples
 from tests.streaming.tables.lake.sink_cases import MIRROR_COMMIT_ID, Place
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from binlog_format.block import Table as KeyStates
-    from binlog_streaming.lake.merge import Written
+    from binlog_streaming.lake.merge import WrittenFiles
     from binlog_streaming.lake.target import Target
 
 COMMIT_ID = replace(MIRROR_COMMIT_ID, keys=KEY_NAMES)
@@ -54,7 +54,9 @@ def _parts(target: Target, batch: Batch, start: int, cuts: list[int]) -> list[tu
     return parts
 
 
-def _all_parts(target: Target, parts: list[tuple[LogPart, pa.Table, KeyStates]], count: int) -> list[Written[object]]:
+def _all_parts(
+    target: Target, parts: list[tuple[LogPart, pa.Table, KeyStates]], count: int
+) -> list[WrittenFiles[object]]:
     """What *count* tasks make of them, to which messages come in any order."""
     shards: dict[int, list[bytes]] = {}
     for part, keys, states in parts:
@@ -66,9 +68,9 @@ def _all_parts(target: Target, parts: list[tuple[LogPart, pa.Table, KeyStates]],
         shared = shared_keys(messages, "shop.orders")
         assert shared is not None
         known = [part.written for part in shared.parts]
-        overruled = target.overruled(known, shared.keys, shared.by)
+        superseded_by_later_part = target.superseded_by_later_part(known, shared.keys, shared.by)
         written += [part.written for part in shared.whole]
-        written.append(replace(overruled, row_count=-shared.repeats))
+        written.append(replace(superseded_by_later_part, row_count=-shared.repeats))
     return written
 
 
@@ -100,7 +102,7 @@ def test_parts_together_are_the_step(
         target.create(SCHEMA, commit_id)
         for number, batch in enumerate(data.draw(histories(st.just(RowImage.FULL)))):
             if batch.changes:
-                assert target.takes_overruled
+                assert target.supports_late_dedup
                 written = _all_parts(target, _parts(target, batch, start, cuts), count)
                 keys = target.commit_parts(written, replace(commit_id, batch_id=number, last_change=f"0:1:{number}"))
                 touched = {row[:2] for change in batch.changes for row in change if row is not None}

@@ -24,7 +24,7 @@ from binlog_streaming.lake.iceberg.catalog import catalog_properties
 from binlog_streaming.lake.iceberg.target import IcebergTarget
 from binlog_streaming.settings import Merge, Sink, TableFormat
 from binlog_streaming.settings.text import job_text
-from binlog_streaming.tables.looks import Looks
+from binlog_streaming.tables.open_targets import OpenTargets
 from tests.faults.guarded_catalog import SECRET, GuardedCatalog
 from tests.faults.rest_catalog import RestCatalog
 from tests.program import run_program
@@ -131,13 +131,17 @@ def test_tokens_that_expire_on_the_way_are_fetched_anew(guarded: GuardedCatalog,
 
 def failing_step(sink: Sink, batch_id: int, spoil: Callable[[], None]) -> TableError:
     """A step as a batch does it, with the name of the table; *spoil* is called after the look."""
-    looks = Looks(sink, IcebergTarget)
+    open_targets = OpenTargets(sink, IcebergTarget)
     uri = uri_of(sink)
     change = change_of([(batch_id, "y"), (100, f"{batch_id}")], [batch_id - 1])
-    looks.at(uri)
+    open_targets.get(uri)
     spoil()
-    with closing(looks), pytest.raises(TableError, match="WRITE_FAILED") as caught, looks.naming_errors("t", uri):
-        looks.attempt(uri, lambda target: target.merge(change, commit_id_of(batch_id)))
+    with (
+        closing(open_targets),
+        pytest.raises(TableError, match="WRITE_FAILED") as caught,
+        open_targets.naming_errors("t", uri),
+    ):
+        open_targets.write_with_retry(uri, lambda target: target.merge(change, commit_id_of(batch_id)))
     assert caught.value.hint
     return caught.value
 

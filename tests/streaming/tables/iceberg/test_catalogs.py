@@ -157,7 +157,7 @@ def test_all_kinds_of_steps_and_maintenance(lake: Lake, kind: Merge) -> None:
     assert dict(lake.rows()) == model  # type: ignore[arg-type]
     with closing(lake.look()) as target:
         target.evolve(SchemaChange(added=pa.schema([("note", pa.string())])), commit_id_of(20))
-        target.describe(commit_id_of(20), recorded={"binlog-stream.dropped": "0:0:0"})
+        target.set_properties(commit_id_of(20), recorded={"binlog-stream.dropped": "0:0:0"})
         target.replace(target.read(), commit_id_of(21))
     with closing(lake.look()) as target:
         assert target.is_done(commit_id_of(21))

@@ -15,13 +15,13 @@ import pyarrow as pa
 import pytest
 
 from binlog_format.errors import TableError
-from binlog_streaming.ahead import ahead
 from binlog_streaming.lake.change import Patches
 from binlog_streaming.lake.crash_points import CrashPoint, watched
 from binlog_streaming.lake.evolution import SchemaChange
 from binlog_streaming.lake.iceberg.catalog import CATALOG_FILE, identifier, open_catalog
 from binlog_streaming.lake.iceberg.data_files import DataFiles
 from binlog_streaming.lake.iceberg.target import IcebergTarget
+from binlog_streaming.prefetch import prefetch
 from binlog_streaming.settings import Sink, TableFormat
 from tests.streaming.tables.iceberg.iceberg_cases import files_of, reader, said_by, snapshots_of
 from tests.streaming.tables.lake.sink_cases import (
@@ -135,7 +135,7 @@ def test_step_without_rows_meets_the_commit_of_somebody_else(place: Place, late_
             table.append(numbers(77))
         writes: dict[str, Callable[[], None]] = {
             "evolve": lambda: late.evolve(NOTE, commit_id),
-            "describe": lambda: late.describe(commit_id, recorded={"binlog-stream.dropped": "0:9:9"}),
+            "describe": lambda: late.set_properties(commit_id, recorded={"binlog-stream.dropped": "0:9:9"}),
         }
         write = writes[late_step]
         with pytest.raises(Exception, match="changed between") as caught:
@@ -263,7 +263,7 @@ def test_rows_are_written_while_they_come(place: Place) -> None:
         assert isinstance(target, IcebergTarget)
         target.create(INT_KEY, COMMIT_ID)
         new = DataFiles(target.table.metadata, target.table.io, file_size=4 << 20)
-        for batch in ahead(rows()):
+        for batch in prefetch(rows()):
             new.write(pa.Table.from_batches([batch]))
         files = new.close()
     assert sum(file.record_count for file in files) == 60 * 2000

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from binlog_streaming.lake.delta.actions import Add
-    from binlog_streaming.lake.merge import Written
+    from binlog_streaming.lake.merge import WrittenFiles
     from binlog_streaming.lake.target import CommitId
 
 pytestmark = pytest.mark.spark
@@ -86,7 +86,7 @@ def test_tasks_share_one_table(
     parts: list[int] = []
     commit_parts = DeltaTarget.commit_parts
 
-    def counted(target: DeltaTarget, some: Sequence[Written[Add]], commit_id: CommitId) -> int:
+    def counted(target: DeltaTarget, some: Sequence[WrittenFiles[Add]], commit_id: CommitId) -> int:
         parts.append(len(some))
         return commit_parts(target, some, commit_id)
 

@@ -15,7 +15,7 @@ import pytest
 from binlog_connector.following.kept_definitions import KeptDefinitions
 from binlog_connector.following.offsets import SourceOffset
 from binlog_connector.following.starts import Edge
-from binlog_connector.following.tailer import Following, Tailer
+from binlog_connector.following.tailer import FollowOptions, Tailer
 from binlog_connector.following.watched import WatchedLog
 from binlog_connector.schema.definitions import TableName
 from binlog_connector.spark import table_schemas
@@ -213,7 +213,7 @@ class Publisher:
         """Publish what is in the log; killed: before the offset of the first step is committed."""
         forget_all()
         messages = StepMessages(self.job, names_of(self.job.sink), None, lambda _: 1)
-        start = Tailer(self.job.source.path, Edge.EARLIEST, saved=self.offset, how=Following(ends=True))
+        start = Tailer(self.job.source.path, Edge.EARLIEST, saved=self.offset, how=FollowOptions(ends=True))
         with start as tailer:
             while (step := tailer.step(0.0)) is not None or not tailer.is_ended:
                 if step is None:

@@ -95,7 +95,7 @@ class MemoryTarget(Target):
             self.targets.tables[self.uri] = MemoryTable(commit_id.table_properties(), schema)
             reached(CrashPoint.CREATED)
 
-    def describe(self, commit_id: CommitId, *, recorded: Mapping[str, str] | None = None) -> None:
+    def set_properties(self, commit_id: CommitId, *, recorded: Mapping[str, str] | None = None) -> None:
         """See `Target`."""
         wanted = {**self._table.properties, **commit_id.table_properties(), **(recorded or {})}
         if wanted != self._table.properties:

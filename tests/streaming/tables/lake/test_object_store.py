@@ -102,7 +102,7 @@ def test_all_kinds_of_steps_and_maintenance(object_store: ObjectStore, uri: str,
     assert any(".checkpoint." in name for name in table.files())
     assert table.look().is_done(commit_id(19))
     table.look().evolve(SchemaChange(added=pa.schema([("note", pa.string())])), commit_id(20))
-    table.look().describe(commit_id(20), recorded={"binlog-stream.dropped": "0:0:0"})
+    table.look().set_properties(commit_id(20), recorded={"binlog-stream.dropped": "0:0:0"})
     assert table.look().schema().names == ["id", "value", "note"]
     target = table.look()
     target.replace(target.read(), commit_id(21))
@@ -230,7 +230,7 @@ def test_parquet_steps_of_any_size_and_new_columns(object_store: ObjectStore, ur
     assert not files.append(1, large(LARGE))
     note = SchemaChange(added=pa.schema([("note", pa.string())]))
     files.look().evolve(note, replace(COMMIT_ID, batch_id=2))
-    files.look().describe(COMMIT_ID, recorded={"binlog-stream.dropped": "0:0:0"})
+    files.look().set_properties(COMMIT_ID, recorded={"binlog-stream.dropped": "0:0:0"})
     assert files.append(3, numbers(9001))
     assert files.ids() == [*range(LARGE), 9000, 9001]
     assert files.look().schema().names == ["id", "value", "note"]
@@ -280,10 +280,10 @@ def test_parquet_table_s_file_is_changed_by_one_at_a_time(object_store: ObjectSt
     fault = Fault(re.compile(r"PUT .*/_binlog-stream\.json"), loses_reply=True)
     with FaultyProxy(object_store.port, fault) as proxy:
         target = Files(uri, object_store.options(proxy.port)).look()
-        target.describe(COMMIT_ID, recorded={"binlog-stream.dropped": "0:9:9"})
+        target.set_properties(COMMIT_ID, recorded={"binlog-stream.dropped": "0:9:9"})
     assert fault.met == 1
     with pytest.raises(FileExistsError) as caught:
-        late.describe(COMMIT_ID, recorded={"binlog-stream.dropped": "0:1:1"})
+        late.set_properties(COMMIT_ID, recorded={"binlog-stream.dropped": "0:1:1"})
     assert late.is_conflict(caught.value)
     assert (files.look().properties() or {})["binlog-stream.dropped"] == "0:9:9"
 
@@ -415,7 +415,7 @@ def test_state_of_a_job_in_an_object_store(object_store: ObjectStore, tmp_path: 
     job = structs.replace(job_for(tmp_path), sink=sink, checkpoint=f"s3://{BUCKET}/state/checkpoint")
     keeper = RecordKeeper(job)
     keeper.begin()
-    keeper.saw([("shop", "orders")])
+    keeper.record_batch([("shop", "orders")])
     state = state_of(job)
     assert b'"orders"' in (state.read(RECORD_FILE) or b"")
     state.write("metadata", json.dumps({"id": "q-1"}).encode())

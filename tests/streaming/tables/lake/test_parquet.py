@@ -123,9 +123,9 @@ def test_a_description_by_two_at_once_is_a_conflict(place: Place) -> None:
     place.append(0, numbers(1))
     with closing(place.target()) as late:
         with closing(place.target()) as other:
-            other.describe(replace(COMMIT_ID, keys=("id",)))
+            other.set_properties(replace(COMMIT_ID, keys=("id",)))
         with pytest.raises(FileExistsError) as caught:
-            late.describe(COMMIT_ID, recorded={"binlog-stream.dropped": "0:9:9"})
+            late.set_properties(COMMIT_ID, recorded={"binlog-stream.dropped": "0:9:9"})
         assert late.is_conflict(caught.value)
     content = json.loads((place.directory / place.name / "_binlog-stream.json").read_text())
     assert content["properties"]["binlog-stream.keys"] == "id"

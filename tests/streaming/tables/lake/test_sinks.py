@@ -352,7 +352,7 @@ def test_table_says_new_things_about_itself_once(place: Place) -> None:
     place.append(0, numbers(1), MIRROR_COMMIT_ID)
     commit_id = replace(MIRROR_COMMIT_ID, batch_id=1, keys=("id", "value"))
     with closing(place.target()) as target:
-        target.describe(commit_id, recorded={"binlog-stream.dropped": "0:9:9"})
+        target.set_properties(commit_id, recorded={"binlog-stream.dropped": "0:9:9"})
         target.check_owner(commit_id)
         assert not target.is_done(commit_id)
     before = place.state()
@@ -360,11 +360,11 @@ def test_table_says_new_things_about_itself_once(place: Place) -> None:
         properties = target.properties()
         assert properties is not None
         assert properties.items() >= {**commit_id.table_properties(), "binlog-stream.dropped": "0:9:9"}.items()
-        target.describe(commit_id, recorded={"binlog-stream.dropped": "0:9:9"})
-        target.describe(commit_id)
+        target.set_properties(commit_id, recorded={"binlog-stream.dropped": "0:9:9"})
+        target.set_properties(commit_id)
     assert place.state() == before
     with closing(place.target()) as target:
-        target.describe(commit_id, recorded={"binlog-stream.dropped": ""})
+        target.set_properties(commit_id, recorded={"binlog-stream.dropped": ""})
         assert (target.properties() or {})["binlog-stream.dropped"] == ""
     assert place.state() != before
     assert place.ids() == [1]
@@ -374,7 +374,7 @@ def test_table_says_new_things_about_itself_once(place: Place) -> None:
 
 def test_what_a_table_says_about_itself_survives_every_step(prepared: Prepared) -> None:
     with closing(prepared.place.target()) as target:
-        target.describe(prepared.commit_id, recorded={"binlog-stream.dropped": "0:9:9"})
+        target.set_properties(prepared.commit_id, recorded={"binlog-stream.dropped": "0:9:9"})
         recorded = {**(target.properties() or {})}
         prepared.write(target)
         assert recorded.items() <= {**(target.properties() or {})}.items()

@@ -10,8 +10,8 @@ import pytest
 
 from binlog_connector.rules.row_rule import GeneratedColumns
 from binlog_connector.rules.row_rules import TableRules
-from binlog_connector.rules.shown_changes import shown_changes
-from binlog_connector.rules.shown_table import BoundRule
+from binlog_connector.rules.rules_on_changes import apply_rules_to_changes
+from binlog_connector.rules.rules_on_tables import BoundRule
 from binlog_connector.schema.snapshot_marks import SnapshotBegun, mark_change
 from binlog_format.rows.decoding import Decoding
 from binlog_format.vendor import Vendor
@@ -140,7 +140,7 @@ def test_where_a_snapshot_begins_they_are_known_by_the_definition_in_its_mark() 
     for more in ({}, {"create_table": CREATE}, {"create_table": CREATE.replace("g INT", "z INT")}):
         change = mark_change({**mark, **place, "detail": json.dumps({**detail, **more})}, decoding)
         assert isinstance(change, SnapshotBegun)
-        (begun,) = shown_changes([change], rules, decoding, Vendor.MARIADB)
+        (begun,) = apply_rules_to_changes([change], rules, decoding, Vendor.MARIADB)
         assert isinstance(begun, SnapshotBegun)
         facts = begun.created.columns
         shown.append(None if facts is None else [fact.name for fact in facts])

@@ -59,7 +59,7 @@ class Batches:
         """What a replay does behind its last batch."""
         with closing(self.place.target()) as target:
             commit_id = commit_id_of(target.properties() or {}, "q-1", "shop.orders", self.rule.modes[0])
-            target.describe(commit_id, recorded={GTID_POSITION_KEY: gtid})
+            target.set_properties(commit_id, recorded={GTID_POSITION_KEY: gtid})
 
     def stands_at(self) -> str | None:
         """What the target says; None: nothing."""

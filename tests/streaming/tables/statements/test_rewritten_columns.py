@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from binlog_connector.rules.row_rules import TableRules
-from binlog_connector.rules.shown_table import BoundRule
+from binlog_connector.rules.rules_on_tables import BoundRule
 from binlog_format import open_log
 from binlog_format.errors import TableError
 from binlog_format.rows.decoding import Decoding

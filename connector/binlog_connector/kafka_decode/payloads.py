@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from binlog_connector.received.message_error import MessageError
+from binlog_connector.kafka_decode.message_error import MessageError
 from binlog_format.rows.arrow_arrays import mask_array
 
 if TYPE_CHECKING:

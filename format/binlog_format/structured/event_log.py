@@ -1,4 +1,4 @@
-"""Logs whose entries are no transactions of a database: `EntryLog`; what follows and writes them needs no more of them.
+"""Logs whose entries are no transactions of a database: `EventLog`; what follows and writes them needs no more of them.
 
 Events of such a log mean nothing without the metadata that was written before them: reading goes on with a `LogState`.
 """
@@ -25,14 +25,14 @@ if TYPE_CHECKING:
     from binlog_format.kernels import Bytes
     from binlog_format.log_format import GtidStart, Heads
 
-__all__ = ["EntryLog", "EventSource", "LogBlock", "LogState"]
+__all__ = ["EventLog", "EventSource", "LogBlock", "LogState"]
 
 
 BEFORE_ALL = Position(0, 0, 0)
 """Where a log begins of which nothing had been written yet: before all its files, whatever they are."""
 
 
-class EntryLog(Log):
+class EventLog(Log):
     """A log of events that stand alone: each is a group of its own, without a GTID.
 
     Of its places there are no GTIDs; whoever asks for row changes or transactions gets an `UnsupportedError`, `FORMAT`.

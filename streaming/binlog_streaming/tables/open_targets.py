@@ -1,4 +1,4 @@
-"""Targets that have been looked at, each once: `Looks`."""
+"""Targets of a component, each opened once: `OpenTargets`; writes are tried again when another writer was faster."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ ATTEMPTS_MAX = 4
 Result = TypeVar("Result")
 
 
-class Looks:
+class OpenTargets:
     """The targets of one component.
 
     Args:
@@ -41,22 +41,22 @@ class Looks:
         """What the libraries below them raise when the place cannot be written, or the machine is at its end."""
         return (*self._factory.write_errors, OSError, pa.ArrowMemoryError)
 
-    def at(self, uri: str) -> Target:
-        """The target at a place, as it was when it was looked at."""
+    def get(self, uri: str) -> Target:
+        """The target at a place, as it was when it was opened."""
         if uri not in self._targets:
             self._targets[uri] = self._factory.at(self._sink, uri)
         return self._targets[uri]
 
-    def attempt(self, uri: str, write: Callable[[Target], Result]) -> Result:
-        """Write to the target at a place, again with a new look when somebody else committed meanwhile."""
+    def write_with_retry(self, uri: str, write: Callable[[Target], Result]) -> Result:
+        """Write to the target at a place; it is opened and written again when somebody else committed meanwhile."""
         for attempt in range(1, ATTEMPTS_MAX + 1):
-            target = self.at(uri)
+            target = self.get(uri)
             try:
                 return write(target)
             except Exception as error:
                 if attempt == ATTEMPTS_MAX or not target.is_conflict(error):
                     raise
-                self.forget(uri)
+                self.reopen(uri)
         raise AssertionError("the last attempt returns or raises")
 
     @contextmanager
@@ -86,11 +86,11 @@ class Looks:
         except IndivisibleError:
             raise
         except Exception as error:
-            self.forget(uri)  # it may have been left in the middle of a change
+            self.reopen(uri)  # it may have been left in the middle of a change
             raise unexpected(error, f"{name}: {uri}{step and ', '}{step}") from error
 
-    def forget(self, uri: str) -> None:
-        """The next one who asks looks again."""
+    def reopen(self, uri: str) -> None:
+        """Close the target at a place; who asks next opens it again, as it is then."""
         target = self._targets.pop(uri, None)
         if target is not None:
             target.close()
@@ -98,4 +98,4 @@ class Looks:
     def close(self) -> None:
         """Let go of all connections."""
         for uri in list(self._targets):
-            self.forget(uri)
+            self.reopen(uri)

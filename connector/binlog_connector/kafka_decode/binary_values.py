@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from binlog_connector.received.binary_kernels import ALL_READ, read_base64, read_little_endian, read_unscaled
-from binlog_connector.received.message_error import MessageError
+from binlog_connector.kafka_decode.binary_kernels import ALL_READ, read_base64, read_little_endian, read_unscaled
+from binlog_connector.kafka_decode.message_error import MessageError
 from binlog_format.rows.arrow_arrays import fixed_array, text_array
 
 if TYPE_CHECKING:

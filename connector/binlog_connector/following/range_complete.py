@@ -1,4 +1,4 @@
-"""Whether a range that was there when it was planned is there when it is read: `check_reached`."""
+"""Whether a range that was there when it was planned is there when it is read: `check_range_complete`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from binlog_format.position import Position
 
 
-def check_reached(log: Log, reached: Position, end: Position) -> None:
+def check_range_complete(log: Log, reached: Position, end: Position) -> None:
     """See that a read which came to *reached* has read everything before *end*.
 
     What was planned was on disk, so a log that ends earlier is an error.

@@ -12,9 +12,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.json as pj
 
-from binlog_connector.received.connect_columns import json_type, received_column
-from binlog_connector.received.message_error import MessageError
-from binlog_connector.received.payloads import payloads_by_schema
+from binlog_connector.kafka_decode.connect_columns import json_type, received_column
+from binlog_connector.kafka_decode.message_error import MessageError
+from binlog_connector.kafka_decode.payloads import payloads_by_schema
 from binlog_format.events.table_map import TableLayout
 from binlog_format.rows.arrow_arrays import numbers_array
 
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from binlog_connector.received.connect_columns import ReceivedColumn
-    from binlog_connector.received.payloads import Payloads
+    from binlog_connector.kafka_decode.connect_columns import ReceivedColumn
+    from binlog_connector.kafka_decode.payloads import Payloads
 
     Int64s = NDArray[np.int64]
 

@@ -1,4 +1,4 @@
-"""The rows of a step of tables that foreign keys link: `LinkedRows` derives what the log does not have.
+"""The rows of a step of tables that foreign keys link: `CascadeRows` derives what the log does not have.
 
 Nothing is written before all is derived, and tables are written after all whose rows depend on theirs. What is derived
 for a table depends on the rows that it, and the tables above it, held before the step. So a step that was cut off is
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from binlog_streaming.plan.table_selection import SelectedTable
     from binlog_streaming.settings import Mode
     from binlog_streaming.tables.batch_run import BatchRun
-    from binlog_streaming.tables.cascades.linked_images import LinkedImages
+    from binlog_streaming.tables.cascades.cascade_images import CascadeImages
     from binlog_streaming.tables.statements.log_facts import LogFacts
 
     Indices = NDArray[np.int64]
@@ -58,7 +58,7 @@ class _Group:
 
 
 @dataclass(frozen=True)
-class LinkedRows:
+class CascadeRows:
     """The tables of a step, and where their rows are.
 
     Attributes:
@@ -73,7 +73,7 @@ class LinkedRows:
 
     step: LinkedRowsStep
     tables: Mapping[TableName, SelectedTable]
-    logged: LinkedImages
+    logged: CascadeImages
     facts: LogFacts
     run: BatchRun
     look: Callable[[SelectedTable, Mode], Target]

@@ -1,4 +1,4 @@
-"""What all messages of a block share: `Occasion`; `logged_statements` are those that messages are made of."""
+"""What all messages of a block share: `BlockContext`; `logged_statements` are those that messages are made of."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Occasion:
+class BlockContext:
     """What all messages of a block share.
 
     Attributes:

@@ -1,4 +1,4 @@
-"""What the log has of tables that foreign keys link, in one order: `LinkedImages`."""
+"""What the log has of tables that foreign keys link, in one order: `CascadeImages`."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class LinkedImages:
+class CascadeImages:
     """Row images of several tables; numbers of images count over all row batches, table after table.
 
     Attributes:

@@ -24,13 +24,13 @@ from binlog_connector.schema.statement_errors import events_lost_error, statemen
 from binlog_connector.schema.table_changes import (
     DatabaseDropped,
     EventsLost,
-    NotUnderstood,
-    PartitionsEmptied,
+    PartitionsDropped,
     RowsChanged,
     TableCreated,
     TableDropped,
     TableRenamed,
     TableTruncated,
+    UnsupportedChange,
 )
 from binlog_format.errors import BinlogError, SchemaError, TableError
 from binlog_streaming.plan.snapshots import snapshot_command
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from binlog_format.position import Position
     from binlog_streaming.plan.batch_plan import LogPlace
     from binlog_streaming.plan.cascade_links import Link
-    from binlog_streaming.plan.cascades import Carried
+    from binlog_streaming.plan.cascades import CascadedChange
     from binlog_streaming.plan.memory import JobMemory
     from binlog_streaming.plan.snapshots import Snapshots
     from binlog_streaming.plan.table_selection import SelectedTable
@@ -71,7 +71,7 @@ class Refusal:
 
 
 @dataclass(slots=True)
-class Admission:
+class TableChecks:
     """Walks over the statements of a batch: `take` each of them in log order, then `finish`.
 
     Attributes:
@@ -125,7 +125,7 @@ class Admission:
             elif not isinstance(change, TableProved):
                 self._take_change(statement, change)
 
-    def take_cascade(self, carried: Carried) -> None:
+    def take_cascade(self, carried: CascadedChange) -> None:
         """A change of a parent, before the next statement."""
         child = carried.cascade.child
         table = self.find(child)
@@ -233,7 +233,7 @@ class Admission:
         self.snapshots.go_live(name, (statement.position, statement.event_no))
 
     def _stop_snapshots(self, statement: DdlStatement, change: TableChange) -> None:
-        if isinstance(change, TableTruncated | PartitionsEmptied) or getattr(change, "if_not_exists", False):
+        if isinstance(change, TableTruncated | PartitionsDropped) or getattr(change, "if_not_exists", False):
             return  # the columns stay
         names: Sequence[TableName]
         if isinstance(change, TableRenamed):
@@ -241,7 +241,7 @@ class Admission:
         elif isinstance(change, DatabaseDropped):
             names = [name for name in self.snapshots.tables if name.database == change.database]
         else:
-            names = change.names if isinstance(change, NotUnderstood) else (change.name,)
+            names = change.names if isinstance(change, UnsupportedChange) else (change.name,)
         problem = f"the table was changed at {statement.position} before all chunks were read"
         for name in names:
             self.snapshots.stop(name, problem, (statement.position, statement.event_no))

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from binlog_connector.received.binary_values import DECIMAL_DIGITS_MAX, bytes_of, decimals_of, unsigned_of
+from binlog_connector.kafka_decode.binary_values import DECIMAL_DIGITS_MAX, bytes_of, decimals_of, unsigned_of
 from binlog_format.errors import UnsupportedError
 from binlog_format.events.table_map import Column
 from binlog_format.events.table_map_layout import ColumnType

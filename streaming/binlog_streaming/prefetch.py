@@ -1,4 +1,4 @@
-"""Work done ahead by a thread, on the core that the caller leaves idle: `ahead`."""
+"""Work done ahead by a thread, on the core that the caller leaves idle: `prefetch`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 Item = TypeVar("Item")
 
 
-def ahead(items: Iterable[Item], count: int = 1) -> Generator[Item]:
+def prefetch(items: Iterable[Item], count: int = 1) -> Generator[Item]:
     """*items*, of which a thread makes the next ones while the caller works on one.
 
     What making one raises is raised here, after those before it were given out. When the caller stops before the end,

@@ -1,4 +1,4 @@
-"""What statements do to tables, as rules show these: `shown_changes(changes, decoding, vendor)`."""
+"""What statements do to tables, as rules show these: `apply_rules_to_changes(changes, decoding, vendor)`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from binlog_connector.rules.masks import MaskKind
-from binlog_connector.rules.shown_table import BoundRule, shown_table
+from binlog_connector.rules.rules_on_tables import BoundRule, apply_rules_to_table
 from binlog_connector.schema.snapshot_marks import SnapshotBegun
 from binlog_connector.schema.table_changes import TableAltered, TableCreated, TableRenamed
 from binlog_format.errors import SchemaError
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from binlog_format.vendor import Vendor
 
 
-def shown_changes(
+def apply_rules_to_changes(
     changes: Sequence[StatementChange | SnapshotChange], rules: TableRules, decoding: Decoding, vendor: Vendor
 ) -> list[StatementChange | SnapshotChange]:
     """What *changes* do to what is shown of their tables.
@@ -80,7 +80,7 @@ class _StatementView:
         names = [fact.name.casefold() for fact in change.columns]
         logged = replace(logged, primary_key=tuple(names.index(key.casefold()) for key in change.primary_key))
         generated = {fact.name.casefold() for fact in change.columns if fact.generated}
-        shown = shown_table(self.rule, logged, self.decoding, generated)
+        shown = apply_rules_to_table(self.rule, logged, self.decoding, generated)
         facts = tuple(
             self._fact(change.columns[index], column)
             for index, column in zip(shown.columns, shown.layout.columns, strict=True)

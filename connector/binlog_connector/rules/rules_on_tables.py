@@ -1,4 +1,4 @@
-"""What a rule leaves of one table: `shown_table(rule, layout, decoding)` gives a `ShownTable`."""
+"""What a rule leaves of one table: `apply_rules_to_table(rule, layout, decoding)` gives a `ShownTable`."""
 
 from __future__ import annotations
 
@@ -137,7 +137,7 @@ class ShownTable:
     computed: tuple[int, ...] = ()
 
 
-def shown_table(
+def apply_rules_to_table(
     rule: BoundRule, layout: TableLayout, decoding: Decoding, generated: Collection[str] | None = None
 ) -> ShownTable:
     """What *rule* leaves of a table.

@@ -1,4 +1,4 @@
-"""Row images as a rule shows them: `shown_images(images, table)`.
+"""Row images as a rule shows them: `apply_rules_to_images(images, table)`.
 
 Masked values are put after the bytes that were read, as texts with their size before them, and the images' cells point
 there; so all that reads images reads masked ones, and pays nothing for it.
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from binlog_connector.rules.masks import Mask
     from binlog_connector.rules.predicate import Predicate
-    from binlog_connector.rules.shown_table import ShownTable
+    from binlog_connector.rules.rules_on_tables import ShownTable
     from binlog_format.kernels import Bytes
     from binlog_format.rows.decoding import Decoding
 
@@ -39,7 +39,7 @@ _SIZES = text_array(pa.binary(), np.arange(257, dtype=np.int32), np.arange(256, 
 _WHOLE_IMAGES = "Set binlog_row_image=FULL on the server, and start after the rows that were logged before"
 
 
-def shown_images(images: Images, table: ShownTable) -> Images:
+def apply_rules_to_images(images: Images, table: ShownTable) -> Images:
     """*images*, which were just read and are nobody else's, as *table* shows them.
 
     Raises:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from binlog_format.block import Table
     from binlog_streaming.lake.change import Change
-    from binlog_streaming.lake.merge import Written
+    from binlog_streaming.lake.merge import WrittenFiles
     from binlog_streaming.tables.tasks import Shard
 
     Place = tuple[int, int]
@@ -47,7 +47,7 @@ class LogPart:
     attempt: str
     start: Place
     end: Place
-    written: Written[Any]
+    written: WrittenFiles[Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +60,7 @@ class Overruled:
     """
 
     attempts: frozenset[str]
-    written: Written[Any]
+    written: WrittenFiles[Any]
 
 
 class SharedKeys(NamedTuple):
@@ -91,7 +91,7 @@ KEY_STATE_DTYPE = np.dtype(
 """What a part knows of a key beside its value."""
 
 
-def key_states(change: Change, written: Written[Any]) -> Table:
+def key_states(change: Change, written: WrittenFiles[Any]) -> Table:
     """`KEY_STATE_DTYPE` of the keys of a part: those of upserts, then those of deletes.
 
     Args:
