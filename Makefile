@@ -38,7 +38,7 @@ export SPARK_SUBMIT_OPTS := $(SPARK_SUBMIT_OPTS) -XX:SharedArchiveFile=$(abspath
 # A process that may not keep what it has compiled of our modules compiles them at each start, and the tests start many.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup java demo demo-logs docs kafka servers test test-all test-thorough test-rest test-fast test-bare test-demo test-compat soak fuzz fuzz-servers lint format bench bench-peers clean
+.PHONY: help check setup java demo demo-logs docs kafka servers test test-all test-thorough test-rest test-fast test-bare test-demo test-compat soak fuzz fuzz-servers lint format bench bench-peers clean
 
 help: ## Say what can be made
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-13s %s\n", $$1, $$2}'
@@ -141,6 +141,9 @@ fuzz: setup ## Fuzz all that reads bytes with checks of all bounds, a minute (FU
 fuzz-servers: setup ## Live random histories on servers, and see that each table is equal or named, two minutes (SECONDS=..., SERVERS=mariadb,FOLDER,..., SEED=..., ROUNDS=...; PAIRS=1: every type into every other)
 	@$(BIN)/python -m tests.judge --seconds $(SERVERS_SECONDS) --servers '$(SERVERS)' --seed $(SEED) \
 		$(if $(PAIRS),--pairs) $(if $(ROUNDS),--rounds $(ROUNDS))
+
+check: ## Run what CI runs (.ci/run); it installs servers through apt where they are missing
+	@.ci/run
 
 lint: $(INSTALLED) ## Check style, types and the shape of the source tree
 	@$(BIN)/ruff check .
