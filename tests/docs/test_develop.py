@@ -113,6 +113,19 @@ def test_files_that_a_page_names_are_there(page: str) -> None:
     assert wrong == []
 
 
+@pytest.mark.parametrize("page", PAGES)
+def test_names_in_the_text_of_a_page_are_in_the_code(page: str) -> None:
+    """Names of functions, classes and constants; what is renamed is renamed on the page."""
+    text = re.sub(r"^```.*?^```$", "", (REPO / page).read_text(), flags=re.MULTILINE | re.DOTALL)
+    shown = "".join(block.text for kind in ("python", "diff") for block in code_blocks(page, kind))
+    code = "".join(path.read_text() for root in (*ROOTS, "tests") for path in sorted((REPO / root).rglob("*.py")))
+    words = set(re.findall(r"\w+", code + shown))
+    named = set(re.findall(r"`(?:[\w/]+\.py: )?([A-Za-z_]{4,}(?:\.\w+)?)(?:\([^`]*\))?`", text))
+    names = sorted(name for name in named if not name.endswith(".py"))
+    assert len(names) > 3
+    assert [name for name in names if not set(name.split(".")) <= words] == []
+
+
 def is_ours(path: Path) -> bool:
     """Not of a virtual environment, and not built."""
     return not any(part.startswith((".", "build")) for part in path.relative_to(REPO).parts)
