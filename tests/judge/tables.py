@@ -252,7 +252,8 @@ def read_value(value: Any, kind: str) -> object:
     if isinstance(value, dt.datetime):
         return value.replace(tzinfo=None)
     if kind in GEOMETRIES and isinstance(value, dict):
-        return value["srid"], value["wkb"]
+        # A NOT NULL column without a value has no bytes at all, of which the server's functions make NULL.
+        return (value["srid"], value["wkb"]) if value["wkb"] else None
     return value
 
 

@@ -189,6 +189,8 @@ def _gtid_in(text: str) -> str | None:
 
 
 def _concerns_a_table(history: History, text: str) -> bool:
+    if "changes rows of any table" in text:
+        return True  # a trigger of another history may change this one's tables, too
     return any(name.casefold() in text.casefold() for name in mentioned_tables(history))
 
 

@@ -104,4 +104,5 @@ def _row_batch(changes: RowChanges, start: int, source: RowBatch, layout: TableL
     table["kind"] = np.where(is_after, ImageKind.UPDATE_AFTER, before)
     rows = pa.concat_tables([changes.before, changes.after]).take(pa.array(change + is_after * len(changes)))
     images = cast("Images", DecodedImages(table, rows, dict.fromkeys(unknown, is_after)))
-    return RowBatch(images, source.events, source.groups, layout, source.gtid_sources, source.decoding)
+    sources = source.gtid_sources
+    return RowBatch(images, source.events, source.groups, layout, sources, source.decoding, is_derived=True)

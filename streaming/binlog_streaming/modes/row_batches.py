@@ -65,6 +65,7 @@ class RowBatch:
         facts: Of columns that the images lack; None: as the layout defines.
         expected: What the first one of the images expects that each of these stands for, `Expected`; None: each stands
             for itself alone.
+        is_derived: No log has them: foreign keys make them of changes of other tables.
     """
 
     images: Images
@@ -76,6 +77,7 @@ class RowBatch:
     snapshot: str = ""
     facts: AbsentFacts | None = None
     expected: NDArray[np.uint8] | None = None
+    is_derived: bool = False
 
     def places(self) -> tuple[Indices, Indices]:
         """Of each image the number of its group, growing in log order, and that of its event in the group."""

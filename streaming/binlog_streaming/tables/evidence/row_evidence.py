@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from binlog_streaming.tables.evidence.watch import WantedEvidence
 
     Indices = NDArray[np.int64]
+    Mask = NDArray[np.bool_]
 
 _TEXT_MAX = 200
 """Characters of a key, or of a value, in an error."""
@@ -95,7 +96,10 @@ class RowEvidence:
     ) -> RowsBefore | None:
         if change.expected is None or change.firsts is None or (self.rows == 0 and not self.sample):
             return None
-        firsts, chosen = change.firsts, np.flatnonzero(change.expected == Expected.THIS_ROW)
+        firsts, is_whole = change.firsts, change.expected == Expected.THIS_ROW
+        if any(row_batch.is_derived for row_batch in images.row_batches):
+            is_whole &= ~_derived(images)[firsts]  # made of the target's own rows, as far as they are needed
+        chosen = np.flatnonzero(is_whole)
         if self.rows is not None and 0 < self.rows < len(chosen):
             chosen = chosen[np.linspace(0, len(chosen) - 1, self.rows).astype(np.int64)]  # spread over all
         names = tuple(name for name in columns.names if name not in keys)
@@ -112,6 +116,12 @@ class RowEvidence:
         is_chosen = np.zeros(len(firsts), np.bool_)
         is_chosen[chosen] = True
         return RowsBefore(names, is_chosen, shown, self.sample if self.rows == 0 else None)
+
+
+def _derived(images: StepImages) -> Mask:
+    return np.concatenate(
+        [np.full(len(row_batch.images.table), row_batch.is_derived) for row_batch in images.row_batches]
+    )
 
 
 def evidence_for(

@@ -164,6 +164,23 @@ def test_each_step_that_is_cut_off_is_done_again_with_the_same_result(tmp_path: 
     raise AssertionError("there are more steps")
 
 
+@pytest.mark.parametrize("evidence", ["keys", "rows"])
+def test_what_foreign_keys_do_is_no_image_to_compare_rows_with(tmp_path: Path, evidence: str) -> None:
+    """A delete that is carried on shows the key alone; the other columns of the target's row prove nothing."""
+    with ShopLog(tmp_path / "log") as log:
+        tables = LinkedTables(log, {"parent": ("id",), "child": ("id", "p", "note")}, (P_KEY,))
+        tables.create()
+        tables.insert("parent", {"id": 1})
+        tables.insert("child", {"id": 10, "p": 1, "note": 7})
+        for number in range(2, 6):
+            tables.insert("parent", {"id": number})
+        tables.delete("parent", 1)
+    job = MemoryJob(tmp_path, {**ALL, "target": "{table}", "evidence": evidence})
+    job.run(6)
+    assert live(job.rows("child")) == []
+    assert {row["id"] for row in live(job.rows("parent"))} == {2, 3, 4, 5}
+
+
 def test_row_of_a_changelog_names_the_table_whose_change_was_carried_on(tmp_path: Path) -> None:
     written(tmp_path, two_levels)
     job = MemoryJob(tmp_path, {**ALL, "mode": "changelog"})
