@@ -137,6 +137,6 @@ def test_page_names_all_who_ask_for_the_name_of_a_table_format() -> None:
         path.relative_to(REPO).as_posix()
         for root in ("streaming", "lab")
         for path in (REPO / root).rglob("*.py")
-        if re.search(r"\bTableFormat\.[A-Z]", path.read_text())
+        if re.search(r"\bTableFormat\.[A-Z]", path.read_text()) and path.name != "choices.py"  # has the names
     }
     assert named == asking

@@ -67,7 +67,7 @@ def init_text(
         comments[len(rules)] = [*_why_changelog(keyless, table_format), _listed(keyless)]
         rules.append(TableRule(select=select, mode=Mode.CHANGELOG))
     if keyed or not keyless:
-        is_mirror = table_format is not TableFormat.PARQUET
+        is_mirror = table_format.replaces_rows
         whole = "; of one without a primary key the whole row tells rows apart" if is_mirror else ""
         comments[len(rules)] = [
             _listed(keyed) if keyed else "The log has no changes of tables yet: all that will come.",
@@ -181,7 +181,7 @@ def _unknown_reason(table: FoundTable) -> str | None:
 
 
 def _is_mirrored(table: FoundTable, table_format: TableFormat) -> bool:
-    return bool(table.layout.primary_key) and not table.unknown_columns and table_format is not TableFormat.PARQUET
+    return bool(table.layout.primary_key) and not table.unknown_columns and table_format.replaces_rows
 
 
 def _expression(table: FoundTable) -> str:
@@ -190,8 +190,8 @@ def _expression(table: FoundTable) -> str:
 
 
 def _why_changelog(keyless: Sequence[FoundTable], table_format: TableFormat) -> list[str]:
-    if table_format is TableFormat.PARQUET:
-        return ["Plain Parquet files hold changelogs only."]
+    if not table_format.replaces_rows:
+        return [f"Plain {table_format.capitalize()} files hold changelogs only."]
     reasons = []
     without = [table for table in keyless if not table.layout.primary_key]
     if without:

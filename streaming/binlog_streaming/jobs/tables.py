@@ -16,7 +16,7 @@ from binlog_streaming.lake.storage.table_places import target_uri
 from binlog_streaming.lake.target import KEYS_PROPERTY, CommitId, split_keys
 from binlog_streaming.modes.mode_columns import mode_schema
 from binlog_streaming.modes.row_keys import key_columns
-from binlog_streaming.settings.choices import Deletes, Mode, TableFormat
+from binlog_streaming.settings.choices import Deletes, Mode
 from binlog_streaming.settings.names import as_job_setting
 
 if TYPE_CHECKING:
@@ -216,7 +216,7 @@ class _Look:
         uri = target_uri(sink.directory, self.rule.target, database=layout.database, table=layout.table, mode=self.mode)
         exists = False
         try:
-            if sink.format is TableFormat.ICEBERG and not may_have_tables(sink):
+            if sink.format.has_catalog and not may_have_tables(sink):
                 if schema is not None:
                     self._check_columns(None, schema)
                 return TargetReport(str(self.mode), uri, exists), None  # a look would make the catalog

@@ -14,7 +14,7 @@ from binlog_streaming.prove.job_state import JobState
 from binlog_streaming.prove.log_changes import LogChanges
 from binlog_streaming.prove.repair import TableRepair, drop_left_repairs
 from binlog_streaming.prove.table_proof import Outcome, ProofResult, TableProof
-from binlog_streaming.settings.choices import Mode, TableFormat
+from binlog_streaming.settings.choices import Mode
 from binlog_streaming.snapshot.dialect import prepare_session
 from binlog_streaming.snapshot.job_tables import JobTables
 from binlog_streaming.snapshot.log_identity import check_is_writer
@@ -108,8 +108,8 @@ class JobProof:
             return Outcome.EXEMPT, "a changelog holds changes, not the rows of the table"
         if table.rule.where is not None:
             return Outcome.EXEMPT, "its rule has where: the target holds some of the rows"
-        if self.job.sink.format is TableFormat.PARQUET:
-            return Outcome.EXEMPT, "plain Parquet files may go while they are read"
+        if not self.job.sink.format.replaces_rows:
+            return Outcome.EXEMPT, f"plain {self.job.sink.format.capitalize()} files may go while they are read"
         refusal = table.refusal("FULL")
         if refusal is not None:
             return Outcome.EXEMPT, refusal

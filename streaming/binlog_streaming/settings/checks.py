@@ -17,7 +17,6 @@ from binlog_streaming.settings.choices import (
     OnCascade,
     OnPartitionDrop,
     Rewritten,
-    TableFormat,
     UnknownValues,
 )
 from binlog_streaming.settings.model import TableRule
@@ -76,10 +75,10 @@ def _check_tables(sink: Sink, rules: Sequence[TableRule]) -> None:
         _check_rule(rule, ("tables", number))
         check_partitions(rule.partition_by, sink.format, ("tables", number, "partition_by"))
         kept = next((mode for mode in rule.modes if mode is not Mode.CHANGELOG), None)
-        if sink.format is TableFormat.PARQUET and kept is not None:
+        if kept is not None and not sink.format.replaces_rows:
             raise Mistake(
                 ("tables", number, "mode"),
-                f"expected changelog beside sink.format parquet, got {kept}",
+                f"expected changelog beside sink.format {sink.format}, got {kept}",
                 "Rows in plain Parquet files cannot be replaced: use format delta or iceberg for mirror and scd2",
             )
 

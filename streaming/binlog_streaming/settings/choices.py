@@ -121,3 +121,23 @@ class TableFormat(StrEnum):
     ICEBERG = "iceberg"
     PARQUET = "parquet"
     """Plain files: for changelogs only."""
+
+    @property
+    def replaces_rows(self) -> bool:
+        """Whether a commit can replace rows; else there are changelogs alone, without versions and proofs."""
+        return self in (TableFormat.DELTA, TableFormat.ICEBERG)
+
+    @property
+    def has_catalog(self) -> bool:
+        """Whether tables are found through a catalog (`[sink.catalog]`)."""
+        return self is TableFormat.ICEBERG
+
+    @property
+    def has_partitions(self) -> bool:
+        """Whether tables can be partitioned by values of columns."""
+        return self in (TableFormat.DELTA, TableFormat.ICEBERG)
+
+    @property
+    def has_partition_functions(self) -> bool:
+        """Whether they can be partitioned by functions of columns, such as `day(created)`."""
+        return self is TableFormat.ICEBERG

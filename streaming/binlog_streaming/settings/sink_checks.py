@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from binlog_streaming.settings.choices import Merge, TableFormat
+from binlog_streaming.settings.choices import Merge
 from binlog_streaming.settings.durations import parse_milliseconds
 from binlog_streaming.settings.partition_rules import partition_rule
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from binlog_streaming.settings.choices import TableFormat
     from binlog_streaming.settings.lines import KeyPath
     from binlog_streaming.settings.model import Sink
 
@@ -78,21 +79,22 @@ def check_partitions(parts: Sequence[str], table_format: TableFormat, path: KeyP
     Raises:
         Mistake: It cannot.
     """
-    if parts and table_format is TableFormat.PARQUET:
+    if parts and not table_format.has_partitions:
         raise Mistake(
-            path, "expected nothing beside sink.format parquet", "Leave it out, or use format delta or iceberg"
+            path, f"expected nothing beside sink.format {table_format}", "Leave it out, or use format delta or iceberg"
         )
     for part in map(partition_rule, parts):
-        if table_format is TableFormat.DELTA and part.function != "identity":
+        if part.function != "identity" and not table_format.has_partition_functions:
             raise Mistake(
                 path,
-                f"expected columns beside sink.format delta, got {part}",
-                'Delta is partitioned by values alone: name a column, or use sink.format = "iceberg"',
+                f"expected columns beside sink.format {table_format}, got {part}",
+                f"{table_format.capitalize()} is partitioned by values alone: name a column, "
+                'or use sink.format = "iceberg"',
             )
 
 
 def _check_catalog(sink: Sink) -> None:
-    if sink.format is not TableFormat.ICEBERG:
+    if not sink.format.has_catalog:
         if sink.catalog:
             raise Mistake(
                 ("sink", "catalog"),
@@ -111,7 +113,7 @@ def _check_catalog(sink: Sink) -> None:
 def _check_merge(sink: Sink) -> None:
     if sink.merge is not Merge.MARK:
         return
-    if sink.format is TableFormat.PARQUET:
+    if not sink.format.replaces_rows:
         raise Mistake(
             ("sink", "merge"),
             f"expected auto or rewrite beside sink.format {sink.format}, got {sink.merge}",

@@ -18,7 +18,7 @@ from binlog_format.errors import OptionError
 from binlog_format.gtids.gtid_set import parse_gtids
 from binlog_streaming.lake.sinks import sink_type
 from binlog_streaming.lake.target import QUERY_PROPERTY, CommitId
-from binlog_streaming.settings.choices import Mode, TableFormat
+from binlog_streaming.settings.choices import Mode
 from binlog_streaming.tables.open_targets import OpenTargets
 from binlog_streaming.tables.progress import Outcome
 from binlog_streaming.tables.target_state import transfer_target
@@ -109,7 +109,7 @@ class BatchVersions:
     @property
     def is_kept(self) -> bool:
         """Whether there is one: plain files have no versions."""
-        return self._job.sink.format is not TableFormat.PARQUET
+        return self._job.sink.format.replaces_rows
 
     def record(
         self,
