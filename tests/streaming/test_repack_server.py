@@ -120,8 +120,8 @@ class Load:
 def last_commit(server: MariaDbServer) -> str:
     """The server's position after one more commit.
 
-    Load may end with XA PREPARE and XA ROLLBACK, whose GTIDs a classic log has and an `.ibb` log has not (writing
-    specification, section 15): a target that has everything would stay one or two GTIDs before the server.
+    Load may end with XA PREPARE and XA ROLLBACK, whose GTIDs a classic log has and an `.ibb` log has not
+    (docs/formats/innodb.md, "XA"): a target that has everything would stay one or two GTIDs before the server.
     """
     with server.connect(database="shop") as connection, connection.cursor() as cursor:
         cursor.execute("INSERT INTO orders (v) VALUES ('the last one')")

@@ -1,4 +1,4 @@
-"""Numbers of the structured format (specification "The Binlog (C++) logfile format", sections 2, 3 and 6)."""
+"""Numbers of the structured format (docs/formats/structured.md)."""
 
 from __future__ import annotations
 

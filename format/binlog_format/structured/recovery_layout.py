@@ -1,4 +1,4 @@
-"""Blocks of queued entries in the memory of a program that logs (specification, section 14), 64 bits."""
+"""Blocks of queued entries in the memory of a program that logs (docs/formats/structured.md), 64 bits."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Records to pages: `PageWriter` cuts them into chunks and gets the pages to the files (sections 3, 4, 5, 10, 11).
+"""Records to pages: `PageWriter` cuts them into chunks and gets the pages to the files (docs/formats/innodb.md).
 
 Complete pages go to the file at once, in order, all of an older file before the first of a newer one. The last page of
 a file waits until the record that runs over it is complete. A partial page is written only by `checkpoint`, and again,

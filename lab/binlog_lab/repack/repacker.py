@@ -360,7 +360,7 @@ class _OpenGroup:
         return text.startswith(b"XA ")
 
     def end_event(self) -> bytes:
-        """The Query event COMMIT, in place of XA END and XA_PREPARE (writing specification, section 15, rule 1)."""
+        """The Query event COMMIT, in place of XA END and XA_PREPARE (docs/formats/innodb.md, "XA")."""
         if self._xa_end is None:
             raise CorruptError("BAD_EVENT", f"group {self.event.gtid} has an XA PREPARE, but no XA END")
         return query_with_text(self._xa_end, b"COMMIT")

@@ -63,7 +63,7 @@ def _bound(file: LogFile, known: list[LogFile]) -> str | None:
     """`sealed`: the server can no longer take anything in it back; `visible`: it can; None: it is empty."""
     if not file.header:
         return None
-    # In `.ibb` logs recovery reaches back into the last two files (writing specification, section 9).
+    # In `.ibb` logs recovery reaches back into the last two files (docs/formats/innodb.md).
     later = 2 if "lsn" in file.header else 1
     return Bound.SEALED.value if known[-1].file_no >= file.file_no + later else Bound.VISIBLE.value
 

@@ -53,7 +53,7 @@ def _files(folder: Path) -> dict[int, bytes]:
 
 
 def _check_only_grown(before: dict[int, bytes], after: dict[int, bytes], page_size: int) -> None:
-    """No byte of data changes once it is on disk, and files are given up in order (sections 2.8, 3.2, 3.5)."""
+    """No byte of data changes once it is on disk, and files are given up in order (docs/formats/innodb.md)."""
     for file_no, old in before.items():
         new = after[file_no]
         is_final = any(before.get(file_no + 1, b""))
