@@ -13,7 +13,7 @@ from bench.registry import benchmark
 from binlog_format import open_log
 from binlog_format.source_file import LocalFile
 from binlog_format.structured.arguments.source_decoder import SourceDecoder
-from binlog_format.structured.file_scan import FileScan
+from binlog_format.structured.file_scan import StructuredFileScan
 from binlog_format.structured.reader import StructuredLog
 from binlog_format.structured.scan import EntryScanner
 from binlog_format.structured.text.event_format import DEFAULT_EVENT_FORMAT, EventFormat
@@ -92,6 +92,6 @@ def _per_second(take: Callable[[LogBlock], int]) -> float:
 def _read(path: Path, take: Callable[[LogBlock], int]) -> int:
     file = LocalFile(path)
     try:
-        return sum(take(block) for block in FileScan(file, 0, EntryScanner()).blocks())
+        return sum(take(block) for block in StructuredFileScan(file, 0, EntryScanner()).blocks())
     finally:
         file.close()

@@ -17,7 +17,7 @@ from binlog_connector.schema.effects.column_effects import alter_effects
 from binlog_connector.schema.effects.conversion import Circumstances, Converted
 from binlog_connector.schema.operations import AlterTable, CreateTable
 from binlog_connector.schema.parsing.ddl import parse_ddl
-from binlog_connector.schema.parsing.session import Session
+from binlog_connector.schema.parsing.session import StatementSession
 from binlog_format.rows.declared.declared_defaults import Moment
 from binlog_format.rows.decoding import DEFAULT_DECODING
 from binlog_format.vendor import Vendor
@@ -62,7 +62,7 @@ def alter() -> float:
 
 
 def _conversion() -> Conversion:
-    session, defaults = Session("shop", vendor=Vendor.MARIADB), Defaults(Vendor.MARIADB, "utf8mb4")
+    session, defaults = StatementSession("shop", vendor=Vendor.MARIADB), Defaults(Vendor.MARIADB, "utf8mb4")
     (create,) = parse_ddl("CREATE TABLE shop.t (id BIGINT PRIMARY KEY, price DECIMAL(14,4))", session)
     (modify,) = parse_ddl("ALTER TABLE shop.t MODIFY price DECIMAL(12,2)", session)
     assert isinstance(create, CreateTable)

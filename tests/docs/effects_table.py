@@ -9,7 +9,7 @@ from binlog_connector.schema.effects.column_effects import alter_effects
 from binlog_connector.schema.effects.conversion import Circumstances, Converted, Same
 from binlog_connector.schema.operations import AlterTable, CreateTable
 from binlog_connector.schema.parsing.ddl import parse_ddl
-from binlog_connector.schema.parsing.session import Session
+from binlog_connector.schema.parsing.session import StatementSession
 from binlog_format.rows.declared.declared_defaults import Moment
 from binlog_format.rows.decoding import DEFAULT_DECODING
 from binlog_format.vendor import Vendor
@@ -66,7 +66,7 @@ def table_text() -> str:
 
 
 def _cell(old: str, new: str) -> str:
-    session = Session("w", vendor=Vendor.MARIADB)
+    session = StatementSession("w", vendor=Vendor.MARIADB)
     (create,) = parse_ddl(f"CREATE TABLE w.t (id INT PRIMARY KEY, c {old})", session)
     (alter,) = parse_ddl(f"ALTER TABLE w.t MODIFY c {new}", session)
     assert isinstance(create, CreateTable)

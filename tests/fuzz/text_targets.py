@@ -20,7 +20,7 @@ from binlog_connector.schema.parsing.lexer import (
     DdlSyntaxError,
     Lexer,
 )
-from binlog_connector.schema.parsing.session import Session
+from binlog_connector.schema.parsing.session import StatementSession
 from binlog_format.errors import BinlogError
 from binlog_format.gtids.gtid_set import parse_gtids
 from binlog_format.transactions.statements import parse_statement
@@ -51,7 +51,7 @@ _WORDS = (
 )
 _SOUP = st.lists(st.sampled_from(_WORDS), max_size=24).map(" ".join) | st.lists(st.sampled_from(_WORDS)).map("".join)
 _SESSIONS = st.builds(
-    Session,
+    StatementSession,
     st.sampled_from(["", "shop"]),
     st.sampled_from([0, MODE_ANSI_QUOTES, MODE_NO_BACKSLASH_ESCAPES, MODE_ORACLE]),
     st.sampled_from([None, "utf8mb4", "binary"]),
@@ -59,7 +59,7 @@ _SESSIONS = st.builds(
 )
 
 
-def _ddl(text: str, session: Session) -> None:
+def _ddl(text: str, session: StatementSession) -> None:
     catalog = Catalog()
     for operation in parse_ddl(text, session):
         if not isinstance(operation, UseDatabase):
@@ -69,32 +69,32 @@ def _ddl(text: str, session: Session) -> None:
             state.completion().to_json()
 
 
-def _dump(text: str, session: Session) -> None:
+def _dump(text: str, session: StatementSession) -> None:
     with contextlib.suppress(BinlogError):
         parse_dump(text, vendor=session.vendor)
 
 
-def _lexer(text: str, session: Session) -> None:
+def _lexer(text: str, session: StatementSession) -> None:
     with contextlib.suppress(DdlSyntaxError):
         Lexer(text, sql_mode=session.sql_mode, vendor=session.vendor).tokens()
 
 
-def _statement(text: str, session: Session) -> None:
+def _statement(text: str, session: StatementSession) -> None:
     del session
     parse_statement(text.encode())
     parse_xid(text.encode())
 
 
-def _gtids(text: str, session: Session) -> None:
+def _gtids(text: str, session: StatementSession) -> None:
     del session
     with contextlib.suppress(ValueError):
         parse_gtids(text)
 
 
-_READERS: tuple[Callable[[str, Session], None], ...] = (_ddl, _dump, _lexer, _statement, _gtids)
+_READERS: tuple[Callable[[str, StatementSession], None], ...] = (_ddl, _dump, _lexer, _statement, _gtids)
 
 
-def texts(number: int, edits: list[Edit], soup: str, session: Session) -> None:
+def texts(number: int, edits: list[Edit], soup: str, session: StatementSession) -> None:
     """Real statements, spoiled, and words in any order."""
     seed = statements()[number % len(statements())]
     start = max(seed.find(word) for word in (b"CREATE", b"ALTER", b"SAVEPOINT", b"XA", b"DROP", b"INSERT", b"\0"))
@@ -103,7 +103,7 @@ def texts(number: int, edits: list[Edit], soup: str, session: Session) -> None:
             read(text, session)
 
 
-def long_texts(before: str, repeated: str, after: str, session: Session) -> None:
+def long_texts(before: str, repeated: str, after: str, session: StatementSession) -> None:
     """The same again and again: the time that it takes grows with the text, not with its square."""
     if not repeated:
         return

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from binlog_lab.demo.proof.comparison import Comparison
-    from binlog_lab.demo.reports import PublishReport
+    from binlog_lab.demo.reports import DemoPublishReport
     from binlog_streaming.settings import PublishJob
 
 ACTIONS_AT_ONCE = 20
@@ -237,7 +237,7 @@ class TopicsSoak:
             publisher.wait_for_first_report()
             yield publisher
 
-    def _hear(self, report: PublishReport) -> None:
+    def _hear(self, report: DemoPublishReport) -> None:
         if report.event == "published":
             self._published.release()
 

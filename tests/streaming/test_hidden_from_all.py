@@ -11,13 +11,13 @@ import typer
 from typer.testing import CliRunner
 
 from binlog_connector.envelope.messages import MessagesView
-from binlog_connector.envelope.options import EnvelopeFormat, EnvelopeOptions, Operation
+from binlog_connector.envelope.options import EnvelopeFormat, EnvelopeOptions, MessageOperation
 from binlog_connector.rules.rule_texts import read_rules
 from binlog_connector.schema.history import SchemaHistory
 from binlog_connector.schema.history_file import save_history
 from binlog_connector.schema.log_ddl import DdlStatement
 from binlog_connector.schema.parsing.ddl import parse_ddl
-from binlog_connector.schema.parsing.session import Session
+from binlog_connector.schema.parsing.session import StatementSession
 from binlog_connector.schema.statement_errors import shown
 from binlog_connector.spark.options import SourceOptions
 from binlog_connector.spark.reading import make_view
@@ -202,7 +202,7 @@ def test_schema_changes_are_those_of_selected_tables_and_databases(tmp_path: Pat
     path = record(
         tmp_path / "log", *ACCOUNTS, *ROUTINES, *BODIES, *OF_OTHERS, "CREATE VIEW v AS SELECT 1", "DROP VIEW v"
     )
-    options = EnvelopeOptions("t", schema_changes=True, skipped_operations=frozenset(Operation))
+    options = EnvelopeOptions("t", schema_changes=True, skipped_operations=frozenset(MessageOperation))
     told = messages(path, options, TableFilter(r"shop\..*"))
     check(told, expected="CREATE DATABASE shop")
     assert "hidden" not in told
@@ -219,7 +219,7 @@ def test_schema_changes_are_those_of_selected_tables_and_databases(tmp_path: Pat
 
 def test_a_statement_about_tables_that_are_not_selected_too_names_the_others_alone(tmp_path: Path) -> None:
     path = record(tmp_path / "log", "DROP TABLE shop.people, hidden.notes")
-    options = EnvelopeOptions("t", schema_changes=True, skipped_operations=frozenset(Operation))
+    options = EnvelopeOptions("t", schema_changes=True, skipped_operations=frozenset(MessageOperation))
     with open_log(path) as opened:
         view = MessagesView(options, tables=TableFilter("shop[.]people"))
         rows = [row for batch in view.batches(opened.committed_blocks()) for row in batch.to_pylist()]
@@ -228,7 +228,7 @@ def test_a_statement_about_tables_that_are_not_selected_too_names_the_others_alo
 
 def test_a_statement_whose_tables_are_not_known_has_no_text_where_some_are_selected(tmp_path: Path) -> None:
     path = record(tmp_path / "log", f"CREATE UNIQUE INDEX unclear ('{SECRET}')")
-    options = EnvelopeOptions("t", schema_changes=True, skipped_operations=frozenset(Operation))
+    options = EnvelopeOptions("t", schema_changes=True, skipped_operations=frozenset(MessageOperation))
     assert SECRET in messages(path, options)
     told = messages(path, options, TableFilter(r"shop\..*"))
     assert SECRET not in told
@@ -238,7 +238,7 @@ def test_a_statement_whose_tables_are_not_known_has_no_text_where_some_are_selec
 @pytest.mark.parametrize("text", [*ACCOUNTS, *ROUTINES])
 def test_errors_do_not_show_passwords(text: str) -> None:
     assert SECRET not in shown(DdlStatement(Position(0, 1, 2), 1, text))
-    assert SECRET not in str(parse_ddl(f"{text} '", Session("shop")))
+    assert SECRET not in str(parse_ddl(f"{text} '", StatementSession("shop")))
 
 
 @pytest.mark.parametrize("text", ACCOUNTS)

@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from binlog_connector.envelope.options import DecimalHandling, Operation
+from binlog_connector.envelope.options import DecimalHandling, MessageOperation
 from binlog_connector.spark.option_table import OPTION_NAMES
 from binlog_format.errors import OptionError
 from binlog_streaming.settings import Job, PublishJob, load_job, load_publish_job, parse_any_job
@@ -86,7 +86,7 @@ def test_names_of_debezium_are_understood() -> None:
     assert sink.decimal_handling is DecimalHandling.STRING
     assert (sink.unsigned_bigint_handling, sink.binary_handling, sink.time_precision) == ("precise", "hex", "connect")
     assert (sink.tombstones, sink.query, sink.schema_changes, sink.transaction_metadata) == (False, True, True, True)
-    assert sink.skipped_operations == (Operation.CREATE, Operation.TRUNCATE)
+    assert sink.skipped_operations == (MessageOperation.CREATE, MessageOperation.TRUNCATE)
     assert sink.heartbeat_seconds == 0.5
     assert all(name in DEBEZIUM for name in OWN_NAMES)
     assert set(OWN_NAMES.values()) <= {field.name for field in msgspec.structs.fields(KafkaSink)}
@@ -182,7 +182,7 @@ def test_job_written_down_is_read_back(tmp_path: Path) -> None:
             topic_prefix="p",
             partitions=3,
             topic_settings={"cleanup.policy": "compact"},
-            skipped_operations=(Operation.DELETE,),
+            skipped_operations=(MessageOperation.DELETE,),
             security=Security(tls=True, user="x", password_variable="P"),
         ),
         tables=(TopicRule(select="a.b", keys=("x", "y")), TopicRule()),

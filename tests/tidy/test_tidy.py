@@ -6,7 +6,7 @@ import ast
 import re
 import subprocess
 import sys
-from collections import Counter
+from collections import Counter, defaultdict
 from pathlib import Path
 
 import pytest
@@ -128,6 +128,16 @@ def test_functions_are_short(path: Path) -> None:
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.end_lineno is not None
     }
     assert {name: lines for name, lines in long.items() if lines > FUNCTION_LINES_MAX} == {}
+
+
+def test_names_of_classes_are_unique() -> None:
+    """A name means one thing: who finds it by `grep` has found it."""
+    places: dict[str, list[str]] = defaultdict(list)
+    for path in SOURCES:
+        for node in ast.parse(path.read_text()).body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                places[node.name].append(_name(path))
+    assert {name: where for name, where in places.items() if len(where) > 1} == {}
 
 
 @pytest.mark.parametrize("path", SOURCES, ids=_name)

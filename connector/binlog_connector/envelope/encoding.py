@@ -91,7 +91,7 @@ class Collections:
 
 
 @dataclass(frozen=True, slots=True)
-class SchemaChange:
+class SchemaChangeMessage:
     """A statement that changes tables as a whole.
 
     Attributes:
@@ -162,7 +162,7 @@ class MessageEncoding(Protocol):
             milliseconds: When that was, since 1970 UTC.
         """
 
-    def schema_change(self, occasion: BlockContext, change: SchemaChange) -> tuple[Texts, Texts]:
+    def schema_change(self, occasion: BlockContext, change: SchemaChangeMessage) -> tuple[Texts, Texts]:
         """Key and value of the message about a statement."""
 
     def truncate(self, occasion: BlockContext, event: int, name: TableName) -> Texts | None:

@@ -36,7 +36,7 @@ class MessageKind(StrEnum):
     SCHEMA_CHANGE = "schema_change"
 
 
-class Place(IntEnum):
+class MessagePlace(IntEnum):
     """Where a message stands among those of the same event."""
 
     BEGIN = 0
@@ -45,9 +45,9 @@ class Place(IntEnum):
     END = 3
 
 
-def sort_keys(events: Int64s, place: Place) -> Int64s:
+def sort_keys(events: Int64s, place: MessagePlace) -> Int64s:
     """What messages of those events are sorted by."""
-    return events * len(Place) + int(place)
+    return events * len(MessagePlace) + int(place)
 
 
 OPS = ("c", "u", "d", "t")

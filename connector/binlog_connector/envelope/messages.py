@@ -16,13 +16,13 @@ from binlog_connector.envelope.message_batch import (
     NO_OP,
     OPS,
     MessageKind,
+    MessagePlace,
     MessageRun,
-    Place,
     message_batch,
     sort_keys,
 )
 from binlog_connector.envelope.message_kernels import TOMBSTONE, UNKNOWN_THREAD, find_threads
-from binlog_connector.envelope.options import Operation
+from binlog_connector.envelope.options import MessageOperation
 from binlog_connector.envelope.schema_changes import SchemaChanges
 from binlog_connector.envelope.table_envelope import TableEnvelope
 from binlog_connector.envelope.transactions import Transactions
@@ -59,14 +59,14 @@ if TYPE_CHECKING:
 
 
 _EVENT_TYPES = {
-    Operation.CREATE: WRITE_TYPES,
-    Operation.UPDATE: UPDATE_TYPES,
-    Operation.DELETE: DELETE_TYPES,
+    MessageOperation.CREATE: WRITE_TYPES,
+    MessageOperation.UPDATE: UPDATE_TYPES,
+    MessageOperation.DELETE: DELETE_TYPES,
 }
 _IMAGE_KINDS = {
-    Operation.CREATE: (ImageKind.INSERT,),
-    Operation.UPDATE: (ImageKind.UPDATE_BEFORE, ImageKind.UPDATE_AFTER),
-    Operation.DELETE: (ImageKind.DELETE,),
+    MessageOperation.CREATE: (ImageKind.INSERT,),
+    MessageOperation.UPDATE: (ImageKind.UPDATE_BEFORE, ImageKind.UPDATE_AFTER),
+    MessageOperation.DELETE: (ImageKind.DELETE,),
 }
 _LAYOUTS_MAX = 10_000
 """Table layouts whose envelopes are kept."""
@@ -168,7 +168,7 @@ class MessagesView:
 
     @property
     def _asks_for_statements(self) -> bool:
-        return self._options.schema_changes or Operation.TRUNCATE not in self._options.skipped_operations
+        return self._options.schema_changes or MessageOperation.TRUNCATE not in self._options.skipped_operations
 
     def _by_topic(self, runs: list[MessageRun]) -> Iterable[list[MessageRun]]:
         if self._topic_of is None:
@@ -235,7 +235,7 @@ def _run(changes: ChangeMessages, orders: Orders | None) -> MessageRun:
         MessageKind.CHANGE,
         layout.database,
         layout.table,
-        sort_keys(changes.events, Place.ROW),
+        sort_keys(changes.events, MessagePlace.ROW),
         changes.events,
         changes.row_nos,
         np.where(plan.op == TOMBSTONE, np.int32(NO_OP), plan.op.astype(np.int32)),
@@ -285,7 +285,7 @@ class Truncates:
 
     def runs(self, occasion: BlockContext, statements: Sequence[LoggedStatement]) -> list[MessageRun]:
         """The messages about *statements* of a block, each a run of its own, in order."""
-        if Operation.TRUNCATE in self._options.skipped_operations:
+        if MessageOperation.TRUNCATE in self._options.skipped_operations:
             return []
         wanted = (
             (event, operation.name)
@@ -299,6 +299,6 @@ class Truncates:
 
 def _truncate_run(event: int, name: TableName, value: Texts) -> MessageRun:
     events, none = np.array([event], dtype=np.int64), np.full(1, NO_KEY, dtype=np.int64)
-    order = sort_keys(events, Place.STATEMENT)
+    order = sort_keys(events, MessagePlace.STATEMENT)
     run = MessageRun.of_texts(MessageKind.CHANGE, name.database, name.table, order, events, value, value)
     return replace(run, ops=np.full(1, OPS.index("t"), dtype=np.int32), keys=None, key=none)

@@ -52,7 +52,7 @@ class TimePrecision(StrEnum):
     NANOSECONDS = "nanoseconds"
 
 
-class Operation(StrEnum):
+class MessageOperation(StrEnum):
     """Debezium's letter for what happened to a row."""
 
     CREATE = "c"
@@ -97,7 +97,7 @@ class EnvelopeOptions:
     binary_handling: BinaryHandling = BinaryHandling.BYTES
     time_precision: TimePrecision = TimePrecision.ADAPTIVE_TIME_MICROSECONDS
     tombstones: bool = True
-    skipped_operations: frozenset[Operation] = frozenset()
+    skipped_operations: frozenset[MessageOperation] = frozenset()
     transaction_metadata: bool = False
     schema_changes: bool = False
     query: bool = False

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from binlog_connector.envelope.encoding import SchemaChange
-from binlog_connector.envelope.message_batch import MessageKind, MessageRun, Place, sort_keys
+from binlog_connector.envelope.encoding import SchemaChangeMessage
+from binlog_connector.envelope.message_batch import MessageKind, MessagePlace, MessageRun, sort_keys
 from binlog_connector.schema.operations import (
     AlterTable,
     ChangeRows,
@@ -92,9 +92,9 @@ class SchemaChanges:
         database = changes[0][1].database if changes else statement.database
         table = changes[0][1].table if changes else None
         events = np.array([event], dtype=np.int64)
-        change = SchemaChange(event, database, table, text, changes)
+        change = SchemaChangeMessage(event, database, table, text, changes)
         keys, values = self._encoding.schema_change(occasion, change)
-        order = sort_keys(events, Place.STATEMENT)
+        order = sort_keys(events, MessagePlace.STATEMENT)
         return MessageRun.of_texts(MessageKind.SCHEMA_CHANGE, database or None, table, order, events, keys, values)
 
 

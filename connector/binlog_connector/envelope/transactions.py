@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from binlog_connector.envelope.encoding import Collections, Orders
 from binlog_connector.envelope.event_groups import EventGroups
-from binlog_connector.envelope.message_batch import MessageKind, MessageRun, Place, sort_keys
+from binlog_connector.envelope.message_batch import MessageKind, MessagePlace, MessageRun, sort_keys
 from binlog_format.rows.arrow_arrays import numbers_array
 
 if TYPE_CHECKING:
@@ -150,7 +150,7 @@ class Transactions:
         ids = EventGroups(block, events).transaction_ids()
         counts = pa.nulls(len(events), pa.int64())
         values = self._encoding.transaction_values("BEGIN", ids, counts, None, _milliseconds(block, events))
-        return self._run(ids, events, Place.BEGIN, values)
+        return self._run(ids, events, MessagePlace.BEGIN, values)
 
     def _ends(self, block: Block, events: Int64s, tally: _Tally, names: list[str]) -> MessageRun:
         ids = EventGroups(block, events).transaction_ids()
@@ -158,9 +158,9 @@ class Transactions:
         counts = numbers_array(np.add.reduceat(tally.counts, starts))
         collections = Collections(names, tally.tables, tally.counts, np.append(starts, len(tally.groups)))
         values = self._encoding.transaction_values("END", ids, counts, collections, _milliseconds(block, events))
-        return self._run(ids, events, Place.END, values)
+        return self._run(ids, events, MessagePlace.END, values)
 
-    def _run(self, ids: pa.Array, events: Int64s, place: Place, values: Texts) -> MessageRun:
+    def _run(self, ids: pa.Array, events: Int64s, place: MessagePlace, values: Texts) -> MessageRun:
         keys = self._encoding.transaction_keys(ids)
         return MessageRun.of_texts(MessageKind.TRANSACTION, None, None, sort_keys(events, place), events, keys, values)
 

@@ -43,7 +43,7 @@ class Edge(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Moment:
+class StartMoment:
     """A time, as a user gives it.
 
     Attributes:
@@ -55,7 +55,7 @@ class Moment:
     said_by: str = "startingTimestamp"
 
 
-Start = Edge | SourceOffset | ServerPosition | GtidPosition | GtidSet | Moment
+Start = Edge | SourceOffset | ServerPosition | GtidPosition | GtidSet | StartMoment
 """What a user may give for where a query begins, or ends."""
 
 
@@ -73,7 +73,7 @@ def initial_offset(watched: WatchedLog, start: Start) -> SourceOffset:
     if isinstance(start, GtidPosition | GtidSet):
         _check_has_gtids(watched, "startingGtid")
         return _after_gtids(watched, start)
-    if isinstance(start, Moment):
+    if isinstance(start, StartMoment):
         return _at_time(watched, start)
     if isinstance(start, ServerPosition):
         start = SourceOffset(resolve_position(watched.log, "startingOffsets", start))
@@ -140,7 +140,7 @@ def ending(watched: WatchedLog, end: Start, start: Position) -> Ending:
     if isinstance(end, GtidPosition | GtidSet):
         _check_has_gtids(watched, "endingGtid")
         return _after_last(watched, end, start)
-    if isinstance(end, Moment):
+    if isinstance(end, StartMoment):
         position = None if isinstance(watched.log, EventLog) else _before_time(watched, end)
         if position is None:
             return Ending()
@@ -250,7 +250,7 @@ def _at_position(watched: WatchedLog, start: SourceOffset) -> SourceOffset:
     return replace(there, prepared_xa=start.prepared_xa)
 
 
-def _at_time(watched: WatchedLog, start: Moment) -> SourceOffset:
+def _at_time(watched: WatchedLog, start: StartMoment) -> SourceOffset:
     position = _before_time(watched, start)
     if position is None:
         raise StartError(
@@ -261,7 +261,7 @@ def _at_time(watched: WatchedLog, start: Moment) -> SourceOffset:
     return offset_at(watched, position, gtid=watched.log.gtid_position_at(position))
 
 
-def _before_time(watched: WatchedLog, moment: Moment) -> Position | None:
+def _before_time(watched: WatchedLog, moment: StartMoment) -> Position | None:
     try:
         return watched.log.position_of_time(moment.seconds)
     except StartError as error:
@@ -270,7 +270,7 @@ def _before_time(watched: WatchedLog, moment: Moment) -> Position | None:
         return None
 
 
-def _time_text(moment: Moment) -> str:
+def _time_text(moment: StartMoment) -> str:
     return datetime.fromtimestamp(moment.seconds, UTC).isoformat().replace("+00:00", "Z")
 
 

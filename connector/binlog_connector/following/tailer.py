@@ -27,7 +27,7 @@ from binlog_connector.following.log_end import end_of_log, offset_at
 from binlog_connector.following.offsets import SourceOffset
 from binlog_connector.following.resume import compare
 from binlog_connector.following.skipping import skip_after
-from binlog_connector.following.starts import Edge, Moment, initial_offset
+from binlog_connector.following.starts import Edge, StartMoment, initial_offset
 from binlog_connector.following.steps import Step
 from binlog_connector.following.watch import DirectoryWatch
 from binlog_connector.following.watched import WatchedLog
@@ -96,7 +96,7 @@ class FollowOptions:
 
 DEFAULT_FOLLOWING = FollowOptions()
 
-Start: TypeAlias = Edge | SourceOffset | ServerPosition | GtidPoint | Moment | datetime
+Start: TypeAlias = Edge | SourceOffset | ServerPosition | GtidPoint | StartMoment | datetime
 
 
 @dataclass(slots=True)

@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 _RETRY_SECONDS = 0.5
 
 
-class Step(StrEnum):
+class PublishStep(StrEnum):
     """What a publisher has just done; between any two of them its process may end."""
 
     STARTED = "started"
@@ -130,7 +130,7 @@ class Publisher:
             if newest is None and not self._how.is_first_start:
                 raise self._store.lost("it has no record")
             self._known = newest or NOTHING
-            reached(Step.STARTED)
+            reached(PublishStep.STARTED)
             # A transaction without messages: from now on the newest record is of this session.
             self.publish(lambda: (), self._known.offset)
         except BaseException:
@@ -181,7 +181,7 @@ class Publisher:
                 self._give_up_attempt(aborts=True)
                 raise
         self._known = record
-        reached(Step.COMMITTED)
+        reached(PublishStep.COMMITTED)
 
     def _attempt(self, messages: Callable[[], Iterable[Messages]], record: OffsetRecord, topics: set[str]) -> None:
         producer = self._producer
@@ -189,15 +189,15 @@ class Publisher:
         is_transaction = self._how.delivery is Delivery.EXACTLY_ONCE
         if is_transaction:
             producer.begin()
-        reached(Step.BEGUN)
+        reached(PublishStep.BEGUN)
         for some in messages():
             topics.add(some.topic)
             producer.send(some)
-        reached(Step.SENT)
+        reached(PublishStep.SENT)
         if not is_transaction:
             producer.flush()
         producer.send(self._store.messages(record))
-        reached(Step.RECORDED)
+        reached(PublishStep.RECORDED)
         if is_transaction:
             producer.commit()
         else:

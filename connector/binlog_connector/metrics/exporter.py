@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
     from prometheus_client.core import Metric
 
-    from binlog_connector.metrics.follower import Follower, Progress
+    from binlog_connector.metrics.follower import Follower, LogProgress
     from binlog_connector.metrics.lag import Lag
     from binlog_connector.metrics.rates import Rate
     from binlog_format.gtids.gtid_set import GtidPoint
@@ -196,7 +196,7 @@ def _lag_metrics(lags: dict[str, Lag | None]) -> Iterator[Metric]:
 def _counters(followers: list[Follower]) -> Iterator[Metric]:
     from prometheus_client.core import CounterMetricFamily
 
-    values: tuple[tuple[str, str, Callable[[Progress], int]], ...] = (
+    values: tuple[tuple[str, str, Callable[[LogProgress], int]], ...] = (
         ("rows", "Row changes taken since the start of the process.", lambda progress: progress.rows.total),
         ("bytes", "Bytes of the log taken since the start of the process.", lambda progress: progress.size.total),
         ("transactions", "Transactions taken since the start of the process.", lambda progress: progress.transactions),
@@ -211,7 +211,7 @@ def _counters(followers: list[Follower]) -> Iterator[Metric]:
 def _rates(followers: list[Follower]) -> Iterator[Metric]:
     from prometheus_client.core import GaugeMetricFamily
 
-    values: tuple[tuple[str, str, Callable[[Progress], Rate]], ...] = (
+    values: tuple[tuple[str, str, Callable[[LogProgress], Rate]], ...] = (
         ("rows_per_second", "Row changes taken per second, the mean of the last 10 s.", lambda progress: progress.rows),
         ("bytes_per_second", "Bytes of the log taken per second, the same mean.", lambda progress: progress.size),
     )

@@ -51,7 +51,7 @@ class ArchiveTotals:
 
 
 @dataclass(slots=True)
-class Progress:
+class LogProgress:
     """What a follower has done; it sets this, the exporter reads it.
 
     Attributes:
@@ -118,4 +118,4 @@ class Follower:
 
     name: str
     meter: Meter | None
-    progress: Progress = field(default_factory=Progress)
+    progress: LogProgress = field(default_factory=LogProgress)

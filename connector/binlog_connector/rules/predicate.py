@@ -18,7 +18,6 @@ import pyarrow.compute as pc
 
 from binlog_connector.rules.predicate_parser import (
     ColumnName,
-    Comparison,
     Condition,
     Conjunction,
     Likeness,
@@ -27,6 +26,7 @@ from binlog_connector.rules.predicate_parser import (
     Negation,
     Nullness,
     PredicateError,
+    ValueComparison,
     column_names,
     parse_predicate,
 )
@@ -135,13 +135,13 @@ class _Binding:
                 return self._like(condition)
             case Membership():
                 return self._membership(condition)
-            case Comparison():
+            case ValueComparison():
                 return self._comparison(condition)
 
     def _index(self, column: ColumnName) -> int:
         return self.indices[column.name.casefold()]
 
-    def _comparison(self, condition: Comparison) -> Evaluation:
+    def _comparison(self, condition: ValueComparison) -> Evaluation:
         index, compare = self._index(condition.column), _COMPARES[condition.operator]
         comparable = self._comparable(condition.column, (condition.literal,))
         literal = comparable.literal(condition.literal)

@@ -11,9 +11,9 @@ from decimal import Decimal
 from binlog_connector.schema.parsing.lexer import (
     MODE_NO_BACKSLASH_ESCAPES,
     DdlSyntaxError,
-    Kind,
     Lexer,
     Token,
+    TokenKind,
     TokenReader,
 )
 
@@ -59,7 +59,7 @@ class ColumnName:
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison:
+class ValueComparison:
     """`column operator literal`; the operator is one of `OPERATORS`."""
 
     column: ColumnName
@@ -105,7 +105,7 @@ class Conjunction:
     is_any: bool = False
 
 
-Condition = Comparison | Membership | Likeness | Nullness | Negation | Conjunction
+Condition = ValueComparison | Membership | Likeness | Nullness | Negation | Conjunction
 
 
 def parse_predicate(text: str) -> Condition:
@@ -164,7 +164,7 @@ class _Parser:
 
     def _test(self) -> Condition:
         token = self._reader.peek()
-        if token.kind not in (Kind.WORD, Kind.QUOTED) or token.word in _RESERVED:
+        if token.kind not in (TokenKind.WORD, TokenKind.QUOTED) or token.word in _RESERVED:
             raise self._reader.error("the name of a column expected")
         column = ColumnName(self._reader.name(), token.start)
         if self._reader.accept("IS"):
@@ -175,7 +175,7 @@ class _Parser:
         if self._reader.accept("NOT"):
             return Negation(self._range(column))
         operator = self._operator()
-        return self._range(column) if operator is None else Comparison(column, operator, self._literal())
+        return self._range(column) if operator is None else ValueComparison(column, operator, self._literal())
 
     def _range(self, column: ColumnName) -> Condition:
         if self._reader.accept("IN"):
@@ -186,7 +186,7 @@ class _Parser:
             low = self._literal()
             if not self._reader.accept("AND"):
                 raise self._reader.error("AND expected")
-            return Conjunction((Comparison(column, ">=", low), Comparison(column, "<=", self._literal())))
+            return Conjunction((ValueComparison(column, ">=", low), ValueComparison(column, "<=", self._literal())))
         raise self._reader.error(f"{', '.join(OPERATORS)}, IS, IN, LIKE or BETWEEN expected")
 
     def _list(self) -> tuple[Literal, ...]:
@@ -210,9 +210,9 @@ class _Parser:
 
     def _literal(self) -> Literal:
         token = self._reader.peek()
-        if token.kind is Kind.STRING:
+        if token.kind is TokenKind.STRING:
             return Literal(self._reader.take().text, token.start)
-        if token.kind is Kind.BYTES and token.text[:2].lower() in ("x'", "0x"):
+        if token.kind is TokenKind.BYTES and token.text[:2].lower() in ("x'", "0x"):
             digits = self._reader.take().text[2:].removesuffix("'")
             if len(digits) % 2:
                 raise PredicateError("two hexadecimal digits for each byte expected", token.start)
@@ -223,7 +223,7 @@ class _Parser:
             raise PredicateError("IS NULL or IS NOT NULL expected: nothing equals NULL", token.start)
         sign = -1 if self._reader.accept_symbol("-") else 1
         number = self._reader.peek()
-        if number.kind is not Kind.NUMBER:
+        if number.kind is not TokenKind.NUMBER:
             raise self._reader.error("a text in quotes, a number, x'...', TRUE or FALSE expected")
         return Literal(sign * Decimal(self._reader.take().text), token.start)
 
@@ -232,7 +232,7 @@ _RESERVED = frozenset({"AND", "OR", "NOT", "IS", "IN", "LIKE", "BETWEEN", "NULL"
 
 
 def _is_symbol(token: Token, text: str) -> bool:
-    return token.kind is Kind.SYMBOL and token.text == text
+    return token.kind is TokenKind.SYMBOL and token.text == text
 
 
 def column_names(condition: Condition) -> list[ColumnName]:

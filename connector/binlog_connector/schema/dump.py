@@ -12,7 +12,7 @@ from binlog_connector.schema.definitions import TableDefinition
 from binlog_connector.schema.operations import CreateTable, UseDatabase
 from binlog_connector.schema.parsing.ddl import DDL_WORDS, parse_ddl
 from binlog_connector.schema.parsing.lexer import DdlSyntaxError, Lexer
-from binlog_connector.schema.parsing.session import Session
+from binlog_connector.schema.parsing.session import StatementSession
 from binlog_format.errors import OptionError, SchemaError
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ def parse_dump(
 ) -> Catalog:
     """As `read_schema_file`, of its text; *source* is its name for messages."""
     head = _HEAD.search(text)
-    session = Session(head.group(1) if head else "", vendor=vendor)
+    session = StatementSession(head.group(1) if head else "", vendor=vendor)
     catalog = Catalog(ignore_case=ignore_case)
     for start, statement in _statements(text):
         keyword = _keyword_place(statement, vendor)
@@ -68,7 +68,7 @@ def parse_dump(
             continue
         for operation in parse_ddl(statement, session):
             if isinstance(operation, UseDatabase):
-                session = Session(operation.database, vendor=vendor)
+                session = StatementSession(operation.database, vendor=vendor)
             elif isinstance(operation, CreateTable) and not operation.name.database:
                 line = text.count("\n", 0, start + keyword) + 1
                 reason = f"{source}: line {line}: nothing names the database of the table {operation.name.table}"

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from binlog_connector.schema.operations import Operation
     from binlog_connector.schema.parsing.lexer import TokenReader
-    from binlog_connector.schema.parsing.session import Session
+    from binlog_connector.schema.parsing.session import StatementSession
     from binlog_format.log_format import LogFile
 
 CASCADE, SET_NULL = "CASCADE", "SET NULL"
@@ -78,7 +78,7 @@ def take_inline_keys(files: Iterable[LogFile]) -> bool | None:
     return found.pop() if len(found) == 1 else None
 
 
-def parse_reference(reader: TokenReader, session: Session, name: str, columns: tuple[str, ...]) -> ForeignKey:
+def parse_reference(reader: TokenReader, session: StatementSession, name: str, columns: tuple[str, ...]) -> ForeignKey:
     """Read what follows REFERENCES.
 
     Args:

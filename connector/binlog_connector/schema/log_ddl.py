@@ -12,7 +12,7 @@ from binlog_connector.schema.operations import ChangeRows
 from binlog_connector.schema.parsing.charsets import decode_statement
 from binlog_connector.schema.parsing.ddl import DDL_WORDS, TRUNCATE
 from binlog_connector.schema.parsing.row_statements import NO_ROWS_WORDS
-from binlog_connector.schema.parsing.session import Session
+from binlog_connector.schema.parsing.session import StatementSession
 from binlog_connector.schema.parsing.set_statement import SET, first_word
 from binlog_format.errors import CorruptError
 from binlog_format.events.account_statements import is_account_statement
@@ -134,9 +134,9 @@ class DdlStatement:
     rows: ChangeRows | None = field(default=None, compare=False)
 
     @property
-    def session(self) -> Session:
+    def session(self) -> StatementSession:
         """How it is to be read."""
-        return Session(
+        return StatementSession(
             self.database,
             self.sql_mode,
             self.server_charset,
@@ -270,7 +270,7 @@ def _statements(
             continue
         text = decode_statement(query.text, status.client_charset)
         word = first_word(
-            text, Session(sql_mode=status.sql_mode, vendor=block.vendor, server_version=block.server_version)
+            text, StatementSession(sql_mode=status.sql_mode, vendor=block.vendor, server_version=block.server_version)
         )
         if word is None or (word in NO_ROWS_WORDS if words is None else word not in words):
             continue

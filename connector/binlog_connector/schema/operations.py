@@ -10,7 +10,7 @@ from binlog_connector.schema.definitions import TableName  # noqa: TC001 - msgsp
 if TYPE_CHECKING:
     from binlog_connector.schema.definitions import KeyPart, Period
     from binlog_connector.schema.foreign_keys import ForeignKey
-    from binlog_connector.schema.parsing.columns import ColumnSpec
+    from binlog_connector.schema.parsing.columns import ParsedColumn
     from binlog_connector.schema.partitions.definition import PartitionChange, Partitioning
     from binlog_format.rows.declared.declared_defaults import DeclaredDefault
 
@@ -64,7 +64,7 @@ class CreateTable:
     """CREATE TABLE; `or_replace`: a table of that name is dropped before."""
 
     name: TableName
-    columns: tuple[ColumnSpec, ...]
+    columns: tuple[ParsedColumn, ...]
     keys: tuple[KeySpec, ...]
     options: TableOptions
     if_not_exists: bool = False
@@ -106,7 +106,7 @@ class ColumnChange:
         if_possible: IF [NOT] EXISTS: nothing happens where it cannot.
     """
 
-    column: ColumnSpec
+    column: ParsedColumn
     old_name: str | None = None
     first: bool = False
     after: str | None = None

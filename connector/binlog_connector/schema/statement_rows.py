@@ -25,7 +25,7 @@ from binlog_connector.schema.server.table_names import folded
 from binlog_connector.schema.statement_errors import STATEMENT_SHOWN_MAX
 from binlog_format.events.account_statements import contains_password
 from binlog_format.events.layout import EventType
-from binlog_format.views.change_extras import Statement
+from binlog_format.views.change_extras import ChangeStatement
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -43,7 +43,7 @@ _STATEMENT_SIZE_MAX = STATEMENT_SHOWN_MAX + 1
 """Characters of a statement that changes rows: what messages show, and one that tells that there are more."""
 
 
-def find_statements(block: Block, *, folds_names: bool = False) -> Iterator[Statement]:
+def find_statements(block: Block, *, folds_names: bool = False) -> Iterator[ChangeStatement]:
     """DDL and TRUNCATE in a block: one for each table that a statement names, under its name before it.
 
     A statement about no table, or about one that cannot be made out, is one with the session's database.
@@ -59,7 +59,7 @@ def find_statements(block: Block, *, folds_names: bool = False) -> Iterator[Stat
         op = TRUNCATE_OP if word == TRUNCATE else DDL_OP
         text = None if contains_password(statement.text) else statement.text
         for database, table in _named(statement, folds_names) or [(statement.database, None)]:
-            yield Statement(row, op, database, table, text)
+            yield ChangeStatement(row, op, database, table, text)
 
 
 def find_statement_rows(block: Block, server_runs: ServerRuns | None = None) -> Iterator[tuple[int, dict[str, object]]]:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from binlog_connector.following.starts import Edge, Moment
+from binlog_connector.following.starts import Edge, StartMoment
 from binlog_connector.spark.logs.options import ALL_EVENTS, EventOptions, check_log
 from binlog_connector.spark.message_options import KAFKA_VALUE, MessageOptions
 from binlog_connector.spark.option_table import BATCH_ONLY, OPTION_NAMES
@@ -369,7 +369,7 @@ def _edge(given: Mapping[str, str], which: str, default: Edge) -> Start:
     if name.endswith("Gtid"):
         return point(name, value)
     if name.endswith("Timestamp"):
-        return Moment(moment(name, value), name)
+        return StartMoment(moment(name, value), name)
     if value.startswith("{") or ":" in value:
         return offset(name, value)
     return Edge(choice(given, name, Edge, default))

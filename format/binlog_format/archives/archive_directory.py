@@ -14,7 +14,7 @@ from binlog_format.source_file import Directory, FileEntry
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from binlog_format.archives.manifest import ArchivedFile, Part
+    from binlog_format.archives.manifest import ArchivedFile, ManifestPart
     from binlog_format.kernels import Bytes
     from binlog_format.source_file import SourceFile
 
@@ -119,7 +119,7 @@ class ArchiveDirectory(Directory):
                     yield Finding.of(CorruptError("ARCHIVE", f"{file.name}, from byte {offset}: {reason}", at=at))
                 offset += part.size
 
-    def _part_fault(self, part: Part, offset: int) -> str | None:
+    def _part_fault(self, part: ManifestPart, offset: int) -> str | None:
         try:
             source = self.open_part(part.name)
         except OSError as error:
@@ -152,7 +152,7 @@ class ArchiveFile:
         self._directory = directory
         self._file = file
         self._size = file.size
-        self._open: tuple[Part, SourceFile] | None = None
+        self._open: tuple[ManifestPart, SourceFile] | None = None
 
     def size(self) -> int:
         """Bytes that were archived when it was opened."""
@@ -184,7 +184,7 @@ class ArchiveFile:
             self._open[1].close()
             self._open = None
 
-    def _part_at(self, offset: int) -> tuple[Part, int]:
+    def _part_at(self, offset: int) -> tuple[ManifestPart, int]:
         """The part that holds a byte, and where in the file it begins."""
         start = 0
         for part in self._file.parts:
@@ -193,7 +193,7 @@ class ArchiveFile:
             start += part.size
         raise AssertionError("sizes of parts add up to the size of the file")
 
-    def _read_part(self, part: Part, offset: int, buffer: Bytes) -> None:
+    def _read_part(self, part: ManifestPart, offset: int, buffer: Bytes) -> None:
         if self._open is None or self._open[0] != part:
             self.close()
             self._open = part, self._directory.open_part(part.name)
@@ -205,7 +205,7 @@ class ArchiveFile:
                 hint=_GONE_HINT,
             )
 
-    def _look_again(self, part: Part, error: OSError) -> None:
+    def _look_again(self, part: ManifestPart, error: OSError) -> None:
         """A part could not be read: others may have taken its place, with the same bytes.
 
         Raises:

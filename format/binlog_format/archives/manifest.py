@@ -36,7 +36,7 @@ _HINT = "Take it from a backup, or begin a new archive elsewhere while the serve
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class ManifestPart:
     """An object with bytes of one file, never changed once it is there.
 
     Attributes:
@@ -75,7 +75,7 @@ class ArchivedFile:
     file_no: int
     name: str
     identity: str
-    parts: tuple[Part, ...] = ()
+    parts: tuple[ManifestPart, ...] = ()
     is_complete: bool = False
     is_sealed: bool = False
     head_crc32c: int = 0
@@ -193,4 +193,4 @@ def _text(archive: object) -> str:
 def _file(fields: dict[str, object]) -> ArchivedFile:
     listed = fields.pop("parts")
     assert isinstance(listed, list), "the checksum was right"
-    return ArchivedFile(**fields, parts=tuple(Part(**part) for part in listed))  # type: ignore[arg-type]
+    return ArchivedFile(**fields, parts=tuple(ManifestPart(**part) for part in listed))  # type: ignore[arg-type]

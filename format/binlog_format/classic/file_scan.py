@@ -1,4 +1,4 @@
-"""One pass over the event groups of a file, in pieces of bounded size: `FileScan`."""
+"""One pass over the event groups of a file, in pieces of bounded size: `ClassicFileScan`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from binlog_format.block import BLOCK_SIZE, EVENT_DTYPE, GROUP_DTYPE, copied
 from binlog_format.classic.file import check_incomplete_event, checksum_error, encrypted_by_mariadb
 from binlog_format.classic.format_description import MYSQL_GTID_EVENTS_SINCE
 from binlog_format.classic.layout import EVENT_CLASSES, START_ENCRYPTION_SIZE, EventClass, GroupKind
-from binlog_format.classic.scan_kernels import Scan, ScanError, scan_groups
+from binlog_format.classic.scan_kernels import ClassicScan, ScanError, scan_groups
 from binlog_format.errors import CorruptError, DataLossError, UnsupportedError
 from binlog_format.events.gtids.mysql_gtid_kernels import rehash_sources
 from binlog_format.events.gtids.mysql_gtid_layout import SOURCE_KEY_SIZE, UUID_SIZE
@@ -75,7 +75,7 @@ class Scratch:
         self.walk = GroupWalk()
 
 
-class Stop(Enum):
+class ScanStop(Enum):
     """Why a scan ended."""
 
     END = "end of the file, and nothing is open"
@@ -113,7 +113,7 @@ class Piece:
 
 
 @dataclass
-class FileScan:
+class ClassicFileScan:
     """Reads groups that start in `[start, limit)` of a file.
 
     Attributes:
@@ -132,7 +132,7 @@ class FileScan:
     limit: int
     scratch: Scratch
     verify: bool
-    stop: Stop = Stop.END
+    stop: ScanStop = ScanStop.END
     stopped_at: int = field(init=False)
     has_incomplete_event: bool = False
 
@@ -178,7 +178,7 @@ class FileScan:
             piece = self._piece(data[: scan.place_next], offset, scan.place_next, 1, scan.events)
             # Looking for the end fills the scratch tables anew.
             if open_group is None and not self._ends_on_disk(offset):
-                self.stop = Stop.INCOMPLETE
+                self.stop = ScanStop.INCOMPLETE
                 return
             yield piece
             open_group = self._go_on(piece.groups, scan.events)
@@ -188,7 +188,7 @@ class FileScan:
 
     def _scan(
         self, data: Bytes, offset: int, open_group: Table | None, kind: int, *, verify: bool, limit: int = -1
-    ) -> Scan:
+    ) -> ClassicScan:
         sources = self.scratch.sources
         while True:
             if open_group is not None:
@@ -214,13 +214,13 @@ class FileScan:
                 return scan
             sources.grow()
 
-    def _stop_reason(self, data: Bytes, scan: Scan, offset: int, *, is_inside: bool) -> Stop | None:
+    def _stop_reason(self, data: Bytes, scan: ClassicScan, offset: int, *, is_inside: bool) -> ScanStop | None:
         if not is_inside and offset >= self.limit:
-            return Stop.LIMIT
+            return ScanStop.LIMIT
         if offset + len(data) < self.file.size():
             return None
         if len(data) == 0 and not is_inside:
-            return Stop.END
+            return ScanStop.END
         if is_inside:
             # The end of this group was seen before its first piece was given away.
             raise DataLossError(
@@ -231,7 +231,7 @@ class FileScan:
         if scan.place_next < len(data):
             check_incomplete_event(data[scan.place_next :].tobytes(), self.file.place(offset + scan.place_next))
             self.has_incomplete_event = True
-        return Stop.INCOMPLETE
+        return ScanStop.INCOMPLETE
 
     def _ends_on_disk(self, group_offset: int) -> bool:
         """Whether the end of the group that starts at *group_offset* is in the file; reads headers alone."""
@@ -282,7 +282,7 @@ class FileScan:
             path=self.file.source.path,
         )
 
-    def _error(self, scan: Scan, offset: int) -> BinlogError:
+    def _error(self, scan: ClassicScan, offset: int) -> BinlogError:
         at = self.file.place(offset)
         error = ScanError(scan.error)
         if error is ScanError.CHECKSUM:

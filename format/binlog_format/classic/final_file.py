@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from binlog_format.block import BLOCK_SIZE
 from binlog_format.classic.event_check_kernels import check_events
 from binlog_format.classic.file import checksum_error
-from binlog_format.classic.file_scan import NO_LIMIT, FileScan, Scratch
+from binlog_format.classic.file_scan import NO_LIMIT, ClassicFileScan, Scratch
 from binlog_format.classic.layout import MAGIC_SIZE
 from binlog_format.classic.log_scan import position_of
 from binlog_format.errors import CorruptError
@@ -62,7 +62,7 @@ class ClassicFinalFile(FinalFile):
 
         Headers show where groups end; the bytes that are given are read once, and their checksums computed.
         """
-        scan = FileScan(self._file, start, NO_LIMIT, Scratch(), verify=False)
+        scan = ClassicFileScan(self._file, start, NO_LIMIT, Scratch(), verify=False)
         done = start
         for piece in scan.pieces():
             yield FinalBlock(self._checked(done, piece.next_offset), may_end=bool(piece.groups["ends"][-1]))

@@ -6,7 +6,7 @@ from contextlib import closing
 from typing import TYPE_CHECKING
 
 from binlog_format.classic.file import ClassicFile
-from binlog_format.classic.file_scan import NO_LIMIT, FileScan, Stop
+from binlog_format.classic.file_scan import NO_LIMIT, ClassicFileScan, ScanStop
 from binlog_format.classic.layout import MAGIC_SIZE, VIRTUAL_PAGE_SIZE
 from binlog_format.errors import CorruptError, DataLossError, StartError, UnsupportedError
 from binlog_format.gtids.gtid_groups import gtids_of
@@ -105,7 +105,7 @@ class LogScan:
                     self.end = position_of(file_no, piece.next_offset)
                     yield piece
                 self.end = position_of(file_no, scan.stopped_at)
-                if scan.stop is Stop.INCOMPLETE and file_no < newest:
+                if scan.stop is ScanStop.INCOMPLETE and file_no < newest:
                     self._check_torn_end(file, scan)
 
     def _open(self, file_no: int) -> ClassicFile:
@@ -120,7 +120,7 @@ class LogScan:
             )
         return open_file(self._directory, file_no, entry)
 
-    def _file_scan(self, file: ClassicFile) -> FileScan:
+    def _file_scan(self, file: ClassicFile) -> ClassicFileScan:
         start = byte_of(self._start) if file.file_no == self._start.file_no else MAGIC_SIZE
         size = file.size()
         if start > size:
@@ -132,9 +132,9 @@ class LogScan:
         limit = NO_LIMIT
         if self._limit is not None and self._limit.file_no == file.file_no:
             limit = byte_of(self._limit)
-        return FileScan(file, max(start, file.events_start), limit, self._scratch, verify=self._verify)
+        return ClassicFileScan(file, max(start, file.events_start), limit, self._scratch, verify=self._verify)
 
-    def _check_torn_end(self, file: ClassicFile, scan: FileScan) -> None:
+    def _check_torn_end(self, file: ClassicFile, scan: ClassicFileScan) -> None:
         """See that the incomplete end of an older file is what a killed server leaves, and not damage.
 
         A killed server leaves the file marked as in use. The next file lists the GTIDs that the server knew after it
@@ -152,7 +152,7 @@ class LogScan:
             self._check_set_after(file, scan.stopped_at, at)
             return
         found = {(gtid.domain, gtid.server): gtid.seqno for gtid in file.gtid_list or ()}
-        whole = FileScan(file, file.events_start, scan.stopped_at, self._scratch, verify=False)
+        whole = ClassicFileScan(file, file.events_start, scan.stopped_at, self._scratch, verify=False)
         for piece in whole.pieces():
             for domain, server, seqno in piece.groups[["domain", "server_id", "seqno"]].tolist():
                 found[domain, server] = seqno
@@ -164,7 +164,7 @@ class LogScan:
     def _check_set_after(self, file: ClassicFile, size: int, at: Place) -> None:
         """The same for MySQL, which cuts such a file back: here it has been copied before that."""
         found = file.gtids_before()
-        for piece in FileScan(file, file.events_start, size, self._scratch, verify=False).pieces():
+        for piece in ClassicFileScan(file, file.events_start, size, self._scratch, verify=False).pieces():
             found = found.advanced_by(gtids_of(piece.groups, piece.gtid_sources))
         later = self._head_after(file.file_no)
         missing = (

@@ -10,7 +10,7 @@ import numpy as np
 
 from binlog_format.block import BLOCK_SIZE, EXTENT_DTYPE, Block
 from binlog_format.classic.file_list import find_files
-from binlog_format.classic.file_scan import NO_LIMIT, FileScan, Scratch, Stop
+from binlog_format.classic.file_scan import NO_LIMIT, ClassicFileScan, ScanStop, Scratch
 from binlog_format.classic.layout import FILE_NAME, MAGIC_SIZE
 from binlog_format.classic.log_scan import LogScan, byte_of, open_file, position_of
 from binlog_format.errors import DataLossError, UnsupportedError
@@ -107,7 +107,7 @@ class ClassicLog(Log):
         with closing(open_file(self._directory, position.file_no, self._list()[position.file_no])) as file:
             if place <= file.events_start:
                 return True
-            scan = FileScan(file, file.events_start, place + 1, self._scratch, verify=False)
+            scan = ClassicFileScan(file, file.events_start, place + 1, self._scratch, verify=False)
             groups_end = file.events_start
             for piece in scan.pieces():
                 if int(piece.groups["file_offset"][-1]) == place:
@@ -116,7 +116,7 @@ class ClassicLog(Log):
             if place in (groups_end, scan.stopped_at):
                 return True
             # After groups are events about the file; a group without an end may hold anything.
-            is_in_group = place < groups_end or (scan.stop is Stop.INCOMPLETE and place > scan.stopped_at)
+            is_in_group = place < groups_end or (scan.stop is ScanStop.INCOMPLETE and place > scan.stopped_at)
             return not is_in_group and (place == file.size() or file.is_about_itself(place))
 
     def position_at_byte(self, name: str, byte: int) -> Position | None:
@@ -144,7 +144,7 @@ class ClassicLog(Log):
                 return result
             if file.vendor is Vendor.MYSQL and not result:
                 result = GtidSet({})
-            scan = FileScan(file, file.events_start, byte_of(position), self._scratch, verify=False)
+            scan = ClassicFileScan(file, file.events_start, byte_of(position), self._scratch, verify=False)
             for piece in scan.pieces():
                 result = result.advanced_by(gtids_of(piece.groups, piece.gtid_sources))
             return result
@@ -281,10 +281,10 @@ class ClassicLog(Log):
                 return LogFile(file_no, entry.name, size, "empty", 0, {})
             used = size
             if is_newest:
-                scan = FileScan(file, file.events_start, NO_LIMIT, self._scratch, verify=False)
+                scan = ClassicFileScan(file, file.events_start, NO_LIMIT, self._scratch, verify=False)
                 for _ in scan.pieces():
                     continue
-                used = size if scan.stop is Stop.END else scan.stopped_at
+                used = size if scan.stop is ScanStop.END else scan.stopped_at
             header: dict[str, object] = {
                 "vendor": str(description.vendor),
                 "server_version": description.server_version,

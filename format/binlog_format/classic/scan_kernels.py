@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 
 class ScanError(IntEnum):
-    """What is wrong with the event at `Scan.place_next`."""
+    """What is wrong with the event at `ClassicScan.place_next`."""
 
     NONE = 0
     EVENT_SIZE = 1  # stored: the size it claims
@@ -57,7 +57,7 @@ class ScanError(IntEnum):
     SOURCES_FULL = 9  # not wrong: scan again with room for more sources
 
 
-class Scan(NamedTuple):
+class ClassicScan(NamedTuple):
     """What `scan_groups` found; bytes count from the start of the data.
 
     Attributes:
@@ -267,7 +267,7 @@ def scan_groups(
     keys: Bytes,
     slots: NDArray[np.int32],
     counts: NDArray[np.int64],
-) -> Scan:
+) -> ClassicScan:
     """Fill the tables with what begins in `data[:size]`, up to the first event that is not whole.
 
     *file_offset* is the byte of the file where the data begins, and an event. No group is begun at byte *limit* of the
@@ -318,4 +318,4 @@ def scan_groups(
         p += event_size
         if not in_group:
             done = p
-    return Scan(error, stored, computed, groups_done, events_done, done, data_done, event, p, size_next, kind)
+    return ClassicScan(error, stored, computed, groups_done, events_done, done, data_done, event, p, size_next, kind)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from binlog_format.classic.file import checksum_error
 from binlog_format.classic.file_list import find_files
-from binlog_format.classic.file_scan import NO_LIMIT, FileScan, Scratch, Stop
+from binlog_format.classic.file_scan import NO_LIMIT, ClassicFileScan, ScanStop, Scratch
 from binlog_format.classic.layout import CHECKSUM_STRUCT, EVENT_CLASSES, EventClass
 from binlog_format.classic.log_scan import byte_of, open_file
 from binlog_format.errors import BinlogError, CorruptError, DataLossError, StartError
@@ -90,7 +90,7 @@ class ClassicCheck(LogCheck):
             raise StartError("POSITION_NOT_FOUND", f"the file has {file.size()} bytes", at=file.place(start))
         position: int | None = start
         while position is not None:
-            scan = FileScan(file, position, limit, self._scratch, verify=True)
+            scan = ClassicFileScan(file, position, limit, self._scratch, verify=True)
             self._fragments.forget()
             try:
                 for piece in scan.pieces():
@@ -107,9 +107,9 @@ class ClassicCheck(LogCheck):
             yield from self._check_end(file, scan, is_newest=is_newest)
             position = None
 
-    def _check_end(self, file: ClassicFile, scan: FileScan, *, is_newest: bool) -> Iterator[Finding]:
+    def _check_end(self, file: ClassicFile, scan: ClassicFileScan, *, is_newest: bool) -> Iterator[Finding]:
         assert file.description is not None
-        if scan.stop is not Stop.INCOMPLETE:
+        if scan.stop is not ScanStop.INCOMPLETE:
             return
         what = "an event" if scan.has_incomplete_event else "an event group"
         at = file.place(scan.stopped_at)

@@ -15,7 +15,7 @@ from binlog_format.gtids.gtid import Gtid, GtidPosition
 from binlog_format.innodb.compressed_int_kernels import read_ints
 from binlog_format.innodb.layout import FIRST_DATA_PAGE, RecordKind
 from binlog_format.innodb.pages.page_runs import PageRun, PageRuns
-from binlog_format.innodb.pages.pages import Stop
+from binlog_format.innodb.pages.pages import PageStop
 from binlog_format.innodb.records import RecordReader
 from binlog_format.kernels import empty_bytes
 
@@ -65,7 +65,7 @@ def read_state(reader: PageReader, file: OpenFile, page: int = FIRST_DATA_PAGE) 
     buffer = empty_bytes(file.page_size)
     count, stop = reader.read(file, page, buffer)
     if count == 0:
-        assert stop is not Stop.FULL
+        assert stop is not PageStop.FULL
         return None
     runs = PageRuns(reader)
     runs.borrow([PageRun(file.file_no, page, 1, buffer)])

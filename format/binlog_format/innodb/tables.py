@@ -120,7 +120,7 @@ class Joined(NamedTuple):
     extents: Table
 
 
-class Walk(NamedTuple):
+class TableWalk(NamedTuple):
     """What a walk through the out-of-band records of a set needs.
 
     Attributes:

@@ -17,7 +17,7 @@ from binlog_format.structured.layout import (
     WRITER_SIZE_MIN,
     WRITER_TAG,
 )
-from binlog_format.structured.scan_kernels import Stop
+from binlog_format.structured.scan_kernels import EntryStop
 
 if TYPE_CHECKING:
     from binlog_format.kernels import Bytes
@@ -40,12 +40,12 @@ class Cut(Generic[Made]):
         block: The whole entries before *at*; None: there are none.
         stop: Why it ended there: never `METADATA`.
         at: Byte of the first entry that was not taken.
-        needed: See `Stop`.
-        left: See `Stop`.
+        needed: See `EntryStop`.
+        left: See `EntryStop`.
     """
 
     block: Made | None
-    stop: Stop
+    stop: EntryStop
     at: int
     needed: int
     left: int
@@ -75,7 +75,7 @@ class Cutter(Protocol[Made]):
     def source_ids(self, missing: int | None = None) -> IdTable:
         """Those that events are known to be of here; *missing* counts as one."""
 
-    def check_incomplete(self, start: bytes, size: int) -> tuple[Stop, int, int] | None:
+    def check_incomplete(self, start: bytes, size: int) -> tuple[EntryStop, int, int] | None:
         """What is wrong with an entry of which only the start is there; None: nothing so far.
 
         Args:
@@ -87,12 +87,12 @@ class Cutter(Protocol[Made]):
         """
 
 
-def check_size(start: bytes, size: int) -> tuple[Stop, int, int] | None:
+def check_size(start: bytes, size: int) -> tuple[EntryStop, int, int] | None:
     """`Cutter.check_incomplete` as far as nothing before the entry is known."""
     if size < TAG_STRUCT.size:
-        return Stop.SHORT, TAG_STRUCT.size, size
+        return EntryStop.SHORT, TAG_STRUCT.size, size
     if len(start) < ENTRY_HEAD_SIZE + TAG_STRUCT.size:
         return None
     (tag,) = TAG_STRUCT.unpack_from(start, ENTRY_HEAD_SIZE)
     size_min = EVENT_SIZE_MIN if tag < METADATA_BIT else METADATA_SIZES_MIN.get(tag, 0)
-    return (Stop.SHORT, size_min, size) if size < size_min else None
+    return (EntryStop.SHORT, size_min, size) if size < size_min else None

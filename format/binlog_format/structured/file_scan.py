@@ -1,4 +1,4 @@
-"""Reads the entries of a file block by block, and tells what is damaged from what is not there yet: `FileScan`."""
+"""Reads the entries of a file, and tells what is damaged from what is not there yet: `StructuredFileScan`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from binlog_format.recycling import Recycler
 from binlog_format.structured.cutting import ENTRIES_IN_A_ROW, Made
 from binlog_format.structured.files.search_kernels import find_entries
 from binlog_format.structured.layout import ENTRY_HEAD_SIZE, EVENT_SIZE_MIN, SIZE_STRUCT, TAG_STRUCT
-from binlog_format.structured.scan_kernels import Stop
+from binlog_format.structured.scan_kernels import EntryStop
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -51,7 +51,7 @@ class FileEnd(Enum):
     ZEROS = "zeros up to the end of the file, which no program has written over yet"
 
 
-class FileScan(Generic[Made]):
+class StructuredFileScan(Generic[Made]):
     """Reads the entries that begin in `[start, limit)` of a file.
 
     Args:
@@ -103,17 +103,17 @@ class FileScan(Generic[Made]):
             if cut.block is not None:
                 yield cut.block
             entry_size = ENTRY_HEAD_SIZE
-            if cut.stop is Stop.END and not len(data):
+            if cut.stop is EntryStop.END and not len(data):
                 self.ended = FileEnd.END
                 return
-            if cut.stop in (Stop.END, Stop.TABLE_FULL):
+            if cut.stop in (EntryStop.END, EntryStop.TABLE_FULL):
                 continue
-            if cut.stop in (Stop.INCOMPLETE, Stop.INCOMPLETE_SIZE):
-                entry_size = ENTRY_HEAD_SIZE + (cut.needed if cut.stop is Stop.INCOMPLETE else 0)
+            if cut.stop in (EntryStop.INCOMPLETE, EntryStop.INCOMPLETE_SIZE):
+                entry_size = ENTRY_HEAD_SIZE + (cut.needed if cut.stop is EntryStop.INCOMPLETE else 0)
                 # Before a byte is asked for: whatever size an entry claims, so much must be there.
                 if self.stopped_at + entry_size <= self._source.size():
                     continue
-            elif cut.stop is Stop.ZERO and self._is_zero_tail():
+            elif cut.stop is EntryStop.ZERO and self._is_zero_tail():
                 self.ended = FileEnd.ZEROS
                 return
             damage = self._damage(cut, data[cut.at :])
@@ -146,9 +146,9 @@ class FileScan(Generic[Made]):
     def _damage(self, cut: Cut[Made], entry: Bytes) -> CorruptError | None:
         """What is wrong with the entry that reading stopped at; None: it is merely not whole yet."""
         at = Place(self._source.path, byte=self.stopped_at)
-        if cut.stop is Stop.INCOMPLETE_SIZE:
+        if cut.stop is EntryStop.INCOMPLETE_SIZE:
             return None
-        if cut.stop is not Stop.INCOMPLETE:
+        if cut.stop is not EntryStop.INCOMPLETE:
             return damaged_entry(cut.stop, cut.needed, cut.left, at)
         wrong = self._cutter.check_incomplete(entry[:_KNOWN_BY].tobytes(), cut.needed)
         if wrong is not None:
@@ -176,11 +176,11 @@ class FileScan(Generic[Made]):
 
     def _after_entry(self, cut: Cut[Made], entry: Bytes) -> int | None:
         """The end of an entry whose size alone may be right; None: nothing that looks like an entry is there."""
-        if cut.stop not in (Stop.SHORT, Stop.UNKNOWN_SOURCE):
+        if cut.stop not in (EntryStop.SHORT, EntryStop.UNKNOWN_SOURCE):
             return None
         (size,) = SIZE_STRUCT.unpack_from(entry.data)
         end = self.stopped_at + ENTRY_HEAD_SIZE + int(size)
-        missing = cut.needed if cut.stop is Stop.UNKNOWN_SOURCE else None
+        missing = cut.needed if cut.stop is EntryStop.UNKNOWN_SOURCE else None
         is_last = end + ENTRY_HEAD_SIZE + EVENT_SIZE_MIN > self._source.size()
         return end if is_last or self._search(end, end + 1, count=1, missing=missing) is not None else None
 
@@ -192,23 +192,23 @@ class FileScan(Generic[Made]):
         )
 
 
-def damaged_entry(stop: Stop, needed: int, left: int, at: Place) -> CorruptError:
+def damaged_entry(stop: EntryStop, needed: int, left: int, at: Place) -> CorruptError:
     """The error for an entry that a scan could not take.
 
     Args:
         stop: Why.
-        needed: See `Stop`.
-        left: See `Stop`.
+        needed: See `EntryStop`.
+        left: See `EntryStop`.
         at: Where the entry is.
     """
-    if stop is Stop.UNKNOWN_SOURCE:
+    if stop is EntryStop.UNKNOWN_SOURCE:
         return CorruptError(
             "BAD_ENTRY", f"an event of source {needed}, which has not been defined", at=at, hint=_SOURCE_HINT
         )
-    if stop is Stop.ZERO:
+    if stop is EntryStop.ZERO:
         reason = "an entry claims a size of 0 bytes, and the file goes on after it"
     else:
-        assert stop is Stop.SHORT
+        assert stop is EntryStop.SHORT
         reason = f"an entry is too short: its next field takes {needed:,} bytes, {left:,} are left"
     return CorruptError("BAD_ENTRY", reason, at=at, hint=_DAMAGED_HINT)
 

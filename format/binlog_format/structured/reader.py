@@ -13,7 +13,7 @@ from binlog_format.gtids.gtid_set import NO_GTIDS
 from binlog_format.log_format import LogFile, Span
 from binlog_format.position import Position
 from binlog_format.structured.event_log import BEFORE_ALL, EventLog
-from binlog_format.structured.file_scan import FileScan
+from binlog_format.structured.file_scan import StructuredFileScan
 from binlog_format.structured.files.file_list import list_series
 from binlog_format.structured.files.series_scan import SeriesScan
 from binlog_format.structured.files.walk import EntryWalker
@@ -189,7 +189,9 @@ class StructuredLog(EventLog):
         scanner = EntryScanner(is_missing_ok=True)
         events, last = 0, None
         with closing(series.open(file.file_no)) as source:
-            scan = FileScan(source, file.file_no, scanner, block_size=self._block_size, on_damage=count_damage)
+            scan = StructuredFileScan(
+                source, file.file_no, scanner, block_size=self._block_size, on_damage=count_damage
+            )
             for block in scan.blocks():
                 events += len(block.events)
                 if len(block.events):

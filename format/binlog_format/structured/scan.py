@@ -28,8 +28,8 @@ from binlog_format.structured.scan_kernels import (
     WRITER,
     WRITER_ENTRY,
     WRITERS_USED,
-    Scan,
-    Stop,
+    EntryScan,
+    EntryStop,
     scan_entries,
 )
 from binlog_format.structured.state import LogState
@@ -102,20 +102,20 @@ class EntryScanner:
                 next_position=position_of(file_no, file_offset + found.at),
                 state_after=self.state,
             )
-        return Cut(block, Stop(found.stop), found.at, found.needed, found.left)
+        return Cut(block, EntryStop(found.stop), found.at, found.needed, found.left)
 
     def source_ids(self, missing: int | None = None) -> IdTable:
         """Those that events can be of here; *missing* counts as one."""
         known = self._sources.in_force()
         return IdTable(known if missing is None else [*known, missing])
 
-    def check_incomplete(self, start: bytes, size: int) -> tuple[Stop, int, int] | None:
+    def check_incomplete(self, start: bytes, size: int) -> tuple[EntryStop, int, int] | None:
         """See `Cutter`."""
         known = self._sources.in_force()
         if size >= TAG_STRUCT.size <= len(start) - ENTRY_HEAD_SIZE:
             (tag,) = TAG_STRUCT.unpack_from(start, ENTRY_HEAD_SIZE)
             if tag < METADATA_BIT and tag not in known:
-                return Stop.UNKNOWN_SOURCE, tag, 0
+                return EntryStop.UNKNOWN_SOURCE, tag, 0
         return check_size(start, size)
 
     def _begin_block(self) -> None:
@@ -125,7 +125,7 @@ class EntryScanner:
         self._in_force[[CLOCK_SYNC, SOURCES_USED, WRITERS_USED]] = 0
         self._in_force[WRITER_ENTRY] = -1
 
-    def _scan(self, data: Bytes, events: Table) -> Scan:
+    def _scan(self, data: Bytes, events: Table) -> EntryScan:
         at, row = 0, 0
         while True:
             sources, writers = self._sources, self._writers  # their tables change when they grow
@@ -147,14 +147,14 @@ class EntryScanner:
                 writers.rows,
                 writers.used,
             )
-            if found.stop != Stop.METADATA:
+            if found.stop != EntryStop.METADATA:
                 return found
             at, row = found.at, found.row
             payload = _payload(data, at)
             try:
                 self._take(payload, at, is_clock_used=self._used_clock_syncs(events, row) == len(self._clock_syncs))
             except ShortEntryError as error:
-                return Scan(Stop.SHORT, at, row, error.needed, error.left)
+                return EntryScan(EntryStop.SHORT, at, row, error.needed, error.left)
             at += ENTRY_HEAD_SIZE + len(payload)
 
     def _take(self, payload: bytes, at: int, *, is_clock_used: bool) -> None:

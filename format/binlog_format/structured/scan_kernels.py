@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     Int64s = NDArray[np.int64]
 
 
-class Stop(IntEnum):
+class EntryStop(IntEnum):
     """Why a scan ended at a byte.
 
     Attributes:
@@ -52,15 +52,15 @@ class Stop(IntEnum):
     METADATA = 7
 
 
-class Scan(NamedTuple):
+class EntryScan(NamedTuple):
     """How far `scan_entries` came.
 
     Attributes:
-        stop: `Stop`.
+        stop: `EntryStop`.
         at: Byte of the first entry that was not taken.
         row: After the last event written.
-        needed: See `Stop`.
-        left: See `Stop`.
+        needed: See `EntryStop`.
+        left: See `EntryStop`.
     """
 
     stop: int
@@ -84,14 +84,14 @@ WRITER_ENTRY = 4
 IN_FORCE_SIZE = 5
 
 # Plain numbers: Numba gives members of an enum a type of their own.
-_END = int(Stop.END)
-_INCOMPLETE = int(Stop.INCOMPLETE)
-_INCOMPLETE_SIZE = int(Stop.INCOMPLETE_SIZE)
-_ZERO = int(Stop.ZERO)
-_SHORT = int(Stop.SHORT)
-_UNKNOWN_SOURCE = int(Stop.UNKNOWN_SOURCE)
-_TABLE_FULL = int(Stop.TABLE_FULL)
-_METADATA = int(Stop.METADATA)
+_END = int(EntryStop.END)
+_INCOMPLETE = int(EntryStop.INCOMPLETE)
+_INCOMPLETE_SIZE = int(EntryStop.INCOMPLETE_SIZE)
+_ZERO = int(EntryStop.ZERO)
+_SHORT = int(EntryStop.SHORT)
+_UNKNOWN_SOURCE = int(EntryStop.UNKNOWN_SOURCE)
+_TABLE_FULL = int(EntryStop.TABLE_FULL)
+_METADATA = int(EntryStop.METADATA)
 
 _TAG_SIZE = TAG_STRUCT.size
 _HIGH_WORD = 0xFFFFFFFF  # of the known metadata's tags
@@ -221,7 +221,7 @@ def scan_entries(
     writer_slots: Int32s,
     writer_rows: Int32s,
     writers_used: Int32s,
-) -> Scan:
+) -> EntryScan:
     """Write a row of *events* for each event in `data[at:size]`, up to the first entry that something is to be told of.
 
     Sources and writers have numbers, which last, and rows in the lists of the block, in the order of their first
@@ -233,21 +233,21 @@ def scan_entries(
     while at < size:
         left = size - at - ENTRY_HEAD_SIZE
         if left < 0:
-            return Scan(_INCOMPLETE_SIZE, at, row, ENTRY_HEAD_SIZE, size - at)
+            return EntryScan(_INCOMPLETE_SIZE, at, row, ENTRY_HEAD_SIZE, size - at)
         entry_size = load_u32(data, at)
         if entry_size == 0:
-            return Scan(_ZERO, at, row, 0, 0)
+            return EntryScan(_ZERO, at, row, 0, 0)
         if entry_size > left:
-            return Scan(_INCOMPLETE, at, row, entry_size, left)
+            return EntryScan(_INCOMPLETE, at, row, entry_size, left)
         if entry_size < _TAG_SIZE:
-            return Scan(_SHORT, at, row, _TAG_SIZE, entry_size)
+            return EntryScan(_SHORT, at, row, _TAG_SIZE, entry_size)
         low, high = load_u32(data, at + ENTRY_HEAD_SIZE), load_u32(data, at + ENTRY_HEAD_SIZE + 4)
         if high >> _HIGH_BIT != 0:
             if high == _HIGH_WORD and low >= _LOWEST_KNOWN:
                 if low == _WRITER_LOW:
                     writer = _known_writer(data, at, entry_size, writer, writer_keys, writer_bounds, writer_slots)
                 if low != _WRITER_LOW or writer < 0:
-                    return Scan(_METADATA, at, row, 0, 0)
+                    return EntryScan(_METADATA, at, row, 0, 0)
                 in_force[WRITER] = writer
                 in_force[WRITER_ENTRY] = at
             at += ENTRY_HEAD_SIZE + entry_size
@@ -258,11 +258,11 @@ def scan_entries(
             if is_missing_ok:
                 at += ENTRY_HEAD_SIZE + entry_size
                 continue
-            return Scan(_UNKNOWN_SOURCE, at, row, source_id, 0)
+            return EntryScan(_UNKNOWN_SOURCE, at, row, source_id, 0)
         if entry_size < EVENT_SIZE_MIN:
-            return Scan(_SHORT, at, row, EVENT_SIZE_MIN - _TAG_SIZE, entry_size - _TAG_SIZE)
+            return EntryScan(_SHORT, at, row, EVENT_SIZE_MIN - _TAG_SIZE, entry_size - _TAG_SIZE)
         if row == len(events):
-            return Scan(_TABLE_FULL, at, row, 0, 0)
+            return EntryScan(_TABLE_FULL, at, row, 0, 0)
         source_row = source_rows[number]
         if source_row < 0:
             source_row = _number_in_block(source_rows, number, sources_used, in_force, SOURCES_USED)
@@ -272,4 +272,4 @@ def scan_entries(
         _add_event(events, row, data, at, entry_size, source_row, writer_row, in_force[CLOCK_SYNC])
         row += 1
         at += ENTRY_HEAD_SIZE + entry_size
-    return Scan(_END, at, row, 0, 0)
+    return EntryScan(_END, at, row, 0, 0)

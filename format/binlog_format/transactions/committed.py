@@ -23,7 +23,7 @@ from binlog_format.events.layout import EventType
 from binlog_format.transactions import control_statement_kernels as kernels
 from binlog_format.transactions.control_statements import is_kind, read_control_statements
 from binlog_format.transactions.expansion import expanded
-from binlog_format.transactions.prepared import PreparedRows
+from binlog_format.transactions.prepared import PreparedXaRows
 from binlog_format.transactions.rollbacks import GroupOutcome, outcome_at, outcome_of
 from binlog_format.transactions.slicing import group_position, select_groups
 from binlog_format.transactions.statements import StatementKind
@@ -72,7 +72,7 @@ class _Stage:
         # In an `innodb` log an XA transaction is an ordinary group that stands where its XA COMMIT is.
         self._reads_xa = log.format_name != INNODB
         self._kinds = _DECIDING if self._reads_xa else _UNDOING
-        self._prepared = PreparedRows(log, start, prepared)
+        self._prepared = PreparedXaRows(log, start, prepared)
         self._large: _Large | None = None
 
     def of(self, block: Block) -> Iterator[Block]:

@@ -1,4 +1,4 @@
-"""XA transactions that are prepared and have not ended, and where their rows are: `PreparedRows`."""
+"""XA transactions that are prepared and have not ended, and where their rows are: `PreparedXaRows`."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ SEARCH_SIZE_MAX = 16 << 30
 """Bytes of the log before the start that are searched for an XA PREPARE, by headers alone."""
 
 
-class PreparedRows:
+class PreparedXaRows:
     """The prepared XA transactions of a log, as reading goes on.
 
     Args:

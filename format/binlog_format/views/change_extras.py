@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 _EVENT_TYPES = {"insert": WRITE_TYPES, "update": UPDATE_TYPES, "delete": DELETE_TYPES}
 
 
-class Statement(NamedTuple):
+class ChangeStatement(NamedTuple):
     """One table that a statement changes as a whole, or the statement itself, when it is about none.
 
     Attributes:
@@ -43,7 +43,7 @@ class Statement(NamedTuple):
 class StatementFinder(Protocol):
     """Finds statements that change tables as a whole; who knows the language gives one."""
 
-    def __call__(self, block: Block) -> Iterable[Statement]:
+    def __call__(self, block: Block) -> Iterable[ChangeStatement]:
         """Those in a block of plain events, in order."""
 
 
@@ -97,7 +97,7 @@ class ChangeExtras:
         if self.find_statements is None:
             return None
         keep = groups.keep(block)
-        found: list[Statement] = []
+        found: list[ChangeStatement] = []
         row_nos: list[int] = []
         event, row_no = -1, 0
         for one in self.find_statements(block):
@@ -121,7 +121,7 @@ class ChangeExtras:
         )
 
 
-def _is_about(one: Statement, tables: TableFilter, table: str | None) -> bool:
+def _is_about(one: ChangeStatement, tables: TableFilter, table: str | None) -> bool:
     if one.table is None:
         return table is None and tables.accepts_all and tables.may_accept_in(one.database)
     return (table is None or table == f"{one.database}.{one.table}") and tables.accepts_name(one.database, one.table)

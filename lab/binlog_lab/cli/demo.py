@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from types import FrameType
 
-# Names of `binlog_lab.demo.run.Source`, which takes Spark with it: not for --help.
+# Names of `binlog_lab.demo.run.DemoSource`, which takes Spark with it: not for --help.
 _SOURCES = ("workload", "mariadb")
 _SINKS = ("delta", "iceberg", "kafka")
 _STORES = ("folder", "s3")
@@ -68,23 +68,23 @@ def demo(
     if sink == "kafka" and store != "folder":
         raise typer.BadParameter("topics are in a broker of the demo's own", param_hint="--store")
     # Spark takes a second to import: only where it is needed.
-    from binlog_lab.demo.run import DemoOptions, Source, Store, run_demo
+    from binlog_lab.demo.run import DemoOptions, DemoSource, DemoStore, run_demo
     from binlog_streaming.settings import TableFormat
 
     if sink == "kafka":
         from binlog_lab.demo.publish_run import run_publish_demo
 
         with ended_by_signals():
-            is_equal = run_publish_demo(Source(source), directory, rows=rows, seconds=seconds, keep=keep)
+            is_equal = run_publish_demo(DemoSource(source), directory, rows=rows, seconds=seconds, keep=keep)
         raise typer.Exit(int(not is_equal))
     options = DemoOptions(
-        source=Source(source),
+        source=DemoSource(source),
         sink=TableFormat(sink),
         rows=rows,
         seconds=seconds,
         directory=directory,
         keep=keep,
-        store=Store(store),
+        store=DemoStore(store),
     )
     with ended_by_signals():
         is_equal = run_demo(options)

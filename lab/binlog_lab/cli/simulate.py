@@ -11,7 +11,7 @@ import typer
 from binlog_lab.cli.repack import stop_on_signals
 from binlog_lab.innodb_writer.files import find_files
 from binlog_lab.innodb_writer.options import WriterOptions
-from binlog_lab.simulation.run import Rate, Simulation, SimulationProgress
+from binlog_lab.simulation.run import SimulatedRate, Simulation, SimulationProgress
 from binlog_streaming.cli.options import CacheSizeOption, MaxBinlogSizeOption, StateIntervalOption, parse_size
 from binlog_streaming.cli.progress import progress_bar
 
@@ -23,9 +23,9 @@ def register(app: typer.Typer) -> None:
     app.command("simulate")(simulate)
 
 
-def _rate(text: str) -> Rate:
+def _rate(text: str) -> SimulatedRate:
     try:
-        return Rate.parse(text)
+        return SimulatedRate.parse(text)
     except ValueError as error:
         raise typer.BadParameter(str(error)) from error
 
@@ -41,7 +41,7 @@ def simulate(  # noqa: PLR0913 - the options of the command
     cache_size: CacheSizeOption = "32K",
     no_prealloc: Annotated[bool, typer.Option("--no-prealloc", help="Make no file before it is needed.")] = False,
     live: Annotated[
-        Rate | None,
+        SimulatedRate | None,
         typer.Option(
             parser=_rate,
             metavar="RATE",

@@ -1,4 +1,4 @@
-"""What sessions do to the log: `Action` is one step, `Transaction` makes steps and can take them back."""
+"""What sessions do to the log: `Action` is one step, `TransactionAction` makes steps and can take them back."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from binlog_format.gtids.gtid import Gtid
-    from binlog_lab.demo.proof.table_state import Key, TableState
+    from binlog_lab.demo.proof.table_state import ComparedTableState, Key
     from binlog_lab.event_encoding.table_encoding import TableSpec
     from binlog_lab.event_encoding.value_encoding import Value
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     Change = tuple[Row | None, Row | None]
 
 
-class Kind(StrEnum):
+class ActionKind(StrEnum):
     """What a statement does."""
 
     INSERT = "INSERT"
@@ -36,24 +36,24 @@ class Ddl:
 
 
 @dataclass(frozen=True, slots=True)
-class Begin:
+class BeginAction:
     """A transaction starts."""
 
     session: int
 
 
 @dataclass(frozen=True, slots=True)
-class Statement:
+class StatementAction:
     """One statement on one table; *changes* are rows before and after, one of them None for INSERT and DELETE."""
 
     session: int
     spec: TableSpec
-    kind: Kind
+    kind: ActionKind
     changes: list[Change]
 
 
 @dataclass(frozen=True, slots=True)
-class Savepoint:
+class SavepointAction:
     """SAVEPOINT, by number."""
 
     session: int
@@ -61,7 +61,7 @@ class Savepoint:
 
 
 @dataclass(frozen=True, slots=True)
-class RollbackTo:
+class RollbackToAction:
     """ROLLBACK TO SAVEPOINT."""
 
     session: int
@@ -69,14 +69,14 @@ class RollbackTo:
 
 
 @dataclass(frozen=True, slots=True)
-class Rollback:
+class RollbackAction:
     """The transaction has never been."""
 
     session: int
 
 
 @dataclass(frozen=True, slots=True)
-class Commit:
+class CommitAction:
     """The transaction is committed; *changes* is the number of its row changes."""
 
     session: int
@@ -84,39 +84,39 @@ class Commit:
     changes: int
 
 
-Action = Ddl | Begin | Statement | Savepoint | RollbackTo | Rollback | Commit
+Action = Ddl | BeginAction | StatementAction | SavepointAction | RollbackToAction | RollbackAction | CommitAction
 
 
-class Transaction:
+class TransactionAction:
     """What a script works with: changes rows, remembers how to take that back."""
 
     def __init__(self, session: int, say: Callable[[Action], None]) -> None:
         self.session = session
         self.fails = False
-        self.done: list[tuple[TableState, Row | None, Row | None]] = []
+        self.done: list[tuple[ComparedTableState, Row | None, Row | None]] = []
         self._say = say
-        self._held: list[tuple[TableState, Key]] = []
-        self._tables: set[TableState] = set()
+        self._held: list[tuple[ComparedTableState, Key]] = []
+        self._tables: set[ComparedTableState] = set()
         self._savepoints: list[int] = []
 
-    def insert(self, table: TableState, rows: Iterable[Row]) -> None:
+    def insert(self, table: ComparedTableState, rows: Iterable[Row]) -> None:
         """INSERT of one or more rows."""
-        self._run(table, Kind.INSERT, [(None, row) for row in rows])
+        self._run(table, ActionKind.INSERT, [(None, row) for row in rows])
 
-    def update(self, table: TableState, pairs: Iterable[tuple[Row, Row]]) -> None:
+    def update(self, table: ComparedTableState, pairs: Iterable[tuple[Row, Row]]) -> None:
         """UPDATE of one or more rows."""
-        self._run(table, Kind.UPDATE, list(pairs))
+        self._run(table, ActionKind.UPDATE, list(pairs))
 
-    def delete(self, table: TableState, rows: Iterable[Row]) -> None:
+    def delete(self, table: ComparedTableState, rows: Iterable[Row]) -> None:
         """DELETE of one or more rows."""
-        self._run(table, Kind.DELETE, [(row, None) for row in rows])
+        self._run(table, ActionKind.DELETE, [(row, None) for row in rows])
 
-    def hold(self, table: TableState, row: Row) -> None:
+    def hold(self, table: ComparedTableState, row: Row) -> None:
         """SELECT ... FOR UPDATE."""
         self._held.append((table, table.lock(row, self.session)))
         self._tables.add(table)
 
-    def uses(self, table: TableState) -> bool:
+    def uses(self, table: ComparedTableState) -> bool:
         """Whether the table must stay as it is until the transaction ends."""
         return table in self._tables
 
@@ -124,13 +124,13 @@ class Transaction:
         """SAVEPOINT; returns its number."""
         self._savepoints.append(len(self.done))
         number = len(self._savepoints)
-        self._say(Savepoint(self.session, number))
+        self._say(SavepointAction(self.session, number))
         return number
 
     def rollback_to(self, number: int) -> None:
         """ROLLBACK TO SAVEPOINT."""
         self._undo_to(self._savepoints[number - 1])
-        self._say(RollbackTo(self.session, number))
+        self._say(RollbackToAction(self.session, number))
 
     def give_up(self) -> None:
         """At its end the transaction is rolled back."""
@@ -139,7 +139,7 @@ class Transaction:
     def rollback(self) -> None:
         """Take everything back and let go of the rows."""
         self._undo_to(0)
-        self._say(Rollback(self.session))
+        self._say(RollbackAction(self.session))
         self.release()
 
     def release(self) -> None:
@@ -147,7 +147,7 @@ class Transaction:
         for table, key in self._held:
             table.unlock(key)
 
-    def _run(self, table: TableState, kind: Kind, changes: list[Change]) -> None:
+    def _run(self, table: ComparedTableState, kind: ActionKind, changes: list[Change]) -> None:
         if not changes:
             return
         for before, after in changes:
@@ -156,7 +156,7 @@ class Transaction:
                     self.hold(table, row)
             table.apply(before, after)
             self.done.append((table, before, after))
-        self._say(Statement(self.session, table.spec, kind, changes))
+        self._say(StatementAction(self.session, table.spec, kind, changes))
 
     def _undo_to(self, length: int) -> None:
         while len(self.done) > length:

@@ -17,8 +17,8 @@ from binlog_streaming.job_state.checkpoint import read_checkpoint
 from binlog_streaming.job_state.state_files import state_of
 
 if TYPE_CHECKING:
-    from binlog_lab.demo.reports import JobReport
-    from binlog_lab.demo.sources import LogSource
+    from binlog_lab.demo.reports import DemoJobReport
+    from binlog_lab.demo.sources import DemoLogSource
     from binlog_lab.demo.state import DemoState
     from binlog_lab.demo.view import DemoView
     from binlog_streaming.settings import Job
@@ -40,7 +40,7 @@ class JobPlace:
     tables: Path
 
 
-def run_job(place: JobPlace, job: Job, source: LogSource, state: DemoState, view: DemoView) -> None:
+def run_job(place: JobPlace, job: Job, source: DemoLogSource, state: DemoState, view: DemoView) -> None:
     """Run the job until everything that *source* writes is in the tables, or nothing moves any more.
 
     When all ALTER TABLE statements are in the log, the job is killed in the middle of the next batch, and then started
@@ -67,7 +67,7 @@ def run_job(place: JobPlace, job: Job, source: LogSource, state: DemoState, view
 
 class _Run:
     # The job's process, and the one that takes its place.
-    def __init__(self, place: JobPlace, job: Job, source: LogSource, state: DemoState, view: DemoView) -> None:
+    def __init__(self, place: JobPlace, job: Job, source: DemoLogSource, state: DemoState, view: DemoView) -> None:
         self._job_file = place.job_file
         self._job = job
         self._source = source
@@ -122,7 +122,7 @@ class _Run:
         log_file = Path(self._job.checkpoint).with_name("job.log")
         return JobProcess(self._job_file, log_file=log_file, listener=self._heard)
 
-    def _heard(self, report: JobReport) -> None:
+    def _heard(self, report: DemoJobReport) -> None:
         if report.event == "started" and self._is_restarting:
             self._is_restarting = False
             self._state.was_restarted("Spark is up again, and the job goes on where its checkpoint is")

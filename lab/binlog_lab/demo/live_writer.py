@@ -21,7 +21,7 @@ from binlog_format.archives.directories import open_directory
 from binlog_format.classic.reader import ClassicLog
 from binlog_format.gtids.gtid import Gtid
 from binlog_format.views.tables import TablesView
-from binlog_lab.demo.actions import Commit, Ddl, Statement
+from binlog_lab.demo.actions import CommitAction, Ddl, StatementAction
 from binlog_lab.demo.alterations import ALTERATIONS
 from binlog_lab.demo.proof import expected_rows
 from binlog_lab.demo.real_log import RealLog
@@ -78,9 +78,9 @@ class LiveLog:
     def write(self, action: Action) -> bool:
         """Do one step when its time has come; whether a checkpoint was made after it."""
         self._recorder.record(action)
-        if isinstance(action, Statement):
+        if isinstance(action, StatementAction):
             self._rows += len(action.changes)
-        elif isinstance(action, Commit | Ddl):
+        elif isinstance(action, CommitAction | Ddl):
             self.last_gtid = str(action.gtid)
         if isinstance(action, Ddl) and action.brief is not None:
             self.alterations.append(AlterationReport(at=time.time(), statement=action.sql, brief=action.brief))

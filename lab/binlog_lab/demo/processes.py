@@ -15,7 +15,7 @@ import msgspec
 import psutil
 
 from binlog_lab.demo.failures import DemoError
-from binlog_lab.demo.reports import JobReport, PublishReport, WriterReport
+from binlog_lab.demo.reports import DemoJobReport, DemoPublishReport, WriterReport
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -174,7 +174,7 @@ class ReportingProcess(LineProcess[WriterReport]):
         super().__init__(command, name=module, report=WriterReport, log_file=log_file, listener=listener)
 
 
-class JobProcess(LineProcess[JobReport]):
+class JobProcess(LineProcess[DemoJobReport]):
     """`binlog-stream run` on a job file: Python, Java, and Spark's Python workers.
 
     Args:
@@ -187,21 +187,21 @@ class JobProcess(LineProcess[JobReport]):
     stop_patience_s = JOB_STOP_PATIENCE_S
 
     def __init__(
-        self, job_file: Path, *, log_file: Path, listener: Callable[[JobReport], None], once: bool = False
+        self, job_file: Path, *, log_file: Path, listener: Callable[[DemoJobReport], None], once: bool = False
     ) -> None:
         program = "from binlog_streaming.cli import main; main()"
         command = [sys.executable, "-c", program, "run", str(job_file), "--output", "jsonl"]
         super().__init__(
             [*command, "--once"] if once else command,
             name=f"binlog-stream run {job_file.name}",
-            report=JobReport,
+            report=DemoJobReport,
             log_file=log_file,
             listener=listener,
             own_session=True,
         )
 
 
-class PublishProcess(LineProcess[PublishReport]):
+class PublishProcess(LineProcess[DemoPublishReport]):
     """`binlog-stream publish` on a job file.
 
     Args:
@@ -212,7 +212,7 @@ class PublishProcess(LineProcess[PublishReport]):
     """
 
     def __init__(
-        self, job_file: Path, *, log_file: Path, listener: Callable[[PublishReport], None], once: bool = False
+        self, job_file: Path, *, log_file: Path, listener: Callable[[DemoPublishReport], None], once: bool = False
     ) -> None:
         program = "from binlog_streaming.cli import main; main()"
         command = [sys.executable, "-c", program, "publish", str(job_file), "--output", "jsonl"]
@@ -220,7 +220,7 @@ class PublishProcess(LineProcess[PublishReport]):
         super().__init__(
             [*command, "--once"] if once else command,
             name=name,
-            report=PublishReport,
+            report=DemoPublishReport,
             log_file=log_file,
             listener=listener,
             own_session=True,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from binlog_connector.envelope.options import DecimalHandling, TimePrecision, UnsignedBigintHandling
 from binlog_lab.demo.processes import PublishProcess
 from binlog_lab.demo.proof.topics import compare_topics
-from binlog_lab.demo.run import Source, compile_kernels, log_source, prepare_directory, remove_all_but_the_picture
+from binlog_lab.demo.run import DemoSource, compile_kernels, log_source, prepare_directory, remove_all_but_the_picture
 from binlog_lab.demo.servers.fetch import KAFKA, fetch
 from binlog_lab.demo.servers.kafka_broker import KafkaBroker
 from binlog_lab.demo.state import DemoState
@@ -20,8 +20,8 @@ from binlog_streaming.settings.publish_text import publish_job_text
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from binlog_lab.demo.reports import PublishReport
-    from binlog_lab.demo.sources import LogSource
+    from binlog_lab.demo.reports import DemoPublishReport
+    from binlog_lab.demo.sources import DemoLogSource
 
 PREFIX = "demo"
 PARTITIONS = 3
@@ -32,7 +32,7 @@ LOOK_SECONDS = 0.1
 
 
 def run_publish_demo(
-    source: Source, directory: Path, *, rows: int, seconds: float, keep: bool, view: DemoView | None = None
+    source: DemoSource, directory: Path, *, rows: int, seconds: float, keep: bool, view: DemoView | None = None
 ) -> bool:
     """Publish a live log, kill the publisher again and again, and compare; whether every topic gives the same rows.
 
@@ -96,9 +96,9 @@ def demo_job(directory: Path, servers: str) -> PublishJob:
     return job
 
 
-def _publish(directory: Path, writer: LogSource, state: DemoState, view: DemoView) -> tuple[int, int]:
+def _publish(directory: Path, writer: DemoLogSource, state: DemoState, view: DemoView) -> tuple[int, int]:
     """Publish until all that *writer* writes is in the topics; messages that processes told of, and kills."""
-    reports: list[PublishReport] = []
+    reports: list[DemoPublishReport] = []
 
     def start(*, once: bool = False) -> PublishProcess:
         log_file = directory / "publish.log"
@@ -127,5 +127,5 @@ def _publish(directory: Path, writer: LogSource, state: DemoState, view: DemoVie
     return _messages(reports), kills
 
 
-def _messages(reports: list[PublishReport]) -> int:
+def _messages(reports: list[DemoPublishReport]) -> int:
     return sum(sum(one.messages.values()) for one in reports if isinstance(one.messages, dict))

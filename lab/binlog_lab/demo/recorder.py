@@ -6,14 +6,14 @@ import time
 from typing import TYPE_CHECKING
 
 from binlog_lab.demo.actions import (
-    Begin,
-    Commit,
+    ActionKind,
+    BeginAction,
+    CommitAction,
     Ddl,
-    Kind,
-    Rollback,
-    RollbackTo,
-    Savepoint,
-    Statement,
+    RollbackAction,
+    RollbackToAction,
+    SavepointAction,
+    StatementAction,
 )
 from binlog_lab.event_encoding.event_encoding import (
     DDL_FLAGS,
@@ -38,9 +38,9 @@ if TYPE_CHECKING:
 
 _FIRST_TABLE_ID = 18
 _SQL = {
-    Kind.INSERT: "INSERT INTO {} VALUES /* {} */",
-    Kind.UPDATE: "UPDATE {} SET /* {} */",
-    Kind.DELETE: "DELETE FROM {} WHERE /* {} */",
+    ActionKind.INSERT: "INSERT INTO {} VALUES /* {} */",
+    ActionKind.UPDATE: "UPDATE {} SET /* {} */",
+    ActionKind.DELETE: "DELETE FROM {} WHERE /* {} */",
 }
 
 
@@ -66,27 +66,27 @@ class Recorder:
     def record(self, action: Action) -> None:
         """Do one step."""
         writer = self._writer
-        if isinstance(action, Statement):
+        if isinstance(action, StatementAction):
             writer.statement_start(action.session)
             for event in self._statement(action):
                 writer.event(action.session, event)
-        elif isinstance(action, Begin):
+        elif isinstance(action, BeginAction):
             writer.begin(action.session)
-        elif isinstance(action, Commit):
+        elif isinstance(action, CommitAction):
             origin = self._origin()
             self.committed_at[str(action.gtid)] = origin.timestamp
             writer.event(action.session, encode_xid(self._take_xid(), origin))
             writer.commit(action.session, action.gtid, encode_gtid(action.gtid, origin.timestamp))
-        elif isinstance(action, Rollback):
+        elif isinstance(action, RollbackAction):
             writer.rollback(action.session)
-        elif isinstance(action, Savepoint):
+        elif isinstance(action, SavepointAction):
             writer.savepoint(action.session, action.number)
-        elif isinstance(action, RollbackTo):
+        elif isinstance(action, RollbackToAction):
             writer.rollback_to(action.session, action.number)
         else:
             self._ddl(action)
 
-    def _statement(self, action: Statement) -> Iterator[bytes]:
+    def _statement(self, action: StatementAction) -> Iterator[bytes]:
         origin = self._origin()
         encoder = self._encoder(action.spec)
         rows = f"{len(action.changes):,} row{'s' if len(action.changes) > 1 else ''}"
@@ -94,9 +94,9 @@ class Recorder:
             _SQL[action.kind].format(f"`{action.spec.database}`.`{action.spec.table}`", rows), origin
         )
         yield encoder.table_map(origin)
-        if action.kind is Kind.INSERT:
+        if action.kind is ActionKind.INSERT:
             yield from encoder.insert((_there(after) for _, after in action.changes), origin)
-        elif action.kind is Kind.DELETE:
+        elif action.kind is ActionKind.DELETE:
             yield from encoder.delete((_there(before) for before, _ in action.changes), origin)
         else:
             yield from encoder.update(((_there(before), _there(after)) for before, after in action.changes), origin)

@@ -1,4 +1,4 @@
-"""Reports of the demo's processes, a line of JSON each: `WriterReport`, `JobReport`, `PublishReport`."""
+"""Reports of the demo's processes, a line of JSON each: `WriterReport`, `DemoJobReport`, `DemoPublishReport`."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class WriterReport(msgspec.Struct, frozen=True, kw_only=True):
     is_done: bool = False
 
 
-class TargetReport(msgspec.Struct, frozen=True, kw_only=True):
+class DemoTargetReport(msgspec.Struct, frozen=True, kw_only=True):
     """What became of one target in a batch; as `binlog-stream run` reports it, which has more."""
 
     table: str
@@ -45,7 +45,7 @@ class TargetReport(msgspec.Struct, frozen=True, kw_only=True):
         return self.inserts + self.updates + self.deletes
 
 
-class JobReport(msgspec.Struct, frozen=True, kw_only=True):
+class DemoJobReport(msgspec.Struct, frozen=True, kw_only=True):
     """A line of `binlog-stream run --output jsonl`.
 
     Attributes:
@@ -66,7 +66,7 @@ class JobReport(msgspec.Struct, frozen=True, kw_only=True):
     lag_seconds: float | None = None
     bytes_behind: int | None = None
     finished_at: float = 0.0
-    tables: tuple[TargetReport, ...] = ()
+    tables: tuple[DemoTargetReport, ...] = ()
 
     def changes_by_table(self) -> dict[str, int]:
         """Row changes by `database.table`, counted once where a table has several modes."""
@@ -79,7 +79,7 @@ class JobReport(msgspec.Struct, frozen=True, kw_only=True):
         return counts
 
 
-class PublishReport(msgspec.Struct, frozen=True, kw_only=True):
+class DemoPublishReport(msgspec.Struct, frozen=True, kw_only=True):
     """A line of `binlog-stream publish --output jsonl`.
 
     Attributes:

@@ -24,7 +24,7 @@ from binlog_lab.demo.proof.comparison import Comparison, compare_changelog, comp
 from binlog_lab.demo.proof.targets import read_target, reading_code
 from binlog_lab.demo.real_log import find_real_log
 from binlog_lab.demo.servers.lake_servers import LakeServers, fetch_servers
-from binlog_lab.demo.sources import LogSource, WorkloadSource
+from binlog_lab.demo.sources import DemoLogSource, WorkloadSource
 from binlog_lab.demo.state import DemoMarkKind, DemoState
 from binlog_lab.demo.view import DemoView
 from binlog_streaming.lake.storage.table_places import target_uri
@@ -55,14 +55,14 @@ _COMPARE = {
 }
 
 
-class Source(StrEnum):
+class DemoSource(StrEnum):
     """Where the log comes from."""
 
     WORKLOAD = "workload"
     MARIADB = "mariadb"
 
 
-class Store(StrEnum):
+class DemoStore(StrEnum):
     """Where the tables are."""
 
     FOLDER = "folder"
@@ -70,10 +70,10 @@ class Store(StrEnum):
 
 
 _TABLES = {
-    (TableFormat.DELTA, Store.FOLDER): "Delta tables",
-    (TableFormat.DELTA, Store.S3): "Delta tables in S3",
-    (TableFormat.ICEBERG, Store.FOLDER): "Iceberg tables",
-    (TableFormat.ICEBERG, Store.S3): "Iceberg tables in S3",
+    (TableFormat.DELTA, DemoStore.FOLDER): "Delta tables",
+    (TableFormat.DELTA, DemoStore.S3): "Delta tables in S3",
+    (TableFormat.ICEBERG, DemoStore.FOLDER): "Iceberg tables",
+    (TableFormat.ICEBERG, DemoStore.S3): "Iceberg tables in S3",
 }
 
 
@@ -91,13 +91,13 @@ class DemoOptions:
         store: Of the tables: their folder, or an S3 server that the demo starts, for Iceberg with a REST catalog.
     """
 
-    source: Source
+    source: DemoSource
     sink: TableFormat
     rows: int
     seconds: float
     directory: Path
     keep: bool
-    store: Store = Store.FOLDER
+    store: DemoStore = DemoStore.FOLDER
 
 
 def run_demo(options: DemoOptions, view: DemoView | None = None) -> bool:
@@ -117,7 +117,9 @@ def run_demo(options: DemoOptions, view: DemoView | None = None) -> bool:
     with view.step("Compiling kernels, once", "Kernels are compiled"):
         compile_kernels()
     with contextlib.ExitStack() as stack:
-        servers = stack.enter_context(_servers(options.sink, directory, view)) if options.store is Store.S3 else None
+        servers = (
+            stack.enter_context(_servers(options.sink, directory, view)) if options.store is DemoStore.S3 else None
+        )
         job, place = demo_job(directory, options.sink, servers, source.begin)
         state.restart_clock()
         stack.enter_context(source)
@@ -237,8 +239,8 @@ def _rule(job: Job, database: str, table: str) -> TableRule:
 
 
 def log_source(
-    source: Source, directory: Path, *, rows: int, seconds: float, job_file: Path | None = None
-) -> LogSource:
+    source: DemoSource, directory: Path, *, rows: int, seconds: float, job_file: Path | None = None
+) -> DemoLogSource:
     """What writes the live log.
 
     Args:
@@ -258,7 +260,7 @@ def log_source(
             "the demo runs from a checkout of the project: it replays a log that is not part of the package",
             hint="Clone the repository and run: make demo",
         )
-    if source is Source.MARIADB:
+    if source is DemoSource.MARIADB:
         from binlog_lab.demo.mariadb.source import MariaDbSource
 
         return MariaDbSource(directory, rows=rows, seconds=seconds, job_file=job_file)

@@ -1,4 +1,4 @@
-"""Where the demo's live log comes from: `LogSource`, and the first of the two, `WorkloadSource`."""
+"""Where the demo's live log comes from: `DemoLogSource`, and the first of the two, `WorkloadSource`."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
     from binlog_lab.demo.view import DemoView
 
 
-class LogSource(ABC):
+class DemoLogSource(ABC):
     """Writes a live log; a context manager that ends whatever it has started."""
 
     title: str
     begin = Begin.CREATED
     """How tables of a job begin that reads the log."""
 
-    def __enter__(self) -> LogSource:
+    def __enter__(self) -> DemoLogSource:
         return self
 
     @abstractmethod
@@ -58,7 +58,7 @@ class LogSource(ABC):
         return True
 
 
-class WorkloadSource(LogSource):
+class WorkloadSource(DemoLogSource):
     """A real server's log, repacked, and after it the project's own workload, live.
 
     Args:

@@ -10,7 +10,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from binlog_lab.demo.reports import AlterationReport, JobReport, WriterReport
+    from binlog_lab.demo.reports import AlterationReport, DemoJobReport, WriterReport
 
 RATE_WINDOW_S = 5.0
 """The rate shown is that of the last seconds."""
@@ -87,7 +87,7 @@ class DemoState:
         self._lock = threading.Lock()
         self._in_log: dict[str, int] = {}
         self._log_curve: list[tuple[float, int]] = []
-        self._batches: dict[int, JobReport] = {}
+        self._batches: dict[int, DemoJobReport] = {}
         self._alterations: list[AlterationReport] = []
         self._marks: list[DemoMark] = []
         self._marks_taken = 0
@@ -116,7 +116,7 @@ class DemoState:
                     DemoMark(alteration.at, DemoMarkKind.ALTERED, alteration.statement, alteration.brief)
                 )
 
-    def job_reported(self, report: JobReport) -> None:
+    def job_reported(self, report: DemoJobReport) -> None:
         """More is in the tables; fit as the job's listener."""
         if report.event != "batch":
             return
@@ -166,7 +166,7 @@ class DemoState:
         with self._lock:
             return sorted(self._marks, key=lambda mark: mark.at)
 
-    def batches(self) -> list[JobReport]:
+    def batches(self) -> list[DemoJobReport]:
         """All batches done, each once, in order."""
         with self._lock:
             return [self._batches[number] for number in sorted(self._batches)]

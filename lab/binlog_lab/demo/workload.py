@@ -11,10 +11,10 @@ from collections import deque
 from typing import TYPE_CHECKING
 
 from binlog_format.gtids.gtid import Gtid
-from binlog_lab.demo.actions import Begin, Commit, Ddl, Transaction
+from binlog_lab.demo.actions import BeginAction, CommitAction, Ddl, TransactionAction
 from binlog_lab.demo.proof.expected_rows import ExpectedTable, to_arrow
-from binlog_lab.demo.proof.history import TableHistory
-from binlog_lab.demo.proof.table_state import TableState
+from binlog_lab.demo.proof.history import ServerTableHistory
+from binlog_lab.demo.proof.table_state import ComparedTableState
 from binlog_lab.demo.shop import CUSTOMERS, DATABASE, EVENTS, ORDER_LINES, ORDERS, TABLES, RowMaker
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from binlog_lab.event_encoding.value_encoding import Value
 
     Row = tuple[Value, ...]
-    Script = Callable[["Transaction"], Iterator[None]]
+    Script = Callable[["TransactionAction"], Iterator[None]]
 
 SESSIONS = 6
 BULK_SESSION = SESSIONS
@@ -61,11 +61,11 @@ class Workload:
         self._numbers = random.Random(seed)
         self._rows = RowMaker(self._numbers)
         self._next_gtid = first_gtid or Gtid(0, 1, 1)
-        self._tables = {spec.table: TableState(spec) for spec in TABLES}
+        self._tables = {spec.table: ComparedTableState(spec) for spec in TABLES}
         self._customers, self._orders, self._lines, self._events = (
             self._tables[spec.table] for spec in (CUSTOMERS, ORDERS, ORDER_LINES, EVENTS)
         )
-        self._histories = {spec.table: TableHistory(spec) for spec in TABLES}
+        self._histories = {spec.table: ServerTableHistory(spec) for spec in TABLES}
         self._last_ids = {spec.table: 0 for spec in TABLES}
         self._actions: deque[Action] = deque()
         self._bulk_plan = self._plan_bulk()
@@ -74,15 +74,15 @@ class Workload:
     def actions(self) -> Iterator[Action]:
         """Everything that the sessions do, in order; lazily, so that it can be done live."""
         yield from self._setup()
-        running: dict[int, tuple[Transaction, Iterator[None]]] = {}
+        running: dict[int, tuple[TransactionAction, Iterator[None]]] = {}
         while self.committed < self.changes or running or self._alterations:
             session = int(self._numbers.random() * (SESSIONS + 1))
             if session not in running:
                 # An ALTER TABLE waits for those who use the table, and whoever comes later waits for it.
                 script = None if self._alter([one for one, _ in running.values()]) else self._next_script(session)
                 if script is not None:
-                    transaction = Transaction(session, self._actions.append)
-                    self._actions.append(Begin(session))
+                    transaction = TransactionAction(session, self._actions.append)
+                    self._actions.append(BeginAction(session))
                     running[session] = (transaction, script(transaction))
             elif next(running[session][1], StopIteration) is StopIteration:
                 self._end(running.pop(session)[0])
@@ -114,15 +114,15 @@ class Workload:
         yield Ddl(f"CREATE DATABASE `{DATABASE}` CHARACTER SET utf8mb4", self._take_gtid())
         for spec in TABLES:
             yield Ddl(spec.create_statement(), self._take_gtid())
-        transaction = Transaction(BULK_SESSION, self._actions.append)
-        self._actions.append(Begin(BULK_SESSION))
+        transaction = TransactionAction(BULK_SESSION, self._actions.append)
+        self._actions.append(BeginAction(BULK_SESSION))
         customers = (self._rows.customer(self._new_id(CUSTOMERS)) for _ in range(max(20, self.changes // 100)))
         transaction.insert(self._customers, list(customers))
         self._end(transaction)
         while self._actions:
             yield self._actions.popleft()
 
-    def _end(self, transaction: Transaction) -> None:
+    def _end(self, transaction: TransactionAction) -> None:
         if transaction.session != BULK_SESSION and self._numbers.random() < CHANGES_ITS_MIND:
             transaction.give_up()
         if transaction.fails or not transaction.done:
@@ -132,10 +132,10 @@ class Workload:
         for table, before, after in transaction.done:
             self._histories[table.spec.table].add(before, after, str(gtid))
         self.committed += len(transaction.done)
-        self._actions.append(Commit(transaction.session, gtid, len(transaction.done)))
+        self._actions.append(CommitAction(transaction.session, gtid, len(transaction.done)))
         transaction.release()
 
-    def _alter(self, running: list[Transaction]) -> bool:
+    def _alter(self, running: list[TransactionAction]) -> bool:
         # Whether an ALTER TABLE has its turn; it is done as soon as no transaction uses the table.
         if not self._alterations or self.committed < self._alterations[0].share * self.changes:
             return False
@@ -185,7 +185,7 @@ class Workload:
 
     # --- what ordinary sessions do -------------------------------------------------------------------------------
 
-    def _place_order(self, transaction: Transaction) -> Iterator[None]:
+    def _place_order(self, transaction: TransactionAction) -> Iterator[None]:
         """An order, its lines, what that means for the customer, and an event."""
         for customer in self._customers.pick(self._numbers, 1):
             transaction.hold(self._customers, customer)
@@ -201,24 +201,24 @@ class Workload:
             yield
             transaction.insert(self._events, [self._rows.event(self._new_id(EVENTS), number)])
 
-    def _change_orders(self, transaction: Transaction) -> Iterator[None]:
+    def _change_orders(self, transaction: TransactionAction) -> Iterator[None]:
         for _ in range(self._up_to(2)):
             orders = self._orders.pick(self._numbers, self._up_to(12))
             transaction.update(self._orders, [(row, self._rows.changed_order(row)) for row in orders])
             yield
 
-    def _change_customers(self, transaction: Transaction) -> Iterator[None]:
+    def _change_customers(self, transaction: TransactionAction) -> Iterator[None]:
         for _ in range(self._up_to(3)):
             rows = self._customers.pick(self._numbers, self._up_to(4))
             transaction.update(self._customers, [(row, self._rows.changed_customer(row)) for row in rows])
             yield
 
-    def _sign_up(self, transaction: Transaction) -> Iterator[None]:
+    def _sign_up(self, transaction: TransactionAction) -> Iterator[None]:
         rows = [self._rows.customer(self._new_id(CUSTOMERS)) for _ in range(self._up_to(5))]
         transaction.insert(self._customers, rows)
         yield
 
-    def _browse(self, transaction: Transaction) -> Iterator[None]:
+    def _browse(self, transaction: TransactionAction) -> Iterator[None]:
         visitors: list[int | None] = [None]
         visitors += [row[0] for row in self._customers.pick(self._numbers, 3) if isinstance(row[0], int)]
         count = self._up_to(20)
@@ -226,18 +226,18 @@ class Workload:
         transaction.insert(self._events, rows)
         yield
 
-    def _forget_events(self, transaction: Transaction) -> Iterator[None]:
+    def _forget_events(self, transaction: TransactionAction) -> Iterator[None]:
         transaction.delete(self._events, self._events.pick(self._numbers, self._up_to(25)))
         yield
 
-    def _cancel_order(self, transaction: Transaction) -> Iterator[None]:
+    def _cancel_order(self, transaction: TransactionAction) -> Iterator[None]:
         for order in self._orders.pick(self._numbers, 1):
             transaction.hold(self._orders, order)
             transaction.delete(self._lines, self._lines_of(order))
             yield
             transaction.delete(self._orders, [order])
 
-    def _renumber_lines(self, transaction: Transaction) -> Iterator[None]:
+    def _renumber_lines(self, transaction: TransactionAction) -> Iterator[None]:
         """UPDATE ... SET line_no = line_no + 1 ORDER BY line_no DESC: keys move to where other rows have just been."""
         for order in self._orders.pick(self._numbers, 1):
             transaction.hold(self._orders, order)
@@ -247,13 +247,13 @@ class Workload:
                 transaction.update(self._lines, pairs)
             yield
 
-    def _rename_customer(self, transaction: Transaction) -> Iterator[None]:
+    def _rename_customer(self, transaction: TransactionAction) -> Iterator[None]:
         """A customer gets another key."""
         pairs = [(row, (self._new_id(CUSTOMERS), *row[1:])) for row in self._customers.pick(self._numbers, 1)]
         transaction.update(self._customers, pairs)
         yield
 
-    def _think_twice(self, transaction: Transaction) -> Iterator[None]:
+    def _think_twice(self, transaction: TransactionAction) -> Iterator[None]:
         """Rows after a savepoint are taken back, the others stay; a row is inserted, changed and deleted again."""
         transaction.insert(self._events, [self._rows.event(self._new_id(EVENTS), None)])
         savepoint = transaction.savepoint()
@@ -288,23 +288,23 @@ class Workload:
             ]
         )
 
-    def _import_events(self, transaction: Transaction) -> Iterator[None]:
+    def _import_events(self, transaction: TransactionAction) -> Iterator[None]:
         for count in _parts(self.changes // 8):
             transaction.insert(self._events, [self._rows.event(self._new_id(EVENTS), None) for _ in range(count)])
             yield
 
-    def _failing_import(self, transaction: Transaction) -> Iterator[None]:
+    def _failing_import(self, transaction: TransactionAction) -> Iterator[None]:
         """Most of it lies in the log already when it is rolled back."""
         yield from self._import_events(transaction)
         transaction.give_up()
 
-    def _score_events(self, transaction: Transaction) -> Iterator[None]:
+    def _score_events(self, transaction: TransactionAction) -> Iterator[None]:
         for count in _parts(self.changes // 12):
             rows = self._events.pick(self._numbers, count)
             transaction.update(self._events, [(row, self._rows.changed_event(row)) for row in rows])
             yield
 
-    def _raise_prices(self, transaction: Transaction) -> Iterator[None]:
+    def _raise_prices(self, transaction: TransactionAction) -> Iterator[None]:
         for count in _parts(self.changes // 60):
             orders = self._orders.pick(self._numbers, count)
             lines = []
@@ -314,7 +314,7 @@ class Workload:
             transaction.update(self._lines, [(row, self._rows.changed_order_line(row)) for row in lines])
             yield
 
-    def _purge_events(self, transaction: Transaction) -> Iterator[None]:
+    def _purge_events(self, transaction: TransactionAction) -> Iterator[None]:
         for count in _parts(self.changes // 20):
             transaction.delete(self._events, self._events.pick(self._numbers, count))
             yield

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from binlog_format.innodb.header import file_name, read_header
 from binlog_format.innodb.layout import HEADER_SIZE
-from binlog_lab.innodb_writer.files import OpenFile, find_files
+from binlog_lab.innodb_writer.files import WriterFile, find_files
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -33,10 +33,10 @@ def recover(directory: Path, redo: RedoLog, page_size: int) -> None:
     """
     files = find_files(directory)
     pages = list(redo.recovered_pages())
-    opened: dict[int, OpenFile] = {}
+    opened: dict[int, WriterFile] = {}
     try:
         for file_no in {redo.end.file_no, *(file_no for file_no, _, _ in pages)} & files.keys():
-            opened[file_no] = OpenFile(files[file_no], file_no, page_size)
+            opened[file_no] = WriterFile(files[file_no], file_no, page_size)
         for file_no, page_no, page in pages:
             if file_no in opened:
                 opened[file_no].write_pages(page_no, [page.ljust(page_size, b"\0")])
@@ -51,7 +51,7 @@ def recover(directory: Path, redo: RedoLog, page_size: int) -> None:
             files[file_no].unlink()
 
 
-def _zero_rest(file: OpenFile, directory: Path, redo: RedoLog, page_size: int) -> None:
+def _zero_rest(file: WriterFile, directory: Path, redo: RedoLog, page_size: int) -> None:
     """Zero what follows the end of the log in its last file, and give the file back its full size."""
     _, page_no, page_offset = redo.end
     first = page_no + (page_offset > 0)

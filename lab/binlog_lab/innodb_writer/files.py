@@ -23,7 +23,7 @@ _PAGES_PER_CALL = 64
 """Pages handed to one system call; well below IOV_MAX."""
 
 
-class OpenFile:
+class WriterFile:
     """One file, open for writing.
 
     Attributes:
@@ -94,12 +94,12 @@ class FileSet:
     def __init__(self, directory: Path, options: WriterOptions) -> None:
         self._directory = directory
         self._options = options
-        self._active: OpenFile | None = None
-        self._next: OpenFile | None = None
-        self.older: OpenFile | None = None
+        self._active: WriterFile | None = None
+        self._next: WriterFile | None = None
+        self.older: WriterFile | None = None
 
     @property
-    def active(self) -> OpenFile:
+    def active(self) -> WriterFile:
         """The file that is being written."""
         assert self._active is not None, "no file is open"
         return self._active
@@ -120,7 +120,7 @@ class FileSet:
             self._active.set_size(page_count)
             self._active.page_count = page_count
 
-    def advance(self) -> OpenFile:
+    def advance(self) -> WriterFile:
         """Go on to the next file; the caller writes the older one's pages and then calls `retire_older`."""
         assert self.older is None, "the file before the active one is still open"
         file = self._next if self._next is not None else self._create(self.active.file_no + 1)
@@ -140,7 +140,7 @@ class FileSet:
         if self._options.preallocate and self._next is None:
             self._next = self._create(self.active.file_no + 1)
 
-    def sync(self, file: OpenFile) -> None:
+    def sync(self, file: WriterFile) -> None:
         """Sync *file*, if syncing is wanted."""
         if self._options.sync:
             file.sync()
@@ -152,10 +152,10 @@ class FileSet:
                 file.close()
         self.older = self._active = self._next = None
 
-    def _open(self, file_no: int) -> OpenFile:
-        return OpenFile(self._directory / file_name(file_no), file_no, self._options.page_size)
+    def _open(self, file_no: int) -> WriterFile:
+        return WriterFile(self._directory / file_name(file_no), file_no, self._options.page_size)
 
-    def _create(self, file_no: int) -> OpenFile:
+    def _create(self, file_no: int) -> WriterFile:
         """A file of full size, all zero; one that a killed writer left unfinished is brought to size."""
         path = self._directory / file_name(file_no)
         file = self._open(file_no)

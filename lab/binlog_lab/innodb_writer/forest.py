@@ -1,4 +1,4 @@
-"""The forest that ties a transaction's out-of-band records together: `Forest`.
+"""The forest that ties a transaction's out-of-band records together: `WrittenForest`.
 
 Records are numbered 0, 1, 2, ... in the order of their data. The forest is a list of perfect binary trees; their roots
 are the records that the next ones link to.
@@ -49,7 +49,7 @@ NO_OOB = OobReference(0, NO_NODE, NO_NODE)
 
 
 @dataclass(slots=True)
-class Forest:
+class WrittenForest:
     """The live out-of-band records of one cache."""
 
     _trees: list[_Tree] = field(default_factory=list)

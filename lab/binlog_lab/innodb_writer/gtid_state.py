@@ -1,4 +1,4 @@
-"""Which GTIDs a log holds, as its state records contain them: `GtidState`."""
+"""Which GTIDs a log holds, as its state records contain them: `WrittenGtidState`."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class _Latest:
         self._domains.clear()
 
 
-class GtidState:
+class WrittenGtidState:
     """The full state, and the difference since page 1 of the active file.
 
     The order of domains is that in which they were first seen (in the server: the order of a hash table).

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from binlog_format.errors import CorruptError
 from binlog_format.gtids.gtid import Gtid
 from binlog_format.position import Place
-from binlog_lab.innodb_writer.operations import PlacedStep, Step, bad_entry
+from binlog_lab.innodb_writer.operations import PlacedStep, WriterStep, bad_entry
 from binlog_lab.innodb_writer.operations_layout import (
     COMMIT_FLAG_TWO_PHASE,
     FLUSH_FLAG_NEW_STATE,
@@ -19,7 +19,7 @@ from binlog_lab.innodb_writer.operations_layout import (
     U8_STRUCT,
     U32_STRUCT,
     U64_STRUCT,
-    Operation,
+    OperationCode,
 )
 from binlog_lab.innodb_writer.sessions import Cache
 from binlog_lab.innodb_writer.xa import Xid
@@ -30,12 +30,14 @@ if TYPE_CHECKING:
 
     from binlog_lab.innodb_writer.operations_layout import FieldStruct
 
-_PLAIN = frozenset({Operation.MARK, Operation.CHECKPOINT})
-_WITH_SID = frozenset({Operation.BEGIN, Operation.ROLLBACK, Operation.STATEMENT_START, Operation.STATEMENT_ROLLBACK})
-_WITH_SAVEPOINT = frozenset({Operation.SAVEPOINT, Operation.ROLLBACK_TO})
-_WITH_CACHE = frozenset({Operation.EVENT, Operation.PIECE, Operation.SPILL})
-_WITH_DATA = frozenset({Operation.RAW_COMMIT, Operation.RESTART, Operation.CRASH})
-_XA = frozenset({Operation.XA_PREPARE, Operation.XA_COMMIT, Operation.XA_ROLLBACK})
+_PLAIN = frozenset({OperationCode.MARK, OperationCode.CHECKPOINT})
+_WITH_SID = frozenset(
+    {OperationCode.BEGIN, OperationCode.ROLLBACK, OperationCode.STATEMENT_START, OperationCode.STATEMENT_ROLLBACK}
+)
+_WITH_SAVEPOINT = frozenset({OperationCode.SAVEPOINT, OperationCode.ROLLBACK_TO})
+_WITH_CACHE = frozenset({OperationCode.EVENT, OperationCode.PIECE, OperationCode.SPILL})
+_WITH_DATA = frozenset({OperationCode.RAW_COMMIT, OperationCode.RESTART, OperationCode.CRASH})
+_XA = frozenset({OperationCode.XA_PREPARE, OperationCode.XA_COMMIT, OperationCode.XA_ROLLBACK})
 
 
 def is_operation_stream(path: Path) -> bool:
@@ -66,7 +68,7 @@ def read_steps(path: Path) -> Iterator[PlacedStep]:
             number += 1
 
 
-def encode_steps(steps: Iterable[Step]) -> bytes:
+def encode_steps(steps: Iterable[WriterStep]) -> bytes:
     """An `.ops` file with *steps*."""
     return OPERATIONS_MAGIC + b"".join(map(_encode, steps))
 
@@ -108,73 +110,73 @@ class _Fields:
         return Xid(self.number(I32_STRUCT), self.blob(), self.blob())
 
 
-def _decode(fields: _Fields) -> Step:
-    code = Operation(fields.number(U8_STRUCT))
+def _decode(fields: _Fields) -> WriterStep:
+    code = OperationCode(fields.number(U8_STRUCT))
     if code in _PLAIN:
-        return Step(code)
+        return WriterStep(code)
     if code in _WITH_DATA:
-        return Step(code, data=fields.blob())
-    if code == Operation.FLUSH:
+        return WriterStep(code, data=fields.blob())
+    if code == OperationCode.FLUSH:
         has_state = fields.number(U8_STRUCT) & FLUSH_FLAG_NEW_STATE
-        return Step(code, gtids=fields.gtids() if has_state else None)
-    if code == Operation.RESET_MASTER:
-        return Step(code, gtids=fields.gtids())
-    if code == Operation.PURGE:
-        return Step(code, number=fields.number(U64_STRUCT))
-    if code == Operation.SNAPSHOT:
-        return Step(code, name=fields.blob().decode(), number=fields.number(U8_STRUCT))
+        return WriterStep(code, gtids=fields.gtids() if has_state else None)
+    if code == OperationCode.RESET_MASTER:
+        return WriterStep(code, gtids=fields.gtids())
+    if code == OperationCode.PURGE:
+        return WriterStep(code, number=fields.number(U64_STRUCT))
+    if code == OperationCode.SNAPSHOT:
+        return WriterStep(code, name=fields.blob().decode(), number=fields.number(U8_STRUCT))
     return _decode_of_session(code, fields)
 
 
-def _decode_of_session(code: Operation, fields: _Fields) -> Step:
+def _decode_of_session(code: OperationCode, fields: _Fields) -> WriterStep:
     sid = fields.number(U32_STRUCT)
     if code in _WITH_SID:
-        return Step(code, sid)
+        return WriterStep(code, sid)
     if code in _WITH_SAVEPOINT:
-        return Step(code, sid, number=fields.number(U32_STRUCT))
+        return WriterStep(code, sid, number=fields.number(U32_STRUCT))
     if code in _WITH_CACHE:
         cache = fields.cache()
-        return Step(code, sid, cache, b"" if code == Operation.SPILL else fields.blob())
-    if code == Operation.XA_PREPARE:
-        return Step(code, sid, number=fields.number(U8_STRUCT), xid=fields.xid())
-    if code == Operation.XA_ROLLBACK:
-        return Step(code, sid, xid=fields.xid())
-    if code == Operation.XA_COMMIT:
-        return Step(code, sid, xid=fields.xid(), gtid=fields.gtid(), data=fields.blob())
+        return WriterStep(code, sid, cache, b"" if code == OperationCode.SPILL else fields.blob())
+    if code == OperationCode.XA_PREPARE:
+        return WriterStep(code, sid, number=fields.number(U8_STRUCT), xid=fields.xid())
+    if code == OperationCode.XA_ROLLBACK:
+        return WriterStep(code, sid, xid=fields.xid())
+    if code == OperationCode.XA_COMMIT:
+        return WriterStep(code, sid, xid=fields.xid(), gtid=fields.gtid(), data=fields.blob())
     flags = fields.number(U8_STRUCT)
     gtid, data = fields.gtid(), fields.blob()
-    return Step(code, sid, gtid=gtid, data=data, xid=fields.xid() if flags & COMMIT_FLAG_TWO_PHASE else None)
+    return WriterStep(code, sid, gtid=gtid, data=data, xid=fields.xid() if flags & COMMIT_FLAG_TWO_PHASE else None)
 
 
-def _encode(step: Step) -> bytes:
+def _encode(step: WriterStep) -> bytes:
     code = step.operation
     head = U8_STRUCT.pack(code)
     if code in _PLAIN:
         return head
     if code in _WITH_DATA:
         return head + _blob(step.data)
-    if code == Operation.FLUSH:
+    if code == OperationCode.FLUSH:
         return head + (b"\x00" if step.gtids is None else bytes([FLUSH_FLAG_NEW_STATE]) + _gtids(step.gtids))
-    if code == Operation.RESET_MASTER:
+    if code == OperationCode.RESET_MASTER:
         return head + _gtids(step.gtids or ())
-    if code == Operation.PURGE:
+    if code == OperationCode.PURGE:
         return head + U64_STRUCT.pack(step.number)
-    if code == Operation.SNAPSHOT:
+    if code == OperationCode.SNAPSHOT:
         return head + _blob(step.name.encode()) + U8_STRUCT.pack(step.number)
     return head + U32_STRUCT.pack(step.sid) + _encode_of_session(step)
 
 
-def _encode_of_session(step: Step) -> bytes:
+def _encode_of_session(step: WriterStep) -> bytes:
     code = step.operation
     if code in _WITH_SID:
         return b""
     if code in _WITH_SAVEPOINT:
         return U32_STRUCT.pack(step.number)
     if code in _WITH_CACHE:
-        return U8_STRUCT.pack(step.cache) + (b"" if code == Operation.SPILL else _blob(step.data))
+        return U8_STRUCT.pack(step.cache) + (b"" if code == OperationCode.SPILL else _blob(step.data))
     if code in _XA:
-        engines = U8_STRUCT.pack(step.number) if code == Operation.XA_PREPARE else b""
-        commit = _gtid(step) + _blob(step.data) if code == Operation.XA_COMMIT else b""
+        engines = U8_STRUCT.pack(step.number) if code == OperationCode.XA_PREPARE else b""
+        commit = _gtid(step) + _blob(step.data) if code == OperationCode.XA_COMMIT else b""
         return engines + _xid(step) + commit
     flags = 0 if step.xid is None else COMMIT_FLAG_TWO_PHASE
     return U8_STRUCT.pack(flags) + _gtid(step) + _blob(step.data) + (b"" if step.xid is None else _xid(step))
@@ -184,7 +186,7 @@ def _blob(data: bytes) -> bytes:
     return U32_STRUCT.pack(len(data)) + data
 
 
-def _gtid(step: Step) -> bytes:
+def _gtid(step: WriterStep) -> bytes:
     assert step.gtid is not None, "a commit has a GTID"
     return GTID_STRUCT.pack(step.gtid.domain, step.gtid.server, step.gtid.seqno)
 
@@ -194,6 +196,6 @@ def _gtids(gtids: tuple[Gtid, ...]) -> bytes:
     return U32_STRUCT.pack(len(gtids)) + b"".join(packed)
 
 
-def _xid(step: Step) -> bytes:
+def _xid(step: WriterStep) -> bytes:
     assert step.xid is not None, "an XA operation has an XID"
     return I32_STRUCT.pack(step.xid.format_id) + _blob(step.xid.gtrid) + _blob(step.xid.bqual)

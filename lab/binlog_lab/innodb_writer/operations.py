@@ -1,4 +1,4 @@
-"""Does again what a server's sessions did: `replay` lets a `Player` do one `Step` after the other.
+"""Does again what a server's sessions did: `replay` lets a `Player` do one `WriterStep` after the other.
 
 Steps come from an `.ops` file (`operation_stream.read_steps`) or from anywhere else.
 """
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from binlog_format.errors import CorruptError
 from binlog_format.position import Place
 from binlog_lab.innodb_writer.files import find_files
-from binlog_lab.innodb_writer.operations_layout import SNAPSHOT_WITH_PARTIAL_PAGE, Operation
+from binlog_lab.innodb_writer.operations_layout import SNAPSHOT_WITH_PARTIAL_PAGE, OperationCode
 from binlog_lab.innodb_writer.sessions import Cache
 
 if TYPE_CHECKING:
@@ -25,15 +25,15 @@ if TYPE_CHECKING:
     from binlog_lab.innodb_writer.server import BinlogWriter
     from binlog_lab.innodb_writer.xa import Xid
 
-GROUP_OPERATIONS = frozenset({Operation.COMMIT, Operation.RAW_COMMIT, Operation.XA_COMMIT})
+GROUP_OPERATIONS = frozenset({OperationCode.COMMIT, OperationCode.RAW_COMMIT, OperationCode.XA_COMMIT})
 """Those that end an event group."""
 
-REDO_OPERATIONS = frozenset({Operation.MARK, Operation.CRASH})
+REDO_OPERATIONS = frozenset({OperationCode.MARK, OperationCode.CRASH})
 """Those that need a writer with a redo log that is durable only when told so (`RedoSync.EXPLICIT`)."""
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class WriterStep:
     """One operation; which attributes count depends on it.
 
     Attributes:
@@ -48,7 +48,7 @@ class Step:
         name: Of a snapshot.
     """
 
-    operation: Operation
+    operation: OperationCode
     sid: int = 0
     cache: Cache = Cache.TRANSACTIONAL
     data: bytes = b""
@@ -64,7 +64,7 @@ class PlacedStep(NamedTuple):
 
     start: int
     end: int
-    step: Step
+    step: WriterStep
     where: str
 
 
@@ -110,32 +110,32 @@ class Player:
     def __init__(self, writer: BinlogWriter, snapshots: Path | None = None) -> None:
         self._writer = writer
         self._snapshots = snapshots
-        self._actions: dict[Operation, Callable[[Step], object]] = {
-            Operation.BEGIN: lambda step: writer.begin(step.sid),
-            Operation.EVENT: lambda step: writer.event(step.sid, step.data, step.cache),
-            Operation.SPILL: lambda step: writer.spill(step.sid, step.cache),
-            Operation.PIECE: lambda step: writer.piece(step.sid, step.data, step.cache),
-            Operation.COMMIT: lambda step: writer.commit(step.sid, _gtid(step), step.data, two_phase=step.xid),
-            Operation.ROLLBACK: lambda step: writer.rollback(step.sid),
-            Operation.XA_PREPARE: lambda step: writer.xa_prepare(step.sid, _xid(step), step.number),
-            Operation.XA_COMMIT: lambda step: writer.xa_commit(_xid(step), _gtid(step), step.data),
-            Operation.XA_ROLLBACK: lambda step: writer.xa_rollback(_xid(step)),
-            Operation.RAW_COMMIT: lambda step: writer.raw_commit(step.data),
-            Operation.FLUSH: lambda step: writer.flush_logs(step.gtids),
-            Operation.SAVEPOINT: lambda step: writer.savepoint(step.sid, step.number),
-            Operation.ROLLBACK_TO: lambda step: writer.rollback_to(step.sid, step.number),
-            Operation.STATEMENT_START: lambda step: writer.statement_start(step.sid),
-            Operation.STATEMENT_ROLLBACK: lambda step: writer.statement_rollback(step.sid),
-            Operation.SNAPSHOT: self._snapshot,
-            Operation.RESTART: lambda step: writer.restart(step.data),
-            Operation.MARK: lambda _: writer.sync_redo(),
-            Operation.CRASH: lambda step: writer.crash(step.data),
-            Operation.CHECKPOINT: lambda _: writer.checkpoint(),
-            Operation.RESET_MASTER: lambda step: writer.reset_master(step.gtids or ()),
-            Operation.PURGE: lambda step: writer.purge(step.number),
+        self._actions: dict[OperationCode, Callable[[WriterStep], object]] = {
+            OperationCode.BEGIN: lambda step: writer.begin(step.sid),
+            OperationCode.EVENT: lambda step: writer.event(step.sid, step.data, step.cache),
+            OperationCode.SPILL: lambda step: writer.spill(step.sid, step.cache),
+            OperationCode.PIECE: lambda step: writer.piece(step.sid, step.data, step.cache),
+            OperationCode.COMMIT: lambda step: writer.commit(step.sid, _gtid(step), step.data, two_phase=step.xid),
+            OperationCode.ROLLBACK: lambda step: writer.rollback(step.sid),
+            OperationCode.XA_PREPARE: lambda step: writer.xa_prepare(step.sid, _xid(step), step.number),
+            OperationCode.XA_COMMIT: lambda step: writer.xa_commit(_xid(step), _gtid(step), step.data),
+            OperationCode.XA_ROLLBACK: lambda step: writer.xa_rollback(_xid(step)),
+            OperationCode.RAW_COMMIT: lambda step: writer.raw_commit(step.data),
+            OperationCode.FLUSH: lambda step: writer.flush_logs(step.gtids),
+            OperationCode.SAVEPOINT: lambda step: writer.savepoint(step.sid, step.number),
+            OperationCode.ROLLBACK_TO: lambda step: writer.rollback_to(step.sid, step.number),
+            OperationCode.STATEMENT_START: lambda step: writer.statement_start(step.sid),
+            OperationCode.STATEMENT_ROLLBACK: lambda step: writer.statement_rollback(step.sid),
+            OperationCode.SNAPSHOT: self._snapshot,
+            OperationCode.RESTART: lambda step: writer.restart(step.data),
+            OperationCode.MARK: lambda _: writer.sync_redo(),
+            OperationCode.CRASH: lambda step: writer.crash(step.data),
+            OperationCode.CHECKPOINT: lambda _: writer.checkpoint(),
+            OperationCode.RESET_MASTER: lambda step: writer.reset_master(step.gtids or ()),
+            OperationCode.PURGE: lambda step: writer.purge(step.number),
         }
 
-    def play(self, step: Step) -> None:
+    def play(self, step: WriterStep) -> None:
         """Do *step*.
 
         Raises:
@@ -144,7 +144,7 @@ class Player:
         """
         self._actions[step.operation](step)
 
-    def _snapshot(self, step: Step) -> None:
+    def _snapshot(self, step: WriterStep) -> None:
         if step.number == SNAPSHOT_WITH_PARTIAL_PAGE:
             self._writer.checkpoint()
         if self._snapshots is None:
@@ -160,13 +160,13 @@ class Player:
             shutil.copyfile(path, target / path.name)
 
 
-def _gtid(step: Step) -> Gtid:
+def _gtid(step: WriterStep) -> Gtid:
     if step.gtid is None:
         raise ValueError("the GTID is missing")
     return step.gtid
 
 
-def _xid(step: Step) -> Xid:
+def _xid(step: WriterStep) -> Xid:
     if step.xid is None:
         raise ValueError("the XID is missing")
     return step.xid

@@ -4,7 +4,7 @@ The magic bytes, then operations: a code and its fields, little endian. blob: u3
 gtrid blob, bqual blob; gtid: u32 domain, u32 server, u64 sequence number; sid: u32 number of a session; cache: u8,
 0 transactional, 1 statement.
 
-    Code  Operation           Fields
+    Code  OperationCode           Fields
     01    begin               sid
     02    event               sid, cache, blob
     03    spill               sid, cache
@@ -57,7 +57,7 @@ FLUSH_FLAG_NEW_STATE = 0x01
 SNAPSHOT_WITH_PARTIAL_PAGE = 1
 
 
-class Operation(IntEnum):
+class OperationCode(IntEnum):
     """Codes of the operations."""
 
     BEGIN = 0x01

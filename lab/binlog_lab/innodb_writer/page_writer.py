@@ -29,8 +29,8 @@ from binlog_lab.innodb_writer.redo import RedoLog
 
 if TYPE_CHECKING:
     from binlog_format.gtids.gtid import Gtid
-    from binlog_lab.innodb_writer.files import FileSet, OpenFile
-    from binlog_lab.innodb_writer.gtid_state import GtidState
+    from binlog_lab.innodb_writer.files import FileSet, WriterFile
+    from binlog_lab.innodb_writer.gtid_state import WrittenGtidState
     from binlog_lab.innodb_writer.options import WriterOptions
     from binlog_lab.innodb_writer.references import FileReferences
 
@@ -53,7 +53,7 @@ class PageWriter:
     """
 
     def __init__(
-        self, files: FileSet, gtids: GtidState, references: FileReferences, options: WriterOptions, lsn: int
+        self, files: FileSet, gtids: WrittenGtidState, references: FileReferences, options: WriterOptions, lsn: int
     ) -> None:
         self._files = files
         self._gtids = gtids
@@ -68,7 +68,7 @@ class PageWriter:
         self._page: bytearray | None = None  # None: the page at the position has not been begun
         self._is_dirty = False
         self._state_interval = options.state_interval_pages
-        self._queue: list[tuple[OpenFile, int, bytearray]] = []
+        self._queue: list[tuple[WriterFile, int, bytearray]] = []
         self._redo: RedoLog | None = None
         self.lsn = lsn
 

@@ -30,9 +30,9 @@ from binlog_format.innodb.layout import (
 )
 from binlog_format.innodb.pages.checksum import page_checksum, stored_checksum
 from binlog_format.position import Place
-from binlog_lab.innodb_writer.files import OpenFile, find_files
+from binlog_lab.innodb_writer.files import WriterFile, find_files
 from binlog_lab.innodb_writer.forest import Node, OobReference
-from binlog_lab.innodb_writer.gtid_state import GtidState
+from binlog_lab.innodb_writer.gtid_state import WrittenGtidState
 from binlog_lab.innodb_writer.record_scan import PagePlace, Record, RecordScan
 from binlog_lab.innodb_writer.xa import Xid
 
@@ -116,7 +116,7 @@ def repair(directory: Path, end: LogEnd, page_size: int) -> None:
     for file_no in sorted(files, reverse=True):
         if file_no > end.place.file_no:
             files[file_no].unlink()
-    file = OpenFile(files[end.place.file_no], end.place.file_no, page_size)
+    file = WriterFile(files[end.place.file_no], end.place.file_no, page_size)
     try:
         if end.page is None:
             file.set_size(end.place.page_no)
@@ -131,7 +131,7 @@ def repair(directory: Path, end: LogEnd, page_size: int) -> None:
 class _Content:
     """What the records of a scan contain, all together."""
 
-    gtids: GtidState = field(default_factory=GtidState)
+    gtids: WrittenGtidState = field(default_factory=WrittenGtidState)
     prepared: dict[Xid, tuple[OobReference, int]] = field(default_factory=dict)
     complete_start: PagePlace | None = None  # of an XA complete record whose commit record has not come yet
     _completing: Xid | None = None

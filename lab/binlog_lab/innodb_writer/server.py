@@ -36,7 +36,7 @@ from binlog_lab.innodb_writer.crash_recovery import recover
 from binlog_lab.innodb_writer.encoding import encode_compressed_ints
 from binlog_lab.innodb_writer.files import FileSet, find_files
 from binlog_lab.innodb_writer.forest import Node
-from binlog_lab.innodb_writer.gtid_state import GtidState
+from binlog_lab.innodb_writer.gtid_state import WrittenGtidState
 from binlog_lab.innodb_writer.page_writer import PageWriter
 from binlog_lab.innodb_writer.recovery import LogEnd, find_end, repair
 from binlog_lab.innodb_writer.references import FileReferences
@@ -322,7 +322,7 @@ class BinlogWriter(Sessions):
 
     def _start(self, gtids: Iterable[Gtid], *, is_reset: bool = False, lsn: int | None = None) -> None:
         self._sessions.clear()
-        self._gtids = GtidState()
+        self._gtids = WrittenGtidState()
         self._files = FileSet(self.directory, self.options)
         end = find_end(self.directory, self.options.page_size)
         try:

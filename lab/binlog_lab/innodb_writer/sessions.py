@@ -18,7 +18,7 @@ class Cache(IntEnum):
     STATEMENT = 1
 
 
-class Session:
+class WriterSession:
     """The caches of a connection; few ever need the second one."""
 
     __slots__ = ("statement", "transaction")
@@ -54,7 +54,7 @@ class Sessions:
     def __init__(self, options: WriterOptions) -> None:
         self.options = options
         self._oob: OobWriter
-        self._sessions: dict[int, Session] = {}
+        self._sessions: dict[int, WriterSession] = {}
 
     def begin(self, sid: int) -> None:
         """Begin a transaction in session *sid*; what that session had open is rolled back."""
@@ -95,16 +95,16 @@ class Sessions:
         if session is not None:
             session.release()
 
-    def _take_session(self, sid: int) -> Session:
+    def _take_session(self, sid: int) -> WriterSession:
         """The session whose transaction ends now."""
         return self._sessions.pop(sid, None) or self._new_session()
 
-    def _open_session(self, sid: int) -> Session:
+    def _open_session(self, sid: int) -> WriterSession:
         session = self._sessions[sid] = self._new_session()
         return session
 
-    def _new_session(self) -> Session:
-        return Session(TransactionCache(self.options.buffer_size, self._oob))
+    def _new_session(self) -> WriterSession:
+        return WriterSession(TransactionCache(self.options.buffer_size, self._oob))
 
     def _cache(self, sid: int, cache: Cache) -> TransactionCache:
         session = self._sessions.get(sid) or self._open_session(sid)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from binlog_format.innodb.layout import RecordKind
 from binlog_lab.innodb_writer.encoding import encode_compressed_ints
-from binlog_lab.innodb_writer.forest import NO_MARK, Forest, ForestMark, OobReference
+from binlog_lab.innodb_writer.forest import NO_MARK, ForestMark, OobReference, WrittenForest
 
 if TYPE_CHECKING:
     from binlog_lab.innodb_writer.page_writer import PageWriter
@@ -30,7 +30,7 @@ class OobWriter:
         self._references = references
         self.data_max = data_max
 
-    def write(self, forest: Forest, data: bytes | memoryview) -> int | None:
+    def write(self, forest: WrittenForest, data: bytes | memoryview) -> int | None:
         """Write one record as the next one of *forest*.
 
         Returns:
@@ -79,7 +79,7 @@ class TransactionCache:
         self._parts: list[bytes | memoryview] = []
         self._size = 0
         self._spilled = 0
-        self._forest = Forest()
+        self._forest = WrittenForest()
         self._first_file_no: int | None = None
         self._marks: dict[int, int] = {}  # savepoint -> position, in the order they were set
         self._tree_marks: dict[int, ForestMark] = {0: NO_MARK}  # position -> the forest there

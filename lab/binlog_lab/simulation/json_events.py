@@ -1,4 +1,4 @@
-"""Events described in words, for operations written by hand: `EventMaker.encode` (docs/simulate.md)."""
+"""Events described in words, for operations written by hand: `EventMakerLine.encode` (docs/simulate.md)."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class _Event(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field=
     """An event described in words; the tag tells which one."""
 
 
-class QueryText(_Event, frozen=True, tag="query"):
+class QueryTextLine(_Event, frozen=True, tag="query"):
     """A statement as text."""
 
     sql: str
@@ -53,55 +53,64 @@ class QueryText(_Event, frozen=True, tag="query"):
     thread_id: UInt32 = 1
 
 
-class XidEnd(_Event, frozen=True, tag="xid"):
+class XidEndLine(_Event, frozen=True, tag="xid"):
     """The end of a transaction."""
 
     xid: UInt64
 
 
-class Annotation(_Event, frozen=True, tag="annotate_rows"):
+class AnnotationLine(_Event, frozen=True, tag="annotate_rows"):
     """The statement that the next row events come from."""
 
     sql: str
 
 
-class FormatDescription(_Event, frozen=True, tag="format_description"):
+class FormatDescriptionLine(_Event, frozen=True, tag="format_description"):
     """What a server start writes."""
 
     server_version: str = DEFAULT_SERVER_VERSION
 
 
-class Padding(_Event, frozen=True, tag="padding"):
+class PaddingLine(_Event, frozen=True, tag="padding"):
     """An event of *size* bytes that every reader skips, its header included."""
 
     size: Annotated[int, msgspec.Meta(ge=EVENT_HEADER_SIZE, le=1 << 30)]
 
 
-class Rows(_Event, frozen=True, tag="insert"):
+class RowsLine(_Event, frozen=True, tag="insert"):
     """A table map and the row events of an INSERT."""
 
     table: str
     rows: list[JsonRow]
 
 
-class DeletedRows(_Event, frozen=True, tag="delete"):
+class DeletedRowsLine(_Event, frozen=True, tag="delete"):
     """The same for a DELETE, of rows as they were."""
 
     table: str
     rows: list[JsonRow]
 
 
-class UpdatedRows(_Event, frozen=True, tag="update"):
+class UpdatedRowsLine(_Event, frozen=True, tag="update"):
     """The same for an UPDATE: pairs of a row before and after."""
 
     table: str
     rows: list[tuple[JsonRow, JsonRow]]
 
 
-Event = QueryText | XidEnd | Annotation | FormatDescription | Padding | Rows | DeletedRows | UpdatedRows
+Event = (
+    QueryTextLine
+    | XidEndLine
+    | AnnotationLine
+    | FormatDescriptionLine
+    | PaddingLine
+    | RowsLine
+    | DeletedRowsLine
+    | UpdatedRowsLine
+)
 
 
-class TableColumn(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class TableColumnLine(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A column of a declared table."""
 
     name: str
@@ -110,7 +119,7 @@ class TableColumn(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     charset: str = "utf8mb4"
 
 
-class EventMaker:
+class EventMakerLine:
     """Makes events of their descriptions.
 
     Attributes:
@@ -129,7 +138,7 @@ class EventMaker:
         """Who writes events now, and when."""
         return Origin(self.timestamp, self.server_id)
 
-    def declare(self, name: str, columns: Sequence[TableColumn], primary_key: Sequence[str]) -> None:
+    def declare(self, name: str, columns: Sequence[TableColumnLine], primary_key: Sequence[str]) -> None:
         """From now on *name* (`database.table`) is this table; it gets the next table id.
 
         Raises:
@@ -154,31 +163,31 @@ class EventMaker:
             KeyError: The table has not been declared.
         """
         match event:
-            case QueryText():
+            case QueryTextLine():
                 return encode_query(event.sql, self.origin, QueryContext(event.database, event.thread_id))
-            case XidEnd():
+            case XidEndLine():
                 return encode_xid(event.xid, self.origin)
-            case Annotation():
+            case AnnotationLine():
                 return encode_annotate_rows(event.sql, self.origin)
-            case FormatDescription():
+            case FormatDescriptionLine():
                 return encode_format_description(event.server_version, self.timestamp, self.origin)
-            case Padding():
+            case PaddingLine():
                 return encode_event(EventType.IGNORABLE, bytes(event.size - EVENT_HEADER_SIZE), self.origin)
             case _:
                 return self._encode_rows(event)
 
-    def _encode_rows(self, event: Rows | DeletedRows | UpdatedRows) -> bytes:
+    def _encode_rows(self, event: RowsLine | DeletedRowsLine | UpdatedRowsLine) -> bytes:
         encoder = self._tables.get(event.table)
         if encoder is None:
             raise KeyError(f"table {event.table!r}")
         columns = encoder.spec.columns
         events: Iterator[bytes]
-        if isinstance(event, UpdatedRows):
+        if isinstance(event, UpdatedRowsLine):
             pairs = [(_row(before, columns), _row(after, columns)) for before, after in event.rows]
             events = encoder.update(pairs, self.origin)
         else:
             rows = [_row(row, columns) for row in event.rows]
-            make = encoder.insert if isinstance(event, Rows) else encoder.delete
+            make = encoder.insert if isinstance(event, RowsLine) else encoder.delete
             events = make(rows, self.origin)
         return encoder.table_map(self.origin) + b"".join(events)
 

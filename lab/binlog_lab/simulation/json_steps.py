@@ -10,11 +10,11 @@ import msgspec
 
 from binlog_format.gtids.gtid import Gtid
 from binlog_lab.event_encoding.event_encoding import DDL_FLAGS, TRANSACTION_FLAGS, encode_gtid
-from binlog_lab.innodb_writer.operations import PlacedStep, Step, bad_entry
-from binlog_lab.innodb_writer.operations_layout import Operation
+from binlog_lab.innodb_writer.operations import PlacedStep, WriterStep, bad_entry
+from binlog_lab.innodb_writer.operations_layout import OperationCode
 from binlog_lab.innodb_writer.sessions import Cache
 from binlog_lab.innodb_writer.xa import Xid
-from binlog_lab.simulation.json_events import Event, EventMaker, TableColumn, UInt32, UInt64
+from binlog_lab.simulation.json_events import Event, EventMakerLine, TableColumnLine, UInt32, UInt64
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -32,29 +32,29 @@ class _SessionLine(_Line, frozen=True):
     session: UInt32 = 0
 
 
-class Begin(_SessionLine, frozen=True, tag="begin"):
+class BeginLine(_SessionLine, frozen=True, tag="begin"):
     """BEGIN."""
 
 
-class Rollback(_SessionLine, frozen=True, tag="rollback"):
+class RollbackLine(_SessionLine, frozen=True, tag="rollback"):
     """ROLLBACK."""
 
 
-class StatementStart(_SessionLine, frozen=True, tag="statement_start"):
+class StatementStartLine(_SessionLine, frozen=True, tag="statement_start"):
     """A statement starts."""
 
 
-class StatementRollback(_SessionLine, frozen=True, tag="statement_rollback"):
+class StatementRollbackLine(_SessionLine, frozen=True, tag="statement_rollback"):
     """It has failed."""
 
 
-class Savepoint(_SessionLine, frozen=True, tag="savepoint", kw_only=True):
+class SavepointLine(_SessionLine, frozen=True, tag="savepoint", kw_only=True):
     """SAVEPOINT."""
 
     savepoint: UInt32
 
 
-class RollbackTo(_SessionLine, frozen=True, tag="rollback_to", kw_only=True):
+class RollbackToLine(_SessionLine, frozen=True, tag="rollback_to", kw_only=True):
     """ROLLBACK TO SAVEPOINT."""
 
     savepoint: UInt32
@@ -68,7 +68,7 @@ class EventLine(_SessionLine, frozen=True, tag="event", kw_only=True):
     cache: Literal["transactional", "statement"] = "transactional"
 
 
-class Piece(_SessionLine, frozen=True, tag="piece", kw_only=True):
+class PieceLine(_SessionLine, frozen=True, tag="piece", kw_only=True):
     """One out-of-band record."""
 
     event: Event | None = None
@@ -76,13 +76,13 @@ class Piece(_SessionLine, frozen=True, tag="piece", kw_only=True):
     cache: Literal["transactional", "statement"] = "transactional"
 
 
-class Spill(_SessionLine, frozen=True, tag="spill"):
+class SpillLine(_SessionLine, frozen=True, tag="spill"):
     """What the cache holds goes out of band."""
 
     cache: Literal["transactional", "statement"] = "transactional"
 
 
-class XidName(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class XidNameLine(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Name of an XA transaction; with *base64* its parts are bytes in base64."""
 
     gtrid: str
@@ -104,16 +104,16 @@ class XidName(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return Xid(self.format_id, gtrid, bqual)
 
 
-class Commit(_SessionLine, frozen=True, tag="commit", kw_only=True):
+class CommitLine(_SessionLine, frozen=True, tag="commit", kw_only=True):
     """COMMIT."""
 
     gtid: str
     data: bytes | None = None
     ddl: bool = False
-    two_phase: XidName | None = None
+    two_phase: XidNameLine | None = None
 
 
-class Group(_SessionLine, frozen=True, tag="group", kw_only=True):
+class GroupLine(_SessionLine, frozen=True, tag="group", kw_only=True):
     """A whole transaction: begin, an event each, commit."""
 
     gtid: str
@@ -121,119 +121,119 @@ class Group(_SessionLine, frozen=True, tag="group", kw_only=True):
     ddl: bool = False
 
 
-class XaPrepare(_SessionLine, frozen=True, tag="xa_prepare", kw_only=True):
+class XaPrepareLine(_SessionLine, frozen=True, tag="xa_prepare", kw_only=True):
     """XA PREPARE."""
 
-    xid: XidName
+    xid: XidNameLine
     engines: Annotated[int, msgspec.Meta(ge=0, le=255)] = 1
 
 
-class XaCommit(_SessionLine, frozen=True, tag="xa_commit", kw_only=True):
+class XaCommitLine(_SessionLine, frozen=True, tag="xa_commit", kw_only=True):
     """XA COMMIT."""
 
-    xid: XidName
+    xid: XidNameLine
     gtid: str
     data: bytes | None = None
 
 
-class XaRollback(_SessionLine, frozen=True, tag="xa_rollback", kw_only=True):
+class XaRollbackLine(_SessionLine, frozen=True, tag="xa_rollback", kw_only=True):
     """XA ROLLBACK."""
 
-    xid: XidName
+    xid: XidNameLine
 
 
-class RawCommit(_Line, frozen=True, tag="raw_commit"):
+class RawCommitLine(_Line, frozen=True, tag="raw_commit"):
     """A commit record without GTID."""
 
     event: Event | None = None
     data: bytes | None = None
 
 
-class Restart(_Line, frozen=True, tag="restart"):
+class RestartLine(_Line, frozen=True, tag="restart"):
     """A clean restart."""
 
     event: Event | None = None
     data: bytes | None = None
 
 
-class Crash(_Line, frozen=True, tag="crash"):
+class CrashLine(_Line, frozen=True, tag="crash"):
     """A crash, and the start after it."""
 
     event: Event | None = None
     data: bytes | None = None
 
 
-class Flush(_Line, frozen=True, tag="flush"):
+class FlushLine(_Line, frozen=True, tag="flush"):
     """FLUSH BINARY LOGS."""
 
     gtids: list[str] | None = None
 
 
-class ResetMaster(_Line, frozen=True, tag="reset_master"):
+class ResetMasterLine(_Line, frozen=True, tag="reset_master"):
     """RESET MASTER."""
 
     gtids: list[str] = []
 
 
-class Purge(_Line, frozen=True, tag="purge"):
+class PurgeLine(_Line, frozen=True, tag="purge"):
     """PURGE BINARY LOGS."""
 
     before: UInt64
 
 
-class Snapshot(_Line, frozen=True, tag="snapshot"):
+class SnapshotLine(_Line, frozen=True, tag="snapshot"):
     """A copy of the directory."""
 
     name: str
     partial_page: bool = False
 
 
-class Mark(_Line, frozen=True, tag="mark"):
+class MarkLine(_Line, frozen=True, tag="mark"):
     """Everything up to here is durable."""
 
 
-class Checkpoint(_Line, frozen=True, tag="checkpoint"):
+class CheckpointLine(_Line, frozen=True, tag="checkpoint"):
     """An InnoDB checkpoint."""
 
 
-class Table(_Line, frozen=True, tag="table"):
+class TableLine(_Line, frozen=True, tag="table"):
     """Declares a table."""
 
     name: str
-    columns: list[TableColumn]
+    columns: list[TableColumnLine]
     primary_key: list[str] = []
 
 
-class Defaults(_Line, frozen=True, tag="defaults"):
+class DefaultsLine(_Line, frozen=True, tag="defaults"):
     """For the events that follow."""
 
     server_id: UInt32 | None = None
     timestamp: UInt32 | None = None
 
 
-_Plain = Begin | Rollback | StatementStart | StatementRollback
-_WithData = RawCommit | Restart | Crash
+_Plain = BeginLine | RollbackLine | StatementStartLine | StatementRollbackLine
+_WithData = RawCommitLine | RestartLine | CrashLine
 AnyLine = (
     _Plain
     | _WithData
-    | Savepoint
-    | RollbackTo
+    | SavepointLine
+    | RollbackToLine
     | EventLine
-    | Piece
-    | Spill
-    | Commit
-    | Group
-    | XaPrepare
-    | XaCommit
-    | XaRollback
-    | Flush
-    | ResetMaster
-    | Purge
-    | Snapshot
-    | Mark
-    | Checkpoint
-    | Table
-    | Defaults
+    | PieceLine
+    | SpillLine
+    | CommitLine
+    | GroupLine
+    | XaPrepareLine
+    | XaCommitLine
+    | XaRollbackLine
+    | FlushLine
+    | ResetMasterLine
+    | PurgeLine
+    | SnapshotLine
+    | MarkLine
+    | CheckpointLine
+    | TableLine
+    | DefaultsLine
 )
 
 
@@ -264,67 +264,69 @@ class _StepMaker:
     """Makes steps of lines; remembers what earlier lines have declared."""
 
     def __init__(self) -> None:
-        self._events = EventMaker()
+        self._events = EventMakerLine()
 
-    def steps(self, line: AnyLine) -> list[Step]:
+    def steps(self, line: AnyLine) -> list[WriterStep]:
         """The steps of *line*: none for a declaration, several for a whole group."""
         match line:
-            case Table():
+            case TableLine():
                 self._events.declare(line.name, line.columns, line.primary_key)
                 return []
-            case Defaults():
+            case DefaultsLine():
                 self._events.server_id = self._events.server_id if line.server_id is None else line.server_id
                 self._events.timestamp = self._events.timestamp if line.timestamp is None else line.timestamp
                 return []
-            case Group():
+            case GroupLine():
                 gtid = Gtid.parse(line.gtid)
                 self._events.server_id = gtid.server
-                events = [Step(Operation.EVENT, line.session, data=self._events.encode(e)) for e in line.events]
-                return [Step(Operation.BEGIN, line.session), *events, self._commit(line, gtid)]
+                events = [
+                    WriterStep(OperationCode.EVENT, line.session, data=self._events.encode(e)) for e in line.events
+                ]
+                return [WriterStep(OperationCode.BEGIN, line.session), *events, self._commit(line, gtid)]
             case _:
                 return [self._step(line)]
 
-    def _step(self, line: AnyLine) -> Step:
-        operation = Operation[str(line.__struct_config__.tag).upper()]
+    def _step(self, line: AnyLine) -> WriterStep:
+        operation = OperationCode[str(line.__struct_config__.tag).upper()]
         match line:
-            case Savepoint() | RollbackTo():
-                return Step(operation, line.session, number=line.savepoint)
-            case EventLine() | Piece():
-                return Step(operation, line.session, _CACHES[line.cache], self._data(line))
-            case Spill():
-                return Step(operation, line.session, _CACHES[line.cache])
-            case Commit():
+            case SavepointLine() | RollbackToLine():
+                return WriterStep(operation, line.session, number=line.savepoint)
+            case EventLine() | PieceLine():
+                return WriterStep(operation, line.session, _CACHES[line.cache], self._data(line))
+            case SpillLine():
+                return WriterStep(operation, line.session, _CACHES[line.cache])
+            case CommitLine():
                 return self._commit(line, Gtid.parse(line.gtid))
-            case XaPrepare() | XaCommit() | XaRollback():
+            case XaPrepareLine() | XaCommitLine() | XaRollbackLine():
                 return self._xa(operation, line)
-            case RawCommit() | Restart() | Crash():
-                return Step(operation, data=self._data(line, is_needed=isinstance(line, RawCommit)))
-            case Begin() | Rollback() | StatementStart() | StatementRollback():
-                return Step(operation, line.session)
+            case RawCommitLine() | RestartLine() | CrashLine():
+                return WriterStep(operation, data=self._data(line, is_needed=isinstance(line, RawCommitLine)))
+            case BeginLine() | RollbackLine() | StatementStartLine() | StatementRollbackLine():
+                return WriterStep(operation, line.session)
             case _:
                 return _of_server(operation, line)
 
-    def _commit(self, line: Commit | Group, gtid: Gtid) -> Step:
-        two_phase = line.two_phase.xid() if isinstance(line, Commit) and line.two_phase is not None else None
-        data = line.data if isinstance(line, Commit) else None
+    def _commit(self, line: CommitLine | GroupLine, gtid: Gtid) -> WriterStep:
+        two_phase = line.two_phase.xid() if isinstance(line, CommitLine) and line.two_phase is not None else None
+        data = line.data if isinstance(line, CommitLine) else None
         if data is None:
             data = self._gtid_event(gtid, ddl=line.ddl)
-        return Step(Operation.COMMIT, line.session, gtid=gtid, data=data, xid=two_phase)
+        return WriterStep(OperationCode.COMMIT, line.session, gtid=gtid, data=data, xid=two_phase)
 
-    def _xa(self, operation: Operation, line: XaPrepare | XaCommit | XaRollback) -> Step:
+    def _xa(self, operation: OperationCode, line: XaPrepareLine | XaCommitLine | XaRollbackLine) -> WriterStep:
         xid = line.xid.xid()
-        if isinstance(line, XaPrepare):
-            return Step(operation, line.session, xid=xid, number=line.engines)
-        if isinstance(line, XaRollback):
-            return Step(operation, line.session, xid=xid)
+        if isinstance(line, XaPrepareLine):
+            return WriterStep(operation, line.session, xid=xid, number=line.engines)
+        if isinstance(line, XaRollbackLine):
+            return WriterStep(operation, line.session, xid=xid)
         gtid = Gtid.parse(line.gtid)
         data = self._gtid_event(gtid, ddl=False) if line.data is None else line.data
-        return Step(operation, line.session, xid=xid, gtid=gtid, data=data)
+        return WriterStep(operation, line.session, xid=xid, gtid=gtid, data=data)
 
     def _gtid_event(self, gtid: Gtid, *, ddl: bool) -> bytes:
         return encode_gtid(gtid, self._events.timestamp, flags=DDL_FLAGS if ddl else TRANSACTION_FLAGS)
 
-    def _data(self, line: EventLine | Piece | _WithData, *, is_needed: bool = True) -> bytes:
+    def _data(self, line: EventLine | PieceLine | _WithData, *, is_needed: bool = True) -> bytes:
         if line.event is not None and line.data is not None:
             raise ValueError("`event` and `data`: only one of them")
         if line.event is not None:
@@ -334,15 +336,15 @@ class _StepMaker:
         return line.data or b""
 
 
-def _of_server(operation: Operation, line: AnyLine) -> Step:
+def _of_server(operation: OperationCode, line: AnyLine) -> WriterStep:
     match line:
-        case Flush():
-            return Step(operation, gtids=None if line.gtids is None else tuple(map(Gtid.parse, line.gtids)))
-        case ResetMaster():
-            return Step(operation, gtids=tuple(map(Gtid.parse, line.gtids)))
-        case Purge():
-            return Step(operation, number=line.before)
-        case Snapshot():
-            return Step(operation, name=line.name, number=int(line.partial_page))
+        case FlushLine():
+            return WriterStep(operation, gtids=None if line.gtids is None else tuple(map(Gtid.parse, line.gtids)))
+        case ResetMasterLine():
+            return WriterStep(operation, gtids=tuple(map(Gtid.parse, line.gtids)))
+        case PurgeLine():
+            return WriterStep(operation, number=line.before)
+        case SnapshotLine():
+            return WriterStep(operation, name=line.name, number=int(line.partial_page))
         case _:
-            return Step(operation)
+            return WriterStep(operation)

@@ -37,14 +37,14 @@ _RATE = re.compile(r"(?P<number>\d+(?:\.\d+)?)(?P<unit>[BKMG]?)", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
-class Rate:
+class SimulatedRate:
     """How fast a log is written in real time: *number* a second, of event groups or of event bytes."""
 
     number: float
     of_bytes: bool
 
     @classmethod
-    def parse(cls, text: str) -> Rate:
+    def parse(cls, text: str) -> SimulatedRate:
         """Read a number of event groups (`200`), or of bytes with a unit (`500K`, `2M`, `100B`).
 
         Raises:
@@ -114,7 +114,7 @@ class Simulation:
         self._next_report = 0.0
         self.progress = SimulationProgress(source_size=path.stat().st_size)
 
-    def run(self, stop: Event | None = None, rate: Rate | None = None) -> None:
+    def run(self, stop: Event | None = None, rate: SimulatedRate | None = None) -> None:
         """Do everything, or until *stop* is set, and shut down cleanly.
 
         Args:
@@ -155,7 +155,7 @@ class Simulation:
 class _Clock:
     """Holds the run to a rate, with checkpoints while it waits."""
 
-    def __init__(self, rate: Rate, writer: BinlogWriter, stop: Event | None) -> None:
+    def __init__(self, rate: SimulatedRate, writer: BinlogWriter, stop: Event | None) -> None:
         self._rate = rate
         self._writer = writer
         self._stop = stop

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from binlog_connector.crash_points import reached
-from binlog_format.archives.manifest import MANIFEST_NAME, Manifest, Part, crc_of
+from binlog_format.archives.manifest import MANIFEST_NAME, Manifest, ManifestPart, crc_of
 from binlog_format.errors import CorruptError, OptionError, StorageError, storage_error
 from binlog_format.kernels import empty_bytes
 from binlog_format.position import Place
@@ -103,7 +103,7 @@ class ArchiveStore:
         reached(ArchiveCrashPoint.SAVED)
         self._remove(_part_names(before) - _part_names(manifest))
 
-    def put(self, name: str, offset: int, blocks: Iterable[FinalBlock], *, size_max: int | None = None) -> Part:
+    def put(self, name: str, offset: int, blocks: Iterable[FinalBlock], *, size_max: int | None = None) -> ManifestPart:
         """Store bytes of a file as one part.
 
         Args:
@@ -129,7 +129,7 @@ class ArchiveStore:
                 new.abandon()
                 raise
         reached(ArchiveCrashPoint.STORED)
-        return Part(part_name, size, crc)
+        return ManifestPart(part_name, size, crc)
 
     def link(self, path: str, name: str) -> str | None:
         """Link a local file that is finished into the archive; the name of the part, None: it has to be copied."""
@@ -139,7 +139,7 @@ class ArchiveStore:
         reached(ArchiveCrashPoint.STORED)
         return part_name if is_linked else None
 
-    def check(self, part: Part) -> None:
+    def check(self, part: ManifestPart) -> None:
         """Read a part that holds a file from its first byte on, and compare it with its checksum.
 
         Raises:
@@ -159,7 +159,7 @@ class ArchiveStore:
             reason = f"{done} bytes with CRC-32C {crc} were stored, {part.size} bytes with {part.crc32c} were verified"
             raise CorruptError("ARCHIVE", reason, at=Place(self.path_of(part.name)))
 
-    def drop(self, part: Part) -> None:
+    def drop(self, part: ManifestPart) -> None:
         """Remove a part that no manifest names."""
         self._remove({part.name})
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from binlog_connector.following.watched import file_start, written_order
 from binlog_format import open_log
 from binlog_format.archives.directories import open_directory
-from binlog_format.archives.manifest import ArchivedFile, Part, crc_of, probes
+from binlog_format.archives.manifest import ArchivedFile, ManifestPart, crc_of, probes
 from binlog_format.errors import DataLossError, OptionError
 from binlog_format.formats.detect import detect_format
 from binlog_format.formats.opening import open_live_files
@@ -252,12 +252,12 @@ class Archiver:
             self._store.check(part)
         self._save(final, known, (part,), is_last=True, is_linked=linked is not None)
 
-    def _verified(self, name: str, blocks: Iterable[FinalBlock]) -> Part:
+    def _verified(self, name: str, blocks: Iterable[FinalBlock]) -> ManifestPart:
         size = crc = 0
         for data, _ in blocks:
             crc = crc_of(data, size, self._unstable_byte, crc)
             size += len(data)
-        return Part(name, size, crc)
+        return ManifestPart(name, size, crc)
 
     def _store_ranges(self, final: FinalFile, known: ArchivedFile, is_stopped: Callable[[], bool]) -> bool:
         """Store what has been added to a file that the server may still change; whether that is all there will be."""
@@ -278,7 +278,7 @@ class Archiver:
         self,
         final: FinalFile,
         known: ArchivedFile,
-        parts: tuple[Part, ...],
+        parts: tuple[ManifestPart, ...],
         *,
         is_last: bool,
         is_linked: bool = False,

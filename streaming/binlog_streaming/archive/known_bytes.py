@@ -11,7 +11,7 @@ from binlog_format.position import Place
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from binlog_format.archives.manifest import Part
+    from binlog_format.archives.manifest import ManifestPart
     from binlog_format.kernels import Bytes
     from binlog_format.live_files import FinalBlock
 
@@ -31,7 +31,7 @@ class KnownBytes:
         unstable_byte: See `FinalFile`.
     """
 
-    def __init__(self, path: str, parts: Sequence[Part], offset: int, unstable_byte: int | None) -> None:
+    def __init__(self, path: str, parts: Sequence[ManifestPart], offset: int, unstable_byte: int | None) -> None:
         self._path = path
         self._parts = list(parts)
         self._offset = offset

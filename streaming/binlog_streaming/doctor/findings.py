@@ -1,4 +1,4 @@
-"""What an examination finds: `Finding`; `examined` turns errors into findings."""
+"""What an examination finds: `DoctorFinding`; `examined` turns errors into findings."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Health(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class DoctorFinding:
     """One thing that was looked at.
 
     Attributes:
@@ -41,11 +41,11 @@ class Finding:
     fix: str = ""
 
 
-def examined(area: str, what: str, findings: Iterable[Finding]) -> Iterator[Finding]:
+def examined(area: str, what: str, findings: Iterable[DoctorFinding]) -> Iterator[DoctorFinding]:
     """*findings*; an error that ends them is one more."""
     try:
         yield from findings
     except BinlogError as error:
         text = str(error)
         hint = error.hint or ""
-        yield Finding(area, what, Health.WRONG, text.removesuffix(f". {hint}") if hint else text, hint)
+        yield DoctorFinding(area, what, Health.WRONG, text.removesuffix(f". {hint}") if hint else text, hint)

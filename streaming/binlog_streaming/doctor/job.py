@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from binlog_format.errors import OptionError
-from binlog_streaming.doctor.findings import Finding, Health
+from binlog_streaming.doctor.findings import DoctorFinding, Health
 from binlog_streaming.doctor.machine import Needs
 from binlog_streaming.job_state.state_files import StateFolder, storage_of
 from binlog_streaming.settings import EventTablesJob, Job, PublishJob, TopicTablesJob
@@ -48,7 +48,7 @@ def needs_of(job: AnyJob) -> Needs:
     return Needs(frozenset(extras | {"spark"}), True, str(job.spark.settings.get("spark.jars.packages", "")))
 
 
-def job_findings(job: AnyJob, scan_size: int, on_progress: OnProgress | None = None) -> Iterator[Finding]:
+def job_findings(job: AnyJob, scan_size: int, on_progress: OnProgress | None = None) -> Iterator[DoctorFinding]:
     """Look at *job*: what `check` tells of it, the room that it has, and how it is.
 
     Raises:
@@ -59,11 +59,11 @@ def job_findings(job: AnyJob, scan_size: int, on_progress: OnProgress | None = N
     yield from _checked(job, scan_size, on_progress)
 
 
-def _finding(what: str, health: Health, found: str, fix: str = "") -> Finding:
-    return Finding("job", what, health, found, fix)
+def _finding(what: str, health: Health, found: str, fix: str = "") -> DoctorFinding:
+    return DoctorFinding("job", what, health, found, fix)
 
 
-def _places(job: AnyJob) -> Iterator[Finding]:
+def _places(job: AnyJob) -> Iterator[DoctorFinding]:
     places = {"checkpoint": job.checkpoint}
     if not isinstance(job, PublishJob):
         places["sink.directory"] = job.sink.directory
@@ -87,7 +87,7 @@ def _places(job: AnyJob) -> Iterator[Finding]:
         yield _finding(what, health, f"{place}: {bytes_text(free)} free", fix)
 
 
-def _status(job: AnyJob) -> Finding:
+def _status(job: AnyJob) -> DoctorFinding:
     try:
         verdict = view_of(job).status().verdict
     except OptionError as error:
@@ -98,7 +98,7 @@ def _status(job: AnyJob) -> Finding:
     return _finding("status", health, verdict.text, " ".join(verdict.advice))
 
 
-def _checked(job: AnyJob, scan_size: int, on_progress: OnProgress | None) -> Iterator[Finding]:
+def _checked(job: AnyJob, scan_size: int, on_progress: OnProgress | None) -> Iterator[DoctorFinding]:
     if isinstance(job, Job):
         from binlog_streaming.jobs.check import check_job
 
@@ -123,7 +123,9 @@ def _checked(job: AnyJob, scan_size: int, on_progress: OnProgress | None) -> Ite
         yield _finding("check", Health.OK, f"it can run: {count_text(count, 'partition')}")
 
 
-def _told(warnings: list[str], more: tuple[str, ...], problems: tuple[str, ...], amount: str) -> Iterator[Finding]:
+def _told(
+    warnings: list[str], more: tuple[str, ...], problems: tuple[str, ...], amount: str
+) -> Iterator[DoctorFinding]:
     """What `check` tells: its texts state what to do themselves."""
     for text in problems:
         yield _finding("check", Health.WRONG, text)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from binlog_format import open_log
 from binlog_format.errors import AccessError, StorageError
 from binlog_format.structured.event_log import EventLog
-from binlog_streaming.doctor.findings import Finding, Health
+from binlog_streaming.doctor.findings import DoctorFinding, Health
 from binlog_streaming.jobs.log_tables import find_tables
 from binlog_streaming.status.wording import bytes_text, count_text
 
@@ -21,7 +21,7 @@ NAMES_SHOWN_MAX = 5
 _CONNECT_ANEW = "and connect applications anew; what is logged already stays as it is"
 
 
-def log_findings(path: str, scan_size: int, on_progress: OnProgress | None = None) -> Iterator[Finding]:
+def log_findings(path: str, scan_size: int, on_progress: OnProgress | None = None) -> Iterator[DoctorFinding]:
     """Look at the log at *path*, the newest *scan_size* bytes of it for tables.
 
     Raises:
@@ -36,11 +36,11 @@ def log_findings(path: str, scan_size: int, on_progress: OnProgress | None = Non
     yield from _tables(found.tables)
 
 
-def _finding(what: str, health: Health, found: str, fix: str = "") -> Finding:
-    return Finding("log", what, health, found, fix)
+def _finding(what: str, health: Health, found: str, fix: str = "") -> DoctorFinding:
+    return DoctorFinding("log", what, health, found, fix)
 
 
-def _files(log: Log) -> Iterator[Finding]:
+def _files(log: Log) -> Iterator[DoctorFinding]:
     try:
         files = log.files()
     except (AccessError, StorageError) as error:
@@ -50,7 +50,7 @@ def _files(log: Log) -> Iterator[Finding]:
     yield _finding("files", Health.OK, f"{log.format_name}, {count_text(len(files), 'file')}, {bytes_text(size)}")
 
 
-def _row_format(tables: tuple[FoundTable, ...] | list[FoundTable], lacking: list[str]) -> Iterator[Finding]:
+def _row_format(tables: tuple[FoundTable, ...] | list[FoundTable], lacking: list[str]) -> Iterator[DoctorFinding]:
     if lacking:
         fix = f"SET GLOBAL binlog_format = 'ROW', {_CONNECT_ANEW}"
         text = f"{count_text(len(lacking), 'kind')} of changes without row events, for example: {lacking[0]}"
@@ -62,7 +62,7 @@ def _row_format(tables: tuple[FoundTable, ...] | list[FoundTable], lacking: list
         yield _finding("binlog_format", Health.WARNING, text, "See that binlog_format=ROW is set on the server")
 
 
-def _tables(tables: tuple[FoundTable, ...] | list[FoundTable]) -> Iterator[Finding]:
+def _tables(tables: tuple[FoundTable, ...] | list[FoundTable]) -> Iterator[DoctorFinding]:
     if not tables:
         return
     yield _about(
@@ -91,7 +91,7 @@ def _tables(tables: tuple[FoundTable, ...] | list[FoundTable]) -> Iterator[Findi
             yield _finding(table.name, Health.WRONG, table.problem.reason, table.problem.hint or "")
 
 
-def _about(what: str, names: list[str], text: str, fix: str, well: str) -> Finding:
+def _about(what: str, names: list[str], text: str, fix: str, well: str) -> DoctorFinding:
     if not names:
         return _finding(what, Health.OK, well)
     more = f" and {len(names) - NAMES_SHOWN_MAX} more" if len(names) > NAMES_SHOWN_MAX else ""

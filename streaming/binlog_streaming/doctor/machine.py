@@ -19,7 +19,7 @@ from packaging.specifiers import SpecifierSet
 
 import binlog_format
 from binlog_connector.installing import install_hint
-from binlog_streaming.doctor.findings import Finding, Health
+from binlog_streaming.doctor.findings import DoctorFinding, Health
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -59,7 +59,7 @@ class Needs:
     packages: str = ""
 
 
-def machine_findings(needs: Needs) -> Iterator[Finding]:
+def machine_findings(needs: Needs) -> Iterator[DoctorFinding]:
     """Look at the machine."""
     yield _python()
     yield from _packages(needs)
@@ -71,11 +71,11 @@ def machine_findings(needs: Needs) -> Iterator[Finding]:
     yield _kernels()
 
 
-def _finding(what: str, health: Health, found: str, fix: str = "") -> Finding:
-    return Finding("machine", what, health, found, fix)
+def _finding(what: str, health: Health, found: str, fix: str = "") -> DoctorFinding:
+    return DoctorFinding("machine", what, health, found, fix)
 
 
-def _python() -> Finding:
+def _python() -> DoctorFinding:
     wanted = metadata(NAME)["Requires-Python"]
     found = platform.python_version()
     if SpecifierSet(wanted).contains(found, prereleases=True):
@@ -83,7 +83,7 @@ def _python() -> Finding:
     return _finding("Python", Health.WRONG, f"{found}, expected {wanted}", "Install it in a newer Python")
 
 
-def _packages(needs: Needs) -> Iterator[Finding]:
+def _packages(needs: Needs) -> Iterator[DoctorFinding]:
     """What each extra brings: whether it is there, in versions that this package has been tried with."""
     wanted: dict[str, list[Requirement]] = {"": []}
     for text in requires(NAME) or ():
@@ -99,7 +99,7 @@ def _packages(needs: Needs) -> Iterator[Finding]:
             yield _extra(extra, requirements, is_needed=is_needed)
 
 
-def _extra(extra: str, requirements: list[Requirement], *, is_needed: bool) -> Finding:
+def _extra(extra: str, requirements: list[Requirement], *, is_needed: bool) -> DoctorFinding:
     what = f"packages of [{extra}]" if extra else "packages"
     missing, wrong, found = [], [], []
     for one in requirements:
@@ -122,7 +122,7 @@ def _extra(extra: str, requirements: list[Requirement], *, is_needed: bool) -> F
     return _finding(what, Health.OK, ", ".join(found))
 
 
-def _java() -> Finding:
+def _java() -> DoctorFinding:
     home = os.environ.get("JAVA_HOME")
     program = shutil.which("java") if home is None else str(Path(home) / "bin" / "java")
     where = "PATH" if home is None else f"JAVA_HOME={home}"
@@ -141,7 +141,7 @@ def _java() -> Finding:
     return _finding("Java", Health.OK, f"{told[1]} ({program})")
 
 
-def _own_name() -> Finding:
+def _own_name() -> DoctorFinding:
     name = socket.gethostname()
     try:
         socket.getaddrinfo(name, None)
@@ -151,7 +151,7 @@ def _own_name() -> Finding:
     return _finding("host name", Health.OK, name)
 
 
-def _jars(packages: str) -> Iterator[Finding]:
+def _jars(packages: str) -> Iterator[DoctorFinding]:
     """Jars that a job lets Spark fetch: they are made for one version of Scala."""
     spec = find_spec("pyspark")
     if spec is None or spec.origin is None:
@@ -167,7 +167,7 @@ def _jars(packages: str) -> Iterator[Finding]:
             yield _finding("spark.jars.packages", Health.WRONG, f"{package} is not for Scala {scala}", fix)
 
 
-def _kernels() -> Finding:
+def _kernels() -> DoctorFinding:
     """Whether what is compiled once stays: else every start compiles for half a minute."""
     if os.environ.get("NUMBA_DISABLE_JIT", "0") not in ("", "0"):
         fix = "Unset NUMBA_DISABLE_JIT: it is for debugging"

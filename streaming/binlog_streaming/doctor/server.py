@@ -6,7 +6,7 @@ import time
 from typing import TYPE_CHECKING
 
 from binlog_format.errors import BinlogError
-from binlog_streaming.doctor.findings import Finding, Health
+from binlog_streaming.doctor.findings import DoctorFinding, Health
 from binlog_streaming.settings import Job, PublishJob
 from binlog_streaming.snapshot.log_identity import check_is_writer
 from binlog_streaming.snapshot.server_checks import log_faults
@@ -31,7 +31,7 @@ _FULL = {
 _SIZE_LIMITS = ("max_binlog_total_size", "binlog_space_limit")
 
 
-def server_findings(session: ServerSession, path: str | None, job: AnyJob | None) -> Iterator[Finding]:
+def server_findings(session: ServerSession, path: str | None, job: AnyJob | None) -> Iterator[DoctorFinding]:
     """Look at a server.
 
     Args:
@@ -57,11 +57,11 @@ def server_findings(session: ServerSession, path: str | None, job: AnyJob | None
         yield _writer(session, path)
 
 
-def _finding(what: str, health: Health, found: str, fix: str = "") -> Finding:
-    return Finding("server", what, health, found, fix)
+def _finding(what: str, health: Health, found: str, fix: str = "") -> DoctorFinding:
+    return DoctorFinding("server", what, health, found, fix)
 
 
-def _full(session: ServerSession, name: str, consequence: str) -> Finding:
+def _full(session: ServerSession, name: str, consequence: str) -> DoctorFinding:
     found = session.variable(name)
     if found == "FULL":
         return _finding(name, Health.OK, found)
@@ -71,7 +71,7 @@ def _full(session: ServerSession, name: str, consequence: str) -> Finding:
     return _finding(name, Health.WARNING, f"{found}. {consequence}", f"SET GLOBAL {name} = 'FULL', and connect anew")
 
 
-def _expiry(session: ServerSession, job: AnyJob | None) -> Iterator[Finding]:
+def _expiry(session: ServerSession, job: AnyJob | None) -> Iterator[DoctorFinding]:
     for name in _SIZE_LIMITS:
         limit = int(session.variable(name) or 0)
         if limit:
@@ -94,7 +94,7 @@ def _expiry(session: ServerSession, job: AnyJob | None) -> Iterator[Finding]:
         yield _finding("purge_after", Health.WARNING, text, f'[status] purge_after = "{seconds:.0f}s" in the job file')
 
 
-def _clock(session: ServerSession) -> Finding:
+def _clock(session: ServerSession) -> DoctorFinding:
     before = time.time()
     server = float(session.value("SELECT UNIX_TIMESTAMP(NOW(6))"))
     after = time.time()
@@ -106,7 +106,7 @@ def _clock(session: ServerSession) -> Finding:
     return _finding("clock", Health.WARNING, f"{text}: lags are wrong by that", fix)
 
 
-def _writer(session: ServerSession, path: str) -> Finding:
+def _writer(session: ServerSession, path: str) -> DoctorFinding:
     try:
         check_is_writer(session, path)
     except BinlogError as error:

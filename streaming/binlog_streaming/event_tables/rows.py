@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(slots=True)
-class TableRows:
+class EventTableRows:
     """Rows of a batch that go into one table.
 
     Attributes:
@@ -64,7 +64,7 @@ class TableRows:
         return "{file_no}:{page}:{chunk}".format(**position)
 
 
-def table_rows(blocks: Iterable[LogBlock], rules: Sequence[EventRule]) -> list[TableRows]:
+def table_rows(blocks: Iterable[LogBlock], rules: Sequence[EventRule]) -> list[EventTableRows]:
     """The rows of all tables, by rule and place.
 
     Raises:
@@ -111,7 +111,7 @@ class _Route:
         self._wanted = EventFilter(rules=rule.sources)
         self._view = LogsView(typed=rule.arguments is Arguments.COLUMNS)
         self._places: dict[EventSource, str] = {}
-        self.tables: dict[str, TableRows] = {}
+        self.tables: dict[str, EventTableRows] = {}
 
     def take(self, block: LogBlock) -> None:
         found = chosen(block, self._wanted)
@@ -119,7 +119,7 @@ class _Route:
         for source, part in parts:
             place = self._place(source)
             if place not in self.tables:
-                self.tables[place] = TableRows(place, self._number)
+                self.tables[place] = EventTableRows(place, self._number)
             self.tables[place].batches.append(self._view.batch(part))
 
     def _by_source(self, block: LogBlock) -> Iterator[tuple[EventSource, LogBlock]]:

@@ -17,7 +17,7 @@ from binlog_connector.following.watched import WatchedLog
 from binlog_connector.spark.options import SourceOptions
 from binlog_format.structured.event_log import EventLog
 from binlog_streaming.event_tables.rows import place_of, table_rows
-from binlog_streaming.event_tables.state import StateFile
+from binlog_streaming.event_tables.state import EventTablesStateFile
 from binlog_streaming.event_tables.writing import write_rows
 from binlog_streaming.tables.progress import BatchProgress, Progress
 
@@ -67,7 +67,7 @@ class EventTablesRun:
     def __init__(self, job: EventTablesJob, *, once: bool = False, listener: BatchListener | None = None) -> None:
         self._job = job
         self._listener = listener
-        self._file = StateFile(job)
+        self._file = EventTablesStateFile(job)
         self._options = SourceOptions.parse(job.source_options())
         self._how = FollowOptions(
             format_name=self._options.format,

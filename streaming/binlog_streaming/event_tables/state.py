@@ -1,4 +1,4 @@
-"""What a job that reads a structured log remembers in its checkpoint: `JobState`; `StateFile` keeps it."""
+"""What a job that reads a structured log keeps: `EventTablesState`; `EventTablesStateFile` has it in a checkpoint."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 Offset = dict[str, int | str]
 
 
-class JobState(BatchState, frozen=True, kw_only=True):
+class EventTablesState(BatchState, frozen=True, kw_only=True):
     """See `BatchState`.
 
     Attributes:
@@ -29,7 +29,7 @@ class JobState(BatchState, frozen=True, kw_only=True):
     tables: tuple[str, ...] = ()
 
 
-class StateFile(BatchStateFile[JobState]):
+class EventTablesStateFile(BatchStateFile[EventTablesState]):
     """See `BatchStateFile`."""
 
     FILE = "events.json"
@@ -37,16 +37,16 @@ class StateFile(BatchStateFile[JobState]):
     MIDDLE = "the log"
 
     def __init__(self, job: EventTablesJob) -> None:
-        super().__init__(job, JobState)
+        super().__init__(job, EventTablesState)
 
     @property
     def start(self) -> SourceOffset | None:
-        """`JobState.start`."""
+        """`EventTablesState.start`."""
         return self._offset(self.state.start)
 
     @property
     def end(self) -> SourceOffset | None:
-        """`JobState.end`."""
+        """`EventTablesState.end`."""
         return self._offset(self.state.end)
 
     def _offset(self, offset: Offset | None) -> SourceOffset | None:

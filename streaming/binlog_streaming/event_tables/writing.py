@@ -24,15 +24,15 @@ from binlog_streaming.tables.progress import Outcome, TableProgress
 
 if TYPE_CHECKING:
     from binlog_format.position import Position
-    from binlog_streaming.event_tables.rows import TableRows
-    from binlog_streaming.event_tables.state import JobState
+    from binlog_streaming.event_tables.rows import EventTableRows
+    from binlog_streaming.event_tables.state import EventTablesState
     from binlog_streaming.lake.target import Target
     from binlog_streaming.settings import EventTablesJob
 
 _NS_PER_SECOND = 1_000_000_000
 
 
-def write_rows(job: EventTablesJob, state: JobState, rows: TableRows, end: Position) -> TableProgress:
+def write_rows(job: EventTablesJob, state: EventTablesState, rows: EventTableRows, end: Position) -> TableProgress:
     """Bring *rows* into their table; those that are there already change nothing.
 
     Args:
@@ -75,7 +75,7 @@ def write_rows(job: EventTablesJob, state: JobState, rows: TableRows, end: Posit
     )
 
 
-def _commit_id(job: EventTablesJob, state: JobState, rows: TableRows, end: Position) -> CommitId:
+def _commit_id(job: EventTablesJob, state: EventTablesState, rows: EventTableRows, end: Position) -> CommitId:
     return CommitId(
         query_id=state.query_id,
         batch_id=state.batch_id,
@@ -90,7 +90,7 @@ def _commit_id(job: EventTablesJob, state: JobState, rows: TableRows, end: Posit
     )
 
 
-def _write(target: Target, commit_id: CommitId, rows: TableRows, *, is_known: bool) -> Outcome:
+def _write(target: Target, commit_id: CommitId, rows: EventTableRows, *, is_known: bool) -> Outcome:
     if target.properties() is None and is_known:
         raise TableError(
             "TARGET_GONE",
@@ -124,7 +124,7 @@ def _fit_columns(target: Target, commit_id: CommitId, schema: pa.Schema) -> None
         target.evolve(change, commit_id)
 
 
-def _seconds(rows: TableRows) -> tuple[int, int]:
+def _seconds(rows: EventTableRows) -> tuple[int, int]:
     """When the first and the last event happened; without any time: now."""
     ranges = [pc.min_max(batch.column("ns")).as_py() for batch in rows.batches]
     known = [one for one in ranges if one["min"] is not None]

@@ -18,7 +18,7 @@ from binlog_format.source_file import without_archive
 from binlog_format.views.table_filter import TableFilter
 from binlog_streaming.lake.storage.table_places import target_uri
 from binlog_streaming.plan.memory import SetAside  # noqa: TC001 - msgspec looks it up
-from binlog_streaming.plan.snapshots import TableSnapshot  # noqa: TC001 - msgspec looks it up
+from binlog_streaming.plan.snapshots import PlannedSnapshot  # noqa: TC001 - msgspec looks it up
 from binlog_streaming.settings.choices import Mode
 from binlog_streaming.settings.model import TableRule  # noqa: TC001 - msgspec looks it up
 
@@ -65,7 +65,7 @@ class TableStates(msgspec.Struct, frozen=True, kw_only=True):
     complete: tuple[tuple[str, str], ...] = ()
     incomplete: tuple[tuple[str, str], ...] = ()
     set_aside: tuple[SetAside, ...] = ()
-    snapshots: tuple[TableSnapshot, ...] = ()
+    snapshots: tuple[PlannedSnapshot, ...] = ()
 
 
 class Verified(msgspec.Struct, frozen=True, kw_only=True):
@@ -88,7 +88,7 @@ class Verified(msgspec.Struct, frozen=True, kw_only=True):
     commit_time: int
 
 
-class Selection(msgspec.Struct, frozen=True):
+class RecordedSelection(msgspec.Struct, frozen=True):
     """Which tables a job had.
 
     Attributes:
@@ -143,16 +143,16 @@ class JobRecord(msgspec.Struct, frozen=True, kw_only=True):
     complete: tuple[tuple[str, str], ...] = ()
     incomplete: tuple[tuple[str, str], ...] = ()
     set_aside: tuple[SetAside, ...] = ()
-    snapshots: tuple[TableSnapshot, ...] = ()
+    snapshots: tuple[PlannedSnapshot, ...] = ()
     before: TableStates = TableStates()
-    earlier: tuple[Selection, ...] = ()
+    earlier: tuple[RecordedSelection, ...] = ()
     scope: ScopeRecord = ScopeRecord()
     verified: tuple[Verified, ...] = ()
 
     @property
-    def selection(self) -> Selection:
+    def selection(self) -> RecordedSelection:
         """Which tables the job has."""
-        return Selection(",".join(rule.select for rule in self.rules), self.exclude)
+        return RecordedSelection(",".join(rule.select for rule in self.rules), self.exclude)
 
     def states(self, batch_id: int) -> TableStates | JobRecord:
         """The tables as known when a batch begins: the newest one again, or the next one."""
@@ -218,7 +218,7 @@ _UNRECORDED = {DECLARED_TYPES: "false"}
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class RecordChange:
     """A setting that is not what it was.
 
     Attributes:
@@ -232,7 +232,7 @@ class Change:
     hint: str
 
 
-def changed_log(record: JobRecord, now: JobRecord, offset: SourceOffset) -> Change:
+def changed_log(record: JobRecord, now: JobRecord, offset: SourceOffset) -> RecordChange:
     """That *now* names another log than *record*; what was consumed ends at *offset*."""
     hint = (
         f"The same log may be named elsewhere, as its archive, where the bytes before {offset.position} are the same: "
@@ -242,12 +242,12 @@ def changed_log(record: JobRecord, now: JobRecord, offset: SourceOffset) -> Chan
     return _changed("source.path", record.path, now.path, hint)
 
 
-def changes_between(record: JobRecord, now: JobRecord) -> list[Change]:
+def changes_between(record: JobRecord, now: JobRecord) -> list[RecordChange]:
     """Where *now* differs from *record*, and must not; that the log is the same one is for `changed_log`."""
     return [*_changed_places(record, now), *_changed_options(record, now), *_changed_tables(record, now)]
 
 
-def _changed_places(record: JobRecord, now: JobRecord) -> list[Change]:
+def _changed_places(record: JobRecord, now: JobRecord) -> list[RecordChange]:
     changes = []
     for name, was, is_now in (
         ("sink.directory", record.directory, now.directory),
@@ -259,7 +259,7 @@ def _changed_places(record: JobRecord, now: JobRecord) -> list[Change]:
     return changes
 
 
-def _changed_options(record: JobRecord, now: JobRecord) -> list[Change]:
+def _changed_options(record: JobRecord, now: JobRecord) -> list[RecordChange]:
     changes = []
     for name in (*START_OPTIONS, *_CONTENT_OPTIONS):
         was, is_now = (one.options.get(name, _UNRECORDED.get(name)) for one in (record, now))
@@ -270,7 +270,7 @@ def _changed_options(record: JobRecord, now: JobRecord) -> list[Change]:
     return changes
 
 
-def _changed_tables(record: JobRecord, now: JobRecord) -> list[Change]:
+def _changed_tables(record: JobRecord, now: JobRecord) -> list[RecordChange]:
     # Tables that were written are compared one by one, so that rules may be ordered, split and joined anew.
     changes = []
     seen: set[str] = set()
@@ -295,7 +295,7 @@ def _rule_of(record: JobRecord, database: str, table: str) -> int | None:
 
 def _changed_rule(
     record: JobRecord, before: TableRule, now: JobRecord, number: int, name: tuple[str, str]
-) -> list[Change]:
+) -> list[RecordChange]:
     after = now.rules[number]
     path, told = f"tables[{number}]", ".".join(name)
     changes = []
@@ -306,20 +306,20 @@ def _changed_rule(
             "job of its own, with its own checkpoint"
         )
         was, is_now = (" and ".join(rule.modes) for rule in (before, after))
-        changes.append(Change(f"{path}.mode", _told(told, was, is_now), hint))
+        changes.append(RecordChange(f"{path}.mode", _told(told, was, is_now), hint))
     hint = f"Rows that are there were kept by it: set it back, or {_START_AGAIN}"
     for setting, was, is_now in hiding_changes(before, record.salts, after, now.salts):
-        changes.append(Change(f"{path}.{setting}", _told(told, was, is_now), hint))
+        changes.append(RecordChange(f"{path}.{setting}", _told(told, was, is_now), hint))
     common = [mode for mode in after.modes if mode in before.modes]
     if any(_place(before, name, mode) != _place(after, name, mode) for mode in common):
         hint = f"The table there would begin in the middle of the log: set it back, or {_START_AGAIN}"
-        changes.append(Change(f"{path}.target", _told(told, before.target, after.target), hint))
+        changes.append(RecordChange(f"{path}.target", _told(told, before.target, after.target), hint))
     if all(mode is Mode.CHANGELOG for mode in common):
         return changes
     if before.keys != after.keys:
-        changes.append(Change(f"{path}.keys", _told(told, ", ".join(before.keys), ", ".join(after.keys)), hint))
+        changes.append(RecordChange(f"{path}.keys", _told(told, ", ".join(before.keys), ", ".join(after.keys)), hint))
     if Mode.MIRROR in common and before.deletes is not after.deletes:
-        changes.append(Change(f"{path}.deletes", _told(told, before.deletes, after.deletes), hint))
+        changes.append(RecordChange(f"{path}.deletes", _told(told, before.deletes, after.deletes), hint))
     return changes
 
 
@@ -328,8 +328,8 @@ def _place(rule: TableRule, name: tuple[str, str], mode: Mode) -> str:
     return target_uri("", rule.target, database=database, table=table, mode=mode)
 
 
-def _changed(setting: str, was: str | None, is_now: str | None, hint: str) -> Change:
-    return Change(setting, f"this checkpoint was begun with {_shown(was)}, now it is {_shown(is_now)}", hint)
+def _changed(setting: str, was: str | None, is_now: str | None, hint: str) -> RecordChange:
+    return RecordChange(setting, f"this checkpoint was begun with {_shown(was)}, now it is {_shown(is_now)}", hint)
 
 
 def _told(table: str, was: str, is_now: str) -> str:

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from binlog_connector.following.offsets import SourceOffset
     from binlog_connector.schema.log_ddl import DdlStatement
     from binlog_format.errors import DataLossError
-    from binlog_streaming.job_state.record import Change
+    from binlog_streaming.job_state.record import RecordChange
     from binlog_streaming.plan.memory import SetAside
     from binlog_streaming.settings.model import Job
     from binlog_streaming.tables.progress import BatchProgress
@@ -59,7 +59,7 @@ class RecordKeeper:
         self._definitions = DefinitionKeeper(job)
         self._is_new = True
 
-    def changes(self) -> list[Change]:
+    def changes(self) -> list[RecordChange]:
         """Settings that differ from the checkpoint's record; nothing while no batch was begun.
 
         Raises:

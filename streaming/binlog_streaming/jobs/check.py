@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from binlog_streaming.job_state.checkpoint import Checkpoint
     from binlog_streaming.jobs.log_tables import FoundTable, OnProgress
     from binlog_streaming.plan.memory import JobMemory, Written
-    from binlog_streaming.plan.snapshots import TableSnapshot
+    from binlog_streaming.plan.snapshots import PlannedSnapshot
     from binlog_streaming.settings.model import Job
 
 
@@ -324,7 +324,7 @@ def _with_memory(
     return replace(report, warnings=(*report.warnings, told))
 
 
-def _of_snapshot(snapshot: TableSnapshot) -> list[str]:
+def _of_snapshot(snapshot: PlannedSnapshot) -> list[str]:
     if snapshot.problem is not None:
         again = snapshot_command(snapshot.name)
         return [f"{snapshot.name}: its snapshot does not complete it: {snapshot.problem}; take it again: {again}"]

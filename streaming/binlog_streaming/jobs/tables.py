@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from binlog_streaming.jobs.log_tables import FoundTable
     from binlog_streaming.lake.target import Target
-    from binlog_streaming.plan.snapshots import TableSnapshot
+    from binlog_streaming.plan.snapshots import PlannedSnapshot
     from binlog_streaming.settings.model import Job, TableRule
 
 
@@ -76,7 +76,7 @@ class TableReport:
     problems: tuple[str, ...]
     warnings: tuple[str, ...]
     complete: bool | None = None
-    snapshot: TableSnapshot | None = None
+    snapshot: PlannedSnapshot | None = None
     definition: str | None = None
     proof: str = ""
 

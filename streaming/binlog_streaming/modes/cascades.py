@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from binlog_connector.schema.foreign_keys import ForeignKey
-    from binlog_streaming.modes.table_history import TableHistory, Versions
+    from binlog_streaming.modes.table_history import RowVersions, TableHistory
 
     Indices = NDArray[np.int64]
     Mask = NDArray[np.bool_]
@@ -151,7 +151,7 @@ class _Hits(NamedTuple):
 class _Active:
     # Versions that changes may meet; `rows`: whole rows, where they are no nodes of the history.
     history: TableHistory
-    versions: Versions
+    versions: RowVersions
     rows: pa.Table | None
 
     def column(self, index: int) -> pa.ChunkedArray:

@@ -30,7 +30,7 @@ BEFORE_ALL, AFTER_ALL = -1, np.iinfo(np.int64).max
 """In place of a time: before the first change of a step, and after the last one."""
 
 
-class Versions(NamedTuple):
+class RowVersions(NamedTuple):
     """States that rows were in.
 
     Attributes:
@@ -143,17 +143,17 @@ class TableHistory:
             hint='Set binlog_row_image=FULL on the server, or foreign_keys = "ignore" for the child table',
         )
 
-    def versions(self) -> Versions:
+    def versions(self) -> RowVersions:
         """The states that rows are in after an image, and before all."""
         count, kinds = len(self.images), self.images.kinds
         nodes = np.concatenate([np.flatnonzero(_begins(kinds)), count + np.arange(self.before.num_rows)])
         following = self._following[nodes]
         ends = np.where(following < 0, AFTER_ALL, self.times[following] if count else AFTER_ALL)
         starts = np.concatenate([self.times[_begins(kinds)], np.full(self.before.num_rows, BEFORE_ALL)])
-        return Versions(nodes, starts, ends, self._row_ids[nodes])
+        return RowVersions(nodes, starts, ends, self._row_ids[nodes])
 
     def ends_of(self, rows: pa.Table, times: Indices) -> Indices:
-        """Of rows that have their keys since some times the time of the next image with the key, as `Versions.ends`."""
+        """Of rows that have their keys since some times: when the next image of the key is, as `RowVersions.ends`."""
         ids = self._ids_with(rows)
         own, wanted = ids[: len(self.images)], ids[len(self.images) :]
         # Key and time as one number.

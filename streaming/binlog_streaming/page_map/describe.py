@@ -10,7 +10,7 @@ import numpy as np
 from binlog_format.archives.directories import open_directory
 from binlog_format.errors import UnsupportedError
 from binlog_format.formats.detect import detect_format
-from binlog_format.structured.files.page_usage import Use
+from binlog_format.structured.files.page_usage import StructuredUse
 from binlog_format.structured.layout import VIRTUAL_PAGE_SIZE
 from binlog_format.vendor import CLASSIC, INNODB
 from binlog_streaming.page_map.picture import LegendLine, Picture, PictureFile, Sign, size_text
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from binlog_format.findings import OnProgress
     from binlog_format.position import Position
     from binlog_format.source_file import Directory
-    from binlog_format.structured.files.page_usage import FileUsage
+    from binlog_format.structured.files.page_usage import StructuredFileUsage
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,11 +71,11 @@ def _describe_innodb(
 def _describe_structured(
     directory: Directory, only: str | None, start: Position | None, end: Position | None, on_progress: OnProgress
 ) -> Description:
-    from binlog_format.structured.files.page_usage import Use, measure_pages
+    from binlog_format.structured.files.page_usage import StructuredUse, measure_pages
     from binlog_streaming.page_map.picture import size_text
 
     usages = measure_pages(directory, only, start=start, end=end, on_progress=on_progress)
-    damaged = sum(int(usage.bytes[:, Use.DAMAGED].sum()) for usage in usages)
+    damaged = sum(int(usage.bytes[:, StructuredUse.DAMAGED].sum()) for usage in usages)
     findings = f"{size_text(damaged)} damaged" if damaged else "nothing damaged"
     return Description(picture_of(usages), findings, None)
 
@@ -83,40 +83,40 @@ def _describe_structured(
 # Of the severities each is darker or more intense than the one before, so they differ without their hues too; blue and
 # orange to red are told apart by people who cannot tell red from green.
 _COLORS = {
-    Use.METADATA: "#004d73",
-    Use.TRACE: "#e3e6e8",
-    Use.DEBUG: "#b8bfc4",
-    Use.INFO: "#7db8da",
-    Use.WARNING: "#f0c419",
-    Use.ERROR: "#e06a00",
-    Use.CRITICAL: "#a8001c",
-    Use.OTHER_SEVERITY: "#9e86c8",
-    Use.UNKNOWN: "#5b3a8c",
-    Use.DAMAGED: "#000000",
-    Use.INCOMPLETE: "#fdeec4",
+    StructuredUse.METADATA: "#004d73",
+    StructuredUse.TRACE: "#e3e6e8",
+    StructuredUse.DEBUG: "#b8bfc4",
+    StructuredUse.INFO: "#7db8da",
+    StructuredUse.WARNING: "#f0c419",
+    StructuredUse.ERROR: "#e06a00",
+    StructuredUse.CRITICAL: "#a8001c",
+    StructuredUse.OTHER_SEVERITY: "#9e86c8",
+    StructuredUse.UNKNOWN: "#5b3a8c",
+    StructuredUse.DAMAGED: "#000000",
+    StructuredUse.INCOMPLETE: "#fdeec4",
 }
-_EDGES = {Use.INCOMPLETE: "#90a4ae"}
+_EDGES = {StructuredUse.INCOMPLETE: "#90a4ae"}
 _NAMES = {
-    Use.METADATA: "sources, clocks, writers",
-    Use.TRACE: "trace events",
-    Use.DEBUG: "debug events",
-    Use.INFO: "info events",
-    Use.WARNING: "warning events",
-    Use.ERROR: "error events",
-    Use.CRITICAL: "critical events",
-    Use.OTHER_SEVERITY: "events of other severities",
-    Use.UNKNOWN: "unknown entries",
-    Use.DAMAGED: "damaged",
-    Use.INCOMPLETE: "not complete (yet)",
+    StructuredUse.METADATA: "sources, clocks, writers",
+    StructuredUse.TRACE: "trace events",
+    StructuredUse.DEBUG: "debug events",
+    StructuredUse.INFO: "info events",
+    StructuredUse.WARNING: "warning events",
+    StructuredUse.ERROR: "error events",
+    StructuredUse.CRITICAL: "critical events",
+    StructuredUse.OTHER_SEVERITY: "events of other severities",
+    StructuredUse.UNKNOWN: "unknown entries",
+    StructuredUse.DAMAGED: "damaged",
+    StructuredUse.INCOMPLETE: "not complete (yet)",
 }
 
 
-def picture_of(files: list[FileUsage]) -> Picture:
+def picture_of(files: list[StructuredFileUsage]) -> Picture:
     """Describe what `measure_pages` found."""
     totals = np.sum([file.bytes.sum(axis=0) for file in files], axis=0)
     legend = [
         LegendLine(Sign.COLOR, _COLORS[use], f"{_NAMES[use]}  {size_text(int(totals[use]))}", _EDGES.get(use))
-        for use in Use
+        for use in StructuredUse
         if totals[use] > 0
     ]
     shown = [

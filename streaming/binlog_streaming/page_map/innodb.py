@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from binlog_format.innodb.inspection.page_usage import Use
+from binlog_format.innodb.inspection.page_usage import InnodbUse
 from binlog_streaming.page_map.picture import LegendLine, Picture, PictureFile, Sign, size_text
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from binlog_format.innodb.inspection.page_usage import FileUsage, LogUsage, TransactionUsage
+    from binlog_format.innodb.inspection.page_usage import InnodbFileUsage, LogUsage, TransactionUsage
 
 TRANSACTION_COLORS = ("#e4572e", "#f2a541", "#c2185b", "#8e44ad", "#d98880", "#b7950b", "#ff8fab", "#6d4c41")
 """For the largest transactions with out-of-band data; the others share a colour."""
@@ -20,25 +20,25 @@ TRANSACTION_COLORS = ("#e4572e", "#f2a541", "#c2185b", "#8e44ad", "#d98880", "#b
 _OTHER_TRANSACTIONS = "#f6d3a8"
 _UNUSED_OOB = "#b9aea4"
 _COLORS = {
-    Use.HEADER: "#37474f",
-    Use.COMMIT: "#4682b4",
-    Use.GTID_STATE: "#2e9e6b",
-    Use.XA: "#26c6da",
-    Use.OTHER: "#000000",
-    Use.FILLER: "#d5d8dc",
-    Use.EMPTY: "#f3f5f7",
-    Use.DAMAGED: "#ff0033",
+    InnodbUse.HEADER: "#37474f",
+    InnodbUse.COMMIT: "#4682b4",
+    InnodbUse.GTID_STATE: "#2e9e6b",
+    InnodbUse.XA: "#26c6da",
+    InnodbUse.OTHER: "#000000",
+    InnodbUse.FILLER: "#d5d8dc",
+    InnodbUse.EMPTY: "#f3f5f7",
+    InnodbUse.DAMAGED: "#ff0033",
 }
-_EDGES = {Use.EMPTY: "#cfd8dc"}
+_EDGES = {InnodbUse.EMPTY: "#cfd8dc"}
 _NAMES = {
-    Use.HEADER: "header page",
-    Use.COMMIT: "commit records",
-    Use.GTID_STATE: "GTID states",
-    Use.XA: "XA records",
-    Use.OTHER: "other records",
-    Use.FILLER: "filler and dummies",
-    Use.EMPTY: "empty",
-    Use.DAMAGED: "damaged",
+    InnodbUse.HEADER: "header page",
+    InnodbUse.COMMIT: "commit records",
+    InnodbUse.GTID_STATE: "GTID states",
+    InnodbUse.XA: "XA records",
+    InnodbUse.OTHER: "other records",
+    InnodbUse.FILLER: "filler and dummies",
+    InnodbUse.EMPTY: "empty",
+    InnodbUse.DAMAGED: "damaged",
 }
 
 
@@ -52,16 +52,16 @@ def picture_of(usage: LogUsage) -> Picture:
         files=[_file(file, shares.get(file.file_no, {}), len(shown)) for file in usage.files],
         legend=_legend(usage, shown),
         page_name="page",
-        dot_color=_COLORS[Use.GTID_STATE],
+        dot_color=_COLORS[InnodbUse.GTID_STATE],
         diamonds=[(places[at.file_no], at.page) for at in positions if at.file_no in places],
         more_legend=_transactions_legend(shown) if shown else [],
         more_title="largest transactions",
     )
 
 
-def _file(file: FileUsage, shares: dict[int, NDArray[np.int64]], shown_count: int) -> PictureFile:
+def _file(file: InnodbFileUsage, shares: dict[int, NDArray[np.int64]], shown_count: int) -> PictureFile:
     colors, amounts = _strips(file, shares, shown_count)
-    has_state = file.bytes[:, Use.GTID_STATE] > 0
+    has_state = file.bytes[:, InnodbUse.GTID_STATE] > 0
     return PictureFile(file.name, len(file.bytes) * file.page_size, colors, amounts, has_state)
 
 
@@ -82,7 +82,7 @@ def _transaction_shares(usage: LogUsage) -> dict[int, dict[int, NDArray[np.int64
 
 
 def _strips(
-    file: FileUsage, shares: dict[int, NDArray[np.int64]], shown_count: int
+    file: InnodbFileUsage, shares: dict[int, NDArray[np.int64]], shown_count: int
 ) -> tuple[list[str], NDArray[np.float64]]:
     """Colours, and for each page how many bytes have each of them."""
     colors: list[str] = []
@@ -92,24 +92,31 @@ def _strips(
         colors.append(color)
         amounts.append(values.astype(np.float64))
 
-    for use in (Use.HEADER, Use.COMMIT):
+    for use in (InnodbUse.HEADER, InnodbUse.COMMIT):
         add(_COLORS[use], file.bytes[:, use])
     known = np.zeros(len(file.bytes), dtype=np.int64)
     for rank in sorted(shares):
         color = TRANSACTION_COLORS[rank] if rank < shown_count else _OTHER_TRANSACTIONS
-        part = np.minimum(shares[rank], file.bytes[:, Use.OOB] - known)
+        part = np.minimum(shares[rank], file.bytes[:, InnodbUse.OOB] - known)
         known += part
         add(color, part)
     # Headers of chunks and records belong to no transaction; a few bytes more are data that no commit refers to.
-    rest = file.bytes[:, Use.OOB] - known
-    is_overhead = rest * 20 < file.bytes[:, Use.OOB]
+    rest = file.bytes[:, InnodbUse.OOB] - known
+    is_overhead = rest * 20 < file.bytes[:, InnodbUse.OOB]
     if amounts[2:]:
         largest = np.argmax(np.stack(amounts[2:]), axis=0)
         for number in range(len(amounts) - 2):
             amounts[2 + number] += np.where(is_overhead & (largest == number), rest, 0)
         rest = np.where(is_overhead, 0, rest)
     add(_UNUSED_OOB, rest)
-    for use in (Use.GTID_STATE, Use.XA, Use.OTHER, Use.FILLER, Use.DAMAGED, Use.EMPTY):
+    for use in (
+        InnodbUse.GTID_STATE,
+        InnodbUse.XA,
+        InnodbUse.OTHER,
+        InnodbUse.FILLER,
+        InnodbUse.DAMAGED,
+        InnodbUse.EMPTY,
+    ):
         add(_COLORS[use], file.bytes[:, use])
     return colors, np.stack(amounts, axis=1)
 
@@ -118,18 +125,26 @@ def _legend(usage: LogUsage, shown: list[TransactionUsage]) -> list[LegendLine]:
     totals = np.sum([file.bytes.sum(axis=0) for file in usage.files], axis=0)
     shown_size = sum(transaction.size for transaction in shown)
     other_size = sum(transaction.size for transaction in usage.transactions[len(shown) :])
-    unused = max(int(totals[Use.OOB]) - shown_size - other_size, 0)
+    unused = max(int(totals[InnodbUse.OOB]) - shown_size - other_size, 0)
     legend = [
         LegendLine(Sign.COLOR, _COLORS[use], f"{_NAMES[use]}  {size_text(int(totals[use]))}", _EDGES.get(use))
-        for use in (Use.COMMIT, Use.XA, Use.OTHER, Use.FILLER, Use.EMPTY, Use.HEADER, Use.DAMAGED)
+        for use in (
+            InnodbUse.COMMIT,
+            InnodbUse.XA,
+            InnodbUse.OTHER,
+            InnodbUse.FILLER,
+            InnodbUse.EMPTY,
+            InnodbUse.HEADER,
+            InnodbUse.DAMAGED,
+        )
         if totals[use] > 0
     ]
-    if totals[Use.GTID_STATE] > 0:
-        legend.insert(1, LegendLine(Sign.DOT, _COLORS[Use.GTID_STATE], "GTID state"))
+    if totals[InnodbUse.GTID_STATE] > 0:
+        legend.insert(1, LegendLine(Sign.DOT, _COLORS[InnodbUse.GTID_STATE], "GTID state"))
     if other_size:
         label = f"{len(usage.transactions) - len(shown):,} other transactions  {size_text(other_size)}"
         legend.append(LegendLine(Sign.COLOR, _OTHER_TRANSACTIONS, label))
-    if unused * 20 > totals[Use.OOB]:
+    if unused * 20 > totals[InnodbUse.OOB]:
         label = f"out-of-band, not committed  {size_text(unused)}"
         legend.append(LegendLine(Sign.COLOR, _UNUSED_OOB, label))
     return legend

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from binlog_connector.schema.log_ddl import DdlStatement
     from binlog_format.views.table_filter import TableFilter
     from binlog_streaming.plan.batch_plan import LogPlace
-    from binlog_streaming.plan.snapshots import TableSnapshot
+    from binlog_streaming.plan.snapshots import PlannedSnapshot
     from binlog_streaming.plan.table_selection import SelectedTable
 
 Written = Mapping[TableName, frozenset[Mode]]
@@ -87,7 +87,7 @@ class JobMemory:
     complete: Mapping[TableName, bool] = field(default_factory=dict)
     set_aside: Mapping[TableName, SetAside] = field(default_factory=dict)
     scope: StatementScope = field(default_factory=StatementScope)
-    snapshots: Mapping[TableName, TableSnapshot] = field(default_factory=dict)
+    snapshots: Mapping[TableName, PlannedSnapshot] = field(default_factory=dict)
     earlier: Sequence[TableFilter] = ()
 
     def waits(self, table: SelectedTable) -> bool:
@@ -117,7 +117,7 @@ class Learned:
     gone: frozenset[TableName] = frozenset()
     complete: Mapping[TableName, bool] = field(default_factory=dict)
     scope: StatementScope = field(default_factory=StatementScope)
-    snapshots: Mapping[TableName, TableSnapshot] = field(default_factory=dict)
+    snapshots: Mapping[TableName, PlannedSnapshot] = field(default_factory=dict)
     returned: frozenset[TableName] = frozenset()
     waiting: frozenset[TableName] = frozenset()
     definitions: Sequence[DdlStatement] = ()

@@ -1,4 +1,4 @@
-"""Snapshots in a batch, table by table, in log order: `Snapshots`; what a job remembers of one: `TableSnapshot`.
+"""Snapshots in a batch, table by table, in log order: `Snapshots`; what a job remembers of one: `PlannedSnapshot`.
 
 A table is *live* where the job applies what the log has of it. One that waits for its snapshot, or was set aside,
 becomes live where a snapshot of it begins. `plan.admission` walks over the statements and the marks of a batch, and
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     StepChange = TableChange | SnapshotChange
 
 
-class TableSnapshot(msgspec.Struct, frozen=True, kw_only=True):
+class PlannedSnapshot(msgspec.Struct, frozen=True, kw_only=True):
     """The newest snapshot of a table.
 
     Attributes:
@@ -91,7 +91,7 @@ class Snapshots:
         ended: Tables that are complete from the end of a snapshot on, and where.
     """
 
-    tables: dict[TableName, TableSnapshot]
+    tables: dict[TableName, PlannedSnapshot]
     faulty: Mapping[str, str] = field(default_factory=dict)
     emptied: set[tuple[TableName, LogPlace]] = field(default_factory=set)
     ended: set[tuple[TableName, LogPlace]] = field(default_factory=set)
@@ -139,7 +139,7 @@ class Snapshots:
             self._live_from[name] = place
         if empties:
             self.emptied.add((name, place))
-        self.tables[name] = TableSnapshot(
+        self.tables[name] = PlannedSnapshot(
             database=name.database,
             table=name.table,
             snapshot=begun.snapshot,
@@ -251,7 +251,7 @@ class Snapshots:
             return change if (change.name, place) in self.ended else None
         return change
 
-    def _open(self, name: TableName, snapshot: str) -> TableSnapshot | None:
+    def _open(self, name: TableName, snapshot: str) -> PlannedSnapshot | None:
         one = self.tables.get(name)
         return one if one is not None and one.is_open and one.snapshot == snapshot else None
 

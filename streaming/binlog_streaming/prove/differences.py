@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from binlog_streaming.prove.row_sums import Rows
 
 
-class Kind(StrEnum):
+class DifferenceKind(StrEnum):
     """How a row differs."""
 
     MISSING = "missing"
@@ -38,7 +38,7 @@ class Difference:
         columns: Names of the columns that differ, where they were looked at.
     """
 
-    kind: Kind
+    kind: DifferenceKind
     key: bytes
     columns: tuple[str, ...] = ()
 
@@ -73,7 +73,7 @@ def _by_key(rows: Rows, ids: NDArray[np.int64], count: int) -> tuple[NDArray[np.
     return counts, totals
 
 
-def _kind(expected: int, held: int) -> Kind:
+def _kind(expected: int, held: int) -> DifferenceKind:
     if held < expected:
-        return Kind.MISSING
-    return Kind.EXTRA if held > expected else Kind.DIFFERENT
+        return DifferenceKind.MISSING
+    return DifferenceKind.EXTRA if held > expected else DifferenceKind.DIFFERENT

@@ -1,4 +1,4 @@
-"""How far a job has come with a table: `JobState(job).near(gtids, ...)` gives its target at the end of a batch."""
+"""How far a job has come with a table: `ProvedJobState(job).near(gtids, ...)` gives its target after a batch."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Reached:
 
 
 @dataclass(frozen=True, slots=True)
-class JobState:
+class ProvedJobState:
     """OpenTargets at a job's checkpoint, and at its targets.
 
     Attributes:

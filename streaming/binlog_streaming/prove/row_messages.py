@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 DIGEST_SIZE = 16
 
 
-class Messages(NamedTuple):
-    """Messages, one after the other.
+class RowMessages(NamedTuple):
+    """RowMessages, one after the other.
 
     Attributes:
         data: Their bytes.
@@ -46,7 +46,7 @@ class Messages(NamedTuple):
         return pa.Array.from_buffers(pa.large_binary(), len(self), buffers, 0)
 
 
-def messages_of(columns: Sequence[pa.Array], row_count: int) -> Messages:
+def messages_of(columns: Sequence[pa.Array], row_count: int) -> RowMessages:
     """The message of each row.
 
     Args:
@@ -62,16 +62,16 @@ def messages_of(columns: Sequence[pa.Array], row_count: int) -> Messages:
     places, data = ends[:-1].copy(), empty_bytes(int(ends[-1]))
     for valid, offsets, values in parts:
         put_values(valid, offsets, values, places, data)
-    return Messages(data, ends)
+    return RowMessages(data, ends)
 
 
-def hashes_of(messages: Messages) -> NDArray[np.uint64]:
+def hashes_of(messages: RowMessages) -> NDArray[np.uint64]:
     """The first eight bytes of each message's MD5, the first one highest: in SQL `CONV(LEFT(MD5(m), 16), 16, 10)`."""
     halves = _digests(messages).reshape(-1, DIGEST_SIZE)[:, :8]
     return np.ascontiguousarray(halves).view(">u8").reshape(-1).astype(np.uint64)
 
 
-def buckets_of(messages: Messages, count: int) -> NDArray[np.int64]:
+def buckets_of(messages: RowMessages, count: int) -> NDArray[np.int64]:
     """A number below *count* for each message: in SQL `CRC32(m) % count`."""
     buckets = np.empty(len(messages), dtype=np.int64)
     bucket_of_each(messages.data, messages.offsets, count, buckets)
@@ -81,12 +81,12 @@ def buckets_of(messages: Messages, count: int) -> NDArray[np.int64]:
 def digests_of(array: pa.Array) -> pa.Array:
     """The MD5 of each value of text or bytes, as bytes: in SQL `UNHEX(MD5(value))`; null stays null."""
     valid, offsets, data = _parts(array)
-    digests = _digests(Messages(data, offsets))
+    digests = _digests(RowMessages(data, offsets))
     places = np.arange(len(array) + 1, dtype=np.int32) * DIGEST_SIZE
     return text_array(pa.binary(), places, digests, valid)
 
 
-def _digests(messages: Messages) -> Bytes:
+def _digests(messages: RowMessages) -> Bytes:
     digests = empty_bytes(DIGEST_SIZE * len(messages))
     state, words, tail = np.zeros(4, np.uint64), np.zeros(16, np.uint64), empty_bytes(128)
     md5_of_each(messages.data, messages.offsets, digests, state, words, tail)

@@ -10,10 +10,10 @@ from binlog_format.errors import SchemaError, ServerError
 from binlog_streaming.job_state.checkpoint import read_checkpoint
 from binlog_streaming.job_state.state_files import state_of
 from binlog_streaming.plan.table_selection import TableSelection
-from binlog_streaming.prove.job_state import JobState
+from binlog_streaming.prove.job_state import ProvedJobState
 from binlog_streaming.prove.log_changes import LogChanges
 from binlog_streaming.prove.repair import TableRepair, drop_left_repairs
-from binlog_streaming.prove.table_proof import Outcome, ProofResult, TableProof
+from binlog_streaming.prove.table_proof import ProofOutcome, ProofResult, TableProof
 from binlog_streaming.settings.choices import Mode
 from binlog_streaming.snapshot.dialect import prepare_session
 from binlog_streaming.snapshot.job_tables import JobTables
@@ -78,7 +78,7 @@ class JobProof:
                 drop_left_repairs(session)
             results = [
                 self._told(
-                    ProofResult(name, Mode.MIRROR, Outcome.NOT_COMPARED, "the server does not show such a table")
+                    ProofResult(name, Mode.MIRROR, ProofOutcome.NOT_COMPARED, "the server does not show such a table")
                 )
                 for name in unseen
             ]
@@ -96,27 +96,33 @@ class JobProof:
         assert selected is not None, "a rule selects it"
         uri = selected.uri(self.job.sink.directory, mode)
         proof = TableProof(
-            JobState(self.job, LogChanges(self.job)), table, mode, uri, session, self.connect, self.on_progress
+            ProvedJobState(self.job, LogChanges(self.job)), table, mode, uri, session, self.connect, self.on_progress
         )
         result = proof.prove()
-        if result.outcome is Outcome.EQUAL and result.forms is not None and not result.forms.unknown:
+        if result.outcome is ProofOutcome.EQUAL and result.forms is not None and not result.forms.unknown:
             self._note(session, table, result)
         return result
 
-    def _obstacle(self, table: ServerTable, mode: Mode, of_job: JobTables) -> tuple[Outcome, str] | None:
+    def _obstacle(self, table: ServerTable, mode: Mode, of_job: JobTables) -> tuple[ProofOutcome, str] | None:
         if mode is Mode.CHANGELOG:
-            return Outcome.EXEMPT, "a changelog holds changes, not the rows of the table"
+            return ProofOutcome.EXEMPT, "a changelog holds changes, not the rows of the table"
         if table.rule.where is not None:
-            return Outcome.EXEMPT, "its rule has where: the target holds some of the rows"
+            return ProofOutcome.EXEMPT, "its rule has where: the target holds some of the rows"
         if not self.job.sink.format.replaces_rows:
-            return Outcome.EXEMPT, f"plain {self.job.sink.format.capitalize()} files may go while they are read"
+            return ProofOutcome.EXEMPT, f"plain {self.job.sink.format.capitalize()} files may go while they are read"
         refusal = table.refusal("FULL")
         if refusal is not None:
-            return Outcome.EXEMPT, refusal
+            return ProofOutcome.EXEMPT, refusal
         if of_job.is_set_aside(table.name):
-            return Outcome.NOT_COMPARED, "the job has set it aside, or cannot use its snapshot (binlog-stream check)"
+            return (
+                ProofOutcome.NOT_COMPARED,
+                "the job has set it aside, or cannot use its snapshot (binlog-stream check)",
+            )
         if not of_job.is_complete(table.name):
-            return Outcome.NOT_COMPARED, "it is not complete in the job: binlog-stream snapshot brings its earlier rows"
+            return (
+                ProofOutcome.NOT_COMPARED,
+                "it is not complete in the job: binlog-stream snapshot brings its earlier rows",
+            )
         return None
 
     def _note(self, session: ServerSession, table: ServerTable, result: ProofResult) -> None:
@@ -145,7 +151,9 @@ class JobProof:
 
 def _repaired(session: ServerSession, table: ServerTable, results: Sequence[ProofResult]) -> list[ProofResult]:
     """Bring back what differs in any target of a table: rows in the log are for all of them."""
-    forms = next((one.forms for one in results if one.outcome is Outcome.DIFFERENT and one.forms is not None), None)
+    forms = next(
+        (one.forms for one in results if one.outcome is ProofOutcome.DIFFERENT and one.forms is not None), None
+    )
     if forms is None:
         return list(results)
     keys = sorted({difference.key for one in results for difference in one.differences})
@@ -155,7 +163,7 @@ def _repaired(session: ServerSession, table: ServerTable, results: Sequence[Proo
         told = f"repair: {len(keys):,} keys, {repair.repair(keys):,} rows are in the log; the job applies them"
     else:
         told = f"not repaired: {obstacle}; binlog-stream snapshot takes the table again"
-    return [replace(one, repair=told) if one.outcome is Outcome.DIFFERENT else one for one in results]
+    return [replace(one, repair=told) if one.outcome is ProofOutcome.DIFFERENT else one for one in results]
 
 
 def _check_rights(session: ServerSession, tables: tuple[ServerTable, ...]) -> None:

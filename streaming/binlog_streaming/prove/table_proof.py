@@ -17,7 +17,7 @@ import pyarrow as pa
 from binlog_format.errors import ServerError, TableError
 from binlog_streaming.lake.sinks import sink_type
 from binlog_streaming.lake.target import KEYS_PROPERTY, split_keys
-from binlog_streaming.prove.differences import Difference, Kind, find_differences
+from binlog_streaming.prove.differences import Difference, DifferenceKind, find_differences
 from binlog_streaming.prove.log_changes import DisturbedError
 from binlog_streaming.prove.read_view import read_view
 from binlog_streaming.prove.row_sums import Rows
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from binlog_format.gtids.gtid_set import GtidPoint
     from binlog_streaming.lake.target import Target
-    from binlog_streaming.prove.job_state import JobState, Reached
+    from binlog_streaming.prove.job_state import ProvedJobState, Reached
     from binlog_streaming.prove.read_view import Connect
     from binlog_streaming.prove.row_sums import Sums
     from binlog_streaming.prove.table_forms import TableForms
@@ -53,7 +53,7 @@ COLUMNS_MAX = 1_000
 """Different rows of which it is told in what columns they differ."""
 
 
-class Outcome(StrEnum):
+class ProofOutcome(StrEnum):
     """What became of a proof."""
 
     EQUAL = "equal"
@@ -105,7 +105,7 @@ class ProofResult:
 
     table: str
     mode: Mode
-    outcome: Outcome
+    outcome: ProofOutcome
     reason: str = ""
     gtids: str = ""
     rows: int = 0
@@ -115,7 +115,7 @@ class ProofResult:
     is_partial: bool = False
     repair: str = ""
 
-    def count(self, kind: Kind) -> int:
+    def count(self, kind: DifferenceKind) -> int:
         """How many rows differ so."""
         return sum(one.kind is kind for one in self.differences)
 
@@ -134,7 +134,7 @@ class TableProof:
         on_progress: Told of what is done.
     """
 
-    state: JobState
+    state: ProvedJobState
     table: ServerTable
     mode: Mode
     uri: str
@@ -195,7 +195,7 @@ class TableProof:
         result = ProofResult(
             str(self.table.name),
             self.mode,
-            Outcome.EQUAL,
+            ProofOutcome.EQUAL,
             gtids=gtids,
             rows=expected.row_count,
             held_rows=held.row_count,
@@ -203,7 +203,7 @@ class TableProof:
         )
         if forms.missing and result.rows:
             reason = f"the target lacks columns: {', '.join(forms.missing)}"
-            result = replace(result, outcome=Outcome.DIFFERENT, reason=reason)
+            result = replace(result, outcome=ProofOutcome.DIFFERENT, reason=reason)
         differing = expected.differing(held)
         if not differing:
             return result
@@ -216,7 +216,7 @@ class TableProof:
             differences = _with_columns(differences, server, target, chosen, touched)
         return replace(
             result,
-            outcome=Outcome.DIFFERENT,
+            outcome=ProofOutcome.DIFFERENT,
             differences=tuple(differences),
             is_partial=len(chosen) < len(differing),
         )
@@ -258,7 +258,7 @@ class TableProof:
                 ) from error
 
     def _not_compared(self, reason: str) -> ProofResult:
-        return ProofResult(str(self.table.name), self.mode, Outcome.NOT_COMPARED, reason)
+        return ProofResult(str(self.table.name), self.mode, ProofOutcome.NOT_COMPARED, reason)
 
     def _counter(self, doing: str) -> Callable[[int], None]:
         total = 0
@@ -290,7 +290,9 @@ def _with_columns(
     differences: list[Difference], server: ServerRows, target: TargetRows, buckets: list[int], touched: set[bytes]
 ) -> list[Difference]:
     # What the log changed meanwhile is not looked at: the server has other values of it by now.
-    asked = [one.key for one in differences if one.kind is Kind.DIFFERENT and one.key not in touched][:COLUMNS_MAX]
+    asked = [one.key for one in differences if one.kind is DifferenceKind.DIFFERENT and one.key not in touched][
+        :COLUMNS_MAX
+    ]
     if not asked:
         return differences
     expected, held = server.columns_of(asked), target.columns_of(buckets, set(asked))

@@ -40,8 +40,8 @@ from binlog_streaming.settings.job_file import AnyJob, JobFile, TomlTable, resol
 from binlog_streaming.settings.lines import KeyPath, key_lines, key_text
 from binlog_streaming.settings.model import (
     Job,
+    JobLogSource,
     Lineage,
-    LogSource,
     Metrics,
     Sink,
     Source,
@@ -95,7 +95,7 @@ __all__ = [
     "tables_job",
 ]
 
-_SourceT = typing.TypeVar("_SourceT", bound=LogSource)
+_SourceT = typing.TypeVar("_SourceT", bound=JobLogSource)
 _SectionT = typing.TypeVar("_SectionT", Security, Registry)
 
 

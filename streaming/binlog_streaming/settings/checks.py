@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from binlog_connector.rules.row_rule import RowRule
     from binlog_streaming.settings.event_source_model import EventLogSource
     from binlog_streaming.settings.lines import KeyPath
-    from binlog_streaming.settings.model import Job, LogSource, Metrics, Sink, Status
+    from binlog_streaming.settings.model import Job, JobLogSource, Metrics, Sink, Status
     from binlog_streaming.settings.publish_model import KafkaSink, PublishJob, Registry, Security
     from binlog_streaming.settings.topic_source_model import TopicTablesJob
 
@@ -223,7 +223,7 @@ def _without_user(url: str) -> str:
     return re.sub(r"//[^/]*@", "//...@", url)
 
 
-def check_source(source: LogSource | EventLogSource, view: str = "tables") -> None:
+def check_source(source: JobLogSource | EventLogSource, view: str = "tables") -> None:
     """See that the Spark source takes the options of `[source]`.
 
     Raises:

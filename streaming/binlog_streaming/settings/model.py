@@ -37,7 +37,7 @@ LowerCase = Literal[0, 1, 2]
 """What a server's `lower_case_table_names` can be."""
 
 
-class LogSource(Section, frozen=True, rename="camel"):
+class JobLogSource(Section, frozen=True, rename="camel"):
     """`[source]`: the log; options have the names that they have in Spark's `format("binlog-stream")`.
 
     Those that a job decides itself are left out (`view`, `table`, `tables`), and those that a stream has not
@@ -81,7 +81,7 @@ class LogSource(Section, frozen=True, rename="camel"):
         )
 
 
-class Source(LogSource, frozen=True, rename="camel"):
+class Source(JobLogSource, frozen=True, rename="camel"):
     """`[source]` of a job that Spark runs."""
 
     max_bytes_per_trigger: int | str = "512m"

@@ -12,7 +12,7 @@ from binlog_connector.envelope.options import (
     BinaryHandling,
     DecimalHandling,
     EnvelopeFormat,
-    Operation,
+    MessageOperation,
     TimePrecision,
     UnsignedBigintHandling,
 )
@@ -20,7 +20,7 @@ from binlog_connector.kafka.delivery import Delivery
 from binlog_connector.rules.row_rule import RowRule
 from binlog_connector.rules.row_rules import bound_rule, defined_tables, table_rules
 from binlog_streaming.settings.durations import parse_milliseconds
-from binlog_streaming.settings.model import LogSource, Metrics, Section, Status, kept_definitions_in
+from binlog_streaming.settings.model import JobLogSource, Metrics, Section, Status, kept_definitions_in
 
 if TYPE_CHECKING:
     from binlog_format.rows.decoding import Decoding
@@ -59,7 +59,7 @@ class SaslMechanism(StrEnum):
     SCRAM_SHA_512 = "SCRAM-SHA-512"
 
 
-class FollowedSource(LogSource, frozen=True, rename="camel"):
+class FollowedSource(JobLogSource, frozen=True, rename="camel"):
     """`[source]` of a job that follows the log in its own process."""
 
     fail_on_statement: bool | None = None
@@ -172,7 +172,7 @@ class KafkaSink(Section, frozen=True):
     format: MessageFormat = MessageFormat.JSON
     schemas_enable: bool = False
     tombstones: bool = True
-    skipped_operations: tuple[Operation, ...] = ()
+    skipped_operations: tuple[MessageOperation, ...] = ()
     query: bool = False
     transaction_metadata: bool = False
     transaction_topic: str = "{prefix}.transaction"

@@ -10,7 +10,7 @@ from collections import deque
 from dataclasses import replace
 from typing import TYPE_CHECKING, Self
 
-from binlog_connector.metrics.follower import Follower, Progress, TopicTotals
+from binlog_connector.metrics.follower import Follower, LogProgress, TopicTotals
 from binlog_connector.metrics.lag import Consumed, transactions_between
 from binlog_format.errors import BinlogError
 from binlog_format.gtids.gtid import Gtid, GtidPosition
@@ -64,7 +64,7 @@ class StatusRecorder:
 
     def __init__(self, job: AnyJob, clock: Callable[[], float] = time.time) -> None:
         self.job = job
-        self.progress = Progress(topics=TopicTotals() if isinstance(job, PublishJob) else None)
+        self.progress = LogProgress(topics=TopicTotals() if isinstance(job, PublishJob) else None)
         self.measure = log_measure(job, clock)
         self.follower = Follower(job.name, self.measure, self.progress)
         self._clock = clock

@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from binlog_connector.schema.definitions import TableName
     from binlog_format.log.log import Log
     from binlog_format.position import Position
-    from binlog_streaming.plan.snapshots import TableSnapshot
+    from binlog_streaming.plan.snapshots import PlannedSnapshot
     from binlog_streaming.settings import Job
     from binlog_streaming.tables.evidence.watch import Watched
     from binlog_streaming.tables.progress import BatchListener, Note
@@ -268,7 +268,7 @@ class TablesJob:
                         "%s: %s table=%s target=%s", note, NOTE_TEXTS[note], table.source_table, table.target
                     )
 
-    def _say_snapshot(self, one: TableSnapshot) -> None:
+    def _say_snapshot(self, one: PlannedSnapshot) -> None:
         if one.is_open or one.snapshot in self._told:
             return
         self._told.add(one.snapshot)

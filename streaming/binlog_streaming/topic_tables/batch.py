@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from binlog_connector.kafka.reading.fetcher import Partition
+    from binlog_connector.kafka.reading.fetcher import FetchedPartition
     from binlog_connector.kafka.reading.topic_reader import PartitionMessages
 
     Int64s = NDArray[np.int64]
@@ -63,8 +63,8 @@ class TopicBatch:
     """
 
     changes: tuple[ReceivedChanges, ...]
-    truncates: Mapping[Partition, tuple[Truncate, ...]]
-    partitions: Mapping[Partition, PartitionState]
+    truncates: Mapping[FetchedPartition, tuple[Truncate, ...]]
+    partitions: Mapping[FetchedPartition, PartitionState]
     messages: tuple[PartitionMessages, ...]
 
     @property
@@ -73,7 +73,7 @@ class TopicBatch:
         return sum(len(one.rows) for one in self.changes)
 
 
-def read_batch(messages: Sequence[PartitionMessages], before: Mapping[Partition, PartitionState]) -> TopicBatch:
+def read_batch(messages: Sequence[PartitionMessages], before: Mapping[FetchedPartition, PartitionState]) -> TopicBatch:
     """What *messages* hold; changes that come again, as at-least-once producers send them, are passed over.
 
     Args:
@@ -120,7 +120,7 @@ _HINT = (
 )
 
 
-def _new(partition: Partition, places: Int64s, seconds: Int64s, before: PartitionState) -> Mask:
+def _new(partition: FetchedPartition, places: Int64s, seconds: Int64s, before: PartitionState) -> Mask:
     # A change is new when it comes after all that came before it.
     if len(places) == 0:
         return np.zeros(0, dtype=np.bool_)
@@ -182,7 +182,7 @@ def _batch(
     is_new: Mask,
     messages: Sequence[PartitionMessages],
     starts: Int64s,
-    after: Mapping[Partition, PartitionState],
+    after: Mapping[FetchedPartition, PartitionState],
 ) -> TopicBatch:
     changes, truncates = [], defaultdict(list)
     first = 0

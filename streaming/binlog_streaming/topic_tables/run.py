@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from binlog_connector.kafka.failures import broker_error
-from binlog_connector.kafka.reading.fetcher import Partition, messages_gone
+from binlog_connector.kafka.reading.fetcher import FetchedPartition, messages_gone
 from binlog_connector.kafka.reading.topic_reader import TopicReader
 from binlog_format.errors import BrokerError
 from binlog_format.position import Place
@@ -17,7 +17,7 @@ from binlog_format.views.table_filter import TableFilter
 from binlog_streaming.settings import Begin
 from binlog_streaming.tables.progress import BatchProgress, Progress
 from binlog_streaming.topic_tables.batch import read_batch
-from binlog_streaming.topic_tables.state import PartitionState, StateFile
+from binlog_streaming.topic_tables.state import PartitionState, TopicTablesStateFile
 from binlog_streaming.topic_tables.writing import write_batch
 from binlog_streaming.topics.connecting import connection_of
 
@@ -78,10 +78,10 @@ class TopicTablesRun:
         self._truncate_seconds = truncate_seconds
         self._client = client
         self._wanted = TableFilter(job.source.topics)
-        self._file = StateFile(job)
+        self._file = TopicTablesStateFile(job)
         self._stopped = threading.Event()
-        self._read_to: dict[Partition, PartitionState] = {}
-        self._held: dict[Partition, Truncate] = {}
+        self._read_to: dict[FetchedPartition, PartitionState] = {}
+        self._held: dict[FetchedPartition, Truncate] = {}
         self._held_since = 0.0
         self.progress = Progress()
         self.query_id = self._file.state.query_id
@@ -111,7 +111,7 @@ class TopicTablesRun:
             self._repeat(reader)
             self._follow(reader)
 
-    def waiting(self) -> dict[Partition, tuple[int, int]]:
+    def waiting(self) -> dict[FetchedPartition, tuple[int, int]]:
         """Where reading would go on in each partition, and its end; nothing is written.
 
         Raises:
@@ -124,7 +124,7 @@ class TopicTablesRun:
 
     def _prepare(self, reader: TopicReader) -> None:
         states = self._file.state.partitions
-        self._read_to = {Partition(one.topic, one.partition): one for one in states}
+        self._read_to = {FetchedPartition(one.topic, one.partition): one for one in states}
         self._look_for_topics(reader)
 
     def _repeat(self, reader: TopicReader) -> None:
@@ -187,7 +187,7 @@ class TopicTablesRun:
                 return True
         return False
 
-    def _write(self, batch: TopicBatch, ends: Mapping[Partition, int], started: float) -> None:
+    def _write(self, batch: TopicBatch, ends: Mapping[FetchedPartition, int], started: float) -> None:
         """Bring a batch into the tables, between the two times that it is written down."""
         after, read_seconds = dict(self._read_to), time.monotonic() - started
         for one, end in ends.items():
@@ -251,7 +251,7 @@ class TopicTablesRun:
                 )
         return is_grown
 
-    def _check_start(self, partition: Partition, start: int) -> None:
+    def _check_start(self, partition: FetchedPartition, start: int) -> None:
         if start and any(rule.begin is not Begin.EMPTY for rule in self._job.tables):
             raise messages_gone(
                 str(partition),

@@ -1,4 +1,4 @@
-"""What a job that reads topics remembers in its checkpoint: `JobState`; `StateFile` keeps it."""
+"""What a job that reads topics remembers in its checkpoint: `TopicTablesState`; `TopicTablesStateFile` keeps it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from binlog_connector.kafka.reading.fetcher import Partition
+from binlog_connector.kafka.reading.fetcher import FetchedPartition
 from binlog_streaming.job_state.batch_state import BatchState, BatchStateFile
 from binlog_streaming.settings.choices import Mode  # noqa: TC001 - msgspec looks it up
 from binlog_streaming.settings.model import TableRule  # noqa: TC001 - msgspec looks them up
@@ -50,7 +50,7 @@ class TableState(msgspec.Struct, frozen=True, kw_only=True):
     modes: tuple[Mode, ...]
 
 
-class JobState(BatchState, frozen=True, kw_only=True):
+class TopicTablesState(BatchState, frozen=True, kw_only=True):
     """See `BatchState`.
 
     Attributes:
@@ -65,14 +65,14 @@ class JobState(BatchState, frozen=True, kw_only=True):
     tables: tuple[TableState, ...] = ()
 
     @property
-    def ranges(self) -> dict[Partition, tuple[int, int]]:
+    def ranges(self) -> dict[FetchedPartition, tuple[int, int]]:
         """What the unfinished batch holds of each partition."""
-        starts = {Partition(one.topic, one.partition): one.offset for one in self.partitions}
-        ends = {Partition(topic, number): end for topic, number, end in self.ends}
+        starts = {FetchedPartition(one.topic, one.partition): one.offset for one in self.partitions}
+        ends = {FetchedPartition(topic, number): end for topic, number, end in self.ends}
         return {one: (starts[one], end) for one, end in ends.items()}
 
 
-class StateFile(BatchStateFile[JobState]):
+class TopicTablesStateFile(BatchStateFile[TopicTablesState]):
     """See `BatchStateFile`."""
 
     FILE = "topics.json"
@@ -80,4 +80,4 @@ class StateFile(BatchStateFile[JobState]):
     MIDDLE = "their topics"
 
     def __init__(self, job: TopicTablesJob) -> None:
-        super().__init__(job, JobState)
+        super().__init__(job, TopicTablesState)

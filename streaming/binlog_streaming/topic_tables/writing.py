@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from binlog_streaming.settings import TableRule, TopicTablesJob
     from binlog_streaming.tables.progress import TableProgress
     from binlog_streaming.topic_tables.batch import TopicBatch, Truncate
-    from binlog_streaming.topic_tables.state import JobState
+    from binlog_streaming.topic_tables.state import TopicTablesState
 
 THREADS = 2
 """Tables that are written at a time."""
@@ -53,7 +53,7 @@ class WrittenBatch:
     tables: tuple[TableState, ...]
 
 
-def write_batch(job: TopicTablesJob, state: JobState, batch: TopicBatch) -> WrittenBatch:
+def write_batch(job: TopicTablesJob, state: TopicTablesState, batch: TopicBatch) -> WrittenBatch:
     """Bring *batch* into the tables; one that is there already changes nothing.
 
     Args:

@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from binlog_connector.following.offsets import SourceOffset
-from binlog_connector.following.starts import Moment
+from binlog_connector.following.starts import StartMoment
 from binlog_connector.following.tailer import STEP_SIZE_MAX, FollowOptions, Tailer
 from binlog_connector.kafka.publisher import Publisher
 from binlog_connector.kafka.topics import Topics
@@ -133,7 +133,7 @@ class TopicsJob:
     def _open_log(self, saved: SourceOffset | None) -> Tailer:
         options = self._source
         start: following.Start
-        if isinstance(options.start, Moment):
+        if isinstance(options.start, StartMoment):
             start = datetime.fromtimestamp(options.start.seconds, UTC)
         else:
             start = options.start

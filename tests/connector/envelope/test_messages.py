@@ -18,7 +18,7 @@ from binlog_connector.envelope.messages import MessagesView
 from binlog_connector.envelope.options import (
     EnvelopeFormat,
     EnvelopeOptions,
-    Operation,
+    MessageOperation,
     UnsignedBigintHandling,
 )
 from binlog_connector.schema.history import SchemaHistory
@@ -213,7 +213,7 @@ def test_sequences_sort_as_the_changes_do() -> None:
 def test_skipped_operations_give_no_messages() -> None:
     changes = [("orders", (WRITE, None, (1, "a"))), ("orders", (DELETE, (1, "a"), None))]
     block = plain_block([group_events(changes, 1, key=(0,))])
-    options = EnvelopeOptions("p", skipped_operations=frozenset({Operation.CREATE}))
+    options = EnvelopeOptions("p", skipped_operations=frozenset({MessageOperation.CREATE}))
     assert [message["op"] for message in messages([block], options)] == ["d", None]
 
 

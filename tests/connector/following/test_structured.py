@@ -10,7 +10,7 @@ import pytest
 
 from binlog_connector.following.entry_marks import KnownFile, files_from_text, files_to_text, state_of
 from binlog_connector.following.offsets import SourceOffset
-from binlog_connector.following.starts import Edge, Moment
+from binlog_connector.following.starts import Edge, StartMoment
 from binlog_connector.following.tailer import FollowOptions, Tailer
 from binlog_format import open_log
 from binlog_format.errors import CorruptError, DataLossError, OptionError, StartError
@@ -101,7 +101,7 @@ def test_starts(tmp_path: Path) -> None:
         when = datetime.fromtimestamp(FIRST_NS // 10**9, UTC)
         with tail(program, when) as tailer:
             assert len(taken(tailer)) == 18
-        with tail(program, Moment(FIRST_NS // 10**9)) as tailer:
+        with tail(program, StartMoment(FIRST_NS // 10**9)) as tailer:
             assert len(taken(tailer)) == 18
         with pytest.raises(StartError, match="TIMESTAMP_NOT_FOUND"):
             tail(program, when + timedelta(seconds=1))

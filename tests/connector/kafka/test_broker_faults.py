@@ -15,7 +15,7 @@ from binlog_connector.kafka.clients import open_producer
 from binlog_connector.kafka.connection import CLIENT_ID, Connection
 from binlog_connector.kafka.messages import Messages
 from binlog_connector.kafka.producer import MESSAGE_SIZE_MAX, ProducerSettings
-from binlog_connector.kafka.publisher import Step
+from binlog_connector.kafka.publisher import PublishStep
 from binlog_format.errors import BrokerError
 from tests.chance import seed
 from tests.connector.kafka.topics import (
@@ -55,12 +55,12 @@ def far_case(request: pytest.FixtureRequest, kafka_broker: KafkaBroker, kafka_ne
 class At:
     """Does something the first time that a transaction with messages comes to a step."""
 
-    def __init__(self, step: Step, fault: Callable[[], object]) -> None:
+    def __init__(self, step: PublishStep, fault: Callable[[], object]) -> None:
         self._step = step
         self._fault = fault
         self.is_done = False
 
-    def __call__(self, step: Step) -> None:
+    def __call__(self, step: PublishStep) -> None:
         if step is self._step and not self.is_done:
             self.is_done = True
             self._fault()
@@ -80,7 +80,7 @@ def _restart(broker: KafkaBroker) -> None:
     broker.start()
 
 
-def _publish_through(case: Case, step: Step, fault: Callable[[], object]) -> None:
+def _publish_through(case: Case, step: PublishStep, fault: Callable[[], object]) -> None:
     with case.publisher() as publisher:
         publish_groups(publisher, case, 1)
         # Marked in all its partitions: a broker that is killed before has been seen to skip the markers when it starts
@@ -99,14 +99,14 @@ def _client_threads() -> set[str]:
     return {thread.name for thread in threading.enumerate() if CLIENT_ID in thread.name}
 
 
-@pytest.mark.parametrize("step", [Step.SENT, Step.RECORDED])
-def test_broker_freezes_past_every_timeout(case: Case, step: Step) -> None:
+@pytest.mark.parametrize("step", [PublishStep.SENT, PublishStep.RECORDED])
+def test_broker_freezes_past_every_timeout(case: Case, step: PublishStep) -> None:
     """It may have committed before it froze, or do so when it goes on: nobody has seen the answer."""
     _publish_through(case, step, lambda: _freeze(case.broker))
 
 
-@pytest.mark.parametrize("step", [Step.BEGUN, Step.SENT, Step.RECORDED])
-def test_broker_is_killed_and_comes_back(case: Case, step: Step) -> None:
+@pytest.mark.parametrize("step", [PublishStep.BEGUN, PublishStep.SENT, PublishStep.RECORDED])
+def test_broker_is_killed_and_comes_back(case: Case, step: PublishStep) -> None:
     _publish_through(case, step, lambda: _restart(case.broker))
 
 
@@ -115,11 +115,11 @@ def test_broker_is_away_for_some_time(case: Case) -> None:
         case.broker.kill()
         _later(case.broker.start, PAST_EVERY_TIMEOUT)
 
-    _publish_through(case, Step.SENT, away)
+    _publish_through(case, PublishStep.SENT, away)
 
 
-@pytest.mark.parametrize("step", [Step.BEGUN, Step.SENT, Step.RECORDED])
-def test_network_is_cut(far_case: Case, kafka_network: TcpProxy, step: Step) -> None:
+@pytest.mark.parametrize("step", [PublishStep.BEGUN, PublishStep.SENT, PublishStep.RECORDED])
+def test_network_is_cut(far_case: Case, kafka_network: TcpProxy, step: PublishStep) -> None:
     def cut() -> None:
         kafka_network.cut()
         _later(kafka_network.mend, TIMEOUT)
@@ -147,7 +147,7 @@ def test_reply_to_a_commit_is_lost(far_case: Case, kafka_network: TcpProxy) -> N
             calls.append(1)
             yield from messages()
 
-        with watched(At(Step.RECORDED, lose)):
+        with watched(At(PublishStep.RECORDED, lose)):
             publisher.publish(counted, "2")
         assert publisher.offset == "2"
         publish_groups(publisher, far_case, 3)
@@ -168,7 +168,7 @@ def test_faults_at_random(kafka_broker: KafkaBroker, kafka_network: TcpProxy) ->
     faults = [lambda: _freeze(kafka_broker), lambda: _restart(kafka_broker), cut]
     for number in range(1, 11):
         for case in cases:
-            with case.publisher() as publisher, watched(At(chance.choice(list(Step)), chance.choice(faults))):
+            with case.publisher() as publisher, watched(At(chance.choice(list(PublishStep)), chance.choice(faults))):
                 publish_groups(publisher, case, 2 * number)
     for case in cases:
         assert_once_in_order(case, 20)

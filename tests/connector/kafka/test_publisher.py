@@ -18,7 +18,7 @@ from binlog_connector.kafka.delivery import Delivery
 from binlog_connector.kafka.messages import Messages
 from binlog_connector.kafka.offset_store import OffsetRecord, OffsetStore
 from binlog_connector.kafka.producer import ProducerSettings
-from binlog_connector.kafka.publisher import Step
+from binlog_connector.kafka.publisher import PublishStep
 from binlog_connector.kafka.topics import Topics
 from binlog_format.errors import BrokerError, UnsupportedError
 from tests.connector.kafka.topics import (
@@ -58,15 +58,15 @@ def test_a_publisher_goes_on_where_the_last_one_ended(case: Case) -> None:
     assert_once_in_order(case, 5)
 
 
-@pytest.mark.parametrize("step", Step)
-def test_cut_off_at_a_step(case: Case, step: Step) -> None:
+@pytest.mark.parametrize("step", PublishStep)
+def test_cut_off_at_a_step(case: Case, step: PublishStep) -> None:
     """What was open is visible to nobody, and not in the way of those who read on."""
     with case.publisher() as publisher:
         publish_groups(publisher, case, 1)
     with watched(CutAt(step)), pytest.raises(Cut), case.publisher() as publisher:
         publish_groups(publisher, case, 2)
     with case.publisher() as publisher:
-        assert publisher.offset == ("2" if step is Step.COMMITTED and publisher.offset == "2" else "1")
+        assert publisher.offset == ("2" if step is PublishStep.COMMITTED and publisher.offset == "2" else "1")
         publish_groups(publisher, case, 3)
     assert_once_in_order(case, 3)
 
@@ -328,7 +328,7 @@ def test_a_strange_record_is_refused(case: Case, value: bytes | None, expected: 
 
 def test_at_least_once_needs_no_transactions(case: Case) -> None:
     plain = replace(case, publishing=replace(case.publishing, delivery=Delivery.AT_LEAST_ONCE))
-    for step, groups in ((Step.SENT, 2), (Step.RECORDED, 3)):
+    for step, groups in ((PublishStep.SENT, 2), (PublishStep.RECORDED, 3)):
         with watched(_Late(step, case)), pytest.raises(Cut), plain.publisher() as publisher:
             publish_groups(publisher, plain, groups)
     with plain.publisher() as publisher:
@@ -342,7 +342,7 @@ def test_at_least_once_needs_no_transactions(case: Case) -> None:
 
 class _Late(CutAt):
     # Cuts off at the second transaction with messages, not at the one that a publisher begins with.
-    def __init__(self, step: Step, case: Case) -> None:
+    def __init__(self, step: PublishStep, case: Case) -> None:
         super().__init__(step)
         self._left = 2
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from binlog_connector.envelope.messages import MessagesView
-from binlog_connector.envelope.options import EnvelopeFormat, EnvelopeOptions, Operation
+from binlog_connector.envelope.options import EnvelopeFormat, EnvelopeOptions, MessageOperation
 from binlog_connector.rules.row_rule import RowRule
 from binlog_connector.rules.row_rules import TableRules
 from binlog_connector.rules.rules_on_tables import BoundRule
@@ -53,10 +53,14 @@ def told(found: list[dict[str, Any] | None]) -> list[str]:
     ]
 
 
-@pytest.mark.parametrize("skipped", [(), (Operation.CREATE,), (Operation.UPDATE,), (Operation.DELETE,)])
-def test_rows_that_enter_or_leave_are_skipped_as_what_they_are(log: Path, skipped: tuple[Operation, ...]) -> None:
+@pytest.mark.parametrize(
+    "skipped", [(), (MessageOperation.CREATE,), (MessageOperation.UPDATE,), (MessageOperation.DELETE,)]
+)
+def test_rows_that_enter_or_leave_are_skipped_as_what_they_are(
+    log: Path, skipped: tuple[MessageOperation, ...]
+) -> None:
     every = ["c 2", "c 3", "c 1", "d 2", "tombstone", "u 3", "d 1", "tombstone"]
-    if Operation.DELETE in skipped:
+    if MessageOperation.DELETE in skipped:
         every = [one for one in every if one != "tombstone"]
     found = messages(log, WHERE, EnvelopeOptions("t", skipped_operations=frozenset(skipped)))
     assert told(found) == [one for one in every if one[0] not in skipped]
@@ -94,7 +98,7 @@ def test_avro_says_the_same_and_schemas_have_no_hidden_columns(log: Path) -> Non
 
 
 def test_statements_have_no_texts(log: Path) -> None:
-    options = EnvelopeOptions("t", schema_changes=True, skipped_operations=frozenset(Operation))
+    options = EnvelopeOptions("t", schema_changes=True, skipped_operations=frozenset(MessageOperation))
     (found,) = messages(log, RowRule(drop_columns=("name",)), options)
     assert found is not None
     assert (found["ddl"], found["tableChanges"]) == (None, [{"type": "ALTER", "id": '"shop"."items"'}])

@@ -14,11 +14,11 @@ from binlog_connector.schema.definitions import TableDefinition, TableName
 from binlog_connector.schema.operations import DropTables, NotParsed
 from binlog_connector.schema.parsing.ddl import parse_ddl
 from binlog_connector.schema.parsing.lexer import MODE_ANSI_QUOTES, MODE_MAXDB, MODE_NO_BACKSLASH_ESCAPES
-from binlog_connector.schema.parsing.session import Session
+from binlog_connector.schema.parsing.session import StatementSession
 from binlog_format.vendor import Vendor
 
 
-def after(*statements: str, session: Session = Session("shop")) -> Catalog:  # noqa: B008 - it is frozen
+def after(*statements: str, session: StatementSession = StatementSession("shop")) -> Catalog:  # noqa: B008 - it is frozen
     """What is known after *statements*."""
     catalog = Catalog()
     for statement in statements:
@@ -151,20 +151,20 @@ def test_charsets_come_from_column_table_and_database() -> None:
 
 
 def test_new_database_has_the_charset_of_the_server() -> None:
-    session = Session("", server_charset="latin2")
+    session = StatementSession("", server_charset="latin2")
     catalog = after("CREATE DATABASE IF NOT EXISTS d", "CREATE TABLE d.t (a TEXT)", session=session)
     assert [one.charset for one in table(catalog, database="d").columns or ()] == ["latin2"]
 
 
 def test_sql_mode_decides_what_quotes_are() -> None:
-    ansi = Session("shop", MODE_ANSI_QUOTES | MODE_NO_BACKSLASH_ESCAPES)
+    ansi = StatementSession("shop", MODE_ANSI_QUOTES | MODE_NO_BACKSLASH_ESCAPES)
     catalog = after("""CREATE TABLE "t" ("a ""b" ENUM('x\\', 'it''s'), c CHAR(3) DEFAULT '"')""", session=ansi)
     found = table(catalog).columns or ()
     assert [one.name for one in found] == ['a "b', "c"]
     assert found[0].enum_values == ("x\\", "it's")
     plain = table(after(r"""CREATE TABLE t (a ENUM("x\'", 'y"', 'tab\t', "q""q"))""")).columns or ()
     assert plain[0].enum_values == ("x'", 'y"', "tab\t", 'q"q')
-    maxdb = after("CREATE TABLE t (a TIMESTAMP(3))", session=Session("shop", MODE_MAXDB))
+    maxdb = after("CREATE TABLE t (a TIMESTAMP(3))", session=StatementSession("shop", MODE_MAXDB))
     assert columns(maxdb) == ["a datetime(3)"]
 
 
@@ -174,7 +174,7 @@ def test_sql_mode_decides_what_quotes_are() -> None:
 )
 def test_comments_with_versions_are_for_those_who_read_them(vendor: Vendor | None, types: list[str]) -> None:
     statement = "CREATE TABLE t (a INT /*M!100500 , b INET6 */ /*!80023 , c INT */ /*!999999 , d INT */ -- , e INT\n)"
-    assert columns(after(statement, session=Session("shop", vendor=vendor))) == types
+    assert columns(after(statement, session=StatementSession("shop", vendor=vendor))) == types
 
 
 @pytest.mark.parametrize(
@@ -191,7 +191,7 @@ def test_comments_with_versions_are_for_those_who_read_them(vendor: Vendor | Non
 )
 def test_comments_are_for_servers_from_their_version_on(vendor: Vendor, server_version: int, types: list[str]) -> None:
     text = "CREATE TABLE t (a INT /*!80023 , b INT */ /*!100100 , c INT */ /*M!110700 , d INT */)"
-    session = Session("shop", vendor=vendor, server_version=server_version)
+    session = StatementSession("shop", vendor=vendor, server_version=server_version)
     assert columns(after(text, session=session)) == types
 
 
@@ -223,7 +223,7 @@ def test_statement_that_is_not_understood_makes_its_table_unclear_alone(statemen
 
 
 def test_reversed_comments_are_for_servers_before_their_version() -> None:
-    mariadb = Session("shop", vendor=Vendor.MARIADB)
+    mariadb = StatementSession("shop", vendor=Vendor.MARIADB)
     text = "CREATE TABLE t (a INT /*!!130000 , old INT */, b INT /*!100100 DEFAULT 3 */)"
     assert columns(after(text, session=mariadb)) == ["a int", "b int"]
     for later in ("CREATE TABLE t (a INT /*!!130100 , b INT */)", "CREATE TABLE t (a INT /*M!!130100 , b INT */)"):
@@ -241,10 +241,10 @@ def test_settings_before_a_statement_are_passed_over() -> None:
         "SET STATEMENT a = 1 FOR SET STATEMENT b = 2 FOR RENAME TABLE t TO u",
     )
     assert columns(catalog, "u") == ["a int", "b int"]
-    assert parse_ddl("SET STATEMENT a = 'FOR TRUNCATE t'", Session("shop")) == [
+    assert parse_ddl("SET STATEMENT a = 'FOR TRUNCATE t'", StatementSession("shop")) == [
         NotParsed((), "character 35: FOR expected, got the end: SET STATEMENT a = 'FOR TRUNCATE t'")
     ]
-    (operation,) = parse_ddl("SET STATEMENT a = 1 FOR ALTER TABLE x.t ADD", Session("shop"))
+    (operation,) = parse_ddl("SET STATEMENT a = 1 FOR ALTER TABLE x.t ADD", StatementSession("shop"))
     assert isinstance(operation, NotParsed)
     assert operation.names == (("x", "t"),)
 
@@ -252,7 +252,7 @@ def test_settings_before_a_statement_are_passed_over() -> None:
 @pytest.mark.parametrize(("mode", "recorded"), [("", 0), ("ANSI_QUOTES", MODE_ANSI_QUOTES)])
 def test_quotes_are_read_in_the_mode_before_the_statement_set_another_one(mode: str, recorded: int) -> None:
     # As MariaDB 10.11 logs them: the event has the mode that the statement set.
-    setting, session = f"SET STATEMENT sql_mode = '{mode}' FOR ", Session("shop", recorded)
+    setting, session = f"SET STATEMENT sql_mode = '{mode}' FOR ", StatementSession("shop", recorded)
     catalog = after(setting + 'CREATE TABLE "t" (a INT, b INT DEFAULT 3)', session=session)
     assert columns(catalog) == ["a int", "b int"]
     (operation,) = parse_ddl(setting + 'CREATE TABLE t (a CHAR(9) DEFAULT "x")', session)
@@ -262,7 +262,7 @@ def test_quotes_are_read_in_the_mode_before_the_statement_set_another_one(mode: 
 
 
 def test_text_of_what_is_not_understood_is_shortened() -> None:
-    (operation,) = parse_ddl("CREATE TABLE t (" + "a INT, " * 1000, Session("shop"))
+    (operation,) = parse_ddl("CREATE TABLE t (" + "a INT, " * 1000, StatementSession("shop"))
     assert isinstance(operation, NotParsed)
     assert operation.names == (("shop", "t"),)
     assert operation.reason.startswith("character 7017: a name expected, got the end: CREATE TABLE t (a INT, a INT")
@@ -286,11 +286,13 @@ def test_dropped_tables_are_gone() -> None:
     catalog = after(
         "CREATE TABLE a (x INT)", "CREATE TABLE b (x INT)", "CREATE TABLE c (x INT)", "CREATE TABLE other.d (x INT)"
     )
-    for operation in parse_ddl("DROP TABLE IF EXISTS `a`,shop.b CASCADE /* generated by server */", Session("shop")):
+    for operation in parse_ddl(
+        "DROP TABLE IF EXISTS `a`,shop.b CASCADE /* generated by server */", StatementSession("shop")
+    ):
         assert isinstance(operation, DropTables)
         assert catalog.apply(operation) == {("shop", "a"), ("shop", "b")}
     assert set(catalog.tables) == {("shop", "c"), ("other", "d")}
-    for operation in parse_ddl("DROP SCHEMA `other`", Session("shop")):
+    for operation in parse_ddl("DROP SCHEMA `other`", StatementSession("shop")):
         catalog.apply(operation)
     assert set(catalog.tables) == {("shop", "c")}
 
@@ -357,6 +359,8 @@ PIECES = st.sampled_from(
 
 @given(st.lists(PIECES, max_size=40).map("".join))
 def test_any_text_is_understood_or_named(text: str) -> None:
-    for operation in parse_ddl("CREATE TABLE t (" + text, Session("shop")) + parse_ddl(text, Session("shop")):
+    for operation in parse_ddl("CREATE TABLE t (" + text, StatementSession("shop")) + parse_ddl(
+        text, StatementSession("shop")
+    ):
         if isinstance(operation, NotParsed):
             assert operation.reason.startswith("character ")

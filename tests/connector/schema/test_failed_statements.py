@@ -15,7 +15,7 @@ from binlog_connector.schema.operations import (
     Operation,
 )
 from binlog_connector.schema.parsing.row_statements import parse_statement
-from binlog_connector.schema.parsing.session import Session
+from binlog_connector.schema.parsing.session import StatementSession
 from binlog_connector.schema.server.failed_statements import left_of_failed
 from binlog_connector.schema.statement_rows import find_statement_rows, find_statements
 from binlog_lab.event_encoding.event_encoding import Origin, QueryContext, encode_query
@@ -25,7 +25,7 @@ A, B = TableName("shop", "a"), TableName("shop", "b")
 
 
 def left(text: str, code: int) -> list[Operation]:
-    return left_of_failed(parse_statement(text, Session("shop")), code)
+    return left_of_failed(parse_statement(text, StatementSession("shop")), code)
 
 
 def failed(text: str, code: int) -> bytes:
@@ -54,7 +54,7 @@ def failed(text: str, code: int) -> bytes:
 )
 def test_what_is_left_of_a_statement_that_failed(text: str, code: int, operations: list[Operation]) -> None:
     assert left(text, code) == operations
-    assert left(text, 0) == parse_statement(text, Session("shop"))
+    assert left(text, 0) == parse_statement(text, StatementSession("shop"))
 
 
 def test_drop_that_ended_early_is_not_understood() -> None:

@@ -9,7 +9,7 @@ from binlog_connector.schema.definitions import TableName
 from binlog_connector.schema.dump import parse_dump
 from binlog_connector.schema.foreign_keys import CASCADE, SET_NULL, ForeignKey, ForeignKeys, take_inline_keys
 from binlog_connector.schema.parsing.ddl import parse_ddl
-from binlog_connector.schema.parsing.session import Session
+from binlog_connector.schema.parsing.session import StatementSession
 from binlog_format.log_format import LogFile
 from tests.connector.schema.test_ddl import after, columns
 
@@ -197,7 +197,7 @@ def test_keys_come_from_a_schema_file_and_go_on_with_the_log() -> None:
     again = ForeignKeys.from_json(known.to_json())
     assert again == known
     for statement in ("DROP TABLE g", "ALTER TABLE c DROP FOREIGN KEY fk"):
-        for operation in parse_ddl(statement, Session("shop")):
+        for operation in parse_ddl(statement, StatementSession("shop")):
             again.apply(operation)
     assert again.reached_by_delete(P) == []
     assert again.reached_by_delete(TableName("shop", "n"))
@@ -208,7 +208,7 @@ def test_names_of_tables_are_compared_as_the_server_does() -> None:
     statements = ("CREATE TABLE C (a INT, FOREIGN KEY (a) REFERENCES P (id) ON DELETE CASCADE)",)
     found = Catalog(ignore_case=True)
     for statement in statements:
-        for operation in parse_ddl(statement, Session("Shop")):
+        for operation in parse_ddl(statement, StatementSession("Shop")):
             found.apply(operation)
     assert children(found.copy(), TableName("SHOP", "p")) == ["shop.c"]
     assert children(after(*statements)) == []

@@ -10,7 +10,7 @@ import pytest
 from binlog_connector.schema.definitions import TableName
 from binlog_connector.schema.foreign_keys import CASCADE, SET_NULL, ForeignKey, ForeignKeys
 from binlog_connector.schema.parsing.ddl import parse_ddl
-from binlog_connector.schema.parsing.session import Session
+from binlog_connector.schema.parsing.session import StatementSession
 from binlog_format.vendor import Vendor
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ def test_foreign_keys_are_those_of_the_server(mariadb_server: MariaDbServer) -> 
         cursor.execute("USE t")
         for statement in STATEMENTS:
             cursor.execute(statement)
-            for operation in parse_ddl(statement, Session("t", vendor=Vendor.MARIADB)):
+            for operation in parse_ddl(statement, StatementSession("t", vendor=Vendor.MARIADB)):
                 known.apply(operation)
             if "foreign_key_checks" in statement or statement.startswith("DROP TABLE"):
                 continue  # the server shows no key whose parent is gone

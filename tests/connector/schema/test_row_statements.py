@@ -21,13 +21,13 @@ from binlog_connector.schema.operations import (
 )
 from binlog_connector.schema.parsing.lexer import MODE_ANSI_QUOTES
 from binlog_connector.schema.parsing.row_statements import NO_ROWS_WORDS, parse_statement
-from binlog_connector.schema.parsing.session import Session
+from binlog_connector.schema.parsing.session import StatementSession
 from binlog_format.vendor import Vendor
 
-SHOP = Session("shop", vendor=Vendor.MARIADB)
+SHOP = StatementSession("shop", vendor=Vendor.MARIADB)
 
 
-def changed(text: str, session: Session = SHOP) -> list[str] | None:
+def changed(text: str, session: StatementSession = SHOP) -> list[str] | None:
     """Tables whose rows the statement changes; None: any."""
     names = [one.names for one in parse_statement(text, session) if isinstance(one, ChangeRows)]
     assert len(names) < 2
@@ -185,7 +185,7 @@ def tables(draw: st.DrawFn, ansi: bool) -> tuple[TableName, str]:
 
 
 @st.composite
-def statements(draw: st.DrawFn) -> tuple[str, Session, list[TableName]]:
+def statements(draw: st.DrawFn) -> tuple[str, StatementSession, list[TableName]]:
     """A statement, its session, and the tables that it changes."""
     ansi = draw(st.booleans())
     found = draw(st.lists(tables(ansi), min_size=1, max_size=3, unique_by=lambda one: one[0]))
@@ -213,12 +213,12 @@ def statements(draw: st.DrawFn) -> tuple[str, Session, list[TableName]]:
         text = f"/*!40101 {text} */"
     if draw(st.booleans()):
         text = f"{space}{text}"
-    return text, Session("shop", MODE_ANSI_QUOTES if ansi else 0, vendor=draw(st.sampled_from(Vendor))), names_
+    return text, StatementSession("shop", MODE_ANSI_QUOTES if ansi else 0, vendor=draw(st.sampled_from(Vendor))), names_
 
 
 @given(statements())
 def test_generated_statements_change_the_tables_that_they_were_made_of(
-    made: tuple[str, Session, list[TableName]],
+    made: tuple[str, StatementSession, list[TableName]],
 ) -> None:
     text, session, wanted = made
     (found,) = parse_statement(text, session)

@@ -12,7 +12,7 @@ from binlog_connector.schema.definitions import TableDefinition
 from binlog_connector.schema.dump import parse_dump
 from binlog_connector.schema.history import SchemaHistory
 from binlog_connector.schema.parsing.ddl import parse_ddl
-from binlog_connector.schema.parsing.session import Session
+from binlog_connector.schema.parsing.session import StatementSession
 from binlog_format import open_log
 from binlog_format.transactions.expansion import expanded
 from tests.connector.schema.layouts import differences, log_layouts, seen_layouts, undeclared
@@ -39,7 +39,7 @@ def _schemas(case: Path) -> list[dict[str, Any]]:
 
 def _defined(create: str) -> TableDefinition:
     catalog = Catalog()
-    for operation in parse_ddl(create, Session("x")):
+    for operation in parse_ddl(create, StatementSession("x")):
         catalog.apply(operation)
     (state,) = catalog.tables.values()
     assert isinstance(state, TableDefinition), state

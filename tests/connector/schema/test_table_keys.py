@@ -8,7 +8,7 @@ from binlog_connector.schema.catalog import Catalog
 from binlog_connector.schema.definitions import Period, TableDefinition, TableName
 from binlog_connector.schema.history import SchemaHistory
 from binlog_connector.schema.parsing.ddl import parse_ddl
-from binlog_connector.schema.parsing.session import Session
+from binlog_connector.schema.parsing.session import StatementSession
 from binlog_format.events.table_map import Column, TableLayout
 from binlog_format.events.table_map_layout import ColumnType
 from binlog_format.vendor import Vendor
@@ -22,7 +22,7 @@ def table(*statements: str, vendor: Vendor = Vendor.MARIADB) -> TableDefinition:
     """What is known of `t` after *statements*."""
     catalog = Catalog()
     for statement in ("CREATE DATABASE shop CHARACTER SET utf8mb4", *statements):
-        for operation in parse_ddl(statement, Session("shop", vendor=vendor)):
+        for operation in parse_ddl(statement, StatementSession("shop", vendor=vendor)):
             catalog.apply(operation, vendor)
     state = catalog.tables[TableName("shop", "t")]
     assert isinstance(state, TableDefinition), state

@@ -6,7 +6,7 @@ import pytest
 
 from binlog_connector.envelope.options import EnvelopeFormat, EnvelopeOptions
 from binlog_connector.following.offsets import SourceOffset
-from binlog_connector.following.starts import Edge, Moment
+from binlog_connector.following.starts import Edge, StartMoment
 from binlog_connector.kafka.topic_templates import TopicTemplates
 from binlog_connector.spark.option_table import BATCH_ONLY, OPTION_NAMES
 from binlog_connector.spark.options import SourceOptions, View
@@ -149,7 +149,7 @@ def test_new_options_are_typed() -> None:
         startingTimestamp="1767225600", maxFilesPerTrigger="5", bound="SEALED", ignoreDomainIds="7, 1,7",
         includeDdl="true", timeType="micros", zeroDates="error", replaceInvalidText="true",
     )  # fmt: skip
-    assert (options.start, options.files_per_trigger_max) == (Moment(1767225600), 5)
+    assert (options.start, options.files_per_trigger_max) == (StartMoment(1767225600), 5)
     assert (options.bound, options.ignored_domains) == (Bound.SEALED, (1, 7))
     assert (options.include_ddl, options.include_query) == (True, True)
     assert (options.time_type, options.zero_dates) == (TimeType.MICROS, ZeroDates.ERROR)

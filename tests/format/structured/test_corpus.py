@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from binlog_format.errors import CorruptError
 from binlog_format.source_file import LocalFile
-from binlog_format.structured.file_scan import FileEnd, FileScan
+from binlog_format.structured.file_scan import FileEnd, StructuredFileScan
 from binlog_format.structured.scan import EntryScanner
 from tests.corpus import corpus
 from tests.format.structured.model import Event, events_of
@@ -62,7 +62,7 @@ def test_every_entry_of_every_file() -> None:
     damaged: dict[str, str] = {}
     for name in names:
         lines = _lines(folder / "entries" / f"{name}.jsonl")
-        scan = FileScan(LocalFile(folder / "blog" / f"{name}.blog"), 0, EntryScanner(), block_size=256)
+        scan = StructuredFileScan(LocalFile(folder / "blog" / f"{name}.blog"), 0, EntryScanner(), block_size=256)
         events: list[Event] = []
         try:
             for block in scan.blocks():

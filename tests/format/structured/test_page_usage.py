@@ -14,24 +14,24 @@ from hypothesis import strategies as st
 from binlog_format import StartError
 from binlog_format.archives.directories import open_directory
 from binlog_format.position import Position
-from binlog_format.structured.files.page_usage import FileUsage, Use, measure_pages
+from binlog_format.structured.files.page_usage import StructuredFileUsage, StructuredUse, measure_pages
 from binlog_format.structured.layout import VIRTUAL_PAGE_SIZE, Severity
 from binlog_format.structured.metadata import ClockSync
 from tests.format.structured.logs import entry, event, log_entries, source
 
 NS = 1_710_072_000_000_000_000
 HEAD = ClockSync(NS, 10**9, NS, 0, b"UTC").entry() + source(1).entry() + event(1, NS)
-SEVERITIES = dict(zip(Severity, range(Use.TRACE, Use.OTHER_SEVERITY), strict=False))
+SEVERITIES = dict(zip(Severity, range(StructuredUse.TRACE, StructuredUse.OTHER_SEVERITY), strict=False))
 
 
-def measured(path: Path, start: Position | None = None, end: Position | None = None) -> list[FileUsage]:
+def measured(path: Path, start: Position | None = None, end: Position | None = None) -> list[StructuredFileUsage]:
     directory, only = open_directory(str(path))
     return measure_pages(directory, only, start=start, end=end)
 
 
-def use_by_byte(data: bytes, uses: dict[int, Use]) -> list[Use]:
+def use_by_byte(data: bytes, uses: dict[int, StructuredUse]) -> list[StructuredUse]:
     """Of whole entries and what follows them, told one by one; *uses* has those of the sources."""
-    found: list[Use] = []
+    found: list[StructuredUse] = []
     while len(found) + 4 <= len(data):
         (size,) = struct.unpack_from("<I", data, len(found))
         if not size or len(found) + 4 + size > len(data):
@@ -39,10 +39,10 @@ def use_by_byte(data: bytes, uses: dict[int, Use]) -> list[Use]:
         (tag,) = struct.unpack_from("<Q", data, len(found) + 4)
         if tag == (1 << 64) - 1:
             number, severity = struct.unpack_from("<QH", data, len(found) + 12)
-            uses[number] = Use(SEVERITIES.get(severity, Use.OTHER_SEVERITY))
+            uses[number] = StructuredUse(SEVERITIES.get(severity, StructuredUse.OTHER_SEVERITY))
         is_known = tag >= (1 << 64) - 3
-        found += [Use.METADATA if is_known else uses.get(tag, Use.UNKNOWN)] * (4 + size)
-    return found + [Use.INCOMPLETE] * (len(data) - len(found))
+        found += [StructuredUse.METADATA if is_known else uses.get(tag, StructuredUse.UNKNOWN)] * (4 + size)
+    return found + [StructuredUse.INCOMPLETE] * (len(data) - len(found))
 
 
 SOURCES = st.builds(
@@ -62,7 +62,10 @@ def test_each_byte_counts_where_it_is_and_as_what_it_is(entries: list[bytes], ta
         path.write_bytes(data)
         (usage,) = measured(path)
     expected = Counter((byte // VIRTUAL_PAGE_SIZE, use) for byte, use in enumerate(use_by_byte(data, {})))
-    found = {(page, Use(use)): int(usage.bytes[page, use]) for page, use in zip(*usage.bytes.nonzero(), strict=True)}
+    found = {
+        (page, StructuredUse(use)): int(usage.bytes[page, use])
+        for page, use in zip(*usage.bytes.nonzero(), strict=True)
+    }
     assert found == expected
 
 
@@ -92,9 +95,9 @@ def test_files_share_what_the_older_ones_define_and_damage_is_shown(tmp_path: Pa
     (tmp_path / "app.blog.new").write_bytes(later + warning)
     old, new, unwritten = measured(pattern)
     assert [old.name, new.name, unwritten.name] == ["app.blog.1", "app.blog", "app.blog.new"]
-    assert new.bytes[0, Use.WARNING] == 10 * len(event(2, 0))
-    assert new.bytes[0, Use.DAMAGED] == len(bad)
-    assert unwritten.bytes[0, Use.METADATA] == len(later + warning)
+    assert new.bytes[0, StructuredUse.WARNING] == 10 * len(event(2, 0))
+    assert new.bytes[0, StructuredUse.DAMAGED] == len(bad)
+    assert unwritten.bytes[0, StructuredUse.METADATA] == len(later + warning)
     second = Position(NS + 10**9, 0, 0)
     assert [usage.name for usage in measured(pattern, end=second)] == ["app.blog.1"]
     alone, _ = measured(pattern, start=second)

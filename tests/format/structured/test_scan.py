@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from binlog_format.errors import CorruptError
 from binlog_format.kernels import as_bytes
 from binlog_format.source_file import LocalFile
-from binlog_format.structured.file_scan import FileEnd, FileScan
+from binlog_format.structured.file_scan import FileEnd, StructuredFileScan
 from binlog_format.structured.metadata import ClockSync, WriterProp
 from binlog_format.structured.scan import EntryScanner
-from binlog_format.structured.scan_kernels import Stop
+from binlog_format.structured.scan_kernels import EntryStop
 from binlog_format.structured.state import LogState
 from tests.format.structured.logs import defined, entry, event, log_entries, source
 from tests.format.structured.model import Model, events_of
@@ -24,12 +24,12 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 _STOPS = {
-    Stop.END: "end",
-    Stop.INCOMPLETE: "incomplete",
-    Stop.INCOMPLETE_SIZE: "incomplete",
-    Stop.ZERO: "zero",
-    Stop.SHORT: "short",
-    Stop.UNKNOWN_SOURCE: "unknown",
+    EntryStop.END: "end",
+    EntryStop.INCOMPLETE: "incomplete",
+    EntryStop.INCOMPLETE_SIZE: "incomplete",
+    EntryStop.ZERO: "zero",
+    EntryStop.SHORT: "short",
+    EntryStop.UNKNOWN_SOURCE: "unknown",
 }
 
 
@@ -64,7 +64,7 @@ def test_block_sizes_do_not_matter(
     path.write_bytes(data)
     model = Model(data).read()
     scanner = EntryScanner()
-    scan = FileScan(LocalFile(path), 7, scanner, block_size=block_size)
+    scan = StructuredFileScan(LocalFile(path), 7, scanner, block_size=block_size)
     at = 0
     events = []
     for block in scan.blocks():
@@ -92,7 +92,7 @@ def test_a_part_reads_as_in_the_whole(
     scanner = EntryScanner(LogState.of_entries(_state(before).entries()))
     # An end inside an entry takes that entry too: it begins before.
     limit = end + 3 if last < len(parts) else end
-    scan = FileScan(LocalFile(path), 0, scanner, start=start, limit=limit, block_size=50)
+    scan = StructuredFileScan(LocalFile(path), 0, scanner, start=start, limit=limit, block_size=50)
     expected = [one for one in whole.events if start <= one.offset < limit]
     assert events_of(scan.blocks()) == expected
 
@@ -102,7 +102,7 @@ def test_the_last_entry_is_waited_for(tmp_path: Path, cut: int) -> None:
     path = tmp_path / "log"
     whole = source(1).entry() + event(1, 5) + event(1, 6, b"1234")
     path.write_bytes(whole[:-cut])
-    scan = FileScan(LocalFile(path), 0, EntryScanner())
+    scan = StructuredFileScan(LocalFile(path), 0, EntryScanner())
     assert [one.clock for one in events_of(scan.blocks())] == [5]
     assert (scan.ended, scan.stopped_at) == (FileEnd.INCOMPLETE, len(whole) - 24)
 
@@ -111,7 +111,7 @@ def test_zeros_to_the_end_are_not_written_yet(tmp_path: Path) -> None:
     path = tmp_path / "log"
     log = source(1).entry() + event(1, 5)
     path.write_bytes(log + bytes(5_000_000))
-    scan = FileScan(LocalFile(path), 0, EntryScanner())
+    scan = StructuredFileScan(LocalFile(path), 0, EntryScanner())
     assert len(events_of(scan.blocks())) == 1
     assert (scan.ended, scan.stopped_at) == (FileEnd.ZEROS, len(log))
 
@@ -138,14 +138,16 @@ _AFTER = b"".join(event(1, clock, b"abc") for clock in range(6, 12))
 def test_damage_is_named_and_can_be_passed_over(tmp_path: Path, damage: bytes, reason: str) -> None:
     path = tmp_path / "log"
     path.write_bytes(_GOOD + damage + _AFTER)
-    scan = FileScan(LocalFile(path), 0, EntryScanner(), limit=len(_GOOD))
+    scan = StructuredFileScan(LocalFile(path), 0, EntryScanner(), limit=len(_GOOD))
     assert [one.clock for one in events_of(scan.blocks())] == [5]
     with pytest.raises(CorruptError, match=reason) as raised:
-        list(FileScan(LocalFile(path), 0, EntryScanner()).blocks())
+        list(StructuredFileScan(LocalFile(path), 0, EntryScanner()).blocks())
     error = raised.value
     assert (error.condition, error.at and error.at.byte) == ("BINLOG_CORRUPT.BAD_ENTRY", len(_GOOD))
     skipped: list[tuple[CorruptError, int]] = []
-    scan = FileScan(LocalFile(path), 0, EntryScanner(), on_damage=lambda error, until: skipped.append((error, until)))
+    scan = StructuredFileScan(
+        LocalFile(path), 0, EntryScanner(), on_damage=lambda error, until: skipped.append((error, until))
+    )
     assert [one.clock for one in events_of(scan.blocks())] == [5, *range(6, 12)]
     assert [(one.at and one.at.byte, until) for one, until in skipped] == [(len(_GOOD), len(_GOOD + damage))]
     assert scan.ended is FileEnd.END
@@ -154,7 +156,7 @@ def test_damage_is_named_and_can_be_passed_over(tmp_path: Path, damage: bytes, r
 def test_a_claimed_size_costs_nothing(tmp_path: Path) -> None:
     path = tmp_path / "log"
     path.write_bytes(_GOOD + struct.pack("<IQQ", (1 << 32) - 1, 1, 5))
-    scan = FileScan(LocalFile(path), 0, EntryScanner(), block_size=64)
+    scan = StructuredFileScan(LocalFile(path), 0, EntryScanner(), block_size=64)
     sizes = [len(block.data) for block in scan.blocks()]
     assert (scan.ended, sum(sizes)) == (FileEnd.INCOMPLETE, len(_GOOD))
 
@@ -167,7 +169,7 @@ def test_many_writers_and_sources(tmp_path: Path) -> None:
         parts.append(event(number * 0x1000, number))
     path = tmp_path / "log"
     path.write_bytes(b"".join(parts) * 2)
-    events = events_of(FileScan(LocalFile(path), 0, EntryScanner(), block_size=10_000).blocks())
+    events = events_of(StructuredFileScan(LocalFile(path), 0, EntryScanner(), block_size=10_000).blocks())
     assert events == Model(b"".join(parts) * 2).read().events
 
 
@@ -175,6 +177,6 @@ def test_source_with_a_number_that_no_event_has_room_for_is_passed_over(tmp_path
     entries = source(1).entry() + source((1 << 63) + 1, b"never").entry() + event(1, 5)
     path = tmp_path / "log"
     path.write_bytes(entries)
-    (block,) = FileScan(LocalFile(path), 0, EntryScanner()).blocks()
+    (block,) = StructuredFileScan(LocalFile(path), 0, EntryScanner()).blocks()
     assert [one.clock for one in events_of([block])] == [5]
     assert LogState.of_entries(block.state_after.entries()).sources == {1: source(1)}

@@ -20,9 +20,9 @@ from binlog_lab.demo import run
 from binlog_lab.demo.alterations import ALTERATIONS
 from binlog_lab.demo.failures import DemoError
 from binlog_lab.demo.processes import ReportingProcess
-from binlog_lab.demo.proof.comparison import Comparison, Difference
+from binlog_lab.demo.proof.comparison import Comparison, TableDifference
 from binlog_lab.demo.proof.expected_rows import load
-from binlog_lab.demo.run import DemoOptions, Source, compare_all, demo_job, look_at, prepare_directory, run_demo
+from binlog_lab.demo.run import DemoOptions, DemoSource, compare_all, demo_job, look_at, prepare_directory, run_demo
 from binlog_lab.demo.servers.lake_servers import LakeServers
 from binlog_lab.demo.state import DemoMark, DemoMarkKind, Snapshot
 from binlog_lab.demo.view import DemoView, progress_line
@@ -43,7 +43,7 @@ MODES = 3
 
 def options_for(directory: Path) -> DemoOptions:
     return DemoOptions(
-        source=Source.WORKLOAD, sink=TableFormat.DELTA, rows=ROWS, seconds=1.0, directory=directory, keep=True
+        source=DemoSource.WORKLOAD, sink=TableFormat.DELTA, rows=ROWS, seconds=1.0, directory=directory, keep=True
     )
 
 
@@ -140,7 +140,7 @@ def test_exit_status_is_1_when_a_table_differs(tmp_path: Path, monkeypatch: pyte
 
     monkeypatch.setattr(run, "run_demo", differing)
     assert CliRunner().invoke(app, ["--directory", str(tmp_path), "--rows", "5000"]).exit_code == 1
-    assert (found[0].rows, found[0].source, found[0].keep) == (5000, Source.WORKLOAD, True)
+    assert (found[0].rows, found[0].source, found[0].keep) == (5000, DemoSource.WORKLOAD, True)
     assert found[0].sink is TableFormat.DELTA
     assert CliRunner().invoke(app, ["--source", "oracle"]).exit_code == 2
     assert CliRunner().invoke(app, ["--sink", "parquet"]).exit_code == 2
@@ -269,7 +269,7 @@ def test_what_happens_is_told_between_the_lines() -> None:
 
 def test_result_shows_differences_and_does_not_say_equal() -> None:
     view, output = printed(is_terminal=False)
-    difference = Difference("id=7", "country", "'DE'", "'XX'")
+    difference = TableDifference("id=7", "country", "'DE'", "'XX'")
     comparisons = [
         Comparison("shop.customers", "mirror", 10, 10, (difference,), 1),
         Comparison("shop.orders", "mirror", 5, 5, (), 0),

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from binlog_lab.demo.picture import DOTS_PER_INCH, SIZE_INCHES, draw_picture
-from binlog_lab.demo.reports import AlterationReport, JobReport, WriterReport
+from binlog_lab.demo.reports import AlterationReport, DemoJobReport, WriterReport
 from binlog_lab.demo.state import DemoState
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ def whole_run() -> DemoState:
             state.was_killed(6, "kill -9")
             state.was_restarted("up again")
         state.job_reported(
-            JobReport(
+            DemoJobReport(
                 event="batch", batch_id=number, changes=1000, seconds=1.0, lag_seconds=1.2, finished_at=finished_at
             )
         )

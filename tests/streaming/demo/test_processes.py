@@ -12,7 +12,7 @@ import pytest
 
 from binlog_lab.demo.failures import DemoError
 from binlog_lab.demo.processes import LineProcess, ReportingProcess
-from binlog_lab.demo.reports import JobReport, WriterReport
+from binlog_lab.demo.reports import DemoJobReport, WriterReport
 
 PATIENCE_S = 300.0
 
@@ -38,11 +38,11 @@ time.sleep(600)
 """
 
 
-def job_like(program: str, folder: Path, reports: list[JobReport]) -> LineProcess[JobReport]:
+def job_like(program: str, folder: Path, reports: list[DemoJobReport]) -> LineProcess[DemoJobReport]:
     return LineProcess(
         [sys.executable, "-c", program],
         name="a job",
-        report=JobReport,
+        report=DemoJobReport,
         log_file=folder / "log",
         listener=reports.append,
         own_session=True,
@@ -59,7 +59,7 @@ def is_alive(pid: int) -> bool:
 
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="looks at processes in /proc")
 def test_kill_takes_the_whole_family(tmp_path: Path) -> None:
-    reports: list[JobReport] = []
+    reports: list[DemoJobReport] = []
     process = job_like(FAMILY, tmp_path, reports)
     deadline = time.monotonic() + PATIENCE_S
     while len(reports) < 2 and time.monotonic() < deadline:
@@ -76,7 +76,7 @@ def test_kill_takes_the_whole_family(tmp_path: Path) -> None:
 
 
 def test_line_that_a_kill_has_cut_off_is_no_report(tmp_path: Path) -> None:
-    reports: list[JobReport] = []
+    reports: list[DemoJobReport] = []
     program = """
 import sys, time
 sys.stdout.write('{"event": "batch", "batch_id": 1, "unknown": 7}\\\\n{"event": "ba')
@@ -105,4 +105,4 @@ def test_changes_of_a_table_count_once_however_many_modes_it_has() -> None:
         {"table": "d.a", "mode": "mirror", "outcome": "written", "inserts": 2, "updates": 1, "deletes": 0},
         {"table": "d.a", "mode": "scd2", "outcome": "repeated", "inserts": 2, "updates": 1, "deletes": 0},
         {"table": "d.b", "mode": "mirror", "outcome": "written", "inserts": 0, "updates": 0, "deletes": 5}]}"""
-    assert msgspec.json.decode(line, type=JobReport).changes_by_table() == {"d.a": 3, "d.b": 5}
+    assert msgspec.json.decode(line, type=DemoJobReport).changes_by_table() == {"d.a": 3, "d.b": 5}

@@ -9,7 +9,7 @@ import pytest
 from rich.console import Console
 
 from binlog_lab.demo.publish_run import run_publish_demo
-from binlog_lab.demo.run import Source
+from binlog_lab.demo.run import DemoSource
 from binlog_lab.demo.servers.fetch import KAFKA
 from binlog_lab.demo.view import DemoView
 
@@ -25,7 +25,9 @@ def test_every_table_comes_back_from_its_topic(tmp_path: Path) -> None:
     text = io.StringIO()
     view = DemoView(Console(file=text, width=120))
     directory = tmp_path / "demo"
-    assert run_publish_demo(Source.WORKLOAD, directory, rows=8000, seconds=12, keep=False, view=view), text.getvalue()
+    assert run_publish_demo(DemoSource.WORKLOAD, directory, rows=8000, seconds=12, keep=False, view=view), (
+        text.getvalue()
+    )
     assert "All 8 tables are equal to the expected rows" in text.getvalue()
     assert "killed (kill -9)" in text.getvalue()
     assert [path.name for path in directory.iterdir()] == [".binlog-stream-demo"]

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from binlog_lab.demo.reports import AlterationReport, JobReport, TargetReport, WriterReport
+from binlog_lab.demo.reports import AlterationReport, DemoJobReport, DemoTargetReport, WriterReport
 from binlog_lab.demo.state import DemoMarkKind, DemoState
 
 FIRST = AlterationReport(at=100.0, statement="ALTER TABLE `d`.`a` ADD COLUMN `x` int", brief="a ADD x")
 SECOND = AlterationReport(at=101.0, statement="ALTER TABLE `d`.`b` DROP COLUMN `y`", brief="b DROP y")
 
 
-def batch(number: int, changes: int, *, finished_at: float = 0.0, lag: float = 1.0, repeated: int = 0) -> JobReport:
+def batch(number: int, changes: int, *, finished_at: float = 0.0, lag: float = 1.0, repeated: int = 0) -> DemoJobReport:
     modes = ("mirror", "changelog", "scd2")
-    return JobReport(
+    return DemoJobReport(
         event="batch",
         batch_id=number,
         changes=changes,
@@ -20,7 +20,7 @@ def batch(number: int, changes: int, *, finished_at: float = 0.0, lag: float = 1
         bytes_behind=10 * number,
         finished_at=finished_at,
         tables=tuple(
-            TargetReport(table="d.a", mode=mode, outcome="repeated" if i < repeated else "written", inserts=changes)
+            DemoTargetReport(table="d.a", mode=mode, outcome="repeated" if i < repeated else "written", inserts=changes)
             for i, mode in enumerate(modes)
         ),
     )
@@ -40,7 +40,7 @@ def test_batch_that_was_cut_off_is_done_when_it_is_told_again() -> None:
     state.was_killed(4, "kill -9 in the middle of batch 4")
     state.was_restarted("up again")
     assert state.is_cut_off
-    state.job_reported(JobReport(event="started"))
+    state.job_reported(DemoJobReport(event="started"))
     assert state.is_cut_off
     state.job_reported(batch(4, 9, finished_at=200.0, repeated=2))
     assert not state.is_cut_off

@@ -11,7 +11,7 @@ import pytest
 
 from binlog_format import open_log
 from binlog_format.gtids.gtid import Gtid
-from binlog_lab.demo.actions import Begin, Commit, Ddl, Rollback, RollbackTo, Statement
+from binlog_lab.demo.actions import BeginAction, CommitAction, Ddl, RollbackAction, RollbackToAction, StatementAction
 from binlog_lab.demo.alterations import ADD_POINTS, ALTERATIONS
 from binlog_lab.demo.recorder import Recorder
 from binlog_lab.demo.shop import TABLES
@@ -116,9 +116,9 @@ def test_tables_are_altered_under_load(log: Recording) -> None:
     open_tables: dict[int, set[str]] = {}
     crossed = 0
     for action in log.actions:
-        if isinstance(action, Statement):
+        if isinstance(action, StatementAction):
             open_tables.setdefault(action.session, set()).add(action.spec.table)
-        elif isinstance(action, Commit | Rollback):
+        elif isinstance(action, CommitAction | RollbackAction):
             open_tables.pop(action.session, None)
         elif isinstance(action, Ddl) and action.brief:
             (table,) = {one.after.table for one in ALTERATIONS if one.statement == action.sql}
@@ -147,15 +147,15 @@ def test_without_alterations_tables_stay_as_they_are(tmp_path: Path) -> None:
 def test_log_holds_what_makes_it_hard(log: Recording) -> None:
     actions = log.actions
     kinds = Counter(type(action) for action in actions)
-    assert kinds[Rollback] > 10
-    assert kinds[RollbackTo] > 10
+    assert kinds[RollbackAction] > 10
+    assert kinds[RollbackToAction] > 10
     # Transactions interleave: another one begins while one is open.
     open_sessions: set[int] = set()
     most = 0
     for action in actions:
-        if isinstance(action, Begin):
+        if isinstance(action, BeginAction):
             open_sessions.add(action.session)
-        elif isinstance(action, Commit | Rollback):
+        elif isinstance(action, CommitAction | RollbackAction):
             open_sessions.discard(action.session)
         most = max(most, len(open_sessions))
     assert most > 3
@@ -163,11 +163,11 @@ def test_log_holds_what_makes_it_hard(log: Recording) -> None:
     moved = [
         action
         for action in actions
-        if isinstance(action, Statement)
+        if isinstance(action, StatementAction)
         and any(before and after and before[:2] != after[:2] for before, after in action.changes)
     ]
     assert moved
-    large = [action for action in actions if isinstance(action, Commit) and action.session == BULK_SESSION]
+    large = [action for action in actions if isinstance(action, CommitAction) and action.session == BULK_SESSION]
     assert max(action.changes for action in large) > CHANGES // 10
     with open_log(str(log.directory)) as opened:
         assert max(block.groups["oob_records"].max() for block in opened.blocks() if len(block.groups)) > 1
@@ -177,7 +177,7 @@ def test_log_holds_what_makes_it_hard(log: Recording) -> None:
 
 def test_failed_import_is_in_no_table(log: Recording) -> None:
     bulk = [type(action) for action in log.actions if getattr(action, "session", None) == BULK_SESSION]
-    assert Rollback in bulk
+    assert RollbackAction in bulk
 
 
 def test_same_seed_does_the_same() -> None:

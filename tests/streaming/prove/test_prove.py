@@ -17,9 +17,9 @@ from deltalake import DeltaTable
 
 from binlog_streaming.job_state.record_keeper import RecordKeeper
 from binlog_streaming.prove import read_view, repair
-from binlog_streaming.prove.differences import Kind
+from binlog_streaming.prove.differences import DifferenceKind
 from binlog_streaming.prove.key_texts import key_text
-from binlog_streaming.prove.table_proof import Outcome, ProofResult
+from binlog_streaming.prove.table_proof import ProofOutcome, ProofResult
 from binlog_streaming.settings import Begin, Deletes, Job, Mode, Source, TableRule, load_job
 from tests.program import PROGRAM, run_program
 from tests.streaming.prove.proofs import held, job_on, overwrite, place, prove
@@ -51,7 +51,7 @@ def server(shared_server: MariaDbServer) -> MariaDbServer:
     return shared_server
 
 
-def named(result: ProofResult) -> dict[str, tuple[Kind, tuple[str, ...]]]:
+def named(result: ProofResult) -> dict[str, tuple[DifferenceKind, tuple[str, ...]]]:
     assert result.forms is not None
     return {key_text(result.forms.key_columns, one.key): (one.kind, one.columns) for one in result.differences}
 
@@ -60,27 +60,27 @@ def test_what_somebody_did_to_a_target_is_found_and_named(server: MariaDbServer,
     job = job_on(server, tmp_path)
     run(job)
     rows = held(job, "shop.t").sort_by("id")
-    assert prove(server, job)["shop.t", "mirror"].outcome is Outcome.EQUAL
+    assert prove(server, job)["shop.t", "mirror"].outcome is ProofOutcome.EQUAL
     changed = rows.set_column(2, rows.schema.field(2), pa.array([9, *rows.column(2).to_pylist()[1:]], pa.int32()))
     stranger = pa.table({"id": [1000], "name": ["no such"], "v": [1]}).cast(rows.schema)
     swapped = rows.column(2).to_pylist()
     swapped[3], swapped[4] = swapped[4], swapped[3]
     cases = {
-        "changed": (changed, {"id = 1, name = 'n1'": (Kind.DIFFERENT, ("v",))}),
-        "removed": (rows.slice(1), {"id = 1, name = 'n1'": (Kind.MISSING, ())}),
-        "added": (pa.concat_tables([rows, stranger]), {"id = 1000, name = 'no such'": (Kind.EXTRA, ())}),
-        "doubled": (pa.concat_tables([rows, rows.slice(5, 1)]), {"id = 6, name = 'n6'": (Kind.EXTRA, ())}),
+        "changed": (changed, {"id = 1, name = 'n1'": (DifferenceKind.DIFFERENT, ("v",))}),
+        "removed": (rows.slice(1), {"id = 1, name = 'n1'": (DifferenceKind.MISSING, ())}),
+        "added": (pa.concat_tables([rows, stranger]), {"id = 1000, name = 'no such'": (DifferenceKind.EXTRA, ())}),
+        "doubled": (pa.concat_tables([rows, rows.slice(5, 1)]), {"id = 6, name = 'n6'": (DifferenceKind.EXTRA, ())}),
         "swapped": (
             rows.set_column(2, rows.schema.field(2), pa.array(swapped, pa.int32())),
-            {f"id = {number}, name = 'n{number}'": (Kind.DIFFERENT, ("v",)) for number in (4, 5)},
+            {f"id = {number}, name = 'n{number}'": (DifferenceKind.DIFFERENT, ("v",)) for number in (4, 5)},
         ),
     }
     for name, (content, expected) in cases.items():
         overwrite(job, "shop.t", content)
         found = prove(server, job)["shop.t", "mirror"]
-        assert (found.outcome, named(found)) == (Outcome.DIFFERENT, expected), name
+        assert (found.outcome, named(found)) == (ProofOutcome.DIFFERENT, expected), name
     overwrite(job, "shop.t", rows)
-    assert prove(server, job)["shop.t", "mirror"].outcome is Outcome.EQUAL
+    assert prove(server, job)["shop.t", "mirror"].outcome is ProofOutcome.EQUAL
 
 
 def test_rows_of_a_table_without_a_key_are_counted(server: MariaDbServer, tmp_path: Path) -> None:
@@ -88,13 +88,13 @@ def test_rows_of_a_table_without_a_key_are_counted(server: MariaDbServer, tmp_pa
     run_sql(server, ["CREATE TABLE shop.k (a INT, b INT)", "INSERT INTO shop.k VALUES (1, 1), (1, 1), (NULL, 2)"])
     job = job_on(server, tmp_path)
     run(job)
-    assert prove(server, job)["shop.k", "mirror"].outcome is Outcome.EQUAL
+    assert prove(server, job)["shop.k", "mirror"].outcome is ProofOutcome.EQUAL
     rows = held(job, "shop.k")
     other = pa.table({"a": [2, 2, None], "b": [2, 2, 2]}).cast(rows.schema)
     overwrite(job, "shop.k", other)
     found = prove(server, job)["shop.k", "mirror"]
-    assert found.outcome is Outcome.DIFFERENT
-    assert sorted(one.kind for one in found.differences) == [Kind.EXTRA, Kind.MISSING]
+    assert found.outcome is ProofOutcome.DIFFERENT
+    assert sorted(one.kind for one in found.differences) == [DifferenceKind.EXTRA, DifferenceKind.MISSING]
 
 
 def test_a_target_before_and_after_the_servers_rows_is_compared(server: MariaDbServer, tmp_path: Path) -> None:
@@ -104,12 +104,12 @@ def test_a_target_before_and_after_the_servers_rows_is_compared(server: MariaDbS
     run_sql(server, ["UPDATE shop.t SET v = v + 100", "DELETE FROM shop.t WHERE id < 9"])
     run_sql(server, ["INSERT INTO shop.t VALUES (7, 'again', 7)", "UPDATE shop.t SET id = id + 1000 WHERE id = 20"])
     found = prove(server, job)["shop.t", "mirror"]
-    assert (found.outcome, found.rows) == (Outcome.EQUAL, ROWS)
+    assert (found.outcome, found.rows) == (ProofOutcome.EQUAL, ROWS)
     lost = held(job, "shop.t")
     overwrite(job, "shop.t", lost.filter(pc.not_equal(lost.column("id"), 8)))
     found = prove(server, job)["shop.t", "mirror"]
-    assert (found.outcome, found.rows) == (Outcome.DIFFERENT, ROWS)
-    assert named(found) == {"id = 8, name = 'n8'": (Kind.MISSING, ())}
+    assert (found.outcome, found.rows) == (ProofOutcome.DIFFERENT, ROWS)
+    assert named(found) == {"id = 8, name = 'n8'": (DifferenceKind.MISSING, ())}
 
 
 @pytest.mark.parametrize(
@@ -124,7 +124,7 @@ def test_modes_hold_the_rows_of_the_table(rule: TableRule, server: MariaDbServer
     run_sql(server, ["UPDATE shop.t SET v = 3 WHERE id = 3", "DELETE FROM shop.t WHERE id = 4"])
     run(job)
     found = {mode: one.outcome for (_, mode), one in prove(server, job).items()}
-    expected = {"mirror": Outcome.EQUAL, "scd2": Outcome.EQUAL, "changelog": Outcome.EXEMPT}
+    expected = {"mirror": ProofOutcome.EQUAL, "scd2": ProofOutcome.EQUAL, "changelog": ProofOutcome.EXEMPT}
     assert found == {str(mode): expected[mode] for mode in rule.modes}
 
 
@@ -134,11 +134,11 @@ def test_columns_that_rules_hide_are_named_and_their_values_are_not(server: Mari
     job = job_on(server, tmp_path, TableRule(select="shop[.]p", mask={"secret": "null"}, drop_columns=("gone",)))
     run(job)
     found = prove(server, job)["shop.p", "mirror"]
-    assert found.outcome is Outcome.EQUAL
+    assert found.outcome is ProofOutcome.EQUAL
     assert found.forms is not None
     assert ([form.name for form in found.forms.columns], found.forms.hidden) == (["id", "a"], ("secret", "gone"))
     overwrite(job, "shop.p", held(job, "shop.p").slice(1))
-    assert prove(server, job)["shop.p", "mirror"].outcome is Outcome.DIFFERENT
+    assert prove(server, job)["shop.p", "mirror"].outcome is ProofOutcome.DIFFERENT
 
 
 def test_a_proof_stands_in_the_record_and_in_the_target(server: MariaDbServer, tmp_path: Path) -> None:
@@ -170,7 +170,7 @@ def test_a_table_that_is_not_complete_is_not_called_equal(server: MariaDbServer,
     late = Source(path=job.source.path, starting_gtid="0-1-2")
     job = Job(source=late, sink=job.sink, checkpoint=job.checkpoint, tables=job.tables)
     run(job)
-    assert prove(server, job)["shop.t", "mirror"].outcome is Outcome.NOT_COMPARED
+    assert prove(server, job)["shop.t", "mirror"].outcome is ProofOutcome.NOT_COMPARED
 
 
 def test_the_command_says_what_it_found(server: MariaDbServer, tmp_path: Path) -> None:
@@ -209,9 +209,9 @@ def test_a_storm_of_writers_disturbs_no_proof(
             before = sum(counts)
             found = prove(server, job, r"shop\.(items|notes)")
             assert {key: (one.outcome, one.reason) for key, one in found.items()} == {
-                ("shop.items", "mirror"): (Outcome.EQUAL, ""),
-                ("shop.items", "scd2"): (Outcome.EQUAL, ""),
-                ("shop.notes", "mirror"): (Outcome.EQUAL, ""),
+                ("shop.items", "mirror"): (ProofOutcome.EQUAL, ""),
+                ("shop.items", "scd2"): (ProofOutcome.EQUAL, ""),
+                ("shop.notes", "mirror"): (ProofOutcome.EQUAL, ""),
             }
             run(job)
             assert sum(counts) > before, "nobody wrote"
@@ -240,13 +240,20 @@ def test_what_differs_is_brought_back(
     logged = held(job, "changelog.shop.t").num_rows if len(kinds) > 1 else 0
     with locked_until_somebody_waits(server, "UPDATE shop.t SET v = 5 WHERE id = 3"):
         found = prove(server, job, repairs=True)
-    expected = [Kind.MISSING, Kind.DIFFERENT, Kind.EXTRA, Kind.MISSING, Kind.EXTRA, Kind.EXTRA]
+    expected = [
+        DifferenceKind.MISSING,
+        DifferenceKind.DIFFERENT,
+        DifferenceKind.EXTRA,
+        DifferenceKind.MISSING,
+        DifferenceKind.EXTRA,
+        DifferenceKind.EXTRA,
+    ]
     for mode in kinds:
         assert sorted(one.kind for one in found["shop.t", mode].differences) == sorted(expected)
         assert found["shop.t", mode].repair.startswith("repair: 6 keys, ")
     run(job)
     again = prove(server, job)
-    assert {again["shop.t", mode].outcome for mode in kinds} == {Outcome.EQUAL}, named(again["shop.t", kinds[-1]])
+    assert {again["shop.t", mode].outcome for mode in kinds} == {ProofOutcome.EQUAL}, named(again["shop.t", kinds[-1]])
     if len(kinds) > 1:
         assert held(job, "changelog.shop.t").num_rows == logged, "a repair is no change of the table"
     assert own_tables(server) == ["snapshot_marks"]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from binlog_streaming.cli.jobs.prove.report import print_summary
-from binlog_streaming.prove.table_proof import Outcome, ProofResult
+from binlog_streaming.prove.table_proof import ProofOutcome, ProofResult
 from binlog_streaming.settings.choices import Mode
 
 if TYPE_CHECKING:
@@ -17,14 +17,18 @@ if TYPE_CHECKING:
 @pytest.mark.parametrize(
     ("outcomes", "told", "is_equal"),
     [
-        ([Outcome.EQUAL] * 2, "2 of 2 targets equal, 20 rows\n", True),
-        ([Outcome.EQUAL] * 2 + [Outcome.EXEMPT], "2 of 2 targets equal, 20 rows; 1 cannot be compared\n", True),
-        ([Outcome.EQUAL, Outcome.NOT_COMPARED], "1 of 2 targets equal, 10 rows\n", False),
-        ([Outcome.DIFFERENT, Outcome.EXEMPT], "0 of 1 targets equal, 0 rows; 1 cannot be compared\n", False),
+        ([ProofOutcome.EQUAL] * 2, "2 of 2 targets equal, 20 rows\n", True),
+        (
+            [ProofOutcome.EQUAL] * 2 + [ProofOutcome.EXEMPT],
+            "2 of 2 targets equal, 20 rows; 1 cannot be compared\n",
+            True,
+        ),
+        ([ProofOutcome.EQUAL, ProofOutcome.NOT_COMPARED], "1 of 2 targets equal, 10 rows\n", False),
+        ([ProofOutcome.DIFFERENT, ProofOutcome.EXEMPT], "0 of 1 targets equal, 0 rows; 1 cannot be compared\n", False),
     ],
 )
 def test_targets_that_cannot_be_compared_are_not_counted_as_unequal(
-    outcomes: Sequence[Outcome], told: str, is_equal: bool, capsys: pytest.CaptureFixture[str]
+    outcomes: Sequence[ProofOutcome], told: str, is_equal: bool, capsys: pytest.CaptureFixture[str]
 ) -> None:
     results = [ProofResult(f"shop.t{number}", Mode.MIRROR, one, rows=10) for number, one in enumerate(outcomes)]
     assert print_summary(results) is is_equal

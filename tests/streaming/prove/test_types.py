@@ -13,8 +13,8 @@ import pytest
 from binlog_connector.rules.row_rule import GeneratedColumns
 from binlog_format.rows.decoding import TimeType, ZeroDates
 from binlog_streaming.lake.row_values import comparable_table, equal_rows, one_array
-from binlog_streaming.prove.differences import Kind
-from binlog_streaming.prove.table_proof import Outcome
+from binlog_streaming.prove.differences import DifferenceKind
+from binlog_streaming.prove.table_proof import ProofOutcome
 from binlog_streaming.settings import Job, Source, TableFormat, TableRule
 from tests.streaming.prove.proofs import held, job_on, overwrite, prove
 from tests.streaming.replay_runs import run
@@ -74,8 +74,8 @@ def test_values_of_all_types_are_equal(loaded: Loaded) -> None:
     found = prove(loaded.server, loaded.job)
     assert found["shop.odd", "mirror"].differences == ()
     assert {key: (one.outcome, one.rows) for key, one in found.items()} == {
-        (TABLE, "mirror"): (Outcome.EQUAL, ROWS),
-        ("shop.odd", "mirror"): (Outcome.EQUAL, 7),
+        (TABLE, "mirror"): (ProofOutcome.EQUAL, ROWS),
+        ("shop.odd", "mirror"): (ProofOutcome.EQUAL, 7),
     }
     forms = found[TABLE, "mirror"].forms
     assert forms is not None
@@ -88,7 +88,7 @@ def test_generated_columns_that_targets_do_not_have_are_not_compared(loaded: Loa
     job = job_on(loaded.server, tmp_path, rule)
     run(job)
     result = prove(loaded.server, job)[TABLE, "mirror"]
-    assert (result.outcome, result.rows) == (Outcome.EQUAL, ROWS)
+    assert (result.outcome, result.rows) == (ProofOutcome.EQUAL, ROWS)
     assert result.forms is not None
     assert (result.forms.missing, set(result.forms.hidden)) == ((), {"gv", "gs"})
 
@@ -101,7 +101,7 @@ def test_other_types_of_targets_are_equal(loaded: Loaded, table_format: TableFor
     job = Job(source=source, sink=job.sink, checkpoint=job.checkpoint, tables=job.tables)
     run(job)
     found = prove(loaded.server, job)
-    assert {one.outcome for one in found.values()} == {Outcome.EQUAL}, found
+    assert {one.outcome for one in found.values()} == {ProofOutcome.EQUAL}, found
 
 
 @pytest.mark.parametrize("table_format", [TableFormat.DELTA, TableFormat.ICEBERG], ids=str)
@@ -111,7 +111,7 @@ def test_dates_that_are_texts_are_equal(loaded: Loaded, table_format: TableForma
     job = Job(source=source, sink=job.sink, checkpoint=job.checkpoint, tables=job.tables)
     run(job)
     found = prove(loaded.server, job)
-    assert {one.outcome for one in found.values()} == {Outcome.EQUAL}, found
+    assert {one.outcome for one in found.values()} == {ProofOutcome.EQUAL}, found
     if table_format is TableFormat.ICEBERG:
         return
     odd = held(job, "shop.odd").sort_by("id")
@@ -126,7 +126,7 @@ def test_dates_that_are_texts_are_equal(loaded: Loaded, table_format: TableForma
     place = odd.column_names.index("d")
     other = pa.array(["0000-00-01", *dates[1:]], odd.schema.field("d").type)
     overwrite(job, "shop.odd", odd.set_column(place, odd.schema.field(place), other))
-    assert prove(loaded.server, job)["shop.odd", "mirror"].outcome is Outcome.DIFFERENT
+    assert prove(loaded.server, job)["shop.odd", "mirror"].outcome is ProofOutcome.DIFFERENT
 
 
 def test_each_column_that_differs_is_found(loaded: Loaded) -> None:
@@ -139,16 +139,16 @@ def test_each_column_that_differs_is_found(loaded: Loaded) -> None:
         overwrite(loaded.job, TABLE, changed)
         found = prove(loaded.server, loaded.job, r"shop\.every_type")[TABLE, "mirror"]
         overwrite(loaded.job, TABLE, rows)
-        assert found.outcome is Outcome.DIFFERENT
+        assert found.outcome is ProofOutcome.DIFFERENT
         assert {one.key: (one.kind, one.columns) for one in found.differences} == expected
-    assert prove(loaded.server, loaded.job)[TABLE, "mirror"].outcome is Outcome.EQUAL
+    assert prove(loaded.server, loaded.job)[TABLE, "mirror"].outcome is ProofOutcome.EQUAL
 
 
 def changed_rows(
     rows: pa.Table, columns: list[str], *, to_null: bool
-) -> tuple[pa.Table, dict[bytes, tuple[Kind, tuple[str, ...]]]]:
+) -> tuple[pa.Table, dict[bytes, tuple[DifferenceKind, tuple[str, ...]]]]:
     """Rows with another value in one column each, and by the messages of their keys what a proof is to find."""
-    changed, expected = rows, dict[bytes, tuple[Kind, tuple[str, ...]]]()
+    changed, expected = rows, dict[bytes, tuple[DifferenceKind, tuple[str, ...]]]()
     for number, name in enumerate(columns):
         values = one_array(rows.column(name))
         value = values.slice(number, 1)
@@ -160,7 +160,7 @@ def changed_rows(
         place = rows.column_names.index(name)
         changed = changed.set_column(place, rows.schema.field(name), pa.concat_arrays(parts))
         key = str(number).encode()
-        expected[b"%d:%s" % (len(key), key)] = (Kind.DIFFERENT, (name,))
+        expected[b"%d:%s" % (len(key), key)] = (DifferenceKind.DIFFERENT, (name,))
     return changed, expected
 
 

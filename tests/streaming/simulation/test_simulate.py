@@ -16,11 +16,11 @@ from binlog_format import Position, open_log
 from binlog_format.errors import CorruptError, OptionError
 from binlog_format.gtids.gtid import Gtid
 from binlog_lab.innodb_writer.operation_stream import encode_steps, read_steps
-from binlog_lab.innodb_writer.operations import Step
-from binlog_lab.innodb_writer.operations_layout import Operation
+from binlog_lab.innodb_writer.operations import WriterStep
+from binlog_lab.innodb_writer.operations_layout import OperationCode
 from binlog_lab.innodb_writer.options import WriterOptions
 from binlog_lab.simulation.json_steps import read_json_steps
-from binlog_lab.simulation.run import Rate, Simulation
+from binlog_lab.simulation.run import SimulatedRate, Simulation
 from tests.corpus import corpus
 from tests.format.innodb.reference_reader import read_log
 from tests.program import run_program
@@ -74,21 +74,21 @@ def test_recorded_streams_give_the_recorded_files(name: str, form: str, tmp_path
     assert _comparable(tmp_path / "log") == _comparable(expected)
 
 
-def _group_steps(folder: Path, first: int = 0) -> list[Step]:
+def _group_steps(folder: Path, first: int = 0) -> list[WriterStep]:
     """Operations that write the groups of a log again, all of them inline."""
     steps = []
     for group in read_log(folder).groups[first:]:
         assert group.oob_records == 0
         size = int.from_bytes(group.data[9:13], "little")
         if group.data[4] == 15:
-            steps.append(Step(Operation.RAW_COMMIT, data=group.data))
+            steps.append(WriterStep(OperationCode.RAW_COMMIT, data=group.data))
             continue
         head = group.data[:size]
         gtid = Gtid(*(int.from_bytes(head[at : at + size], "little") for at, size in ((27, 4), (5, 4), (19, 8))))
         steps += [
-            Step(Operation.BEGIN, 1),
-            Step(Operation.EVENT, 1, data=group.data[size:]),
-            Step(Operation.COMMIT, 1, gtid=gtid, data=head),
+            WriterStep(OperationCode.BEGIN, 1),
+            WriterStep(OperationCode.EVENT, 1, data=group.data[size:]),
+            WriterStep(OperationCode.COMMIT, 1, gtid=gtid, data=head),
         ]
     return steps
 
@@ -106,16 +106,16 @@ def test_recorded_crash_gives_the_recorded_views(tmp_path: Path) -> None:
     start, *later = _group_steps(expected, len(before))
     steps = [
         *_group_steps(expected / "a_before"),
-        Step(Operation.SNAPSHOT, name="a_before", number=1),
-        Step(Operation.MARK),
+        WriterStep(OperationCode.SNAPSHOT, name="a_before", number=1),
+        WriterStep(OperationCode.MARK),
         *_group_steps(expected / "b_seen_by_tailer", len(before)),
-        Step(Operation.BEGIN, 2),
-        *(Step(Operation.PIECE, 2, data=piece) for piece in open_pieces),
-        Step(Operation.SNAPSHOT, name="b_seen_by_tailer"),
-        Step(Operation.CRASH, data=start.data),
-        Step(Operation.SNAPSHOT, name="c_after_recovery", number=1),
+        WriterStep(OperationCode.BEGIN, 2),
+        *(WriterStep(OperationCode.PIECE, 2, data=piece) for piece in open_pieces),
+        WriterStep(OperationCode.SNAPSHOT, name="b_seen_by_tailer"),
+        WriterStep(OperationCode.CRASH, data=start.data),
+        WriterStep(OperationCode.SNAPSHOT, name="c_after_recovery", number=1),
         *later,
-        Step(Operation.SNAPSHOT, name="d_later"),
+        WriterStep(OperationCode.SNAPSHOT, name="d_later"),
     ]
     source = tmp_path / "crash.ops"
     source.write_bytes(encode_steps(steps))
@@ -167,7 +167,7 @@ def test_document_names_every_operation_and_event() -> None:
     documented = set(re.findall(r"^\| `(\w+)`", text, re.MULTILINE))
     own = {"group", "table", "defaults"}
     events = {"query", "xid", "annotate_rows", "format_description", "padding", "insert", "update", "delete"}
-    assert documented == {operation.name.lower() for operation in Operation} | own | events
+    assert documented == {operation.name.lower() for operation in OperationCode} | own | events
 
 
 def _simulate(folder: Path, *lines: object, options: WriterOptions = SMALL) -> Simulation:
@@ -300,9 +300,16 @@ def test_directory_with_a_log_is_refused(tmp_path: Path) -> None:
 
 
 def test_readable_form_says_the_same_as_the_binary_one(tmp_path: Path) -> None:
-    steps = [Step(operation, gtid=Gtid(1, 2, 3), data=b"x") for operation in (Operation.COMMIT,)]
-    steps += [Step(Operation.PURGE, number=4), Step(Operation.RESET_MASTER, gtids=(Gtid(1, 2, 3), Gtid(2, 2, 2)))]
-    steps += [Step(Operation.FLUSH), Step(Operation.FLUSH, gtids=()), Step(Operation.CHECKPOINT)]
+    steps = [WriterStep(operation, gtid=Gtid(1, 2, 3), data=b"x") for operation in (OperationCode.COMMIT,)]
+    steps += [
+        WriterStep(OperationCode.PURGE, number=4),
+        WriterStep(OperationCode.RESET_MASTER, gtids=(Gtid(1, 2, 3), Gtid(2, 2, 2))),
+    ]
+    steps += [
+        WriterStep(OperationCode.FLUSH),
+        WriterStep(OperationCode.FLUSH, gtids=()),
+        WriterStep(OperationCode.CHECKPOINT),
+    ]
     path = tmp_path / "x.jsonl"
     path.write_text(json_lines(steps))
     assert [placed.step for placed in read_json_steps(path)] == steps
@@ -313,16 +320,21 @@ def test_readable_form_says_the_same_as_the_binary_one(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("text", "rate"),
-    [("200", Rate(200, False)), ("2M", Rate(2 << 20, True)), ("0.5k", Rate(512, True)), ("9B", Rate(9, True))],
+    [
+        ("200", SimulatedRate(200, False)),
+        ("2M", SimulatedRate(2 << 20, True)),
+        ("0.5k", SimulatedRate(512, True)),
+        ("9B", SimulatedRate(9, True)),
+    ],
 )
-def test_rate_is_of_groups_or_with_a_unit_of_bytes(text: str, rate: Rate) -> None:
-    assert Rate.parse(text) == rate
+def test_rate_is_of_groups_or_with_a_unit_of_bytes(text: str, rate: SimulatedRate) -> None:
+    assert SimulatedRate.parse(text) == rate
 
 
 @pytest.mark.parametrize("text", ["", "fast", "0", "-1", "2MB/s"])
 def test_other_rates_are_refused(text: str) -> None:
     with pytest.raises(ValueError, match="rate"):
-        Rate.parse(text)
+        SimulatedRate.parse(text)
 
 
 def _live(folder: Path, count: int, size: int) -> Simulation:
@@ -336,9 +348,9 @@ def _live(folder: Path, count: int, size: int) -> Simulation:
 
 
 @pytest.mark.parametrize(
-    ("rate", "size"), [(Rate(100, False), 300), (Rate(34_200, True), 300)], ids=["groups", "bytes"]
+    ("rate", "size"), [(SimulatedRate(100, False), 300), (SimulatedRate(34_200, True), 300)], ids=["groups", "bytes"]
 )
-def test_tailer_sees_a_live_log_grow(rate: Rate, size: int, tmp_path: Path) -> None:
+def test_tailer_sees_a_live_log_grow(rate: SimulatedRate, size: int, tmp_path: Path) -> None:
     """100 groups at 100 groups a second, the same as 34,200 bytes: all are seen, some of them before the end."""
     simulation = _live(tmp_path, 100, 300)
     thread = threading.Thread(target=simulation.run, kwargs={"rate": rate})
@@ -360,7 +372,7 @@ def test_tailer_sees_a_live_log_grow(rate: Rate, size: int, tmp_path: Path) -> N
 def test_stopped_run_leaves_a_good_log(tmp_path: Path) -> None:
     simulation = _live(tmp_path, 1000, 100)
     stop = threading.Event()
-    thread = threading.Thread(target=simulation.run, args=(stop, Rate(50, False)))
+    thread = threading.Thread(target=simulation.run, args=(stop, SimulatedRate(50, False)))
     thread.start()
     while simulation.progress.groups < 3:
         thread.join(0.005)

@@ -13,7 +13,7 @@ from binlog_connector.schema.snapshot_marks import Purpose
 from binlog_format.position import Position
 from binlog_streaming.job_state.record import RECORD_FILE, JobRecord
 from binlog_streaming.plan.memory import SetAside
-from binlog_streaming.plan.snapshots import TableSnapshot
+from binlog_streaming.plan.snapshots import PlannedSnapshot
 from binlog_streaming.settings import load_job
 from binlog_streaming.snapshot.job_tables import JobTables
 from tests.streaming.snapshot.live import job_file
@@ -31,7 +31,7 @@ def tables_of(directory: Path, *, has_begun: bool) -> JobTables:
     if has_begun:
         written = (WHOLE, OPEN, LACKING, ASIDE, REFUSED)
         aside = SetAside(database="shop", table="aside", position="1:0:0:0", gtid=None, reason="[X.Y] why")
-        snapshot = TableSnapshot(
+        snapshot = PlannedSnapshot(
             database="shop", table="refused", snapshot="u", purpose="complete", problem="it was altered"
         )
         record = msgspec.structs.replace(

@@ -17,7 +17,7 @@ from binlog_format.gtids.gtid_set import parse_gtids
 from binlog_format.position import Position
 from binlog_streaming.job_state.record import JobRecord, Verified
 from binlog_streaming.plan.memory import Learned, SetAside
-from binlog_streaming.plan.snapshots import TableSnapshot
+from binlog_streaming.plan.snapshots import PlannedSnapshot
 from binlog_streaming.settings import Status
 from binlog_streaming.status.model import Level, Phase
 from binlog_streaming.status.recorder import StatusRecorder
@@ -79,7 +79,7 @@ def test_what_a_batch_did_is_recorded(tmp_path: Path, edges: tuple[SourceOffset,
 def test_what_a_job_remembers_of_its_tables_is_shown(tmp_path: Path, edges: tuple[SourceOffset, SourceOffset]) -> None:
     job = job_for(tmp_path)
     stopped = SetAside(database="sb", table="bad", position="0:1:2:3", gtid="0-1-9", reason="the log lacks a value")
-    snapshot = TableSnapshot(database="sb", table="new", snapshot="u", purpose="p", rows=5, chunks=2)
+    snapshot = PlannedSnapshot(database="sb", table="new", snapshot="u", purpose="p", rows=5, chunks=2)
     record = msgspec.structs.replace(
         JobRecord.of(job), tables=(("sb", "t"),), complete=(("sb", "t"),), incomplete=(("sb", "new"),),
         set_aside=(stopped,), snapshots=(snapshot,),

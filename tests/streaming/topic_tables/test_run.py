@@ -18,7 +18,7 @@ from binlog_connector.crash_points import watched
 from binlog_connector.kafka.connection import Connection
 from binlog_connector.kafka.messages import Messages
 from binlog_connector.kafka.publisher import Publisher, PublisherOptions
-from binlog_connector.kafka.reading.fetcher import Partition
+from binlog_connector.kafka.reading.fetcher import FetchedPartition
 from binlog_connector.kafka.reading.topic_reader import TopicReader
 from binlog_connector.kafka.topics import Topics
 from binlog_format.errors import BrokerError, DataLossError, OptionError, SchemaError, TableError, UnsupportedError
@@ -345,7 +345,7 @@ def test_messages_that_go_while_they_are_read_are_missed(source: Source, client:
     source.insert(0, 2, 3)
     delete_records(source, 2)
     with TopicReader(Connection(source.broker.servers), client) as reader:
-        reader.go_on_at({Partition(source.topic, 0): 1})
+        reader.go_on_at({FetchedPartition(source.topic, 0): 1})
         with pytest.raises(DataLossError, match="MESSAGES_GONE"):
             reader.read(10, 1 << 20, 30)
 

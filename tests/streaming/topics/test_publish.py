@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from binlog_connector.crash_points import watched
 from binlog_connector.kafka.connection import Connection
-from binlog_connector.kafka.publisher import Step
+from binlog_connector.kafka.publisher import PublishStep
 from binlog_connector.kafka.topics import Topics
 from binlog_format.errors import BinlogError, BrokerError, DataLossError, OptionError
 from binlog_lab.demo.proof.topics import read_values
@@ -155,7 +155,7 @@ def test_a_broker_that_goes_away_under_a_transaction(
     sent = []
 
     def go_away(step: StrEnum) -> None:
-        sent.append(step is Step.SENT)
+        sent.append(step is PublishStep.SENT)
         if sent.count(True) != 3 or not sent[-1]:
             return
         if freezes:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from binlog_connector.crash_points import watched
-from binlog_connector.kafka.publisher import Step
+from binlog_connector.kafka.publisher import PublishStep
 from binlog_format.errors import RegistryError
 from binlog_lab.demo.proof.topics import read_values
 from binlog_streaming.settings.publish_text import publish_job_text
@@ -73,7 +73,7 @@ def test_a_registry_that_goes_away_is_waited_for(
     begun = []
 
     def go_away(step: StrEnum) -> None:
-        begun.append(step is Step.BEGUN)
+        begun.append(step is PublishStep.BEGUN)
         if begun.count(True) == 2 and begun[-1]:
             server.failures += [503, 503]
 

@@ -17,12 +17,12 @@ from binlog_connector.envelope.avro.column_parts import column_part
 from binlog_connector.envelope.avro.parts import (
     NULL_BRANCH,
     VALUE_BRANCH,
+    AvroTexts,
     Chosen,
     Encoded,
     Longs,
     PartValues,
-    Same,
-    Texts,
+    SameParts,
     array_parts,
     encoded_long,
     encoded_text,
@@ -47,10 +47,10 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from binlog_connector.envelope.avro.parts import Part
+    from binlog_connector.envelope.avro.parts import AvroPart
     from binlog_connector.envelope.block_context import BlockContext
     from binlog_connector.envelope.connect_schema import Schema
-    from binlog_connector.envelope.encoding import Collections, SchemaChange, ValueRows
+    from binlog_connector.envelope.encoding import Collections, SchemaChangeMessage, ValueRows
     from binlog_connector.envelope.options import EnvelopeOptions
     from binlog_connector.envelope.table_envelope import TableEnvelope
     from binlog_connector.schema.definitions import TableName
@@ -117,21 +117,21 @@ class AvroEncoding:
     def transaction_keys(self, ids: pa.Array) -> Encoded:
         """As `MessageEncoding`."""
         head = self._head(self._topic_of(MessageKind.TRANSACTION, None, None), "key", TRANSACTION_KEY)
-        return Encoded.of([Same(head), Texts.of(ids, pa.string())], len(ids))
+        return Encoded.of([SameParts(head), AvroTexts.of(ids, pa.string())], len(ids))
 
     def transaction_values(
         self, status: str, ids: pa.Array, counts: pa.Array, collections: Collections | None, milliseconds: pa.Array
     ) -> Encoded:
         """As `MessageEncoding`."""
         head = self._head(self._topic_of(MessageKind.TRANSACTION, None, None), "value", TRANSACTION_VALUE)
-        parts: list[Part] = [Same(head + encoded_text(status)), Texts.of(ids, pa.string())]
+        parts: list[AvroPart] = [SameParts(head + encoded_text(status)), AvroTexts.of(ids, pa.string())]
         if collections is None:
-            parts.append(Same(NULL_BRANCH + NULL_BRANCH))
+            parts.append(SameParts(NULL_BRANCH + NULL_BRANCH))
         else:
-            parts += [Same(VALUE_BRANCH), Longs(counts.to_numpy()), Same(VALUE_BRANCH), *_listed(collections)]
+            parts += [SameParts(VALUE_BRANCH), Longs(counts.to_numpy()), SameParts(VALUE_BRANCH), *_listed(collections)]
         return Encoded.of([*parts, Longs(milliseconds.to_numpy())], len(ids))
 
-    def schema_change(self, occasion: BlockContext, change: SchemaChange) -> tuple[Encoded, Encoded]:
+    def schema_change(self, occasion: BlockContext, change: SchemaChangeMessage) -> tuple[Encoded, Encoded]:
         """As `MessageEncoding`."""
         topic = self._topic_of(MessageKind.SCHEMA_CHANGE, change.database or None, change.table)
         key_schema, value_schema = schema_change_schemas(occasion.block.vendor)
@@ -147,8 +147,8 @@ class AvroEncoding:
             + (array + encoded_long(0))
         )
         source = _statement_source(occasion, change.event, change.database, change.table)
-        values = [Same(self._head(topic, "value", value_schema)), *source, Same(rest)]
-        return Encoded.of([Same(keys)], 1), Encoded.of(values, 1)
+        values = [SameParts(self._head(topic, "value", value_schema)), *source, SameParts(rest)]
+        return Encoded.of([SameParts(keys)], 1), Encoded.of(values, 1)
 
     def truncate(self, occasion: BlockContext, event: int, name: TableName) -> Encoded | None:
         """As `MessageEncoding`: none where no change of the table is published, so there is nothing to remove."""
@@ -157,7 +157,7 @@ class AvroEncoding:
             return None
         source = _statement_source(occasion, event, name.database, name.table)
         rest = NULL_BRANCH + _op("t", occasion.now_ns)
-        return Encoded.of([Same(head + NULL_BRANCH + NULL_BRANCH), *source, Same(rest)], 1)
+        return Encoded.of([SameParts(head + NULL_BRANCH + NULL_BRANCH), *source, SameParts(rest)], 1)
 
     def heartbeat(self, now_ns: int) -> tuple[bytes, bytes]:
         """As `MessageEncoding`."""
@@ -215,12 +215,12 @@ class _AvroChanges:
         parts = [column_part(column, values) for column, values in columns]
         self._images = Encoded.of(parts, len(images))
         key = [parts[index] for index in envelope.key]
-        self.keys = Encoded.of([Same(heads.key), *key], len(images)) if key else None
+        self.keys = Encoded.of([SameParts(heads.key), *key], len(images)) if key else None
 
     def values(self, rows: ValueRows) -> PartValues:
         layout, events = self._layout, self._block.events
-        parts: list[Part] = [
-            Same(self._head),
+        parts: list[AvroPart] = [
+            SameParts(self._head),
             Chosen(self._images, rows.before, in_union=True),
             Chosen(self._images, rows.after, in_union=True),
             *events.source(layout.database, layout.table, rows.events, rows.row_nos),
@@ -249,7 +249,7 @@ def _without_columns(envelope: Any) -> Any:
     return envelope
 
 
-def _statement_source(occasion: BlockContext, event: int, database: str, table: str | None) -> list[Part]:
+def _statement_source(occasion: BlockContext, event: int, database: str, table: str | None) -> list[AvroPart]:
     events, row_nos = np.array([event], dtype=np.int64), np.zeros(1, dtype=np.int32)
     return EventParts(occasion, events).source(database, table, events, row_nos)
 
@@ -264,7 +264,7 @@ def _runs(contents: Sequence[bytes]) -> Encoded:
     return Encoded(as_bytes(b"".join(contents)), offsets)
 
 
-def _listed(collections: Collections) -> list[Part]:
+def _listed(collections: Collections) -> list[AvroPart]:
     names = _runs([encoded_text(name) for name in collections.names])
     entries = Encoded.of([Chosen(names, collections.tables), Longs(collections.counts)], len(collections.counts))
     bounds = collections.bounds

@@ -8,11 +8,11 @@ import numpy as np
 import pyarrow as pa
 
 from binlog_connector.envelope.avro.parts import (
+    AvroTexts,
     Chosen,
     Encoded,
     Fixed,
     Longs,
-    Texts,
     array_parts,
     plain_states,
     union_states,
@@ -25,7 +25,7 @@ from binlog_format.views.json.json_texts import JsonTexts
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from binlog_connector.envelope.avro.parts import Part
+    from binlog_connector.envelope.avro.parts import AvroPart
     from binlog_connector.envelope.connect_schema import Schema
     from binlog_connector.envelope.connect_values import ConnectColumn
     from binlog_format.kernels import Bytes
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 _HEAD, _TAIL = len('{"":"'), len('"}')
 
 
-def column_part(column: ConnectColumn, values: pa.Array) -> Part:
+def column_part(column: ConnectColumn, values: pa.Array) -> AvroPart:
     """A column as a field of each row.
 
     Args:
@@ -54,13 +54,13 @@ def column_part(column: ConnectColumn, values: pa.Array) -> Part:
     return _part(column.schema, values, column.style)
 
 
-def _part(schema: Schema, values: pa.Array, style: JsonStyle | None = None) -> Part:
+def _part(schema: Schema, values: pa.Array, style: JsonStyle | None = None) -> AvroPart:
     kind = schema["type"]
     if kind in ("struct", "array"):
         return _nested(schema, values)
     states = union_states(_present(values)) if schema["optional"] else plain_states(len(values))
     if kind == "bytes":
-        return Texts.of(values, pa.binary(), states)
+        return AvroTexts.of(values, pa.binary(), states)
     if kind == "string":
         return _text(values, states, style)
     if kind == "boolean":
@@ -69,17 +69,17 @@ def _part(schema: Schema, values: pa.Array, style: JsonStyle | None = None) -> P
     return Fixed(numbers, states) if kind in ("float", "double") else Longs(numbers, states)
 
 
-def _text(values: pa.Array, states: Bytes, style: JsonStyle | None) -> Texts:
+def _text(values: pa.Array, states: Bytes, style: JsonStyle | None) -> AvroTexts:
     if pa.types.is_string(values.type) or pa.types.is_large_string(values.type):
-        return Texts.of(values, pa.string(), states)
+        return AvroTexts.of(values, pa.string(), states)
     # Moments, digits and what stands for bytes: as in JSON, where it has no escapes, without the quotes.
     assert style is not None, "only columns have such values"
     nothing = empty_bytes(0)
     texts = JsonTexts.of_rows(JsonRows([json_column("", values, style=style)], len(values)), nothing, nothing)
-    return Texts(texts.data, texts.offsets[:-1] + _HEAD, texts.sizes - _HEAD - _TAIL, states)
+    return AvroTexts(texts.data, texts.offsets[:-1] + _HEAD, texts.sizes - _HEAD - _TAIL, states)
 
 
-def _nested(schema: Schema, values: pa.Array) -> Part:
+def _nested(schema: Schema, values: pa.Array) -> AvroPart:
     # Only what is there is encoded: the fields of a null are no values.
     present = _present(values)
     there = values.drop_null()
@@ -92,7 +92,7 @@ def _nested(schema: Schema, values: pa.Array) -> Part:
     return Chosen(Encoded.of(parts, len(there)), chosen, in_union=schema["optional"])
 
 
-def _floats(lists: pa.Array) -> list[Part]:
+def _floats(lists: pa.Array) -> list[AvroPart]:
     offsets = lists.offsets.to_numpy().astype(np.int64)
     numbers = _numbers(lists.values)
     items = Encoded(np.array(numbers).view(np.uint8), offsets * numbers.itemsize)

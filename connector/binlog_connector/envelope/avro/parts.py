@@ -33,7 +33,7 @@ NULL_BRANCH, VALUE_BRANCH = b"\x00", b"\x02"
 """Of a union `["null", type]`; with a default other than null the union is `[type, "null"]`, and they change places."""
 
 
-class Part(Protocol):
+class AvroPart(Protocol):
     """The same field of some rows."""
 
     def add_sizes(self, sizes: Int64s) -> None:
@@ -53,7 +53,7 @@ def union_states(present: Mask) -> Bytes:
     return np.where(present, np.uint8(kernels.VALUE), np.uint8(kernels.NULL))
 
 
-class Same:
+class SameParts:
     """Bytes that all rows have.
 
     Args:
@@ -64,11 +64,11 @@ class Same:
         self._content = as_bytes(content)
 
     def add_sizes(self, sizes: Int64s) -> None:
-        """As `Part`."""
+        """As `AvroPart`."""
         sizes += self._content.size
 
     def write(self, out: Bytes, cursors: Int64s) -> None:
-        """As `Part`."""
+        """As `AvroPart`."""
         write_same(out, cursors, self._content)
 
 
@@ -85,16 +85,16 @@ class Longs:
         self._states = plain_states(len(values)) if states is None else states
 
     def add_sizes(self, sizes: Int64s) -> None:
-        """As `Part`."""
+        """As `AvroPart`."""
         kernels.add_long_sizes(self._values, self._states, sizes)
 
     def write(self, out: Bytes, cursors: Int64s) -> None:
-        """As `Part`."""
+        """As `AvroPart`."""
         kernels.write_longs(out, cursors, self._values, self._states)
 
 
-class Texts:
-    """Texts, as `string`, or `bytes`.
+class AvroTexts:
+    """AvroTexts, as `string`, or `bytes`.
 
     Args:
         data: All bytes.
@@ -108,18 +108,18 @@ class Texts:
         self._states = plain_states(len(sizes)) if states is None else states
 
     @classmethod
-    def of(cls, values: pa.Array, kind: pa.DataType, states: Bytes | None = None) -> Texts:
+    def of(cls, values: pa.Array, kind: pa.DataType, states: Bytes | None = None) -> AvroTexts:
         """Those of an array, read as *kind* (`string` or `binary`)."""
         data, offsets = text_buffers(values, kind)
         wide = offsets.astype(np.int64)
         return cls(data, wide[:-1], np.diff(wide), states)
 
     def add_sizes(self, sizes: Int64s) -> None:
-        """As `Part`."""
+        """As `AvroPart`."""
         kernels.add_text_sizes(self._sizes, self._states, sizes)
 
     def write(self, out: Bytes, cursors: Int64s) -> None:
-        """As `Part`."""
+        """As `AvroPart`."""
         kernels.write_texts(out, cursors, self._data, self._starts, self._sizes, self._states)
 
 
@@ -137,11 +137,11 @@ class Fixed:
         self._states = states
 
     def add_sizes(self, sizes: Int64s) -> None:
-        """As `Part`."""
+        """As `AvroPart`."""
         kernels.add_fixed_sizes(self._width, self._states, sizes)
 
     def write(self, out: Bytes, cursors: Int64s) -> None:
-        """As `Part`."""
+        """As `AvroPart`."""
         kernels.write_fixed(out, cursors, self._data, self._width, self._states)
 
 
@@ -164,7 +164,7 @@ class Encoded:
         return sizes
 
     @classmethod
-    def of(cls, parts: Sequence[Part], count: int) -> Encoded:
+    def of(cls, parts: Sequence[AvroPart], count: int) -> Encoded:
         """What *parts*, of *count* rows each, say one after the other."""
         sizes = np.zeros(count, dtype=np.int64)
         for part in parts:
@@ -189,11 +189,11 @@ class Chosen:
         self._values, self._chosen, self._in_union = values, chosen, in_union
 
     def add_sizes(self, sizes: Int64s) -> None:
-        """As `Part`."""
+        """As `AvroPart`."""
         kernels.add_chosen_sizes(self._values.offsets, self._chosen, self._in_union, sizes)
 
     def write(self, out: Bytes, cursors: Int64s) -> None:
-        """As `Part`."""
+        """As `AvroPart`."""
         kernels.write_chosen(out, cursors, self._values.data, self._values.offsets, self._chosen, self._in_union)
 
 
@@ -210,11 +210,11 @@ class Sequences:
         self._block, self._events, self._row_nos = block, events, row_nos
 
     def add_sizes(self, sizes: Int64s) -> None:
-        """As `Part`."""
+        """As `AvroPart`."""
         sizes += SEQUENCE_SIZE
 
     def write(self, out: Bytes, cursors: Int64s) -> None:
-        """As `Part`."""
+        """As `AvroPart`."""
         kernels.write_sequences(out, cursors, self._block.events, self._block.groups, self._events, self._row_nos)
 
 
@@ -229,7 +229,7 @@ class PartValues:
         count: Number of values.
     """
 
-    def __init__(self, parts: Sequence[Part], count: int) -> None:
+    def __init__(self, parts: Sequence[AvroPart], count: int) -> None:
         self._parts = parts
         self.sizes: Int64s = np.zeros(count, dtype=np.int64)
         for part in parts:
@@ -240,14 +240,14 @@ class PartValues:
         _write(self._parts, out, starts, self.sizes)
 
 
-def _write(parts: Sequence[Part], out: Bytes, starts: Int64s, sizes: Int64s) -> None:
+def _write(parts: Sequence[AvroPart], out: Bytes, starts: Int64s, sizes: Int64s) -> None:
     cursors = starts.copy()
     for part in parts:
         part.write(out, cursors)
     assert np.array_equal(cursors, starts + sizes), "values were written with other sizes than computed"
 
 
-def array_parts(counts: Int64s, items: Encoded) -> list[Part]:
+def array_parts(counts: Int64s, items: Encoded) -> list[AvroPart]:
     """Arrays: one block of items, and the block without items that ends an array.
 
     Args:

@@ -12,12 +12,12 @@ from binlog_connector.envelope.avro.parts import (
     NULL_BRANCH,
     SEQUENCE_SIZE,
     VALUE_BRANCH,
+    AvroTexts,
     Chosen,
     Encoded,
     Longs,
-    Same,
+    SameParts,
     Sequences,
-    Texts,
     encoded_long,
     encoded_text,
     union_states,
@@ -29,7 +29,7 @@ from binlog_connector.envelope.json.message_template import FORMAT_VERSION
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from binlog_connector.envelope.avro.parts import Part
+    from binlog_connector.envelope.avro.parts import AvroPart
     from binlog_connector.envelope.block_context import BlockContext
     from binlog_connector.envelope.encoding import Orders
 
@@ -57,17 +57,19 @@ class EventParts:
         sure = union_states(np.ones(len(seconds), dtype=np.bool_))
         fixed = [FORMAT_VERSION, connector_name(block.vendor), occasion.options.topic_prefix]
         gtids = self._groups.gtids()
-        self._start = self._encoded(Same(b"".join(map(encoded_text, fixed))), Longs(seconds * 1000), Same(_SNAPSHOT))
+        self._start = self._encoded(
+            SameParts(b"".join(map(encoded_text, fixed))), Longs(seconds * 1000), SameParts(_SNAPSHOT)
+        )
         self._times = self._encoded(Longs(seconds * 1_000_000, sure), Longs(seconds * 1_000_000_000, sure))
         self._place = self._encoded(
             Longs(block.events["server_id"][rows]),
-            Texts.of(gtids, pa.string(), union_states(gtids.is_valid().to_numpy(zero_copy_only=False))),
-            Texts.of(self._groups.file_names(), pa.string()),
+            AvroTexts.of(gtids, pa.string(), union_states(gtids.is_valid().to_numpy(zero_copy_only=False))),
+            AvroTexts.of(self._groups.file_names(), pa.string()),
             Longs(self._groups.file_offsets()),
         )
         self._session = self._encoded(self._threads(), self._queries())
 
-    def source(self, database: str, table: str | None, events: Int64s, row_nos: Int32s) -> list[Part]:
+    def source(self, database: str, table: str | None, events: Int64s, row_nos: Int32s) -> list[AvroPart]:
         """The fields of `source`.
 
         Args:
@@ -79,16 +81,16 @@ class EventParts:
         slots = self._slots[events]
         return [
             Chosen(self._start, slots),
-            Same(encoded_text(database) + VALUE_BRANCH + encoded_long(SEQUENCE_SIZE)),
+            SameParts(encoded_text(database) + VALUE_BRANCH + encoded_long(SEQUENCE_SIZE)),
             Sequences(self._occasion.block, events, row_nos),
             Chosen(self._times, slots),
-            Same(NULL_BRANCH if table is None else VALUE_BRANCH + encoded_text(table)),
+            SameParts(NULL_BRANCH if table is None else VALUE_BRANCH + encoded_text(table)),
             Chosen(self._place, slots),
             Longs(row_nos),
             Chosen(self._session, slots),
         ]
 
-    def transaction(self, events: Int64s, orders: Orders | None) -> list[Part]:
+    def transaction(self, events: Int64s, orders: Orders | None) -> list[AvroPart]:
         """The field `transaction`.
 
         Args:
@@ -96,25 +98,25 @@ class EventParts:
             orders: Of the values; None: they do not tell them.
         """
         if orders is None:
-            return [Same(NULL_BRANCH)]
+            return [SameParts(NULL_BRANCH)]
         ids = Chosen(self._transaction_ids, self._slots[events])
-        return [Same(VALUE_BRANCH), ids, Longs(orders.total), Longs(orders.of_table)]
+        return [SameParts(VALUE_BRANCH), ids, Longs(orders.total), Longs(orders.of_table)]
 
     @cached_property
     def _transaction_ids(self) -> Encoded:
-        return self._encoded(Texts.of(self._groups.transaction_ids(), pa.string()))
+        return self._encoded(AvroTexts.of(self._groups.transaction_ids(), pa.string()))
 
-    def _encoded(self, *parts: Part) -> Encoded:
+    def _encoded(self, *parts: AvroPart) -> Encoded:
         return Encoded.of(parts, len(self._rows))
 
-    def _threads(self) -> Part:
+    def _threads(self) -> AvroPart:
         threads = self._occasion.threads[self._groups.rows]
         return Longs(threads, union_states(threads >= 0))
 
-    def _queries(self) -> Part:
+    def _queries(self) -> AvroPart:
         queries = self._occasion.queries
         if queries is None:
-            return Same(NULL_BRANCH)
+            return SameParts(NULL_BRANCH)
         of_events, texts = queries
-        encoded = Encoded.of([Texts.of(texts, pa.string())], len(texts))
+        encoded = Encoded.of([AvroTexts.of(texts, pa.string())], len(texts))
         return Chosen(encoded, of_events[self._rows].astype(np.int64), in_union=True)

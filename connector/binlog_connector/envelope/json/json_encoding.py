@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
     from binlog_connector.envelope.block_context import BlockContext
     from binlog_connector.envelope.connect_schema import Schema
-    from binlog_connector.envelope.encoding import Collections, SchemaChange, ValueRows
+    from binlog_connector.envelope.encoding import Collections, SchemaChangeMessage, ValueRows
     from binlog_connector.envelope.json.change_values import ChangeValues
     from binlog_connector.envelope.options import EnvelopeOptions
     from binlog_connector.envelope.table_envelope import TableEnvelope
@@ -86,7 +86,7 @@ class JsonEncoding:
         ]
         return JsonTexts.of_rows(JsonRows(columns, count), *self._transaction_value)
 
-    def schema_change(self, occasion: BlockContext, change: SchemaChange) -> tuple[JsonTexts, JsonTexts]:
+    def schema_change(self, occasion: BlockContext, change: SchemaChangeMessage) -> tuple[JsonTexts, JsonTexts]:
         """As `MessageEncoding`."""
         database = strings_array([change.database])
         listed = [{"type": kind, "id": f'"{name.database}"."{name.table}"'} for kind, name in change.tables]

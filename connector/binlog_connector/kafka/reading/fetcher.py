@@ -23,7 +23,7 @@ Record = tuple[int, bytes | None, bytes | None]
 """Offset, key and value of a message."""
 
 
-class Partition(NamedTuple):
+class FetchedPartition(NamedTuple):
     """One partition of a topic."""
 
     topic: str
@@ -36,13 +36,13 @@ class Partition(NamedTuple):
 class Fetcher(Protocol):
     """A consumer of committed messages, of partitions that it is given, from offsets that it is given."""
 
-    def go_on_at(self, offsets: Mapping[Partition, int]) -> None:
+    def go_on_at(self, offsets: Mapping[FetchedPartition, int]) -> None:
         """Fetch these partitions alone, from there."""
 
-    def position(self, partition: Partition) -> int:
+    def position(self, partition: FetchedPartition) -> int:
         """Up to where it has been read; what is no message counts too, once there is nothing after it."""
 
-    def poll(self) -> dict[Partition, list[Record]]:
+    def poll(self) -> dict[FetchedPartition, list[Record]]:
         """The next messages, of each partition in their order; none when none come within `POLL_MS`.
 
         Raises:

@@ -8,7 +8,14 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from binlog_connector.kafka.failures import failure
 from binlog_connector.kafka.rdkafka_producer import SILENT
-from binlog_connector.kafka.reading.fetcher import FETCH_SIZE, POLL_MS, RECORDS_MAX, Partition, Record, messages_gone
+from binlog_connector.kafka.reading.fetcher import (
+    FETCH_SIZE,
+    POLL_MS,
+    RECORDS_MAX,
+    FetchedPartition,
+    Record,
+    messages_gone,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -39,20 +46,20 @@ class RdkafkaFetcher:
             "queued.max.messages.kbytes": 16 * FETCH_SIZE >> 10,
         }
         self._client = Consumer({**connection.rdkafka_settings(), **own}, logger=SILENT)
-        self._read_to: dict[Partition, int] = {}
+        self._read_to: dict[FetchedPartition, int] = {}
 
-    def go_on_at(self, offsets: Mapping[Partition, int]) -> None:
+    def go_on_at(self, offsets: Mapping[FetchedPartition, int]) -> None:
         """See `Fetcher`."""
         self._read_to = dict(offsets)
         self._client.assign([TopicPartition(*one, offset) for one, offset in offsets.items()])
 
-    def position(self, partition: Partition) -> int:
+    def position(self, partition: FetchedPartition) -> int:
         """See `Fetcher`."""
         return self._read_to[partition]
 
-    def poll(self) -> dict[Partition, list[Record]]:
+    def poll(self) -> dict[FetchedPartition, list[Record]]:
         """See `Fetcher`."""
-        found: dict[Partition, list[Record]] = {}
+        found: dict[FetchedPartition, list[Record]] = {}
         try:
             polled = self._client.consume(RECORDS_MAX, POLL_MS / 1000)
         except KafkaException as error:
@@ -65,7 +72,7 @@ class RdkafkaFetcher:
                 if not problem.retriable():
                     raise failure(problem.code(), problem.str())
                 continue
-            one = Partition(topic, number)
+            one = FetchedPartition(topic, number)
             if problem is None:
                 found.setdefault(one, []).append((offset, message.key(), message.value()))
                 self._read_to[one] = offset + 1

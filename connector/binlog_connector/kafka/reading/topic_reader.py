@@ -18,8 +18,8 @@ from binlog_connector.kafka.reading.fetcher import (
     FETCH_SIZE,
     POLL_MS,
     RECORDS_MAX,
+    FetchedPartition,
     Fetcher,
-    Partition,
     Record,
     messages_gone,
 )
@@ -47,7 +47,7 @@ class PartitionMessages:
         values: Large binary; null: a tombstone.
     """
 
-    partition: Partition
+    partition: FetchedPartition
     offsets: NDArray[np.int64]
     keys: pa.Array
     values: pa.Array
@@ -99,10 +99,10 @@ class TopicReader:
         self._fetcher.close()
         self._consumer.close(autocommit=False)
 
-    def partitions(self, topics: Iterable[str]) -> list[Partition]:
+    def partitions(self, topics: Iterable[str]) -> list[FetchedPartition]:
         """Of those *topics* that there are."""
         return [
-            Partition(topic, number)
+            FetchedPartition(topic, number)
             for topic in sorted(topics)
             for number in sorted(self._consumer.partitions_for_topic(topic) or ())
         ]
@@ -119,7 +119,7 @@ class TopicReader:
             raise client_failure(error) from error
         return found
 
-    def ranges(self, partitions: Iterable[Partition]) -> dict[Partition, tuple[int, int]]:
+    def ranges(self, partitions: Iterable[FetchedPartition]) -> dict[FetchedPartition, tuple[int, int]]:
         """The first offset that there is, and the one after the last committed message.
 
         Raises:
@@ -130,13 +130,13 @@ class TopicReader:
             known_offsets(self._consumer.beginning_offsets, wanted, self._connection),
             known_offsets(self._consumer.end_offsets, wanted, self._connection),
         )
-        return {Partition(one.topic, one.partition): (starts[one], ends[one]) for one in wanted}
+        return {FetchedPartition(one.topic, one.partition): (starts[one], ends[one]) for one in wanted}
 
-    def go_on_at(self, offsets: Mapping[Partition, int]) -> None:
+    def go_on_at(self, offsets: Mapping[FetchedPartition, int]) -> None:
         """Read these partitions alone, from there."""
         self._fetcher.go_on_at(offsets)
 
-    def position(self, partition: Partition) -> int:
+    def position(self, partition: FetchedPartition) -> int:
         """Up to where it has been read; what is no message counts."""
         return self._fetcher.position(partition)
 
@@ -152,7 +152,7 @@ class TopicReader:
             DataLossError: `MESSAGES_GONE`.
             BrokerError: What keeps brokers from being used.
         """
-        found: dict[Partition, list[Record]] = defaultdict(list)
+        found: dict[FetchedPartition, list[Record]] = defaultdict(list)
         count = size = 0
         deadline = time.monotonic() + seconds
         while count < count_max and size < size_max:
@@ -165,7 +165,7 @@ class TopicReader:
                 break
         return [_messages(partition, records) for partition, records in sorted(found.items())]
 
-    def read_ranges(self, ranges: Mapping[Partition, tuple[int, int]]) -> list[PartitionMessages]:
+    def read_ranges(self, ranges: Mapping[FetchedPartition, tuple[int, int]]) -> list[PartitionMessages]:
         """The messages from the first to before the second offset of each partition.
 
         Raises:
@@ -173,7 +173,7 @@ class TopicReader:
             BrokerError: What keeps brokers from being used; `FAILED`: they do not come.
         """
         self.go_on_at({one: start for one, (start, _) in ranges.items()})
-        found: dict[Partition, list[Record]] = defaultdict(list)
+        found: dict[FetchedPartition, list[Record]] = defaultdict(list)
         deadline = time.monotonic() + self._connection.timeout
         while left := [one for one, (_, end) in ranges.items() if self.position(one) < end]:
             polled = self._fetcher.poll()
@@ -196,17 +196,17 @@ class PythonFetcher:
     def __init__(self, consumer: KafkaConsumer) -> None:
         self._consumer = consumer
 
-    def go_on_at(self, offsets: Mapping[Partition, int]) -> None:
+    def go_on_at(self, offsets: Mapping[FetchedPartition, int]) -> None:
         """See `Fetcher`."""
         self._consumer.assign([TopicPartition(*one) for one in offsets])
         for one, offset in offsets.items():
             self._consumer.seek(TopicPartition(*one), offset)
 
-    def position(self, partition: Partition) -> int:
+    def position(self, partition: FetchedPartition) -> int:
         """See `Fetcher`."""
         return int(self._consumer.position(TopicPartition(*partition)))
 
-    def poll(self) -> dict[Partition, list[Record]]:
+    def poll(self) -> dict[FetchedPartition, list[Record]]:
         """See `Fetcher`."""
         try:
             polled: dict[TopicPartition, list[ConsumerRecord]] = self._consumer.poll(timeout_ms=POLL_MS)
@@ -215,7 +215,9 @@ class PythonFetcher:
         except KafkaError as error:
             raise client_failure(error) from error
         return {
-            Partition(one.topic, one.partition): [(record.offset, record.key, record.value) for record in records]
+            FetchedPartition(one.topic, one.partition): [
+                (record.offset, record.key, record.value) for record in records
+            ]
             for one, records in polled.items()
         }
 
@@ -223,7 +225,7 @@ class PythonFetcher:
         """The consumer is the reader's."""
 
 
-def _messages(partition: Partition, records: list[Record]) -> PartitionMessages:
+def _messages(partition: FetchedPartition, records: list[Record]) -> PartitionMessages:
     return PartitionMessages(
         partition,
         np.array([offset for offset, _, _ in records], dtype=np.int64),

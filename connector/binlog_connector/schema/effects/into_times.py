@@ -22,7 +22,7 @@ from binlog_connector.schema.effects.conversion import (
     where_known,
 )
 from binlog_connector.schema.effects.number_times import moments_of_numbers, parts_of, times_of_numbers, whole_parts_of
-from binlog_connector.schema.effects.time_readings import DAY, MICROS, TIME_MAX, Reading, read_moment, read_time
+from binlog_connector.schema.effects.time_readings import DAY, MICROS, TIME_MAX, TimeReading, read_moment, read_time
 from binlog_connector.schema.effects.times import DATE, DATETIME, TIME, TIMESTAMP
 from binlog_format.vendor import Vendor
 
@@ -66,7 +66,7 @@ def times_of_texts(new: ColumnSide, how: Circumstances) -> Effect:
 
 
 def _reading(text: str, new: ColumnSide, how: Circumstances) -> object:
-    found: Reading | None
+    found: TimeReading | None
     if new.type_name == TIME:
         found = read_time(text, how)
     else:

@@ -43,7 +43,7 @@ _MOMENT_DIGITS = 14
 _FULL_TEXT = 12  # bytes; a text that is as long may be a date with a time
 
 
-class Reading(NamedTuple):
+class TimeReading(NamedTuple):
     """What a server reads.
 
     Attributes:
@@ -56,8 +56,8 @@ class Reading(NamedTuple):
     misfit: bool = False
 
 
-ZERO_DATE: Final = Reading(None, misfit=True)
-NO_TIME: Final = Reading(0, misfit=True)
+ZERO_DATE: Final = TimeReading(None, misfit=True)
+NO_TIME: Final = TimeReading(0, misfit=True)
 
 
 class _Fields(NamedTuple):
@@ -69,7 +69,7 @@ class _Fields(NamedTuple):
     has_space: bool
 
 
-def read_moment(text: str, how: Circumstances, *, with_partial_dates: bool = True) -> Reading | None:
+def read_moment(text: str, how: Circumstances, *, with_partial_dates: bool = True) -> TimeReading | None:
     """A date, perhaps with a time; None: it is not known what the server makes of it.
 
     Args:
@@ -93,7 +93,7 @@ def read_moment(text: str, how: Circumstances, *, with_partial_dates: bool = Tru
     return None if _is_odd(text, fields, moment, how) else moment
 
 
-def _is_odd(text: str, fields: _Fields, moment: Reading | None, how: Circumstances) -> bool:
+def _is_odd(text: str, fields: _Fields, moment: TimeReading | None, how: Circumstances) -> bool:
     """Whether MariaDB reads another date, or none: it takes one delimiter at a time, a point for that of a fraction."""
     if how.vendor is Vendor.MYSQL or moment is None:
         return False
@@ -166,28 +166,28 @@ def _whole(values: list[int], year_digits: int, rest: str, is_delimited: bool, h
     return _Fields((*values, *[0] * (7 - count)), count, year_digits, rest, is_delimited, has_space)
 
 
-def _moment(fields: _Fields, how: Circumstances, *, with_partial_dates: bool) -> Reading | None:
+def _moment(fields: _Fields, how: Circumstances, *, with_partial_dates: bool) -> TimeReading | None:
     year, month, day, hour, minute, second, fraction = fields.values
     is_zero = not any(fields.values)
     if fields.year_digits == 2 and not is_zero:
         year += 2000 if year < 70 else 1900
     has_garbage = bool(fields.rest.strip(_SPACES))
     if fields.found < 3 or _is_beyond((year, month, day, hour, minute, second)):
-        return Reading(None, not is_zero or has_garbage)
+        return TimeReading(None, not is_zero or has_garbage)
     if is_zero:
-        return Reading(None, has_garbage)
+        return TimeReading(None, has_garbage)
     if month == 0 or day == 0:
-        return Reading(None, has_garbage or not with_partial_dates)
+        return TimeReading(None, has_garbage or not with_partial_dates)
     if year == 0:
         return None  # the calendar of targets begins with year 1
     try:
         days = date(year, month, day).toordinal() - _EPOCH
     except ValueError:
         return None if how.allows_invalid_dates else ZERO_DATE
-    return Reading(days * DAY + ((hour * 60 + minute) * 60 + second) * MICROS + fraction, has_garbage)
+    return TimeReading(days * DAY + ((hour * 60 + minute) * 60 + second) * MICROS + fraction, has_garbage)
 
 
-def read_time(text: str, how: Circumstances) -> Reading | None:
+def read_time(text: str, how: Circumstances) -> TimeReading | None:
     """A time, perhaps after a date; None: it is not known what the server makes of it."""
     is_mysql = how.vendor is Vendor.MYSQL
     text = text.lstrip(_SPACES)
@@ -196,7 +196,7 @@ def read_time(text: str, how: Circumstances) -> Reading | None:
     if _ODD_TIME.match(text):
         return None
     if not text:
-        return Reading(0, misfit=not is_mysql or is_negative)
+        return TimeReading(0, misfit=not is_mysql or is_negative)
     if len(text.encode()) >= _FULL_TEXT and text[0] in "0123456789":
         found = _time_of_moment(text, how)
         if found is NO_TIME and not is_mysql:
@@ -212,7 +212,7 @@ def read_time(text: str, how: Circumstances) -> Reading | None:
     return _bare_time(text, how, is_negative=is_negative)
 
 
-def _bare_time(text: str, how: Circumstances, *, is_negative: bool) -> Reading | None:
+def _bare_time(text: str, how: Circumstances, *, is_negative: bool) -> TimeReading | None:
     is_mysql = how.vendor is Vendor.MYSQL
     digits = _leading_digits(text)
     if int(digits or 0) >= _NUMBER_MAX and is_mysql:
@@ -228,10 +228,10 @@ def _bare_time(text: str, how: Circumstances, *, is_negative: bool) -> Reading |
     return _time(parts, rest, is_negative=is_negative, is_mysql=is_mysql)
 
 
-_NO_MOMENT: Final = Reading(-1)
+_NO_MOMENT: Final = TimeReading(-1)
 
 
-def _time_of_moment(text: str, how: Circumstances) -> Reading | None:
+def _time_of_moment(text: str, how: Circumstances) -> TimeReading | None:
     if not text.isascii():
         return None
     fields = _fields(text)
@@ -245,10 +245,10 @@ def _time_of_moment(text: str, how: Circumstances) -> Reading | None:
     is_partial = fields.found > _DAYS_FIELD and 0 in fields.values[1:3] and not _is_beyond(fields.values[:6])
     if moment is None or is_partial or _is_odd(text, fields, moment, how):
         return None
-    return NO_TIME if moment.micros is None else Reading(moment.micros % DAY, moment.misfit)
+    return NO_TIME if moment.micros is None else TimeReading(moment.micros % DAY, moment.misfit)
 
 
-def _time(parts: tuple[int, ...], rest: str, *, is_negative: bool, is_mysql: bool) -> Reading | None:
+def _time(parts: tuple[int, ...], rest: str, *, is_negative: bool, is_mysql: bool) -> TimeReading | None:
     hours, minutes, seconds = parts
     fraction = 0
     point = _FRACTION.match(rest)
@@ -258,7 +258,7 @@ def _time(parts: tuple[int, ...], rest: str, *, is_negative: bool, is_mysql: boo
             return None  # it is rounded, or is not
         fraction, rest = int(digits[:6].ljust(6, "0")), rest[point.end() :]
     if _EXPONENT.match(rest):
-        return Reading(0, misfit=not is_mysql)
+        return TimeReading(0, misfit=not is_mysql)
     if minutes > 59 or seconds > 59:
         return NO_TIME
     micros = ((hours * 60 + minutes) * 60 + seconds) * MICROS + fraction
@@ -266,4 +266,4 @@ def _time(parts: tuple[int, ...], rest: str, *, is_negative: bool, is_mysql: boo
     end = TIME_MAX if is_mysql else TIME_MAX + MICROS - 1
     if micros > end:
         micros, misfit = end, True
-    return Reading(-micros if is_negative else micros, misfit)
+    return TimeReading(-micros if is_negative else micros, misfit)

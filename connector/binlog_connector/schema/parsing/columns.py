@@ -1,4 +1,4 @@
-"""Column definitions in statements: `parse_column` gives a `ColumnSpec`, `resolved` makes it a `ColumnDefinition`."""
+"""Column definitions in statements: `parse_column` gives a `ParsedColumn`, `resolved` makes it a `ColumnDefinition`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from binlog_connector.schema.parsing.defaults import (
     held_time,
     parse_default,
 )
-from binlog_connector.schema.parsing.lexer import MODE_MAXDB, MODE_ORACLE, MODE_REAL_AS_FLOAT, Kind
+from binlog_connector.schema.parsing.lexer import MODE_MAXDB, MODE_ORACLE, MODE_REAL_AS_FLOAT, TokenKind
 from binlog_format.rows.declared.declared_defaults import Generated
 from binlog_format.rows.declared.declared_types import character_size
 from binlog_format.vendor import Vendor
@@ -24,7 +24,7 @@ from binlog_format.vendor import Vendor
 if TYPE_CHECKING:
     from binlog_connector.schema.foreign_keys import ForeignKey
     from binlog_connector.schema.parsing.lexer import Token, TokenReader
-    from binlog_connector.schema.parsing.session import Session
+    from binlog_connector.schema.parsing.session import StatementSession
     from binlog_format.rows.declared.declared_defaults import DeclaredDefault
 
 _ALIASES = {
@@ -77,7 +77,7 @@ _WITH_VALUE = frozenset(
 
 
 @dataclass(frozen=True, slots=True)
-class ColumnSpec:
+class ParsedColumn:
     """A column as a statement has it, before the defaults of its table.
 
     Attributes:
@@ -121,7 +121,7 @@ class ColumnSpec:
     expression: tuple[str, ...] = ()
 
 
-def parse_column(reader: TokenReader, name: str, session: Session) -> ColumnSpec:
+def parse_column(reader: TokenReader, name: str, session: StatementSession) -> ParsedColumn:
     """Read the type and the attributes of column *name*, up to a `,`, a `)`, FIRST or AFTER.
 
     Raises:
@@ -137,7 +137,7 @@ def parse_column(reader: TokenReader, name: str, session: Session) -> ColumnSpec
     return _timed(spec, session) if spec.type == "timestamp" else spec
 
 
-def _timed(spec: ColumnSpec, session: Session) -> ColumnSpec:
+def _timed(spec: ParsedColumn, session: StatementSession) -> ParsedColumn:
     """A TIMESTAMP, whose default depends on more of the session than others do."""
     default = spec.default
     if default is None and spec.nullable is not True and not session.explicit_timestamps:
@@ -145,16 +145,16 @@ def _timed(spec: ColumnSpec, session: Session) -> ColumnSpec:
     return spec if default is None else replace(spec, default=replace(default, time_zone=session.time_zone))
 
 
-def _parse_type(reader: TokenReader, name: str, sql_mode: int) -> ColumnSpec:
+def _parse_type(reader: TokenReader, name: str, sql_mode: int) -> ParsedColumn:
     token = reader.peek()
     word = reader.name().lower()
-    if token.kind is not Kind.WORD:
+    if token.kind is not TokenKind.WORD:
         raise reader.error(f"the type of column {name!r} expected before this")
     if word == "serial":
-        return ColumnSpec(name, "bigint", (20,), unsigned=True, nullable=False, key="unique", default=AUTO_INCREMENT)
+        return ParsedColumn(name, "bigint", (20,), unsigned=True, nullable=False, key="unique", default=AUTO_INCREMENT)
     if word in ("bool", "boolean"):
-        return ColumnSpec(name, "tinyint", (1,))
-    spec = ColumnSpec(name, word)
+        return ParsedColumn(name, "tinyint", (1,))
+    spec = ParsedColumn(name, word)
     if word == "national":
         word = reader.name().lower()
         spec = replace(spec, charset=NATIONAL)
@@ -203,21 +203,23 @@ def _by_mode(word: str, name: str, numbers: tuple[int, ...], sql_mode: int) -> s
 def _numbers(reader: TokenReader) -> tuple[int, ...]:
     if not reader.at_symbol("("):
         return ()
-    return tuple(int(token.text) for token in reader.group() if token.kind is Kind.NUMBER and token.text.isdecimal())
+    return tuple(
+        int(token.text) for token in reader.group() if token.kind is TokenKind.NUMBER and token.text.isdecimal()
+    )
 
 
 def _values(tokens: list[Token]) -> tuple[str, ...] | None:
     values: list[str] = []
     for token in tokens:
-        if token.kind is Kind.STRING:
+        if token.kind is TokenKind.STRING:
             # The server drops spaces at the end of the texts of ENUM and SET.
             values.append(token.text.rstrip(" "))
-        elif not (token.kind is Kind.SYMBOL and token.text == ","):
+        elif not (token.kind is TokenKind.SYMBOL and token.text == ","):
             return None
     return tuple(values)
 
 
-def _attribute(reader: TokenReader, spec: ColumnSpec, session: Session) -> ColumnSpec:
+def _attribute(reader: TokenReader, spec: ParsedColumn, session: StatementSession) -> ParsedColumn:
     if reader.at_symbol("("):  # arguments of a function after ON UPDATE
         reader.group()
         return spec
@@ -249,7 +251,7 @@ def _attribute(reader: TokenReader, spec: ColumnSpec, session: Session) -> Colum
     return _flag(reader, spec, word)
 
 
-def _flag(reader: TokenReader, spec: ColumnSpec, word: str) -> ColumnSpec:
+def _flag(reader: TokenReader, spec: ParsedColumn, word: str) -> ParsedColumn:
     """What one keyword, already taken, means; others are of no consequence for the layout."""
     if word in ("UNSIGNED", "ZEROFILL"):
         return replace(spec, unsigned=True, zerofill=spec.zerofill or word == "ZEROFILL")
@@ -278,7 +280,7 @@ def _flag(reader: TokenReader, spec: ColumnSpec, word: str) -> ColumnSpec:
     return spec
 
 
-def _charset_attribute(reader: TokenReader, spec: ColumnSpec) -> ColumnSpec:
+def _charset_attribute(reader: TokenReader, spec: ParsedColumn) -> ParsedColumn:
     word = reader.take().word
     if word == "ASCII":
         return replace(spec, charset="latin1")
@@ -298,12 +300,12 @@ def _charset_attribute(reader: TokenReader, spec: ColumnSpec) -> ColumnSpec:
 
 
 def _value(reader: TokenReader) -> str:
-    if reader.peek().kind is Kind.STRING:
+    if reader.peek().kind is TokenKind.STRING:
         return reader.take().text
     return reader.name()
 
 
-def _generated(reader: TokenReader, spec: ColumnSpec) -> ColumnSpec:
+def _generated(reader: TokenReader, spec: ParsedColumn) -> ParsedColumn:
     if reader.accept("GENERATED"):
         reader.accept("ALWAYS")
     if not reader.accept("AS"):
@@ -313,16 +315,16 @@ def _generated(reader: TokenReader, spec: ColumnSpec) -> ColumnSpec:
         if role == "end":
             reader.accept("END")
         return replace(spec, system_role=role, nullable=False, default=SYSTEM_TIME)
-    words = tuple(f"'{token.text}" if token.kind is Kind.STRING else token.text for token in reader.group())
+    words = tuple(f"'{token.text}" if token.kind is TokenKind.STRING else token.text for token in reader.group())
     return replace(spec, generated=Generated.VIRTUAL, expression=words)
 
 
 def _is_json_check(tokens: list[Token], name: str) -> bool:
-    texts = [token.text.casefold() for token in tokens if not (token.kind is Kind.SYMBOL and token.text in "()")]
+    texts = [token.text.casefold() for token in tokens if not (token.kind is TokenKind.SYMBOL and token.text in "()")]
     return texts == ["json_valid", name.casefold()]
 
 
-def resolved(spec: ColumnSpec, default_charset: str | None, vendor: Vendor | None = None) -> ColumnDefinition:
+def resolved(spec: ParsedColumn, default_charset: str | None, vendor: Vendor | None = None) -> ColumnDefinition:
     """The column that a server makes of *spec* in a table with *default_charset*."""
     name, numbers, charset = spec.type, spec.numbers, None
     if name == "json" or (name == "longtext" and spec.json_check and vendor is not Vendor.MYSQL):

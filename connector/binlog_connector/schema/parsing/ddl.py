@@ -37,7 +37,7 @@ from binlog_format.events.account_statements import contains_password, is_accoun
 if TYPE_CHECKING:
     from binlog_connector.schema.definitions import TableName
     from binlog_connector.schema.operations import Operation
-    from binlog_connector.schema.parsing.session import Session
+    from binlog_connector.schema.parsing.session import StatementSession
 
 _TEXT_SHOWN_MAX = 200
 
@@ -83,7 +83,7 @@ _ABOUT_TABLES = re.compile(
 )
 
 
-def parse_ddl(text: str, session: Session) -> list[Operation]:
+def parse_ddl(text: str, session: StatementSession) -> list[Operation]:
     """What a statement does to tables, in order; empty for one that does nothing to them.
 
     A statement about tables that is not understood gives `NotParsed`, one about accounts nothing; nothing is raised.
@@ -98,7 +98,7 @@ def parse_ddl(text: str, session: Session) -> list[Operation]:
     return understood[0]
 
 
-def _read(text: str, session: Session) -> list[Operation] | NotParsed:
+def _read(text: str, session: StatementSession) -> list[Operation] | NotParsed:
     lexer = session_lexer(text, session)
     try:
         reader = TokenReader(lexer.tokens())
@@ -108,7 +108,7 @@ def _read(text: str, session: Session) -> list[Operation] | NotParsed:
         return [] if is_account_statement(text) else _not_parsed(text, error, session)
 
 
-def _operations(reader: TokenReader, session: Session) -> list[Operation]:
+def _operations(reader: TokenReader, session: StatementSession) -> list[Operation]:
     if reader.accept("CREATE"):
         return _create(reader, session)
     if reader.accept("ALTER"):
@@ -125,7 +125,7 @@ def _operations(reader: TokenReader, session: Session) -> list[Operation]:
     return []
 
 
-def _create(reader: TokenReader, session: Session) -> list[Operation]:
+def _create(reader: TokenReader, session: StatementSession) -> list[Operation]:
     unique = temporary = False
     or_replace = reader.at("OR", "REPLACE")
     while not (reader.at_end() or reader.at_any(*_MADE)):
@@ -161,14 +161,14 @@ def _create(reader: TokenReader, session: Session) -> list[Operation]:
     return []
 
 
-def _create_temporary(reader: TokenReader, session: Session) -> list[Operation]:
+def _create_temporary(reader: TokenReader, session: StatementSession) -> list[Operation]:
     if not (reader.accept("TABLE") or reader.accept("SEQUENCE")):
         return []
     accept_if_exists(reader)
     return [CreateTemporaryTable(table_name(reader, session))]
 
 
-def _create_trigger(reader: TokenReader, session: Session) -> list[Operation]:
+def _create_trigger(reader: TokenReader, session: StatementSession) -> list[Operation]:
     accept_if_exists(reader)
     name = table_name(reader, session)
     if reader.accept("AFTER", "STARTUP") or reader.accept("BEFORE", "SHUTDOWN"):
@@ -180,7 +180,7 @@ def _create_trigger(reader: TokenReader, session: Session) -> list[Operation]:
     return [CreateTrigger(name, table_name(reader, session))]
 
 
-def _create_sequence(reader: TokenReader, session: Session) -> CreateSequence:
+def _create_sequence(reader: TokenReader, session: StatementSession) -> CreateSequence:
     if_not_exists = accept_if_exists(reader)
     name = table_name(reader, session)
     type_, unsigned = "bigint", False
@@ -192,7 +192,7 @@ def _create_sequence(reader: TokenReader, session: Session) -> CreateSequence:
     return CreateSequence(name, if_not_exists, type_, unsigned)
 
 
-def _create_index(reader: TokenReader, session: Session, unique: bool) -> AlterTable:
+def _create_index(reader: TokenReader, session: StatementSession, unique: bool) -> AlterTable:
     accept_if_exists(reader)
     name = reader.name()
     hashed = False
@@ -217,7 +217,7 @@ def _database_charset(reader: TokenReader) -> str | None:
     return found
 
 
-def _alter(reader: TokenReader, session: Session) -> list[Operation]:
+def _alter(reader: TokenReader, session: StatementSession) -> list[Operation]:
     ignore = False
     while reader.at_any("ONLINE", "OFFLINE", "IGNORE"):
         ignore |= reader.take().word == "IGNORE"
@@ -244,7 +244,7 @@ def _alter(reader: TokenReader, session: Session) -> list[Operation]:
     return []
 
 
-def _drop(reader: TokenReader, session: Session) -> list[Operation]:
+def _drop(reader: TokenReader, session: StatementSession) -> list[Operation]:
     temporary = reader.accept("TEMPORARY")
     if reader.accept("TABLE") or reader.accept("TABLES") or reader.accept("SEQUENCE"):
         names = _dropped_names(reader, session)
@@ -270,7 +270,7 @@ def _drop(reader: TokenReader, session: Session) -> list[Operation]:
     return []
 
 
-def _dropped_names(reader: TokenReader, session: Session) -> tuple[TableName, ...]:
+def _dropped_names(reader: TokenReader, session: StatementSession) -> tuple[TableName, ...]:
     accept_if_exists(reader)
     names = [table_name(reader, session)]
     while reader.accept_symbol(","):
@@ -278,7 +278,7 @@ def _dropped_names(reader: TokenReader, session: Session) -> tuple[TableName, ..
     return tuple(names)
 
 
-def _rename(reader: TokenReader, session: Session) -> RenameTables:
+def _rename(reader: TokenReader, session: StatementSession) -> RenameTables:
     accept_if_exists(reader)
     pairs = []
     while True:
@@ -294,7 +294,7 @@ def _rename(reader: TokenReader, session: Session) -> RenameTables:
             return RenameTables(tuple(pairs))
 
 
-def _not_parsed(text: str, error: DdlSyntaxError, session: Session) -> NotParsed:
+def _not_parsed(text: str, error: DdlSyntaxError, session: StatementSession) -> NotParsed:
     shown = " ".join(text.split())
     if len(shown) > _TEXT_SHOWN_MAX:
         shown = shown[:_TEXT_SHOWN_MAX] + "..."
@@ -311,7 +311,7 @@ def _not_parsed(text: str, error: DdlSyntaxError, session: Session) -> NotParsed
         return NotParsed((), reason)
 
 
-def _beginning(text: str, session: Session) -> int:
+def _beginning(text: str, session: StatementSession) -> int:
     """Where a statement begins, after comments and settings."""
     reader = TokenReader(session_lexer(text, session))
     skip_settings(reader)

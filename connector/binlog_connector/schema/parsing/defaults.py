@@ -8,13 +8,13 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 from binlog_connector.schema.parsing.charsets import charset_name
-from binlog_connector.schema.parsing.lexer import Kind, Token, TokenReader
+from binlog_connector.schema.parsing.lexer import Token, TokenKind, TokenReader
 from binlog_format.events.charsets import decode_text
 from binlog_format.rows.declared.declared_defaults import DeclaredDefault, DefaultKind
 from binlog_format.vendor import Vendor
 
 if TYPE_CHECKING:
-    from binlog_connector.schema.parsing.session import Session
+    from binlog_connector.schema.parsing.session import StatementSession
 
 EXPRESSION = DeclaredDefault(DefaultKind.UNKNOWN, "an expression")
 AUTO_INCREMENT = DeclaredDefault(DefaultKind.UNKNOWN, "AUTO_INCREMENT")
@@ -32,20 +32,20 @@ _NO_TEXT = re.compile("[\ufffd\ud800-\udfff]")
 _TRUTHS = {"TRUE": "1", "FALSE": "0"}
 
 
-def parse_default(reader: TokenReader, session: Session) -> DeclaredDefault:
+def parse_default(reader: TokenReader, session: StatementSession) -> DeclaredDefault:
     """Read a default, from after its keyword.
 
     Raises:
         DdlSyntaxError: A `(` has no end.
     """
     if reader.at_symbol("("):
-        inner = TokenReader([*_bared(reader.group()), Token(Kind.END, "", 0)])
+        inner = TokenReader([*_bared(reader.group()), Token(TokenKind.END, "", 0)])
         default = _simple(inner, session)
         return default if inner.at_end() else EXPRESSION
     return _simple(reader, session)
 
 
-def held_time(default: DeclaredDefault, type_name: str, digits: int, session: Session) -> DeclaredDefault:
+def held_time(default: DeclaredDefault, type_name: str, digits: int, session: StatementSession) -> DeclaredDefault:
     """A default of a date or time with as many digits of a second as its column has; a date without a time of day.
 
     Live on MariaDB 10.11 and MySQL 9.7: the column holds what it would if the text were stored in it.
@@ -78,21 +78,21 @@ def _bared(tokens: list[Token]) -> list[Token]:
     return tokens[first:last]
 
 
-def _simple(reader: TokenReader, session: Session) -> DeclaredDefault:
+def _simple(reader: TokenReader, session: StatementSession) -> DeclaredDefault:
     token = reader.peek()
-    if token.kind is Kind.STRING:
+    if token.kind is TokenKind.STRING:
         return _text(_texts(reader))
-    if token.kind is Kind.BYTES:
+    if token.kind is TokenKind.BYTES:
         return _bytes(reader.take().text, session)
-    if token.kind is Kind.NUMBER:
+    if token.kind is TokenKind.NUMBER:
         return DeclaredDefault(DefaultKind.NUMBER, reader.take().text)
-    if token.kind is Kind.SYMBOL and token.text in "+-" and reader.peek(1).kind is Kind.NUMBER:
+    if token.kind is TokenKind.SYMBOL and token.text in "+-" and reader.peek(1).kind is TokenKind.NUMBER:
         sign = reader.take().text.replace("+", "")
         return DeclaredDefault(DefaultKind.NUMBER, sign + reader.take().text)
     return _worded(reader, session)
 
 
-def _worded(reader: TokenReader, session: Session) -> DeclaredDefault:
+def _worded(reader: TokenReader, session: StatementSession) -> DeclaredDefault:
     word = reader.take().word
     following = reader.peek().kind
     if word == "NULL":
@@ -101,11 +101,11 @@ def _worded(reader: TokenReader, session: Session) -> DeclaredDefault:
         return DeclaredDefault(DefaultKind.NUMBER, _TRUTHS[word])
     if word in _NOW:
         return _now(reader)
-    if word in ("DATE", "TIME", "TIMESTAMP") and following is Kind.STRING:
+    if word in ("DATE", "TIME", "TIMESTAMP") and following is TokenKind.STRING:
         return _text(_texts(reader))
-    if word.startswith("_") and following is Kind.STRING:
+    if word.startswith("_") and following is TokenKind.STRING:
         return _introduced(charset_name(word[1:]), _texts(reader))
-    if word.startswith("_") and following is Kind.BYTES:
+    if word.startswith("_") and following is TokenKind.BYTES:
         reader.take()  # MariaDB takes the bytes of such a default for text now and then: `_latin1 x'e9'` is `xE9`
         return EXPRESSION
     while reader.accept_symbol("."):
@@ -125,7 +125,7 @@ def _text(text: str) -> DeclaredDefault:
 def _texts(reader: TokenReader) -> str:
     # 'a' 'b' is one text.
     parts = []
-    while reader.peek().kind is Kind.STRING:
+    while reader.peek().kind is TokenKind.STRING:
         parts.append(reader.take().text)
     return "".join(parts)
 
@@ -140,7 +140,7 @@ def _now(reader: TokenReader) -> DeclaredDefault:
     return DeclaredDefault(DefaultKind.NOW, digits)
 
 
-def _bytes(text: str, session: Session) -> DeclaredDefault:
+def _bytes(text: str, session: StatementSession) -> DeclaredDefault:
     """Of `x'..'`, `b'..'`, `0x..` or `0b..`; on MySQL all of them are numbers where one is wanted."""
     digits = text.partition("'")[2].rstrip("'") if "'" in text else text[2:]
     kind = DefaultKind.BITS

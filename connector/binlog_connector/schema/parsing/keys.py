@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 from binlog_connector.schema.definitions import PRIMARY, KeyPart, Period
 from binlog_connector.schema.foreign_keys import parse_reference
 from binlog_connector.schema.operations import KeySpec
-from binlog_connector.schema.parsing.lexer import Kind
+from binlog_connector.schema.parsing.lexer import TokenKind
 
 if TYPE_CHECKING:
     from binlog_connector.schema.foreign_keys import ForeignKey
     from binlog_connector.schema.parsing.lexer import TokenReader
-    from binlog_connector.schema.parsing.session import Session
+    from binlog_connector.schema.parsing.session import StatementSession
 
 _KEY_WORDS = frozenset({"PRIMARY", "UNIQUE", "KEY", "INDEX", "FULLTEXT", "SPATIAL", "FOREIGN", "CONSTRAINT", "CHECK"})
 
@@ -29,7 +29,7 @@ def at_key(reader: TokenReader) -> bool:
     return reader.peek().word in _KEY_WORDS
 
 
-def parse_key(reader: TokenReader, session: Session) -> KeySpec | ForeignKey | None:
+def parse_key(reader: TokenReader, session: StatementSession) -> KeySpec | ForeignKey | None:
     """A key or a constraint; None for one that does not concern rows (CHECK).
 
     Raises:
@@ -50,7 +50,7 @@ def parse_key(reader: TokenReader, session: Session) -> KeySpec | ForeignKey | N
     _ = reader.accept("FULLTEXT") or reader.accept("SPATIAL") or reader.accept("VECTOR")
     _ = reader.accept("INDEX") or reader.accept("KEY")
     accept_if_exists(reader)
-    if reader.peek().kind in (Kind.WORD, Kind.QUOTED) and not _at_index_type(reader):
+    if reader.peek().kind in (TokenKind.WORD, TokenKind.QUOTED) and not _at_index_type(reader):
         name = reader.name()
     hashed = reader.at_any("USING", "TYPE") and reader.peek(1).word == "HASH"
     parts = parse_key_parts(reader)
@@ -91,7 +91,7 @@ def parse_period(reader: TokenReader) -> Period | None:
     return Period(name, start, end)
 
 
-def _foreign_key(reader: TokenReader, session: Session, name: str) -> ForeignKey:
+def _foreign_key(reader: TokenReader, session: StatementSession, name: str) -> ForeignKey:
     accept_if_exists(reader)
     if not reader.at_symbol("("):
         index = reader.name()  # without another one, the name of the constraint too

@@ -20,7 +20,7 @@ MODE_MAXDB = 1 << 12
 MODE_NO_BACKSLASH_ESCAPES = 1 << 20
 
 
-class Kind(IntEnum):
+class TokenKind(IntEnum):
     """What a token is."""
 
     WORD = 1  # a keyword, or a name without quotes
@@ -36,13 +36,13 @@ class Token(NamedTuple):
     """A token.
 
     Attributes:
-        kind: See `Kind`.
+        kind: See `TokenKind`.
         text: Of a QUOTED name and a STRING what is meant, else what is there.
         start: Where it starts in the text of the statement.
         word: The keyword that this may be, in upper case; empty for what cannot be one.
     """
 
-    kind: Kind
+    kind: TokenKind
     text: str
     start: int
     word: str = ""
@@ -144,7 +144,7 @@ class Lexer:
         """The same, one by one: who needs only the head of a long statement does not wait for the rest."""
         while (token := self.first()) is not None:
             yield token
-        yield Token(Kind.END, "", len(self._text))
+        yield Token(TokenKind.END, "", len(self._text))
 
     def first(self) -> Token | None:
         """The first token from here on, and step over it; None when nothing but spaces and comments is left.
@@ -181,19 +181,19 @@ class Lexer:
 
     def _token(self, group: str, text: str, start: int) -> Token:
         if group == "single":
-            return Token(Kind.STRING, self._unquoted(text[text.index("'") :], self._backslash), start)
+            return Token(TokenKind.STRING, self._unquoted(text[text.index("'") :], self._backslash), start)
         if group == "double":
             if self._ansi_quotes:
-                return Token(Kind.QUOTED, self._unquoted(text, False), start)
-            return Token(Kind.STRING, self._unquoted(text, self._backslash), start)
+                return Token(TokenKind.QUOTED, self._unquoted(text, False), start)
+            return Token(TokenKind.STRING, self._unquoted(text, self._backslash), start)
         if group == "backtick":
-            return Token(Kind.QUOTED, self._unquoted(text, False), start)
+            return Token(TokenKind.QUOTED, self._unquoted(text, False), start)
         if group == "symbol" and text in "'\"`":
             raise DdlSyntaxError(f"the quote {text} has no end", start)
         if group == "word":
-            return Token(Kind.WORD, text, start, text.upper())
-        kinds = {"number": Kind.NUMBER, "bytes": Kind.BYTES}
-        return Token(kinds.get(group, Kind.SYMBOL), text, start)
+            return Token(TokenKind.WORD, text, start, text.upper())
+        kinds = {"number": TokenKind.NUMBER, "bytes": TokenKind.BYTES}
+        return Token(kinds.get(group, TokenKind.SYMBOL), text, start)
 
     def _executes_reversed(self, version: int, at: int) -> bool:
         """Whether a server reads what is in `/*!!version ... */`: MariaDB from 13.0 on does before that version."""
@@ -249,7 +249,7 @@ class TokenReader:
     def take(self) -> Token:
         """The token that comes, and step over it."""
         token = self.peek()
-        if token.kind is not Kind.END:
+        if token.kind is not TokenKind.END:
             self._index += 1
         return token
 
@@ -271,7 +271,7 @@ class TokenReader:
     def at_symbol(self, symbol: str) -> bool:
         """Whether this symbol comes."""
         token = self.peek()
-        return token.kind is Kind.SYMBOL and token.text == symbol
+        return token.kind is TokenKind.SYMBOL and token.text == symbol
 
     def accept_symbol(self, symbol: str) -> bool:
         """Step over this symbol if it comes."""
@@ -291,7 +291,7 @@ class TokenReader:
 
     def at_end(self) -> bool:
         """Whether nothing comes any more."""
-        return self.peek().kind is Kind.END
+        return self.peek().kind is TokenKind.END
 
     def at_clause_end(self) -> bool:
         """Whether a column, a key or an action ends here: at `,` or `)`; partitions follow without a comma."""
@@ -310,7 +310,7 @@ class TokenReader:
             DdlSyntaxError: Something else comes.
         """
         token = self.peek()
-        if token.kind not in (Kind.WORD, Kind.QUOTED) or not token.text:
+        if token.kind not in (TokenKind.WORD, TokenKind.QUOTED) or not token.text:
             raise self.error("a name expected")
         return self.take().text
 
@@ -321,7 +321,7 @@ class TokenReader:
             DdlSyntaxError: Something else comes.
         """
         token = self.peek()
-        if token.kind is not Kind.NUMBER or not token.text.isdecimal():
+        if token.kind is not TokenKind.NUMBER or not token.text.isdecimal():
             raise self.error("a number expected")
         return int(self.take().text)
 
@@ -337,9 +337,9 @@ class TokenReader:
         depth = 1
         while True:
             token = self.take()
-            if token.kind is Kind.END:
+            if token.kind is TokenKind.END:
                 raise DdlSyntaxError("the ( has no end", start.start)
-            if token.kind is Kind.SYMBOL:
+            if token.kind is TokenKind.SYMBOL:
                 depth += {"(": 1, ")": -1}.get(token.text, 0)
                 if depth == 0:
                     return content

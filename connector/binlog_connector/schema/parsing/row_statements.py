@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from binlog_connector.schema.definitions import TableName
 from binlog_connector.schema.operations import ChangeRows, CreateTable, TruncateTable
 from binlog_connector.schema.parsing.ddl import DDL_WORDS, TRUNCATE, parse_ddl
-from binlog_connector.schema.parsing.lexer import DdlSyntaxError, Kind, TokenReader
+from binlog_connector.schema.parsing.lexer import DdlSyntaxError, TokenKind, TokenReader
 from binlog_connector.schema.parsing.session import session_lexer, table_name
 from binlog_connector.schema.parsing.set_statement import SET, first_word, reading_sessions, skip_settings
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from binlog_connector.schema.operations import Operation
-    from binlog_connector.schema.parsing.session import Session
+    from binlog_connector.schema.parsing.session import StatementSession
 
 ANY_TABLE = ChangeRows(None)
 
@@ -54,7 +54,7 @@ _CALL = re.compile(rf"((?:{_NAME}\s*+\.\s*+){{0,2}}{_NAME})\s*+\(")
 _NO_CALLS = frozenset(["values", "value", "in", "and", "or", "not", "select", "from", "as", "on", "using", "where"])
 
 
-def parse_statement(text: str, session: Session) -> list[Operation]:
+def parse_statement(text: str, session: StatementSession) -> list[Operation]:
     """What a statement does to tables and their rows, in order; empty for one that does nothing to them.
 
     A statement about rows that is not understood is one about all tables.
@@ -69,7 +69,7 @@ def parse_statement(text: str, session: Session) -> list[Operation]:
     return [replace(found, calls=_calls(text)) if isinstance(found, ChangeRows) else found]
 
 
-def _read(text: str, session: Session) -> ChangeRows | TruncateTable | None:
+def _read(text: str, session: StatementSession) -> ChangeRows | TruncateTable | None:
     reader = TokenReader(session_lexer(text, session))
     try:
         skip_settings(reader)
@@ -96,7 +96,7 @@ def _calls(text: str) -> tuple[str, ...]:
     return tuple(sorted(found.keys() - _NO_CALLS))
 
 
-def _row_statement(reader: TokenReader, session: Session) -> ChangeRows | TruncateTable | None:
+def _row_statement(reader: TokenReader, session: StatementSession) -> ChangeRows | TruncateTable | None:
     while reader.accept_symbol("("):
         pass
     if reader.at_end() or reader.peek().word in NO_ROWS_WORDS:
@@ -144,7 +144,7 @@ def _common_tables(reader: TokenReader) -> frozenset[str]:
             return frozenset(names)
 
 
-def _analyzed(reader: TokenReader, session: Session) -> ChangeRows | TruncateTable | None:
+def _analyzed(reader: TokenReader, session: StatementSession) -> ChangeRows | TruncateTable | None:
     # MariaDB: ANALYZE [FORMAT = JSON] UPDATE ... does what it analyses; ANALYZE TABLE changes nothing.
     _skip_words(reader, "NO_WRITE_TO_BINLOG", "LOCAL")
     if reader.at_any("TABLE", "TABLES"):
@@ -155,7 +155,7 @@ def _analyzed(reader: TokenReader, session: Session) -> ChangeRows | TruncateTab
     return _row_statement(reader, session)
 
 
-def _load(reader: TokenReader, session: Session) -> ChangeRows | None:
+def _load(reader: TokenReader, session: StatementSession) -> ChangeRows | None:
     if not reader.at_any("DATA", "XML"):
         return None if reader.at("INDEX") else ANY_TABLE
     while not reader.accept("INTO", "TABLE"):
@@ -168,7 +168,7 @@ def _load(reader: TokenReader, session: Session) -> ChangeRows | None:
 class _Tables:
     """The tables that a statement names, by what it calls them."""
 
-    def __init__(self, session: Session, common: frozenset[str]) -> None:
+    def __init__(self, session: StatementSession, common: frozenset[str]) -> None:
         self._session = session
         self._common = common
         self._by_alias: dict[str, TableName | None] = {}
@@ -217,8 +217,8 @@ class _Tables:
             alias = reader.name()
         else:
             token = reader.peek()
-            is_alias = token.kind is Kind.QUOTED or (
-                token.kind is Kind.WORD and token.word not in _AFTER_TABLE and token.word not in stops
+            is_alias = token.kind is TokenKind.QUOTED or (
+                token.kind is TokenKind.WORD and token.word not in _AFTER_TABLE and token.word not in stops
             )
             alias = reader.take().text if is_alias else ""
         if alias and reader.at_symbol("("):
@@ -243,7 +243,7 @@ class _Tables:
         return TableName(parts[0], parts[1]) if len(parts) > 1 else TableName(self._session.database, parts[0])
 
 
-def _update(reader: TokenReader, session: Session, common: frozenset[str]) -> ChangeRows:
+def _update(reader: TokenReader, session: StatementSession, common: frozenset[str]) -> ChangeRows:
     _skip_words(reader, *_MODIFIERS)
     tables = _Tables(session, common)
     tables.read(reader, "SET")
@@ -274,7 +274,7 @@ def _assigned(reader: TokenReader, tables: _Tables) -> tuple[TableName, ...]:
         reader.take()
 
 
-def _delete(reader: TokenReader, session: Session, common: frozenset[str]) -> ChangeRows | TruncateTable:
+def _delete(reader: TokenReader, session: StatementSession, common: frozenset[str]) -> ChangeRows | TruncateTable:
     _skip_words(reader, *_MODIFIERS)
     if reader.at("HISTORY", "FROM"):
         reader.take()
@@ -308,7 +308,7 @@ def _target(reader: TokenReader) -> list[str]:
     return parts
 
 
-def _named(parts: list[str], session: Session) -> TableName:
+def _named(parts: list[str], session: StatementSession) -> TableName:
     return TableName(parts[0], parts[1]) if len(parts) > 1 else TableName(session.database, parts[0])
 
 

@@ -1,4 +1,4 @@
-"""What of a session decides how its statements read: `Session`; `session_lexer`, `table_name`, which ask for it."""
+"""What of a session decides how its statements read: `StatementSession`; `session_lexer`, `table_name` ask for it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _TIME_ROUND_FRACTIONAL = 1 << 34
 
 
 @dataclass(frozen=True, slots=True)
-class Session:
+class StatementSession:
     """What of a session decides how its statement reads.
 
     Attributes:
@@ -52,12 +52,12 @@ def cuts_fractions(vendor: Vendor, sql_mode: int) -> bool:
     return not sql_mode & _TIME_ROUND_FRACTIONAL
 
 
-def session_lexer(text: str, session: Session) -> Lexer:
+def session_lexer(text: str, session: StatementSession) -> Lexer:
     """Tokens of a statement as its session reads them."""
     return Lexer(text, sql_mode=session.sql_mode, vendor=session.vendor, server_version=session.server_version)
 
 
-def table_name(reader: TokenReader, session: Session) -> TableName:
+def table_name(reader: TokenReader, session: StatementSession) -> TableName:
     """A table's name, with the current database where it has none.
 
     Raises:

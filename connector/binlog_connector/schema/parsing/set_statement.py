@@ -9,7 +9,7 @@ from binlog_connector.schema.parsing.lexer import (
     MODE_ANSI_QUOTES,
     MODE_NO_BACKSLASH_ESCAPES,
     DdlSyntaxError,
-    Kind,
+    TokenKind,
     TokenReader,
 )
 from binlog_connector.schema.parsing.session import session_lexer
@@ -17,10 +17,10 @@ from binlog_connector.schema.parsing.session import session_lexer
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from binlog_connector.schema.parsing.session import Session
+    from binlog_connector.schema.parsing.session import StatementSession
 
 SET = "SET"
-_NAMES = (Kind.WORD, Kind.QUOTED)
+_NAMES = (TokenKind.WORD, TokenKind.QUOTED)
 
 
 def skip_settings(reader: TokenReader) -> bool:
@@ -42,7 +42,7 @@ def skip_settings(reader: TokenReader) -> bool:
     return sets_mode
 
 
-def reading_sessions(text: str, session: Session) -> Sequence[Session]:
+def reading_sessions(text: str, session: StatementSession) -> Sequence[StatementSession]:
     """With which sessions the server may have read a statement; *session*, that of its event, is the first one.
 
     `SET STATEMENT sql_mode = ...` holds while the statement runs, and is in its event. The quotes in the statement were
@@ -61,7 +61,7 @@ def reading_sessions(text: str, session: Session) -> Sequence[Session]:
     return [replace(session, sql_mode=mode) for mode in modes]
 
 
-def first_word(text: str, session: Session) -> str | None:
+def first_word(text: str, session: StatementSession) -> str | None:
     """The first keyword of a statement, after settings; empty where it begins otherwise, None for comments alone."""
     reader = TokenReader(session_lexer(text, session))
     try:

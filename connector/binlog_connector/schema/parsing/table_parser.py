@@ -25,7 +25,7 @@ from binlog_connector.schema.parsing.keys import (
     parse_period,
     skip_action,
 )
-from binlog_connector.schema.parsing.lexer import Kind, TokenReader
+from binlog_connector.schema.parsing.lexer import TokenKind, TokenReader
 from binlog_connector.schema.parsing.session import table_name
 from binlog_connector.schema.partitions.definition import PartitionChange
 from binlog_connector.schema.partitions.parser import (
@@ -37,15 +37,15 @@ from binlog_connector.schema.partitions.parser import (
 if TYPE_CHECKING:
     from binlog_connector.schema.definitions import Period
     from binlog_connector.schema.foreign_keys import ForeignKey
-    from binlog_connector.schema.parsing.columns import ColumnSpec
-    from binlog_connector.schema.parsing.session import Session
+    from binlog_connector.schema.parsing.columns import ParsedColumn
+    from binlog_connector.schema.parsing.session import StatementSession
 
 _SELECT_WORDS = ("SELECT", "VALUES", "WITH", "TABLE")
 
 
 @dataclass(slots=True)
 class _Elements:
-    columns: list[ColumnSpec] = field(default_factory=list)
+    columns: list[ParsedColumn] = field(default_factory=list)
     keys: list[KeySpec] = field(default_factory=list)
     foreign_keys: list[ForeignKey] = field(default_factory=list)
     period: Period | None = None
@@ -57,7 +57,7 @@ class _Elements:
         elif key is not None:
             self.foreign_keys.append(key)
 
-    def take_column(self, column: ColumnSpec) -> None:
+    def take_column(self, column: ParsedColumn) -> None:
         """Take one with its own keys."""
         self.columns.append(column)
         if column.key:
@@ -66,7 +66,7 @@ class _Elements:
             self.foreign_keys.append(column.reference)
 
 
-def parse_create_table(reader: TokenReader, session: Session) -> CreateTable:
+def parse_create_table(reader: TokenReader, session: StatementSession) -> CreateTable:
     """Read what follows CREATE TABLE.
 
     Raises:
@@ -90,7 +90,7 @@ def parse_create_table(reader: TokenReader, session: Session) -> CreateTable:
     return CreateTable(name, columns, keys, options, if_not_exists, foreign_keys, elements.period)
 
 
-def _parse_elements(reader: TokenReader, elements: _Elements, session: Session) -> None:
+def _parse_elements(reader: TokenReader, elements: _Elements, session: StatementSession) -> None:
     reader.expect_symbol("(")
     while True:
         _parse_element(reader, elements, session)
@@ -99,7 +99,7 @@ def _parse_elements(reader: TokenReader, elements: _Elements, session: Session) 
         reader.expect_symbol(",")
 
 
-def _parse_element(reader: TokenReader, elements: _Elements, session: Session) -> None:
+def _parse_element(reader: TokenReader, elements: _Elements, session: StatementSession) -> None:
     if at_key(reader):
         elements.take_key(parse_key(reader, session))
     elif at_period(reader):
@@ -108,7 +108,7 @@ def _parse_element(reader: TokenReader, elements: _Elements, session: Session) -
         elements.take_column(parse_column(reader, reader.name(), session))
 
 
-def _parse_options(reader: TokenReader, session: Session) -> TableOptions:
+def _parse_options(reader: TokenReader, session: StatementSession) -> TableOptions:
     options = TableOptions()
     while not reader.at_end():
         if reader.accept("PARTITION", "BY"):
@@ -131,7 +131,7 @@ def _parse_options(reader: TokenReader, session: Session) -> TableOptions:
 def _engine(reader: TokenReader) -> str:
     reader.take()
     reader.accept_symbol("=")
-    text = reader.take().text if reader.peek().kind is Kind.STRING else reader.name()
+    text = reader.take().text if reader.peek().kind is TokenKind.STRING else reader.name()
     return text.lower()
 
 
@@ -162,13 +162,13 @@ def parse_default_charset(reader: TokenReader) -> str | None:
     reader.accept_symbol("=")
     if reader.accept("DEFAULT"):
         return ""
-    text = reader.take().text if reader.peek().kind is Kind.STRING else reader.name()
+    text = reader.take().text if reader.peek().kind is TokenKind.STRING else reader.name()
     if word == "COLLATE":
         return charset_of_collation_name(text) or ""
     return charset_name(text)
 
 
-def parse_alter_table(reader: TokenReader, session: Session) -> AlterTable:
+def parse_alter_table(reader: TokenReader, session: StatementSession) -> AlterTable:
     """Read what follows ALTER TABLE.
 
     Raises:
@@ -189,7 +189,7 @@ def parse_alter_table(reader: TokenReader, session: Session) -> AlterTable:
     return result
 
 
-def _action(reader: TokenReader, alter: AlterTable, session: Session) -> AlterTable:
+def _action(reader: TokenReader, alter: AlterTable, session: StatementSession) -> AlterTable:
     # A foreign key looks for its parent beside its own table.
     own = replace(session, database=alter.name.database)
     if reader.accept("ADD"):
@@ -219,7 +219,7 @@ def _action(reader: TokenReader, alter: AlterTable, session: Session) -> AlterTa
     return _other_action(reader, alter, session)
 
 
-def _alter_column(reader: TokenReader, alter: AlterTable, session: Session) -> AlterTable:
+def _alter_column(reader: TokenReader, alter: AlterTable, session: StatementSession) -> AlterTable:
     if not reader.accept("COLUMN") and reader.at_any("INDEX", "KEY", "CHECK", "CONSTRAINT"):
         skip_action(reader)
         return alter
@@ -235,7 +235,7 @@ def _alter_column(reader: TokenReader, alter: AlterTable, session: Session) -> A
     return alter
 
 
-def _other_action(reader: TokenReader, alter: AlterTable, session: Session) -> AlterTable:
+def _other_action(reader: TokenReader, alter: AlterTable, session: StatementSession) -> AlterTable:
     """ENGINE, ALGORITHM, ORDER BY, tablespaces: the columns stay, but not all rows do."""
     if reader.accept("EXCHANGE", "PARTITION"):
         partition = reader.name()
@@ -254,7 +254,7 @@ def _other_action(reader: TokenReader, alter: AlterTable, session: Session) -> A
     return alter
 
 
-def _add(reader: TokenReader, alter: AlterTable, session: Session) -> AlterTable:
+def _add(reader: TokenReader, alter: AlterTable, session: StatementSession) -> AlterTable:
     if reader.accept("SYSTEM", "VERSIONING"):
         return replace(alter, versioning=True)
     if at_key(reader):
@@ -323,7 +323,7 @@ def _drop(reader: TokenReader, alter: AlterTable) -> AlterTable:
     return replace(alter, dropped=(*alter.dropped, (name, if_exists)))
 
 
-def _rename(reader: TokenReader, alter: AlterTable, session: Session) -> AlterTable:
+def _rename(reader: TokenReader, alter: AlterTable, session: StatementSession) -> AlterTable:
     # RENAME COLUMN TO x would be a table: COLUMN is a reserved word, TO is not the old name of anything here.
     if reader.accept("COLUMN"):
         accept_if_exists(reader)
@@ -344,7 +344,7 @@ def _expect(reader: TokenReader, word: str) -> None:
         raise reader.error(f"{word} expected")
 
 
-def _convert(reader: TokenReader, alter: AlterTable, session: Session) -> AlterTable:
+def _convert(reader: TokenReader, alter: AlterTable, session: StatementSession) -> AlterTable:
     if reader.accept("PARTITION"):
         partition = reader.name()
         _expect(reader, "TO")

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from binlog_connector.schema.parsing.keys import accept_if_exists
-from binlog_connector.schema.parsing.lexer import DdlSyntaxError, Kind, Token, TokenReader
+from binlog_connector.schema.parsing.lexer import DdlSyntaxError, Token, TokenKind, TokenReader
 from binlog_connector.schema.partitions.definition import (
     BYTES,
     COLUMN,
@@ -28,7 +28,7 @@ from binlog_connector.schema.partitions.definition import (
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from binlog_connector.schema.parsing.session import Session
+    from binlog_connector.schema.parsing.session import StatementSession
 
 _WITHOUT_VALUES = ("HASH", "KEY", "SYSTEM_TIME")
 _CONSTANTS = (NULL, MAXVALUE, DEFAULT)
@@ -36,7 +36,7 @@ _CONSTANTS = (NULL, MAXVALUE, DEFAULT)
 _WITHOUT_EFFECT = ("COALESCE", "REBUILD", "OPTIMIZE", "ANALYZE", "CHECK", "REPAIR")
 
 
-def parse_partitioning(reader: TokenReader, session: Session) -> Partitioning:
+def parse_partitioning(reader: TokenReader, session: StatementSession) -> Partitioning:
     """Read what follows PARTITION BY, up to a query."""
     clause = _rest(reader, "SELECT", "IGNORE", "REPLACE", "AS")
     try:
@@ -45,7 +45,7 @@ def parse_partitioning(reader: TokenReader, session: Session) -> Partitioning:
         return Partitioning("", unknown=f"PARTITION BY is not understood: {error.reason}")
 
 
-def parse_partition_change(reader: TokenReader, session: Session) -> PartitionChange | None:
+def parse_partition_change(reader: TokenReader, session: StatementSession) -> PartitionChange | None:
     """Read an action on partitions, but for those that exchange rows with other tables; None: another one comes."""
     if reader.accept("PARTITION", "BY"):
         return PartitionChange(is_anew=True, partitioning=parse_partitioning(reader, session))
@@ -53,7 +53,7 @@ def parse_partition_change(reader: TokenReader, session: Session) -> PartitionCh
         return PartitionChange(is_anew=True)
     if reader.at("ADD", "PARTITION") and _is_added(reader):
         return _change(reader, session, _added)
-    if reader.at("DROP", "PARTITION") and reader.peek(2).kind in (Kind.WORD, Kind.QUOTED):
+    if reader.at("DROP", "PARTITION") and reader.peek(2).kind in (TokenKind.WORD, TokenKind.QUOTED):
         return _change(reader, session, _dropped)
     if reader.at("TRUNCATE", "PARTITION"):
         return _change(reader, session, _truncated)
@@ -65,7 +65,7 @@ def parse_partition_change(reader: TokenReader, session: Session) -> PartitionCh
     return None
 
 
-def parse_converted_table(reader: TokenReader, session: Session) -> PartitionChange:
+def parse_converted_table(reader: TokenReader, session: StatementSession) -> PartitionChange:
     """Read what follows CONVERT TABLE t TO: the partition that the table becomes."""
     return _change(
         reader, session, lambda clause, session: PartitionChange(added=(_partition(clause, session, None),)), skipped=0
@@ -76,7 +76,7 @@ def _is_added(reader: TokenReader) -> bool:
     # PARTITION may be the name of a column: a type follows that.
     following = reader.peek(2)
     return following.word in ("IF", "PARTITIONS", "NO_WRITE_TO_BINLOG", "LOCAL") or (
-        following.kind is Kind.SYMBOL and following.text == "("
+        following.kind is TokenKind.SYMBOL and following.text == "("
     )
 
 
@@ -86,16 +86,16 @@ def _rest(reader: TokenReader, *ends: str) -> TokenReader:
     depth = 0
     while not reader.at_end() and (depth or not reader.at_any(*ends)):
         token = reader.take()
-        if token.kind is Kind.SYMBOL:
+        if token.kind is TokenKind.SYMBOL:
             depth += {"(": 1, ")": -1}.get(token.text, 0)
         tokens.append(token)
-    return TokenReader([*tokens, Token(Kind.END, "", reader.peek().start)])
+    return TokenReader([*tokens, Token(TokenKind.END, "", reader.peek().start)])
 
 
 def _change(
     reader: TokenReader,
-    session: Session,
-    parse: Callable[[TokenReader, Session], PartitionChange],
+    session: StatementSession,
+    parse: Callable[[TokenReader, StatementSession], PartitionChange],
     *,
     skipped: int = 2,
 ) -> PartitionChange:
@@ -108,7 +108,7 @@ def _change(
         return PartitionChange(unknown=f"a statement about its partitions is not understood: {error.reason}")
 
 
-def _added(reader: TokenReader, session: Session) -> PartitionChange:
+def _added(reader: TokenReader, session: StatementSession) -> PartitionChange:
     _ = reader.accept("NO_WRITE_TO_BINLOG") or reader.accept("LOCAL")
     if_possible = accept_if_exists(reader)
     if reader.at("PARTITIONS"):  # of HASH and KEY
@@ -116,17 +116,17 @@ def _added(reader: TokenReader, session: Session) -> PartitionChange:
     return PartitionChange(added=_partitions(reader, session, None), if_possible=if_possible)
 
 
-def _dropped(reader: TokenReader, _: Session) -> PartitionChange:
+def _dropped(reader: TokenReader, _: StatementSession) -> PartitionChange:
     if_possible = accept_if_exists(reader)
     names = _names(reader)
     return PartitionChange(removed=names, emptied=names, if_possible=if_possible)
 
 
-def _truncated(reader: TokenReader, _: Session) -> PartitionChange:
+def _truncated(reader: TokenReader, _: StatementSession) -> PartitionChange:
     return PartitionChange(emptied=None if reader.accept("ALL") else _names(reader))
 
 
-def _reorganized(reader: TokenReader, session: Session) -> PartitionChange:
+def _reorganized(reader: TokenReader, session: StatementSession) -> PartitionChange:
     _ = reader.accept("NO_WRITE_TO_BINLOG") or reader.accept("LOCAL")
     if reader.at_end():  # of HASH and KEY
         return PartitionChange()
@@ -147,7 +147,7 @@ def _expect(reader: TokenReader, *words: str) -> None:
         raise reader.error(f"{' '.join(words)} expected")
 
 
-def _partitioning(reader: TokenReader, session: Session) -> Partitioning:
+def _partitioning(reader: TokenReader, session: StatementSession) -> Partitioning:
     reader.accept("LINEAR")
     for kind in _WITHOUT_VALUES:
         if reader.accept(kind):
@@ -169,7 +169,7 @@ def _partitioning(reader: TokenReader, session: Session) -> Partitioning:
     return Partitioning(kind, by_columns, expressions, _partitions(reader, session, len(expressions)))
 
 
-def _partitions(reader: TokenReader, session: Session, width: int | None) -> tuple[Partition, ...]:
+def _partitions(reader: TokenReader, session: StatementSession, width: int | None) -> tuple[Partition, ...]:
     found: list[Partition] = []
     reader.expect_symbol("(")
     while True:
@@ -179,7 +179,7 @@ def _partitions(reader: TokenReader, session: Session, width: int | None) -> tup
         reader.expect_symbol(",")
 
 
-def _partition(reader: TokenReader, session: Session, width: int | None) -> Partition:
+def _partition(reader: TokenReader, session: StatementSession, width: int | None) -> Partition:
     _expect(reader, "PARTITION")
     name = reader.name()
     values: tuple[tuple[Expression, ...], ...] = ()
@@ -198,7 +198,7 @@ def _partition(reader: TokenReader, session: Session, width: int | None) -> Part
     return Partition(name, values)
 
 
-def _row(reader: TokenReader, session: Session) -> tuple[Expression, ...]:
+def _row(reader: TokenReader, session: StatementSession) -> tuple[Expression, ...]:
     reader.expect_symbol("(")
     row = [_expression(reader, session)]
     while reader.accept_symbol(","):
@@ -207,7 +207,7 @@ def _row(reader: TokenReader, session: Session) -> tuple[Expression, ...]:
     return tuple(row)
 
 
-def _rows(reader: TokenReader, session: Session) -> tuple[tuple[Expression, ...], ...]:
+def _rows(reader: TokenReader, session: StatementSession) -> tuple[tuple[Expression, ...], ...]:
     rows: list[tuple[Expression, ...]] = []
     reader.expect_symbol("(")
     while True:
@@ -218,14 +218,14 @@ def _rows(reader: TokenReader, session: Session) -> tuple[tuple[Expression, ...]
         reader.expect_symbol(",")
 
 
-def _expression(reader: TokenReader, session: Session) -> Expression:
+def _expression(reader: TokenReader, session: StatementSession) -> Expression:
     left = _product(reader, session)
     while reader.at_symbol("+") or reader.at_symbol("-"):
         left = Expression(reader.take().text, "", (left, _product(reader, session)))
     return left
 
 
-def _product(reader: TokenReader, session: Session) -> Expression:
+def _product(reader: TokenReader, session: StatementSession) -> Expression:
     left = _operand(reader, session)
     while reader.at_symbol("*") or reader.at_symbol("%") or reader.at_any("DIV", "MOD"):
         token = reader.take()
@@ -234,7 +234,7 @@ def _product(reader: TokenReader, session: Session) -> Expression:
     return left
 
 
-def _operand(reader: TokenReader, session: Session) -> Expression:
+def _operand(reader: TokenReader, session: StatementSession) -> Expression:
     if reader.accept_symbol("+"):
         return _operand(reader, session)
     if reader.accept_symbol("-"):
@@ -244,20 +244,20 @@ def _operand(reader: TokenReader, session: Session) -> Expression:
         reader.expect_symbol(")")
         return inner
     token = reader.peek()
-    if token.word == "_BINARY" and reader.peek(1).kind in (Kind.STRING, Kind.BYTES):
+    if token.word == "_BINARY" and reader.peek(1).kind in (TokenKind.STRING, TokenKind.BYTES):
         reader.take()
         token = reader.peek()
-    if token.kind is Kind.NUMBER:
+    if token.kind is TokenKind.NUMBER:
         return Expression(NUMBER, str(reader.number()))
-    if token.kind is Kind.STRING:
+    if token.kind is TokenKind.STRING:
         return Expression(TEXT, reader.take().text)
-    if token.kind is Kind.BYTES:
+    if token.kind is TokenKind.BYTES:
         return Expression(BYTES, _hexadecimal(reader))
     for constant in _CONSTANTS:
         if reader.accept(constant.upper()):
             return Expression(constant)
     name = reader.name()
-    if token.kind is Kind.QUOTED or not reader.at_symbol("("):
+    if token.kind is TokenKind.QUOTED or not reader.at_symbol("("):
         return Expression(COLUMN, name)
     operands = _row(reader, session)
     if token.word == "UNIX_TIMESTAMP" and operands[0].op == TEXT:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from binlog_connector.following.entry_marks import state_of
 from binlog_connector.following.range_complete import check_range_complete
-from binlog_connector.following.starts import Moment
+from binlog_connector.following.starts import StartMoment
 from binlog_format.errors import OptionError, SchemaError
 from binlog_format.structured.event_log import EventLog, EventSource
 from binlog_format.structured.views.event_filter import ALL_EVENTS
@@ -95,7 +95,7 @@ def _view(options: SourceOptions, wanted: EventFilter) -> LogsView:
 def _wanted(options: SourceOptions, wanted: EventFilter) -> EventFilter:
     """What the options and Spark's filters leave over."""
     wanted = replace(wanted, rules=options.events.rules, source=options.events.source)
-    if not isinstance(options.end, Moment):
+    if not isinstance(options.end, StartMoment):
         return wanted
     last = options.end.seconds * _NS_PER_SECOND - 1
     return replace(wanted, last_ns=last if wanted.last_ns is None else min(last, wanted.last_ns))

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from binlog_format.block import Table
     from binlog_format.innodb.pages.pages import PageReader
     from binlog_format.innodb.scanner import CommitWindow
-    from binlog_format.innodb.tables import Pages, Walk
+    from binlog_format.innodb.tables import Pages, TableWalk
     from binlog_format.kernels import Bytes
 
 EVENTS_MIN = 8192
@@ -92,7 +92,7 @@ class BlockBuilder:
         """Groups so far."""
         return int(self._used[_GROUPS])
 
-    def append_groups(self, window: CommitWindow, record: int, walk: Walk) -> tuple[int, int]:
+    def append_groups(self, window: CommitWindow, record: int, walk: TableWalk) -> tuple[int, int]:
         """Take the groups of a window, out-of-band data included as far as they are in the window too.
 
         Args:

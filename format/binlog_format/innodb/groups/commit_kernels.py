@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from binlog_format.block import Table
-    from binlog_format.innodb.tables import Joined, Pages, Walk
+    from binlog_format.innodb.tables import Joined, Pages, TableWalk
     from binlog_format.kernels import Bytes
 
 COMMIT_DONE = 0
@@ -218,7 +218,7 @@ def append_groups(
     chunks: Table,
     records: Table,
     record: int,
-    walk: Walk,
+    walk: TableWalk,
     joined: Joined,
     groups: Table,
     events: Table,

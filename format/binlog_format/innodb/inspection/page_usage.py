@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     OnProgress = Callable[[int, int], None]
 
 
-class Use(IntEnum):
-    """What bytes of a page are used for; columns of `FileUsage.bytes`."""
+class InnodbUse(IntEnum):
+    """What bytes of a page are used for; columns of `InnodbFileUsage.bytes`."""
 
     HEADER = 0
     COMMIT = 1
@@ -43,20 +43,20 @@ class Use(IntEnum):
     DAMAGED = 8
 
 
-_USE_OF_KIND = np.full(CHUNK_KIND_MASK + 1, int(Use.OTHER))
+_USE_OF_KIND = np.full(CHUNK_KIND_MASK + 1, int(InnodbUse.OTHER))
 for _kind, _use in (
-    (RecordKind.COMMIT, Use.COMMIT),
-    (RecordKind.GTID_STATE, Use.GTID_STATE),
-    (RecordKind.OOB, Use.OOB),
-    (RecordKind.DUMMY, Use.FILLER),
-    (RecordKind.XA_PREPARE, Use.XA),
-    (RecordKind.XA_COMPLETE, Use.XA),
+    (RecordKind.COMMIT, InnodbUse.COMMIT),
+    (RecordKind.GTID_STATE, InnodbUse.GTID_STATE),
+    (RecordKind.OOB, InnodbUse.OOB),
+    (RecordKind.DUMMY, InnodbUse.FILLER),
+    (RecordKind.XA_PREPARE, InnodbUse.XA),
+    (RecordKind.XA_COMPLETE, InnodbUse.XA),
 ):
     _USE_OF_KIND[_kind] = _use
 
 
 @dataclass(slots=True)
-class FileUsage:
+class InnodbFileUsage:
     """One file.
 
     Attributes:
@@ -103,7 +103,7 @@ class LogUsage:
         problem: Why not all transactions are there; None: they are.
     """
 
-    files: list[FileUsage]
+    files: list[InnodbFileUsage]
     transactions: list[TransactionUsage]
     problem: BinlogError | None = None
 
@@ -156,11 +156,15 @@ def measure_pages(
     return usage
 
 
-def _measure_file(walk: PageWalk, view: FileView) -> FileUsage:
+def _measure_file(walk: PageWalk, view: FileView) -> InnodbFileUsage:
     data_size = view.page_size - PAGE_CHECKSUM_SIZE
-    uses = np.zeros((max(view.page_count, 1), len(Use)), dtype=np.int64)
-    first = {HeaderState.GOOD: Use.HEADER, HeaderState.EMPTY: Use.EMPTY, HeaderState.DAMAGED: Use.DAMAGED}[view.state]
-    uses[0, Use.DAMAGED if view.problems else first] = data_size
+    uses = np.zeros((max(view.page_count, 1), len(InnodbUse)), dtype=np.int64)
+    first = {
+        HeaderState.GOOD: InnodbUse.HEADER,
+        HeaderState.EMPTY: InnodbUse.EMPTY,
+        HeaderState.DAMAGED: InnodbUse.DAMAGED,
+    }[view.state]
+    uses[0, InnodbUse.DAMAGED if view.problems else first] = data_size
     for batch in walk.batches(view):
         part = uses[batch.first_page : batch.first_page + batch.page_count]
         pages = batch.chunks["page"].astype(np.int64)
@@ -169,15 +173,15 @@ def _measure_file(walk: PageWalk, view: FileView) -> FileUsage:
         rest = data_size - batch.end_bytes
         is_good = batch.states == PageState.GOOD
         for page_end, use in (
-            (PageEnd.FULL, Use.FILLER),
-            (PageEnd.END_MARK, Use.EMPTY),
-            (PageEnd.BAD_LENGTH, Use.DAMAGED),
+            (PageEnd.FULL, InnodbUse.FILLER),
+            (PageEnd.END_MARK, InnodbUse.EMPTY),
+            (PageEnd.BAD_LENGTH, InnodbUse.DAMAGED),
         ):
             rows = is_good & (batch.ends == page_end)
             part[rows, use] += rest[rows]
-        part[batch.states == PageState.ZERO, Use.EMPTY] = data_size
-        part[batch.states == PageState.BAD, Use.DAMAGED] = data_size
-    return FileUsage(view.file_no, view.name, view.page_size, uses)
+        part[batch.states == PageState.ZERO, InnodbUse.EMPTY] = data_size
+        part[batch.states == PageState.BAD, InnodbUse.DAMAGED] = data_size
+    return InnodbFileUsage(view.file_no, view.name, view.page_size, uses)
 
 
 def _take_block(block: Block, found: dict[Position, TransactionUsage], page_size: int) -> None:

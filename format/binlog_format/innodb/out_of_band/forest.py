@@ -35,7 +35,7 @@ from binlog_format.innodb.out_of_band.forest_kernels import (
 from binlog_format.innodb.out_of_band.node_table import NodeTable
 from binlog_format.innodb.pages.page_runs import RUN_SIZE_MAX
 from binlog_format.innodb.records import bad_reference
-from binlog_format.innodb.tables import NODE_DTYPE, ORDER_DTYPE, VISIT_DTYPE, Walk
+from binlog_format.innodb.tables import NODE_DTYPE, ORDER_DTYPE, VISIT_DTYPE, TableWalk
 from binlog_format.position import Place
 
 if TYPE_CHECKING:
@@ -93,9 +93,9 @@ class Forest:
         self._order = np.empty(ORDER_SIZE, dtype=ORDER_DTYPE)
         self._last_read: FilePlace = (-1, 0)
 
-    def walk(self) -> Walk:
+    def walk(self) -> TableWalk:
         """What a walk needs, over the records that have been passed by now."""
-        return Walk(self._nodes.rows, self._given, self._stack, self._state, self._wanted, self._order)
+        return TableWalk(self._nodes.rows, self._given, self._stack, self._state, self._wanted, self._order)
 
     def nodes(self, oob: OobSet, commit: FilePlace) -> Iterator[Table]:
         """The records of a set in the order of their payload: 0, 1, ... count - 1.

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from binlog_format.block import Table
-    from binlog_format.innodb.tables import Pages, Walk
+    from binlog_format.innodb.tables import Pages, TableWalk
     from binlog_format.kernels import Bytes
 
 FOREST_DONE = 0
@@ -43,10 +43,10 @@ FOREST_BAD_COUNT = 9
 NUMBER_BITS_MAX = 62
 """Numbers of more bits are in no table."""
 
-# Rows of `Walk.state`: entries on the stack; records put in order; the last of them.
+# Rows of `TableWalk.state`: entries on the stack; records put in order; the last of them.
 STATE_DEPTH, STATE_COUNT, STATE_FILE_NO, STATE_OFFSET = range(4)
 STATE_SIZE = 4
-# Rows of `Walk.wanted`: what the commit record contains.
+# Rows of `TableWalk.wanted`: what the commit record contains.
 WANTED_COUNT, WANTED_FILE_NO, WANTED_OFFSET = range(3)
 WANTED_SIZE = 3
 
@@ -188,7 +188,7 @@ def _push(
 
 @kernel
 def start_walk(
-    walk: Walk, file_no: int | np.int64, offset: int | np.int64, bound_file_no: int, bound_offset: int
+    walk: TableWalk, file_no: int | np.int64, offset: int | np.int64, bound_file_no: int, bound_offset: int
 ) -> None:
     """Begin a walk at the root of the last tree, which has to lie before a bound, the commit record."""
     _push(walk.stack, 0, file_no, offset, bound_file_no, bound_offset, True)
@@ -236,7 +236,7 @@ def _visit(nodes: Table, row: int, stack: Table, top: int) -> int:
 
 
 @kernel
-def walk_forest(walk: Walk) -> tuple[int, int]:
+def walk_forest(walk: TableWalk) -> tuple[int, int]:
     """Put the records of a set in the order of their payload: children before their parent, tree by tree.
 
     Args:

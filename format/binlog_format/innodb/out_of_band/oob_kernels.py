@@ -20,7 +20,7 @@ from binlog_format.kernels import kernel
 
 if TYPE_CHECKING:
     from binlog_format.block import Table
-    from binlog_format.innodb.tables import Joined, Pages, Walk
+    from binlog_format.innodb.tables import Joined, Pages, TableWalk
 
 OOB_DONE = 0
 OOB_ELSEWHERE = 1
@@ -53,7 +53,7 @@ def _append_set(
     first: tuple[np.uint64, np.uint64],
     last: tuple[np.uint64, np.uint64],
     commit: tuple[int, int],
-    walk: Walk,
+    walk: TableWalk,
     joined: Joined,
     size: int,
     extent: int,
@@ -86,7 +86,7 @@ def append_oob_sets(
     records: Table,
     record: int,
     commit: tuple[int, int],
-    walk: Walk,
+    walk: TableWalk,
     joined: Joined,
     size: int,
     extent: int,

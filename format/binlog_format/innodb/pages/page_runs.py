@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from binlog_format.errors import CorruptError
-from binlog_format.innodb.pages.pages import Stop
+from binlog_format.innodb.pages.pages import PageStop
 from binlog_format.innodb.tables import Pages
 from binlog_format.kernels import empty_bytes
 
@@ -121,7 +121,7 @@ class PageRuns:
     def _read(self, file: OpenFile, page: int, buffer: Bytes) -> PageRun:
         count, stop = self._reader.read(file, page, buffer)
         if count == 0:
-            why = "the file ends before it" if stop is Stop.FILE_END else "nothing has been written there"
+            why = "the file ends before it" if stop is PageStop.FILE_END else "nothing has been written there"
             raise CorruptError(
                 "OOB_REFERENCE",
                 f"out-of-band data should be here, but {why}",

@@ -8,7 +8,7 @@ import numpy as np
 
 from binlog_format.innodb.layout import FIRST_DATA_PAGE
 from binlog_format.innodb.pages.page_runs import PageRun
-from binlog_format.innodb.pages.pages import Stop
+from binlog_format.innodb.pages.pages import PageStop
 from binlog_format.innodb.tables import Pages
 from binlog_format.kernels import empty_bytes
 from binlog_format.position import Position
@@ -93,9 +93,9 @@ class PageWindow:
             self.page_start[self.count : self.count + count] = numbers * self.page_size
             self.count += count
             self._next_page += count
-            if stop is Stop.FILE_END and not self._next_file(limit):
+            if stop is PageStop.FILE_END and not self._next_file(limit):
                 return
-            if stop is Stop.NOT_YET:
+            if stop is PageStop.NOT_YET:
                 self.at_end = True
                 return
 

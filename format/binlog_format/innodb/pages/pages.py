@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from binlog_format.kernels import Bytes
 
 
-class Stop(Enum):
+class PageStop(Enum):
     """Why no more pages were given."""
 
     FULL = "the buffer is full"
@@ -58,7 +58,7 @@ class PageReader:
         self._whole_files: set[tuple[int, int]] = set()
         self._page = empty_bytes(PAGE_SIZE_MAX)
 
-    def read(self, file: OpenFile, page: int, buffer: Bytes) -> tuple[int, Stop]:
+    def read(self, file: OpenFile, page: int, buffer: Bytes) -> tuple[int, PageStop]:
         """Fill *buffer* with good pages of *file* from *page* on.
 
         Returns:
@@ -73,9 +73,9 @@ class PageReader:
         whole = buffer[: size - size % page_size]
         count, state = verify_pages(whole, page_size)
         if state is PageState.GOOD:
-            return count, Stop.FULL if len(whole) == len(buffer) else Stop.FILE_END
+            return count, PageStop.FULL if len(whole) == len(buffer) else PageStop.FILE_END
         if count > 0:
-            return count, Stop.FULL  # the caller comes back for the page that is not good
+            return count, PageStop.FULL  # the caller comes back for the page that is not good
         return self._judge(file, page, buffer[:page_size])
 
     def reread(self, file: OpenFile, page: int, target: Bytes) -> bool:
@@ -133,21 +133,21 @@ class PageReader:
         later = self.files.later_begun(file.file_no)
         return None if later is None else self.files.name(later)
 
-    def _judge(self, file: OpenFile, page: int, target: Bytes) -> tuple[int, Stop]:
+    def _judge(self, file: OpenFile, page: int, target: Bytes) -> tuple[int, PageStop]:
         """Decide about a page that is not good: read it again, look after it, and read it once more."""
         for _ in range(READ_ATTEMPTS):
             if self.reread(file, page, target):
-                return 1, Stop.FULL
+                return 1, PageStop.FULL
             if page >= file.page_count():
-                return 0, Stop.FILE_END
+                return 0, PageStop.FILE_END
         after = self.has_data_after(file, page)
         if after is None:
-            return 0, Stop.NOT_YET
+            return 0, PageStop.NOT_YET
         # Now that something follows it the page is final; it may have become so between the two looks.
         if self.reread(file, page, target):
-            return 1, Stop.FULL
+            return 1, PageStop.FULL
         if page >= file.page_count():
-            return 0, Stop.FILE_END
+            return 0, PageStop.FILE_END
         if not target.any() and not after.startswith("page"):
             raise DataLossError(
                 "TRUNCATED_TRANSACTION",

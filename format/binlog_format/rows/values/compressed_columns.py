@@ -16,7 +16,7 @@ from binlog_format.errors import UnsupportedError
 from binlog_format.events.table_map_layout import ColumnType
 from binlog_format.kernels import as_bytes
 from binlog_format.rows.column_types import BadValueError, Family, size_prefix
-from binlog_format.rows.values.text import Values, text_offsets, text_type, text_values
+from binlog_format.rows.values.text import RowValues, text_offsets, text_type, text_values
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -45,7 +45,7 @@ _RATIO_MAX = 1032
 def _compressed(column: Column, data: Bytes, offsets: Int32s, decoding: Decoding) -> pa.Array:
     assert column.charset is not None, "text_type has refused such columns"
     prefix = size_prefix(column)
-    sizes = np.diff(text_offsets(Values(data, offsets, prefix)))  # checks that every value is in the data
+    sizes = np.diff(text_offsets(RowValues(data, offsets, prefix)))  # checks that every value is in the data
     content = data.data
     plain_max = column.metadata - 1 if column.type is ColumnType.VARCHAR_COMPRESSED else (1 << 8 * prefix) - 1
     parts: list[bytes | memoryview] = []
@@ -65,7 +65,7 @@ def _compressed(column: Column, data: Bytes, offsets: Int32s, decoding: Decoding
         plain = _plain(index, stored)
         plain_offsets[index] = total - _PLAIN_PREFIX - len(plain)
         parts += [len(plain).to_bytes(_PLAIN_PREFIX, "little"), plain]
-    return text_values(column.charset, Values(as_bytes(b"".join(parts)), plain_offsets, _PLAIN_PREFIX), decoding)
+    return text_values(column.charset, RowValues(as_bytes(b"".join(parts)), plain_offsets, _PLAIN_PREFIX), decoding)
 
 
 def _plain_size(index: int, stored: memoryview, plain_max: int) -> int:

@@ -14,7 +14,7 @@ from binlog_format.kernels import empty_bytes
 from binlog_format.rows.arrow_arrays import fixed_array, struct_array, text_array, validity
 from binlog_format.rows.column_types import BadValueError, Family, check_gathered, size_prefix
 from binlog_format.rows.values.binary_kernels import SRID_SIZE, split_geometries
-from binlog_format.rows.values.text import Values, text_offsets
+from binlog_format.rows.values.text import RowValues, text_offsets
 from binlog_format.rows.values.text_kernels import copy_texts
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ _FLOAT_SIZE = 4
 
 
 def _vectors(column: Column, data: Bytes, offsets: Int32s, decoding: Decoding) -> pa.Array:
-    values = Values(data, offsets, size_prefix(column))
+    values = RowValues(data, offsets, size_prefix(column))
     byte_offsets = text_offsets(values)
     odd = np.flatnonzero(byte_offsets % _FLOAT_SIZE)
     if len(odd):
@@ -54,7 +54,7 @@ GEOMETRY_TYPE = pa.struct([pa.field("srid", pa.int32()), pa.field("wkb", pa.bina
 
 
 def _geometries(column: Column, data: Bytes, offsets: Int32s, decoding: Decoding) -> pa.Array:
-    values = Values(data, offsets, size_prefix(column))
+    values = RowValues(data, offsets, size_prefix(column))
     out = empty_bytes(int(text_offsets(values)[-1]))
     srids = np.empty(len(offsets), dtype=np.uint32)
     out_offsets = np.empty(len(offsets) + 1, dtype=np.int32)

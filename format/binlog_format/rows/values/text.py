@@ -55,7 +55,7 @@ _UNITS = {
 }
 
 
-class Values(NamedTuple):
+class RowValues(NamedTuple):
     """Where the values of a column are.
 
     Attributes:
@@ -89,7 +89,7 @@ def text_type(layout: TableLayout, index: int, decoding: Decoding) -> pa.DataTyp
     raise unsupported(layout, index)
 
 
-def text_values(charset: str, values: Values, decoding: Decoding) -> pa.Array:
+def text_values(charset: str, values: RowValues, decoding: Decoding) -> pa.Array:
     """Texts, or binary strings, as they are in the data.
 
     Raises:
@@ -115,7 +115,7 @@ def text_values(charset: str, values: Values, decoding: Decoding) -> pa.Array:
     return text_array(pa.string(), offsets, texts, valid)
 
 
-def text_offsets(values: Values) -> Int32s:
+def text_offsets(values: RowValues) -> Int32s:
     """Where each value goes when all are put one after the other, and the end of the last."""
     offsets = np.empty(len(values.offsets) + 1, dtype=np.int32)
     bad_index = kernels.text_offsets(values.data, values.offsets, values.prefix, offsets)
@@ -124,14 +124,14 @@ def text_offsets(values: Values) -> Int32s:
     return offsets
 
 
-def _copied(values: Values) -> tuple[Int32s, Bytes]:
+def _copied(values: RowValues) -> tuple[Int32s, Bytes]:
     offsets = text_offsets(values)
     texts = empty_bytes(int(offsets[-1]))
     check_gathered(kernels.copy_texts(values.data, values.offsets, values.prefix, offsets, texts))
     return offsets, texts
 
 
-def _converted(charset: str, values: Values, decoding: Decoding) -> tuple[Int32s, Bytes]:
+def _converted(charset: str, values: RowValues, decoding: Decoding) -> tuple[Int32s, Bytes]:
     # In UTF-8. The buffer is larger than needed, but nobody touches what is not.
     out = empty_bytes(UTF8_GROWTH_MAX * int(text_offsets(values)[-1]))
     out_offsets = np.empty(len(values.offsets) + 1, dtype=np.int32)
@@ -160,7 +160,7 @@ def _replaced(offsets: Int32s, texts: Bytes, size_max: int, valid: NDArray[np.bo
     return pa.array(replaced, pa.string())
 
 
-def _not_text(charset: str, values: Values, index: int) -> BadValueError:
+def _not_text(charset: str, values: RowValues, index: int) -> BadValueError:
     start = int(values.offsets[index])
     size = int.from_bytes(values.data[start : start + values.prefix].tobytes(), "little")
     start += values.prefix
@@ -174,13 +174,13 @@ def _not_text(charset: str, values: Values, index: int) -> BadValueError:
 
 def _texts(column: Column, data: Bytes, offsets: Int32s, decoding: Decoding) -> pa.Array:
     assert column.charset is not None, "text_type has refused such columns"
-    values = Values(data, offsets, size_prefix(column))
+    values = RowValues(data, offsets, size_prefix(column))
     if column.type is ColumnType.STRING and column.charset == BINARY:
         return _padded(column.size_max, values)
     return text_values(column.charset, values, decoding)
 
 
-def _padded(width: int, values: Values) -> pa.Array:
+def _padded(width: int, values: RowValues) -> pa.Array:
     # BINARY(n): the log leaves zeros at the end out.
     valid = validity(values.offsets)
     size = width * int(np.count_nonzero(valid))

@@ -18,7 +18,7 @@ from binlog_format.rows.arrow_arrays import (
 )
 from binlog_format.rows.column_types import check_gathered
 from binlog_format.rows.decoding import Decoding
-from binlog_format.rows.values.text import Values, text_values
+from binlog_format.rows.values.text import RowValues, text_values
 from binlog_format.rows.values.value_kernels import gather_1, gather_2, gather_4, gather_8
 from binlog_format.structured.arguments.columns import NO_SLOT, ColumnKind
 from binlog_format.structured.arguments.floats import doubles_of_extended
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from binlog_format.kernels import Bytes
-    from binlog_format.structured.arguments.columns import Column
+    from binlog_format.structured.arguments.columns import ArgumentColumn
     from binlog_format.structured.arguments.places import FoundValues
 
     Int32s = NDArray[np.int32]
@@ -43,7 +43,7 @@ _UTF8 = "utf8mb4"
 _REPLACING = Decoding(replace_invalid_text=True)
 
 
-def column_array(column: Column, found: FoundValues) -> pa.Array:
+def column_array(column: ArgumentColumn, found: FoundValues) -> pa.Array:
     """The array of a column, as long as the frame of its slot."""
     if column.kind is ColumnKind.STRUCT:
         valid = None if column.slot == NO_SLOT else validity(found.places[column.slot])
@@ -52,7 +52,7 @@ def column_array(column: Column, found: FoundValues) -> pa.Array:
     if column.kind is ColumnKind.NUMBER:
         return _number_array(column, found.data, places)
     if column.kind is ColumnKind.TEXT:
-        return text_values(_UTF8, Values(found.data, places, COUNT_SIZE), _REPLACING)
+        return text_values(_UTF8, RowValues(found.data, places, COUNT_SIZE), _REPLACING)
     if column.kind is ColumnKind.ENUM:
         return _enum_array(column, found.data, places)
     if column.kind is ColumnKind.LIST:
@@ -63,7 +63,7 @@ def column_array(column: Column, found: FoundValues) -> pa.Array:
     return boolean_array(valid, valid)
 
 
-def _number_array(column: Column, data: Bytes, places: Int32s) -> pa.Array:
+def _number_array(column: ArgumentColumn, data: Bytes, places: Int32s) -> pa.Array:
     valid = validity(places)
     if column.number is TypeKind.EXTENDED:
         return fixed_array(column.type, doubles_of_extended(data, places), valid)
@@ -92,7 +92,7 @@ def _signed(kind: TypeKind, numbers: Numbers) -> Numbers:
     return numbers.view(np.dtype(f"i{numbers.itemsize}")) if kind in _SIGNED else numbers
 
 
-def _enum_array(column: Column, data: Bytes, places: Int32s) -> pa.Array:
+def _enum_array(column: ArgumentColumn, data: Bytes, places: Int32s) -> pa.Array:
     assert column.labels is not None, "an enum has labels, if none of its values"
     valid = validity(places)
     numbers = _gathered(column.number, data, places)
@@ -108,7 +108,7 @@ def _enum_array(column: Column, data: Bytes, places: Int32s) -> pa.Array:
     return struct_array(column.type, [labels, stored], valid)
 
 
-def _list_array(column: Column, ends: Int32s, elements: pa.Array) -> pa.Array:
+def _list_array(column: ArgumentColumn, ends: Int32s, elements: pa.Array) -> pa.Array:
     valid = validity(ends)
     offsets = np.zeros(len(ends) + 1, dtype=np.int32)
     np.maximum.accumulate(np.maximum(ends, 0), out=offsets[1:])

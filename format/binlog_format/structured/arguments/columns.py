@@ -94,7 +94,7 @@ class EnumLabels(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class ArgumentColumn:
     """A column, or a part of one.
 
     Attributes:
@@ -112,7 +112,7 @@ class Column:
     type: pa.DataType
     slot: int
     number: TypeKind = TypeKind.EMPTY
-    children: tuple[Column, ...] = ()
+    children: tuple[ArgumentColumn, ...] = ()
     labels: EnumLabels | None = None
     unit: str | None = None
 
@@ -129,7 +129,7 @@ class Plan(NamedTuple):
         json_steps: How many steps write JSON.
     """
 
-    columns: list[Column | None]
+    columns: list[ArgumentColumn | None]
     program: Table
     targets: Int64s
     slot_frames: Int64s
@@ -192,7 +192,7 @@ class _Planner:
         json_steps = sum(step["op"] == Op.JSON for step in self._steps)
         return Plan(columns, program, targets, slot_frames, self._frames, json_steps)
 
-    def _value(self, number: int, frame: int, path: tuple[bytes, ...]) -> Column | None:
+    def _value(self, number: int, frame: int, path: tuple[bytes, ...]) -> ArgumentColumn | None:
         # *path*: of each struct that it is nested in, what describes its fields; of other types nothing.
         self._columns_left -= 1
         if len(path) > COLUMN_DEPTH_MAX or self._columns_left < 0:
@@ -203,7 +203,7 @@ class _Planner:
         if node.kind in SCALAR_SIZES:
             return self._number(node.kind, frame)
         if node.kind is TypeKind.TEXT:
-            return Column(ColumnKind.TEXT, pa.string(), self._noted(Op.TEXT, frame, size=1))
+            return ArgumentColumn(ColumnKind.TEXT, pa.string(), self._noted(Op.TEXT, frame, size=1))
         if node.kind is TypeKind.ENUM:
             return self._enum(number, node, frame)
         if node.kind is TypeKind.SEQUENCE:
@@ -215,15 +215,15 @@ class _Planner:
             return self._fields(node, names, frame, (*path, b""))
         if node.kind is TypeKind.STRUCT:
             return self._struct(number, node, frame, path)
-        return Column(ColumnKind.PRESENCE, pa.bool_(), self._noted(Op.BAD, frame, node=number))
+        return ArgumentColumn(ColumnKind.PRESENCE, pa.bool_(), self._noted(Op.BAD, frame, node=number))
 
-    def _number(self, kind: TypeKind, frame: int) -> Column:
+    def _number(self, kind: TypeKind, frame: int) -> ArgumentColumn:
         slot = self._noted(Op.FIXED, frame, size=SCALAR_SIZES[kind])
-        return Column(ColumnKind.NUMBER, NUMBER_TYPES[kind], slot, kind)
+        return ArgumentColumn(ColumnKind.NUMBER, NUMBER_TYPES[kind], slot, kind)
 
-    def _enum(self, number: int, node: TypeNode, frame: int) -> Column:
+    def _enum(self, number: int, node: TypeNode, frame: int) -> ArgumentColumn:
         value = pa.int64() if node.integer is not TypeKind.UINT64 else NUMBER_TYPES[TypeKind.UINT64]
-        return Column(
+        return ArgumentColumn(
             ColumnKind.ENUM,
             pa.struct([pa.field("label", pa.string()), pa.field("value", value)]),
             self._noted(Op.FIXED, frame, size=SCALAR_SIZES[node.integer]),
@@ -239,7 +239,7 @@ class _Planner:
         texts = [tags[start : start + size].decode("utf-8", "replace") for _, start, size in rows.tolist()]
         return EnumLabels(np.ascontiguousarray(rows["value"]), strings_array(texts))
 
-    def _sequence(self, node: TypeNode, frame: int, path: tuple[bytes, ...]) -> Column:
+    def _sequence(self, node: TypeNode, frame: int, path: tuple[bytes, ...]) -> ArgumentColumn:
         element = node.members[0].node
         if self._nodes["no_bytes"][element]:
             return self._number(TypeKind.UINT32, frame)  # there is no more to it than its count
@@ -254,19 +254,19 @@ class _Planner:
         self._steps[first - 1]["target"] = len(self._steps)
         if [step["op"] for step in self._steps[first:]] == [Op.FIXED, Op.NEXT]:
             self._steps[first - 1]["op"] = Op.ARRAY
-        return Column(ColumnKind.LIST, pa.list_(field_of("item", column)), slot, children=(column,))
+        return ArgumentColumn(ColumnKind.LIST, pa.list_(field_of("item", column)), slot, children=(column,))
 
-    def _variant(self, node: TypeNode, frame: int, path: tuple[bytes, ...]) -> Column:
+    def _variant(self, node: TypeNode, frame: int, path: tuple[bytes, ...]) -> ArgumentColumn:
         kinds = [self._types.nodes[member.node].kind for member in node.members]
         if len(kinds) == 2 and (kinds[0] is TypeKind.NULL) != (kinds[1] is TypeKind.NULL):
             (column,) = (one for one in self._options(node, NO_SLOT, frame, path) if one is not None)
             return column
-        index = Column(ColumnKind.NUMBER, NUMBER_TYPES[TypeKind.UINT8], self._slot(frame), TypeKind.UINT8)
+        index = ArgumentColumn(ColumnKind.NUMBER, NUMBER_TYPES[TypeKind.UINT8], self._slot(frame), TypeKind.UINT8)
         options = self._options(node, index.slot, frame, path)
         named = [(f"_{number}", option) for number, option in enumerate(options) if option is not None]
         return _struct_of([("index", index), *named], index.slot)
 
-    def _options(self, node: TypeNode, slot: int, frame: int, path: tuple[bytes, ...]) -> list[Column | None]:
+    def _options(self, node: TypeNode, slot: int, frame: int, path: tuple[bytes, ...]) -> list[ArgumentColumn | None]:
         # Of each option that is not null the column; of a nullable one without bytes, whether it is there.
         variant = len(self._steps)
         first, count = len(self._targets), len(node.members)
@@ -282,17 +282,17 @@ class _Planner:
             self._steps[step]["target"] = len(self._steps)
         return columns
 
-    def _option(self, number: int, nullable: bool, frame: int, path: tuple[bytes, ...]) -> Column | None:
+    def _option(self, number: int, nullable: bool, frame: int, path: tuple[bytes, ...]) -> ArgumentColumn | None:
         if self._types.nodes[number].kind is TypeKind.NULL:
             return None
         column = self._value(number, frame, path)
         if column is None and nullable:
-            return Column(ColumnKind.PRESENCE, pa.bool_(), self._noted(Op.PRESENT, frame))
+            return ArgumentColumn(ColumnKind.PRESENCE, pa.bool_(), self._noted(Op.PRESENT, frame))
         if column is not None and column.kind is ColumnKind.STRUCT and column.slot == NO_SLOT:
             return replace(column, slot=self._noted(Op.PRESENT, frame))
         return column
 
-    def _struct(self, number: int, node: TypeNode, frame: int, path: tuple[bytes, ...]) -> Column:
+    def _struct(self, number: int, node: TypeNode, frame: int, path: tuple[bytes, ...]) -> ArgumentColumn:
         assert node.fields is not None, "a struct without fields has no bytes"
         fields = node.fields.of(self._types.tags)
         if fields in path:
@@ -308,21 +308,21 @@ class _Planner:
             self._forget(mark)
             return self._json(number, frame, len(path))
 
-    def _special(self, node: TypeNode, frame: int, path: tuple[bytes, ...]) -> Column:
+    def _special(self, node: TypeNode, frame: int, path: tuple[bytes, ...]) -> ArgumentColumn:
         column = self._value(node.members[0].node, frame, path)
         assert column is not None, "special structs have bytes"
         unit = _UNITS.get(node.special)
         if unit is None:
             return column
-        return Column(ColumnKind.NUMBER, pa.int64(), column.slot, column.number, unit=unit)
+        return ArgumentColumn(ColumnKind.NUMBER, pa.int64(), column.slot, column.number, unit=unit)
 
-    def _fields(self, node: TypeNode, names: list[str], frame: int, path: tuple[bytes, ...]) -> Column:
+    def _fields(self, node: TypeNode, names: list[str], frame: int, path: tuple[bytes, ...]) -> ArgumentColumn:
         columns = [self._value(member.node, frame, path) for member in node.members]
         named = [(name, column) for name, column in zip(names, columns, strict=True) if column is not None]
         return _struct_of(named, NO_SLOT)
 
-    def _json(self, number: int, frame: int, depth: int) -> Column:
-        return Column(ColumnKind.JSON, pa.string(), self._noted(Op.JSON, frame, node=number, depth=depth))
+    def _json(self, number: int, frame: int, depth: int) -> ArgumentColumn:
+        return ArgumentColumn(ColumnKind.JSON, pa.string(), self._noted(Op.JSON, frame, node=number, depth=depth))
 
     def _noted(self, op: Op, frame: int, **fields: int) -> int:
         slot = self._slot(frame)
@@ -344,11 +344,11 @@ class _Planner:
         self._frames = mark.frames
 
 
-def field_of(name: str, column: Column) -> pa.Field:
+def field_of(name: str, column: ArgumentColumn) -> pa.Field:
     """The field of a column; it can be null."""
     return pa.field(name, column.type, metadata=None if column.unit is None else {"unit": column.unit})
 
 
-def _struct_of(named: Sequence[tuple[str, Column]], slot: int) -> Column:
+def _struct_of(named: Sequence[tuple[str, ArgumentColumn]], slot: int) -> ArgumentColumn:
     kind = pa.struct([field_of(name, column) for name, column in named])
-    return Column(ColumnKind.STRUCT, kind, slot, children=tuple(column for _, column in named))
+    return ArgumentColumn(ColumnKind.STRUCT, kind, slot, children=tuple(column for _, column in named))

@@ -65,7 +65,7 @@ class JsonRoom(NamedTuple):
     stack: Int64s
 
 
-class Search(NamedTuple):
+class ArgumentSearch(NamedTuple):
     """What a program runs over, and where it notes what it finds.
 
     Attributes:
@@ -146,7 +146,7 @@ def _read_array(
 
 
 @kernel
-def find_places(search: Search, skip_damaged: bool) -> tuple[int, int]:
+def find_places(search: ArgumentSearch, skip_damaged: bool) -> tuple[int, int]:
     """Run a program over events; one that cannot be read is not *valid*, and ends it unless damaged ones are skipped.
 
     Returns:

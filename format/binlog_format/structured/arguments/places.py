@@ -19,8 +19,8 @@ from binlog_format.structured.arguments.place_kernels import (
     FRAME_FIELDS,
     JSON_COUNTS,
     JSON_TEXTS,
+    ArgumentSearch,
     JsonRoom,
-    Search,
     find_places,
 )
 from binlog_format.structured.arguments.value_kernels import GROW, OK, SHORT
@@ -123,7 +123,7 @@ class _Search:
         lengths[EVENTS_FRAME + 1 :] = search.frames[EVENTS_FRAME + 1 :, FRAME_COUNT]
         return code, step, lengths, int(search.room.counts[JSON_TEXTS])
 
-    def _search(self, step_starts: Int64s, place_count: int, text_count: int) -> Search:
+    def _search(self, step_starts: Int64s, place_count: int, text_count: int) -> ArgumentSearch:
         room = JsonRoom(
             types=self._types,
             out=empty_bytes(self._json_room),
@@ -132,7 +132,7 @@ class _Search:
             counts=np.zeros(JSON_COUNTS, dtype=np.int64),
             stack=np.empty(STACK_SHAPE, dtype=np.int64),
         )
-        return Search(
+        return ArgumentSearch(
             program=self._plan.program,
             targets=self._plan.targets,
             data=self._block.data,

@@ -9,7 +9,7 @@ from binlog_format.errors import CorruptError, StartError
 from binlog_format.findings import NOT_YET, NOTE, Finding, LogCheck
 from binlog_format.position import Place
 from binlog_format.structured.event_log import BEFORE_ALL
-from binlog_format.structured.file_scan import NO_LIMIT, FileEnd, FileScan
+from binlog_format.structured.file_scan import NO_LIMIT, FileEnd, StructuredFileScan
 from binlog_format.structured.files.file_list import list_series
 from binlog_format.structured.positions import byte_of
 from binlog_format.structured.scan import EntryScanner
@@ -63,13 +63,17 @@ class StructuredCheck(LogCheck):
         limit = byte_of(self._end) if self._end is not None and file.file_no == self._end.file_no else NO_LIMIT
         with closing(self._series.open(file.file_no)) as source:
             if file.file_no < self._begin.file_no or start:
-                before = FileScan(source, file.file_no, self._scanner, limit=start or NO_LIMIT, on_damage=_pass_over)
+                before = StructuredFileScan(
+                    source, file.file_no, self._scanner, limit=start or NO_LIMIT, on_damage=_pass_over
+                )
                 for block in before.blocks():
                     yield block.file_offset, None
             if file.file_no < self._begin.file_no:
                 return
             self._scanner.is_missing_ok = False
-            scan = FileScan(source, file.file_no, self._scanner, start=start, limit=limit, on_damage=self._note_damage)
+            scan = StructuredFileScan(
+                source, file.file_no, self._scanner, start=start, limit=limit, on_damage=self._note_damage
+            )
             for block in scan.blocks():
                 yield from ((scan.stopped_at, finding) for finding in self._taken_damage())
                 yield block.file_offset + len(block.data), None

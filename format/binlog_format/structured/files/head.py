@@ -10,7 +10,7 @@ import crc32c
 
 from binlog_format.kernels import empty_bytes
 from binlog_format.structured.cutting import METADATA_SIZES_MIN
-from binlog_format.structured.file_scan import FileScan
+from binlog_format.structured.file_scan import StructuredFileScan
 from binlog_format.structured.files.search_kernels import find_entries
 from binlog_format.structured.files.walk import EntryWalker
 from binlog_format.structured.known_metadata import IdTable
@@ -80,7 +80,7 @@ def read_head(source: SourceFile) -> FileHead:
     if looks in (FormatGuess.OTHER, FormatGuess.UNWRITTEN):
         return FileHead(looks)
     clock_sync: ClockSync | None = None
-    for stretch in FileScan(source, 0, EntryWalker(events_max=1), block_size=HEAD_SIZE).blocks():
+    for stretch in StructuredFileScan(source, 0, EntryWalker(events_max=1), block_size=HEAD_SIZE).blocks():
         clock_sync = stretch.clock_sync or clock_sync
         if not stretch.events:
             continue

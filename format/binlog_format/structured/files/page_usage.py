@@ -1,4 +1,4 @@
-"""How many bytes of each virtual page of a structured log hold what: `measure_pages` -> `FileUsage`."""
+"""How many bytes of each virtual page of a structured log hold what: `measure_pages` -> `StructuredFileUsage`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 
 from binlog_format.errors import StartError, storage_error
 from binlog_format.position import Place, Position
-from binlog_format.structured.file_scan import FileScan
+from binlog_format.structured.file_scan import StructuredFileScan
 from binlog_format.structured.files.file_list import list_series
 from binlog_format.structured.files.walk_kernels import walk_entries
 from binlog_format.structured.layout import (
@@ -35,8 +35,8 @@ if TYPE_CHECKING:
     OnProgress = Callable[[int, int], None]
 
 
-class Use(IntEnum):
-    """What bytes of a page are used for; columns of `FileUsage.bytes`."""
+class StructuredUse(IntEnum):
+    """What bytes of a page are used for; columns of `StructuredFileUsage.bytes`."""
 
     METADATA = 0  # sources, writers, clock syncs
     TRACE = 1
@@ -51,18 +51,18 @@ class Use(IntEnum):
     INCOMPLETE = 10  # an entry that does not end in the file, zeros at its end
 
 
-_USE_OF_SEVERITY: dict[int, Use] = {
-    Severity.TRACE: Use.TRACE,
-    Severity.DEBUG: Use.DEBUG,
-    Severity.INFO: Use.INFO,
-    Severity.WARNING: Use.WARNING,
-    Severity.ERROR: Use.ERROR,
-    Severity.CRITICAL: Use.CRITICAL,
+_USE_OF_SEVERITY: dict[int, StructuredUse] = {
+    Severity.TRACE: StructuredUse.TRACE,
+    Severity.DEBUG: StructuredUse.DEBUG,
+    Severity.INFO: StructuredUse.INFO,
+    Severity.WARNING: StructuredUse.WARNING,
+    Severity.ERROR: StructuredUse.ERROR,
+    Severity.CRITICAL: StructuredUse.CRITICAL,
 }
 
 
 @dataclass(slots=True)
-class FileUsage:
+class StructuredFileUsage:
     """One file.
 
     Attributes:
@@ -81,7 +81,7 @@ def measure_pages(
     start: Position | None = None,
     end: Position | None = None,
     on_progress: OnProgress | None = None,
-) -> list[FileUsage]:
+) -> list[StructuredFileUsage]:
     """Measure what the virtual pages of a log hold; each byte that a file had when it was opened counts once.
 
     Args:
@@ -102,13 +102,13 @@ def measure_pages(
     begun = [file for file in series.begun.values() if end is None or Position(file.file_no, 0, 0) < end]
     total = sum(file.size for file in begun)
     scanner = EntryScanner(is_missing_ok=True)
-    files: list[FileUsage] = []
+    files: list[StructuredFileUsage] = []
     done = 0
     for file in begun:
         with closing(series.open(file.file_no)) as source:
             usage = _measure_file(source, file.file_no, scanner)
         if start is None or file.file_no >= start.file_no:
-            files.append(FileUsage(file.name, usage))
+            files.append(StructuredFileUsage(file.name, usage))
         done += file.size
         if on_progress is not None:
             on_progress(done, total)
@@ -118,7 +118,7 @@ def measure_pages(
         except OSError as error:
             raise storage_error(directory.path_of(file.name), "read", error) from error
         with closing(source):
-            files.append(FileUsage(file.name, _measure_file(source, file.file_no, scanner)))
+            files.append(StructuredFileUsage(file.name, _measure_file(source, file.file_no, scanner)))
     if not files:
         raise StartError("POSITION_NOT_FOUND", "no file of the log is in the given range", at=Place(series.path))
     return files
@@ -131,12 +131,12 @@ def _measure_file(source: SourceFile, file_no: int, scanner: EntryScanner) -> ND
     def note_damage(error: CorruptError, until: int) -> None:
         assert error.at is not None
         assert error.at.byte is not None
-        pages.add_range(error.at.byte, until, Use.DAMAGED)
+        pages.add_range(error.at.byte, until, StructuredUse.DAMAGED)
 
-    scan = FileScan(source, file_no, scanner, limit=size, on_damage=note_damage)
+    scan = StructuredFileScan(source, file_no, scanner, limit=size, on_damage=note_damage)
     for block in scan.blocks():
         pages.add(*_entries_of(block))
-    pages.add_range(scan.stopped_at, size, Use.INCOMPLETE)
+    pages.add_range(scan.stopped_at, size, StructuredUse.INCOMPLETE)
     return pages.bytes
 
 
@@ -150,10 +150,12 @@ def _entries_of(block: LogBlock) -> tuple[NDArray[np.int64], NDArray[np.int64], 
     tag_bytes = block.data[(starts + ENTRY_HEAD_SIZE)[:, None] + np.arange(TAG_STRUCT.size)]
     tags = tag_bytes.view(np.uint64).reshape(-1)
     # Events of sources that have not been defined are in no table, as metadata. The known tags are the last ones.
-    uses = np.full(len(starts), int(Use.UNKNOWN))
-    uses[tags >= np.uint64(CLOCK_TAG)] = Use.METADATA
+    uses = np.full(len(starts), int(StructuredUse.UNKNOWN))
+    uses[tags >= np.uint64(CLOCK_TAG)] = StructuredUse.METADATA
     severities = (source.severity for source in block.sources)
-    of_source = np.array([_USE_OF_SEVERITY.get(one, Use.OTHER_SEVERITY) for one in severities], dtype=np.int64)
+    of_source = np.array(
+        [_USE_OF_SEVERITY.get(one, StructuredUse.OTHER_SEVERITY) for one in severities], dtype=np.int64
+    )
     uses[np.searchsorted(starts, block.events["start"])] = of_source[block.events["source"]]
     ends = np.append(starts[1:], len(block.data))
     return starts + block.file_offset, ends + block.file_offset, uses
@@ -167,9 +169,11 @@ class _Pages:
     """
 
     def __init__(self, size: int) -> None:
-        self.bytes: NDArray[np.int64] = np.zeros((max(-(-size // VIRTUAL_PAGE_SIZE), 1), len(Use)), dtype=np.int64)
+        self.bytes: NDArray[np.int64] = np.zeros(
+            (max(-(-size // VIRTUAL_PAGE_SIZE), 1), len(StructuredUse)), dtype=np.int64
+        )
 
-    def add_range(self, start: int, end: int, use: Use) -> None:
+    def add_range(self, start: int, end: int, use: StructuredUse) -> None:
         """Add the bytes [*start*, *end*) of the file, if there are any."""
         if start < end:
             self.add(np.array([start]), np.array([end]), np.array([int(use)]))
@@ -179,7 +183,7 @@ class _Pages:
         first, last = starts // VIRTUAL_PAGE_SIZE, (ends - 1) // VIRTUAL_PAGE_SIZE
         missing = int(last[-1]) + 1 - len(self.bytes)
         if missing > 0:
-            self.bytes = np.concatenate([self.bytes, np.zeros((missing, len(Use)), dtype=np.int64)])
+            self.bytes = np.concatenate([self.bytes, np.zeros((missing, len(StructuredUse)), dtype=np.int64)])
         counts = last - first + 1
         rows = np.repeat(np.arange(len(starts)), counts)
         pages = first[rows] + np.arange(len(rows)) - (np.cumsum(counts) - counts)[rows]

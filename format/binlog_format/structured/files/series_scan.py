@@ -9,7 +9,7 @@ from binlog_format.errors import StartError
 from binlog_format.position import Place, Position
 from binlog_format.structured.cutting import Made
 from binlog_format.structured.event_log import BEFORE_ALL
-from binlog_format.structured.file_scan import NO_LIMIT, FileScan
+from binlog_format.structured.file_scan import NO_LIMIT, StructuredFileScan
 from binlog_format.structured.positions import byte_of, position_of
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ class SeriesScan(Generic[Made]):
         start: Where an entry begins.
         end: None: the end of the log.
         block_size: Bytes to read at a time.
-        on_damage: See `FileScan`.
+        on_damage: See `StructuredFileScan`.
 
     Attributes:
         end: Where the next read starts, once `blocks` has ended.
@@ -67,7 +67,7 @@ class SeriesScan(Generic[Made]):
                 return
             is_limited = self._limit is not None and self._limit.file_no == file_no
             with closing(self._series.open(file_no)) as source:
-                scan = FileScan(
+                scan = StructuredFileScan(
                     source,
                     file_no,
                     self._cutter,

@@ -13,7 +13,7 @@ from binlog_format.structured.files.walk_kernels import walk_entries
 from binlog_format.structured.known_metadata import IdTable
 from binlog_format.structured.layout import ENTRY_HEAD_SIZE, EVENT_STRUCT, SIZE_STRUCT, TAG_STRUCT
 from binlog_format.structured.metadata import ClockSync, ShortEntryError, read_metadata
-from binlog_format.structured.scan_kernels import Stop
+from binlog_format.structured.scan_kernels import EntryStop
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -66,7 +66,7 @@ class EntryWalker:
     """A `Cutter` that needs to know nothing of what was before; sources that are missing are not noticed.
 
     Args:
-        events_max: Stop after so many events of each piece of data.
+        events_max: EntryStop after so many events of each piece of data.
     """
 
     # Of events nothing is known but that ids are anything: metadata alone tells that entries follow.
@@ -85,7 +85,7 @@ class EntryWalker:
             self._starts, self._counts = np.zeros(rows, dtype=np.int64), np.zeros(rows, dtype=np.int64)
         found = walk_entries(data, len(data), self._events_max, self._starts, self._counts)
         if not found.entries:
-            return Cut(None, Stop(found.stop), found.at, found.needed, found.left)
+            return Cut(None, EntryStop(found.stop), found.at, found.needed, found.left)
         clock_sync = _clock_sync_at(data, found.last_clock_sync) if found.last_clock_sync >= 0 else None
         stretch = FileRange(
             start=file_offset,
@@ -96,13 +96,13 @@ class EntryWalker:
             clock_sync=clock_sync,
             data=data,
         )
-        return Cut(stretch, Stop(found.stop), found.at, found.needed, found.left)
+        return Cut(stretch, EntryStop(found.stop), found.at, found.needed, found.left)
 
     def source_ids(self, missing: int | None = None) -> IdTable:
         """See `Cutter`: none."""
         return IdTable(() if missing is None else (missing,))
 
-    def check_incomplete(self, start: bytes, size: int) -> tuple[Stop, int, int] | None:
+    def check_incomplete(self, start: bytes, size: int) -> tuple[EntryStop, int, int] | None:
         """See `Cutter`."""
         return check_size(start, size)
 

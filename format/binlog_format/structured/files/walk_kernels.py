@@ -16,21 +16,21 @@ from binlog_format.structured.layout import (
     TAG_STRUCT,
     WRITER_SIZE_MIN,
 )
-from binlog_format.structured.scan_kernels import Stop
+from binlog_format.structured.scan_kernels import EntryStop
 
 if TYPE_CHECKING:
     from binlog_format.kernels import Bytes
     from binlog_format.structured.scan_kernels import Int64s
 
 
-class Walk(NamedTuple):
+class EntryWalk(NamedTuple):
     """How far `walk_entries` came.
 
     Attributes:
-        stop: `Stop`; `END` also where enough events have been seen.
+        stop: `EntryStop`; `END` also where enough events have been seen.
         at: Byte of the first entry that was not taken.
-        needed: See `Stop`.
-        left: See `Stop`.
+        needed: See `EntryStop`.
+        left: See `EntryStop`.
         entries: How many were taken.
         events: How many of them are events.
         last_clock_sync: Byte of the last one; -1: there is none.
@@ -46,12 +46,12 @@ class Walk(NamedTuple):
 
 
 # Plain numbers: Numba gives members of an enum a type of their own.
-_END = int(Stop.END)
-_INCOMPLETE = int(Stop.INCOMPLETE)
-_INCOMPLETE_SIZE = int(Stop.INCOMPLETE_SIZE)
-_ZERO = int(Stop.ZERO)
-_SHORT = int(Stop.SHORT)
-_TABLE_FULL = int(Stop.TABLE_FULL)
+_END = int(EntryStop.END)
+_INCOMPLETE = int(EntryStop.INCOMPLETE)
+_INCOMPLETE_SIZE = int(EntryStop.INCOMPLETE_SIZE)
+_ZERO = int(EntryStop.ZERO)
+_SHORT = int(EntryStop.SHORT)
+_TABLE_FULL = int(EntryStop.TABLE_FULL)
 
 _TAG_SIZE = TAG_STRUCT.size
 _HIGH_WORD = 0xFFFFFFFF  # of the known metadata's tags
@@ -73,13 +73,13 @@ def _size_min(low: int, high: int) -> int:
 
 
 @kernel
-def walk_entries(data: Bytes, size: int, events_max: int, starts: Int64s, counts: Int64s) -> Walk:
+def walk_entries(data: Bytes, size: int, events_max: int, starts: Int64s, counts: Int64s) -> EntryWalk:
     """Find where the entries of `data[:size]` begin, up to the first one that is not whole or too short for its kind.
 
     Args:
         data: Entries.
         size: How many bytes are there.
-        events_max: Stop after so many events.
+        events_max: EntryStop after so many events.
         starts: Gets the byte of each entry.
         counts: Gets how many events are before each entry.
     """
@@ -116,4 +116,4 @@ def walk_entries(data: Bytes, size: int, events_max: int, starts: Int64s, counts
         elif high == _HIGH_WORD and low == _CLOCK_LOW:
             last_clock_sync = at
         at += ENTRY_HEAD_SIZE + needed
-    return Walk(stop, at, needed, left, entries, events, last_clock_sync)
+    return EntryWalk(stop, at, needed, left, entries, events, last_clock_sync)

@@ -47,7 +47,7 @@ class Types(NamedTuple):
     pool: Bytes
 
 
-class Scratch(NamedTuple):
+class TextScratch(NamedTuple):
     """Space for what a value needs while it is written.
 
     Attributes:
@@ -202,7 +202,7 @@ def put_enum(out: Bytes, room: int, at: int, data: Bytes, place: int, node: int,
 
 
 @kernel
-def overflow(scratch: Scratch, needed: int, left: int) -> int:
+def overflow(scratch: TextScratch, needed: int, left: int) -> int:
     """The code for bytes that are not there; fills the report."""
     scratch.report[0], scratch.report[1] = needed, left
     return OVERFLOW
@@ -210,7 +210,7 @@ def overflow(scratch: Scratch, needed: int, left: int) -> int:
 
 @kernel
 def put_text(
-    out: Bytes, room: int, at: int, data: Bytes, place: int, end: int, scratch: Scratch
+    out: Bytes, room: int, at: int, data: Bytes, place: int, end: int, scratch: TextScratch
 ) -> tuple[int, int, int]:
     """Put a text, its count first: `OK`, `NO_ROOM` or `OVERFLOW`; the place after it; the byte after it in *data*."""
     if end - place < COUNT_SIZE:
@@ -236,7 +236,7 @@ def put_special(
     types: Types,
     times: Times,
     zone: Zone,
-    scratch: Scratch,
+    scratch: TextScratch,
 ) -> tuple[int, int, int]:
     """Put a struct of the standard library: `OK`, `NO_ROOM` or `OVERFLOW`; the place after it; the byte after it."""
     special = types.nodes["special"][node]

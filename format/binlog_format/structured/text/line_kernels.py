@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from binlog_format.kernels import Bytes
     from binlog_format.structured.clock_kernels import Clocks
     from binlog_format.structured.text.exact_digit_kernels import Uint64s
-    from binlog_format.structured.text.leaf_kernels import Scratch, Types
+    from binlog_format.structured.text.leaf_kernels import TextScratch, Types
     from binlog_format.structured.text.time_kernels import Int64s, Times
 
 # Steps of a line.
@@ -92,7 +92,7 @@ class Context(NamedTuple):
     writers: Writers
     clocks: Clocks
     times: Times
-    scratch: Scratch
+    scratch: TextScratch
 
 
 @kernel

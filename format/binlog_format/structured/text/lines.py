@@ -19,7 +19,7 @@ from binlog_format.structured.text.leaf_kernels import (
     OK,
     OVERFLOW,
     REPORT_SIZE,
-    Scratch,
+    TextScratch,
     Types,
 )
 from binlog_format.structured.text.line_kernels import STEP_ARGUMENT, Context, Writers, put_lines
@@ -97,7 +97,7 @@ class LineWriter:
         self._programs = LinePrograms(event_format)
         self._date = DateFormat.of(date_format)
         self._out = empty_bytes(ROOM)
-        self._scratch = Scratch(
+        self._scratch = TextScratch(
             stack=np.zeros(STACK_SHAPE, dtype=np.int64),
             walk=np.zeros(WALK_SIZE, dtype=np.int64),
             words=np.zeros(SCRATCH_WORDS, dtype=np.uint64),

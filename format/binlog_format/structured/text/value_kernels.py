@@ -35,7 +35,7 @@ from binlog_format.writing_kernels import put_bytes, put_digits
 
 if TYPE_CHECKING:
     from binlog_format.kernels import Bytes
-    from binlog_format.structured.text.leaf_kernels import Scratch, Types
+    from binlog_format.structured.text.leaf_kernels import TextScratch, Types
     from binlog_format.structured.text.time_kernels import Times, Zone
 
 _EMPTY = int(TypeKind.EMPTY)
@@ -85,7 +85,7 @@ _REPEAT_END = text_bytes(b" times>]")
 
 
 @kernel
-def _put_comma(out: Bytes, at: int, scratch: Scratch) -> int:
+def _put_comma(out: Bytes, at: int, scratch: TextScratch) -> int:
     if scratch.walk[_COMMA] == _LATER:
         return put_word(out, at, _COMMA_TEXT)
     if scratch.walk[_COMMA] == _FIRST:
@@ -94,7 +94,7 @@ def _put_comma(out: Bytes, at: int, scratch: Scratch) -> int:
 
 
 @kernel
-def _open(scratch: Scratch, kind: int, node: int, following: int, end: int) -> None:
+def _open(scratch: TextScratch, kind: int, node: int, following: int, end: int) -> None:
     depth = scratch.walk[_DEPTH]
     scratch.stack[depth, _OPEN_KIND], scratch.stack[depth, _OPEN_NODE] = kind, node
     scratch.stack[depth, _OPEN_NEXT], scratch.stack[depth, _OPEN_END] = following, end
@@ -105,7 +105,7 @@ def _open(scratch: Scratch, kind: int, node: int, following: int, end: int) -> N
 
 
 @kernel
-def _close(scratch: Scratch) -> None:
+def _close(scratch: TextScratch) -> None:
     depth = scratch.walk[_DEPTH] - 1
     scratch.walk[_DEPTH] = depth
     if scratch.stack[depth, _OPEN_KIND] != _VARIANT:
@@ -115,7 +115,7 @@ def _close(scratch: Scratch) -> None:
 
 @kernel
 def _put_leaf(
-    out: Bytes, room: int, at: int, data: Bytes, place: int, end: int, node: int, types: Types, scratch: Scratch
+    out: Bytes, room: int, at: int, data: Bytes, place: int, end: int, node: int, types: Types, scratch: TextScratch
 ) -> tuple[int, int, int]:
     # What has no members: code, place in *out*, place in *data*.
     kind = int(types.nodes["kind"][node])
@@ -141,7 +141,7 @@ def _put_leaf(
 
 @kernel
 def _begin_sequence(
-    out: Bytes, at: int, data: Bytes, place: int, end: int, node: int, types: Types, scratch: Scratch
+    out: Bytes, at: int, data: Bytes, place: int, end: int, node: int, types: Types, scratch: TextScratch
 ) -> tuple[int, int, int]:
     if end - place < COUNT_SIZE:
         return overflow(scratch, COUNT_SIZE, end - place), at, place
@@ -165,7 +165,7 @@ def _begin_struct(
     types: Types,
     times: Times,
     zone: Zone,
-    scratch: Scratch,
+    scratch: TextScratch,
 ) -> tuple[int, int, int]:
     nodes = types.nodes
     name_start, name_size = nodes["name_start"][node], nodes["short_name_size"][node]
@@ -183,7 +183,7 @@ def _begin_struct(
 
 
 @kernel
-def _put_label(out: Bytes, room: int, at: int, member: int, types: Types, scratch: Scratch) -> tuple[int, int]:
+def _put_label(out: Bytes, room: int, at: int, member: int, types: Types, scratch: TextScratch) -> tuple[int, int]:
     start, size = types.members["label_start"][member], types.members["label_size"][member]
     if at + size + VALUE_ROOM > room:
         return NO_ROOM, at
@@ -195,7 +195,7 @@ def _put_label(out: Bytes, room: int, at: int, member: int, types: Types, scratc
 
 
 @kernel
-def _go_on(out: Bytes, room: int, at: int, types: Types, scratch: Scratch) -> tuple[int, int, int]:
+def _go_on(out: Bytes, room: int, at: int, types: Types, scratch: TextScratch) -> tuple[int, int, int]:
     # Closes what has no more members: code, place in *out*, node of the next value; -1: there is none.
     stack = scratch.stack
     while scratch.walk[_DEPTH] > 0:
@@ -241,7 +241,7 @@ def put_value(
     types: Types,
     times: Times,
     zone: Zone,
-    scratch: Scratch,
+    scratch: TextScratch,
 ) -> tuple[int, int, int]:
     """Put an argument's value.
 

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from binlog_lab.demo.logs.load import TABLE, LoadReport
 from binlog_lab.demo.processes import JobProcess, LineProcess
 from binlog_lab.demo.proof import expected_rows
-from binlog_lab.demo.proof.comparison import Comparison, Difference, compare_mirror
+from binlog_lab.demo.proof.comparison import Comparison, TableDifference, compare_mirror
 from binlog_lab.demo.proof.targets import read_target, reading_code
 from binlog_lab.demo.run import prepare_directory, remove_all_but_the_picture
 from binlog_lab.demo.view import DemoView
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from binlog_lab.demo.proof.expected_rows import ExpectedTable
-    from binlog_lab.demo.reports import JobReport
+    from binlog_lab.demo.reports import DemoJobReport
 
 
 KILLS = 3
@@ -115,7 +115,7 @@ class _Run:
         self._directory = directory
         self._view = view
         self._load = LoadReport(events=0)
-        self._batches: list[JobReport] = []
+        self._batches: list[DemoJobReport] = []
         self._kills = 0
 
     def loaded(self, report: LoadReport) -> None:
@@ -165,7 +165,7 @@ class _Run:
             ("table", f"{batches} batches, by {self._kills + 2} processes, {self._kills} of them killed (kill -9)"),
         ]
 
-    def _reported(self, report: JobReport) -> None:
+    def _reported(self, report: DemoJobReport) -> None:
         if report.event == "batch":
             self._batches.append(report)
 
@@ -177,7 +177,7 @@ def compare_events(expected_table: ExpectedTable, target: pa.Table | None) -> Co
         return comparison
     rows = target.flatten().sort_by([(name, "ascending") for name in _POSITION])
     unordered = [
-        Difference(f"writer={writer.as_py()}", "position", "events in the order of their times", "another order")
+        TableDifference(f"writer={writer.as_py()}", "position", "events in the order of their times", "another order")
         for writer in pc.unique(rows.column("writer"))
         if not _is_ascending(rows.filter(pc.equal(rows.column("writer"), writer)).column("ns").combine_chunks())
     ]

@@ -23,7 +23,7 @@ from binlog_lab.demo.mariadb.server_command import ServerCommand
 from binlog_lab.demo.proof.expected_rows import ExpectedTable, to_arrow
 from binlog_lab.demo.reports import AlterationReport, WriterReport
 from binlog_lab.demo.shop import DATABASE, TABLES
-from binlog_lab.demo.sources import LogSource
+from binlog_lab.demo.sources import DemoLogSource
 from binlog_streaming.settings import Begin, Mode
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ _SNAPSHOT_ROWS = """
     WHERE kind = 'chunk' GROUP BY source_schema, source_table"""
 
 
-class MariaDbSource(LogSource):
+class MariaDbSource(DemoLogSource):
     """A server of its own, under load.
 
     Args:

@@ -37,7 +37,7 @@ _VERSION_NO = "version"
 
 
 @dataclass(frozen=True, slots=True)
-class Difference:
+class TableDifference:
     """One value, or a whole row, that is not what it must be; *column* is None for a row."""
 
     key: str
@@ -64,7 +64,7 @@ class Comparison:
     mode: str
     expected: int
     got: int
-    differences: tuple[Difference, ...]
+    differences: tuple[TableDifference, ...]
     difference_count: int
 
     @property
@@ -76,7 +76,7 @@ class Comparison:
 def compare_mirror(expected_table: ExpectedTable, target: pa.Table | None) -> Comparison:
     """The table's rows against the final rows, in any order."""
     found = _columns(target, expected_table.rows.schema)
-    if isinstance(found, Difference):
+    if isinstance(found, TableDifference):
         return _comparison(expected_table, "mirror", (expected_table.rows.num_rows, 0), [found])
     differences = list(_row_differences(expected_table.rows, found, expected_table.key))
     return _comparison(expected_table, "mirror", (expected_table.rows.num_rows, found.num_rows), differences)
@@ -91,7 +91,7 @@ def compare_changelog(expected_table: ExpectedTable, target: pa.Table | None) ->
         return _compare_net(expected_table, target)
     order = pa.schema([("_commit_version", pa.int64()), ("_event_no", pa.int32()), ("_row_no", pa.int32())])
     found = _columns(target, pa.schema([*expected_table.changes.schema, *order]))
-    if isinstance(found, Difference):
+    if isinstance(found, TableDifference):
         return _comparison(expected_table, "changelog", (expected_table.changes.num_rows, 0), [found])
     found = found.sort_by(LOG_ORDER).select(expected_table.changes.column_names)
     differences = list(_sequence_differences(expected_table.changes, found, expected_table.key))
@@ -107,7 +107,7 @@ def compare_versions(expected_table: ExpectedTable, target: pa.Table | None) -> 
     if expected_table.versions is None:
         return _compare_current(expected_table, target)
     found = _columns(target, pa.schema([*expected_table.versions.schema, (_VERSION_ORDER, pa.string())]))
-    if isinstance(found, Difference):
+    if isinstance(found, TableDifference):
         return _comparison(expected_table, "scd2", (expected_table.versions.num_rows, 0), [found])
     # Sorting is stable: expected rows in the order of the log stay so for each key.
     expected = _numbered(expected_table.versions.sort_by(_ascending(expected_table.key)), expected_table.key)
@@ -132,7 +132,7 @@ def _compare_net(expected_table: ExpectedTable, target: pa.Table | None) -> Comp
     order = [("_commit_version", pa.int64()), ("_event_no", pa.int32()), ("_row_no", pa.int32())]
     own = [pa.field(CHANGE_TYPE, pa.string()), pa.field(GTID, pa.string())]
     found = _columns(target, pa.schema([*schema, *old, *own, *(pa.field(*one) for one in order)]))
-    if isinstance(found, Difference):
+    if isinstance(found, TableDifference):
         return _comparison(expected_table, NET_CHANGELOG, (expected_table.rows.num_rows, 0), [found])
     final = final_rows(found.sort_by(LOG_ORDER), expected_table.key)
     # Images are as their time was: rows that no change has touched since have the columns of before.
@@ -150,7 +150,7 @@ def _compare_net(expected_table: ExpectedTable, target: pa.Table | None) -> Comp
 def _compare_current(expected_table: ExpectedTable, target: pa.Table | None) -> Comparison:
     own = [*_VERSION_FIELDS, pa.field(_VERSION_ORDER, pa.string())]
     found = _columns(target, pa.schema([*expected_table.rows.schema, *own]))
-    if isinstance(found, Difference):
+    if isinstance(found, TableDifference):
         return _comparison(expected_table, CURRENT_VERSIONS, (expected_table.rows.num_rows, 0), [found])
     current = found.filter(found.column(IS_CURRENT)).select(expected_table.rows.column_names)
     differences = list(_row_differences(expected_table.rows, current, expected_table.key))
@@ -159,7 +159,7 @@ def _compare_current(expected_table: ExpectedTable, target: pa.Table | None) -> 
     return _comparison(expected_table, CURRENT_VERSIONS, (expected_table.rows.num_rows, current.num_rows), differences)
 
 
-def _broken_chains(versions: pa.Table, key: Sequence[str]) -> Iterator[Difference]:
+def _broken_chains(versions: pa.Table, key: Sequence[str]) -> Iterator[TableDifference]:
     # *versions* are sorted by key and beginning. Each ends, not before it began, when or before the next begins.
     if not versions.num_rows:
         return
@@ -180,7 +180,7 @@ def _broken_chains(versions: pa.Table, key: Sequence[str]) -> Iterator[Differenc
     for column, expected, holds in checks:
         for row in np.flatnonzero(~holds.to_numpy(zero_copy_only=False)).tolist():
             (text,) = _keys(versions.slice(row, 1), [*key, _VERSION_NO])
-            yield Difference(text, column, expected, _text(versions.column(column)[row]))
+            yield TableDifference(text, column, expected, _text(versions.column(column)[row]))
 
 
 def _numbered(rows: pa.Table, key: Sequence[str]) -> pa.Table:
@@ -195,20 +195,20 @@ def _numbered(rows: pa.Table, key: Sequence[str]) -> pa.Table:
     return rows.append_column(_VERSION_NO, pa.array(numbers - first))
 
 
-def _columns(target: pa.Table | None, schema: pa.Schema) -> pa.Table | Difference:
+def _columns(target: pa.Table | None, schema: pa.Schema) -> pa.Table | TableDifference:
     if target is None:
-        return Difference("", None, "a table", "none")
+        return TableDifference("", None, "a table", "none")
     missing = [name for name in schema.names if name not in target.column_names]
     if missing:
-        return Difference("", ", ".join(missing), "a column", "none")
+        return TableDifference("", ", ".join(missing), "a column", "none")
     try:
         return target.select(schema.names).cast(schema)
     except pa.ArrowException as error:
-        return Difference("", None, "columns " + ", ".join(map(str, schema.types)), str(error))
+        return TableDifference("", None, "columns " + ", ".join(map(str, schema.types)), str(error))
 
 
 def _comparison(
-    expected_table: ExpectedTable, mode: str, counts: tuple[int, int], differences: list[Difference]
+    expected_table: ExpectedTable, mode: str, counts: tuple[int, int], differences: list[TableDifference]
 ) -> Comparison:
     kept = tuple(differences[:DETAILS_MAX])
     return Comparison(expected_table.name, mode, *counts, kept, len(differences))
@@ -218,7 +218,7 @@ def _ascending(names: Sequence[str]) -> list[tuple[str, str]]:
     return [(name, "ascending") for name in names]
 
 
-def _row_differences(expected: pa.Table, got: pa.Table, key: Sequence[str]) -> Iterator[Difference]:
+def _row_differences(expected: pa.Table, got: pa.Table, key: Sequence[str]) -> Iterator[TableDifference]:
     expected, got = expected.sort_by(_ascending(key)), got.sort_by(_ascending(key))
     if not expected.select(key).equals(got.select(key)):
         # Only then keys are looked at one by one, in Python.
@@ -231,24 +231,24 @@ def _row_differences(expected: pa.Table, got: pa.Table, key: Sequence[str]) -> I
     yield from _value_differences(expected, got, key)
 
 
-def _key_differences(expected: list[str], got: list[str]) -> Iterator[Difference]:
+def _key_differences(expected: list[str], got: list[str]) -> Iterator[TableDifference]:
     wanted, there = set(expected), set(got)
-    yield from (Difference(key, None, "a row", "none") for key in expected if key not in there)
-    yield from (Difference(key, None, "no row", "a row") for key in dict.fromkeys(got) if key not in wanted)
+    yield from (TableDifference(key, None, "a row", "none") for key in expected if key not in there)
+    yield from (TableDifference(key, None, "no row", "a row") for key in dict.fromkeys(got) if key not in wanted)
     for key, group in itertools.groupby(got):
         count = len(list(group))
         if count > 1:
-            yield Difference(key, None, "one row", f"{count} rows")
+            yield TableDifference(key, None, "one row", f"{count} rows")
 
 
-def _sequence_differences(expected: pa.Table, got: pa.Table, key: Sequence[str]) -> Iterator[Difference]:
+def _sequence_differences(expected: pa.Table, got: pa.Table, key: Sequence[str]) -> Iterator[TableDifference]:
     common = min(expected.num_rows, got.num_rows)
     if expected.num_rows != got.num_rows:
-        yield Difference("", None, f"{expected.num_rows:,} row images", f"{got.num_rows:,}")
+        yield TableDifference("", None, f"{expected.num_rows:,} row images", f"{got.num_rows:,}")
     yield from _value_differences(expected.slice(0, common), got.slice(0, common), key)
 
 
-def _value_differences(expected: pa.Table, got: pa.Table, key: Sequence[str]) -> Iterator[Difference]:
+def _value_differences(expected: pa.Table, got: pa.Table, key: Sequence[str]) -> Iterator[TableDifference]:
     # Both have the same columns and as many rows; row by row.
     for name in expected.column_names:
         wanted, there = expected.column(name), got.column(name)
@@ -260,9 +260,9 @@ def _value_differences(expected: pa.Table, got: pa.Table, key: Sequence[str]) ->
         keys = _keys(expected.take(rows[:DETAILS_MAX]), key)
         for number, row in enumerate(rows.tolist()):
             if number < DETAILS_MAX:
-                yield Difference(keys[number], name, _text(wanted[row]), _text(there[row]))
+                yield TableDifference(keys[number], name, _text(wanted[row]), _text(there[row]))
             else:
-                yield Difference("", name, "", "")
+                yield TableDifference("", name, "", "")
 
 
 def _keys(table: pa.Table, key: Sequence[str]) -> list[str]:

@@ -1,4 +1,4 @@
-"""What the workload has committed to a table, change by change and version by version: `TableHistory`."""
+"""What the workload has committed to a table, change by change and version by version: `ServerTableHistory`."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 _TIME_TYPE = pa.timestamp("us", "UTC")
 
 
-class TableHistory:
+class ServerTableHistory:
     """The committed changes of one table, in commit order.
 
     Attributes:

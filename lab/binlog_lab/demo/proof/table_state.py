@@ -1,4 +1,4 @@
-"""A table of the workload while it runs: `TableState` has its rows, by key, and knows which session holds which row."""
+"""A table of the workload while it runs: `ComparedTableState` has its rows by key, and knows who holds which row."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 _TRIES_PER_ROW = 8
 
 
-class TableState:
+class ComparedTableState:
     """Rows as the sessions have made them, committed or not; a row that a session has changed is locked by it."""
 
     def __init__(self, spec: TableSpec) -> None:

@@ -17,7 +17,7 @@ import pyarrow as pa
 from kafka import KafkaConsumer, TopicPartition
 
 from binlog_lab.demo.alterations import ALTERATIONS, final_tables
-from binlog_lab.demo.proof.comparison import DETAILS_MAX, Comparison, Difference, compare_changelog
+from binlog_lab.demo.proof.comparison import DETAILS_MAX, Comparison, TableDifference, compare_changelog
 from binlog_lab.demo.proof.expected_rows import CHANGE_TYPE, GTID, ExpectedTable, to_arrow
 from binlog_lab.demo.real_log import table_spec
 from binlog_lab.demo.shop import TABLES
@@ -39,7 +39,7 @@ _TYPES = {"c": ("insert",), "u": ("update_preimage", "update_postimage"), "d": (
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class TopicChange:
     """One change in a topic.
 
     Attributes:
@@ -59,7 +59,7 @@ class Change:
     partition: int
 
 
-def read_topic(servers: str, topic: str, decode: Decode = msgspec.json.decode) -> Iterator[Change]:
+def read_topic(servers: str, topic: str, decode: Decode = msgspec.json.decode) -> Iterator[TopicChange]:
     """The changes that a consumer of committed messages finds in *topic*, partition by partition in their order.
 
     Args:
@@ -74,7 +74,7 @@ def read_topic(servers: str, topic: str, decode: Decode = msgspec.json.decode) -
         if value is not None:
             message = decode(value)
             source = message["source"]
-            yield Change(
+            yield TopicChange(
                 message["op"], message["before"], message["after"], source["gtid"], source["sequence"], partition
             )
 
@@ -129,7 +129,9 @@ def compare_topics(
         yield compare_topic(replace(expected_table, added=added, renamed=renamed), specs, changes)
 
 
-def compare_topic(expected_table: ExpectedTable, specs: Sequence[TableSpec], changes: Sequence[Change]) -> Comparison:
+def compare_topic(
+    expected_table: ExpectedTable, specs: Sequence[TableSpec], changes: Sequence[TopicChange]
+) -> Comparison:
     """What *changes* leave, against the final rows; and that each is there once, in the order of the log.
 
     Args:
@@ -148,20 +150,20 @@ def compare_topic(expected_table: ExpectedTable, specs: Sequence[TableSpec], cha
     )
 
 
-def _out_of_order(changes: Sequence[Change]) -> Iterator[Difference]:
+def _out_of_order(changes: Sequence[TopicChange]) -> Iterator[TableDifference]:
     last: dict[int, str] = {}
     seen: set[tuple[str, str]] = set()
     for change in changes:
         name = change.sequence, change.op
         if name in seen:
-            yield Difference(change.sequence, None, "one message", f"op {change.op} again")
+            yield TableDifference(change.sequence, None, "one message", f"op {change.op} again")
         elif change.sequence < last.get(change.partition, ""):
-            yield Difference(change.sequence, None, f"after {last[change.partition]}", "before it")
+            yield TableDifference(change.sequence, None, f"after {last[change.partition]}", "before it")
         seen.add(name)
         last[change.partition] = change.sequence
 
 
-def _images(columns: dict[str, ColumnSpec], changes: Sequence[Change]) -> pa.Table:
+def _images(columns: dict[str, ColumnSpec], changes: Sequence[TopicChange]) -> pa.Table:
     rows: list[Row] = []
     types: list[str] = []
     numbers: list[int] = []

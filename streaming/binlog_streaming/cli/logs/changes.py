@@ -60,7 +60,7 @@ TABLE_ROWS = 50
 _VALUE_WIDTH = 40
 
 
-class View(StrEnum):
+class ShownView(StrEnum):
     """What a row is."""
 
     CHANGES = "changes"
@@ -102,7 +102,7 @@ _SchemasOption = Annotated[
     bool, typer.Option("--schemas", help="Each key and value carries its schema, with --output debezium or flat.")
 ]
 _ViewOption = Annotated[
-    View,
+    ShownView,
     typer.Option(
         help="changes: one row a change, with the images before and after it. changefeed: one row an image of one "
         "table, in the table's own columns."
@@ -129,7 +129,7 @@ def changes(  # noqa: PLR0913 - the options of the command
     *,
     tables: TablesOption = None,
     exclude_tables: ExcludeTablesOption = None,
-    view: _ViewOption = View.CHANGES,
+    view: _ViewOption = ShownView.CHANGES,
     table: Annotated[
         str | None, typer.Option(help="One table, database.table; its images are then typed in parquet and arrow.")
     ] = None,
@@ -165,7 +165,7 @@ def changes(  # noqa: PLR0913 - the options of the command
     decoding = Decoding(schemas_under(hidden, history), zero_dates, time_type, replace_invalid_text, hidden)
     with open_log(path) as log:
         part = ReadRange.of(log, start, end)
-        typed_table = table if view is View.CHANGEFEED or file is not None else None
+        typed_table = table if view is ShownView.CHANGEFEED or file is not None else None
         if table is not None and typed_table is None:
             tables = ",".join(filter(None, (tables, re.escape(table))))
         accepted = TableFilter(tables, exclude_tables)
@@ -191,17 +191,17 @@ def changes(  # noqa: PLR0913 - the options of the command
         warnings.finish()
 
 
-def _check(view: View, table: str | None, output: ChangesOutput, file: Path | None) -> None:
+def _check(view: ShownView, table: str | None, output: ChangesOutput, file: Path | None) -> None:
     """See that options go together.
 
     Raises:
         OptionError: `MISSING`, `INVALID_VALUE`.
     """
-    if view is View.CHANGEFEED and table is None:
+    if view is ShownView.CHANGEFEED and table is None:
         raise OptionError("MISSING", "--view changefeed needs --table: the table's columns are the row's")
     if (output in _TO_FILE) != (file is not None):
         raise OptionError("MISSING", "--output parquet and --output arrow need a FILE, and nothing else takes one")
-    if output in _MESSAGES and view is View.CHANGEFEED:
+    if output in _MESSAGES and view is ShownView.CHANGEFEED:
         raise OptionError("INVALID_VALUE", f"--output {output} makes messages of changes: leave out --view")
     check_table_name("--table", table)
 
@@ -223,18 +223,24 @@ def _some(
 
 
 def _view(
-    view: View, table: str | None, tables: TableFilter, part: ReadRange, decoding: Decoding, *, include_absent: bool
+    view: ShownView,
+    table: str | None,
+    tables: TableFilter,
+    part: ReadRange,
+    decoding: Decoding,
+    *,
+    include_absent: bool,
 ) -> ChangesView | ChangefeedView:
     from binlog_format.views.changefeed import ChangefeedView
     from binlog_format.views.changes import ChangesView
 
-    if view is View.CHANGEFEED:
+    if view is ShownView.CHANGEFEED:
         assert table is not None
         return ChangefeedView(
             table=table, tables=tables, groups=part.groups, decoding=decoding, include_absent=include_absent
         )
     if include_absent:
-        hint = "View changes has the column absent"
+        hint = "ShownView changes has the column absent"
         raise OptionError("INVALID_VALUE", "--include-absent is for --view changefeed", hint=hint)
     return ChangesView(table=table, tables=tables, groups=part.groups, decoding=decoding)
 

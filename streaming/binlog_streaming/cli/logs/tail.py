@@ -64,7 +64,7 @@ class From(StrEnum):
     EARLIEST = "earliest"
 
 
-class Sink(Protocol):
+class TailSink(Protocol):
     """Where changes go."""
 
     def take(self, batch: pa.RecordBatch, view: ChangesView) -> None:
@@ -243,7 +243,7 @@ def _follower(stack: ExitStack, tailer: Tailer, port: int | None, host: str, *, 
 
 
 @contextmanager
-def _sink(is_live: bool, follower: Follower | None, tailer: Tailer) -> Iterator[Sink]:
+def _sink(is_live: bool, follower: Follower | None, tailer: Tailer) -> Iterator[TailSink]:
     if not is_live:
         yield JsonLines()
         return
@@ -292,7 +292,7 @@ class _ChangesTaker:
     """Gives the changed rows of steps to a sink."""
 
     tailer: Tailer
-    sink: Sink
+    sink: TailSink
     tables: TableFilter
     decoding: Decoding
     schemas: SchemaHistory

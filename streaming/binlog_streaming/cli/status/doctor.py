@@ -19,7 +19,7 @@ from binlog_streaming.cli.progress import progress_bar
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from binlog_streaming.doctor.findings import Finding
+    from binlog_streaming.doctor.findings import DoctorFinding
     from binlog_streaming.jobs.log_tables import OnProgress
     from binlog_streaming.settings.job_file import AnyJob
 
@@ -76,7 +76,7 @@ def doctor(
 
 def _findings(
     target: str | None, server: str | None, password_file: Path | None, scan_size: int, on_progress: OnProgress
-) -> Iterator[Finding]:
+) -> Iterator[DoctorFinding]:
     from binlog_streaming.doctor.findings import examined
     from binlog_streaming.doctor.job import job_findings, needs_of
     from binlog_streaming.doctor.log import log_findings
@@ -105,7 +105,7 @@ def _job_at(target: str | None) -> AnyJob | None:
 
 def _server_findings(
     server: str, password_file: Path | None, path: str | None, job: AnyJob | None
-) -> Iterator[Finding]:
+) -> Iterator[DoctorFinding]:
     from binlog_connector.installing import require
 
     require("pymysql")
@@ -120,7 +120,7 @@ def _server_findings(
         yield from server_findings(session, path, job)
 
 
-def _print(findings: list[Finding]) -> None:
+def _print(findings: list[DoctorFinding]) -> None:
     from binlog_streaming.doctor.findings import Health
     from binlog_streaming.status.wording import count_text, visible
 

@@ -86,7 +86,7 @@ class Protocol(Action, frozen=True):
     writer_features: tuple[str, ...] | None = None
 
 
-class FileFormat(Action, frozen=True):
+class DeltaFileFormat(Action, frozen=True):
     """Always Parquet."""
 
     provider: str
@@ -97,7 +97,7 @@ class Metadata(Action, frozen=True):
     """Columns and properties."""
 
     id: str
-    format: FileFormat
+    format: DeltaFileFormat
     schema_string: str
     partition_columns: tuple[str, ...]
     configuration: dict[str, str]
@@ -106,7 +106,7 @@ class Metadata(Action, frozen=True):
     created_time: int | None = None
 
 
-class Transaction(Action, frozen=True):
+class DeltaTransaction(Action, frozen=True):
     """Which commit of an application the table holds."""
 
     app_id: str
@@ -143,7 +143,7 @@ class Line(Action, frozen=True):
     remove: Remove | None = None
     protocol: Protocol | None = None
     meta_data: Metadata | None = None
-    txn: Transaction | None = None
+    txn: DeltaTransaction | None = None
     sidecar: Sidecar | None = None
     commit_info: CommitInformation | None = None
 

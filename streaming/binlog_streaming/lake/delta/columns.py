@@ -11,7 +11,7 @@ from deltalake import Schema
 from msgspec.structs import replace
 
 from binlog_format.errors import UnsupportedError
-from binlog_streaming.lake.delta.actions import FileFormat, Metadata, Protocol, milliseconds
+from binlog_streaming.lake.delta.actions import DeltaFileFormat, Metadata, Protocol, milliseconds
 from binlog_streaming.lake.delta.column_mapping import mapped
 from binlog_streaming.lake.delta.commit import features, named_features
 from binlog_streaming.lake.evolution import is_binary
@@ -80,7 +80,7 @@ def created(
         id=str(uuid.uuid4()),
         name=name,
         description=description,
-        format=FileFormat(provider="parquet", options={}),
+        format=DeltaFileFormat(provider="parquet", options={}),
         schema_string=delta_schema(schema).to_json(),
         partition_columns=tuple(rule.column for rule in partition_by),
         configuration=dict(configuration),

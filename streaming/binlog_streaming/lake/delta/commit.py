@@ -1,4 +1,4 @@
-"""One commit on its way into a Delta table: `TableWrite` has the files that are written for it, and then makes it."""
+"""One commit on its way into a Delta table: `DeltaTableWrite` has the files written for it, and then makes it."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ import pyarrow as pa
 from msgspec.structs import replace
 
 from binlog_streaming.lake.crash_points import CrashPoint, reached
-from binlog_streaming.lake.delta.actions import ChangeFile, Protocol, Transaction, statistics_of, statistics_text
+from binlog_streaming.lake.delta.actions import ChangeFile, DeltaTransaction, Protocol, statistics_of, statistics_text
 from binlog_streaming.lake.delta.column_mapping import file_columns
-from binlog_streaming.lake.delta.data_files import DataFiles, key_batches, live_rows, recorded_count, rows_at
+from binlog_streaming.lake.delta.data_files import DeltaDataFiles, key_batches, live_rows, recorded_count, rows_at
 from binlog_streaming.lake.delta.log import catch_up, commit_name, conflict, information, make_commit
-from binlog_streaming.lake.delta.vectors import VectorFile, read_vector
+from binlog_streaming.lake.delta.vectors import DeltaVectorFile, read_vector
 from binlog_streaming.lake.keys.key_ranges import files_that_may_hold
 from binlog_streaming.lake.merge import WrittenFiles
 from binlog_streaming.prefetch import prefetch
@@ -50,7 +50,7 @@ _IMPLIED_READER = {2: ("columnMapping",)}
 """Features that a version, and every later one, has without naming them."""
 
 
-class TableWrite:
+class DeltaTableWrite:
     """One commit, within `with`: what is written for it goes again unless `commit` or `detach` was called.
 
     To `merge` it is the `TableFiles` of a Delta table.
@@ -88,7 +88,7 @@ class TableWrite:
         partitions = [name for name in log.metadata.partition_columns if name in schema.names]
         self._columns = file_columns(log.metadata)
         self._new_columns = self._columns if metadata is None else file_columns(metadata)
-        self.files = DataFiles(
+        self.files = DeltaDataFiles(
             store,
             schema,
             partitions=partitions,
@@ -96,11 +96,11 @@ class TableWrite:
             data_change=data_change,
             columns=self._new_columns,
         )
-        self._feed: DataFiles | None = None
+        self._feed: DeltaDataFiles | None = None
         self._partitions = partitions
         self._file_size = file_size
         self._data_change = data_change
-        self._vectors = VectorFile()
+        self._vectors = DeltaVectorFile()
         self._attached: dict[str, Add] = {}
         self._dropped: list[Add] = []
         self._fed: list[Add] = []
@@ -191,7 +191,7 @@ class TableWrite:
     def feed(self, rows: pa.Table) -> None:
         """See `TableFiles`: what the change data feed has."""
         if self._feed is None:
-            self._feed = DataFiles(
+            self._feed = DeltaDataFiles(
                 self.store,
                 rows.schema,
                 partitions=self._partitions,
@@ -243,7 +243,7 @@ class TableWrite:
         reached(CrashPoint.FILES_WRITTEN)
         head: list[Named] = [information(operation, recorded)]
         if transaction is not None:
-            head.append(("txn", Transaction(app_id=transaction[0], version=transaction[1])))
+            head.append(("txn", DeltaTransaction(app_id=transaction[0], version=transaction[1])))
         application = None if transaction is None else transaction[0]
         while not self._publish([*head, *self.actions, *added]):
             if not (is_append and self._catches_up(application)):

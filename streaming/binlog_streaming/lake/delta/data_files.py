@@ -1,4 +1,4 @@
-"""Data files of Delta tables: `DataFiles` writes them, `key_batches`, `rows_at` and `live_rows` read of them."""
+"""Data files of Delta tables: `DeltaDataFiles` writes them, `key_batches`, `rows_at` and `live_rows` read of them."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ SAME_NAMES = FileColumns()
 _EPOCH_DAY = date(1970, 1, 1).toordinal()
 
 
-class DataFiles:
+class DeltaDataFiles:
     """New files of a table, one after the other, each until it has its size; for each partition its own ones.
 
     Attributes:
@@ -138,7 +138,7 @@ class DataFiles:
 
 
 class _PartitionFiles:
-    def __init__(self, files: DataFiles, values: Mapping[str, str | None]) -> None:
+    def __init__(self, files: DeltaDataFiles, values: Mapping[str, str | None]) -> None:
         self._files = files
         self._values = dict(values)
         self._written: list[Add] = []

@@ -18,7 +18,7 @@ import msgspec
 import pyarrow.parquet as pq
 from deltalake.exceptions import CommitFailedError, DeltaError
 
-from binlog_streaming.lake.delta.actions import Add, FileFormat, Line, Metadata, Protocol, Remove, milliseconds
+from binlog_streaming.lake.delta.actions import Add, DeltaFileFormat, Line, Metadata, Protocol, Remove, milliseconds
 from binlog_streaming.lake.delta.history import LogHistory
 
 if TYPE_CHECKING:
@@ -164,7 +164,7 @@ def read_log(store: Store) -> TableLog | None:
 
 def empty_log() -> TableLog:
     """That of a table before its first commit."""
-    nothing = FileFormat(provider="", options={})
+    nothing = DeltaFileFormat(provider="", options={})
     return TableLog(
         -1,
         Protocol(min_reader_version=0, min_writer_version=0),

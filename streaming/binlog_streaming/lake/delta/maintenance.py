@@ -16,7 +16,7 @@ from deltalake.exceptions import CommitFailedError
 
 from binlog_streaming.lake.delta.actions import milliseconds
 from binlog_streaming.lake.delta.columns import table_schema
-from binlog_streaming.lake.delta.commit import TableWrite
+from binlog_streaming.lake.delta.commit import DeltaTableWrite
 from binlog_streaming.lake.delta.data_files import recorded_count
 from binlog_streaming.lake.delta.log import LOG_FOLDER, checkpoint_version, learn_checkpoint, newest_checkpoint
 from binlog_streaming.lake.delta.vectors import VECTOR_FILE, vector_file
@@ -142,7 +142,7 @@ def rewrite(store: Store, log: TableLog, *, file_size: int) -> None:
     chosen += small if is_much_marked else worth_joining(small, file_size=file_size)
     if not chosen:
         return
-    with TableWrite(store, log, table_schema(log.metadata), file_size=file_size, data_change=False) as write:
+    with DeltaTableWrite(store, log, table_schema(log.metadata), file_size=file_size, data_change=False) as write:
         for add in chosen:
             write.rewrite(add)
         write.commit("OPTIMIZE")

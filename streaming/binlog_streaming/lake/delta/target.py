@@ -13,7 +13,7 @@ from binlog_streaming.lake.crash_points import CrashPoint, reached
 from binlog_streaming.lake.delta.actions import Metadata
 from binlog_streaming.lake.delta.column_mapping import MODE, file_columns
 from binlog_streaming.lake.delta.columns import created, delta_schema, table_schema, with_columns
-from binlog_streaming.lake.delta.commit import FEED, TableWrite, upgrade, with_properties
+from binlog_streaming.lake.delta.commit import FEED, DeltaTableWrite, upgrade, with_properties
 from binlog_streaming.lake.delta.data_files import live_rows
 from binlog_streaming.lake.delta.features import check_features
 from binlog_streaming.lake.delta.log import (
@@ -308,11 +308,11 @@ class DeltaTarget(Target):
     def _is_mapped(self) -> bool:
         return (self.properties() or {}).get(MODE) == "name"
 
-    def _write(self, schema: pa.Schema, recorded: Sequence[Named] = ()) -> TableWrite:
+    def _write(self, schema: pa.Schema, recorded: Sequence[Named] = ()) -> DeltaTableWrite:
         metadata = next((action for _, action in recorded if isinstance(action, Metadata)), None)
-        return TableWrite(self.store, self._there(), schema, file_size=self.file_size, metadata=metadata)
+        return DeltaTableWrite(self.store, self._there(), schema, file_size=self.file_size, metadata=metadata)
 
-    def _commit(self, write: TableWrite, operation: str, commit_id: CommitId) -> None:
+    def _commit(self, write: DeltaTableWrite, operation: str, commit_id: CommitId) -> None:
         version = commit_id.batch_id << STEP_BITS | commit_id.step
         write.commit(operation, commit_id.batch_properties(), (_application(commit_id), version))
 

@@ -1,4 +1,4 @@
-"""Deletion vectors of Delta tables: `read_vector`, `VectorFile` writes those of one commit."""
+"""Deletion vectors of Delta tables: `read_vector`, `DeltaVectorFile` writes those of one commit."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def vector_file(store: Store, vector: Vector) -> str | None:
     return path.removeprefix(f"{place.rstrip('/')}/")
 
 
-class VectorFile:
+class DeltaVectorFile:
     """The vectors of a commit, together in one file.
 
     Attributes:

@@ -1,4 +1,4 @@
-"""Data files of Iceberg tables: `key_batches`, `rows_at` and `live_rows` read of them, `DataFiles` writes them.
+"""Data files of Iceberg tables: `key_batches`, `rows_at` and `live_rows` read of them, `IcebergDataFiles` writes them.
 
 Columns are found by their numbers, so a file from before a column was renamed or widened is read rightly. Rows of
 version 3 are numbered by their file and their place in it; `numbered_rows` gives them with columns of these, which
@@ -199,7 +199,7 @@ class _Columns:
         return cast_to_schema(pa.RecordBatch.from_struct_array(shaped), self._wanted)
 
 
-class DataFiles:
+class IcebergDataFiles:
     """New files of a table, one after the other, each until it has its size; for each partition its own ones.
 
     Attributes:
@@ -251,7 +251,7 @@ class DataFiles:
 
 
 class _PartitionFiles:
-    def __init__(self, files: DataFiles, partition: Record) -> None:
+    def __init__(self, files: IcebergDataFiles, partition: Record) -> None:
         self._files = files
         self._partition = partition
         self._written: list[DataFile] = []

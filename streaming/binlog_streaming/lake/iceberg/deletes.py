@@ -112,7 +112,7 @@ def write_position_deletes(io: FileIO, locations: LocationProvider, data_file: D
     )
 
 
-class VectorFile:
+class IcebergVectorFile:
     """The deletion vectors of one commit, together in one Puffin file."""
 
     def __init__(self) -> None:

@@ -16,7 +16,7 @@ from pyiceberg.io.pyarrow import PyArrowFileIO
 from binlog_format.errors import TableError
 from binlog_streaming.lake.iceberg.commit import SNAPSHOT_PROPERTY
 from binlog_streaming.lake.iceberg.manifests import read_entries, read_list
-from binlog_streaming.lake.iceberg.table_write import TableWrite
+from binlog_streaming.lake.iceberg.table_write import IcebergTableWrite
 from binlog_streaming.lake.small_files import JOINED_MAX, to_be_joined
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ def compact(table: Table, uri: str, *, file_size: int) -> Table:
 
     Rows keep their numbers (version 3). Not those that something of somebody else is in the way of.
     """
-    with TableWrite(table, uri, file_size=file_size) as write:
+    with IcebergTableWrite(table, uri, file_size=file_size) as write:
         try:
             files = write.files()
         except TableError:

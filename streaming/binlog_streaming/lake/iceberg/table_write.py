@@ -1,4 +1,4 @@
-"""One commit on its way into an Iceberg table: `TableWrite` has the files written for it, and then makes it."""
+"""One commit on its way into an Iceberg table: `IcebergTableWrite` has the files written for it, and then makes it."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from pyiceberg.types import IntegerType, LongType
 
 from binlog_streaming.lake.iceberg.commit import IcebergCommit, with_schema
 from binlog_streaming.lake.iceberg.data_files import (
-    DataFiles,
+    IcebergDataFiles,
     key_batches,
     live_rows,
     numbered_rows,
     remove_files,
     rows_at,
 )
-from binlog_streaming.lake.iceberg.deletes import VectorFile, write_position_deletes
+from binlog_streaming.lake.iceberg.deletes import IcebergVectorFile, write_position_deletes
 from binlog_streaming.lake.iceberg.schema import arrow_schema
 from binlog_streaming.lake.iceberg.table_files import LiveFile, live_files, marked_rows
 from binlog_streaming.lake.keys.key_ranges import files_that_may_hold
@@ -50,7 +50,7 @@ DELETES_AT_ONCE = 8
 _FALSE = b"\0"
 
 
-class TableWrite:
+class IcebergTableWrite:
     """One commit, within `with`: what is written for it goes again unless `commit` or `detach` was called.
 
     To `merge` it is the `TableFiles` of an Iceberg table.
@@ -73,7 +73,7 @@ class TableWrite:
         self._io = table.io
         self.schema: pa.Schema = arrow_schema(self._metadata.schema())
         self._file_size = file_size
-        self._new: dict[bool, DataFiles] = {}  # by whether their rows have numbers
+        self._new: dict[bool, IcebergDataFiles] = {}  # by whether their rows have numbers
         self._live: list[LiveFile] | None = None
         self._removed: list[DataFile] = []
         self._marked: list[tuple[LiveFile, Rows]] = []
@@ -219,7 +219,7 @@ class TableWrite:
         self._added = [*self._closed(), *self._attached.values()]
         locations = load_location_provider(self._metadata.location, self._metadata.properties)
         if self._metadata.format_version >= VECTORS_FROM:
-            vectors = VectorFile()
+            vectors = IcebergVectorFile()
             for live, rows in self._marked:
                 vectors.add(live.file, rows)
             self._deletes += vectors.write(self._io, locations)
@@ -232,9 +232,9 @@ class TableWrite:
         for one in waiting:
             one.result()
 
-    def _files(self, has_numbers: bool) -> DataFiles:
+    def _files(self, has_numbers: bool) -> IcebergDataFiles:
         if has_numbers not in self._new:
-            self._new[has_numbers] = DataFiles(
+            self._new[has_numbers] = IcebergDataFiles(
                 self._metadata, self._io, file_size=self._file_size, has_numbers=has_numbers
             )
         return self._new[has_numbers]

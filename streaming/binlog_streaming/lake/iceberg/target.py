@@ -41,7 +41,7 @@ from binlog_streaming.lake.iceberg.maintenance import maintain, sequence_number
 from binlog_streaming.lake.iceberg.partitions import partition_spec
 from binlog_streaming.lake.iceberg.schema import arrow_schema, evolved, iceberg_schema, replaced
 from binlog_streaming.lake.iceberg.table_files import live_files
-from binlog_streaming.lake.iceberg.table_write import VECTORS_FROM, TableWrite
+from binlog_streaming.lake.iceberg.table_write import VECTORS_FROM, IcebergTableWrite
 from binlog_streaming.lake.merge import WrittenFiles, remove_rows, supersede, supersede_part, superseded_by_later_part
 from binlog_streaming.lake.schema_cast import cast_rows, changed_rows
 from binlog_streaming.lake.storage.store import looking_at
@@ -361,7 +361,7 @@ class IcebergTarget(Target):
             self._overwrite(write, cast_rows(rows, write.schema))
             self._commit(write, commit_id)
 
-    def _overwrite(self, write: TableWrite, rows: pa.RecordBatchReader) -> None:
+    def _overwrite(self, write: IcebergTableWrite, rows: pa.RecordBatchReader) -> None:
         for live in write.files():
             write.remove(live)
         write.write(rows)
@@ -379,13 +379,13 @@ class IcebergTarget(Target):
         """See `Target`."""
         return isinstance(error, (CommitFailedException, TableAlreadyExistsError, ValidationException))
 
-    def _write(self, columns: Schema | None = None) -> TableWrite:
+    def _write(self, columns: Schema | None = None) -> IcebergTableWrite:
         require_writable(self.table, self.uri)
         if columns is not None:
             require_kept_columns(self.table, columns, self.uri)
-        return TableWrite(self.table, self.uri, file_size=self.file_size, columns=columns)
+        return IcebergTableWrite(self.table, self.uri, file_size=self.file_size, columns=columns)
 
-    def _commit(self, write: TableWrite, commit_id: CommitId) -> None:
+    def _commit(self, write: IcebergTableWrite, commit_id: CommitId) -> None:
         write.prepare()
         reached(CrashPoint.FILES_WRITTEN)
         recorded = commit_id.batch_properties()

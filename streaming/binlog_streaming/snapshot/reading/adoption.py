@@ -26,7 +26,7 @@ from binlog_streaming.lake.sinks import sink_type
 from binlog_streaming.lake.target import GTID_POSITION_KEY, QUERY_PROPERTY, SNAPSHOT_PROPERTY, CommitId
 from binlog_streaming.modes.mode_columns import mode_schema
 from binlog_streaming.modes.row_keys import key_columns
-from binlog_streaming.plan.snapshots import TableSnapshot
+from binlog_streaming.plan.snapshots import PlannedSnapshot
 from binlog_streaming.plan.table_selection import TableSelection
 from binlog_streaming.settings import Deletes, Mode
 from binlog_streaming.snapshot.reading.job_batch import JobBatch, run_once
@@ -140,7 +140,7 @@ def adopt(job: Job, adoption: Adoption, run: Callable[[Job], object] = run_once)
         recorded = {SNAPSHOT_PROPERTY: adopted, GTID_POSITION_KEY: gtid or ""}
         with closing(sink_type(job.sink.format).at(job.sink, adoption.uri)) as target:
             target.set_properties(commit_id, recorded=recorded)
-        taken = TableSnapshot(
+        taken = PlannedSnapshot(
             database=name.database,
             table=name.table,
             snapshot=snapshot,

@@ -39,12 +39,12 @@ if TYPE_CHECKING:
     from binlog_connector.schema.definitions import TableName
     from binlog_connector.schema.log_ddl import DdlStatement
     from binlog_streaming.job_state.checkpoint import Checkpoint
-    from binlog_streaming.plan.snapshots import TableSnapshot
+    from binlog_streaming.plan.snapshots import PlannedSnapshot
     from binlog_streaming.settings.model import Job
     from binlog_streaming.tables.progress import TableProgress
 
 
-class BatchStep(StrEnum):
+class ReadingStep(StrEnum):
     """What has just been done; between any two of them the process may end."""
 
     ASIDE = "aside"
@@ -90,7 +90,7 @@ class JobBatch:
         self._state = state_of(job)
         self._lock = JobLock(job)
         self._keeper = RecordKeeper(job)
-        self._completed: list[tuple[TableSnapshot, Sequence[TableProgress]]] = []
+        self._completed: list[tuple[PlannedSnapshot, Sequence[TableProgress]]] = []
         self._definitions: list[DdlStatement] = []
         self.query_id = ""
         self.batch_id = 0
@@ -123,7 +123,7 @@ class JobBatch:
         with self._lock:
             checkpoint = self._at_rest()
             self._put_aside(offset, names, reason)
-            reached(BatchStep.ASIDE)
+            reached(ReadingStep.ASIDE)
             if checkpoint is None:
                 self._begin_query(offset)
         if checkpoint is not None:
@@ -140,14 +140,14 @@ class JobBatch:
             self.query_id, self.batch_id = checkpoint.query_id, checkpoint.batch_id + 1
             if not begin_batch(self._state, self.batch_id, checkpoint.offset):
                 raise self._cut_off(self.batch_id)
-            reached(BatchStep.BATCH_BEGUN)
+            reached(ReadingStep.BATCH_BEGUN)
             try:
                 yield
             finally:
                 # Tables that are complete stay so, whatever became of the next one.
                 self._end()
 
-    def completed(self, taken: TableSnapshot, progress: Sequence[TableProgress]) -> None:
+    def completed(self, taken: PlannedSnapshot, progress: Sequence[TableProgress]) -> None:
         """All targets of a table have its rows.
 
         Args:
@@ -217,13 +217,13 @@ class JobBatch:
     def _begin_query(self, offset: SourceOffset) -> None:
         # The record counts from the first file of a batch on: before that the job has not begun.
         begin_query(self._state)
-        reached(BatchStep.QUERY_BEGUN)
+        reached(ReadingStep.QUERY_BEGUN)
         begin_batch(self._state, 0, offset)
-        reached(BatchStep.FIRST_BATCH_BEGUN)
+        reached(ReadingStep.FIRST_BATCH_BEGUN)
         end_batch(self._state, 0)
 
     def _end(self) -> None:
-        reached(BatchStep.WRITTEN)
+        reached(ReadingStep.WRITTEN)
         record = self._keeper.record
         tables = tuple(one for _, progress in self._completed for one in progress)
         if self._completed:
@@ -241,7 +241,7 @@ class JobBatch:
                 returned=names,
             )
             self._keeper.saw_batch(BatchProgress(self.batch_id, tables, 0.0, time.time(), None, learned))
-        reached(BatchStep.RECORDED)
+        reached(ReadingStep.RECORDED)
         # After the record: done again by Spark, this batch changes nothing, and is the same.
         end_batch(self._state, self.batch_id)
 

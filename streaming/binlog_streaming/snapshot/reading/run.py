@@ -17,7 +17,7 @@ from binlog_connector.following.watched import WatchedLog
 from binlog_connector.schema.stated_definitions import definition_of_server
 from binlog_format.errors import SchemaError
 from binlog_format.vendor import Vendor
-from binlog_streaming.plan.snapshots import TableSnapshot
+from binlog_streaming.plan.snapshots import PlannedSnapshot
 from binlog_streaming.snapshot.definitions import visible_parents
 from binlog_streaming.snapshot.reading.job_batch import JobBatch, run_once
 from binlog_streaming.snapshot.reading.log_place import offset_of, rows_place
@@ -138,7 +138,7 @@ def _read(reading: _Reading, table: ReadTable) -> int:
     rows = TableRows(reading.context, table, snapshot, check_unchanged=check_unchanged, on_rows=tell)
     progress = reading.writer.write(table, snapshot, rows)
     gtid = None if reading.writer.place.gtid is None else str(reading.writer.place.gtid)
-    taken = TableSnapshot(
+    taken = PlannedSnapshot(
         database=source.schema,
         table=source.name,
         snapshot=snapshot,

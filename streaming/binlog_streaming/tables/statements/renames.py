@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Origin:
+class RenameOrigin:
     """Where a target gets its rows from, by a RENAME.
 
     Attributes:
@@ -46,7 +46,7 @@ class Origin:
         return self.table.rule.deletes
 
 
-def origin_of(context: StatementContext, change: TableRenamed, old: SelectedTable | None) -> Origin | None:
+def origin_of(context: StatementContext, change: TableRenamed, old: SelectedTable | None) -> RenameOrigin | None:
     """Where a target gets its rows from.
 
     Args:
@@ -71,7 +71,7 @@ def origin_of(context: StatementContext, change: TableRenamed, old: SelectedTabl
         held = next((one for one in modes if one in old.rule.modes), None)
         if held is not None:
             # Of rows of another kind nobody knows what was before them, so the target's own past is all there is.
-            return Origin(old, held, context.keeps_rows and (is_ghost or held is not mode))
+            return RenameOrigin(old, held, context.keeps_rows and (is_ghost or held is not mode))
     if table.is_aside or table.rule.begin is Begin.EMPTY:
         return None
     raise SchemaError(
@@ -82,12 +82,12 @@ def origin_of(context: StatementContext, change: TableRenamed, old: SelectedTabl
     )
 
 
-def records_before_commit(origin: Origin | None, source: Target | None) -> bool:
+def records_before_commit(origin: RenameOrigin | None, source: Target | None) -> bool:
     """Whether `replaced_by_rename` records properties before its commit; else after it."""
     return origin is None or (not origin.is_ghost and source is not None and source.properties() is not None)
 
 
-def replaced_by_rename(context: StatementContext, target: Target, source: Target, origin: Origin) -> Work | None:
+def replaced_by_rename(context: StatementContext, target: Target, source: Target, origin: RenameOrigin) -> Work | None:
     """What makes *target* hold what *source* does.
 
     Args:
@@ -130,7 +130,7 @@ def begun_empty(context: StatementContext, target: Target) -> Work | None:
     return Work(context.remove_all_rows, held_keys(there), {DROPPED_PROPERTY: "", DROPPED_COLUMNS_PROPERTY: columns})
 
 
-def _rows_for(context: StatementContext, source: Target, origin: Origin) -> pa.RecordBatchReader:
+def _rows_for(context: StatementContext, source: Target, origin: RenameOrigin) -> pa.RecordBatchReader:
     deletes = context.table.rule.deletes
     if origin.mode is context.mode and (origin.mode is Mode.SCD2 or origin.deletes is deletes):
         return source.read()

@@ -19,7 +19,7 @@ from binlog_connector.schema.effects.numbers import decimal_text
 from binlog_connector.schema.log_ddl import DdlStatement
 from binlog_connector.schema.operations import AlterTable, CreateTable
 from binlog_connector.schema.parsing.ddl import parse_ddl
-from binlog_connector.schema.parsing.session import Session
+from binlog_connector.schema.parsing.session import StatementSession
 from binlog_connector.schema.table_changes import TableAltered, table_changes
 from binlog_format.position import Position
 from binlog_format.rows.declared.declared_defaults import Moment
@@ -38,7 +38,7 @@ def how(vendor: Vendor = MARIADB, *, strict: bool = True, zone: str | None = Non
 
 
 def table(columns: str, vendor: Vendor = MARIADB) -> TableDefinition:
-    (create,) = parse_ddl(f"CREATE TABLE w.t ({columns})", Session("w", vendor=vendor))
+    (create,) = parse_ddl(f"CREATE TABLE w.t ({columns})", StatementSession("w", vendor=vendor))
     assert isinstance(create, CreateTable)
     return created(create, Defaults(vendor, "utf8mb4"))
 
@@ -49,7 +49,7 @@ def effects(columns: str, action: str, given: Circumstances | None = None, sql_m
 
 def changes(columns: str, action: str, given: Circumstances, sql_mode: int = 0) -> dict[str, ColumnChanged]:
     before = table(columns, given.vendor)
-    (alter,) = parse_ddl(f"ALTER TABLE w.t {action}", Session("w", vendor=given.vendor))
+    (alter,) = parse_ddl(f"ALTER TABLE w.t {action}", StatementSession("w", vendor=given.vendor))
     assert isinstance(alter, AlterTable)
     after = altered(before, alter, Defaults(given.vendor, "utf8mb4"))
     return alter_effects(before, after, alter, given, sql_mode)
@@ -380,13 +380,13 @@ def test_unknown_attribute_is_not_taken_for_none() -> None:
     assert before.columns is not None
     unknown = tuple(replace(column, unknown=frozenset({"generated", "default"})) for column in before.columns)
     before = replace(before, columns=unknown)
-    (alter,) = parse_ddl("ALTER TABLE w.t MODIFY a DECIMAL(10,2)", Session("w"))
+    (alter,) = parse_ddl("ALTER TABLE w.t MODIFY a DECIMAL(10,2)", StatementSession("w"))
     assert isinstance(alter, AlterTable)
     after = altered(before, alter, Defaults(MARIADB, "utf8mb4"))
     found = alter_effects(before, after, alter, how())
     assert isinstance(found["b"].effect, Unknown)  # it may be generated from `a`
     binary = replace(before, columns=(ColumnDefinition("b", "binary(16)", unknown=frozenset({"declared"})),))
-    (alter,) = parse_ddl("ALTER TABLE w.t MODIFY b VARCHAR(40)", Session("w"))
+    (alter,) = parse_ddl("ALTER TABLE w.t MODIFY b VARCHAR(40)", StatementSession("w"))
     assert isinstance(alter, AlterTable)
     after = altered(binary, alter, Defaults(MARIADB, "utf8mb4"))
     assert isinstance(alter_effects(binary, after, alter, how())["b"].effect, Unknown)  # it may be a UUID

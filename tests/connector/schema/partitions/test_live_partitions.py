@@ -11,7 +11,7 @@ import pytest
 from binlog_connector.schema.catalog import Catalog
 from binlog_connector.schema.definitions import TableDefinition, TableName
 from binlog_connector.schema.parsing.ddl import parse_ddl
-from binlog_connector.schema.parsing.session import Session
+from binlog_connector.schema.parsing.session import StatementSession
 from binlog_connector.schema.partitions.rows import partition_rows
 from binlog_connector.schema.table_changes import PartitionsDropped
 from binlog_format.rows.arrow_schema import arrow_schema
@@ -42,7 +42,7 @@ pytestmark = pytest.mark.server
 ROWS = 60
 SEED = 20261122
 T = TableName("t", "t")
-SESSION = Session("t", vendor=Vendor.MARIADB, time_zone="+02:30")
+SESSION = StatementSession("t", vendor=Vendor.MARIADB, time_zone="+02:30")
 
 
 def _definition(*statements: str) -> TableDefinition:

@@ -11,7 +11,7 @@ import pytest
 
 from binlog_connector.schema.definitions import TableName
 from binlog_connector.schema.history import SchemaHistory
-from binlog_connector.schema.parsing.session import Session
+from binlog_connector.schema.parsing.session import StatementSession
 from binlog_connector.schema.partitions.definition import Expression, Partitioning
 from binlog_connector.schema.partitions.rows import partition_rows
 from binlog_connector.schema.table_changes import PartitionsDropped
@@ -47,9 +47,11 @@ def emptied(*partitions: str, if_exists: bool = False) -> PartitionsDropped:
     return PartitionsDropped((T,), "", partitions, is_drop=True, if_exists=if_exists)
 
 
-def rows(create: str, arrays: dict[str, pa.Array], *partitions: str, session: Session | None = None) -> list[int]:
+def rows(
+    create: str, arrays: dict[str, pa.Array], *partitions: str, session: StatementSession | None = None
+) -> list[int]:
     """Places of the rows that the partitions have."""
-    definition = table(after(create, session=session or Session("shop")))
+    definition = table(after(create, session=session or StatementSession("shop")))
     mask = partition_rows(definition, emptied(*partitions)).mask(pa.table(arrays))
     return [place for place, found in enumerate(mask.to_pylist()) if found]
 
@@ -224,11 +226,11 @@ def test_unix_timestamps_are_in_utc_and_literals_in_the_time_zone_of_the_session
         "(PARTITION x VALUES LESS THAN (UNIX_TIMESTAMP('2024-01-01 02:00:00')), PARTITION y VALUES LESS THAN MAXVALUE)"
     )
     times = {"a": pa.array([1704067199_000000, 1704067200_000000], pa.timestamp("us", "UTC"))}
-    assert rows(create, times, "x", session=Session("shop", time_zone="+02:00")) == [0]
+    assert rows(create, times, "x", session=StatementSession("shop", time_zone="+02:00")) == [0]
     for zone, reason in ((None, "a time zone that the log does not record"), ("SYSTEM", "the time zone SYSTEM")):
         with pytest.raises(SchemaError, match=rf"UNIX_TIMESTAMP of a time in {reason}"):
-            rows(create, times, "x", session=Session("shop", time_zone=zone))
-    later = after(create, session=Session("shop", time_zone="+02:00"))
+            rows(create, times, "x", session=StatementSession("shop", time_zone=zone))
+    later = after(create, session=StatementSession("shop", time_zone="+02:00"))
     # A bound is what it was when its statement ran.
     assert partition_rows(table(later), emptied("x")).mask(pa.table(times)).to_pylist() == [True, False]
 

@@ -10,8 +10,8 @@ import pytest
 from binlog_format.errors import CorruptError
 from binlog_format.gtids.gtid import Gtid
 from binlog_lab.innodb_writer.operation_stream import encode_steps, read_steps
-from binlog_lab.innodb_writer.operations import Player, Step, replay
-from binlog_lab.innodb_writer.operations_layout import Operation
+from binlog_lab.innodb_writer.operations import Player, WriterStep, replay
+from binlog_lab.innodb_writer.operations_layout import OperationCode
 from binlog_lab.innodb_writer.options import RedoSync, WriterOptions
 from binlog_lab.innodb_writer.server import BinlogWriter
 from tests.corpus import corpus
@@ -90,7 +90,7 @@ def test_snapshots_are_copies_with_and_without_the_partial_page(tmp_path: Path) 
 @pytest.mark.parametrize("name", ["../a", "/a", "", "x/../../y"])
 def test_snapshots_stay_in_their_folder(name: str, tmp_path: Path) -> None:
     path = tmp_path / "x.ops"
-    path.write_bytes(encode_steps([Step(Operation.SNAPSHOT, name=name)]))
+    path.write_bytes(encode_steps([WriterStep(OperationCode.SNAPSHOT, name=name)]))
     (tmp_path / "snapshots").mkdir()
     with BinlogWriter(tmp_path / "log", OPTIONS) as writer, pytest.raises(CorruptError, match="cannot have the name"):
         _replay(path, writer, tmp_path / "snapshots")
@@ -127,15 +127,15 @@ def test_another_file_is_refused(content: bytes, tmp_path: Path) -> None:
 
 def test_server_operations_that_are_our_own(tmp_path: Path) -> None:
     """Checkpoint, purge, RESET MASTER with a new state; they come through the binary form."""
-    fill = [Step(Operation.RAW_COMMIT, data=b"x" * 40), Step(Operation.FLUSH)] * 3
+    fill = [WriterStep(OperationCode.RAW_COMMIT, data=b"x" * 40), WriterStep(OperationCode.FLUSH)] * 3
     steps = [
         *fill,
-        Step(Operation.PURGE, number=2),
-        Step(Operation.RAW_COMMIT, data=b"y"),
-        Step(Operation.CHECKPOINT),
-        Step(Operation.SNAPSHOT, name="purged"),
-        Step(Operation.RESET_MASTER, gtids=(Gtid(1, 2, 3),)),
-        Step(Operation.SNAPSHOT, name="reset", number=1),
+        WriterStep(OperationCode.PURGE, number=2),
+        WriterStep(OperationCode.RAW_COMMIT, data=b"y"),
+        WriterStep(OperationCode.CHECKPOINT),
+        WriterStep(OperationCode.SNAPSHOT, name="purged"),
+        WriterStep(OperationCode.RESET_MASTER, gtids=(Gtid(1, 2, 3),)),
+        WriterStep(OperationCode.SNAPSHOT, name="reset", number=1),
     ]
     path = tmp_path / "x.ops"
     path.write_bytes(encode_steps(steps))

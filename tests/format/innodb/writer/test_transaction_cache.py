@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Protocol
 import pytest
 
 from binlog_format.gtids.gtid import Gtid
-from binlog_lab.innodb_writer.forest import Forest, Node
+from binlog_lab.innodb_writer.forest import Node, WrittenForest
 from binlog_lab.innodb_writer.options import WriterOptions
 from binlog_lab.innodb_writer.server import BinlogWriter, Cache
 from tests.format.innodb.reference_reader import OOB, compressed_ints, read_log
@@ -268,7 +268,7 @@ LINKS = [
 
 
 def test_forest_links_as_specified() -> None:
-    forest = Forest()
+    forest = WrittenForest()
     nodes: list[Node] = []
     for number, (left, right) in enumerate(LINKS):
         none = Node(0, 0)
@@ -281,7 +281,7 @@ def test_forest_links_as_specified() -> None:
 
 
 def test_forest_goes_back_to_a_mark_and_uses_numbers_again() -> None:
-    forest = Forest()
+    forest = WrittenForest()
     forest.add(Node(0, 10))
     mark = forest.mark()
     forest.add(Node(0, 20))

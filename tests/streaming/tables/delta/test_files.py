@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from binlog_streaming.lake.delta.data_files import DataFiles, key_batches, recorded_count, rows_at
+from binlog_streaming.lake.delta.data_files import DeltaDataFiles, key_batches, recorded_count, rows_at
 from binlog_streaming.lake.storage.folder_store import FolderStore
 from tests.streaming.tables.lake.sink_cases import INT_KEY, all_types, numbers, rows_of
 
@@ -69,7 +69,7 @@ def test_columns_behind_nested_ones_have_their_own_statistics(tmp_path: Path) ->
 
 
 def statistics_of(folder: Path, rows: pa.Table) -> dict[str, dict[str, object]]:
-    files = DataFiles(FolderStore(str(folder)), rows.schema, file_size=1 << 20)
+    files = DeltaDataFiles(FolderStore(str(folder)), rows.schema, file_size=1 << 20)
     files.write(rows)
     (add,) = files.close()
     statistics: dict[str, dict[str, object]] = json.loads(add.stats or "")
@@ -79,7 +79,7 @@ def statistics_of(folder: Path, rows: pa.Table) -> dict[str, dict[str, object]]:
 def test_rows_go_into_files_of_about_a_size(tmp_path: Path) -> None:
     """In the order in which they came; row groups are what is in memory at once."""
     rng = np.random.default_rng(1)
-    files = DataFiles(FolderStore(str(tmp_path)), INT_KEY, file_size=100_000)
+    files = DeltaDataFiles(FolderStore(str(tmp_path)), INT_KEY, file_size=100_000)
     texts = [rng.bytes(50).hex() for _ in range(10_000)]
     rows = pa.table({"id": pa.array(range(10_000), pa.int32()), "value": texts}, INT_KEY)
     for start in range(0, 10_000, 4000):
@@ -94,7 +94,7 @@ def test_rows_go_into_files_of_about_a_size(tmp_path: Path) -> None:
 
 
 def test_nothing_is_left_of_files_that_are_abandoned(tmp_path: Path) -> None:
-    files = DataFiles(FolderStore(str(tmp_path)), INT_KEY, file_size=1000)
+    files = DeltaDataFiles(FolderStore(str(tmp_path)), INT_KEY, file_size=1000)
     files.write(numbers(*range(1000)))
     assert list(tmp_path.iterdir())
     files.abandon()
@@ -102,7 +102,7 @@ def test_nothing_is_left_of_files_that_are_abandoned(tmp_path: Path) -> None:
 
 
 def test_no_rows_make_no_file(tmp_path: Path) -> None:
-    files = DataFiles(FolderStore(str(tmp_path)), INT_KEY, file_size=1000)
+    files = DeltaDataFiles(FolderStore(str(tmp_path)), INT_KEY, file_size=1000)
     files.write(numbers())
     assert files.close() == []
     assert not list(tmp_path.iterdir())
@@ -113,7 +113,7 @@ def test_rows_are_read_by_number(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr("binlog_streaming.lake.delta.data_files.BATCH_ROWS", 7)
     monkeypatch.setattr("binlog_streaming.lake.delta.data_files.KEY_ROWS", 30)
     monkeypatch.setattr("binlog_streaming.lake.delta.data_files.ROW_GROUP_BYTES", 200)
-    files = DataFiles(FolderStore(str(tmp_path)), INT_KEY, file_size=1 << 20)
+    files = DeltaDataFiles(FolderStore(str(tmp_path)), INT_KEY, file_size=1 << 20)
     files.write(numbers(*range(100)))
     (add,) = files.close()
     assert pq.read_metadata(tmp_path / add.path).num_row_groups > 3
@@ -134,7 +134,7 @@ def test_rows_are_read_by_number(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
 def test_every_type_comes_back(tmp_path: Path) -> None:
     rows = all_types()
-    files = DataFiles(FolderStore(str(tmp_path)), rows.schema, file_size=1 << 20)
+    files = DeltaDataFiles(FolderStore(str(tmp_path)), rows.schema, file_size=1 << 20)
     files.write(rows)
     (add,) = files.close()
     ((_, batch),) = rows_at(FolderStore(str(tmp_path)), add, np.arange(rows.num_rows), rows.schema)

@@ -24,7 +24,7 @@ from binlog_streaming.lake.delta.actions import Vector
 from binlog_streaming.lake.delta.log import read_log
 from binlog_streaming.lake.delta.maintenance import CHECKPOINT_EVERY, maintain, rewrite, vacuum
 from binlog_streaming.lake.delta.target import DeltaTarget
-from binlog_streaming.lake.delta.vectors import VectorFile, from_z85, read_vector, to_z85, vector_file
+from binlog_streaming.lake.delta.vectors import DeltaVectorFile, from_z85, read_vector, to_z85, vector_file
 from binlog_streaming.lake.evolution import SchemaChange
 from binlog_streaming.lake.roaring import encoded
 from binlog_streaming.lake.storage.folder_store import FolderStore
@@ -324,7 +324,7 @@ class TestVectors:
     def test_where_a_vector_may_be(self, tmp_path: Path) -> None:
         rows = np.array([0, 5, 70_000])
         store, nowhere = FolderStore(str(tmp_path)), FolderStore("/nowhere")
-        file = VectorFile()
+        file = DeltaVectorFile()
         other, stored = file.add(np.array([1])), file.add(rows)
         file.write(store)
         assert read_vector(store, other).tolist() == [1]
@@ -364,7 +364,7 @@ class TestVectors:
     def test_a_log_that_describes_a_vector_wrongly_is_an_error(
         self, tmp_path: Path, changes: dict[str, object]
     ) -> None:
-        file, store = VectorFile(), FolderStore(str(tmp_path))
+        file, store = DeltaVectorFile(), FolderStore(str(tmp_path))
         stored = file.add(np.array([0, 5]))
         file.write(store)
         with pytest.raises(DeltaError, match="deletion vector"):

@@ -17,7 +17,7 @@ from binlog_format import open_log
 from binlog_format.errors import TableError
 from binlog_streaming.lake.crash_points import CrashPoint, watched
 from binlog_streaming.lake.delta import log as delta_log
-from binlog_streaming.lake.delta.actions import CommitInformation, Line, Transaction
+from binlog_streaming.lake.delta.actions import CommitInformation, DeltaTransaction, Line
 from binlog_streaming.lake.delta.history import LogHistory
 from binlog_streaming.lake.target import SET_ASIDE_PROPERTY
 from binlog_streaming.settings import Merge, OnError, TableFormat
@@ -159,13 +159,15 @@ def test_history_knows_what_rows_of_steps_are_in_the_table(
 ) -> None:
     """In a model where a version is the set of steps that it holds; None: a step, a number: RESTORE to that version."""
     held: list[set[int]] = [{0}]
-    commits = [[Line(txn=Transaction(app_id="a", version=0))]]
+    commits = [[Line(txn=DeltaTransaction(app_id="a", version=0))]]
     for event in events:
         version, steps = len(held), [number for number, lines in enumerate(commits) if lines[0].txn is not None]
         is_step = event is None and held[-1] >= {steps[-1]}  # nothing goes on after it was set back
         to = 0 if event is None else event % version
         commits.append(
-            [Line(txn=Transaction(app_id="a", version=version))] if is_step else [restore(str(to) if as_text else to)]
+            [Line(txn=DeltaTransaction(app_id="a", version=version))]
+            if is_step
+            else [restore(str(to) if as_text else to)]
         )
         held.append({*held[-1], version} if is_step else held[to])
     history = LogHistory()
@@ -178,7 +180,7 @@ def test_history_knows_what_rows_of_steps_are_in_the_table(
 @pytest.mark.parametrize("parameters", [b"null", b"{}", b'{"version":null,"timestamp":"2026-01-01"}', b"[", b'"x"'])
 def test_restore_to_a_time_is_taken_for_one_that_loses_rows(parameters: bytes) -> None:
     history = LogHistory()
-    history.take(0, [Line(txn=Transaction(app_id="a", version=0))])
+    history.take(0, [Line(txn=DeltaTransaction(app_id="a", version=0))])
     raw = msgspec.Raw(parameters)
     history.take(1, [Line(commit_info=CommitInformation(operation="RESTORE", operation_parameters=raw))])
     assert history.is_set_back("a")

@@ -19,7 +19,7 @@ from binlog_streaming.lake.change import Patches
 from binlog_streaming.lake.crash_points import CrashPoint, watched
 from binlog_streaming.lake.evolution import SchemaChange
 from binlog_streaming.lake.iceberg.catalog import CATALOG_FILE, identifier, open_catalog
-from binlog_streaming.lake.iceberg.data_files import DataFiles
+from binlog_streaming.lake.iceberg.data_files import IcebergDataFiles
 from binlog_streaming.lake.iceberg.target import IcebergTarget
 from binlog_streaming.prefetch import prefetch
 from binlog_streaming.settings import Sink, TableFormat
@@ -262,7 +262,7 @@ def test_rows_are_written_while_they_come(place: Place) -> None:
     with closing(place.target()) as target:
         assert isinstance(target, IcebergTarget)
         target.create(INT_KEY, COMMIT_ID)
-        new = DataFiles(target.table.metadata, target.table.io, file_size=4 << 20)
+        new = IcebergDataFiles(target.table.metadata, target.table.io, file_size=4 << 20)
         for batch in prefetch(rows()):
             new.write(pa.Table.from_batches([batch]))
         files = new.close()

@@ -32,7 +32,10 @@ if TYPE_CHECKING:
 
 ITEMS = wanted("items", ID, NAME)
 ERRORS = (ValueError("no such\nplace"), AssertionError(), KeyError("x"), pa.ArrowInvalid("Invalid UTF8 payload"))
-FILES: dict[TableFormat, Any] = {TableFormat.DELTA: delta_files.DataFiles, TableFormat.ICEBERG: iceberg_files.DataFiles}
+FILES: dict[TableFormat, Any] = {
+    TableFormat.DELTA: delta_files.DeltaDataFiles,
+    TableFormat.ICEBERG: iceberg_files.IcebergDataFiles,
+}
 
 
 @pytest.fixture

@@ -10,16 +10,16 @@ import typer
 
 from binlog_streaming.cli.output import escaped, output_console
 from binlog_streaming.cli.progress import progress_line
-from binlog_streaming.prove.differences import Kind
+from binlog_streaming.prove.differences import DifferenceKind
 from binlog_streaming.prove.key_texts import key_text
-from binlog_streaming.prove.table_proof import Outcome
+from binlog_streaming.prove.table_proof import ProofOutcome
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from binlog_streaming.prove.table_proof import ProofProgress, ProofResult
 
-_STYLES = {Outcome.EQUAL: "green", Outcome.DIFFERENT: "red", Outcome.NOT_COMPARED: "yellow"}
+_STYLES = {ProofOutcome.EQUAL: "green", ProofOutcome.DIFFERENT: "red", ProofOutcome.NOT_COMPARED: "yellow"}
 
 
 def print_result(result: ProofResult, *, rows: bool) -> None:
@@ -46,11 +46,11 @@ def print_result(result: ProofResult, *, rows: bool) -> None:
 
 
 def _told(result: ProofResult) -> str:
-    if result.outcome is Outcome.EQUAL:
+    if result.outcome is ProofOutcome.EQUAL:
         return f"equal through {result.gtids}, {result.rows:,} rows"
-    if result.outcome is not Outcome.DIFFERENT:
+    if result.outcome is not ProofOutcome.DIFFERENT:
         return f"{result.outcome}: {result.reason}"
-    counts = ", ".join(f"{result.count(kind):,} {kind}" for kind in Kind if result.count(kind))
+    counts = ", ".join(f"{result.count(kind):,} {kind}" for kind in DifferenceKind if result.count(kind))
     more = " at least" if result.is_partial else ""
     reasons = "; ".join(filter(None, (f"rows{more}: {counts}" if counts else "", result.reason)))
     rows = f"the server has {result.rows:,} rows, the target {result.held_rows:,}"
@@ -59,16 +59,16 @@ def _told(result: ProofResult) -> str:
 
 def print_summary(results: Sequence[ProofResult]) -> bool:
     """Say what all of it means; whether all that can be compared is equal."""
-    counts = {outcome: sum(one.outcome is outcome for one in results) for outcome in Outcome}
-    rows = sum(one.rows for one in results if one.outcome is Outcome.EQUAL)
-    compared = len(results) - counts[Outcome.EXEMPT]
-    told = [f"{counts[Outcome.EQUAL]:,} of {compared:,} targets equal, {rows:,} rows"]
-    if counts[Outcome.EXEMPT]:
-        told.append(f"{counts[Outcome.EXEMPT]:,} cannot be compared")
+    counts = {outcome: sum(one.outcome is outcome for one in results) for outcome in ProofOutcome}
+    rows = sum(one.rows for one in results if one.outcome is ProofOutcome.EQUAL)
+    compared = len(results) - counts[ProofOutcome.EXEMPT]
+    told = [f"{counts[ProofOutcome.EQUAL]:,} of {compared:,} targets equal, {rows:,} rows"]
+    if counts[ProofOutcome.EXEMPT]:
+        told.append(f"{counts[ProofOutcome.EXEMPT]:,} cannot be compared")
     output_console().print("; ".join(told))
-    if any(one.outcome is Outcome.DIFFERENT and not one.repair for one in results):
+    if any(one.outcome is ProofOutcome.DIFFERENT and not one.repair for one in results):
         typer.echo("--rows names the rows that differ, --repair brings them back.", err=True)
-    return not (counts[Outcome.DIFFERENT] or counts[Outcome.NOT_COMPARED])
+    return not (counts[ProofOutcome.DIFFERENT] or counts[ProofOutcome.NOT_COMPARED])
 
 
 @contextmanager

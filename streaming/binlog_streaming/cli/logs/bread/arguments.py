@@ -1,4 +1,4 @@
-"""Arguments of `bread`, taken apart as glibc's getopt does for the library's own reader: `parse_arguments`, `HELP`."""
+"""Arguments of `bread`, taken apart as getopt does for the library's own reader: `parse_arguments`, `HELP`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Synopsis:
   binlog-stream bread [-f format] [-d date-format] [-s] [-h] [file]
   binlog-stream bread [--follow] [--all] [--skip-damaged] [--output jsonl] ... [file ...]
 
-Arguments:
+BreadArguments:
   file    Log to read; without one, or if it is -, standard input. Only the first is read, except with --all.
 
 Options, as the library's bread has them:
@@ -66,7 +66,7 @@ class UsageError(Exception):
 
 
 @dataclass(slots=True)
-class Arguments:
+class BreadArguments:
     """What `bread` was asked for.
 
     Attributes:
@@ -98,13 +98,13 @@ class Arguments:
         return files if self.all_files else files[:1]
 
 
-def parse_arguments(words: list[str]) -> Arguments:
+def parse_arguments(words: list[str]) -> BreadArguments:
     """Take command line words apart. Options may follow files; of one kind the last counts.
 
     Raises:
         UsageError: An option does not exist, or lacks its value.
     """
-    arguments = Arguments()
+    arguments = BreadArguments()
     left = list(words)
     text_options: set[str] = set()
     while left and not arguments.help:
@@ -123,7 +123,7 @@ def parse_arguments(words: list[str]) -> Arguments:
     return arguments
 
 
-def _take_short(letters: str, left: list[str], arguments: Arguments) -> set[str]:
+def _take_short(letters: str, left: list[str], arguments: BreadArguments) -> set[str]:
     # `-sf %m`, `-f%m` and `-f %m` are all right; gives the options that were there.
     taken: set[str] = set()
     while letters and not arguments.help:
@@ -147,7 +147,7 @@ def _take_short(letters: str, left: list[str], arguments: Arguments) -> set[str]
     return taken
 
 
-def _take_long(word: str, left: list[str], arguments: Arguments) -> None:
+def _take_long(word: str, left: list[str], arguments: BreadArguments) -> None:
     name, has_value, value = word.partition("=")
     if name == "--output":
         if not has_value and not left:
@@ -169,7 +169,7 @@ def _take_long(word: str, left: list[str], arguments: Arguments) -> None:
         raise UsageError("invalid option -- '-'")
 
 
-def _check(arguments: Arguments, text_options: set[str]) -> None:
+def _check(arguments: BreadArguments, text_options: set[str]) -> None:
     if arguments.jsonl and text_options:
         raise UsageError(f"option '--output jsonl' excludes -{min(text_options)}")
     if arguments.follow and arguments.sort:

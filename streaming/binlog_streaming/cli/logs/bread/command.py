@@ -13,8 +13,8 @@ from binlog_streaming.cli.output import write_output
 from binlog_streaming.cli.verbatim import VerbatimCommand
 
 if TYPE_CHECKING:
-    from binlog_streaming.cli.logs.bread.arguments import Arguments
-    from binlog_streaming.cli.logs.bread.sinks import OnDamage, Sink
+    from binlog_streaming.cli.logs.bread.arguments import BreadArguments
+    from binlog_streaming.cli.logs.bread.sinks import BreadSink, OnDamage
 
 WRONG_USE = 1
 CANNOT_OPEN = 2
@@ -46,7 +46,7 @@ def run(words: list[str]) -> int:
     return _print(arguments)
 
 
-def _print(arguments: Arguments) -> int:
+def _print(arguments: BreadArguments) -> int:
     # Compiled code takes a moment to load: not for the help.
     from binlog_streaming.cli.logs.bread.streams import LogDamage, OpenFailure
 
@@ -69,7 +69,7 @@ def _print(arguments: Arguments) -> int:
     return DAMAGED if skipped else 0
 
 
-def _sink(arguments: Arguments, on_damage: OnDamage | None) -> Sink:
+def _sink(arguments: BreadArguments, on_damage: OnDamage | None) -> BreadSink:
     from binlog_format.structured.text.event_format import EventFormat
     from binlog_format.structured.text.lines import LineWriter
     from binlog_streaming.cli.logs.bread.sinks import JsonSink, SortedSink, TextSink, severity_colors
@@ -80,7 +80,7 @@ def _sink(arguments: Arguments, on_damage: OnDamage | None) -> Sink:
     return (SortedSink if arguments.sort else TextSink)(writer, on_damage)
 
 
-def _read(arguments: Arguments, sink: Sink, on_damage: OnDamage | None) -> None:
+def _read(arguments: BreadArguments, sink: BreadSink, on_damage: OnDamage | None) -> None:
     from binlog_format.structured.scan import EntryScanner
     from binlog_streaming.cli.logs.bread.following import follow, read_file
     from binlog_streaming.cli.logs.bread.streams import opened, stream_blocks

@@ -13,7 +13,7 @@ from binlog_connector.following.watch import DirectoryWatch
 from binlog_format.errors import AccessError, CorruptError
 from binlog_format.position import Place
 from binlog_format.source_file import LocalFile
-from binlog_format.structured.file_scan import FileEnd, FileScan
+from binlog_format.structured.file_scan import FileEnd, StructuredFileScan
 from binlog_streaming.cli.logs.bread.streams import OpenFailure
 
 if TYPE_CHECKING:
@@ -21,13 +21,13 @@ if TYPE_CHECKING:
     from types import FrameType
 
     from binlog_format.structured.scan import EntryScanner
-    from binlog_streaming.cli.logs.bread.sinks import OnDamage, Sink
+    from binlog_streaming.cli.logs.bread.sinks import BreadSink, OnDamage
 
 _WAIT_SECONDS = 10.0
 """How long nothing may be heard before the file is looked at all the same."""
 
 
-def read_file(path: str, scanner: EntryScanner, sink: Sink, on_damage: OnDamage) -> None:
+def read_file(path: str, scanner: EntryScanner, sink: BreadSink, on_damage: OnDamage) -> None:
     """Read a file to its present end, and pass over what is damaged.
 
     Raises:
@@ -37,17 +37,17 @@ def read_file(path: str, scanner: EntryScanner, sink: Sink, on_damage: OnDamage)
         _read(source, 0, scanner, sink, on_damage, is_complete=True)
 
 
-def follow(path: str, scanner: EntryScanner, sink: Sink, on_damage: OnDamage | None) -> None:
+def follow(path: str, scanner: EntryScanner, sink: BreadSink, on_damage: OnDamage | None) -> None:
     """Read a file, what is added to it, and the files that take its name, until Ctrl-C.
 
     Raises:
         OpenFailure: It is not there at first.
         CorruptError: `BAD_ENTRY`, without *on_damage*.
     """
-    Follower(Path(path), scanner, sink, on_damage).run()
+    BreadFollower(Path(path), scanner, sink, on_damage).run()
 
 
-class Follower:
+class BreadFollower:
     """Reads a file by its name, like `tail -F`.
 
     Args:
@@ -57,7 +57,7 @@ class Follower:
         on_damage: Called instead of raising an error.
     """
 
-    def __init__(self, path: Path, scanner: EntryScanner, sink: Sink, on_damage: OnDamage | None) -> None:
+    def __init__(self, path: Path, scanner: EntryScanner, sink: BreadSink, on_damage: OnDamage | None) -> None:
         self._path = path
         self._scanner = scanner
         self._sink = sink
@@ -153,7 +153,13 @@ class Follower:
 
 
 def _read(
-    source: LocalFile, place: int, scanner: EntryScanner, sink: Sink, on_damage: OnDamage | None, *, is_complete: bool
+    source: LocalFile,
+    place: int,
+    scanner: EntryScanner,
+    sink: BreadSink,
+    on_damage: OnDamage | None,
+    *,
+    is_complete: bool,
 ) -> int:
     """Read a file from a place to its present end; gives the place where reading goes on.
 
@@ -165,7 +171,7 @@ def _read(
         assert on_damage is not None
         on_damage(CorruptError(error.subclass, error.reason, at=error.at, hint=f"Read on at byte {following:#x}"))
 
-    scan = FileScan(source, 0, scanner, start=place, on_damage=None if on_damage is None else skip)
+    scan = StructuredFileScan(source, 0, scanner, start=place, on_damage=None if on_damage is None else skip)
     for block in scan.blocks():
         sink.take(block)
     if is_complete and scan.ended is FileEnd.INCOMPLETE:

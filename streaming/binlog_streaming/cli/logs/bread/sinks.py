@@ -43,7 +43,7 @@ def severity_colors() -> Mapping[int, tuple[bytes, bytes]] | None:
     return None if is_plain else {int(severity): (color, _RESET) for severity, color in _COLORS.items()}
 
 
-class Sink(Protocol):
+class BreadSink(Protocol):
     """Takes the blocks of a log."""
 
     def take(self, block: LogBlock) -> None:

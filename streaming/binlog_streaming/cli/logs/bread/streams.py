@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from binlog_format.kernels import empty_bytes
 from binlog_format.structured.layout import ENTRY_HEAD_SIZE
-from binlog_format.structured.scan_kernels import Stop
+from binlog_format.structured.scan_kernels import EntryStop
 from binlog_streaming.cli.logs.bread.arguments import STANDARD_INPUT
 
 if TYPE_CHECKING:
@@ -78,11 +78,11 @@ def stream_blocks(
         file_offset += cut.at
         if cut.block is not None:
             yield cut.block
-        if cut.stop is Stop.TABLE_FULL:
+        if cut.stop is EntryStop.TABLE_FULL:
             continue
-        if cut.stop is Stop.ZERO:
+        if cut.stop is EntryStop.ZERO:
             return
-        if cut.stop in (Stop.SHORT, Stop.UNKNOWN_SOURCE):
+        if cut.stop in (EntryStop.SHORT, EntryStop.UNKNOWN_SOURCE):
             raise LogDamage(_reason(cut))
         _check_size(descriptor, cut, file_offset)
         kept, room = end - start, max(CHUNK_SIZE, 2 * (end - start))
@@ -93,7 +93,7 @@ def stream_blocks(
         count = os.readv(descriptor, [buffer.data[kept:]])
         end = kept + count
         if count == 0:
-            if cut.stop is Stop.END:
+            if cut.stop is EntryStop.END:
                 return
             raise LogDamage(_reason(cut))
 
@@ -101,7 +101,7 @@ def stream_blocks(
 def _check_size(descriptor: int, cut: Cut[LogBlock], file_offset: int) -> None:
     # Whatever size an entry claims: of a file it is known what is left, before a byte is read.
     status = os.fstat(descriptor)
-    if cut.stop is Stop.INCOMPLETE and stat.S_ISREG(status.st_mode):
+    if cut.stop is EntryStop.INCOMPLETE and stat.S_ISREG(status.st_mode):
         left = status.st_size - (_place(descriptor) - cut.left)
         if left < cut.needed:
             raise LogDamage(_incomplete("payload", left, cut.needed))
@@ -113,11 +113,11 @@ def _place(descriptor: int) -> int:
 
 
 def _reason(cut: Cut[LogBlock]) -> str:
-    if cut.stop is Stop.SHORT:
+    if cut.stop is EntryStop.SHORT:
         return f"Range overflow {cut.needed} > {cut.left}"
-    if cut.stop is Stop.UNKNOWN_SOURCE:
+    if cut.stop is EntryStop.UNKNOWN_SOURCE:
         return f"Event has invalid source id: {cut.needed}"
-    if cut.stop is Stop.INCOMPLETE_SIZE:
+    if cut.stop is EntryStop.INCOMPLETE_SIZE:
         return _incomplete("size", cut.left, ENTRY_HEAD_SIZE)
     return _incomplete("payload", cut.left, cut.needed)
 
