@@ -6,6 +6,7 @@ in that the statement does not name. What was made before the first statement ob
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -32,6 +33,7 @@ from binlog_connector.schema.parsing.row_statements import ANY_CALL
 from binlog_connector.schema.server.failed_statements import statement_operations
 from binlog_connector.schema.server.table_names import NameRule, folded, has_if_exists
 from binlog_connector.schema.stated_definitions import definition_operations, is_stated
+from binlog_connector.schema.statement_errors import STATEMENT_SHOWN_MAX
 from binlog_connector.schema.table_changes import (
     EventsLost,
     RowsChanged,
@@ -50,6 +52,8 @@ if TYPE_CHECKING:
 
     SessionId = tuple[int, int | None]
     """Server and thread."""
+
+_ADDS = re.compile(r"\s*INSERT\b", re.IGNORECASE)
 
 
 class StatementScope:
@@ -155,6 +159,8 @@ class StatementScope:
                 case ChangeRows():
                     # CREATE TABLE ... SELECT fills the table that it made.
                     found = self._rows(operation, set() if created else self._temporary.get(session, set()))
+                    if found is not None and found.names is not None and _may_change_keys(statement):
+                        found = replace(found, cascaded=tuple(self._children(found.names)))
                     if found is not None:
                         yield found
                 case TruncateTable():
@@ -223,6 +229,15 @@ class StatementScope:
                 return RowsChanged(None, f"the trigger {trigger} is on {name}")
         return RowsChanged(names)
 
+    def _children(self, names: tuple[TableName, ...]) -> Iterator[TableName]:
+        """Tables that foreign keys may change with some; which columns a statement sets is not looked at."""
+        keys = self.foreign_keys
+        if keys is None:
+            return
+        for name in names:
+            reached = [*keys.reached_by_delete(name), *keys.reached_by_update(name, keys.updating_columns(name))]
+            yield from dict.fromkeys(cascade.child for cascade in reached if cascade.child not in names)
+
     def _called(self, calls: tuple[str, ...]) -> TableName | None:
         if not calls or not self._functions:
             return None
@@ -270,3 +285,10 @@ class StatementScope:
                 return True
         self._triggers = {name: new if table == old else table for name, table in self._triggers.items()}
         return False
+
+
+def _may_change_keys(statement: DdlStatement) -> bool:
+    """Whether a statement may remove rows that were there, or change their keys: an INSERT adds some alone."""
+    is_whole = len(statement.text) <= STATEMENT_SHOWN_MAX
+    adds = is_whole and _ADDS.match(statement.text) is not None and "DUPLICATE" not in statement.text.upper()
+    return not adds

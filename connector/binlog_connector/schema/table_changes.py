@@ -167,10 +167,12 @@ class RowsChanged:
     Attributes:
         names: Tables whose rows it may change; None: any table.
         reason: Why other tables than those that it names count too, in a few words; empty: they do not.
+        cascaded: Others whose rows foreign keys may change with them.
     """
 
     names: tuple[TableName, ...] | None
     reason: str = ""
+    cascaded: tuple[TableName, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

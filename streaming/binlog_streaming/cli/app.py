@@ -86,7 +86,7 @@ def _options(
 
 def main() -> None:
     """Run the program with the arguments of the process."""
-    _register(sys.argv[1:])
+    register_commands(sys.argv[1:])
     if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
@@ -102,7 +102,7 @@ def main() -> None:
     sys.exit(status)
 
 
-def _register(arguments: Sequence[str]) -> None:
+def register_commands(arguments: Sequence[str]) -> None:
     """Add the command that is called; all of them where help is, or a name that is no command."""
     if list(arguments) == ["--version"]:
         return

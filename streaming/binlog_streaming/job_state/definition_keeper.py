@@ -6,6 +6,7 @@ goes on from, after a kill at any place, finds the definitions of its own place.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from binlog_connector.following.offsets import SourceOffset
-    from binlog_connector.schema.definitions import TableName
+    from binlog_connector.schema.definitions import TableDefinition, TableName
     from binlog_connector.schema.log_ddl import DdlStatement
     from binlog_format.block import Block
     from binlog_format.position import Position
@@ -46,6 +47,7 @@ class DefinitionKeeper:
         self._tables = TableFilter(
             ",".join([*(rule.select for rule in job.tables), GHOST_TABLES]), job.source.exclude_tables
         )
+        self._rules = [(TableFilter(rule.select), rule.hides) for rule in job.tables]
         self._history: SchemaHistory | None = None
         self._known_from: Position | None = None
         self._states: tuple[KeptState, ...] = ()
@@ -97,7 +99,7 @@ class DefinitionKeeper:
         if is_near and self._is_written and not self._noted:
             return
         self._noted = 0
-        state = state_of_history(history, watched, self._is_wanted, last)
+        state = self._shown(state_of_history(history, watched, self._is_wanted, last))
         if not (is_near and self._is_written and state.states_same(last)):
             self._write((last, state))
 
@@ -131,13 +133,24 @@ class DefinitionKeeper:
             history.scan_ddl(watched.log, log_start, position)
         history.known_to = max(log_start, position)
         self._known_from, self._is_written = log_start, False
-        self._states = (state_of_history(history, watched, self._is_wanted, None),)
+        self._states = (self._shown(state_of_history(history, watched, self._is_wanted, None)),)
         return history
 
     def _of_schema_file(self) -> SchemaHistory:
         path = self._job.source.schema_file
         base = Catalog() if path is None else SchemaFile.read(path).catalog
         return SchemaHistory(base, folds_names=self._job.source.folds_names)
+
+    def _shown(self, state: KeptState) -> KeptState:
+        """Without values that statements hold, of tables of which a rule hides something."""
+        return msgspec.structs.replace(
+            state, tables=tuple(_without_values(table) if self._hides(table.name) else table for table in state.tables)
+        )
+
+    def _hides(self, name: TableName) -> bool:
+        # A table that goes by no rule is the ghost of one.
+        hides = next((hides for tables, hides in self._rules if tables.accepts_name(*name)), None)
+        return any(hides for _, hides in self._rules) if hides is None else hides
 
     def _is_wanted(self, name: TableName) -> bool:
         return self._tables.accepts_name(*name)
@@ -147,6 +160,15 @@ class DefinitionKeeper:
         content = KeptDefinitions(known_from=self._known_from, states=states)
         state_of(self._job).write(KEPT_DEFINITIONS_FILE, msgspec.json.encode(content))
         self._states, self._is_written = states, True
+
+
+def _without_values(table: TableDefinition) -> TableDefinition:
+    """A definition whose defaults, expressions and partitions are not known."""
+    columns = table.columns and tuple(
+        replace(column, default=None, expression=(), unknown=column.unknown | {"default", "expression"})
+        for column in table.columns
+    )
+    return replace(table, columns=columns, partitioning=None, unknown=table.unknown | {"partitioning"})
 
 
 def keep_batch(

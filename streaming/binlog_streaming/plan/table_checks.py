@@ -277,6 +277,8 @@ class TableChecks:
         names = self.known() if changed.names is None else [one for name in changed.names for one in name.spellings]
         place = (statement.position, statement.event_no)
         known = [table for name in dict.fromkeys(names) if (table := self.find(name)) is not None]
+        children = [self.find(one) for name in changed.cascaded for one in name.spellings]
+        known += [table for table in children if table is not None and _takes_cascades(table)]
         tables = [table for table in known if self.snapshots.is_live(table.name, place)]
         if changed.names is None and not known and not self.memory.from_first:
             raise statement_error(statement, None, changed, tells_text=self.tells_texts)
@@ -297,6 +299,10 @@ class TableChecks:
             self.snapshots.stop(name, "changes of the table are missing in the log")
         self._ignoring.update(name for name in names if self._is_complete(name) is not False)
         self._states.update((name, False) for name in names)
+
+
+def _takes_cascades(table: SelectedTable) -> bool:
+    return table.rule.foreign_keys is not OnCascade.IGNORE and set(table.rule.modes) != {Mode.CHANGELOG}
 
 
 def _is_let_in(table: SelectedTable) -> bool:

@@ -149,7 +149,7 @@ def test_confluent_kafka_is_used_by_itself(monkeypatch: pytest.MonkeyPatch) -> N
     for name in KNOWN:
         monkeypatch.setitem(KNOWN, name, lambda *_, name=name: used.append(name))
     open_producer(None, ProducerSettings())  # type: ignore[arg-type]
-    monkeypatch.setattr("binlog_connector.kafka.producer.find_spec", lambda _: None)
+    monkeypatch.setattr("binlog_connector.kafka.clients.find_spec", lambda _: None)
     open_producer(None, ProducerSettings())  # type: ignore[arg-type]
     assert used == ["confluent-kafka", "kafka-python"]
 

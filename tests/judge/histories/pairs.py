@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+import pymysql
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -32,7 +34,10 @@ def alter(session: Session, table: str, action: str, label: str, *, key: str = "
         if found is None:
             return error
         session.history.done.pop()  # it left nothing in the log
-        rows = session.ask(f"SELECT {key} FROM {table} ORDER BY {key} LIMIT 1 OFFSET {int(found[1]) - 1}")
+        try:
+            rows = session.ask(f"SELECT {key} FROM {table} ORDER BY {key} LIMIT 1 OFFSET {int(found[1]) - 1}")
+        except pymysql.err.MySQLError:
+            return error  # the table has another key since an earlier statement of this step
         if not rows:
             return error
         session.do(f"DELETE FROM {table} WHERE {key} = {rows[0][0]}")

@@ -15,7 +15,7 @@ from binlog_format import BinlogError, OptionError, Position, UnsupportedError, 
 from binlog_format.archives.directories import open_directory
 from binlog_format.structured.layout import Severity
 from binlog_format.structured.metadata import ClockSync
-from binlog_streaming.cli.app import COMMANDS, app
+from binlog_streaming.cli.app import app, register_commands
 from binlog_streaming.cli.logs.page_view import PageView
 from tests.corpus import SERVER_CASES
 from tests.format.innodb.inspection.small_logs import PAGE_SIZE, mixed_log, tiny_log
@@ -50,11 +50,7 @@ PAGE_FIELDS = {
 
 @pytest.fixture(scope="module", autouse=True)
 def _commands() -> None:
-    import importlib
-
-    if not app.registered_commands:
-        for name in COMMANDS.values():
-            importlib.import_module(f"binlog_streaming.cli.{name}").register(app)
+    register_commands([])
 
 
 @pytest.fixture

@@ -127,6 +127,27 @@ def test_foreign_key_from_before_the_start_counts(tmp_path: Path) -> None:
         run(late)
 
 
+@pytest.mark.parametrize(
+    ("text", "is_refused"),
+    [
+        ("DELETE FROM orders WHERE id = 1", True),
+        ("INSERT INTO orders VALUES (1, 'a') ON DUPLICATE KEY UPDATE id = 9", True),
+        ("INSERT INTO orders VALUES (9, 'i')", False),
+    ],
+)
+def test_child_is_refused_where_a_statement_as_text_may_change_its_rows(
+    tmp_path: Path, text: str, is_refused: bool
+) -> None:
+    log(tmp_path, with_child, lambda writer: writer.statement(text))
+    alone = job(tmp_path, select=r"shop\.items")
+    if not is_refused:
+        run(alone)
+        return
+    with pytest.raises(UnsupportedError, match=r"STATEMENT_FORMAT\].*shop\.items"):
+        run(alone)
+    run(job(tmp_path, select=r"shop\.items", foreign_keys=OnCascade.IGNORE))
+
+
 def test_changelog_of_a_child_is_not_refused(tmp_path: Path) -> None:
     log(tmp_path, with_child, delete_parent)
     run(job(tmp_path, mode=Mode.CHANGELOG))
