@@ -15,14 +15,18 @@ A kernel is one loop over NumPy arrays, compiled by Numba and kept in its file c
 
 from __future__ import annotations
 
+import functools
 import logging
 import platform
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+import threading
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 
 import numpy as np
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from numpy.typing import NDArray
 
@@ -30,44 +34,139 @@ if TYPE_CHECKING:
 
 _Function = TypeVar("_Function", bound="Callable[..., object]")
 
-
 _watchers: list[Callable[[bool], None]] = []
+_lock = threading.RLock()
+_is_interpreted: ContextVar[bool] = ContextVar("_is_interpreted", default=False)
 
 
 def watch_compiling(watcher: Callable[[bool], None]) -> None:
     """Call *watcher* with True when the compiler starts on a kernel, and with False when it is done.
 
-    Not called for kernels that are in the cache. Only kernels of modules that are imported later count.
+    Not called for kernels that are in the cache.
     """
     _watchers.append(watcher)
 
 
+@contextmanager
+def interpreted() -> Iterator[None]:
+    """Within it kernels run as the Python that they are: the compiler, a third of a second, is not loaded.
+
+    For work on a few pages: a kernel takes a hundred times as long so.
+    """
+    token = _is_interpreted.set(True)
+    try:
+        yield
+    finally:
+        _is_interpreted.reset(token)
+
+
+@contextmanager
+def compiled() -> Iterator[None]:
+    """Within it kernels are compiled, also within `interpreted`: for what may turn out to be more than a few pages."""
+    token = _is_interpreted.set(False)
+    try:
+        yield
+    finally:
+        _is_interpreted.reset(token)
+
+
 def kernel(function: _Function) -> _Function:
     """Compile *function* at its first call; the machine code runs without the GIL, and is kept on disk where it can."""
-    return _compiled(function, allocates=False)
+    return cast("_Function", _Kernel(function, allocates=False))
 
 
 def allocating_kernel(function: _Function) -> _Function:
     """As `kernel`, for a function that makes arrays: it must not be called once a row, nor give arrays to kernels."""
-    return _compiled(function, allocates=True)
+    return cast("_Function", _Kernel(function, allocates=True))
 
 
-def _compiled(function: _Function, *, allocates: bool) -> _Function:
-    # Not at the top: it takes a third of a second, and who only handles bytes (or looks for Spark sources) needs none.
-    import numba
+class _Decorator(Protocol):
+    def __call__(self, function: _Function, /) -> _Function: ...
 
-    njit: Callable[..., Callable[[object], object]] = numba.njit  # its types do not know of `_nrt`
+
+def compiled_as(make: Callable[[], object]) -> _Decorator:
+    """In compiled kernels something else takes the place of the function: what *make* gives.
+
+    *make* gives an intrinsic, a kernel or a compiled function, and is called when a kernel that uses the function is
+    compiled. Python, and kernels without the compiler, call the function itself.
+    """
+
+    def substituted(function: _Function) -> _Function:
+        return cast("_Function", _Substituted(function, make))
+
+    return substituted
+
+
+class _Kernel:
+    # What Numba compiles, made at the first use: Numba takes a third of a second to load, and many a module that has
+    # kernels is imported by commands that call none.
+    def __init__(self, function: Callable[..., object], *, allocates: bool) -> None:
+        functools.update_wrapper(self, function)
+        self._function = function
+        self._name = function.__qualname__
+        self._allocates = allocates
+        self._compiled: Callable[..., object] | None = None
+
+    def __call__(self, *arguments: object) -> object:
+        if _is_interpreted.get():
+            return self._function(*arguments)
+        return (self._compiled or self.prepared())(*arguments)
+
+    def __reduce__(self) -> str:
+        return self._name  # in its module, as functions are pickled
+
+    @property
+    def _numba_type_(self) -> object:
+        # Numba asks for it where a kernel calls this one.
+        prepared: Any = self._compiled or self.prepared()
+        return prepared._numba_type_
+
+    def prepared(self) -> Callable[..., object]:
+        """What Numba has made of the function; the function itself where the compiler is switched off."""
+        with _lock:
+            if self._compiled is None:
+                self._compiled = _made(self._function, allocates=self._allocates)
+            return self._compiled
+
+
+def _made(function: Callable[..., object], *, allocates: bool) -> Callable[..., object]:
+    import numba  # takes a third of a second, and who only handles bytes needs none
+
+    njit: Callable[..., Callable[[object], Callable[..., object]]] = numba.njit  # its types do not know of `_nrt`
     try:
-        compiled = njit(cache=True, nogil=True, _nrt=allocates)(function)
+        made = njit(cache=True, nogil=True, _nrt=allocates)(function)
     except RuntimeError as error:  # the compiler has no class of its own for it
         if "no locator available" not in str(error):
             raise
-        compiled = njit(nogil=True, _nrt=allocates)(function)
+        made = njit(nogil=True, _nrt=allocates)(function)
         if not _NotKept.is_watching:
             _watchers.append(_NotKept())
     if _watchers:
         _register(_watchers)
-    return cast("_Function", compiled)
+    return made
+
+
+class _Substituted:
+    # A function that stands for other code in kernels that are compiled.
+    def __init__(self, function: Callable[..., object], make: Callable[[], object]) -> None:
+        functools.update_wrapper(self, function)
+        self._function = function
+        self._name = function.__qualname__
+        self._make = make
+
+    def __call__(self, *arguments: object) -> object:
+        return self._function(*arguments)
+
+    def __reduce__(self) -> str:
+        return self._name
+
+    @functools.cached_property
+    def _numba_type_(self) -> object:
+        from numba.core.registry import cpu_target  # loaded by then: Numba asks
+
+        substitute, context = self._make(), cast("Any", cpu_target).typing_context
+        context.refresh()  # an intrinsic that has just been made is not known before
+        return context.resolve_value_type(substitute)
 
 
 class _NotKept:

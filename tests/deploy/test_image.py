@@ -32,7 +32,7 @@ data = np.full(1000, 7, dtype=np.uint8)
 assert has_products() and crc32_by_products(data, 0, 1000) == zlib.crc32(data)
 assert count_good_pages(np.zeros(1 << 14, dtype=np.uint8), 1 << 14) == 0
 used = put_digits, crc32_by_products, count_good_pages
-print(*(sum(getattr(one.stats, name).values()) for name in ("cache_hits", "cache_misses") for one in used))
+print(*(sum(getattr(one.prepared().stats, name).values()) for name in ("cache_hits", "cache_misses") for one in used))
 """
 
 

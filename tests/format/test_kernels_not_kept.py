@@ -51,8 +51,9 @@ def test_other_errors_of_the_compiler_are_not_taken_for_that(monkeypatch: pytest
         raise RuntimeError("something else")
 
     monkeypatch.setattr(caching.CacheImpl, "__init__", fail)
+    compiled = kernels.kernel(_one_more)
     with pytest.raises(RuntimeError, match="something else"):
-        kernels.kernel(_one_more)
+        compiled(40)
 
 
 @pytest.mark.slow

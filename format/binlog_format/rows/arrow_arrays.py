@@ -55,6 +55,14 @@ def mask_array(mask: Mask) -> pa.Array:
     return pa.Array.from_buffers(pa.bool_(), len(mask), [None, packed], 0)
 
 
+def array_mask(array: pa.Array) -> Mask:
+    """Which values of an array of `bool` without nulls are true; without pandas, as `numbers_array`."""
+    end = array.offset + len(array)
+    packed = np.frombuffer(array.buffers()[1], dtype=np.uint8)
+    mask: Mask = np.unpackbits(packed, count=end, bitorder="little")[array.offset :].view(np.bool_)
+    return mask
+
+
 def strings_array(texts: Sequence[str]) -> pa.Array:
     """A few texts; without pandas, as `numbers_array`."""
     offsets, data = joined_texts(texts)

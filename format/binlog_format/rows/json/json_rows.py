@@ -19,6 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from binlog_format.kernels import as_bytes, empty_bytes
+from binlog_format.rows.arrow_arrays import array_mask, numbers_array
 from binlog_format.rows.json import json_kernels as write
 from binlog_format.rows.json import json_size_kernels as size_of
 from binlog_format.writing_kernels import BASE64, BASE64_URL, any_escape
@@ -152,7 +153,7 @@ def json_lines(batch: pa.RecordBatch, styles: Mapping[str, JsonStyle]) -> memory
 def _states(values: pa.Array, absent: Mask | None) -> Bytes:
     states = np.full(len(values), size_of.VALUE, dtype=np.uint8)
     if values.null_count:
-        states[values.is_null().to_numpy(zero_copy_only=False)] = size_of.NULL
+        states[array_mask(values.is_null())] = size_of.NULL
     if absent is not None:
         states[absent] = size_of.ABSENT
     return states
@@ -275,8 +276,8 @@ def _number_lists(values: pa.Array) -> _Bound:
     texts = float_texts(values.flatten())
     sizes = np.diff(_view(values.buffers()[1], np.int32)[values.offset : values.offset + len(values) + 1])
     if values.null_count:
-        sizes[values.is_null().to_numpy(zero_copy_only=False)] = 0
-    joined = pc.binary_join(pa.ListArray.from_arrays(pa.array(text_offsets(sizes.astype(np.int64))), texts), ",")
+        sizes[array_mask(values.is_null())] = 0
+    joined = pc.binary_join(pa.ListArray.from_arrays(numbers_array(text_offsets(sizes.astype(np.int64))), texts), ",")
     return _ready(pc.binary_join_element_wise("[", joined, "]", ""))
 
 

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from binlog_format.kernels import empty_bytes
-from binlog_format.rows.arrow_arrays import text_array, validity
+from binlog_format.rows.arrow_arrays import array_mask, text_array, validity
 from binlog_format.rows.column_types import BadValueError, Family, check_text_size, size_prefix
 from binlog_format.rows.values import binary_kernels as kernels
 
@@ -61,7 +61,7 @@ def address_texts(name: str, packed: pa.Array) -> pa.Array:
     """
     write, width, text_max = _WRITERS[name]
     check_text_size(len(packed) * text_max)
-    valid = packed.is_valid().to_numpy(zero_copy_only=False)
+    valid = array_mask(packed.is_valid())
     rows = np.zeros((len(packed), 1 + width), dtype=np.uint8)
     rows[:, 0] = width
     content = b"".join(packed.drop_null().to_pylist())

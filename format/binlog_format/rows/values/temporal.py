@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 
 from binlog_format.events.table_map_layout import OLD_TEMPORAL_TYPES, ColumnType
 from binlog_format.kernels import empty_bytes
-from binlog_format.rows.arrow_arrays import fixed_array, numbers_array, text_array, validity
+from binlog_format.rows.arrow_arrays import array_mask, fixed_array, numbers_array, text_array, validity
 from binlog_format.rows.column_types import (
     BadValueError,
     Family,
@@ -78,7 +78,7 @@ def first_zero_date(images: Images, index: int) -> str | None:
     if column.type not in ZERO_DATE_TYPES:
         return None
     offsets = images.column_offsets(index)
-    lost = np.flatnonzero(images.column(index).is_null().to_numpy(zero_copy_only=False) & (offsets >= 0))
+    lost = np.flatnonzero(array_mask(images.column(index).is_null()) & (offsets >= 0))
     if not len(lost):
         return None
     return logged_date(column, images.data, int(offsets[lost[0]]), fraction_digits(column))

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from binlog_format.rows.arrow_arrays import numbers_array
+from binlog_format.rows.arrow_arrays import array_mask, numbers_array
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -93,7 +93,7 @@ class _Held:
 
 def _keys(ns: pa.Array, before: int) -> Int64s:
     """By what rows are sorted: their time, or that of the last row before that has one."""
-    valid = ns.is_valid().to_numpy(zero_copy_only=False)
+    valid = array_mask(ns.is_valid())
     times: Int64s = ns.fill_null(0).to_numpy()
     if valid.all():
         return times

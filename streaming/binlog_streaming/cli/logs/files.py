@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from binlog_format import Bound, Position, open_log
 from binlog_format.archives.directories import open_directory
+from binlog_format.kernels import interpreted
 from binlog_format.vendor import INNODB, STRUCTURED
 from binlog_streaming.cli.listing import print_rows
 from binlog_streaming.cli.logs.ranges import EndOption, StartOption, positions_of
@@ -22,6 +24,9 @@ _TIMES = ("timestamp", "last_timestamp", "created")
 
 _GTID_COLUMNS = ("first GTID state", "last GTID state")
 
+FEW_FILES = 32
+"""Files whose GTID states, of a page or two each, are read sooner than the compiler is loaded."""
+
 
 def register(app: typer.Typer) -> None:
     """Add the command to the program."""
@@ -34,9 +39,11 @@ def files(
     """List the files of a log: state, size, how much of it is used, headers, GTID states and the bound."""
     first, last = positions_of(path, start, end)
     with open_log(path) as log:
-        known = log.files()
+        with interpreted() if log.format_name == INNODB else nullcontext():  # of others all that they hold is read
+            known = log.files()
         rows = [_row(file, known) for file in known]
-        _add_gtids(path, log.format_name, rows, known)
+        with interpreted() if len(known) <= FEW_FILES else nullcontext():
+            _add_gtids(path, log.format_name, rows, known)
         rows = [row for row, file in zip(rows, known, strict=True) if _is_within(file, first, last)]
         if output is Output.JSONL:
             write_json_lines(rows)

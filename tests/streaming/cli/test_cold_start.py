@@ -1,0 +1,90 @@
+"""Commands that do next to nothing begin at once: they compile nothing, and load little."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+from binlog_format.gtids.gtid import Gtid
+from binlog_lab.event_encoding.event_encoding import Origin, encode_gtid, encode_xid
+from binlog_lab.innodb_writer.options import WriterOptions
+from binlog_lab.innodb_writer.server import BinlogWriter
+from tests.corpus import SERVER_CASES
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+_PROGRAM = """
+import atexit, sys
+atexit.register(lambda: print("loaded:", *sorted({"numba", "pandas"} & sys.modules.keys()), file=sys.stderr))
+from binlog_streaming.cli import main
+sys.argv[0] = "binlog-stream"
+main()
+"""
+_PAGE_SIZE = 512
+_GROUPS = 300
+
+
+def _run(cache: Path, *arguments: str) -> tuple[str, list[str]]:
+    """What a command prints, and which of the packages that take long it has loaded; it has to end well."""
+    environment = os.environ | {"NUMBA_CACHE_DIR": str(cache)}
+    done = subprocess.run(
+        [sys.executable, "-c", _PROGRAM, *arguments], env=environment, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    *others, loaded = done.stderr.splitlines()
+    assert others == []
+    return done.stdout, loaded.split()[1:]
+
+
+@pytest.fixture(scope="module")
+def log(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Several files, with states in the midst of them."""
+    folder = tmp_path_factory.mktemp("log")
+    options = WriterOptions(_PAGE_SIZE, max_binlog_size=32 * _PAGE_SIZE, state_interval=4 * _PAGE_SIZE, sync=False)
+    with BinlogWriter(folder, options) as writer:
+        for number in range(1, _GROUPS + 1):
+            gtid = Gtid(number % 3, 1, number)
+            writer.write_group(gtid, encode_gtid(gtid, 1_700_000_000), [encode_xid(number, Origin(1_700_000_000, 1))])
+        writer.checkpoint()
+    return str(folder)
+
+
+@pytest.mark.parametrize("arguments", [["--version"], ["--help"], ["files", "--help"], ["changes", "--help"]])
+def test_the_compiler_is_not_loaded(arguments: list[str], tmp_path: Path) -> None:
+    printed, loaded = _run(tmp_path, *arguments)
+    assert printed
+    assert loaded == []
+
+
+def test_doctor_compiles_nothing(tmp_path: Path) -> None:
+    _run(tmp_path, "doctor")
+    assert list(tmp_path.rglob("*.nb?")) == []
+
+
+def test_files_of_pages_are_listed_without_the_compiler(log: str, tmp_path: Path) -> None:
+    """With the same words as by compiled code, which is taken for many files."""
+    printed, loaded = _run(tmp_path, "files", log, "--output", "jsonl")
+    assert printed.count('"last_gtid_state_page"') > 1
+    assert loaded == []
+    assert list(tmp_path.rglob("*.nb?")) == []
+    assert _compiled_listing(log) == printed
+
+
+def _compiled_listing(log: str) -> str:
+    program = f"from binlog_streaming.cli.logs import files\nfiles.FEW_FILES = 0\n{_PROGRAM}"
+    command = [sys.executable, "-c", program, "files", log, "--output", "jsonl"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stderr.splitlines()[-1].startswith("loaded: numba")
+    return done.stdout
+
+
+def test_compiling_is_seen_by_these_tests(tmp_path: Path) -> None:
+    """A classic log is scanned to its end: its kernel is compiled, and kept in the folder."""
+    _, loaded = _run(tmp_path, "files", str(SERVER_CASES / "mariadb-10.11" / "oltp_small"))
+    assert loaded == ["numba"]
+    assert list(tmp_path.rglob("*.nbi"))
