@@ -132,18 +132,36 @@ class _Kernel:
 def _made(function: Callable[..., object], *, allocates: bool) -> Callable[..., object]:
     import numba  # takes a third of a second, and who only handles bytes needs none
 
-    njit: Callable[..., Callable[[object], Callable[..., object]]] = numba.njit  # its types do not know of `_nrt`
+    njit: Callable[..., Callable[[object], Any]] = numba.njit  # its types do not know of `_nrt`
+    made = njit(nogil=True, _nrt=allocates)(function)
     try:
-        made = njit(cache=True, nogil=True, _nrt=allocates)(function)
+        if hasattr(made, "_cache"):  # the compiler is not switched off
+            made._cache = _cache_class()(function)
     except RuntimeError as error:  # the compiler has no class of its own for it
         if "no locator available" not in str(error):
             raise
-        made = njit(nogil=True, _nrt=allocates)(function)
         if not _NotKept.is_watching:
             _watchers.append(_NotKept())
     if _watchers:
         _register(_watchers)
-    return made
+    return cast("Callable[..., object]", made)
+
+
+@functools.cache
+def _cache_class() -> Any:
+    from numba.core.caching import FunctionCache
+
+    class KernelCache(FunctionCache):
+        def load_overload(self, sig: object, target_context: object) -> object:
+            try:
+                return super().load_overload(sig, target_context)  # type: ignore[no-untyped-call]
+            except (AttributeError, ImportError):
+                # Another version of this program kept it, with a class that has another name now. The compiler reads
+                # all of an index before it looks whether it is of this source.
+                self.flush()  # type: ignore[no-untyped-call]
+                return None
+
+    return KernelCache
 
 
 class _Substituted:
