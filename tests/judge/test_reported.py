@@ -111,6 +111,7 @@ FOUND: Mapping[str, Expected] = {
     "key_column_dropped": EQUAL,
     "m118_inet4_to_inet6": EQUAL,
     "my_enum_to_enum": EQUAL,
+    "my_labels_in_utf16": Expected(named=r"REWRITTEN_BY_SERVER\] h1\.t3\b.*\bTotal\b"),
     "my_set_to_decimal": EQUAL,
     "my_swapped_and_altered": EQUAL,
     "numbered_anew": Expected(named=r"\[BINLOG_\w+\.\w+\] h1\.t3\b.*\bid\b"),

@@ -33,6 +33,7 @@ _PERIOD = (
 )
 _IMPLICIT = tuple(replace(column, default=SYSTEM_TIME) for column in _PERIOD)
 _UTF8 = {"utf8mb3", "utf8mb4"}
+_WIDE = {"ucs2", "utf16", "utf16le", "utf32"}
 _TEXT_BYTES = {"tinytext": (1 << 8) - 1, "text": (1 << 16) - 1, "mediumtext": (1 << 24) - 1}
 
 
@@ -196,18 +197,20 @@ def _converted(column: ColumnDefinition, charset: str, vendor: Vendor | None) ->
     if declared in _TEXT_BYTES and character_size(charset) > character_size(column.charset):
         characters = _TEXT_BYTES[declared] // character_size(column.charset)
         declared = sized_text("text", characters * character_size(charset))
-    if column.enum_values and vendor is not Vendor.MYSQL and not _keeps_labels(column, charset):
+    if column.enum_values and not _keeps_labels(column, charset, vendor):
         column = replace(column, enum_values=None, unknown=column.unknown | {"enum_values"})
     return replace(column, declared=declared, charset=charset)
 
 
-def _keeps_labels(column: ColumnDefinition, charset: str) -> bool:
-    """Whether MariaDB has the same labels after CONVERT TO: it takes their bytes for text in the new character set.
+def _keeps_labels(column: ColumnDefinition, charset: str, vendor: Vendor | None) -> bool:
+    """Whether labels are the same after CONVERT TO: MariaDB takes their bytes for text in the new character set.
 
     Live on 10.11 and 11.8: of ENUM('a', 'é') in latin1 it makes ENUM('a', '?') in utf8mb4, and all labels are '?' in
-    utf16; rows that had such a label have none then.
+    utf16; rows that had such a label have none then. MySQL 9.7 loses some on the way into utf16.
     """
     assert column.charset is not None
+    if vendor is Vendor.MYSQL:
+        return column.charset == charset or not {column.charset, charset} & _WIDE
     if {column.charset, charset} <= _UTF8:
         return True
     texts = "".join(column.enum_values or ())

@@ -29,7 +29,7 @@ _PLACE_SIZE, _BITS_SIZE, _BITS_KNOWN = 6, 19, 62
 def label_effect(old: ColumnSide, new: ColumnSide, how: Circumstances) -> Effect:
     """What becomes of the labels of an ENUM or SET when its column has other ones, or is the other of the two."""
     if old.labels is not None and new.labels is None and old.definition.charset != new.definition.charset:
-        return Unknown("MariaDB takes the bytes of its labels for text in another character set")
+        return Unknown("the server takes the bytes of its labels for text in another character set")
     if old.labels is None or new.labels is None:
         return Unknown("not all labels are known")
     if old.type_name == new.type_name == "enum" and set(old.labels) <= set(new.labels):

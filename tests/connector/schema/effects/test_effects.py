@@ -321,12 +321,13 @@ def test_conversion_of_all_columns_is_a_change_of_the_table() -> None:
 def test_mariadb_reads_the_bytes_of_labels_in_the_new_character_set(
     kind: str, labels: str, old: str, new: str, keeps: bool
 ) -> None:
-    """Live in `tests/connector/schema/test_live_server.py`; MySQL converts labels."""
+    """Live in `tests/connector/schema/test_live_server.py`; MySQL converts labels but into utf16 and its like."""
     columns = f"id INT PRIMARY KEY, c {kind}({labels}) CHARACTER SET {old}"
     found = effects(columns, f"CONVERT TO CHARACTER SET {new}", LAX)["c"]
     assert isinstance(found, Same) == keeps
     mysql = how(MYSQL, strict=False)
-    assert isinstance(effects(columns, f"CONVERT TO CHARACTER SET {new}", mysql)["c"], Same)
+    of_mysql = effects(columns, f"CONVERT TO CHARACTER SET {new}", mysql)["c"]
+    assert isinstance(of_mysql, Same) != bool({old, new} & {"utf16", "ucs2"})
 
 
 @pytest.mark.parametrize(
