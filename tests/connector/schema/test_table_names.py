@@ -38,6 +38,8 @@ def rule_after(*texts: str, rows: str = "") -> bool | None:
             "ALTER TABLE Orders ADD b INT",
             "CREATE INDEX i ON Orders (a)",
             "RENAME TABLE Orders TO x",
+            "CREATE TABLE items (o INT, FOREIGN KEY (o) REFERENCES ORDERS (a))",
+            "ALTER TABLE orders ADD FOREIGN KEY (a) REFERENCES ORDERS (a)",
         ),
         "RENAME TABLE orders TO x, X TO y",
     ],

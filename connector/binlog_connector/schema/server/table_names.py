@@ -29,6 +29,7 @@ from binlog_format.errors import SchemaError
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+    from binlog_connector.schema.foreign_keys import ForeignKey
     from binlog_connector.schema.operations import Operation
 
 _TABLES_MAX = 20_000
@@ -88,7 +89,8 @@ class NameRule:
     known that have ever been in them:
 
     * rows under a name with capitals: the server does not fold;
-    * a statement about `Orders` that needs the table, where only `orders` was created: it folds;
+    * a statement about `Orders`, or with a foreign key to it, that needs the table, where only `orders` was created:
+      it folds;
     * rows of `orders`, where only `Orders` was created: it folds;
     * `orders` is created while `Orders` exists: it does not.
 
@@ -125,6 +127,8 @@ class NameRule:
             case CreateTable() | CreateSequence() | CreateView():
                 plain = isinstance(operation, CreateTable) and not (operation.or_replace or operation.if_not_exists)
                 self._create(operation.name, is_new=plain)
+                if isinstance(operation, CreateTable):
+                    self._need_parents(operation.foreign_keys)
             case DropTables() | DropViews():
                 self._drop(operation.names)
             case RenameTables():
@@ -186,6 +190,11 @@ class NameRule:
         if not may_be_missing and name.table not in tables and name.table.lower() in map(str.lower, tables):
             self._decide(folds=True)
 
+    def _need_parents(self, keys: Iterable[ForeignKey]) -> None:
+        # Without foreign_key_checks a parent may be missing; but not one whose name another table has in other letters.
+        for key in keys:
+            self._need(key.parent, may_be_missing=False)
+
     def _rename(self, pairs: Iterable[tuple[TableName, TableName]], may_be_missing: bool) -> None:
         for old, new in pairs:
             self._need(old, may_be_missing)
@@ -194,6 +203,7 @@ class NameRule:
 
     def _alter(self, alter: AlterTable, may_be_missing: bool) -> None:
         self._need(alter.name, may_be_missing)
+        self._need_parents(alter.new_foreign_keys)
         if alter.table_to_partition is not None:
             self._drop([alter.table_to_partition])
         if alter.partition_to is not None:
