@@ -171,6 +171,7 @@ class _Substituted:
         self._function = function
         self._name = function.__qualname__
         self._make = make
+        self._substitute: object = None
 
     def __call__(self, *arguments: object) -> object:
         return self._function(*arguments)
@@ -182,9 +183,9 @@ class _Substituted:
     def _numba_type_(self) -> object:
         from numba.core.registry import cpu_target  # loaded by then: Numba asks
 
-        substitute, context = self._make(), cast("Any", cpu_target).typing_context
+        self._substitute, context = self._make(), cast("Any", cpu_target).typing_context  # its type holds it weakly
         context.refresh()  # an intrinsic that has just been made is not known before
-        return context.resolve_value_type(substitute)
+        return context.resolve_value_type(self._substitute)
 
 
 class _NotKept:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import shutil
 import subprocess
@@ -9,6 +10,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numba
 import pytest
 from numba.core import caching
 
@@ -54,6 +56,28 @@ def test_other_errors_of_the_compiler_are_not_taken_for_that(monkeypatch: pytest
     compiled = kernels.kernel(_one_more)
     with pytest.raises(RuntimeError, match="something else"):
         compiled(40)
+
+
+def _compiled_plus() -> object:
+    return numba.njit(_one_more)
+
+
+@kernels.compiled_as(_compiled_plus)
+def _plus(number: int) -> int:
+    return number + 1
+
+
+def _three_more(number: int) -> int:
+    return _plus(number) + 2
+
+
+@pytest.mark.usefixtures("without_folder")
+def test_compiled_code_in_the_place_of_a_function_stays_as_long_as_it() -> None:
+    """Numba's types hold what they are of weakly."""
+    assert isinstance(_plus, kernels._Substituted)
+    assert _plus._numba_type_ is not None
+    gc.collect()
+    assert kernels.kernel(_three_more)(39) == 42
 
 
 def test_what_another_version_kept_of_classes_with_other_names_is_compiled_anew(tmp_path: Path) -> None:
