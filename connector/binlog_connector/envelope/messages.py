@@ -158,12 +158,21 @@ class MessagesView:
     def _logged(self, block: Block) -> list[LoggedStatement]:
         folds_names = self._options.folds_names
         logged = logged_statements(block, self._groups, folds_names=bool(folds_names))
-        names = [one.name for _, _, ones in logged for one in ones if isinstance(one, TruncateTable)]
-        if folds_names is None and any(name != name.lowered for name in names):
-            with_rows = {(layout[0], layout[1]) for layout in self._envelopes} | self.rows_before()
-            for name in names:
-                if name not in with_rows and name.lowered in with_rows:
-                    raise names_unclear(name.lowered, name, "it is emptied")
+        if folds_names is not None:
+            return logged
+        emptied = (
+            operation.name
+            for _, _, operations in logged
+            for operation in operations
+            if isinstance(operation, TruncateTable)
+        )
+        with_rows = {(layout[0], layout[1]) for layout in self._envelopes}
+        for name in emptied:
+            if name == name.lowered or name in with_rows:
+                continue
+            before = self.rows_before()
+            if name not in before and name.lowered in with_rows | before:
+                raise names_unclear(name.lowered, name, "it is emptied")
         return logged
 
     @property

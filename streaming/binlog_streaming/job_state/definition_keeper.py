@@ -7,6 +7,7 @@ goes on from, after a kill at any place, finds the definitions of its own place.
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -14,6 +15,7 @@ import msgspec
 from binlog_connector.following.kept_definitions import KeptDefinitions, KeptState, goes_on, restored, state_of_history
 from binlog_connector.following.resume import compare
 from binlog_connector.following.watched import WatchedLog
+from binlog_connector.rules.row_rules import TableRules
 from binlog_connector.schema.catalog import Catalog
 from binlog_connector.schema.history import SchemaHistory
 from binlog_connector.schema.log_ddl import ddl_statements
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
     from binlog_connector.schema.log_ddl import DdlStatement
     from binlog_format.block import Block
     from binlog_format.position import Position
+    from binlog_format.rows.decoding import RowRules
     from binlog_streaming.settings.model import Job
     from binlog_streaming.settings.publish_model import PublishJob
 
@@ -47,7 +50,6 @@ class DefinitionKeeper:
         self._tables = TableFilter(
             ",".join([*(rule.select for rule in job.tables), GHOST_TABLES]), job.source.exclude_tables
         )
-        self._rules = [(TableFilter(rule.select), rule.hides) for rule in job.tables]
         self._history: SchemaHistory | None = None
         self._known_from: Position | None = None
         self._states: tuple[KeptState, ...] = ()
@@ -148,9 +150,12 @@ class DefinitionKeeper:
         )
 
     def _hides(self, name: TableName) -> bool:
-        # A table that goes by no rule is the ghost of one.
-        hides = next((hides for tables, hides in self._rules if tables.accepts_name(*name)), None)
-        return any(hides for _, hides in self._rules) if hides is None else hides
+        bound = self._rules.of(*name) if isinstance(self._rules, TableRules) else None
+        return bound is not None and bound.rule.hides
+
+    @cached_property
+    def _rules(self) -> RowRules | None:
+        return self._job.decoding().rules
 
     def _is_wanted(self, name: TableName) -> bool:
         return self._tables.accepts_name(*name)

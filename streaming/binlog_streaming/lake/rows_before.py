@@ -141,17 +141,17 @@ def differing_rows(files: FileRows[File], before: RowsBefore, found: Sequence[Ke
     """
     spelled = {field.name.casefold(): field for field in files.schema}
     columns = pa.schema([spelled[name.casefold()] for name in before.names if name.casefold() in spelled])
-    chosen = [one.only(before.chosen[one.numbers]) for one in found]
-    chosen = [one for one in chosen if len(one.rows)]
+    chosen = [rows.only(before.chosen[rows.numbers]) for rows in found]
+    chosen = [rows for rows in chosen if len(rows.rows)]
     if before.sample is not None:
         chosen = _sampled(files, chosen, before.sample)
     if not chosen or not len(columns):
         return None
 
-    def in_file(one: KeyRows[File]) -> Differing | None:
+    def in_file(changed: KeyRows[File]) -> Differing | None:
         return Differing.joined(
-            _compared(before, pa.Table.from_batches([held]), one.numbers[places])
-            for places, held in files.rows_at(one.file, one.rows, columns)
+            _compared(before, pa.Table.from_batches([held]), changed.numbers[places])
+            for places, held in files.rows_at(changed.file, changed.rows, columns)
         )
 
     if len(chosen) == 1:
@@ -161,12 +161,12 @@ def differing_rows(files: FileRows[File], before: RowsBefore, found: Sequence[Ke
 
 
 def _sampled(files: FileRows[File], found: Sequence[KeyRows[File]], count: int) -> list[KeyRows[File]]:
-    small = [one for one in found if files.size_of(one.file) <= SAMPLED_BYTES]
+    small = [rows for rows in found if files.size_of(rows.file) <= SAMPLED_BYTES]
     if not small or not count:
         return []
     # What changes differs from batch to batch, so it is another file, and others of its rows.
-    one = small[sum(len(one.rows) for one in found) % len(small)]
-    return [KeyRows(one.file, one.rows[:count], one.numbers[:count])]
+    sampled = small[sum(len(rows.rows) for rows in found) % len(small)]
+    return [KeyRows(sampled.file, sampled.rows[:count], sampled.numbers[:count])]
 
 
 def _compared(before: RowsBefore, held: pa.Table, numbers: Indices) -> Differing | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from dataclasses import replace
-from functools import partial
+from functools import cache, partial
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -127,7 +127,7 @@ class StepMessages:
             topic_of=self._names.of,
             encoding=self._encoding,
         )
-        view.rows_before = partial(_tables_with_rows, step)
+        view.rows_before = cache(partial(_tables_with_rows, step))  # it reads all of the log before the step
         for batch in view.batches(blocks):
             kind, database, table = (batch.column(name)[0].as_py() for name in ("kind", "database", "table"))
             yield from messages_of(batch, self._names.of(MessageKind(kind), database, table), self._partition_count)

@@ -404,3 +404,25 @@ def test_init_lets_new_topics_have_the_types(tmp_path: Path) -> None:
     with ShopLog(tmp_path / "log") as log:
         log.insert(ORDERS, (1, "a"))
     assert "\ndeclaredTypes = true\n" in publish_init_text(str(tmp_path / "log"), scan_size=1 << 20)
+
+
+def test_values_of_hidden_tables_are_kept_of_no_table_that_takes_their_place(tmp_path: Path) -> None:
+    """A ghost goes by the rule of its table, whatever rule its own name is one of."""
+    job = msgspec.structs.replace(
+        job_in(tmp_path),
+        tables=(
+            TableRule(select=r"shop\.orders", target="{database}/{table}", mask={"note": "null"}),
+            TableRule(select=r"shop\..*", target="{database}/{table}"),
+        ),
+    )
+    columns = "(id INT PRIMARY KEY, note VARCHAR(20) CHARACTER SET utf8mb4 DEFAULT"
+    with ShopLog(tmp_path / "log", metadata=False) as log:
+        log.statement(f"CREATE TABLE orders {columns} 'a secret')")
+        log.statement(f"CREATE TABLE _orders_gho {columns} 'a secret')")
+        log.statement(f"CREATE TABLE parked {columns} 'all may know')")
+        log.insert(ORDERS, (1, "a"))
+        assert run(job) == 1
+    assert job.kept_definitions is not None
+    content = Path(job.kept_definitions).read_text()
+    assert "a secret" not in content
+    assert "all may know" in content
