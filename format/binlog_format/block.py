@@ -88,7 +88,7 @@ ORIGIN_DTYPE = np.dtype(
     ]
 )
 NOT_INNER = -1
-"""As it is stored, or compressed alone."""
+"""The event is not inside a compressed transaction."""
 FROM_FRAGMENTS = -2
 """Joined from fragments: its bytes are those stored, but for the type and the size in its header."""
 PART_FROM_FRAGMENTS = -3
@@ -135,7 +135,7 @@ class Block:
         )
 
     def place(self, byte: int) -> Place | None:
-        """Where in the files *byte* of `data` is, for messages; None where `extents` do not show it."""
+        """Place of *byte* of `data` in the files, for messages; None if `extents` do not cover it."""
         row = int(np.searchsorted(self.extents["data_start"], byte, side="right")) - 1
         if row < 0:
             return None

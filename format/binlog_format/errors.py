@@ -208,7 +208,7 @@ class StorageError(BinlogError):
 
 
 class ArgumentError(BinlogError):
-    """What a program logs is not what the source's type tags ask for."""
+    """Logged values do not match the type tags of the source."""
 
     FAMILY = "BINLOG_ARGUMENT"
     SUBCLASSES = frozenset({"TAGS", "COUNT", "TYPE", "RANGE"})

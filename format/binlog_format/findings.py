@@ -1,4 +1,4 @@
-"""What a check of a log finds: `Finding`; `LogCheck` is such a check, each format has its own."""
+"""Results of a check of a log: `Finding`; `LogCheck` is such a check, and each format has its own."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Finding:
 
 
 class CheckScope(NamedTuple):
-    """What is checked.
+    """The part of a log to check.
 
     Attributes:
         directory: Where the files are.
@@ -86,6 +86,6 @@ class LogCheck(ABC):
         """
 
     def _progress(self, done: int) -> None:
-        """So many bytes have been checked."""
+        """Report that *done* bytes have been checked."""
         if self._on_progress is not None:
             self._on_progress(min(done, self._total), self._total)

@@ -1,4 +1,4 @@
-"""How kernels are compiled, and the rules that they keep.
+"""Compilation of kernels, and the rules that kernels follow.
 
 A kernel is one loop over NumPy arrays, compiled by Numba and kept in its file cache. Rules:
 
@@ -76,7 +76,7 @@ def kernel(function: _Function) -> _Function:
 
 
 def allocating_kernel(function: _Function) -> _Function:
-    """As `kernel`, for a function that makes arrays: it must not be called once a row, nor give arrays to kernels."""
+    """Like `kernel`, for a function that makes arrays: do not call it once per row, or give its arrays to kernels."""
     return cast("_Function", _Kernel(function, allocates=True))
 
 
@@ -85,7 +85,7 @@ class _Decorator(Protocol):
 
 
 def compiled_as(make: Callable[[], object]) -> _Decorator:
-    """In compiled kernels something else takes the place of the function: what *make* gives.
+    """Make a decorator: compiled kernels call the result of *make* in place of the function.
 
     *make* gives an intrinsic, a kernel or a compiled function, and is called when a kernel that uses the function is
     compiled. Python, and kernels without the compiler, call the function itself.
@@ -122,7 +122,7 @@ class _Kernel:
         return prepared._numba_type_
 
     def prepared(self) -> Callable[..., object]:
-        """What Numba has made of the function; the function itself where the compiler is switched off."""
+        """The compiled form of the function; the function itself if the compiler is switched off."""
         with _lock:
             if self._compiled is None:
                 self._compiled = _made(self._function, allocates=self._allocates)
@@ -223,7 +223,7 @@ def _register(watchers: list[Callable[[bool], None]]) -> None:
 
 
 def may_use(*features: str) -> bool:
-    """Whether kernels may use instructions of x86 processors: the names of LLVM, `sse4.2`.
+    """True if kernels may use these instructions of x86 processors, named as in LLVM: `sse4.2`.
 
     What kernels are compiled for counts: this processor, or the one that NUMBA_CPU_FEATURES describes. Only what has
     been tried is used: never without the compiler, and never on other processors.

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class EndMark:
-    """What the end of a log looks like; equal marks: nothing has been written in between.
+    """State of a log's end; if two marks are equal, nothing has been written in between.
 
     Attributes:
         file_no: The newest file that something has been written into; -1: there is none.
@@ -110,14 +110,14 @@ class LiveFiles(ABC):
         """Names of the files that are there now, by number, ascending."""
 
     def modified_at(self, file_no: int) -> float | None:
-        """When a file was last written, seconds since 1970 UTC; None: it is not there, or its storage does not tell."""
+        """Time of the file's last write, seconds since 1970 UTC; None: no such file, or it is not recorded."""
         name = self.names().get(file_no)
         entry = None if name is None else self._directory.entry(name)
         return entry.modified_ns / 1e9 if entry is not None and entry.modified_ns else None
 
     @abstractmethod
     def identity(self, file_no: int) -> str:
-        """Who wrote a file that is there: `order:detail`, a larger order is a file written later; empty: nobody yet."""
+        """Identity of a file's writer: `order:detail`, with a larger order for a later file; empty: nothing yet."""
 
     @abstractmethod
     def consumed(self, position: Position) -> bytes | None:
@@ -132,7 +132,7 @@ class LiveFiles(ABC):
 
     @abstractmethod
     def look(self) -> EndMark:
-        """What the end of the log looks like now.
+        """Read the present state of the log's end.
 
         Raises:
             BinlogError: The newest file's start cannot be read, or there are no files.

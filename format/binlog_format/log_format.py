@@ -1,4 +1,4 @@
-"""What a format has to give of a log: `LogFormat`, and the values that its methods return."""
+"""The interface of a log format: `LogFormat`, and the values that its methods return."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class LogFile:
-    """What one file of a log is.
+    """State of one file of a log.
 
     Attributes:
         file_no: Number in the file's name.
@@ -46,7 +46,7 @@ class LogFile:
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """What lies between a start and `end`, found without decoding rows.
+    """Contents of the range between a start and `end`, found without decoding rows.
 
     Attributes:
         end: Where the next read starts; after the last whole event group (or other whole record).
@@ -67,7 +67,7 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class GtidStart:
-    """Where reading goes on after a GTID position or set.
+    """The position to continue at after a GTID position or set.
 
     Attributes:
         position: The first group that it does not cover. Groups that it covers may follow.
@@ -95,7 +95,7 @@ class Heads(NamedTuple):
     sources: Sequence[GtidSource] = ()
 
     def position(self, row: int) -> Position:
-        """Of a group; of the row after the last one, where reading goes on."""
+        """Position of a group; of the row after the last one, the position to continue at."""
         if row >= len(self.groups):
             return self.next_position
         group = self.groups[row]
@@ -103,7 +103,7 @@ class Heads(NamedTuple):
 
 
 class Bound(StrEnum):
-    """How far reading may go.
+    """Limit of reading at the log's end.
 
     Attributes:
         VISIBLE: Up to the last whole group on disk. After a crash the server may take back some of them.
@@ -123,7 +123,7 @@ class LogFormat(ABC):
 
     format_name: ClassVar[str]
     is_indexed: ClassVar[bool] = False
-    """Whether the log itself records, without a scan, where its data ends and which GTIDs lie before a file."""
+    """True if the log itself records, without a scan, its end and the GTIDs before each file."""
 
     path: str
     bound: Bound = Bound.VISIBLE
@@ -141,7 +141,7 @@ class LogFormat(ABC):
         """Bytes of its file up to *position*, or up to the end of its page; nothing is looked for at *position*."""
 
     def begins_server_run(self, file_no: int) -> bool | None:
-        """Whether a start of the server began the file; None: the heads of files do not tell."""
+        """True if the file begins with a start of the server; None: the heads of files do not record it."""
         del file_no
         return None
 
@@ -155,7 +155,7 @@ class LogFormat(ABC):
 
     @abstractmethod
     def file_starts(self) -> list[Position]:
-        """Where files begin that something has been written into, ascending."""
+        """Starts of all files that are not empty, ascending."""
 
     @abstractmethod
     def listed_gtids(self, place: Position) -> tuple[Gtid, ...] | None:
@@ -173,7 +173,7 @@ class LogFormat(ABC):
         """
 
     def places_of_lists(self, start: Position) -> Sequence[Position]:
-        """Where else in the file that begins at *start* lists of GTIDs can be, ascending."""
+        """Other places of GTID lists in the file that begins at *start*, ascending."""
         del start
         return ()
 
@@ -192,7 +192,7 @@ class LogFormat(ABC):
 
     @abstractmethod
     def can_start_at(self, position: Position) -> bool:
-        """Whether reading can begin at *position*, which is in a file that has been begun, not after the end."""
+        """True if reading can begin at *position*, which is in a file that has been begun, not after the end."""
 
     def position_at_byte(self, name: str, byte: int) -> Position | None:
         """The position of a byte, where the server gives positions so (`classic`); None: there are no such files."""
@@ -241,7 +241,7 @@ class LogFormat(ABC):
         """Join the bytes of *extents* (`EXTENT_DTYPE`) into one buffer."""
 
     def ends_committed(self, group: np.void) -> bool:
-        """Whether a group that is larger than a block is known to end in an XID event: all of it has been committed.
+        """True if a group that is larger than a block is known to end in an XID event: all of it has been committed.
 
         Cheap where the format allows it.
 

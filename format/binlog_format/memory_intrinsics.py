@@ -1,4 +1,4 @@
-"""What `memory_kernels` is in compiled code: one machine instruction, one `memmove`, one call of the system.
+"""Compiled forms of `memory_kernels`: one machine instruction, one `memmove`, one system call.
 
 With ``NUMBA_BOUNDSCHECK=1`` loads and copies check their bounds.
 """

@@ -1,4 +1,4 @@
-"""Where something starts in a log: `Position`."""
+"""A place in a log where something starts: `Position`."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Position:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where in a file an error was found; only for messages, never to read from.
+    """A place of an error in a file; only for messages, never to read from.
 
     Attributes:
         file: Path of the file, as far as it is known.

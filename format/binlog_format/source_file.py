@@ -277,7 +277,7 @@ def refuse_keys(url: str) -> None:
 
 
 def is_pattern(name: str) -> bool:
-    """Whether the name of a file stands for several: `*`, `?` and `[...]` as in a shell."""
+    """True if the name of a file is a pattern for several: `*`, `?` and `[...]` as in a shell."""
     return any(sign in name for sign in "*?[")
 
 

@@ -1,4 +1,4 @@
-"""Whose server wrote a log, of which version, in which format: `Vendor`, `vendor_of`, `server_version_of`."""
+"""Vendor, version and format of the server that wrote a log: `Vendor`, `vendor_of`, `server_version_of`."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Vendor(StrEnum):
 
 
 def vendor_of(server_version: str) -> Vendor:
-    """Whose server has this version."""
+    """Vendor of the server with this version."""
     return Vendor.MARIADB if _MARIADB_MARK in server_version else Vendor.MYSQL
 
 

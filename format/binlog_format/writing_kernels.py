@@ -98,7 +98,7 @@ def bits_of(number: int) -> np.uint64:
 
 @kernel
 def digit_count(value: np.uint64) -> int:
-    """How many decimal digits a number has."""
+    """Number of a number's decimal digits."""
     count = 1
     while value >= _U100:
         value //= _U100
@@ -243,7 +243,7 @@ def put_date(out: Bytes, at: int, days: int) -> int:
 
 @kernel
 def any_escape(data: Bytes, start: int, end: int) -> bool:
-    """Whether a byte of data[start:end] cannot be in a JSON string as it is."""
+    """True if a byte of data[start:end] must be escaped in a JSON string."""
     if start < 0 or end > data.size:
         return True
     plain = _HIGH_BITS

@@ -82,7 +82,7 @@ class ArchiveDirectory(Directory):
         return [entry.name for entry in self.entries()]
 
     def file(self, name: str) -> ArchivedFile | None:
-        """What the manifest has about a file, as it is now unless the file is complete; None: it is not archived."""
+        """Return the manifest's entry for a file; None: it is not archived. Incomplete files are looked up anew."""
         known = self._files.get(name)
         if known is None or not known.is_complete:
             self.refresh()

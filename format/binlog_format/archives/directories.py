@@ -1,4 +1,4 @@
-"""What a path names: `open_directory` finds a directory, an archive, both, or some files of a directory."""
+"""Directories behind a path: `open_directory` finds a directory, an archive, both, or some files of a directory."""
 
 from __future__ import annotations
 

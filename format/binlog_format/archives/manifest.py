@@ -1,4 +1,4 @@
-"""What an archive holds: `Manifest`, one JSON file that is replaced as a whole.
+"""The manifest of an archive: `Manifest`, one JSON file that is replaced as a whole.
 
 What the manifest does not name is not in the archive: parts are written first, and named when they are on the disk.
 """
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from binlog_format.source_file import SourceFile
 
 MANIFEST_NAME = "binlog-archive.json"
-"""Where a folder has a file of this name, it is an archive."""
+"""A folder with a file of this name is an archive."""
 
 MANIFEST_VERSION = 1
 
@@ -115,7 +115,7 @@ class Manifest:
         return {file.name: file for file in self.files}
 
     def with_file(self, file: ArchivedFile) -> Manifest:
-        """With *file*, in place of the one with its number."""
+        """A copy with *file* in place of the file of the same number."""
         others = [known for known in self.files if known.file_no != file.file_no]
         return replace(self, files=tuple(sorted([*others, file], key=lambda one: one.file_no)))
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class EventCheck(NamedTuple):
-    """What `check_events` found.
+    """Result of `check_events`.
 
     Attributes:
         checked: Bytes of whole, sound events; all that there are when nothing is wrong.

@@ -85,11 +85,11 @@ class ClassicFile:
 
     @property
     def vendor(self) -> Vendor | None:
-        """Whose server wrote it; None while that is not there (yet)."""
+        """Vendor of the server that wrote the file; None if the file does not show it (yet)."""
         return None if self.description is None else self.description.vendor
 
     def gtids_before(self) -> GtidPoint:
-        """What the files before this one held, as far as that is there."""
+        """GTIDs of all files before this one, as far as this file records them."""
         if self.previous_gtids is not None:
             return self.previous_gtids
         return NO_GTIDS if self.gtid_list is None else GtidPosition.of(self.gtid_list)
@@ -108,7 +108,7 @@ class ClassicFile:
         return data[: self.source.read_into(file_offset, data)]
 
     def is_about_itself(self, file_offset: int) -> bool:
-        """Whether an event about the file begins at *file_offset*: such may be between event groups."""
+        """True if an event about the file itself begins at *file_offset*: it may stand between event groups."""
         event = self._read_event(file_offset) if self.vendor is not None else None
         if event is None or self.vendor is None:
             return False

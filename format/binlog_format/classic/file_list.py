@@ -1,4 +1,4 @@
-"""Which files of a directory are the binlog: `find_files`. The server's index file is not needed."""
+"""The binlog files of a directory: `find_files`. The server's index file is not needed."""
 
 from __future__ import annotations
 

@@ -44,7 +44,7 @@ _GROUP_ROWS = 1 << 16
 
 @dataclass
 class GroupWalk:
-    """How far a group that is not complete has been followed, so that the next look goes on there.
+    """Progress of a scan in a group that is not complete, so that the next look continues there.
 
     Attributes:
         key: The file, its time, and the byte where the group starts.
@@ -60,7 +60,7 @@ class GroupWalk:
 
 
 class Scratch:
-    """What scans of a log share: tables for the kernel to fill, used again and again by one scan at a time.
+    """Tables that the scans of a log share: the kernel fills them, for one scan at a time.
 
     Args:
         read_size: Bytes to read at a time.
@@ -76,7 +76,7 @@ class Scratch:
 
 
 class ScanStop(Enum):
-    """Why a scan ended."""
+    """Reason why a scan ended."""
 
     END = "end of the file, and nothing is open"
     LIMIT = "the limit"
@@ -234,7 +234,7 @@ class ClassicFileScan:
         return ScanStop.INCOMPLETE
 
     def _ends_on_disk(self, group_offset: int) -> bool:
-        """Whether the end of the group that starts at *group_offset* is in the file; reads headers alone."""
+        """True if the group that starts at *group_offset* ends in the file; reads headers only."""
         assert self.file.description is not None
         key = (self.file.file_no, self.file.description.timestamp, group_offset)
         walk = self.scratch.walk
@@ -348,7 +348,7 @@ _ROOM = 64
 
 
 class GtidSources:
-    """What `gtid_source` in the group tables of one log counts; sources are only ever added.
+    """The sources that `gtid_source` counts in the group tables of one log; sources are only ever added.
 
     Attributes:
         keys: See `read_mysql_gtid`, as `slots` and `counts`.

@@ -31,15 +31,15 @@ if TYPE_CHECKING:
     from binlog_format.vendor import Version
 
 MYSQL_GTID_EVENTS_SINCE: Version = (5, 7, 5)
-"""From then on every group begins with a GTID event, anonymous while gtid_mode is OFF."""
+"""Since this version every group begins with a GTID event, anonymous while gtid_mode is OFF."""
 
 _CHECKSUMS_SINCE: dict[Vendor, Version] = {Vendor.MARIADB: (5, 3, 0), Vendor.MYSQL: (5, 6, 1)}
-"""From then on the Format_description event has a checksum."""
+"""Since these versions the Format_description event has a checksum."""
 
 
 @dataclass(frozen=True, slots=True)
 class FormatDescription:
-    """What the first event of a file contains about the rest of it.
+    """Contents of a file's first event, which describes the rest of the file.
 
     Attributes:
         server_version: For example `10.11.19-MariaDB-log`.
@@ -61,7 +61,7 @@ class FormatDescription:
 
     @property
     def vendor(self) -> Vendor:
-        """Whose server wrote the file."""
+        """Vendor of the server that wrote the file."""
         return vendor_of(self.server_version)
 
     @property

@@ -101,14 +101,14 @@ POST_HEADER_SIZES = {
 
 
 class ChecksumAlgorithm(IntEnum):
-    """What follows every event but the Format_description event, which always has a checksum."""
+    """Checksum after every event but the Format_description event, which always has one."""
 
     NONE = 0
     CRC32 = 1
 
 
 class EventClass(IntEnum):
-    """What an event type means for the borders of event groups."""
+    """Role of an event type at the borders of event groups."""
 
     UNKNOWN = 0  # an error, unless the event states that it may be ignored
     CONTROL = 1  # about files, never in a group: passed over
@@ -124,7 +124,7 @@ class EventClass(IntEnum):
 
 
 class GroupKind(IntEnum):
-    """How the end of a group is known."""
+    """Rule by which the end of a group is found."""
 
     TRANSACTION = 0  # by an event that states it
     STATEMENT = 1  # it is one statement, and ends with it

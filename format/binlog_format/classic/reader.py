@@ -131,7 +131,7 @@ class ClassicLog(Log):
         return f"{self._base()}.{position.file_no:06}:{byte_of(position)}"
 
     def gtid_position_at(self, position: Position) -> GtidPoint:
-        """What lies before *position*, by GTID: what the file's start records, and a scan from there.
+        """GTIDs before *position*, from the list at the file's start and a scan from there.
 
         Of a MySQL log a `GtidSet`, of a MariaDB log a `GtidPosition`.
         """
@@ -299,7 +299,7 @@ class ClassicLog(Log):
 
 
 def _listed(file: ClassicFile) -> list[str] | None:
-    """What the file's start records of the files before it: a text for each source, or for each server's UUID."""
+    """GTIDs before the file, as its start records them: a text for each source, or for each server's UUID."""
     if file.previous_gtids is not None:
         return str(file.previous_gtids).split(",") if file.previous_gtids else []
     return None if file.gtid_list is None else [str(gtid) for gtid in file.gtid_list]

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 
 class ScanError(IntEnum):
-    """What is wrong with the event at `ClassicScan.place_next`."""
+    """Kinds of damage to the event at `ClassicScan.place_next`."""
 
     NONE = 0
     EVENT_SIZE = 1  # stored: the size it claims
@@ -58,7 +58,7 @@ class ScanError(IntEnum):
 
 
 class ClassicScan(NamedTuple):
-    """What `scan_groups` found; bytes count from the start of the data.
+    """Result of `scan_groups`; bytes count from the start of the data.
 
     Attributes:
         error: `ScanError`.

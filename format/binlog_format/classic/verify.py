@@ -152,7 +152,7 @@ class ClassicCheck(LogCheck):
         return None
 
     def _check_gtid_list(self, file: ClassicFile) -> Iterator[Finding]:
-        """What a file's start records of the files before it is what their groups contain."""
+        """Check that the GTIDs at a file's start equal those of the groups before it."""
         at = file.place(file.events_start)
         if file.previous_gtids is not None:
             if lacking := self._set_history.lacking(file.previous_gtids):

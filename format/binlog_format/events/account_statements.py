@@ -27,12 +27,12 @@ _IS_ACCOUNT = rf"{_ACCOUNT}|SET{_GAP}+STATEMENT\b.*\bFOR{_GAP}+{_ACCOUNT}"
 
 
 def is_account_statement(text: str) -> bool:
-    """Whether a statement is about accounts, roles, rights or passwords: it changes neither tables nor rows."""
+    """True if a statement is about accounts, roles, rights or passwords: it changes neither tables nor rows."""
     return bool(_begin_with(pa.array([text], pa.string()), _IS_ACCOUNT)[0].as_py())
 
 
 def contain_passwords(texts: pa.Array) -> pa.Array:
-    """Of each text whether it is about accounts, or a routine with such a statement; null where there is no text."""
+    """True for texts about accounts, and for routines that contain such a statement; null if there is no text."""
     return _begin_with(texts, rf"{_IS_ACCOUNT}|{_ROUTINE}.*\b{_PASSWORD}")
 
 

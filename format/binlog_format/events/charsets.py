@@ -42,7 +42,7 @@ class CharsetTables(NamedTuple):
 
 
 def is_known(charset: str) -> bool:
-    """Whether texts in *charset* can be converted."""
+    """True if texts in *charset* can be converted."""
     return charset in layout.CODECS or charset in layout.UPPER_HALVES
 
 

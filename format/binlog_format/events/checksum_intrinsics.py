@@ -57,7 +57,7 @@ def _reciprocal() -> int:
 
 
 def _fold_factors(distance: int) -> tuple[int, int]:
-    """What the low and the high half of a block are multiplied with to stand *distance* bytes later."""
+    """Factors of a block's low and high half that move it *distance* bytes further."""
     return _power(8 * distance + _DEGREE), _power(8 * distance - _DEGREE)
 
 

@@ -113,7 +113,7 @@ def crc32_by_products(data: Bytes, start: int, end: int) -> np.uint64:
 
 
 def has_products() -> bool:
-    """Whether `crc32_by_products` can run here."""
+    """True if `crc32_by_products` can run here."""
     return may_use(*_FEATURES)
 
 

@@ -20,7 +20,7 @@ _HASH_NAME = re.compile(r"DB_ROW_HASH_\d+")
 
 
 def declared_count(columns: Sequence[Column]) -> int:
-    """How many of *columns* come before those that have the name and the type of a hash."""
+    """Number of *columns* before those that have the name and the type of a hash."""
     count = len(columns)
     while count and can_be_hash(columns[count - 1]) and _HASH_NAME.fullmatch(columns[count - 1].name or ""):
         count -= 1
@@ -28,5 +28,5 @@ def declared_count(columns: Sequence[Column]) -> int:
 
 
 def can_be_hash(column: Column) -> bool:
-    """Whether a column has the type of a hash."""
+    """True if a column has the type of a hash."""
     return column.type is ColumnType.LONGLONG and column.unsigned is not False

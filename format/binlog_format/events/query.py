@@ -22,7 +22,7 @@ from binlog_format.events.query_layout import (
 
 @dataclass(frozen=True, slots=True)
 class QueryEvent:
-    """What a Query event records.
+    """Contents of a Query event.
 
     Attributes:
         timestamp: Seconds since 1970 UTC.

@@ -1,4 +1,4 @@
-"""What Query events contain of the session: `parse_query_status`."""
+"""Session variables in Query events: `parse_query_status`."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class QueryStatus:
 
     @property
     def takes_effect(self) -> bool:
-        """Whether the statement takes effect; the START of an ALTER and its ROLLBACK do not."""
+        """True if the statement takes effect; the START of an ALTER and its ROLLBACK do not."""
         return not self.alter_flags & (ALTER_START | ALTER_ROLLBACK)
 
 

@@ -41,7 +41,7 @@ class StatusVariable(IntEnum):
 
 
 class Form(IntEnum):
-    """Of values whose size is not fixed."""
+    """Form of a value whose size is not fixed."""
 
     TEXT = -1
     TEXT_ZERO = -2

@@ -76,7 +76,7 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class TableLayout:
-    """What a table looked like when rows of it were logged.
+    """A table's columns at the time when rows were logged.
 
     Attributes:
         database: Name of the database.
@@ -107,7 +107,7 @@ class TableLayout:
 
     @property
     def has_names(self) -> bool:
-        """Whether the log states what the columns are called."""
+        """True if the log contains the names of the columns."""
         return all(column.name is not None for column in self.columns)
 
     @property
@@ -277,7 +277,7 @@ def _metadata_fields(body: _Cursor) -> dict[int, bytes]:
 
 
 class _Details:
-    """What the optional metadata contains, by column index; fields of unknown types are left alone."""
+    """Optional metadata by column index; fields of unknown types are ignored."""
 
     def __init__(self, types: list[tuple[ColumnType, int]], fields: dict[int, bytes], vendor: Vendor) -> None:
         self._fields = fields

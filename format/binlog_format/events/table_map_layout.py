@@ -28,13 +28,13 @@ TABLE_ID_OFFSET = EVENT_HEADER_SIZE
 TABLE_ID_SIZE = 6
 TABLE_FLAGS_OFFSET = TABLE_ID_OFFSET + TABLE_ID_SIZE
 TABLE_BODY_OFFSET = TABLE_FLAGS_OFFSET + 2
-"""Where the database name starts; from here on, equal tables have equal bytes."""
+"""Start of the database name; from here on, equal tables have equal bytes."""
 
 ROWS_FLAG_NO_FOREIGN_KEY_CHECKS = 1 << 1
-"""Of a row event, in the low byte of its flags (MariaDB sql/log_event.h: NO_FOREIGN_KEY_CHECKS_F)."""
+"""Flag of a row event, in its low byte (MariaDB sql/log_event.h: NO_FOREIGN_KEY_CHECKS_F)."""
 
 ROWS_FLAG_SQL_FOREIGN_KEYS = 1 << 4
-"""Of a row event, in the low byte of its flags (MySQL from 9.6 on, sql/log_event.h: USE_SQL_FOREIGN_KEY_F).
+"""Flag of a row event, in its low byte (MySQL from 9.6 on, sql/log_event.h: USE_SQL_FOREIGN_KEY_F).
 
 The SQL layer does what foreign keys do, and logs it. Without the flag InnoDB does it, below the log: as with
 `innodb_native_foreign_keys=ON`, and where a replica logs what an older source sent."""
@@ -118,16 +118,16 @@ Of a TYPED_ARRAY: the type of the elements, and its metadata.
 """
 
 TYPED_VARCHAR_METADATA_SIZE = 3
-"""As an exception, where the elements of a TYPED_ARRAY are VARCHARs."""
+"""The size if the elements of a TYPED_ARRAY are VARCHARs: an exception."""
 
 TYPED_ARRAY_SIZE_BYTES = 4
-"""Of the size before a value; the metadata of a TYPED_ARRAY, as of other types, tells after parsing."""
+"""Bytes of the size before a value; the metadata of a TYPED_ARRAY is in its parsed form, as for other types."""
 
 # A STRING's longest value may need 10 bits: the upper two are stored, inverted, in bits 4 and 5 of the real type.
 STRING_TYPE_BITS = 0x30
 
 OLD_TEMPORAL_TYPES = frozenset({ColumnType.TIME, ColumnType.DATETIME, ColumnType.TIMESTAMP})
-"""Of MariaDB with `mysql56_temporal_format=OFF`: how many digits a second's fraction has is not in the log."""
+"""Types of MariaDB with `mysql56_temporal_format=OFF`: the log lacks their number of fractional digits."""
 
 NUMERIC_TYPES = frozenset(
     {

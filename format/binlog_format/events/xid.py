@@ -8,7 +8,7 @@ XID_SIZE = EVENT_HEADER_SIZE + XID_BODY_STRUCT.size
 
 
 def ends_in_xid(data: bytes, *, checksum_size: int = 0) -> bool:
-    """Whether the last event in *data*, which may begin anywhere, is an XID event."""
+    """True if the last event in *data*, which may begin anywhere, is an XID event."""
     size = XID_SIZE + checksum_size
     if len(data) < size:
         return False

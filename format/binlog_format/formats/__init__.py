@@ -1,1 +1,1 @@
-"""Which formats there are: `opening.open_log`, how they are told apart, how they are checked."""
+"""The formats: `opening.open_log` opens a log, `detect` tells the formats apart, each has its check."""

@@ -1,4 +1,4 @@
-"""Which format the files of a path have: `detect_format`."""
+"""Detection of the format of a path's files: `detect_format`."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from binlog_format.source_file import Directory
 
 RELAY_LOG_WORD = "relay"
-"""In the usual names of a replica's relay logs: classic files whatever format the binlog has."""
+"""Part of the usual names of relay logs, which are classic files even if the binlog has another format."""
 
 _INNODB_MAGIC = MAGIC.to_bytes(MAGIC_SIZE, "little")
 _CLASSIC_MAGICS = (CLASSIC_MAGIC, MAGIC_ENCRYPTED)

@@ -43,7 +43,7 @@ class RowsPart(NamedTuple):
 
 
 class _Head(NamedTuple):
-    """What precedes the rows.
+    """The part of an event before the rows.
 
     Attributes:
         content: Header, table id, flags, bitmaps; where the type is that of plain rows.

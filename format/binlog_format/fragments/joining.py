@@ -51,7 +51,7 @@ class FragmentJoiner:
 
     @property
     def is_open(self) -> bool:
-        """Whether the next block has to go on with fragments."""
+        """True if the next block has to continue with fragments."""
         return self._walk.is_open
 
     def passed(self, block: Block) -> Block:
@@ -195,7 +195,7 @@ def _table_maps(block: Block, rows: Int64s) -> dict[int, bytes]:
 
 
 def _content(block: Block, found: Int64s, first: int, end: int) -> SavedBytes:
-    """What the events [first, end) bring."""
+    """Bytes of the events [first, end)."""
     return taken(block, *(np.ascontiguousarray(found[first:end, field]) for field in (START, SIZE)))
 
 

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 FINISHED = 0
 NOT_ROWS = 1
-"""What the fragments make is of another type than a row event."""
+"""The joined fragments are not a row event."""
 OTHER_SIZE = 2
 """The header of the original event contains another size."""
 
@@ -91,7 +91,7 @@ def original_type(data: Bytes, start: int, size: int, plain_types: Bytes) -> int
 
 @kernel
 def has_size(data: Bytes, start: int, size: int) -> bool:
-    """Whether the header at *start* contains *size*, with a checksum counted or not: of large ones the low 32 bits."""
+    """True if the header at *start* has this *size* (low 32 bits only), with or without a checksum."""
     stored = load_u32(data, start + EVENT_SIZE_OFFSET)
     return stored == size & _UINT32 or stored == (size + EVENT_CHECKSUM_SIZE) & _UINT32
 

@@ -40,16 +40,16 @@ class FragmentWalk:
 
     @property
     def is_open(self) -> bool:
-        """Whether a group of fragments has begun and is not complete."""
+        """True if a group of fragments has begun and is not complete."""
         return bool(self._state[kernels.TOTAL])
 
     def forget(self) -> None:
-        """What follows does not go on where the last events ended."""
+        """Forget the state: the next events do not continue where the last events ended."""
         self._state[kernels.TOTAL] = 0
         self._is_lost = False
 
     def concerns(self, events: Table) -> bool:
-        """Whether there is something to check."""
+        """True if these events need a check."""
         return self.is_open or self._is_lost or bool((events["type"] == EventType.PARTIAL_ROW_DATA).any())
 
     def take(self, data: Bytes, events: Table, groups: Table, place: PlaceOf | None) -> Int64s:

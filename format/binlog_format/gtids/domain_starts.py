@@ -1,4 +1,4 @@
-"""Where in a log the GTIDs of a position are: `DomainStarts`; and what filters take: `Taken`.
+"""Places of a position's GTIDs in a log: `DomainStarts`; and `Taken`, the groups that filters skip.
 
 MariaDB's sequence numbers may go back within a domain, so no comparison of numbers tells what comes after a GTID: only
 its place in the log does. MySQL counts in sets, which tell it by themselves.
@@ -27,7 +27,7 @@ NOT_REACHED = Position(2**62, 0, 0)
 
 @dataclass(frozen=True, slots=True)
 class DomainStarts:
-    """From which place of a log on the groups of each domain have not been taken.
+    """The place in a log, for each domain, after which no group has been taken.
 
     Attributes:
         places: By domain, a place after the last group that has been taken and not after the next one of that domain;
@@ -58,7 +58,7 @@ class DomainStarts:
         return cls(found)
 
     def is_open(self, domain: int) -> bool:
-        """Whether the log has not come to the GTID of a domain yet."""
+        """True if the log has not reached the GTID of a domain yet."""
         return self.places.get(domain) == NOT_REACHED
 
     def covered(self, groups: Table) -> NDArray[np.bool_]:
@@ -77,7 +77,7 @@ class DomainStarts:
 NO_STARTS = DomainStarts({})
 
 Taken: TypeAlias = DomainStarts | GtidSet
-"""Which groups have been taken, whatever the order of their GTIDs."""
+"""Groups that have been taken already, whatever the order of their GTIDs."""
 
 
 def _is_before(groups: Table, place: Position) -> NDArray[np.bool_]:

@@ -46,7 +46,7 @@ class Gtid:
 
 @dataclass(frozen=True, slots=True, order=True)
 class GtidSource:
-    """What MySQL counts transactions by: the server that committed them first, and a tag (MySQL 8.3 and later)."""
+    """A source that MySQL counts transactions by: the server that committed them first, and a tag (since MySQL 8.3)."""
 
     uuid: str
     tag: str = ""
@@ -93,7 +93,7 @@ class GtidPosition:
         return bool(self.last)
 
     def covers(self, gtid: AnyGtid) -> bool:
-        """Whether *gtid* is at or before this position."""
+        """True if *gtid* is at or before this position."""
         if not isinstance(gtid, Gtid):
             return False
         last = self.last.get(gtid.domain)

@@ -34,7 +34,7 @@ class GtidHistory:
 
     @property
     def is_known(self) -> bool:
-        """Whether there is a base, and all groups since have been seen."""
+        """True if there is a base, and all groups since have been seen."""
         return self._last is not None
 
     def begin(self, gtids: Iterable[Gtid]) -> None:
@@ -68,7 +68,7 @@ class GtidHistory:
             self.changed.add(source)
 
     def differences(self, said: Iterable[Gtid], following: Gtid | None = None) -> Iterator[str]:
-        """Where a list differs from the groups, for messages.
+        """Differences between a list and the groups, for messages.
 
         Args:
             said: The list.
@@ -82,7 +82,7 @@ class GtidHistory:
                 yield f"it records {gtid}, the groups before it {found}"
 
     def lacking(self, said: Iterable[Gtid], among: Iterable[Source] | None = None) -> Iterator[str]:
-        """What a list lacks, for messages.
+        """GTIDs that a list lacks, for messages.
 
         Args:
             said: The list.
@@ -131,9 +131,9 @@ class SetHistory:
         self._passed = passed
 
     def lacking(self, said: GtidSet) -> GtidSet:
-        """What has passed by, and *said* does not have."""
+        """GTIDs that have been passed and that *said* lacks."""
         return GtidSet({}) if self._passed is None else self._passed.without(said)
 
     def beyond(self, said: GtidSet) -> GtidSet:
-        """What *said* has, and has not passed by."""
+        """GTIDs that *said* has and that have not been passed."""
         return GtidSet({}) if self._passed is None else said.without(self._passed)

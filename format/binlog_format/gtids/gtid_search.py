@@ -1,4 +1,4 @@
-"""Where GTIDs are in a MariaDB log, whatever their order: `GtidSearch`.
+"""Search for GTIDs in a MariaDB log, whatever their order: `GtidSearch`.
 
 Sequence numbers mostly grow within a domain, so the lists of GTIDs that a log holds (at each file's start, in `.ibb`
 files also in between) lead to a GTID in a few steps. But numbers may go back, and a list has only the last one of each
@@ -39,7 +39,8 @@ if TYPE_CHECKING:
 
     Listed = tuple[Gtid, ...]
     IsBefore = Callable[[int | None], bool]
-    """Whether a place comes before what is looked for; takes the number that its list has, None for none."""
+    """Test if a place comes before the GTID that is searched; takes the number in the place's list, None if it has
+    none."""
 
 
 class FoundGroup(NamedTuple):
@@ -71,7 +72,7 @@ class GtidSearch:
         return None
 
     def start(self, wanted: GtidPosition) -> GtidStart:
-        """Where reading goes on after *wanted*.
+        """Position to continue after *wanted*.
 
         Raises:
             DataLossError: `GTID_PURGED`: groups that come after *wanted* are not in the log any more.
@@ -180,7 +181,7 @@ class GtidSearch:
         return self._files[row], state
 
     def _ranges(self, gtid: Gtid) -> Iterator[tuple[Position, Position | None]]:
-        """Where a GTID may be, the likeliest range first; together all that may hold its domain."""
+        """Ranges that may contain a GTID, the likeliest first; together they are all that may contain its domain."""
         if not self._files:
             return
 

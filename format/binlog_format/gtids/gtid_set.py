@@ -80,7 +80,7 @@ class GtidSet:
         return cls.of(found)
 
     def covers(self, gtid: AnyGtid) -> bool:
-        """Whether *gtid* is in the set."""
+        """True if *gtid* is in the set."""
         if not isinstance(gtid, MysqlGtid):
             return False
         return any(first <= gtid.seqno <= last for first, last in self.intervals.get(gtid.source, ()))
@@ -128,7 +128,7 @@ NO_GTIDS: GtidPoint = GtidPosition({})
 
 
 def is_gtid_set(text: str) -> bool:
-    """Whether *text* begins like a GTID of MySQL's: with a UUID, which positions (`0:12:3`) and MariaDB's do not."""
+    """True if *text* begins like a GTID of MySQL: with a UUID. Positions (`0:12:3`) and MariaDB's GTIDs do not."""
     return _UUID.match(text.strip().lower()) is not None
 
 
@@ -244,7 +244,7 @@ def _merged(intervals: Iterable[Interval]) -> tuple[Interval, ...]:
 
 
 def _subtracted(intervals: Iterable[Interval], taken: Iterable[Interval]) -> tuple[Interval, ...]:
-    """What of *intervals* lies in none of *taken*; both are in order, and their parts do not meet."""
+    """Parts of *intervals* outside of *taken*; both are in order, and their parts do not overlap."""
     left: list[Interval] = []
     holes = iter(taken)
     hole = next(holes, None)

@@ -1,4 +1,4 @@
-"""Whether a file that is not the last one is whole: `check_file_end`."""
+"""Check of the end of a file that is not the last one: `check_file_end`."""
 
 from __future__ import annotations
 

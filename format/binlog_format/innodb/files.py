@@ -232,7 +232,7 @@ class LogFiles:
                 raise
 
     def _is_last(self, name: str) -> bool:
-        """Whether no file after *name* has been begun; a header is written when all files before it are complete."""
+        """True if no file after *name* has been begun; a header is written when all files before it are complete."""
         number = file_number(name)
         return number is not None and all(self.begun(later) is None for later in self._listed() if later > number)
 
@@ -245,7 +245,7 @@ class LogFiles:
 
 
 def _is_unfinished_header(head: memoryview, error: BinlogError) -> bool:
-    """Whether *head*, with *error* in it, may be a header page that is being written, or whose write was interrupted.
+    """True if *head*, which has *error*, may be a header page whose write is under way or was interrupted.
 
     Sector by sector a header page is zero up to the checksum at its end, apart from its first 512 bytes: either is
     whole, or not there; and there is nothing after it.

@@ -33,7 +33,7 @@ _UINT32_MAX = 2**32 - 1
 
 @dataclass(frozen=True, slots=True)
 class GtidState:
-    """What a state record contains.
+    """Contents of a state record.
 
     Attributes:
         gtids: The last GTID of each domain and server id; of a domain the most recent one comes last.

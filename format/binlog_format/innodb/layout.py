@@ -100,9 +100,9 @@ CHUNK_LAST = 0x40
 CHUNK_CONTINUATION = 0x80
 
 CHUNK_END_OF_DATA = 0x00
-"""In place of a type byte: nothing has been written here yet."""
+"""Stored in place of a type byte: nothing has been written here yet."""
 CHUNK_FILLER = 0xFF
-"""In place of a type byte: nothing more in this page."""
+"""Stored in place of a type byte: the rest of the page is empty."""
 
 CHUNK_HEADER_STRUCT = struct.Struct(
     "<"
@@ -113,7 +113,7 @@ CHUNK_HEADER_SIZE = 3
 assert CHUNK_HEADER_STRUCT.size == CHUNK_HEADER_SIZE
 
 CHUNK_SPACE_MIN = 4
-"""With fewer bytes left before the page's checksum, the next chunk is in the next page, whatever these bytes are."""
+"""If fewer bytes are left before the page's checksum, the next chunk is in the next page, whatever these bytes are."""
 assert CHUNK_SPACE_MIN == CHUNK_HEADER_SIZE + 1
 
 DUMMY_DATA_BYTE = 0xFF

@@ -1,4 +1,4 @@
-"""Where a log ends, without reading it: `written_page_count`, `used_size`, `end_position`.
+"""Search for the end of a log without reading all of it: `written_page_count`, `used_size`, `end_position`.
 
 Pages are written in order and never begin with a zero byte, so that the last one is found by halving.
 """

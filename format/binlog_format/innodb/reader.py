@@ -142,7 +142,7 @@ class InnodbLog(Log):
         return iter(()) if scanner is None else read_heads(self._reader, scanner)
 
     def end_position(self) -> Position:
-        """Where `blocks` ends at present, found from the end."""
+        """The present end of `blocks`, searched from the end of the log."""
         self._files.refresh()
         end = end_position(self._reader, self._within_bound(self._numbers()))
         range_end = self._range_end()
@@ -240,7 +240,7 @@ class InnodbLog(Log):
         return CommitScanner(self._reader, start, end, window_size=window_size)
 
     def _range_end(self) -> Position | None:
-        """Where reading has to stop, whatever else is there."""
+        """The position where reading has to stop, even if more can be read."""
         ends = []
         if self._files.only is not None:
             ends.append(Position(self._files.only + 1, 0, 0))

@@ -28,7 +28,7 @@ WALK_DONE = 0
 WALK_MORE = 1
 """The record goes on beyond these pages."""
 WALK_ENOUGH = 2
-"""As many bytes as were asked for have been found."""
+"""The requested number of bytes has been found."""
 WALK_TABLE_FULL = 3
 WALK_NOT_A_START = 4
 """No record of the kind asked for starts here."""
@@ -294,7 +294,7 @@ def append_nodes(
 
 @kernel
 def pages_ahead(order: Table, row: int, page: int, page_size: int, gap_max: int, pages_max: int) -> int:
-    """How many pages from *page* on are worth reading at once for record *row* of *order* and those after it.
+    """Count the pages from *page* on that one read should fetch, for record *row* of *order* and those after it.
 
     Args:
         order: `ORDER_DTYPE`.

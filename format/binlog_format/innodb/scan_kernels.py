@@ -44,7 +44,7 @@ LINK_STRAY_CONTINUATION = 2
 """A record goes on that has not begun."""
 
 NO_RECORD = 0
-"""In place of a kind: no record is open. (A chunk can have kind 0: it is followed like any unknown one.)"""
+"""Used in place of a kind: no record is open. (A chunk can have kind 0: it is followed like any unknown one.)"""
 KIND_BIAS = 1
 """Open kinds are counted from 1, so that `NO_RECORD` is none of them."""
 

@@ -76,7 +76,7 @@ class LongRecord:
 
 @dataclass(slots=True)
 class CommitWindow:
-    """What a window of pages gave.
+    """Contents of a window of pages.
 
     Attributes:
         pages: The pages; valid until the next window, as all tables.
@@ -97,7 +97,7 @@ class CommitWindow:
 
 @dataclass(slots=True)
 class _Step:
-    """What was found in a window, and where to go on.
+    """Contents of one window, and the place to continue.
 
     Attributes:
         window: For the caller.
@@ -239,7 +239,7 @@ class CommitScanner:
     def _judge_end_mark(
         self, pages: PageWindow, page: int, chunk: int, byte: int, open_kind: int
     ) -> BinlogError | None:
-        """Whether an end mark can be right; None: it can, or the page will be read again."""
+        """Return the error of an end mark; None: it can be right, or the page will be read again."""
         if page == pages.count - 1:
             self._end_mark_looks = 0
             file_no = pages.file.file_no
@@ -307,7 +307,7 @@ class CommitScanner:
 
 
 def window_extents(pages: PageWindow, chunks: Table) -> Table:
-    """Where the data of *chunks* lie in the files."""
+    """Places in the files of the data of *chunks*."""
     extents = np.zeros(len(chunks), dtype=EXTENT_DTYPE)
     extents["file_no"] = pages.file_no[chunks["page"]]
     extents["file_offset"] = pages.page_start[chunks["page"]] + chunks["start"] - chunks["page"] * pages.page_size

@@ -109,7 +109,7 @@ class Pages(NamedTuple):
 
 
 class Joined(NamedTuple):
-    """Where kernels join event bytes.
+    """Room in which kernels join the bytes of events.
 
     Attributes:
         data: The bytes.
@@ -121,7 +121,7 @@ class Joined(NamedTuple):
 
 
 class TableWalk(NamedTuple):
-    """What a walk through the out-of-band records of a set needs.
+    """State of a walk through the out-of-band records of a set.
 
     Attributes:
         nodes: `NODE_DTYPE`, ascending by place: the records that are known.

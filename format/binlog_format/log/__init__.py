@@ -1,1 +1,1 @@
-"""What every log can do, whatever its format: `log.Log`, searches, ranges."""
+"""The log, whatever its format: `log.Log`, searches, ranges."""

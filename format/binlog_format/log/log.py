@@ -1,4 +1,4 @@
-"""What every log can do, whatever its format: `Log`; `opening.open_log(path)` gives one."""
+"""The log, whatever its format: `Log`; `opening.open_log(path)` returns one."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Log(LogFormat):
     """A log of a format, with what is made of any format's blocks."""
 
     def position_of(self, gtids: GtidPoint) -> GtidStart:
-        """Where reading goes on after *gtids*: no group before it is needed.
+        """Find the position after *gtids*: no group before it is needed.
 
         MariaDB: after a GTID comes what follows it in its domain in the log, whatever its number.
 

@@ -1,4 +1,4 @@
-"""What part of a log is to be read, as a user gives it: `ReadRange.of(log, start, end)`."""
+"""The part of a log that a user wants to read: `ReadRange.of(log, start, end)`."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ class ReadRange:
 
     @property
     def groups(self) -> GroupFilter:
-        """What of the blocks is wanted."""
+        """Filter of the groups in the blocks."""
         return GroupFilter(self.skip, self.until)
 
     def blocks(self, log: Log) -> Iterator[Block]:

@@ -1,4 +1,4 @@
-"""Where a GTID or a time is in a log: `find_gtid`, `find_time`, `end_of_gtids`."""
+"""Search for a GTID or a time in a log: `find_gtid`, `find_time`, `end_of_gtids`."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def find_time(log: Log, seconds: int) -> Position:
 
 
 class GtidEnd(NamedTuple):
-    """Where reading ends that ends with some GTIDs.
+    """The end of a range that ends with certain GTIDs.
 
     Attributes:
         position: After the last group that they cover; not before the start of the log.
@@ -105,7 +105,7 @@ class GtidEnd(NamedTuple):
 
 
 def end_of_gtids(log: Log, gtids: GtidPoint) -> GtidEnd:
-    """Where reading ends with *gtids*, a domain or source that they do not name left out.
+    """Find the end of a range that ends with *gtids*; domains or sources that they do not name are left out.
 
     Raises:
         DataLossError: `GTID_PURGED`: they are older than the log.

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def validity(offsets: Int32s) -> Mask:
-    """Which values are there: neither NULL nor absent."""
+    """Mask of the values that are neither NULL nor absent."""
     mask: Mask = offsets >= 0
     return mask
 
@@ -56,7 +56,7 @@ def mask_array(mask: Mask) -> pa.Array:
 
 
 def array_mask(array: pa.Array) -> Mask:
-    """Which values of an array of `bool` without nulls are true; without pandas, as `numbers_array`."""
+    """Mask of the true values of an array of `bool` without nulls; without pandas, as `numbers_array`."""
     end = array.offset + len(array)
     packed = np.frombuffer(array.buffers()[1], dtype=np.uint8)
     mask: Mask = np.unpackbits(packed, count=end, bitorder="little")[array.offset :].view(np.bool_)
@@ -70,7 +70,7 @@ def strings_array(texts: Sequence[str]) -> pa.Array:
 
 
 def joined_texts(texts: Sequence[str]) -> tuple[Int32s, Bytes]:
-    """Where each of a few texts begins when all are put one after the other, and the last one ends; and the texts."""
+    """Join a few texts; returns the start of each and the end of the last, then the joined texts."""
     encoded = [text.encode() for text in texts]
     return np.cumsum([0, *map(len, encoded)], dtype=np.int32), as_bytes(b"".join(encoded))
 

@@ -1,4 +1,4 @@
-"""What every type family shares: `Family`, and `value_widths`: how many bytes a column's value takes in a row image."""
+"""Common parts of all type families: `Family`, and `value_widths`, the bytes of a column's value in a row image."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ NO_METADATA_HINT = "Set binlog_row_metadata=FULL on the server, or give a schema
 
 
 class Family(NamedTuple):
-    """How the columns of some types become Arrow columns.
+    """Functions that convert the columns of some types to Arrow.
 
     Attributes:
         arrow_type: Of a column of a layout, as a `Decoding` wants it; raises a `BinlogError` where it is not read.
@@ -114,7 +114,7 @@ class ZeroDateError(BadValueError):
 
 
 def value_widths(layout: TableLayout) -> NDArray[np.int32]:
-    """For each column, hidden ones too, the bytes of a value; where values carry their size, minus the bytes of that.
+    """Bytes of a value, for each column, hidden ones too; of values that carry their size, minus the bytes of the size.
 
     Raises:
         CorruptError: `BAD_EVENT`: type metadata that no server writes.

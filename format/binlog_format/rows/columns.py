@@ -1,4 +1,4 @@
-"""From a column's bytes to its Arrow array: `column_array`; `arrow_type` of a column."""
+"""Conversion of a column's bytes to an Arrow array: `column_array`; `arrow_type` of a column."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How rows become values, as far as the log leaves it open: `Decoding`."""
+"""Options for decoding rows, where the log leaves a choice: `Decoding`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class TableSchemas(Protocol):
-    """What is known about tables beside their table maps: from a schema file, or from DDL in the log."""
+    """Facts about tables beyond their table maps: from a schema file, or from DDL in the log."""
 
     def edges(self, database: str, table: str) -> Sequence[Position]:
         """Positions from which on another definition of the table holds, ascending; often none."""
@@ -29,11 +29,11 @@ class TableSchemas(Protocol):
 
 
 class RowRules(Protocol):
-    """Which rows and columns of tables are shown, and which values are masked; the log's own bytes stay as they are."""
+    """Selection of rows and columns, and masks of values; the log's own bytes stay unchanged."""
 
     @property
     def chooses_rows(self) -> bool:
-        """Whether images may be left out, and updates become inserts or deletes."""
+        """True if images may be left out, and updates become inserts or deletes."""
 
     def shown(self, layout: TableLayout, decoding: Decoding) -> TableLayout:
         """*layout* as the rules show it, with what was logged as its `logged`; itself where there is no rule for it.
@@ -55,7 +55,7 @@ class RowRules(Protocol):
 
 
 class ZeroDates(StrEnum):
-    """What becomes of `0000-00-00` and of dates with a month or day of zero."""
+    """Handling of `0000-00-00` and of dates with a month or day of zero."""
 
     NULL = "null"
     ERROR = "error"
@@ -64,7 +64,7 @@ class ZeroDates(StrEnum):
 
 
 class TimeType(StrEnum):
-    """What TIME columns become: text `[-]HHH:MM:SS[.ffffff]`, or microseconds."""
+    """Type of TIME columns: text `[-]HHH:MM:SS[.ffffff]`, or microseconds."""
 
     TEXT = "text"
     MICROS = "micros"

@@ -159,7 +159,7 @@ def fill_whole_images(
 
 @kernel
 def pick_cells(cells: Int32s, slot: int, images: Int64s, missing: Mask, out: Int32s) -> int:
-    """Where the values of a column start in some images.
+    """Gather the starts of a column's values in some images.
 
     Args:
         cells: Shape (slot_count, image_count).

@@ -42,7 +42,7 @@ _CELLS_MAX = 1 << 28
 
 
 class ImageKind(IntEnum):
-    """What a row image is of."""
+    """Role of a row image."""
 
     INSERT = 0
     UPDATE_BEFORE = 1
@@ -89,7 +89,7 @@ class Images:
         return self.cells[self.slots]
 
     def column_offsets(self, column: int) -> Int32s:
-        """Where the values of a column start, or `NULL` or `ABSENT`."""
+        """Starts of a column's values, or `NULL` or `ABSENT`."""
         offsets: Int32s = self.cells[self.slots[column]]
         return offsets
 
@@ -125,16 +125,16 @@ class Images:
         return column_array(self.layout, column, self.data, offsets, decoding=self.decoding)
 
     def has_absent(self) -> bool:
-        """Whether any image lacks any column."""
+        """True if any image lacks any column."""
         return self.cells.size > 0 and bool(self.cells.min() <= ABSENT)
 
     def absent_mask(self, column: int) -> Mask:
-        """Which images lack the column."""
+        """Mask of the images that lack the column."""
         mask: Mask = self.column_offsets(column) <= ABSENT
         return mask
 
     def has_changes(self) -> bool:
-        """Whether any image has changes to a JSON value alone."""
+        """True if any image has only changes to a JSON value."""
         return self.cells.size > 0 and bool(self.cells.min() <= CHANGES_ONLY)
 
     def json_changes(self, column: int) -> dict[int, bytes]:
@@ -234,7 +234,7 @@ def _declared_images(images: Images) -> Images:
 
 
 class _EventError(Exception):
-    """What is wrong in an event."""
+    """An error within an event."""
 
     def __init__(self, code: int, row: int, row_no: int, detail: int, *, reason: str = "") -> None:
         super().__init__(code, row, row_no, detail)

@@ -1,4 +1,4 @@
-"""What the walks over row events share: codes, the head of an event, the size before a value."""
+"""Common parts of the walks over row events: codes, the head of an event, the size before a value."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def row_action(kind: int) -> int:
 
 @kernel
 def shares_bitmap(kind: int) -> bool:
-    """Whether both images of an update have the same columns, and one bitmap: those of version 0."""
+    """True if both images of an update share one bitmap of columns, as in version 0."""
     return kind == UPDATE_V0
 
 

@@ -51,5 +51,5 @@ class LogBlock:
         )
 
     def place(self, byte: int) -> Place:
-        """Where in the file *byte* of `data` is, for messages."""
+        """Place of *byte* of `data` in the file, for messages."""
         return Place(self.path, byte=self.file_offset + byte)

@@ -58,7 +58,7 @@ def wall_ns(clock: np.uint64, sync_clock: np.uint64, frequency: int, sync_ns: np
 
 @kernel
 def fill_times(events: Table, clocks: Clocks, ns: Int64s, has_time: Mask) -> None:
-    """When events happened.
+    """Compute the times of events.
 
     Args:
         events: `LOG_EVENT_DTYPE`.

@@ -1,4 +1,4 @@
-"""What a pass over a file's bytes is made of: a `Cutter` cuts them at entries and gives a `Cut` for each block."""
+"""Parts of a pass over a file's bytes: a `Cutter` cuts them at entries and gives a `Cut` for each block."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ ENTRIES_IN_A_ROW = 3
 """Bytes in which so many entries follow one another are taken for a log; fewer, where the file ends with them."""
 
 METADATA_SIZES_MIN = {SOURCE_TAG: SOURCE_SIZE_MIN, WRITER_TAG: WRITER_SIZE_MIN, CLOCK_TAG: CLOCK_SIZE_MIN}
-"""What entries of the known kinds take at least."""
+"""Smallest sizes of entries of the known kinds."""
 
 
 @dataclass(frozen=True, slots=True)
 class Cut(Generic[Made]):
-    """What a cutter made of some bytes.
+    """The part that a cutter has cut off.
 
     Attributes:
         block: The whole entries before *at*; None: there are none.
@@ -76,7 +76,7 @@ class Cutter(Protocol[Made]):
         """Those that events are known to be of here; *missing* counts as one."""
 
     def check_incomplete(self, start: bytes, size: int) -> tuple[EntryStop, int, int] | None:
-        """What is wrong with an entry of which only the start is there; None: nothing so far.
+        """Check an entry of which only the start is there; None: it is right so far.
 
         Args:
             start: What is there, its size field included; what tells its kind will do.

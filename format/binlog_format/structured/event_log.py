@@ -29,7 +29,7 @@ __all__ = ["EventLog", "EventSource", "LogBlock", "LogState"]
 
 
 BEFORE_ALL = Position(0, 0, 0)
-"""Where a log begins of which nothing had been written yet: before all its files, whatever they are."""
+"""Start of a log that was empty: before all its files, whatever they are."""
 
 
 class EventLog(Log):
@@ -55,7 +55,7 @@ class EventLog(Log):
 
     @abstractmethod
     def state_at(self, position: Position) -> LogState:
-        """What is in force at *position*; reads the metadata of all that is still there before it."""
+        """The metadata in force at *position*; reads all metadata that still exists before it."""
 
     def gtid_position_at(self, position: Position) -> GtidPoint:
         """None: there are no GTIDs."""

@@ -43,7 +43,7 @@ NO_LIMIT = 1 << 62
 
 
 class FileEnd(Enum):
-    """Why a scan ended."""
+    """Reason why a scan ended."""
 
     END = "the end of the file"
     LIMIT = "the limit"
@@ -144,7 +144,7 @@ class StructuredFileScan(Generic[Made]):
             at += size
 
     def _damage(self, cut: Cut[Made], entry: Bytes) -> CorruptError | None:
-        """What is wrong with the entry that reading stopped at; None: it is merely not whole yet."""
+        """Error of the entry at which reading stopped; None: the entry is only incomplete."""
         at = Place(self._source.path, byte=self.stopped_at)
         if cut.stop is EntryStop.INCOMPLETE_SIZE:
             return None

@@ -22,7 +22,7 @@ _ROOM = 64
 """Sources or writers that there is room for at first."""
 
 _SLOTS_PER_NUMBER = 4
-"""Of the hash tables: in one so sparse, most look-ups take one step."""
+"""Slots of the hash tables per number: in sparse tables most look-ups take one step."""
 
 _WRITERS_MAX = 1 << 16
 """Writers remembered: a program that starts threads for years has no end of them."""
@@ -69,7 +69,7 @@ class KnownSources:
         self._begin()
 
     def in_force(self) -> dict[int, EventSource]:
-        """By id; never changed."""
+        """The sources in force by id; never changed."""
         if self._snapshot is None:
             self._snapshot = dict(self._in_force)
         return self._snapshot
@@ -91,7 +91,7 @@ class KnownSources:
         enter_sources(self.ids, self.slots, number, number + 1)
 
     def used_in_block(self, count: int) -> tuple[EventSource, ...]:
-        """What the first *count* of `used` are."""
+        """The first *count* of `used`."""
         return tuple(self._known[number] for number in self.used[:count].tolist())
 
     def begin_block(self) -> None:
@@ -150,7 +150,7 @@ class KnownWriters:
         return number
 
     def used_in_block(self, count: int) -> tuple[WriterProp, ...]:
-        """What the first *count* of `used` are."""
+        """The first *count* of `used`."""
         return tuple(self._known[number] for number in self.used[:count].tolist())
 
     def begin_block(self, current: int) -> int:
@@ -178,7 +178,7 @@ def _key(writer: WriterProp) -> Bytes:
 
 
 def _free_slots(room: int) -> NDArray[np.int32]:
-    """Of a power of two, as `find_source` wants them."""
+    """Make empty slots, a power of two of them, as `find_source` needs them."""
     return np.full(1 << (_SLOTS_PER_NUMBER * room - 1).bit_length(), -1, dtype=np.int32)
 
 

@@ -14,7 +14,7 @@ SIZE_STRUCT = struct.Struct("<I")
 """Before each entry: how many bytes follow."""
 
 TAG_STRUCT = struct.Struct("<Q")
-"""With it each entry begins: the id of an event's source, or what kind of metadata it is."""
+"""Start of each entry: the id of an event's source, or the kind of metadata."""
 
 NS_PER_SECOND = 1_000_000_000
 NS_PER_MICRO = 1_000
@@ -30,7 +30,7 @@ WRITER_TAG = (1 << 64) - 2
 CLOCK_TAG = (1 << 64) - 3
 
 EVENT_STRUCT = struct.Struct("<QQ")
-"""How an event begins: source id, clock value. Its arguments follow."""
+"""Start of an event: source id, clock value. Its arguments follow."""
 
 ENTRY_HEAD_SIZE = SIZE_STRUCT.size
 EVENT_SIZE_MIN = EVENT_STRUCT.size
@@ -48,14 +48,14 @@ CLOCK_NAME_SIZE_OFFSET = ENTRY_HEAD_SIZE + TAG_STRUCT.size + 3 * U64_STRUCT.size
 """... and of the size of a ClockSync's name."""
 
 NESTING_MAX = 2048
-"""What is nested as deeply as this cannot be read; 2047 levels around a number can."""
+"""Values nested as deeply as this cannot be read; 2047 levels around a number can."""
 
 SINGULAR_MAX = 32
 """Elements without bytes and with one possible value are shown one by one up to here, then once and counted."""
 
 
 class Severity(IntEnum):
-    """Of a source; other numbers occur."""
+    """Severity of a source; other numbers occur."""
 
     TRACE = 32
     DEBUG = 64
@@ -78,4 +78,4 @@ LOG_EVENT_DTYPE = np.dtype(
     ]
 )
 ARGUMENTS_OFFSET = ENTRY_HEAD_SIZE + EVENT_SIZE_MIN
-"""From an event's `start` to its arguments, which take `size` - 16 bytes."""
+"""Distance from an event's `start` to its arguments, which take `size` - 16 bytes."""

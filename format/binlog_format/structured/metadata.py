@@ -63,7 +63,7 @@ class EventSource:
     argument_tags: bytes
 
     def entry(self) -> bytes:
-        """As it is in a file, size field included."""
+        """Bytes of the entry in a file, size field included."""
         texts = _text(self.category) + _text(self.function) + _text(self.file)
         rest = U64_STRUCT.pack(self.line) + _text(self.format) + _text(self.argument_tags)
         return _entry(SOURCE_TAG, U64_STRUCT.pack(self.id) + U16_STRUCT.pack(self.severity) + texts + rest)
@@ -71,7 +71,7 @@ class EventSource:
 
 @dataclass(frozen=True, slots=True)
 class WriterProp:
-    """Who wrote the events that follow.
+    """Writer of the events that follow.
 
     Attributes:
         id: Free; 0 where a program gives none.
@@ -84,7 +84,7 @@ class WriterProp:
     batch_size: int = 0
 
     def entry(self) -> bytes:
-        """As it is in a file, size field included."""
+        """Bytes of the entry in a file, size field included."""
         return _entry(WRITER_TAG, U64_STRUCT.pack(self.id) + _text(self.name) + U64_STRUCT.pack(self.batch_size))
 
 
@@ -107,7 +107,7 @@ class ClockSync:
     tz_name: bytes = b""
 
     def entry(self) -> bytes:
-        """As it is in a file, size field included."""
+        """Bytes of the entry in a file, size field included."""
         numbers = b"".join(U64_STRUCT.pack(one) for one in (self.clock, self.frequency, self.ns))
         return _entry(CLOCK_TAG, numbers + I32_STRUCT.pack(self.tz_offset) + _text(self.tz_name))
 

@@ -57,7 +57,7 @@ class ImageFile:
 
 
 class BlockKind(IntEnum):
-    """What a block holds; within a session metadata comes first."""
+    """Contents of a block; within a session metadata comes first."""
 
     METADATA = 0
     DATA = 1
@@ -183,7 +183,7 @@ def _data_block(image: Image, place: int, note: Note) -> tuple[MemoryBlock, int]
 
 
 def _is_whole(image: Image, block: MemoryBlock, note: Note) -> bool:
-    """Whether a block's entries fill it exactly."""
+    """True if a block's entries fill it exactly."""
     at, size = 0, block.size
     while at < size:
         window = _window(image, block, at, min(size - at, _PIECE))

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 _EVENT_ENTRY_MIN = ENTRY_HEAD_SIZE + EVENT_SIZE_MIN
 _ROWS_MAX = BLOCK_SIZE // _EVENT_ENTRY_MIN + 1
-"""Of an event table; a block that is larger than others holds few and large events."""
+"""Largest number of rows of an event table; a block that is larger than others has few and large events."""
 
 
 class EntryScanner:
@@ -70,7 +70,7 @@ class EntryScanner:
 
     @property
     def state(self) -> LogState:
-        """What is in force after all that has been cut."""
+        """The metadata in force after all that has been cut."""
         return LogState(self._sources.in_force(), self._writer, self._clock_syncs[-1])
 
     def cut(self, data: Bytes, *, file_no: int, file_offset: int, path: str) -> Cut[LogBlock]:
@@ -172,7 +172,7 @@ class EntryScanner:
 
     @staticmethod
     def _used_clock_syncs(events: Table, row: int) -> int:
-        """How many of the block's clock syncs its first *row* events refer to."""
+        """Number of the block's clock syncs to which its first *row* events refer."""
         return int(events["clock_sync"][row - 1]) + 1 if row else 0
 
     def _note_writer(self, data: Bytes) -> None:
@@ -184,6 +184,6 @@ class EntryScanner:
 
 
 def _payload(data: Bytes, at: int) -> bytes:
-    """Of the entry there, which is whole."""
+    """Payload of the entry at *at*, which is complete."""
     (size,) = SIZE_STRUCT.unpack_from(data.data, at)
     return data[at + ENTRY_HEAD_SIZE : at + ENTRY_HEAD_SIZE + size].tobytes()

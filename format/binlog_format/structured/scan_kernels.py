@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 class EntryStop(IntEnum):
-    """Why a scan ended at a byte.
+    """Reason why a scan ended at a byte.
 
     Attributes:
         END: There are no more bytes.
@@ -53,7 +53,7 @@ class EntryStop(IntEnum):
 
 
 class EntryScan(NamedTuple):
-    """How far `scan_entries` came.
+    """Result of `scan_entries`.
 
     Attributes:
         stop: `EntryStop`.
@@ -76,7 +76,7 @@ WRITER = 0
 CLOCK_SYNC = 1
 """Row of the current clock sync in the block."""
 SOURCES_USED = 2
-"""How many sources the block's events refer to."""
+"""Number of sources to which the block's events refer."""
 WRITERS_USED = 3
 """The same of writers."""
 WRITER_ENTRY = 4

@@ -1,4 +1,4 @@
-"""What a reader must know to go on in the middle of a structured log: `LogState`."""
+"""State that a reader needs to continue in the middle of a structured log: `LogState`."""
 
 from __future__ import annotations
 

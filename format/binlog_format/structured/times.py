@@ -1,4 +1,4 @@
-"""When events happened, by the clock syncs in force: `event_times`, `find_event_time`; of one event, `ns_of`."""
+"""Times of events, by the clock syncs in force: `event_times`, `find_event_time`; of one event, `ns_of`."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def ns_of(clock: int, clock_sync: ClockSync) -> int | None:
 
 
 def event_times(block: LogBlock) -> tuple[Int64s, Mask]:
-    """When the events of *block* happened.
+    """Compute the times of the events of *block*.
 
     Returns:
         Nanoseconds since 1970 UTC, and where there are any: not before the first sync, and with none of a frequency

@@ -1,1 +1,1 @@
-"""From event groups as they are stored to what was committed."""
+"""Committed transactions, made from event groups as they are stored."""

@@ -169,7 +169,7 @@ class _Stage:
         return GroupOutcome()
 
     def _may_lose_rows(self, block: Block, group: int, found: list[ControlStatement]) -> bool:
-        """Whether this piece of a group has to be given with a view to what follows it."""
+        """True if this part of a group must be read together with what follows it."""
         if any(control.statement is None or is_kind(control, *_LOOKING_AHEAD) for control in found):
             return True
         return bool(block.groups["begins"][group]) and not self._log.ends_committed(block.groups[group])

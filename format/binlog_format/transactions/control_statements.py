@@ -117,5 +117,5 @@ def read_control_statements(block: Block) -> ControlStatements:
 
 
 def is_kind(control: ControlStatement, *kinds: StatementKind) -> bool:
-    """Whether *control* is a statement of one of *kinds*."""
+    """True if *control* is a statement of one of *kinds*."""
     return control.statement is not None and control.statement.kind in kinds

@@ -71,7 +71,7 @@ def expanded(blocks: Iterable[Block]) -> Iterator[Block]:
 
 
 class _Stored(NamedTuple):
-    """What stands compressed in a block.
+    """Compressed parts of a block.
 
     Attributes:
         plain_sizes: Of every event of the block, what it claims to become.
@@ -198,7 +198,7 @@ def _look(block: Block) -> _Stored:
 
 
 def _between(rows: Int64s, first: int, end: int) -> tuple[slice, Int64s]:
-    """Which of *rows*, ascending, are in [first, end), and they themselves, counted from *first*."""
+    """Slice of *rows*, ascending, within [first, end), and these rows, counted from *first*."""
     chosen = slice(*np.searchsorted(rows, [first, end]).tolist())
     return chosen, rows[chosen] - first
 
@@ -243,7 +243,7 @@ def _extents(stored: Table, low: int, size: int, expanded_starts: Int64s, plain_
 
 
 def _require_one_extent(block: Block, event: np.void) -> None:
-    """What is not in a block's data can only be found again by one place and a size."""
+    """Require one extent: an event outside of a block's data can only be found by one place and a size."""
     start, end = int(event["start"]), int(event["start"]) + int(event["size"])
     data_starts = block.extents["data_start"]
     if np.searchsorted(data_starts, start, side="right") < np.searchsorted(data_starts, end):

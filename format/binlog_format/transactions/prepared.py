@@ -122,7 +122,7 @@ class PreparedXaRows:
 
 
 class _Earlier:
-    """What lies before the start, file after file backwards, each looked at once."""
+    """The log before the start, file after file backwards, each looked at once."""
 
     def __init__(self, log: Log, start: Position | None) -> None:
         self._log = log
@@ -161,7 +161,7 @@ _LOOK_SIZE = 64 << 20
 
 
 def _event_rows(block: Block, group: int, outcome: GroupOutcome) -> NDArray[np.int64]:
-    """What an XA COMMIT brings: neither the GTID event, nor the event that prepares it, nor what was undone."""
+    """Rows of an XA COMMIT: without the GTID event, the event that prepares it, and rolled back events."""
     first = int(block.groups["first_event"][group])
     events = block.events[first : first + int(block.groups["event_count"][group])]
     kept = (events["event_no"] > 0) & (events["type"] != EventType.XA_PREPARE)

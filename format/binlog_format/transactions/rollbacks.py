@@ -1,4 +1,4 @@
-"""What becomes of the rows of a group: `OutcomeReader` -> `GroupOutcome`; of one larger than a block: `outcome_at`.
+"""Outcome of a group's rows: `OutcomeReader` -> `GroupOutcome`; of a group larger than a block: `outcome_at`.
 
 A server normally cuts what is rolled back out of the log. Where it cannot (a table without transactions was changed
 meanwhile, a temporary table was made), rows stay and a statement states that they never happened: `ROLLBACK TO` a
@@ -35,7 +35,7 @@ _STATEMENTS = (EventType.QUERY, EventType.EXECUTE_LOAD_QUERY)
 
 @dataclass(frozen=True, slots=True)
 class GroupOutcome:
-    """What becomes of the rows of a group.
+    """Outcome of a group's rows.
 
     Attributes:
         undone: Ranges of `event_no`, first and one after the last, of events the group takes back; ascending.

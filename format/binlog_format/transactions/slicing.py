@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 def group_position(groups: Table, row: int) -> Position:
-    """Where a group starts."""
+    """Start of a group."""
     group = groups[row]
     return Position(int(group["file_no"]), int(group["page"]), int(group["chunk"]))
 

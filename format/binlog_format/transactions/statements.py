@@ -1,4 +1,4 @@
-"""What a statement in a transaction does to savepoints and XA: `parse_statement`."""
+"""Effect of a statement on savepoints and XA in a transaction: `parse_statement`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from binlog_format.transactions.xa_text import parse_xid
 
 
 class StatementKind(Enum):
-    """What a statement does."""
+    """Effect of a statement."""
 
     SAVEPOINT = "SAVEPOINT"
     ROLLBACK_TO = "ROLLBACK TO"

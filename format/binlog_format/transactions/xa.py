@@ -52,7 +52,7 @@ class PreparedXa:
 
 
 class XaKind(StrEnum):
-    """What happens to an XA transaction in a group."""
+    """Step of an XA transaction in a group."""
 
     PREPARED = "prepared"
     COMMITTED = "committed"
@@ -75,7 +75,7 @@ class XaStep:
 
 
 def pending_after(prepared: Iterable[PreparedXa], steps: Iterable[XaStep]) -> tuple[PreparedXa, ...]:
-    """What is prepared and has not ended after *steps*, when *prepared* was so before them; by position."""
+    """The transactions that are prepared after *steps*, if *prepared* were prepared before; by position."""
     pending = {xa.xid: xa for xa in prepared}
     for step in steps:
         pending.pop(step.xid, None)

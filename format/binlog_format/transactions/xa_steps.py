@@ -27,15 +27,15 @@ if TYPE_CHECKING:
 _HEAD_SIZE = 1024
 """Bytes of a compressed transaction in which its first statement is."""
 _XA_START = b"XA START "
-"""As servers write it."""
+"""Start of an XA START statement, as servers write it."""
 _WINDOW_SIZE_MAX = 128 << 20
-"""What Zstandard itself takes as the limit."""
+"""Zstandard's own limit."""
 
 _XA_KINDS = (kernels.KIND_XA, kernels.KIND_XA_PREPARE, kernels.KIND_COMMENTED)
 
 
 def xa_steps(block: Block, group_count: int) -> tuple[XaStep, ...]:
-    """What the first groups of *block* that end in it do to XA transactions; nothing is decoded but statements.
+    """XA steps of the first groups of *block* that end in it; only statements are decoded.
 
     The transactions that MySQL compresses are looked into only where they begin with XA START.
 
@@ -76,7 +76,7 @@ def _outcome(control_statements: ControlStatements, group: int) -> GroupOutcome:
 
 
 def _payload_outcomes(control_statements: ControlStatements, group_count: int) -> dict[int, GroupOutcome]:
-    """Of the compressed XA transactions, by group."""
+    """Outcomes of the compressed XA transactions, by group."""
     block = control_statements.block
     rows = control_statements.table[
         control_statements.table[:, kernels.FIELD_KIND] == kernels.KIND_PAYLOAD, kernels.FIELD_EVENT

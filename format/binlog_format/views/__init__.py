@@ -1,1 +1,1 @@
-"""What users see of a log: batches of changes, change feeds, tables touched."""
+"""The views of a log: batches of changes, change feeds, tables touched."""

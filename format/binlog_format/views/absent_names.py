@@ -1,4 +1,4 @@
-"""Which columns row images lack, by name: `absent_names`."""
+"""Names of the columns that row images lack: `absent_names`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ABSENT_TYPE = pa.list_(pa.string())
 
 
 def absent_names(images: Images, rows: NDArray[np.int64]) -> pa.Array:
-    """Of some images the columns that they lack, and that a consumer must leave alone rather than set to null.
+    """Names of the columns that some images lack, and that a consumer must leave unchanged instead of setting to null.
 
     Args:
         images: Any.

@@ -76,7 +76,7 @@ def checked_events(block: Block, rows: Rows) -> tuple[Rows, Rows]:
 
 
 def are_checked(data: Bytes, events: Table, rows: Rows, vendor: Vendor) -> NDArray[np.bool_]:
-    """To which of the row events *rows* foreign keys apply in the engine: the log has nothing of what these change.
+    """Mask of the row events *rows* to which foreign keys apply in the engine: the log lacks their cascades.
 
     Args:
         data: What the events point into.
@@ -90,7 +90,7 @@ def are_checked(data: Bytes, events: Table, rows: Rows, vendor: Vendor) -> NDArr
 
 
 def have_logged_cascades(block: Block, rows: Rows) -> bool:
-    """Whether the log has what foreign keys do after each of the row events *rows*."""
+    """True if the log contains the cascades of each of the row events *rows*."""
     return bool((_flags(block.data, block.events, rows) & _logged_flag(block.vendor) != 0).all())
 
 
@@ -106,7 +106,7 @@ def _logged_flag(vendor: Vendor) -> int:
 
 
 def checked_counts(block: Block, rows: Rows) -> NDArray[np.int64]:
-    """How many of the row events *rows* are updates and how many deletes to which foreign keys apply in the engine."""
+    """Number of updates and of deletes in the row events *rows* to which foreign keys apply in the engine."""
     return np.array([len(some) for some in checked_events(block, rows)], dtype=np.int64)
 
 

@@ -1,4 +1,4 @@
-"""What the view `changes` gives beside rows: statements, as a column and as rows of their own: `ChangeExtras`."""
+"""Additions of the view `changes` to rows: statements, as a column and as rows of their own: `ChangeExtras`."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class StatementRows(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ChangeExtras:
-    """What is wanted beside changed rows, and of them.
+    """Options of the view beyond changed rows.
 
     Attributes:
         query: Give the column `query`: the text of the statement that made a row, where the log has it.

@@ -168,7 +168,7 @@ class ChangefeedView:
 
     @property
     def layout(self) -> TableLayout | None:
-        """What the table looks like; None before it is known."""
+        """Layout of the table; None before it is known."""
         return self._typed.layout
 
     def schema(self, layout: TableLayout | None) -> pa.Schema:
@@ -177,7 +177,7 @@ class ChangefeedView:
         return changefeed_schema(layout, self._decoding, include_absent=self._include_absent)
 
     def json_styles(self) -> dict[str, JsonStyle]:
-        """How `json_lines` writes batches of this view."""
+        """JSON styles for `json_lines` of this view."""
         assert self._typed.layout is not None, "no batch has been read"
         return column_styles(self._typed.layout, self._decoding) | {"_commit_timestamp": JsonStyle(digits=0)}
 

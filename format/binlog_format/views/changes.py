@@ -135,7 +135,7 @@ class ChangesView:
         return changes_schema(pa.struct(list(arrow_schema(layout, self._decoding))), query=self._extras.query)
 
     def json_styles(self) -> dict[str, JsonStyle]:
-        """How `json_lines` writes batches of this view."""
+        """JSON styles for `json_lines` of this view."""
         layout = self._typed.layout
         images = JsonStyle(ready=True) if layout is None else JsonStyle(fields=column_styles(layout, self._decoding))
         return {"before": images, "after": images, "commit_time": JsonStyle(digits=0)}

@@ -1,4 +1,4 @@
-"""Where and when a change happened, as columns: `PlaceColumns`; and which images make a change: `pair_images`."""
+"""Place and time of a change, as columns: `PlaceColumns`; and `pair_images`, the images that make a change."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ class PlaceColumns:
 
 
 def texts_of_rows(offsets: Int32s, texts: Bytes, rows: NDArray[np.integer], valid: Mask | None = None) -> pa.Array:
-    """For each of *rows* the text of that number; null where not *valid*. Arrow's `take` takes three times as long.
+    """Take the text of each of *rows*; null where not *valid*. Arrow's `take` takes three times as long.
 
     Raises:
         UnsupportedError: `ROW_IMAGE`: more than a text array holds.

@@ -1,4 +1,4 @@
-"""Which event groups are wanted: `GroupFilter`, by GTID, by origin and by time."""
+"""Selection of event groups: `GroupFilter`, by GTID, by origin and by time."""
 
 from __future__ import annotations
 

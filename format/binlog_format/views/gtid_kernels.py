@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 def gtid_offsets(
     domains: Uint64s, servers: Uint64s, seqnos: Uint64s, sources: Int32s, prefix_offsets: Int32s
 ) -> tuple[int, Int32s]:
-    """Where each text begins, and the last one ends.
+    """Compute the start of each text, and the end of the last one.
 
     Args:
         domains: Of each GTID; as *servers*, only of MariaDB.

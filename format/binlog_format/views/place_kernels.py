@@ -116,7 +116,7 @@ def fill_places(
 
 @kernel
 def spread_offsets(offsets: Int32s, rows: NDArray[np.integer], out_offsets: Int32s) -> int:
-    """Where each row's text goes when all are put one after the other.
+    """Compute the place of each row's text when all are joined.
 
     Args:
         offsets: Where each text begins, and the last one ends.

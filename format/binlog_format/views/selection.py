@@ -1,4 +1,4 @@
-"""Which row events of a block a view takes: `Selection.of(block)`."""
+"""Selection of a block's row events for a view: `Selection.of(block)`."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ class Selection:
         return of_types if keep is None else keep & of_types
 
     def wants(self, touched: TableEvents) -> bool:
-        """Whether the table is one of those that are wanted."""
+        """True if the table is one of the wanted tables."""
         layout = touched.layout
         named = self._table is None or self._table == f"{layout.database}.{layout.table}"
         return named and self._tables.accepts(layout)
@@ -189,18 +189,18 @@ class _CompletedLayouts:
 
 
 def event_place(block: Block, event: int) -> Place | None:
-    """Where an event of *block* begins, for messages."""
+    """Start of an event of *block*, for messages."""
     return block.place(int(block.events["start"][event]))
 
 
 def group_position(block: Block, group: int) -> Position:
-    """Where a group (a row of the group table) of *block* starts."""
+    """Start of a group (a row of the group table) of *block*."""
     row = block.groups[group]
     return Position(int(row["file_no"]), int(row["page"]), int(row["chunk"]))
 
 
 def first_position(block: Block, touched: TableEvents) -> Position:
-    """Where the group of the first of *touched* starts."""
+    """Start of the group of the first of *touched*."""
     return group_position(block, int(block.events["group"][touched.events[0]]))
 
 

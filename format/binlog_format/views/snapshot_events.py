@@ -74,7 +74,7 @@ MARK_TYPE = pa.struct(
 
 
 class Shadow(NamedTuple):
-    """Whose rows a shadow has.
+    """Source table of a shadow table.
 
     Attributes:
         snapshot: Which run.
@@ -115,7 +115,7 @@ class SnapshotEvents:
         return shadows, others
 
     def shadows(self) -> dict[str, Shadow]:
-        """Whose rows the shadows have that the marks of the range name, by their names."""
+        """Source tables of the shadows that the marks of the range name, by the shadows' names."""
         return {
             str(mark["shadow"]): Shadow(str(mark["snapshot"]), str(mark["database"]), str(mark["table"]))
             for mark in self.marks

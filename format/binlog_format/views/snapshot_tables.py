@@ -25,12 +25,12 @@ SHADOW_PREFIX = "s_"
 
 
 def is_of_snapshots(database: str) -> bool:
-    """Whether the tables of *database* are shadows and marks of snapshots."""
+    """True if the tables of *database* are shadows and marks of snapshots."""
     return database == SNAPSHOT_DATABASE
 
 
 _MARKS_NAME = b"".join(bytes([len(name)]) + name.encode() + b"\0" for name in (SNAPSHOT_DATABASE, MARKS_TABLE))
-"""As the body of a table map begins with it."""
+"""The name as the body of a table map begins with it."""
 
 
 def maps_of_marks(block: Block) -> NDArray[np.int64]:

@@ -1,4 +1,4 @@
-"""Which tables are wanted: `TableFilter`, anchored regular expressions on `database.table`."""
+"""Selection of tables: `TableFilter`, anchored regular expressions on `database.table`."""
 
 from __future__ import annotations
 
@@ -63,12 +63,12 @@ class TableFilter:
         self._known: dict[tuple[str, str], bool] = {}
 
     def accepts(self, layout: TableLayout) -> bool:
-        """Whether rows of this table are wanted."""
+        """True if rows of this table are wanted."""
         return self.accepts_name(layout.database, layout.table)
 
     @property
     def accepts_all(self) -> bool:
-        """Whether nothing is left out: also what is about no table."""
+        """True if nothing is left out, also statements about no table."""
         return not (self._tables or self._exclude or self._databases is not None or self._names is not None)
 
     def accepts_name(self, database: str, table: str) -> bool:
@@ -80,7 +80,7 @@ class TableFilter:
         return known
 
     def may_accept_in(self, database: str) -> bool:
-        """Whether a table of *database* may be accepted, as far as the expressions show it."""
+        """True if a table of *database* may be accepted, as far as the expressions show it."""
         if self._is_left_out(database):
             return False
         if any(expression.fullmatch(f"{database}.{_ANY_NAME}") for expression in self._exclude):
@@ -100,7 +100,7 @@ class TableFilter:
         return self.accepts_text(f"{database}.{table}")
 
     def accepts_text(self, name: str) -> bool:
-        """Whether the expressions accept a name, of a table or of anything else."""
+        """True if the expressions accept a name, of a table or of anything else."""
         wanted = not self._tables or any(expression.fullmatch(name) for expression in self._tables)
         return wanted and not any(expression.fullmatch(name) for expression in self._exclude)
 

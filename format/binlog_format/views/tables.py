@@ -74,7 +74,7 @@ PROBLEM_TYPE = pa.struct(
         ("error", pa.string()),  # condition, reason, hint
     ]
 )
-"""Why events of a table are not in its index."""
+"""Reasons why events of a table are not in its index."""
 
 TABLES_SCHEMA = pa.schema(
     [

@@ -91,7 +91,7 @@ class TransactionsView:
         return TRANSACTIONS_SCHEMA
 
     def json_styles(self) -> dict[str, JsonStyle]:
-        """How `json_lines` writes batches of this view."""
+        """JSON styles for `json_lines` of this view."""
         return {"commit_time": JsonStyle(digits=0)}
 
     def batches(self, blocks: Iterable[Block]) -> Iterator[pa.RecordBatch]:

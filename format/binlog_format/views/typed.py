@@ -1,4 +1,4 @@
-"""What the typed views share: `TypedTable` watches that a table stays what its schema describes; `in_order` merges."""
+"""Common parts of the typed views: `TypedTable` checks that a table keeps its columns; `in_order` merges."""
 
 from __future__ import annotations
 

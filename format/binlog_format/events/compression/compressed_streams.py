@@ -32,7 +32,7 @@ _REASONS = {
 
 @dataclass(frozen=True, slots=True)
 class CompressedEvents:
-    """Where the parts of compressed events are.
+    """Places of the parts of compressed events.
 
     Attributes:
         starts: Byte of each event's header.

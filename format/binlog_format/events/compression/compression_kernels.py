@@ -38,7 +38,7 @@ STREAM_FOUND = 0
 STREAM_TOO_SHORT = 1
 """The event ends before its compressed part begins."""
 STREAM_UNMARKED = 2
-"""What should be the compressed part does not begin as one."""
+"""The bytes at the place of the compressed part are not a compressed stream."""
 STREAM_ALGORITHM = 3
 STREAM_LENGTH = 4
 """The uncompressed size has no bytes, too many, or is 0."""

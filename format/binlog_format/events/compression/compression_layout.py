@@ -36,7 +36,7 @@ ZLIB_METHOD_DEFLATE = 8
 ZLIB_HEADER_MULTIPLE = 31
 
 PLAIN_TYPES = np.zeros(256, dtype=np.uint8)
-"""By type code of an event that MariaDB compresses: that of its plain form; 0 for all other types."""
+"""Plain type of each event type that MariaDB compresses, by type code; 0 for all other types."""
 for _stored, _plain in {
     EventType.QUERY_COMPRESSED: EventType.QUERY,
     EventType.WRITE_ROWS_COMPRESSED_V1: EventType.WRITE_ROWS_V1,
@@ -53,7 +53,7 @@ FORM_COMPRESSED = 1
 FORM_PAYLOAD = 2
 FORM_FRAGMENT = 3
 STORED_FORMS = np.zeros(256, dtype=np.uint8)
-"""How events of each type code are stored: `FORM_...`."""
+"""Stored form of events, by type code: `FORM_...`."""
 STORED_FORMS[PLAIN_TYPES != 0] = FORM_COMPRESSED
 STORED_FORMS[EventType.TRANSACTION_PAYLOAD] = FORM_PAYLOAD
 STORED_FORMS[EventType.PARTIAL_ROW_DATA] = FORM_FRAGMENT
@@ -74,7 +74,7 @@ ZSTD_MAGIC_SIZE = 4
 ZSTD_CONTENT_SIZE_SHIFT = 6
 ZSTD_CONTENT_SIZE_SIZES = np.array([0, 2, 4, 8], dtype=np.int64)
 ZSTD_CONTENT_SIZE_2_BYTES_FROM = 256
-"""What a content size of two bytes is counted from."""
+"""Content sizes of two bytes are stored minus this number."""
 ZSTD_SINGLE_SEGMENT = 0x20
 """There is no window size; a content size of no bytes has one."""
 ZSTD_RESERVED = 0x08

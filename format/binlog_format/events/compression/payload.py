@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     Int64s = NDArray[np.int64]
 
 _WINDOW_SIZE_MAX = 128 << 20
-"""What Zstandard itself takes as the limit; the highest level of compression needs as much."""
+"""Zstandard's own limit; its highest level of compression needs as much."""
 _EVENT_SIZE_USUAL = 64
 """A guess at how many rows an event table needs; it grows."""
 _REASONS = {
@@ -40,7 +40,7 @@ _REASONS = {
 
 
 class Payload(NamedTuple):
-    """What a TRANSACTION_PAYLOAD event records of itself.
+    """Fields of a TRANSACTION_PAYLOAD event.
 
     Attributes:
         content: The compressed bytes.

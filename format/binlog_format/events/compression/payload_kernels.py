@@ -58,7 +58,7 @@ PAYLOAD_FOUND = 0
 PAYLOAD_CUT_OFF = 1
 """The event ends within its fields."""
 PAYLOAD_BAD_NUMBER = 2
-"""What should be a packed integer is none, or not of the size that its field has."""
+"""A packed integer is invalid, or its size is not the size of its field."""
 PAYLOAD_MANY_FIELDS = 3
 PAYLOAD_BAD_SIZE = 4
 """The payload is not of the size that the event claims."""

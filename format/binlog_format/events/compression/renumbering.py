@@ -74,7 +74,7 @@ class EventNumbers:
 
 
 def next_position(block: Block, end: int) -> Position:
-    """Where reading goes on after the events before row *end*: at the next group, or at the one that is cut there."""
+    """Position to continue after the events before row *end*: the next group, or the group that is cut there."""
     if end == len(block.events):
         return block.next_position
     group = block.groups[int(block.events["group"][end])]

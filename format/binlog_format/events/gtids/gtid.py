@@ -50,7 +50,7 @@ class XaName:
 
 @dataclass(frozen=True, slots=True)
 class GtidEvent:
-    """What a GTID event records.
+    """Contents of a GTID event.
 
     Attributes:
         gtid: Its server is the one in the event's header.

@@ -1,1 +1,1 @@
-"""From commit records to event groups, with their events or without."""
+"""Event groups made from commit records, with their events or without."""

@@ -47,7 +47,7 @@ _SIZE, _GROUPS, _EVENTS, _EXTENTS = range(4)
 
 @dataclass(slots=True)
 class NodeCursor:
-    """Where in a table of out-of-band records reading is.
+    """Place of reading in a table of out-of-band records.
 
     Attributes:
         row: The record.
@@ -339,7 +339,7 @@ class BlockBuilder:
             self._extents = _grown(self._extents, 2 * wanted)
 
     def _event_size(self, at: int) -> int:
-        """What the header of the event at byte *at* contains, as far as it is there."""
+        """Size of the event at byte *at*, from its header, as far as the header is there."""
         if self.size - at < EVENT_HEADER_SIZE:
             return EVENT_HEADER_SIZE
         header = self._data[at : at + EVENT_HEADER_SIZE]

@@ -37,7 +37,7 @@ COMMIT_ELSEWHERE = -5
 """The next group's out-of-band data are not all in the window."""
 
 HEAD_SIZE = COMMIT_HEADER_SIZE_MAX + GTID_SIZE_MIN
-"""With so many bytes of a commit record its integers and its GTID can be read."""
+"""This part of a commit record contains its integers and its GTID."""
 
 _KIND_COMMIT = int(RecordKind.COMMIT)
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def measure(reader: PageReader, scanner: CommitScanner, start: Position, size_max: int | None) -> Span:
-    """What lies between *start* and the end of the scanner's range, or as much of it as *size_max* allows.
+    """Measure the log from *start* to the end of the scanner's range, or at most *size_max* bytes of it.
 
     Args:
         reader: Where pages come from.
@@ -48,7 +48,7 @@ class _SpanBuilder:
         self._heads = GroupHeads()
 
     def result(self) -> Span:
-        """What has been taken."""
+        """The range that has been taken."""
         return Span(self._end, self._group_count, self._size, self._gtids, self._last_timestamp)
 
     def take(self, window: CommitWindow, reader: PageReader) -> bool:

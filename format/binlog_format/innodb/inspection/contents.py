@@ -1,4 +1,4 @@
-"""What a record holds, from its first bytes: `describe` -> fields and a line for people."""
+"""Contents of a record, from its first bytes: `describe` gives fields and a line for people."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _GTIDS_SHOWN = 8
 
 @dataclass(frozen=True, slots=True)
 class Content:
-    """What a record holds.
+    """Contents of a record.
 
     Attributes:
         kind: Name of its kind, `commit`, `oob`, `gtid_state`, `dummy`, `xa_prepare`, `xa_complete` or `kind N`.

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class FileStates:
-    """What the state records of a file contain; None: there is none (yet).
+    """Contents of a file's state records; None: there is none (yet).
 
     Attributes:
         first: GTIDs of the full state in page 1.

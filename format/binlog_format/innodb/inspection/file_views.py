@@ -31,7 +31,7 @@ _DAMAGED_HINT = "The header page is damaged; take the file from a backup"
 
 
 class HeaderState(StrEnum):
-    """What the first page of a file is."""
+    """State of a file's first page."""
 
     GOOD = "good"
     EMPTY = "empty"  # made ahead, nothing written

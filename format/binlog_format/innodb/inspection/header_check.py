@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def check_header(file: FileView, before: FileView | None, is_last: bool) -> Iterator[Finding]:
-    """What the header of a file contains.
+    """Check the header of a file.
 
     Args:
         file: The file.

@@ -154,7 +154,7 @@ class InnodbCheck(LogCheck):
                 yield Finding.of(error)
 
     def _check_end(self, reader: PageReader, file: FileView) -> Iterator[Finding]:
-        """Whether a file that is shorter than it was made was cut by FLUSH, or by something else."""
+        """Check if FLUSH has cut a file that is shorter than it was created, or something else."""
         try:
             opened = reader.files.begun(file.file_no)
             following = reader.files.begun(file.file_no + 1)

@@ -62,7 +62,7 @@ _PROBLEMS = {
 
 @dataclass(slots=True)
 class PageCheck:
-    """What is checked page after page, and what is gathered for later checks.
+    """Checks page after page, and gathers facts for later checks.
 
     Attributes:
         file: The file.

@@ -1,4 +1,4 @@
-"""How many bytes of each page hold what: `measure_pages` -> `LogUsage`."""
+"""Use of the bytes of each page: `measure_pages` gives `LogUsage`."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 class InnodbUse(IntEnum):
-    """What bytes of a page are used for; columns of `InnodbFileUsage.bytes`."""
+    """Uses of the bytes of a page; columns of `InnodbFileUsage.bytes`."""
 
     HEADER = 0
     COMMIT = 1

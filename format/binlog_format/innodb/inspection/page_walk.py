@@ -39,7 +39,7 @@ BATCH_SIZE = 1 << 20
 
 
 class PageEnd(IntEnum):
-    """What follows the last chunk of a good page."""
+    """Kinds of data after the last chunk of a good page."""
 
     FULL = 0  # nothing, or filler
     END_MARK = 1  # the end of data
@@ -72,7 +72,7 @@ class PageBatch:
 
     @property
     def page_count(self) -> int:
-        """How many pages."""
+        """The number of pages."""
         return len(self.states)
 
     def page(self, index: int) -> Bytes:

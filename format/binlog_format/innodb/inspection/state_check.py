@@ -32,7 +32,7 @@ class StateCheck:
         self._has_restarted = False
 
     def forget(self) -> None:
-        """What follows could not be read in full: the next full state is the base again."""
+        """Forget the GTIDs: pages could not be read in full, so the next full state is the base again."""
         self._history.forget()
 
     def take(self, file: FileView, states: list[tuple[int, GtidState]], groups: Table) -> Iterator[Finding]:

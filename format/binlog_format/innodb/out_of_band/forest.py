@@ -59,7 +59,7 @@ NO_PLACE: FilePlace = (0, 0)
 
 @dataclass(frozen=True, slots=True)
 class OobSet:
-    """What a commit record contains about one set of out-of-band data.
+    """Contents of a commit record about one set of out-of-band data.
 
     Attributes:
         count: Records in it.
@@ -94,7 +94,7 @@ class Forest:
         self._last_read: FilePlace = (-1, 0)
 
     def walk(self) -> TableWalk:
-        """What a walk needs, over the records that have been passed by now."""
+        """State of a walk over the records that have been passed by now."""
         return TableWalk(self._nodes.rows, self._given, self._stack, self._state, self._wanted, self._order)
 
     def nodes(self, oob: OobSet, commit: FilePlace) -> Iterator[Table]:

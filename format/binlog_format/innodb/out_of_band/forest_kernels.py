@@ -198,7 +198,7 @@ def start_walk(
 
 @kernel
 def _check_order(stack: Table, top: int, state: NDArray[np.int64], wanted: NDArray[np.int64]) -> int:
-    """Whether the record on top of the stack can be the next one."""
+    """Check that the record on top of the stack can be the next one."""
     file_no = stack["file_no"][top]
     offset = stack["offset"][top]
     expected = state[STATE_COUNT]

@@ -22,7 +22,7 @@ FEW_PAGES = 4
 
 
 class PageState(IntEnum):
-    """What a page is, by its checksum."""
+    """State of a page, by its checksum."""
 
     GOOD = 0
     ZERO = 1  # never written

@@ -56,14 +56,14 @@ _step_32 = _step(32)
 
 @kernel
 def _finished(data: Bytes, at: int, crc: np.uint64) -> bool:
-    """Whether *crc*, with the last four bytes before the checksum at `data[at]`, is that checksum."""
+    """True if *crc*, with the last four bytes before the checksum at `data[at]`, equals that checksum."""
     crc = _step_32(crc, np.uint64(load_u32(data, at - PAGE_CHECKSUM_SIZE)))
     return bool(crc ^ _CRC_START == np.uint64(load_u32(data, at)))
 
 
 @kernel
 def _count_good_pages(data: Bytes, page_size: int) -> int:
-    """How many pages at the start of *data*, whole pages, have good checksums."""
+    """Count the pages at the start of *data*, whole pages, that have good checksums."""
     count = len(data) // page_size
     # The checksum and the four bytes before it make the last word.
     words_end = page_size - _WORD_SIZE
@@ -101,4 +101,4 @@ def _count_good_pages(data: Bytes, page_size: int) -> int:
 
 
 count_good_pages: Callable[[Bytes, int], int] | None = _count_good_pages if may_use("sse4.2") else None
-"""How many pages at the start of a buffer of whole pages, of a size, have good checksums."""
+"""Count the good pages at the start of a buffer of whole pages of one size, by their checksums."""

@@ -43,7 +43,7 @@ class PageRun:
     data: Bytes
 
     def holds(self, file_no: int, page: int) -> bool:
-        """Whether *page* of file *file_no* is in the run."""
+        """True if *page* of file *file_no* is in the run."""
         return file_no == self.file_no and self.first_page <= page < self.first_page + self.page_count
 
     def pages(self) -> Pages:

@@ -100,7 +100,7 @@ class PageWindow:
                 return
 
     def _wanted(self, limit: Position | None, room: int) -> int:
-        """How many pages may be read from the present file."""
+        """Number of pages that may be read from the present file."""
         if limit is None or self._file.file_no < limit.file_no:
             return room
         if self._file.file_no > limit.file_no:
@@ -189,7 +189,7 @@ class PageWindow:
         return found
 
     def next_is_empty(self) -> bool:
-        """Whether the page after the window is there and zero (and not merely torn)."""
+        """True if the page after the window exists and is zero (not merely torn)."""
         page = empty_bytes(self.page_size)
         size = self._file.source.read_into(self._next_page * self.page_size, page)
         return size < self.page_size or not page.any()

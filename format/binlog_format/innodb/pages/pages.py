@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 class PageStop(Enum):
-    """Why no more pages were given."""
+    """Reason why no more pages were given."""
 
     FULL = "the buffer is full"
     FILE_END = "the file has no more pages"
@@ -120,7 +120,7 @@ class PageReader:
         return is_whole
 
     def has_data_after(self, file: OpenFile, page: int) -> str | None:
-        """What is known to have been written after *page* of *file*, for a message; None: nothing."""
+        """Proof that something was written after *page* of *file*, for a message; None: there is none."""
         if page + 1 < file.page_count():
             following = self._page[: file.page_size]
             if file.source.read_into((page + 1) * file.page_size, following) == file.page_size and following.any():

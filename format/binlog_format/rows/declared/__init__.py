@@ -1,1 +1,1 @@
-"""What statements declare of columns, where the log does not record it: types, layouts, defaults."""
+"""Declarations of columns in statements, for what the log does not record: types, layouts, defaults."""

@@ -1,4 +1,4 @@
-"""What a schema contains about a table beyond its table map: `LayoutCompletion`, put in by `apply_completion`."""
+"""Facts about a table beyond its table map, from a schema: `LayoutCompletion`, applied by `apply_completion`."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _SIZED = frozenset({ColumnType.STRING, ColumnType.VARCHAR, ColumnType.VAR_STRING
 
 @dataclass(frozen=True, slots=True)
 class ColumnCompletion:
-    """What a schema contains about one column.
+    """Facts about one column, from a schema.
 
     Attributes:
         name: Of the column.
@@ -47,7 +47,7 @@ class ColumnCompletion:
 
 @dataclass(frozen=True, slots=True)
 class LayoutCompletion:
-    """What a schema contains about a table, its columns in the order of the table map.
+    """Facts about a table, from a schema; its columns are in the order of the table map.
 
     Attributes:
         columns: All columns, those too that SELECT * hides.
@@ -175,7 +175,7 @@ def _declared(layout: TableLayout, completion: LayoutCompletion) -> TableLayout:
 
 
 DDL_SOURCE = "the DDL"
-"""How the source of a completion begins that was worked out from statements in the log."""
+"""Start of the source of a completion that comes from statements in the log."""
 _DDL_HINT = (
     "A statement that changed the table is not in this log (a session with sql_log_bin=0, a filter, a replica's own "
     "ALTER): start after it with a schema file made then; binlog_row_metadata=FULL on the server makes schemas needless"
@@ -187,7 +187,7 @@ _HINT = (
 
 
 def contradiction(layout: TableLayout, column: Column, said: ColumnCompletion) -> str | None:
-    """Why *column* of *layout* cannot be the one that *said* speaks of; None: it can."""
+    """Reason why *column* of *layout* cannot be the column that *said* describes; None: it can."""
     if column.name is not None and column.name.casefold() != said.name.casefold():
         return f"the log calls it {column.name!r}, the schema {said.name!r}"
     labels = None if said.enum_values is None else len(said.enum_values)

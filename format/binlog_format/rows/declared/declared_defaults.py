@@ -1,4 +1,4 @@
-"""What a column holds by default: `DeclaredDefault`, as a statement declares it."""
+"""The default of a column, as a statement declares it: `DeclaredDefault`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from enum import StrEnum
 
 
 class DefaultKind(StrEnum):
-    """What follows DEFAULT."""
+    """Kind of the expression after DEFAULT."""
 
     NULL = "null"
     TEXT = "text"  # '...', DATE'...', and bytes in a character set
@@ -19,7 +19,7 @@ class DefaultKind(StrEnum):
 
 
 class Generated(StrEnum):
-    """How a column is computed from others."""
+    """Way in which a column is computed from others."""
 
     VIRTUAL = "virtual"
     STORED = "stored"
@@ -41,7 +41,7 @@ class DeclaredDefault:
     time_zone: str | None = None
 
     def to_list(self) -> list[str | None]:
-        """For JSON; `from_list` reads it."""
+        """Convert to a list for JSON; `from_list` reads it."""
         parts: list[str | None] = [self.kind.value, self.text]
         return parts if self.time_zone is None else [*parts, self.time_zone]
 
@@ -59,7 +59,7 @@ class DeclaredDefault:
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """When a statement ran, and in which time zone.
+    """Time and time zone of a statement.
 
     Attributes:
         seconds: Since 1970 UTC.

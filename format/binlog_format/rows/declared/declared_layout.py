@@ -1,4 +1,4 @@
-"""What a table map would contain of a table that only a schema knows: `declared_layout`; of one column, `column_of`."""
+"""A table map made from a schema alone: `declared_layout`; of one column, `column_of`."""
 
 from __future__ import annotations
 

@@ -103,7 +103,7 @@ def split_declared(declared: str) -> tuple[str, tuple[int, ...]]:
 
 
 def fits(column: Column, declared: str, charset: str | None, label_count: int | None, vendor: Vendor) -> bool:
-    """Whether a column of a table map can be one that was declared so.
+    """True if a column of a table map can have this declaration.
 
     Args:
         column: As the table map has it.

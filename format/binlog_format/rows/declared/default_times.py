@@ -41,7 +41,7 @@ _EPOCH = datetime.datetime(1970, 1, 1)  # noqa: DTZ001 - a DATETIME has no time 
 
 
 class UnknownDefaultError(Exception):
-    """What a column holds by default cannot be worked out.
+    """The default value of a column cannot be computed.
 
     Args:
         reason: Why, in a few words.
@@ -161,7 +161,7 @@ def _now(column: Column, default: DeclaredDefault, moment: Moment | None) -> int
 
 
 def zone_offset(time_zone: str | None) -> int:
-    """What a time zone that never changes is ahead of UTC, in microseconds.
+    """Offset from UTC, in microseconds, of a time zone that never changes.
 
     Raises:
         UnknownDefaultError: It is another one, or None: not known.
@@ -178,7 +178,7 @@ def zone_offset(time_zone: str | None) -> int:
 
 
 def _held(micros: int, digits: int) -> int:
-    """What a column with so many digits of a second holds, whether its server rounds or cuts off others."""
+    """The value that a column with so many fractional digits stores, whether its server rounds or truncates."""
     unit: int = 10 ** (_DIGITS_MAX - digits)
     if micros % unit * 2 >= unit > 1:
         raise UnknownDefaultError("more digits of a second than the column has")

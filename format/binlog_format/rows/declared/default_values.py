@@ -1,4 +1,4 @@
-"""What a column holds by default, as an Arrow value: `default_value`; of all columns, `layout_defaults`."""
+"""The default of a column as an Arrow value: `default_value`; of all columns, `layout_defaults`."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ _NO_DEFAULT = "NOT NULL, without a default that its type would have"
 
 @dataclass(frozen=True, slots=True)
 class ColumnDefault:
-    """What a row holds in a column that its image leaves out.
+    """Value of a column that a row's image leaves out.
 
     Attributes:
         value: A scalar of the column's Arrow type; None: it is not known.
@@ -96,7 +96,7 @@ def default_value(
     decoding: Decoding = DEFAULT_DECODING,
     moment: Moment | None = None,
 ) -> pa.Scalar:
-    """What a column holds in rows for which nobody said a value.
+    """Compute the value of a column in rows that were written without one.
 
     Args:
         layout: Of the table.
@@ -139,7 +139,7 @@ def default_value(
 
 
 def _implicit(column: Column) -> DeclaredDefault:
-    """What rows get in a NOT NULL column that has no default, where the server lets them have it."""
+    """The value that the server writes into a NOT NULL column without a default, if it allows such rows."""
     name = split_declared(column.declared or "")[0]
     if name in _EMPTY_ADDRESSES:
         return DeclaredDefault(DefaultKind.TEXT, _EMPTY_ADDRESSES[name])

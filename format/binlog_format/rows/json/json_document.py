@@ -50,12 +50,12 @@ class JsonNode:
 
     @property
     def is_object(self) -> bool:
-        """Whether it has members by key."""
+        """True if the members have keys."""
         return self.kind in _OBJECTS
 
     @property
     def is_array(self) -> bool:
-        """Whether it has members by number."""
+        """True if the members have numbers."""
         return self.kind in _ARRAYS
 
     def members(self) -> list[JsonNode]:

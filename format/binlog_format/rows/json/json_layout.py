@@ -72,26 +72,28 @@ JSON_DEPTH_MAX = 100
 """Containers in each other, the outermost counted (MySQL `sql-common/json_syntax_check.h`)."""
 
 JSON_SMALL_SIZE_MAX = 0xFFFF
-"""Of an object or array in the small form."""
+"""Largest size of an object or array in the small form."""
 
 JSON_SIZE_BYTES_MAX = 5
-"""Of the size before a string or an opaque value."""
+"""Largest number of bytes of the size before a string or an opaque value."""
 
 JSON_SIZE_MAX = 0xFFFFFFFF
-"""That such a size can express."""
+"""Largest size that such a size field can store."""
 
 JSON_DECIMAL_HEAD_SIZE = 2
-"""Of an opaque DECIMAL: precision and scale come before the bytes that a column has."""
+"""Bytes of precision and scale, before the bytes of an opaque DECIMAL, which are those of a column."""
 
 JSON_DECIMAL_DIGITS_MAX = 81
-"""Of such a DECIMAL: more than a column can have (MySQL `strings/decimal.cc`: `DECIMAL_MAX_POSSIBLE_PRECISION`)."""
+"""Most digits of such a DECIMAL: more than in a column (MySQL `strings/decimal.cc`:
+`DECIMAL_MAX_POSSIBLE_PRECISION`)."""
 
 JSON_TIME_SIZE = 8
-"""Of an opaque date or time: fields as in DATETIME2 or TIME2 columns, then 24 bits of microseconds, as one int64."""
+"""Bytes of an opaque date or time: fields as in DATETIME2 or TIME2 columns, then 24 bits of microseconds, as one
+int64."""
 
 
 class JsonOperation(IntEnum):
-    """What a change to a document does (MySQL `sql/json_diff.h`: `enum_json_diff_operation`)."""
+    """Kind of a change to a document (MySQL `sql/json_diff.h`: `enum_json_diff_operation`)."""
 
     REPLACE = 0
     INSERT = 1

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 
 class BinaryText(Enum):
-    """How bytes are written."""
+    """Text form of bytes."""
 
     BASE64 = "base64"
     BASE64_URL = "base64-url-safe"
@@ -46,7 +46,7 @@ class BinaryText(Enum):
 
 @dataclass(frozen=True, slots=True)
 class JsonStyle:
-    """What the Arrow type alone does not tell of a column.
+    """JSON options of a column that its Arrow type does not contain.
 
     Attributes:
         digits: Digits of a timestamp's fraction of a second, 0 to 6.

@@ -144,7 +144,7 @@ class _Part:
         return self.values
 
     def found(self, leg: Leg) -> int:
-        """Which member a step of a path leads to."""
+        """The member to which a step of a path leads."""
         count = len(self.members())
         if self.is_object and isinstance(leg, str) and leg in self.keys:
             return self.keys.index(leg)

@@ -74,7 +74,7 @@ _TYPE = 4
 _STACK_FIELDS = 5
 
 STACK_SHAPE = (JSON_DEPTH_MAX, _STACK_FIELDS)
-"""Of the scratch array for containers."""
+"""Shape of the scratch array for containers."""
 
 
 @kernel

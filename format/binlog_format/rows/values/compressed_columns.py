@@ -39,7 +39,7 @@ _PLAIN_SIZE_MAX = 1 << 30
 """Plain bytes of a column at once; a few bytes can claim to be many."""
 
 _RATIO_MAX = 1032
-"""What deflate can save at most (zlib's technical notes)."""
+"""Best compression ratio of deflate (zlib's technical notes)."""
 
 
 def _compressed(column: Column, data: Bytes, offsets: Int32s, decoding: Decoding) -> pa.Array:

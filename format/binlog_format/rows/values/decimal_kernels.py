@@ -84,7 +84,7 @@ def gather_small_decimals(data: Bytes, offsets: Int32s, width: int, groups: Int6
 
 @kernel
 def gather_decimals(data: Bytes, offsets: Int32s, width: int, groups: Int64s, out: NDArray[np.uint64]) -> int:
-    """As `gather_small_decimals`, for up to 38 digits; *out* holds words without sign."""
+    """Like `gather_small_decimals`, for up to 38 digits; *out* holds words without sign."""
     for i in range(offsets.size):
         place = int(offsets[i])
         out[i, 0] = np.uint64(0)

@@ -23,7 +23,7 @@ TOO_LARGE = -2
 
 @kernel
 def set_offsets(masks: NDArray[np.uint64], label_offsets: Int32s, out_offsets: Int32s) -> int:
-    """Where the text of each SET value goes: the labels of its bits, with commas between them.
+    """Compute the place of each SET value's text: the labels of its bits, with commas between them.
 
     Args:
         masks: One bit for each label that is in the value, the lowest for the first.

@@ -55,7 +55,7 @@ ZERO_DATE_TYPES = frozenset(
         ColumnType.TIMESTAMP2,
     }
 )
-"""Of columns that may have dates that no calendar has."""
+"""Types of columns that may contain dates outside of the calendar."""
 _SECONDS_SIZE = len("2026-01-31 12:00:00")
 
 

@@ -56,7 +56,7 @@ _UNITS = {
 
 
 class RowValues(NamedTuple):
-    """Where the values of a column are.
+    """Places of a column's values.
 
     Attributes:
         data: The bytes.
@@ -116,7 +116,7 @@ def text_values(charset: str, values: RowValues, decoding: Decoding) -> pa.Array
 
 
 def text_offsets(values: RowValues) -> Int32s:
-    """Where each value goes when all are put one after the other, and the end of the last."""
+    """Starts of the values, and the end of the last, when all are joined."""
     offsets = np.empty(len(values.offsets) + 1, dtype=np.int32)
     bad_index = kernels.text_offsets(values.data, values.offsets, values.prefix, offsets)
     check_text_size(_TOO_LARGE if bad_index == kernels.TOO_LARGE else 0)

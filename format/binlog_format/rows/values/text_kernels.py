@@ -34,7 +34,7 @@ def text_size(data: Bytes, place: int, prefix: int) -> int:
 
 @kernel
 def text_offsets(data: Bytes, offsets: Int32s, prefix: int, out_offsets: Int32s) -> int:
-    """Where each text goes when all are put one after the other.
+    """Compute the start of each text when all are joined.
 
     Args:
         data: What the offsets point into.
@@ -104,7 +104,7 @@ def copy_padded(data: Bytes, offsets: Int32s, prefix: int, width: int, out_offse
 
 @kernel
 def is_ascii(out: Bytes) -> bool:
-    """Whether no byte is above 0x7F."""
+    """True if no byte is above 0x7F."""
     # Four words at a time: as fast as memory gives them.
     place = 0
     while place + 32 <= out.size:
@@ -158,7 +158,7 @@ def character_end(out: Bytes, start: int, end: int, size_max: int) -> int:
 
 @kernel
 def is_utf8(out: Bytes, place: int, end: int, size_max: int) -> bool:
-    """Whether out[place:end] is UTF-8 with characters of up to *size_max* bytes."""
+    """True if out[place:end] is UTF-8 with characters of up to *size_max* bytes."""
     while place < end:
         while place + 8 <= end and load_u64(out, place) & _HIGH_BITS == _NO_BITS:
             place += 8

@@ -40,7 +40,7 @@ EVENTS_FRAME = 0
 COLUMN_DEPTH_MAX = 32
 """Arguments that are nested deeper become JSON: readers of Arrow and Parquet recurse."""
 COLUMN_COUNT_MAX = 1000
-"""So do arguments of more columns: types that refer to each other can be more than memory holds."""
+"""Sources with more columns get one JSON column: types that refer to each other can need more than the memory."""
 
 NUMBER_TYPES = {
     TypeKind.BOOL: pa.bool_(),
@@ -70,7 +70,7 @@ _UNITS = {
 
 
 class ColumnKind(Enum):
-    """How the values of a column are made of what its slot has."""
+    """Way in which a column's values are made from its slot."""
 
     NUMBER = "number"
     TEXT = "text"
@@ -118,7 +118,7 @@ class ArgumentColumn:
 
 
 class Plan(NamedTuple):
-    """How the arguments of a source become columns.
+    """Plan for the arguments of a source as columns.
 
     Attributes:
         columns: Of each argument; None for those without bytes, which have one possible value.
@@ -155,7 +155,7 @@ class _TooManyColumnsError(Exception):
 
 
 class _Mark(NamedTuple):
-    """How much a plan had at some time."""
+    """Sizes of a plan at some time."""
 
     steps: int
     targets: int

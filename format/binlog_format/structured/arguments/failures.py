@@ -25,7 +25,7 @@ _HINT = (
 
 
 def new_failure() -> Table:
-    """What kernels note there."""
+    """Room in which kernels note a failure."""
     return np.zeros(1, dtype=FAILURE_DTYPE)
 
 

@@ -17,7 +17,7 @@ _NAMED = re.compile(rb"""([A-Za-z_][A-Za-z0-9_]*) ?[=:] ?["']?$""")
 
 
 def field_names(types: ArgumentTypes, node: TypeNode) -> list[str]:
-    """Of the members of a struct: their labels.
+    """Names of the members of a struct: their labels.
 
     A base class has no label: its field is named after it. Other fields without a label are `_1`, `_2`, ... by place.
     """
@@ -34,7 +34,7 @@ def _field_name(types: ArgumentTypes, node: TypeNode, index: int) -> str:
 
 
 def argument_names(format_string: bytes, count: int) -> list[str]:
-    """Of the arguments of a source: what comes before their placeholders, `name={}` or `name: {}`; else `arg0`, ...
+    """Names of a source's arguments: the words before their placeholders, `name={}` or `name: {}`; else `arg0`, ...
 
     Args:
         format_string: Of the source.

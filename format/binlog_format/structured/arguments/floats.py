@@ -66,7 +66,7 @@ def _rounded(fractions: NDArray[np.uint64], dropped: NDArray[np.int64]) -> Doubl
 
 
 def float_texts_of(data: Bytes, floats: Table) -> pa.StringArray:
-    """As JSON, in the shortest digits; what is not finite: its name as a string.
+    """Convert floats to JSON, in the shortest digits; values that are not finite become strings.
 
     Args:
         data: What *floats* point into.

@@ -90,7 +90,7 @@ def grown(out: Bytes, used: int) -> Bytes:
 
 
 def finished_texts(data: Bytes, out: Bytes, offsets: Int64s, floats: Table, valid: Mask | None) -> pa.StringArray:
-    """What kernels have written, with its floats.
+    """Complete the texts that kernels have written, with their floats.
 
     Args:
         data: What they have read.

@@ -63,7 +63,7 @@ _WRITTEN = 4  # whether one is written
 _STACK_FIELDS = 5
 
 STACK_SHAPE = (NESTING_MAX + 1, _STACK_FIELDS)
-"""Of the scratch array for values that contain others, and what they are the arguments of."""
+"""Shape of the scratch array for values that contain others, and for the arguments that these are in."""
 
 
 class JsonTypes(NamedTuple):
@@ -199,7 +199,7 @@ def _next_member(stack: Int64s, level: int, out: Bytes, at: int) -> tuple[int, i
 
 @kernel
 def members_left(stack: Int64s) -> int:
-    """How many of the members at the outermost level have not begun."""
+    """Number of the members at the outermost level that have not begun."""
     return int(stack[0, _LEFT])
 
 

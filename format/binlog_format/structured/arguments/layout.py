@@ -24,7 +24,7 @@ EXTENDED_FRACTION_SIZE = 8
 EXTENDED_BIAS = 16383
 EXTENDED_EXPONENT_MAX = 0x7FFF
 EXTENDED_SIGN = 0x8000
-"""Of `long double` (Intel 64 manual, volume 1, section 4.2.2): 8 bytes of fraction, 2 of sign and exponent."""
+"""Sign bit of `long double` (Intel 64 manual, volume 1, section 4.2.2): 8 bytes of fraction, 2 of sign and exponent."""
 
 # A value that cannot be read.
 FAILURE_DTYPE = np.dtype(
@@ -40,7 +40,7 @@ FAILURE_DTYPE = np.dtype(
 
 
 class Op(IntEnum):
-    """What a step of a `Program` does with the bytes of an event."""
+    """Effect of a step of a `Program` on the bytes of an event."""
 
     FIXED = 0
     """Notes the place of a value of `size` bytes."""
@@ -61,7 +61,7 @@ class Op(IntEnum):
     JSON = 7
     """Writes a value of type `node`, nested in `depth` others, as JSON, and notes the number of its text."""
     ARRAY = 8
-    """As `LIST`, of elements of exactly `size` bytes, whose places it notes as the next step would; goes on at
+    """Like `LIST`, of elements of exactly `size` bytes, whose places it notes as the next step would; goes on at
     `target`."""
     BAD = 9
     """A value of type `node`, which cannot be read."""

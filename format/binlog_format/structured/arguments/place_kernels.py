@@ -46,7 +46,7 @@ JSON_COUNTS = 2
 
 
 class JsonRoom(NamedTuple):
-    """Where values become JSON.
+    """Room for values that become JSON.
 
     Attributes:
         types: Of the source.
@@ -66,7 +66,7 @@ class JsonRoom(NamedTuple):
 
 
 class ArgumentSearch(NamedTuple):
-    """What a program runs over, and where it notes what it finds.
+    """Input of a program, and room for its results.
 
     Attributes:
         program: `PROGRAM_DTYPE`.

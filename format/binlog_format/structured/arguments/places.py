@@ -1,4 +1,4 @@
-"""Where the values of events are: `find_values`, which gives `find_places` the room that it needs."""
+"""Search for the values of events: `find_values`, which gives `find_places` the room that it needs."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ _NO_TEXTS = strings_array([])
 
 
 class FoundValues(NamedTuple):
-    """What the columns of a plan are made of.
+    """The values from which a plan's columns are made.
 
     Attributes:
         data: The bytes of the events.

@@ -1,4 +1,4 @@
-"""What kernels of arguments read values by: codes of results, sizes, `Failures`."""
+"""Common parts of the kernels that read arguments: codes of results, sizes, `Failures`."""
 
 from __future__ import annotations
 

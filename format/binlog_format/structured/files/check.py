@@ -24,7 +24,7 @@ _REMARKS = {
     FileEnd.INCOMPLETE: ("an entry begins here that does not end on disk", "an entry was not finished by its program"),
     FileEnd.ZEROS: ("zeros up to the end of the file", "zeros up to the end of the file"),
 }
-"""On the end of the newest file, and of an older one."""
+"""Remarks on the end of the newest file, and of an older one."""
 
 
 class StructuredCheck(LogCheck):
@@ -95,4 +95,4 @@ class StructuredCheck(LogCheck):
 
 
 def _pass_over(_error: CorruptError, _until: int) -> None:
-    """What is damaged before the start of a check is no finding of it."""
+    """Ignore damage before the start of a check: it is no finding of it."""

@@ -1,4 +1,4 @@
-"""Which files of a directory are one structured log, numbered as they were written: `list_series`."""
+"""The files of one structured log in a directory, numbered in the order of writing: `list_series`."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ class Series:
 
     @property
     def path(self) -> str:
-        """Of the log, for messages."""
+        """Path of the log, for messages."""
         return self.directory.path if self.only is None else self.directory.path_of(self.only)
 
     def purged(self, file_no: int) -> DataLossError:
@@ -136,7 +136,7 @@ def _renamed_too_often(directory: Directory, how: str) -> StorageError:
 
 
 def _are_same(before: list[FileEntry], after: list[FileEntry]) -> bool:
-    """Whether no file was renamed between two listings; one may have grown: that which is being written."""
+    """True if no file was renamed between two listings; the file that is being written may have grown."""
     were, are = ({entry.name: (entry.size, entry.modified_ns) for entry in one} for one in (before, after))
     return were.keys() == are.keys() and sum(were[name] != are[name] for name in were) <= 1
 
@@ -222,7 +222,7 @@ def _is_packed(directory: Directory, name: str) -> bool:
 
 
 def _whole_one(directory: Directory, one: SeriesFile, other: SeriesFile) -> SeriesFile:
-    """Of a file and a copy of its start (or of all of it), the file.
+    """Of a file and a copy of its start (or of all of it), return the file.
 
     Raises:
         StartError: `CONFLICTING_OPTIONS`: they are two files, which begin with events of one time.

@@ -39,7 +39,7 @@ _NUMBER_MAX = (1 << 63) - 1
 
 
 class FormatGuess(Enum):
-    """What a file may be, by its start."""
+    """Kind of a file, guessed from its start."""
 
     LOG = "metadata"
     CONTINUATION = "an event: of a file that goes on where another one ended"
@@ -66,7 +66,7 @@ class FileHead:
 
     @property
     def identity(self) -> str:
-        """What tells this file from others; empty: nothing has been written into it."""
+        """Identity of this file; empty: nothing has been written into it."""
         return "" if self.number is None else f"{self.number}:{self.checksum:08x}"
 
 
@@ -98,7 +98,7 @@ def _start(source: SourceFile, size: int) -> Bytes:
 
 
 def guess_format(data: Bytes) -> FormatGuess:
-    """What a file may be that begins so: the names of files do not tell."""
+    """Guess the kind of a file from its start: the names of files do not show it."""
     if len(data) < ENTRY_HEAD_SIZE or not data.any():
         return FormatGuess.UNWRITTEN
     (size,) = SIZE_STRUCT.unpack_from(data.data)

@@ -53,7 +53,7 @@ def _key(entry: FileEntry) -> _Key:
 
 @functools.lru_cache(_LOGS_MAX)
 def known_heads(path: str, only: str | None) -> KnownHeads:
-    """Of the files of one log, for all in this process that look at it.
+    """Known heads of the files of one log, shared by all readers in this process.
 
     Args:
         path: Of the directory.

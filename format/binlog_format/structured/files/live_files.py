@@ -89,5 +89,5 @@ class StructuredLiveFiles(LiveFiles):
         return self._series
 
     def _file(self, file_no: int) -> SeriesFile | None:
-        """As the last listing found it; listed again before it is said not to be there."""
+        """The file in the last listing; listed again before the result is None."""
         return self._known().begun.get(file_no) or self._list().begun.get(file_no)

@@ -1,4 +1,4 @@
-"""How many bytes of each virtual page of a structured log hold what: `measure_pages` -> `StructuredFileUsage`."""
+"""Use of the bytes of each virtual page of a structured log: `measure_pages` gives `StructuredFileUsage`."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 
 class StructuredUse(IntEnum):
-    """What bytes of a page are used for; columns of `StructuredFileUsage.bytes`."""
+    """Uses of the bytes of a page; columns of `StructuredFileUsage.bytes`."""
 
     METADATA = 0  # sources, writers, clock syncs
     TRACE = 1
@@ -141,7 +141,7 @@ def _measure_file(source: SourceFile, file_no: int, scanner: EntryScanner) -> ND
 
 
 def _entries_of(block: LogBlock) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
-    """Where the entries of *block* begin and end in the file, and what use each of them is."""
+    """Starts, ends and uses of the entries of *block* in the file."""
     entry_size_min = ENTRY_HEAD_SIZE + TAG_STRUCT.size
     starts = np.zeros(len(block.data) // entry_size_min + 1, dtype=np.int64)
     walk = walk_entries(block.data, len(block.data), len(starts), starts, np.zeros_like(starts))

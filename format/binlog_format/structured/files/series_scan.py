@@ -85,7 +85,7 @@ class SeriesScan(Generic[Made]):
                 self.end = Position(numbers[index + 1], 0, 0)
 
     def _numbers(self) -> list[int]:
-        """Of the files from *start* on."""
+        """Numbers of the files from *start* on."""
         begun = self._series.begun
         if self._start.file_no in begun or self._start == BEFORE_ALL:
             return [number for number in begun if number >= self._start.file_no]

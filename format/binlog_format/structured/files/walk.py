@@ -1,4 +1,4 @@
-"""Where the entries of a file are, found without what was defined before them: `EntryWalker`."""
+"""Search for the entries of a file without earlier definitions: `EntryWalker`."""
 
 from __future__ import annotations
 

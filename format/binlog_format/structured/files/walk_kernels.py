@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class EntryWalk(NamedTuple):
-    """How far `walk_entries` came.
+    """Result of `walk_entries`.
 
     Attributes:
         stop: `EntryStop`; `END` also where enough events have been seen.

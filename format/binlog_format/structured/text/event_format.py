@@ -1,4 +1,4 @@
-"""What a line consists of: `EventFormat`, and `LinePrograms`, which compiles it for each source."""
+"""The parts of a line: `EventFormat`, and `LinePrograms`, which compiles it for each source."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ _MESSAGE = ord("m")
 
 @dataclass(frozen=True, slots=True)
 class EventFormat:
-    """How an event is written.
+    """Format of an event as text.
 
     Attributes:
         text: With placeholders such as `%S` and `%m`.
@@ -74,7 +74,7 @@ class EventFormat:
 
     @property
     def is_utc(self) -> bool:
-        """Whether times in messages are UTC: `%u` comes before any `%d`."""
+        """True if times in messages are UTC: `%u` comes before any `%d`."""
         times = (letter for letter, _ in split_format(self.text) if letter in b"du")
         return next(times, ord("d")) == ord("u")
 
@@ -120,7 +120,7 @@ class EventFormat:
 
 
 def severity_name(severity: int) -> bytes:
-    """In four letters."""
+    """Name of a severity in four letters."""
     return _SEVERITIES.get(Severity(severity), _UNKNOWN_SEVERITY) if severity in _KNOWN else _UNKNOWN_SEVERITY
 
 

@@ -17,7 +17,7 @@ _LIMBS_MAX = 640
 """Words of 32 bits: more than 16,445, the bits of the smallest 80-bit number."""
 
 SCRATCH_WORDS = 2 * _LIMBS_MAX
-"""Of the array that `exact_digits` computes in: a number, and its digits in groups of nine (fewer than words)."""
+"""Size of the array in which `exact_digits` computes: a number, and its digits in groups of nine (fewer than words)."""
 
 _GROUP = np.uint64(1_000_000_000)
 _GROUP_DIGITS = 9

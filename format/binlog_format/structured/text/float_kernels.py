@@ -27,7 +27,7 @@ _ZERO = 0x30
 _PLUS = 0x2B
 _EXPONENT = 0x65  # "e"
 _EXPONENT_MIN = -5
-"""From here on down a number has an exponent."""
+"""Numbers with this exponent or a smaller one are written with an exponent."""
 
 _U0 = np.uint64(0)
 _U1 = np.uint64(1)

@@ -39,7 +39,7 @@ VALUE_ROOM = 2 * FLOAT_TEXT_MAX
 
 
 class Types(NamedTuple):
-    """Of a `TypeTable`, what a kernel needs."""
+    """The parts of a `TypeTable` that a kernel needs."""
 
     nodes: Table
     members: Table
@@ -83,7 +83,7 @@ _NANOSECONDS = int(SpecialStruct.NANOSECONDS)
 _HOURS = int(SpecialStruct.HOURS)
 
 NUMBER_SIZES = np.array([SCALAR_SIZES.get(kind, 0) for kind in TypeKind], dtype=np.int64)
-"""Of numbers, by kind."""
+"""Sizes of numbers, by kind."""
 
 _U0 = np.uint64(0)
 _U15 = np.uint64(15)

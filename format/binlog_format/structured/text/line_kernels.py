@@ -43,13 +43,13 @@ LOCAL_TIME = 7
 UTC_TIME = 8
 
 STEP_ARGUMENT = 2
-"""Of a value's step: the column with the row of its argument."""
+"""Step of an argument's value: the column with the row of its argument."""
 
 _NO_CLOCK = np.frombuffer(b"no_clock_sync?", dtype=np.uint8).copy()
 
 
 class Program(NamedTuple):
-    """What lines consist of.
+    """Program that makes lines.
 
     Attributes:
         steps: Shape (steps, 3): which; of literals, where they start and end; of arguments, their kind if they are
@@ -76,7 +76,7 @@ class Writers(NamedTuple):
 
 
 class Context(NamedTuple):
-    """What lines are made from beside the block's bytes and events.
+    """Input of lines beside the block's bytes and events.
 
     Attributes:
         program: What lines consist of.

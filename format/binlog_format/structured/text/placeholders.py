@@ -46,7 +46,7 @@ def split_format(text: bytes) -> Iterator[tuple[int, bytes]]:
 
 @dataclass(frozen=True, slots=True)
 class DateFormat:
-    """How times are written, as steps for `put_time`.
+    """Format of times, as steps for `put_time`.
 
     Attributes:
         steps: Shape (steps, 3): what is written; of literals, where they start and end in *literals*.

@@ -69,7 +69,7 @@ _UTC = np.frombuffer(b"UTC", dtype=np.uint8).copy()
 
 
 class Times(NamedTuple):
-    """How times are written, and the last ones.
+    """Format of times, and the last times that were written.
 
     Attributes:
         steps: Of the `DateFormat`.

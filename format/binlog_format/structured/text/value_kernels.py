@@ -56,14 +56,14 @@ _REPEAT = 100
 """A kind beside those of types: a sequence that shows one element."""
 
 STACK_SHAPE = (NESTING_MAX + 1, 4)
-"""Of the scratch array for what is open around a value."""
+"""Shape of the scratch array for the values that are open around a value."""
 _OPEN_KIND = 0
 _OPEN_NODE = 1  # of a sequence: its element's; of a struct: row of its first member
 _OPEN_NEXT = 2  # of a tuple or struct: row of the member that comes next; of a sequence: how many have come
 _OPEN_END = 3
 
 WALK_SIZE = 3
-"""Of the scratch array for where in a value the walk is."""
+"""Size of the scratch array for the place of the walk in a value."""
 _DEPTH = 0  # how much is open
 _LISTS = 1  # how much of it has commas: not variants
 _COMMA = 2  # what the next comma depends on:

@@ -12,7 +12,7 @@ import numpy as np
 
 
 class TypeKind(IntEnum):
-    """What a value of a type is. From `BOOL` to `EXTENDED`: numbers of a fixed size."""
+    """Kind of a type. From `BOOL` to `EXTENDED`: numbers of a fixed size."""
 
     EMPTY = 0
     """No bytes, nothing to show: an empty tag, and what a variant selects by an index beyond its options."""
@@ -119,7 +119,7 @@ NULL_TAG = b"0"
 
 EMPTY_NODE = 0
 NULL_NODE = 1
-"""In each table the first two nodes are the types without bytes that have no tag of their own."""
+"""The first two nodes of each table are the types without bytes that have no tag of their own."""
 
 TYPE_NODE_DTYPE = np.dtype(
     [

@@ -60,7 +60,7 @@ _NOTHING = Slice(0, 0)
 
 
 class Member(NamedTuple):
-    """Of a tuple or struct, option of a variant, element of a sequence: its node; a field's label."""
+    """Member of a tuple or struct, option of a variant, element of a sequence: its node; a field's label."""
 
     node: int
     label: Slice = _NOTHING

@@ -1,4 +1,4 @@
-"""Which events of a structured log are wanted: `EventFilter`; most is decided once per source, before any argument."""
+"""Selection of events of a structured log: `EventFilter`; most is decided once per source, before any argument."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ SEVERITY_MAX = (1 << 16) - 1
 
 
 def severity_name(severity: int) -> str:
-    """What a severity is called; one that has no name is its number."""
+    """Name of a severity; the number of one that has no name."""
     return SEVERITY_NAMES.get(severity, str(severity))
 
 
@@ -62,7 +62,7 @@ def shown_texts(texts: pa.BinaryArray) -> pa.StringArray:
 
 @dataclass(frozen=True, slots=True)
 class SourceRules:
-    """Which sources an option or a setting selects; all that are given must hold.
+    """Sources that an option or a setting selects; all given rules must hold.
 
     Attributes:
         min_severity: The least severity, as a name or a number; None: any.
@@ -100,7 +100,7 @@ class SourceRules:
                 ) from error
 
     def accepts(self, source: EventSource) -> bool:
-        """Whether events of *source* are wanted."""
+        """True if events of *source* are wanted."""
         if source.severity < self._least():
             return False
         for expressions, text in (
@@ -120,7 +120,7 @@ ALL_SOURCES = SourceRules()
 
 
 def is_named_by(source: EventSource, text: str) -> bool:
-    """Whether *text* names *source*: by its id, by `file:line` (with the file's folders or without), by its format."""
+    """True if *text* names *source*: by its id, by `file:line` (with the file's folders or without), by its format."""
     if text in (str(source.id), shown_text(source.format)):
         return True
     file, _, line = text.rpartition(":")
@@ -143,7 +143,7 @@ Texts = frozenset[str]
 
 @dataclass(frozen=True, slots=True)
 class EventFilter:
-    """What is wanted of a log's events; all that is given must hold.
+    """Selection of a log's events; all given conditions must hold.
 
     Attributes:
         rules: Which sources.
@@ -172,7 +172,7 @@ class EventFilter:
     last_ns: int | None = None
 
     def accepts(self, source: EventSource) -> bool:
-        """Whether events of *source* are wanted, whenever they are."""
+        """True if events of *source* are wanted at any time."""
         if not self.severity_least <= source.severity <= self.severity_most:
             return False
         if self.source is not None and not is_named_by(source, self.source):
@@ -192,11 +192,11 @@ class EventFilter:
 
     @property
     def limits_time(self) -> bool:
-        """Whether it matters when events were."""
+        """True if the time of events matters."""
         return self.first_ns is not None or self.last_ns is not None
 
     def in_time(self, ns: NDArray[np.int64], has_time: Mask) -> Mask:
-        """Which events are at a time that is wanted."""
+        """Mask of the events whose time is wanted."""
         keep = has_time.copy()
         if self.first_ns is not None:
             keep &= ns >= self.first_ns

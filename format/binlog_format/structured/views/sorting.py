@@ -65,7 +65,7 @@ class _Held:
         self.new_count += batch.num_rows
 
     def due(self) -> Iterator[pa.RecordBatch]:
-        """What no row can come before any more; in part, where too much waits."""
+        """Give the rows that no later row can precede; in part, if too many wait."""
         if not self._batches:
             return
         rows, keys = self._sorted()
@@ -92,7 +92,7 @@ class _Held:
 
 
 def _keys(ns: pa.Array, before: int) -> Int64s:
-    """By what rows are sorted: their time, or that of the last row before that has one."""
+    """Sort keys of rows: the time, or that of the last row before that has one."""
     valid = array_mask(ns.is_valid())
     times: Int64s = ns.fill_null(0).to_numpy()
     if valid.all():

@@ -157,7 +157,7 @@ class LogsView:
         return pa.schema([*LOGS_SCHEMA, *_beside(self._decoder(source).schema)])
 
     def json_styles(self) -> dict[str, JsonStyle]:
-        """How `json_lines` writes batches of this view."""
+        """JSON styles for `json_lines` of this view."""
         return {"args": JsonStyle(ready=True), "writer_id": JsonStyle(whole=True)}
 
     def batches(self, blocks: Iterable[LogBlock]) -> Iterator[pa.RecordBatch]:

@@ -107,7 +107,7 @@ def shown(value: object) -> str:
 
 
 class _Field(NamedTuple):
-    """Of a struct; the fields of a base stand in one that has the base's name and no label."""
+    """Field of a struct; the fields of a base are in one field that has the base's name and no label."""
 
     label: str
     name: str

@@ -1,4 +1,4 @@
-"""How Python numbers become the bytes of arguments."""
+"""Conversion of Python numbers to the bytes of arguments."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ class Channel:
 
     @property
     def is_finished(self) -> bool:
-        """Whether it is closed and empty: nothing will ever come out of it."""
+        """True if it is closed and empty: nothing will ever come out of it."""
         with self._lock:
             return self._is_closed and not self._entries
 
@@ -74,7 +74,7 @@ class ChannelList:
             self._channels.append(channel)
 
     def take_batches(self) -> Iterator[bytes]:
-        """What is queued now, as one batch for each channel that holds something."""
+        """Take the queued events, as one batch for each channel that holds some."""
         with self._lock:
             channels = [one for one in self._channels if not one.is_finished]
             self._channels = channels

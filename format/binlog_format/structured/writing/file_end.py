@@ -1,4 +1,4 @@
-"""Where the whole entries of a file end: `whole_entries_end`."""
+"""End of the last complete entry of a file: `whole_entries_end`."""
 
 from __future__ import annotations
 

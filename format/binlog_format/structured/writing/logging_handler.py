@@ -19,7 +19,7 @@ from binlog_format.structured.writing.session import Session
 from binlog_format.structured.writing.session_writer import SessionWriter
 
 WRITE_INTERVAL_S = 0.2
-"""How long an event waits in memory at most, while the disk takes what it is given."""
+"""Longest time that an event waits in memory, as long as the disk is fast enough."""
 QUEUED_MAX = 1 << 26
 """Bytes of events that wait in memory; what comes then is dropped, and counted by an event of its own."""
 WRITERS_MAX = 256
@@ -180,7 +180,7 @@ class _ProcessLog:
             self._stream.close()
 
     def forget(self) -> None:
-        """In a forked child: the parent writes what is queued."""
+        """Forget the queue in a forked child: the parent writes it."""
         self._stream.close()
 
     def _writer(self, record: logging.LogRecord) -> SessionWriter:

@@ -59,7 +59,7 @@ class MismatchError(Exception):
 
 
 def integer_encoder(kind: TypeKind) -> Encode:
-    """Of whatever has an integer value, within the range of *kind*."""
+    """Make an encoder of integer values, within the range of *kind*."""
     lowest, highest = ENUM_RANGES[kind]
     pack = NUMBER_STRUCTS[kind].pack
     expected = f"an integer from {lowest} to {highest}"
@@ -84,7 +84,7 @@ def encode_bool(value: object, out: bytearray) -> None:
 
 
 def float_encoder(kind: TypeKind) -> Encode:
-    """Of whatever has a value as a floating point number."""
+    """Make an encoder of floating point values."""
     pack = extended_bytes if kind is TypeKind.EXTENDED else NUMBER_STRUCTS[kind].pack
 
     def encode(value: object, out: bytearray) -> None:
@@ -130,7 +130,7 @@ def encode_null(value: object, _: bytearray) -> None:
 
 
 def text_bytes(text: str | bytes) -> bytes:
-    """As UTF-8; bytes that Python could not decode as they were, and what has no bytes as an escape."""
+    """Encode as UTF-8; undecodable bytes stay as they were, characters without bytes become an escape."""
     if isinstance(text, bytes):
         return text
     try:

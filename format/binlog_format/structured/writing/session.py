@@ -23,7 +23,7 @@ CHANNEL_SIZE = 1 << 20
 
 
 class LogStream(Protocol):
-    """Where a log is written: an unbuffered file opened for appending, `io.BytesIO`, `RotatingLog`'s own."""
+    """Destination of a log: an unbuffered file opened for appending, `io.BytesIO`, `RotatingLog`'s own."""
 
     def write(self, data: bytes, /) -> int:
         """Take *data*, or its first bytes; returns how many."""
@@ -43,7 +43,7 @@ class LogSource:
 
 
 class Session:
-    """What one program logs: writers add events, one consumer at a time writes them to a stream.
+    """The log of one program: writers add events, one consumer at a time writes them to a stream.
 
     All methods may be called by any thread. A session is not for use in a forked child: make one there.
 

@@ -1,4 +1,4 @@
-"""What events contain in plain text, as Arrow columns: `texts_at`, `event_texts`; and of rows, `StatementTexts`."""
+"""Plain texts in events, as Arrow columns: `texts_at`, `event_texts`; and of rows, `StatementTexts`."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def texts_at(data: Bytes, places: Int64s) -> pa.Array:
 
 
 def text_places(block: Block) -> Int64s:
-    """Where events name a database and a table, and where they have the text of a statement.
+    """Places where events name a database and a table, and of the texts of statements.
 
     Returns:
         Shape (3, 2, event count): database, table and text; start and size, -1 where there is none.
@@ -90,7 +90,7 @@ class StatementTexts:
         self._open: str | None = None  # of the statement that goes on in the next piece of a group
 
     def of_rows(self, block: Block) -> tuple[NDArray[np.int32], pa.Array]:
-        """Which statement made each row event of *block*.
+        """Find the statement that made each row event of *block*.
 
         Returns:
             For each event: its statement's row in the second array, -1 where the log does not record it; and the texts.

@@ -84,7 +84,7 @@ class EventsView:
         return EVENTS_SCHEMA
 
     def json_styles(self) -> dict[str, JsonStyle]:
-        """How `json_lines` writes batches of this view."""
+        """JSON styles for `json_lines` of this view."""
         return {"time": JsonStyle(digits=0)}
 
     def batches(self, blocks: Iterable[Block]) -> Iterator[pa.RecordBatch]:

@@ -1,1 +1,1 @@
-"""Where one table's events lie in a log, and the way back from there to its events."""
+"""Places of one table's events in a log, and the way back from there to its events."""

@@ -1,4 +1,4 @@
-"""From a table's index to its events, out of the log and plain: `read_events`; the way back is in `table_index`."""
+"""Reading of events by a table's index, out of the log and plain: `read_events`; `table_index` makes the index."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ GROUP_COLUMNS = (
     "has_gtid",
 )
 DIFFERENCE_COLUMNS = ("timestamp", "server_id")
-"""Of the event, as the difference from its group's: almost always 0."""
+"""Columns of the event, stored as the difference from its group's: almost always 0."""
 
 
 class TableData(NamedTuple):
@@ -116,7 +116,7 @@ class IndexedEvents:
         return np.flatnonzero(new)
 
     def stored_forms(self, chosen: Int64s) -> Int64s:
-        """How *chosen* events are stored (`FORM_...`); fragments: what they contain, the event but for its header."""
+        """Stored forms of *chosen* events (`FORM_...`); of fragments the form of what they contain."""
         inner_nos = self.inner_nos[chosen]
         forms = np.where(inner_nos < 0, FORM_COMPRESSED, FORM_PAYLOAD)
         forms = np.where(inner_nos <= FROM_FRAGMENTS, FORM_FRAGMENT, forms)
@@ -124,7 +124,7 @@ class IndexedEvents:
         return found
 
     def extents(self, chosen: Int64s) -> Table:
-        """Where *chosen* events are stored (`EXTENT_DTYPE`); extents that touch in the file are one."""
+        """Places of *chosen* events in the files (`EXTENT_DTYPE`); extents that touch in the file are one."""
         counts = self.extent_counts[chosen]
         rows = np.arange(int(counts.sum())) + np.repeat(self.first[chosen] - (np.cumsum(counts) - counts), counts)
         file_no, offset, size = (self.columns[name][rows] for name in EXTENT_COLUMNS[:3])

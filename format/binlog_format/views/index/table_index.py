@@ -1,4 +1,4 @@
-"""Where one table's events lie in a log, in a few bytes an event: `TableIndexBuilder` -> `TableIndex` -> `load(log)`.
+"""Places of one table's events in a log, in a few bytes per event: `TableIndexBuilder` -> `TableIndex` -> `load(log)`.
 
 The files are the queue, an index is the message: whoever gets it reads the table's events out of the log, and nothing
 else, and has the same bytes whenever and wherever that happens. CRC-32Cs over them tell when the log is not what it

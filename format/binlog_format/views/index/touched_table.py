@@ -100,6 +100,6 @@ def rows_of_source(shadow: TouchedTable, layout: TableLayout, snapshot: str) -> 
 
 
 def checked_columns(counts: NDArray[np.int64]) -> dict[str, int]:
-    """What `checked_counts` gives, by the names of the view's columns."""
+    """Values of `checked_counts`, by the names of the view's columns."""
     updates, deletes = counts.tolist()
     return {"checked_updates": updates, "checked_deletes": deletes}

@@ -29,13 +29,13 @@ _FRACTION_TYPES = frozenset({ColumnType.TIMESTAMP2, ColumnType.DATETIME2, Column
 
 
 def column_style(column: Column) -> JsonStyle:
-    """How the values of *column* are written."""
+    """JSON style of the values of *column*."""
     digits = fraction_digits(column) if column.type in _FRACTION_TYPES else 0
     return JsonStyle(digits=digits, whole=column.type != ColumnType.NEWDECIMAL)
 
 
 def column_styles(layout: TableLayout, decoding: Decoding = DEFAULT_DECODING) -> dict[str, JsonStyle]:
-    """How the columns of the table are written, by name."""
+    """JSON styles of the table's columns, by name."""
     names = column_names(layout, decoding)
     return {name: column_style(column) for name, column in zip(names, layout.columns, strict=True)}
 
@@ -68,7 +68,7 @@ def column_names(layout: TableLayout, decoding: Decoding = DEFAULT_DECODING) -> 
 
 @dataclass(frozen=True, slots=True)
 class TableTexts:
-    """What one table contributes to a merge.
+    """Contribution of one table to a merge.
 
     Attributes:
         rows: Its images.
