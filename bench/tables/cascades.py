@@ -30,8 +30,8 @@ from binlog_lab.event_encoding.event_encoding import (
 from binlog_lab.event_encoding.table_encoding import ColumnSpec, TableEncoder, TableSpec
 from binlog_lab.innodb_writer.options import WriterOptions
 from binlog_lab.innodb_writer.server import BinlogWriter
+from binlog_streaming.lake.commit_id import CommitId
 from binlog_streaming.lake.delta.target import DeltaTarget
-from binlog_streaming.lake.target import CommitId
 from binlog_streaming.plan.cascades import CascadeLog
 from binlog_streaming.plan.memory import JobMemory
 from binlog_streaming.plan.plan import plan_batch

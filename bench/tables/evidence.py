@@ -19,8 +19,8 @@ from binlog_format.block import EVENT_DTYPE, GROUP_DTYPE
 from binlog_format.events.table_map import TableLayout
 from binlog_format.rows.images import IMAGE_DTYPE, ImageKind
 from binlog_format.vendor import Vendor
+from binlog_streaming.lake.commit_id import CommitId
 from binlog_streaming.lake.delta.target import DeltaTarget
-from binlog_streaming.lake.target import CommitId
 from binlog_streaming.modes.decoded_images import DecodedImages
 from binlog_streaming.modes.row_batches import RowBatch, StepImages
 from binlog_streaming.settings import Mode, Sink, TableRule

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 from deltalake import DeltaTable, WriterProperties, write_deltalake
 
+from binlog_streaming.lake.commit_id import BATCH_KEY
 from binlog_streaming.lake.schema_cast import cast_rows
-from binlog_streaming.lake.target import BATCH_KEY
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

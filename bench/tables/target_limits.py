@@ -18,8 +18,8 @@ from deltalake.transaction import AddAction, RemoveAction
 from bench.registry import benchmark, share
 from bench.tables.limits import COMPRESSED
 from binlog_streaming.lake.change import Change
+from binlog_streaming.lake.commit_id import CommitId
 from binlog_streaming.lake.delta.target import DeltaTarget
-from binlog_streaming.lake.target import CommitId
 from binlog_streaming.settings import Mode, Sink
 
 if TYPE_CHECKING:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from binlog_streaming.lake.change import Change
-    from binlog_streaming.lake.target import CommitId
+    from binlog_streaming.lake.commit_id import CommitId
 
 LAST_BATCHES = {
     "lake.commit10k_ms": target_limits.COMMITS + 1,

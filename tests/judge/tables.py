@@ -20,14 +20,14 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 from deltalake import DeltaTable
 
-from binlog_streaming.lake.iceberg.catalog import open_catalog
-from binlog_streaming.lake.target import (
+from binlog_streaming.lake.commit_id import (
     DROPPED_COLUMNS_PROPERTY,
     DROPPED_PROPERTY,
     SET_ASIDE_PROPERTY,
     SOURCE_PROPERTY,
     split_keys,
 )
+from binlog_streaming.lake.iceberg.catalog import open_catalog
 from binlog_streaming.settings import TableFormat
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pytest
 
-from binlog_streaming.lake.target import DROPPED_COLUMNS_PROPERTY, DROPPED_PROPERTY
+from binlog_streaming.lake.commit_id import DROPPED_COLUMNS_PROPERTY, DROPPED_PROPERTY
 from binlog_streaming.plan.memory import SetAside
 from tests.judge.coverage import Coverage, is_computable, pair_of
 from tests.judge.found_cases import write_case

@@ -22,8 +22,8 @@ from binlog_streaming.job_state.state_files import StateFolder
 from binlog_streaming.jobs.check import check_job
 from binlog_streaming.jobs.init import init_text
 from binlog_streaming.jobs.log_tables import SCAN_SIZE, find_tables
+from binlog_streaming.lake.commit_id import CommitId
 from binlog_streaming.lake.delta.target import DeltaTarget
-from binlog_streaming.lake.target import CommitId
 from binlog_streaming.settings import (
     Begin,
     Deletes,

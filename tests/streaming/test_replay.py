@@ -20,6 +20,7 @@ from binlog_streaming.job_state.state_files import state_of
 from binlog_streaming.jobs.replay.replay import CHECKPOINT, ReplayRequest, plan_replay
 from binlog_streaming.lake.crash_points import CrashPoint, watched
 from binlog_streaming.lake.sinks import sink_type
+from binlog_streaming.lake.target import Target
 from binlog_streaming.settings.choices import Mode, OnCascade, OnPartitionDrop, OnRowStatement, TableFormat
 from binlog_streaming.tables.job import gtid_position
 from binlog_streaming.tables.target_state import read_target_state
@@ -55,7 +56,7 @@ def state(job: Job, table: str, mode: Mode = Mode.MIRROR) -> TargetState | None:
     uri = f"{job.sink.directory}/{table.replace('.', '/')}"
     target = sink_type(job.sink.format).at(job.sink, uri)
     try:
-        return read_target_state(target, job.sink.format, table, mode)
+        return read_target_state(target, table, mode)
     finally:
         target.close()
 
@@ -108,7 +109,7 @@ def test_killed_before_the_tables_were_taken_over(tmp_path: Path, monkeypatch: p
         raise Killed
 
     with monkeypatch.context() as patch:
-        patch.setattr("binlog_streaming.jobs.replay.tables.transfer_target", killed)
+        patch.setattr(Target, "transfer_to", killed)
         with pytest.raises(Killed):
             plan(job, None, up_to(MARIADB, 30), there)
     replay(job, None, up_to(MARIADB, 30), there)

@@ -12,7 +12,6 @@ from binlog_streaming.doctor.findings import DoctorFinding, Health
 from binlog_streaming.doctor.machine import Needs
 from binlog_streaming.job_state.state_files import StateFolder, storage_of
 from binlog_streaming.settings import EventTablesJob, Job, PublishJob, TopicTablesJob
-from binlog_streaming.settings.choices import TableFormat
 from binlog_streaming.settings.publish_model import Client
 from binlog_streaming.status.model import Level
 from binlog_streaming.status.view import view_of
@@ -27,14 +26,13 @@ if TYPE_CHECKING:
 ROOM_LOW = 5 << 30
 ROOM_NONE = 200 << 20
 _HEALTH = {Level.OK: Health.OK, Level.WARNING: Health.WARNING, Level.DANGER: Health.WRONG}
-_EXTRA_OF_FORMAT = {TableFormat.DELTA: "delta", TableFormat.ICEBERG: "iceberg"}
 
 
 def needs_of(job: AnyJob) -> Needs:
     """What *job* needs of the machine."""
     extras = set()
-    if not isinstance(job, PublishJob) and job.sink.format in _EXTRA_OF_FORMAT:
-        extras.add(_EXTRA_OF_FORMAT[job.sink.format])
+    if not isinstance(job, PublishJob) and job.sink.format.extra is not None:
+        extras.add(job.sink.format.extra)
     if isinstance(job, PublishJob) and job.sink.client is Client.CONFLUENT_KAFKA:
         extras.add("rdkafka")
     if job.metrics.port is not None:

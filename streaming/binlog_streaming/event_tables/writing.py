@@ -11,11 +11,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from binlog_format.errors import TableError
+from binlog_streaming.lake.commit_id import CommitId
 from binlog_streaming.lake.crash_points import CrashPoint, reached
 from binlog_streaming.lake.evolution import reconciled
 from binlog_streaming.lake.schema_cast import cast_to_schema
 from binlog_streaming.lake.sinks import sink_type
-from binlog_streaming.lake.target import CommitId
 from binlog_streaming.plan.batch_plan import COLUMNS_STEP, ROWS_STEP
 from binlog_streaming.settings import Mode
 from binlog_streaming.settings.partition_rules import partition_rule

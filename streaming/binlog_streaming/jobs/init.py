@@ -13,7 +13,7 @@ from binlog_format.source_file import with_places
 from binlog_format.structured.event_log import EventLog
 from binlog_streaming.jobs.log_tables import find_tables
 from binlog_streaming.jobs.mirror import absolute_path
-from binlog_streaming.settings.choices import Mode, TableFormat
+from binlog_streaming.settings.choices import DEFAULT_FORMAT, Mode, TableFormat
 from binlog_streaming.settings.event_source_model import EventLogSource, EventTablesJob
 from binlog_streaming.settings.event_text import event_job_text
 from binlog_streaming.settings.model import Job, LowerCase, Sink, Source, TableRule
@@ -38,7 +38,7 @@ def init_text(
     *,
     schema_file: str | None = None,
     lower_case_table_names: LowerCase | None = None,
-    table_format: TableFormat = TableFormat.DELTA,
+    table_format: TableFormat = DEFAULT_FORMAT,
     scan_size: int,
     on_progress: OnProgress | None = None,
 ) -> str:

@@ -21,7 +21,7 @@ from binlog_streaming.job_state.checkpoint import read_checkpoint
 from binlog_streaming.job_state.declared_types import with_declared_types
 from binlog_streaming.job_state.state_files import StateFolder, state_of
 from binlog_streaming.settings import check_job_values, load_any_job, load_job, parse_job
-from binlog_streaming.settings.choices import Mode, OnError, TableFormat
+from binlog_streaming.settings.choices import DEFAULT_FORMAT, Mode, OnError, TableFormat
 from binlog_streaming.settings.model import Job, Sink, Source, TableRule
 from binlog_streaming.settings.text import job_text
 
@@ -40,7 +40,7 @@ def mirror_job(
     *,
     checkpoint: str | None = None,
     exclude_tables: str | None = None,
-    table_format: TableFormat = TableFormat.DELTA,
+    table_format: TableFormat = DEFAULT_FORMAT,
     rule: TableRule | None = None,
     on_error: OnError = OnError.STOP,
 ) -> Job:

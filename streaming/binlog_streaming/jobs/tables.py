@@ -10,10 +10,10 @@ from binlog_connector.rules.rule_changes import rules_fingerprint
 from binlog_format.errors import BinlogError, OptionError, told_options
 from binlog_format.rows.arrow_schema import arrow_schema
 from binlog_format.rows.decoding import ZeroDates
+from binlog_streaming.lake.commit_id import KEYS_PROPERTY, CommitId, split_keys
 from binlog_streaming.lake.evolution import common_schema
 from binlog_streaming.lake.sinks import may_have_tables, sink_type
 from binlog_streaming.lake.storage.table_places import target_uri
-from binlog_streaming.lake.target import KEYS_PROPERTY, CommitId, split_keys
 from binlog_streaming.modes.mode_columns import mode_schema
 from binlog_streaming.modes.row_keys import key_columns
 from binlog_streaming.settings.choices import Deletes, Mode

@@ -19,11 +19,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from binlog_format.errors import UnsupportedError
+from binlog_streaming.lake.commit_id import GTID_POSITION_KEY, LAST_CHANGE_KEY, QUERY_PROPERTY, Applied, CommitId
 from binlog_streaming.lake.crash_points import CrashPoint, reached
 from binlog_streaming.lake.schema_cast import cast_rows, cast_to_schema
 from binlog_streaming.lake.storage.store import UNFINISHED, looking_at
 from binlog_streaming.lake.storage.table_places import store_at
-from binlog_streaming.lake.target import GTID_POSITION_KEY, LAST_CHANGE_KEY, QUERY_PROPERTY, Applied, CommitId, Target
+from binlog_streaming.lake.target import Target
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -51,6 +52,7 @@ class ParquetTarget(Target):
     """The files at a place as they are now; `table` is what its file contains, None while there is none."""
 
     write_errors: ClassVar[tuple[type[Exception], ...]] = ()
+    supports_other_owner: ClassVar[bool] = False  # files are named by the batches of their query
 
     uri: str
     store: Store
@@ -84,9 +86,10 @@ class ParquetTarget(Target):
         """See `Target`."""
         return None if self.newest is None else Applied(*self.newest.place, self.newest.recorded.get(LAST_CHANGE_KEY))
 
-    def gtid_position(self) -> str | None:
-        """What of the log the newest step holds, as it records it; None: it does not."""
-        return None if self.newest is None else self.newest.recorded.get(GTID_POSITION_KEY)
+    def gtid_positions(self) -> list[str]:
+        """See `Target`; a replay records them in the table's file, a step in its own."""
+        step = "" if self.newest is None else self.newest.recorded.get(GTID_POSITION_KEY, "")
+        return [*Target.gtid_positions(self), step]
 
     def schema(self) -> pa.Schema:
         """See `Target`."""

@@ -105,7 +105,7 @@ class ProvedJobState:
         # None: the next batch is in it already, in part perhaps.
         with contextlib.ExitStack() as opened:
             target = opened.enter_context(contextlib.closing(sink_type(self.job.sink.format).at(self.job.sink, uri)))
-            state = read_target_state(target, self.job.sink.format, str(table), mode)
+            state = read_target_state(target, str(table), mode)
             if state is None or state.owner != query_id:
                 owner = "nobody" if state is None else f"query {state.owner}"
                 raise TableError(

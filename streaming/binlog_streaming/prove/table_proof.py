@@ -15,8 +15,8 @@ import numpy as np
 import pyarrow as pa
 
 from binlog_format.errors import ServerError, TableError
+from binlog_streaming.lake.commit_id import KEYS_PROPERTY, split_keys
 from binlog_streaming.lake.sinks import sink_type
-from binlog_streaming.lake.target import KEYS_PROPERTY, split_keys
 from binlog_streaming.prove.differences import Difference, DifferenceKind, find_differences
 from binlog_streaming.prove.log_changes import DisturbedError
 from binlog_streaming.prove.read_view import read_view

@@ -141,3 +141,11 @@ class TableFormat(StrEnum):
     def has_partition_functions(self) -> bool:
         """Whether they can be partitioned by functions of columns, such as `day(created)`."""
         return self is TableFormat.ICEBERG
+
+    @property
+    def extra(self) -> str | None:
+        """The extra of this package that brings the library of the format; None: it needs none of its own."""
+        return str(self) if self in (TableFormat.DELTA, TableFormat.ICEBERG) else None
+
+
+DEFAULT_FORMAT = TableFormat.DELTA

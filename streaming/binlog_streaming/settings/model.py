@@ -12,6 +12,7 @@ from binlog_connector.rules.row_rule import GeneratedColumns, RowRule
 from binlog_connector.rules.row_rules import bound_rule, defined_tables, table_rules
 from binlog_format.rows.decoding import Decoding, TimeType, ZeroDates
 from binlog_streaming.settings.choices import (
+    DEFAULT_FORMAT,
     Begin,
     Deletes,
     Evidence,
@@ -178,7 +179,7 @@ class Sink(Section, frozen=True):
 
     directory: str
     kind: Literal["tables"] = "tables"
-    format: TableFormat = TableFormat.DELTA
+    format: TableFormat = DEFAULT_FORMAT
     merge: Merge = Merge.AUTO
     storage: dict[str, str] = {}
     catalog: dict[str, str] = {}

@@ -17,9 +17,9 @@ from binlog_connector.rules.rule_changes import rules_fingerprint
 from binlog_connector.schema.snapshot_marks import TableProved
 from binlog_connector.schema.table_changes import TableRenamed
 from binlog_format.errors import BinlogError, TableError, UnsupportedError
+from binlog_streaming.lake.commit_id import QUERY_PROPERTY, SET_ASIDE_PROPERTY, CommitId
 from binlog_streaming.lake.crash_points import CrashPoint, reached
 from binlog_streaming.lake.sinks import sink_type
-from binlog_streaming.lake.target import QUERY_PROPERTY, SET_ASIDE_PROPERTY, CommitId
 from binlog_streaming.modes.shards import IndivisibleError
 from binlog_streaming.plan.batch_plan import RowsStep
 from binlog_streaming.plan.cascade_links import LinkedRowsStep

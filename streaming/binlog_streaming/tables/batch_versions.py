@@ -16,12 +16,11 @@ import pyarrow as pa
 
 from binlog_format.errors import OptionError
 from binlog_format.gtids.gtid_set import parse_gtids
+from binlog_streaming.lake.commit_id import QUERY_PROPERTY, CommitId
 from binlog_streaming.lake.sinks import sink_type
-from binlog_streaming.lake.target import QUERY_PROPERTY, CommitId
 from binlog_streaming.settings.choices import Mode
 from binlog_streaming.tables.open_targets import OpenTargets
 from binlog_streaming.tables.progress import Outcome
-from binlog_streaming.tables.target_state import transfer_target
 
 if TYPE_CHECKING:
     import datetime as dt
@@ -161,7 +160,7 @@ class BatchVersions:
                 target.create(SCHEMA, commit_id)
             elif properties.get(QUERY_PROPERTY) != query_id:
                 # The tables have changed hands; or another job writes into the same directory.
-                transfer_target(target, self._job.sink.format, query_id)
+                target.transfer_to(query_id)
             if target.is_done(commit_id):
                 return False
             target.append(rows.to_reader(), commit_id)

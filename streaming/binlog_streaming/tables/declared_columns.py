@@ -19,7 +19,7 @@ from binlog_format.rows.declared.completion import (
     apply_completion,
     contradiction,
 )
-from binlog_streaming.lake.target import DECLARED_PROPERTY, DROPPED_PROPERTY
+from binlog_streaming.lake.commit_id import DECLARED_PROPERTY, DROPPED_PROPERTY
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping

@@ -23,8 +23,9 @@ if TYPE_CHECKING:
     from typing import Any
 
     from binlog_format.rows.decoding import Decoding
+    from binlog_streaming.lake.commit_id import CommitId
     from binlog_streaming.lake.merge import WrittenFiles
-    from binlog_streaming.lake.target import CommitId, Target
+    from binlog_streaming.lake.target import Target
     from binlog_streaming.plan.batch_plan import Component
     from binlog_streaming.plan.table_selection import SelectedTable
     from binlog_streaming.settings import Sink, TableRule

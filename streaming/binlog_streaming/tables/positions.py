@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from binlog_streaming.lake.target import GTID_POSITION_KEY
+from binlog_streaming.lake.commit_id import GTID_POSITION_KEY
 from binlog_streaming.plan.batch_plan import RowsStep
 
 if TYPE_CHECKING:
     from binlog_connector.schema.definitions import TableName
-    from binlog_streaming.lake.target import CommitId, Target
+    from binlog_streaming.lake.commit_id import CommitId
+    from binlog_streaming.lake.target import Target
     from binlog_streaming.plan.batch_plan import Component
 
 

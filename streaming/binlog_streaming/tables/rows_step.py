@@ -44,8 +44,9 @@ if TYPE_CHECKING:
     from binlog_format.errors import TableError
     from binlog_format.rows.decoding import Decoding
     from binlog_streaming.lake.change import Change
+    from binlog_streaming.lake.commit_id import CommitId
     from binlog_streaming.lake.evidence import Contradictions
-    from binlog_streaming.lake.target import CommitId, Target
+    from binlog_streaming.lake.target import Target
     from binlog_streaming.settings import TableRule
     from binlog_streaming.tables.evidence.row_evidence import RowEvidence
     from binlog_streaming.tables.statements.log_facts import LogFacts

@@ -9,7 +9,7 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from binlog_format.errors import UnsupportedError
-from binlog_streaming.lake.target import DROPPED_PROPERTY, SOURCE_PROPERTY
+from binlog_streaming.lake.commit_id import DROPPED_PROPERTY, SOURCE_PROPERTY
 from tests.streaming.bad_days.scenario import Refused, Scenario
 from tests.streaming.bad_days.verdicts import JobEnd, Kind, ServerTable, judge, read_targets
 

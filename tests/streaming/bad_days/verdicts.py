@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from deltalake import DeltaTable
 
 from binlog_format.errors import BinlogError
-from binlog_streaming.lake.target import DROPPED_PROPERTY, SOURCE_PROPERTY
+from binlog_streaming.lake.commit_id import DROPPED_PROPERTY, SOURCE_PROPERTY
 from binlog_streaming.tables.batch_versions import PLACE
 from tests.truth.replay import row_differences
 from tests.truth.truth_values import typed_difference

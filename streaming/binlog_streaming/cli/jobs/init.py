@@ -17,7 +17,7 @@ from binlog_streaming.cli.options import (  # noqa: TC001 (typer looks at annota
 )
 from binlog_streaming.cli.output import PathArgument  # noqa: TC001 (typer looks at annotations)
 from binlog_streaming.cli.progress import progress_bar
-from binlog_streaming.settings.choices import TableFormat
+from binlog_streaming.settings.choices import DEFAULT_FORMAT, TableFormat
 
 if TYPE_CHECKING:
     from binlog_streaming.settings.model import LowerCase
@@ -90,7 +90,7 @@ def init(  # noqa: PLR0913 - the options of the command
                 path,
                 schema_file=schemas,
                 lower_case_table_names=lower_case,
-                table_format=table_format or TableFormat.DELTA,
+                table_format=table_format or DEFAULT_FORMAT,
                 scan_size=scan * MIB,
                 on_progress=on_progress,
             )

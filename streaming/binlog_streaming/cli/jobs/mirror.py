@@ -14,6 +14,7 @@ from binlog_streaming.cli.options import ExcludeTablesOption, TablesOption  # no
 from binlog_streaming.cli.output import Output, PathArgument
 from binlog_streaming.cli.status.observing import PageOptions, StatusOption, StatusTokenOption
 from binlog_streaming.settings.choices import (
+    DEFAULT_FORMAT,
     Begin,
     Mode,
     OnCascade,
@@ -66,7 +67,7 @@ def mirror(  # noqa: PLR0913 - the options of the command
     checkpoint: CheckpointOption = None,
     tables: TablesOption = None,
     exclude_tables: ExcludeTablesOption = None,
-    table_format: Annotated[TableFormat, typer.Option("--format", help="Kind of the tables.")] = TableFormat.DELTA,
+    table_format: Annotated[TableFormat, typer.Option("--format", help="Kind of the tables.")] = DEFAULT_FORMAT,
     mode: ModeOption = Mode.MIRROR,
     begin: BeginOption = Begin.CREATED,
     on_statement: Annotated[

@@ -10,15 +10,13 @@ from typing import TYPE_CHECKING
 from binlog_format.errors import TableError
 from binlog_format.gtids.gtid_set import NO_GTIDS
 from binlog_format.views.table_filter import split_expressions
+from binlog_streaming.lake.commit_id import GTID_POSITION_KEY, SET_ASIDE_PROPERTY, commit_id_of
 from binlog_streaming.lake.sinks import sink_type
-from binlog_streaming.lake.target import GTID_POSITION_KEY, SET_ASIDE_PROPERTY
 from binlog_streaming.plan.table_selection import TableSelection
 from binlog_streaming.tables.target_state import (
     TargetState,
     check_ownership_can_transfer,
-    commit_id_of,
     read_target_state,
-    transfer_target,
 )
 
 if TYPE_CHECKING:
@@ -107,7 +105,7 @@ class ReplayTables:
         found = []
         for name, mode, uri in self._places():
             with self._looked_at(uri) as target:
-                state = read_target_state(target, self._job.sink.format, str(name), mode)
+                state = read_target_state(target, str(name), mode)
             if state is not None:
                 found.append(ReplayTarget(name, mode, uri, state))
         return found
@@ -152,13 +150,14 @@ class ReplayTables:
             UnsupportedError: `FORMAT`: it cannot with one of them.
         """
         for one in targets:
-            check_ownership_can_transfer(one.state, self._job.sink.format, f"{one.name}: {one.uri}")
+            with self._looked_at(one.uri) as target:
+                check_ownership_can_transfer(target, one.state, f"{one.name}: {one.uri}")
 
     def transfer(self, targets: Iterable[ReplayTarget], query_id: str) -> None:
         """Make the replay the owner of *targets*."""
         for one in targets:
             with self._looked_at(one.uri) as target:
-                transfer_target(target, self._job.sink.format, query_id)
+                target.transfer_to(query_id)
 
     def record_position(self, last: str, query_id: str) -> int:
         """Record in all targets of the replay that they hold *last*.

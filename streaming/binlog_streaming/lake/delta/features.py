@@ -11,8 +11,8 @@ import re
 from typing import TYPE_CHECKING
 
 from binlog_format.errors import TableError
+from binlog_streaming.lake.commit_id import MODE_PROPERTY
 from binlog_streaming.lake.delta.column_mapping import MODE
-from binlog_streaming.lake.target import MODE_PROPERTY
 from binlog_streaming.settings import Mode
 
 if TYPE_CHECKING:

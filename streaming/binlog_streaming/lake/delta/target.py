@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
@@ -9,6 +10,15 @@ import pyarrow as pa
 from deltalake.exceptions import CommitFailedError, DeltaError
 
 from binlog_format.errors import TableError
+from binlog_streaming.lake.commit_id import (
+    BATCH_KEY,
+    GTID_POSITION_KEY,
+    LAST_CHANGE_KEY,
+    MODE_PROPERTY,
+    STEP_KEY,
+    Applied,
+    CommitId,
+)
 from binlog_streaming.lake.crash_points import CrashPoint, reached
 from binlog_streaming.lake.delta.actions import Metadata
 from binlog_streaming.lake.delta.column_mapping import MODE, file_columns
@@ -31,7 +41,7 @@ from binlog_streaming.lake.merge import WrittenFiles, remove_rows, supersede, su
 from binlog_streaming.lake.schema_cast import cast_rows, changed_rows
 from binlog_streaming.lake.storage.store import looking_at
 from binlog_streaming.lake.storage.table_places import store_at
-from binlog_streaming.lake.target import BATCH_KEY, LAST_CHANGE_KEY, MODE_PROPERTY, STEP_KEY, Applied, CommitId, Target
+from binlog_streaming.lake.target import Target
 from binlog_streaming.settings import Merge, Mode
 
 if TYPE_CHECKING:
@@ -50,6 +60,9 @@ if TYPE_CHECKING:
 
 HISTORY_MAX = 16
 """Commits among which the last step's own is looked for; maintenance makes a few after it."""
+
+GTIDS_HISTORY_MAX = 64
+"""Commits among which the GTIDs of the last step are looked for."""
 
 STEP_BITS = 32
 """The version of an application transaction is one 64-bit number: batch and step, the batch above."""
@@ -134,6 +147,15 @@ class DeltaTarget(Target):
             if recorded.get(BATCH_KEY) == batch_id and recorded.get(STEP_KEY) == step:
                 return str(recorded.get(LAST_CHANGE_KEY))
         return None
+
+    def gtid_positions(self) -> list[str]:
+        """See `Target`; a replay records them in the properties, a step in its commit."""
+        recorded = Target.gtid_positions(self)
+        for commit in recent_information(self.store, self._there(), GTIDS_HISTORY_MAX):
+            step = _step_of_commit(commit)
+            if step is not None:
+                return [*recorded, step.get(GTID_POSITION_KEY, "")]
+        return recorded
 
     def version(self) -> str | None:
         """See `Target`."""
@@ -338,3 +360,14 @@ def _set_back(uri: str, commit_id: CommitId, place: tuple[int, int], version: in
 def _application(commit_id: CommitId) -> str:
     # Name of the application transaction.
     return f"binlog-stream/{commit_id.query_id}"
+
+
+def _step_of_commit(commit: Mapping[str, object]) -> Mapping[str, str] | None:
+    # None: it is no step. Spark, which wrote tables in former versions, puts the properties of a commit into one text.
+    if BATCH_KEY in commit:
+        return {name: str(value) for name, value in commit.items()}
+    try:
+        recorded = json.loads(str(commit.get("userMetadata")))
+    except ValueError:
+        return None
+    return recorded if isinstance(recorded, dict) and BATCH_KEY in recorded else None

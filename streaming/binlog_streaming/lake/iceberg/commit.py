@@ -313,3 +313,14 @@ def with_schema(metadata: TableMetadata, schema: Schema) -> TableMetadata:
     """The table with other columns, as files are written for it that get there together with them."""
     schemas = [*metadata.schemas, schema]
     return metadata.model_copy(update={"schemas": schemas, "current_schema_id": schema.schema_id})
+
+
+def has_snapshot(metadata: TableMetadata, named: str | None) -> bool:
+    """Whether a snapshot is the current one or before it, as far as snapshots reach back."""
+    parents = {one.snapshot_id: one.parent_snapshot_id for one in metadata.snapshots}
+    if named is None or int(named) not in parents:
+        return True
+    number = metadata.current_snapshot_id
+    while number is not None and number != int(named):
+        number = parents.get(number)
+    return number is not None

@@ -25,27 +25,7 @@ from pyiceberg.schema import assign_fresh_schema_ids
 from sqlalchemy.exc import SQLAlchemyError
 
 from binlog_format.errors import TableError
-from binlog_streaming.lake.crash_points import CrashPoint, reached
-from binlog_streaming.lake.find import found_rows
-from binlog_streaming.lake.iceberg.catalog import (
-    close_catalog,
-    ensure_namespace,
-    identifier,
-    open_catalog,
-    reading_replies,
-)
-from binlog_streaming.lake.iceberg.commit import SNAPSHOT_PROPERTY, IcebergCommit
-from binlog_streaming.lake.iceberg.data_files import live_rows
-from binlog_streaming.lake.iceberg.features import require_kept_columns, require_writable
-from binlog_streaming.lake.iceberg.maintenance import maintain, sequence_number
-from binlog_streaming.lake.iceberg.partitions import partition_spec
-from binlog_streaming.lake.iceberg.schema import arrow_schema, evolved, iceberg_schema, replaced
-from binlog_streaming.lake.iceberg.table_files import live_files
-from binlog_streaming.lake.iceberg.table_write import VECTORS_FROM, IcebergTableWrite
-from binlog_streaming.lake.merge import WrittenFiles, remove_rows, supersede, supersede_part, superseded_by_later_part
-from binlog_streaming.lake.schema_cast import cast_rows, changed_rows
-from binlog_streaming.lake.storage.store import looking_at
-from binlog_streaming.lake.target import (
+from binlog_streaming.lake.commit_id import (
     BATCH_KEY,
     GTID_KEY,
     GTID_POSITION_KEY,
@@ -56,8 +36,28 @@ from binlog_streaming.lake.target import (
     STEP_KEY,
     Applied,
     CommitId,
-    Target,
 )
+from binlog_streaming.lake.crash_points import CrashPoint, reached
+from binlog_streaming.lake.find import found_rows
+from binlog_streaming.lake.iceberg.catalog import (
+    close_catalog,
+    ensure_namespace,
+    identifier,
+    open_catalog,
+    reading_replies,
+)
+from binlog_streaming.lake.iceberg.commit import SNAPSHOT_PROPERTY, IcebergCommit, has_snapshot
+from binlog_streaming.lake.iceberg.data_files import live_rows
+from binlog_streaming.lake.iceberg.features import require_kept_columns, require_writable
+from binlog_streaming.lake.iceberg.maintenance import maintain, sequence_number
+from binlog_streaming.lake.iceberg.partitions import partition_spec
+from binlog_streaming.lake.iceberg.schema import arrow_schema, evolved, iceberg_schema, replaced
+from binlog_streaming.lake.iceberg.table_files import live_files
+from binlog_streaming.lake.iceberg.table_write import VECTORS_FROM, IcebergTableWrite
+from binlog_streaming.lake.merge import WrittenFiles, remove_rows, supersede, supersede_part, superseded_by_later_part
+from binlog_streaming.lake.schema_cast import cast_rows, changed_rows
+from binlog_streaming.lake.storage.store import looking_at
+from binlog_streaming.lake.target import Target
 from binlog_streaming.settings import Merge, Mode
 
 if TYPE_CHECKING:
@@ -156,7 +156,7 @@ class IcebergTarget(Target):
         if BATCH_KEY not in properties or properties.get(QUERY_PROPERTY) != commit_id.query_id:
             return None
         applied = _applied(properties)
-        if not self._has_snapshot(properties.get(SNAPSHOT_PROPERTY)):
+        if not has_snapshot(self.table.metadata, properties.get(SNAPSHOT_PROPERTY)):
             held = self._held(commit_id)
             raise TableError(
                 "OTHER_WRITER",
@@ -168,16 +168,6 @@ class IcebergTarget(Target):
             )
         return applied
 
-    def _has_snapshot(self, named: str | None) -> bool:
-        # Whether the snapshot is the current one or before it, as far as snapshots reach back.
-        parents = {one.snapshot_id: one.parent_snapshot_id for one in self.table.metadata.snapshots}
-        if named is None or int(named) not in parents:
-            return True
-        number = self.table.metadata.current_snapshot_id
-        while number is not None and number != int(named):
-            number = parents.get(number)
-        return number is not None
-
     def _held(self, commit_id: CommitId) -> Applied | None:
         # What the snapshots record.
         snapshot = self.table.current_snapshot()
@@ -188,6 +178,18 @@ class IcebergTarget(Target):
             parent = snapshot.parent_snapshot_id
             snapshot = None if parent is None else self.table.snapshot_by_id(parent)
         return None
+
+    def gtid_positions(self) -> list[str]:
+        """See `Target`; the properties have what the last step, or a replay, recorded."""
+        return [self.table.properties.get(GTID_POSITION_KEY, "")]
+
+    def transfer_to(self, query_id: str) -> None:
+        """See `Target`."""
+        # Properties record the last batch, for the one query that is named there. With a snapshot: catalogs
+        # compare these, so what the query before it still has under way is refused.
+        counted = (BATCH_KEY, STEP_KEY, LAST_CHANGE_KEY, SNAPSHOT_PROPERTY)
+        commit = IcebergCommit(properties={QUERY_PROPERTY: query_id}, cleared=counted, keeps_rows=True)
+        self._table = commit.on(self.table)
 
     def version(self) -> str | None:
         """See `Target`; a table without a snapshot has none."""

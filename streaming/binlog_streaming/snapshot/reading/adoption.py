@@ -22,8 +22,8 @@ from binlog_format.errors import OptionError, SchemaError, TableError
 from binlog_format.rows.arrow_schema import arrow_schema
 from binlog_format.rows.column_types import NO_METADATA_HINT
 from binlog_streaming.jobs.log_tables import find_tables
+from binlog_streaming.lake.commit_id import GTID_POSITION_KEY, QUERY_PROPERTY, SNAPSHOT_PROPERTY, CommitId
 from binlog_streaming.lake.sinks import sink_type
-from binlog_streaming.lake.target import GTID_POSITION_KEY, QUERY_PROPERTY, SNAPSHOT_PROPERTY, CommitId
 from binlog_streaming.modes.mode_columns import mode_schema
 from binlog_streaming.modes.row_keys import key_columns
 from binlog_streaming.plan.snapshots import PlannedSnapshot

@@ -42,8 +42,9 @@ if TYPE_CHECKING:
     from binlog_format.gtids.gtid_set import AnyGtid
     from binlog_format.position import Position
     from binlog_format.rows.decoding import Decoding
+    from binlog_streaming.lake.commit_id import CommitId
     from binlog_streaming.lake.merge import WrittenFiles
-    from binlog_streaming.lake.target import CommitId, Target
+    from binlog_streaming.lake.target import Target
     from binlog_streaming.plan.batch_plan import RowsStep
     from binlog_streaming.plan.table_selection import SelectedTable
     from binlog_streaming.server.raw_rows import PacketRows

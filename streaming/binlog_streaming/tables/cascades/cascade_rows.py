@@ -34,7 +34,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from binlog_streaming.lake.target import CommitId, Target
+    from binlog_streaming.lake.commit_id import CommitId
+    from binlog_streaming.lake.target import Target
     from binlog_streaming.modes.table_history import TableHistory
     from binlog_streaming.plan.cascade_links import Link, LinkedRowsStep
     from binlog_streaming.plan.table_selection import SelectedTable

@@ -16,9 +16,9 @@ from binlog_connector.schema.definitions import TableName
 from binlog_format.errors import TableError
 from binlog_format.gtids.gtid_groups import gtid_of
 from binlog_format.rows.images import ImageKind
+from binlog_streaming.lake.commit_id import COMPLETE_PROPERTY
 from binlog_streaming.lake.evidence import Expected, needs_row
 from binlog_streaming.lake.rows_before import RowsBefore, ShownRows
-from binlog_streaming.lake.target import COMPLETE_PROPERTY
 from binlog_streaming.plan.snapshots import snapshot_command
 from binlog_streaming.settings.choices import Begin, Evidence, Mode, OnPartitionDrop, OnStatement, Rewritten
 
@@ -28,9 +28,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from binlog_streaming.lake.change import Change
+    from binlog_streaming.lake.commit_id import CommitId
     from binlog_streaming.lake.evidence import Contradictions
     from binlog_streaming.lake.rows_before import DifferentRow
-    from binlog_streaming.lake.target import CommitId
     from binlog_streaming.modes.partial.documents import DocumentError
     from binlog_streaming.modes.row_batches import StepImages
     from binlog_streaming.modes.whole_rows import MissingRowsError

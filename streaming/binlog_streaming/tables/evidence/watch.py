@@ -17,7 +17,8 @@ from binlog_streaming.tables.evidence.row_evidence import RowEvidence, evidence_
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from binlog_streaming.lake.target import CommitId, Target
+    from binlog_streaming.lake.commit_id import CommitId
+    from binlog_streaming.lake.target import Target
     from binlog_streaming.settings import Job, TableRule
     from binlog_streaming.tables.progress import TableProgress
 

@@ -8,15 +8,16 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from binlog_format.errors import SchemaError
+from binlog_streaming.lake.commit_id import DROPPED_COLUMNS_PROPERTY, KEYS_OPEN_PROPERTY, QUERY_PROPERTY, joined_keys
 from binlog_streaming.lake.evolution import fitting, reconciled
-from binlog_streaming.lake.target import DROPPED_COLUMNS_PROPERTY, KEYS_OPEN_PROPERTY, QUERY_PROPERTY, joined_keys
 from binlog_streaming.plan.batch_plan import COLUMNS_STEP, ROWS_STEP
 from binlog_streaming.tables.statements.row_retention import has_rows
 from binlog_streaming.tables.statements.target_alteration import TargetAlteration
 from binlog_streaming.tables.statements.work import dropped_columns
 
 if TYPE_CHECKING:
-    from binlog_streaming.lake.target import CommitId, Target
+    from binlog_streaming.lake.commit_id import CommitId
+    from binlog_streaming.lake.target import Target
     from binlog_streaming.tables.positions import BatchPositions
 
 

@@ -17,11 +17,11 @@ import pyarrow.compute as pc
 
 from binlog_format.errors import SchemaError
 from binlog_format.rows.arrow_arrays import fixed_array, mask_array, numbers_array
+from binlog_streaming.lake.commit_id import DROPPED_COLUMNS_PROPERTY, DROPPED_PROPERTY, joined_keys
 from binlog_streaming.lake.evolution import fitting, reconciled
 from binlog_streaming.lake.keys.key_lookup import KeyLookup
 from binlog_streaming.lake.row_values import comparable_table, equal_rows, one_array
 from binlog_streaming.lake.schema_cast import cast_to_schema, with_values
-from binlog_streaming.lake.target import DROPPED_COLUMNS_PROPERTY, DROPPED_PROPERTY, joined_keys
 from binlog_streaming.modes.mode_columns import DELETED, IS_CURRENT, VALID_FROM, VERSION_POSITION, mode_schema
 from binlog_streaming.modes.place_texts import place_text
 from binlog_streaming.settings import Mode
@@ -33,7 +33,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from binlog_streaming.lake.target import CommitId, Target
+    from binlog_streaming.lake.commit_id import CommitId
+    from binlog_streaming.lake.target import Target
     from binlog_streaming.settings import Deletes
     from binlog_streaming.tables.statements.work import StatementContext
 

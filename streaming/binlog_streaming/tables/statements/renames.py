@@ -11,8 +11,8 @@ import pyarrow as pa
 from binlog_connector.schema.online_schema_change import ghost_of
 from binlog_format.errors import SchemaError
 from binlog_format.rows.arrow_arrays import mask_array
+from binlog_streaming.lake.commit_id import DROPPED_COLUMNS_PROPERTY, DROPPED_PROPERTY, joined_keys
 from binlog_streaming.lake.schema_cast import cast_to_schema
-from binlog_streaming.lake.target import DROPPED_COLUMNS_PROPERTY, DROPPED_PROPERTY, joined_keys
 from binlog_streaming.modes.mode_columns import DELETED, mode_schema
 from binlog_streaming.settings import Begin, Deletes, Mode, OnStatement
 from binlog_streaming.tables.statements.cut_over import cut_over
@@ -21,7 +21,8 @@ from binlog_streaming.tables.statements.work import Work, held_keys
 
 if TYPE_CHECKING:
     from binlog_connector.schema.table_changes import TableRenamed
-    from binlog_streaming.lake.target import CommitId, Target
+    from binlog_streaming.lake.commit_id import CommitId
+    from binlog_streaming.lake.target import Target
     from binlog_streaming.plan.table_selection import SelectedTable
     from binlog_streaming.tables.statements.work import StatementContext
 

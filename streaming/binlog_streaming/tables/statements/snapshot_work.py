@@ -17,7 +17,7 @@ from binlog_connector.schema.snapshot_marks import (
     SnapshotEnded,
     TableProved,
 )
-from binlog_streaming.lake.target import QUERY_PROPERTY, SET_ASIDE_PROPERTY, SNAPSHOT_PROPERTY, VERIFIED_PROPERTY
+from binlog_streaming.lake.commit_id import QUERY_PROPERTY, SET_ASIDE_PROPERTY, SNAPSHOT_PROPERTY, VERIFIED_PROPERTY
 from binlog_streaming.settings import Mode
 from binlog_streaming.tables.statements.work import Work, created_work, held_keys, logged_removal, work_of
 

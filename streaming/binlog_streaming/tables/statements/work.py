@@ -23,8 +23,7 @@ from binlog_format.events.table_map import TableLayout
 from binlog_format.rows.arrow_schema import arrow_schema
 from binlog_format.views.changefeed import commit_versions
 from binlog_format.views.columns import COMMIT_TIME_TYPE, POSITION_TYPE
-from binlog_streaming.lake.evolution import fitting, reconciled
-from binlog_streaming.lake.target import (
+from binlog_streaming.lake.commit_id import (
     DROPPED_COLUMNS_PROPERTY,
     DROPPED_PROPERTY,
     KEYS_OPEN_PROPERTY,
@@ -32,6 +31,7 @@ from binlog_streaming.lake.target import (
     joined_keys,
     split_keys,
 )
+from binlog_streaming.lake.evolution import fitting, reconciled
 from binlog_streaming.modes.mode_columns import mode_schema
 from binlog_streaming.modes.row_keys import key_columns
 from binlog_streaming.settings import Mode, OnPartitionDrop, OnStatement, UnknownValues
@@ -49,7 +49,8 @@ if TYPE_CHECKING:
     from binlog_format.events.table_map import Column
     from binlog_format.position import Position
     from binlog_format.rows.decoding import Decoding
-    from binlog_streaming.lake.target import CommitId, Target
+    from binlog_streaming.lake.commit_id import CommitId
+    from binlog_streaming.lake.target import Target
     from binlog_streaming.plan.batch_plan import ChangeStep
     from binlog_streaming.plan.table_selection import SelectedTable
     from binlog_streaming.tables.statements.log_facts import LogFacts

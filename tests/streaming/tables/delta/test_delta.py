@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from binlog_streaming.lake.target import CommitId
+    from binlog_streaming.lake.commit_id import CommitId
 
 
 def find(uri: str) -> DeltaTarget:
@@ -195,7 +195,7 @@ from binlog_streaming.settings import Mode
 from binlog_streaming.lake.change import Change
 from binlog_streaming.lake.delta.target import DeltaTarget
 from binlog_streaming.lake.evolution import SchemaChange
-from binlog_streaming.lake.target import CommitId
+from binlog_streaming.lake.commit_id import CommitId
 
 uri = sys.argv[1]
 commit_id = CommitId("q-1", 1, 0, "shop.orders", Mode.MIRROR, ("id",), "0:12:3", "0:11:2:5", None)

@@ -17,10 +17,10 @@ from deltalake import DeltaTable
 
 from binlog_format.errors import TableError
 from binlog_streaming.lake.change import Patches
+from binlog_streaming.lake.commit_id import MODE_PROPERTY
 from binlog_streaming.lake.delta.target import DeltaTarget
 from binlog_streaming.lake.evolution import SchemaChange
 from binlog_streaming.lake.small_files import SMALL_FILES_MIN
-from binlog_streaming.lake.target import MODE_PROPERTY
 from binlog_streaming.settings import Merge, Mode, Sink, TableFormat
 from binlog_streaming.settings.partition_rules import partition_rule
 from tests.streaming.tables.lake.sink_cases import INT_KEY, MIRROR_COMMIT_ID, Place, change_of, numbers
@@ -28,7 +28,7 @@ from tests.streaming.tables.lake.sink_cases import INT_KEY, MIRROR_COMMIT_ID, Pl
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from binlog_streaming.lake.target import CommitId
+    from binlog_streaming.lake.commit_id import CommitId
 
 MORE = pa.schema([("more", pa.int32())])
 NO_FLAGS = pa.table({"none": [True, True]}).select([])

@@ -565,7 +565,7 @@ import pyarrow as pa
 from binlog_streaming.settings import Merge, Mode
 from binlog_streaming.lake.change import Change
 from binlog_streaming.lake.delta.target import DeltaTarget
-from binlog_streaming.lake.target import CommitId
+from binlog_streaming.lake.commit_id import CommitId
 
 commit_id = CommitId("q-1", 2, 0, "shop.orders", Mode.MIRROR, ("id",), "0:12:3", "0:11:2:5", None)
 rows = pa.table({"id": pa.array(range(20000), pa.int32()), "value": [os.urandom(100).hex() for _ in range(20000)]})

@@ -15,11 +15,11 @@ from hypothesis import strategies as st
 
 from binlog_format import open_log
 from binlog_format.errors import TableError
+from binlog_streaming.lake.commit_id import SET_ASIDE_PROPERTY
 from binlog_streaming.lake.crash_points import CrashPoint, watched
 from binlog_streaming.lake.delta import log as delta_log
 from binlog_streaming.lake.delta.actions import CommitInformation, DeltaTransaction, Line
 from binlog_streaming.lake.delta.history import LogHistory
-from binlog_streaming.lake.target import SET_ASIDE_PROPERTY
 from binlog_streaming.settings import Merge, OnError, TableFormat
 from binlog_streaming.tables.apply import apply_component
 from binlog_streaming.tables.progress import Outcome

@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from pyiceberg.table import Table
     from pyspark.sql import SparkSession
 
-    from binlog_streaming.lake.target import CommitId
+    from binlog_streaming.lake.commit_id import CommitId
 
 Test = TypeVar("Test", bound="Callable[..., None]")
 PLACES = ["folder", "rest", "rest-s3"]

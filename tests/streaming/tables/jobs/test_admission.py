@@ -13,7 +13,7 @@ from binlog_connector.schema.definitions import TableName
 from binlog_format.errors import DataLossError, OptionError, SchemaError, TableError, UnsupportedError
 from binlog_streaming.job_state.record_keeper import RecordKeeper
 from binlog_streaming.jobs.replay.replay import ReplayRequest, plan_replay
-from binlog_streaming.lake.target import COMPLETE_PROPERTY, SET_ASIDE_PROPERTY
+from binlog_streaming.lake.commit_id import COMPLETE_PROPERTY, SET_ASIDE_PROPERTY
 from binlog_streaming.settings.choices import Begin, Mode, OnCascade, OnError, OnRowStatement, OnStatement
 from binlog_streaming.settings.model import Job
 from binlog_streaming.tables.progress import BatchProgress, Note

@@ -21,8 +21,8 @@ from binlog_format.views.changes import ChangesView
 from binlog_lab.event_encoding.table_encoding import ColumnSpec, TableSpec
 from binlog_streaming.job_state.declared_types import with_declared_types
 from binlog_streaming.job_state.record import RECORD_FILE
+from binlog_streaming.lake.commit_id import DECLARED_PROPERTY
 from binlog_streaming.lake.sinks import sink_type
-from binlog_streaming.lake.target import DECLARED_PROPERTY
 from binlog_streaming.settings import Job, Mode, Sink, Source, TableRule
 from binlog_streaming.tables.declared_columns import agreed_types, held_types, recorded_by
 from tests.faults.processes import Killed

@@ -19,8 +19,8 @@ from binlog_format.classic.reader import ClassicLog
 from binlog_format.errors import DataLossError, StartError, TableError
 from binlog_lab.innodb_writer.options import WriterOptions
 from binlog_lab.repack.repacker import Repacker
+from binlog_streaming.lake.commit_id import GTID_POSITION_KEY
 from binlog_streaming.lake.delta.target import DeltaTarget
-from binlog_streaming.lake.target import GTID_POSITION_KEY
 from binlog_streaming.plan.failures import named_error
 from binlog_streaming.settings import Job, Merge, Mode, Sink, Source, TableFormat, TableRule, Trigger, load_job
 from binlog_streaming.tables import division
@@ -37,9 +37,9 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
+    from binlog_streaming.lake.commit_id import CommitId
     from binlog_streaming.lake.delta.actions import Add
     from binlog_streaming.lake.merge import WrittenFiles
-    from binlog_streaming.lake.target import CommitId
 
 pytestmark = pytest.mark.spark
 

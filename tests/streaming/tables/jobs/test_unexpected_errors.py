@@ -12,9 +12,9 @@ import pytest
 from binlog_format import open_log
 from binlog_format.errors import OptionError, TableError
 from binlog_lab.event_encoding.table_encoding import ColumnSpec
+from binlog_streaming.lake.commit_id import SET_ASIDE_PROPERTY
 from binlog_streaming.lake.delta import data_files as delta_files
 from binlog_streaming.lake.iceberg import data_files as iceberg_files
-from binlog_streaming.lake.target import SET_ASIDE_PROPERTY
 from binlog_streaming.settings import OnError, TableFormat, TableRule
 from binlog_streaming.tables.apply import apply_component
 from binlog_streaming.tables.progress import Outcome

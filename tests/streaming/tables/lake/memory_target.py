@@ -9,19 +9,20 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 import pyarrow as pa
 
+from binlog_streaming.lake.commit_id import Applied
 from binlog_streaming.lake.crash_points import CrashPoint, reached
 from binlog_streaming.lake.evidence import ContradictedError, contradictions
 from binlog_streaming.lake.rows_before import Differing, RowsBefore, differing
 from binlog_streaming.lake.schema_cast import cast_rows, cast_table, changed_rows
-from binlog_streaming.lake.target import Applied, Target
+from binlog_streaming.lake.target import Target
 from tests.streaming.tables.lake.model_sink import ModelTable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from binlog_streaming.lake.change import Change
+    from binlog_streaming.lake.commit_id import CommitId
     from binlog_streaming.lake.evolution import SchemaChange
-    from binlog_streaming.lake.target import CommitId
     from binlog_streaming.settings import Sink
 
 

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from binlog_streaming.lake.target import CommitId
+    from binlog_streaming.lake.commit_id import CommitId
 
 pytestmark = pytest.mark.server
 

@@ -43,7 +43,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from binlog_streaming.lake.target import CommitId, Target
+    from binlog_streaming.lake.commit_id import CommitId
+    from binlog_streaming.lake.target import Target
     from tests.streaming.tables.modes.row_images import Change as RowChange
     from tests.streaming.tables.modes.row_images import Row
 

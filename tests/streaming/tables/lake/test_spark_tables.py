@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from binlog_streaming.lake.target import CommitId
+    from binlog_streaming.lake.commit_id import CommitId
 
 PACKAGES: dict[tuple[int, ...], tuple[str, str]] = {
     (4, 0): ("io.delta:delta-spark_4.0_2.13:4.4.0", "org.apache.iceberg:iceberg-spark-runtime-4.0_2.13:1.11.0"),
@@ -199,7 +199,7 @@ def test_delta_tables_that_spark_wrote_for_a_job_go_on(session: SparkSession, tm
     target = delta(path)
     target.check_owner(step)
     assert target.is_done(step)
-    state = read_target_state(target, TableFormat.DELTA, step.source_table, step.mode)
+    state = read_target_state(target, step.source_table, step.mode)
     assert state is not None
     assert (state.batch_id, str(state.gtid)) == (3, "0-1-7")
     later = replace(step, batch_id=4)

@@ -29,7 +29,8 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from binlog_streaming.lake.target import CommitId, Target
+    from binlog_streaming.lake.commit_id import CommitId
+    from binlog_streaming.lake.target import Target
     from binlog_streaming.modes.row_batches import StepImages
     from tests.streaming.tables.lake.sink_cases import Place, Variant
     from tests.streaming.tables.modes.histories import Batch

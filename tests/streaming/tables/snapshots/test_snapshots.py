@@ -9,7 +9,7 @@ from deltalake import DeltaTable
 
 from binlog_format.errors import TableError
 from binlog_lab.event_encoding.table_encoding import TableSpec
-from binlog_streaming.lake.target import COMPLETE_PROPERTY, SET_ASIDE_PROPERTY, SNAPSHOT_PROPERTY
+from binlog_streaming.lake.commit_id import COMPLETE_PROPERTY, SET_ASIDE_PROPERTY, SNAPSHOT_PROPERTY
 from binlog_streaming.settings.choices import Begin, OnError
 from tests.faults.processes import Killed
 from tests.streaming.replay_runs import run

@@ -16,7 +16,7 @@ from binlog_connector.schema.snapshot_marks import SnapshotBegun, mark_change
 from binlog_format.rows.decoding import Decoding
 from binlog_format.vendor import Vendor
 from binlog_lab.event_encoding.table_encoding import ColumnSpec
-from binlog_streaming.lake.target import DROPPED_COLUMNS_PROPERTY, split_keys
+from binlog_streaming.lake.commit_id import DROPPED_COLUMNS_PROPERTY, split_keys
 from binlog_streaming.settings import TableRule
 from tests.judge.running import mirror_of, run_once
 from tests.judge.tables import read_targets

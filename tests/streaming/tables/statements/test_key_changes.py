@@ -8,8 +8,8 @@ import pytest
 
 from binlog_format.errors import TableError
 from binlog_lab.event_encoding.table_encoding import ColumnSpec, TableSpec
+from binlog_streaming.lake.commit_id import KEYS_OPEN_PROPERTY, KEYS_PROPERTY
 from binlog_streaming.lake.crash_points import watched
-from binlog_streaming.lake.target import KEYS_OPEN_PROPERTY, KEYS_PROPERTY
 from binlog_streaming.settings import Mode, TableRule
 from tests.faults.cuts import Cut, CutOff
 from tests.streaming.tables.lake.memory_target import MemoryTargets

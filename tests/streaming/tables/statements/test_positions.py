@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 from binlog_format import open_log
+from binlog_streaming.lake.commit_id import GTID_POSITION_KEY, commit_id_of
 from binlog_streaming.lake.crash_points import watched
-from binlog_streaming.lake.target import GTID_POSITION_KEY
 from binlog_streaming.settings import Mode, TableFormat, TableRule
 from binlog_streaming.tables.apply import apply_component
-from binlog_streaming.tables.target_state import commit_id_of, read_target_state
+from binlog_streaming.tables.target_state import read_target_state
 from tests.faults.cuts import Cut, CutOff
 from tests.streaming.tables.batches import cut, plan, run
 from tests.streaming.tables.jobs.test_plan import GROUPS_MAX
@@ -64,7 +64,7 @@ class Batches:
     def stands_at(self) -> str | None:
         """What the target says; None: nothing."""
         with closing(self.place.target()) as target:
-            state = read_target_state(target, self.place.format, "shop.orders", self.rule.modes[0])
+            state = read_target_state(target, "shop.orders", self.rule.modes[0])
         assert state is not None
         return None if state.gtid is None else str(state.gtid)
 

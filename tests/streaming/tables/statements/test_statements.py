@@ -16,8 +16,8 @@ from binlog_connector.schema.definitions import TableName
 from binlog_format import open_log
 from binlog_format.errors import SchemaError, TableError
 from binlog_lab.event_encoding.table_encoding import ColumnSpec, TableSpec
+from binlog_streaming.lake.commit_id import DROPPED_PROPERTY, GTID_POSITION_KEY, KEYS_PROPERTY
 from binlog_streaming.lake.crash_points import watched
-from binlog_streaming.lake.target import DROPPED_PROPERTY, GTID_POSITION_KEY, KEYS_PROPERTY
 from binlog_streaming.settings import (
     Deletes,
     Mode,

@@ -1,0 +1,165 @@
+"""Who writes what: `CommitId`, which each commit of a table carries, and `Applied`, what a table holds of them."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from binlog_streaming.settings import Mode
+    from binlog_streaming.settings.partition_rules import PartitionRule
+
+QUERY_PROPERTY = "binlog-stream.queryId"
+SOURCE_PROPERTY = "binlog-stream.sourceTable"
+MODE_PROPERTY = "binlog-stream.mode"
+KEYS_PROPERTY = "binlog-stream.keys"
+RULES_PROPERTY = "binlog-stream.rules"
+"""What tells the rules for columns and rows by which it was written from others; not there where nothing is hidden."""
+POSITION_KEY = "binlog-stream.position"
+GTID_KEY = "binlog-stream.gtid"
+GTID_POSITION_KEY = "binlog-stream.gtidPosition"
+KEYS_OPEN_PROPERTY = "binlog-stream.keysOpen"
+"""The place of a statement after which another key may tell rows apart; empty once rows have shown which one."""
+DROPPED_PROPERTY = "binlog-stream.dropped"
+"""Where the source table was dropped, or renamed to another; empty once there is one of that name again."""
+DROPPED_COLUMNS_PROPERTY = "binlog-stream.droppedColumns"
+"""Columns that the source table does not have any more, as `joined_keys` writes names."""
+COMPLETE_PROPERTY = "binlog-stream.complete"
+"""`true`: all rows of the source table lie in the part of the log that was read; `false`: earlier ones are missing."""
+SET_ASIDE_PROPERTY = "binlog-stream.setAside"
+"""Why the target does not go on, and from which place of the log on; empty: it does."""
+VERIFIED_PROPERTY = "binlog-stream.verifiedThrough"
+"""Up to where in the log the target was proved to be the same as the source table, and with how many rows."""
+DECLARED_PROPERTY = "binlog-stream.declaredTypes"
+"""Types of columns that only definitions state, as JSON by name in lower case; empty: there are none."""
+SNAPSHOT_PROPERTY = "binlog-stream.snapshot"
+"""The newest snapshot of the source table, and where it began, or completed the target."""
+BATCH_KEY = "binlog-stream.batchId"
+STEP_KEY = "binlog-stream.step"
+LAST_CHANGE_KEY = "binlog-stream.lastChange"
+
+
+@dataclass(frozen=True, slots=True)
+class CommitId:
+    """Who writes what: one commit of one table in one batch of one query.
+
+    Attributes:
+        query_id: Id of the streaming query; it lives in the checkpoint.
+        batch_id: Number of the batch; a repeated batch has the same number and the same content.
+        step: Number of the commit in the batch. What the batch's statements do to tables is counted, 1, 2, 3 ... of all
+            of them: change n is step 3n, rows of a table after change n, the last one about their table before them,
+            are step 3n + 2 (2: before any change), and 3n + 1 makes columns fit for these rows (`plan`).
+        source_table: `database.table` in the log.
+        mode: What the target holds.
+        keys: Names of the key columns; empty for `changelog`.
+        position: Where the log goes on after the batch, as text.
+        last_change: Where the batch's last change of the table lies, as text; the same whenever the batch is repeated.
+        gtid: Last GTID of the step, if it has one.
+        gtid_position: What the log has up to the batch's end: the last GTID of each domain (MariaDB) or the set of all
+            (MySQL), as text; None: not known.
+        complete: Whether all rows of the source table lie in what was read; None: as the target states already.
+        partition_by: How the target is partitioned, if it is made.
+        rules: What tells its rules for columns and rows from others; empty: nothing is hidden.
+    """
+
+    query_id: str
+    batch_id: int
+    step: int
+    source_table: str
+    mode: Mode
+    keys: tuple[str, ...]
+    position: str
+    last_change: str
+    gtid: str | None
+    gtid_position: str | None = None
+    complete: bool | None = None
+    partition_by: tuple[PartitionRule, ...] = ()
+    rules: str = ""
+
+    @property
+    def place(self) -> tuple[int, int]:
+        """Batch and step; they grow with every commit."""
+        return self.batch_id, self.step
+
+    def table_properties(self) -> dict[str, str]:
+        """Properties of a table from its creation on."""
+        properties = {
+            QUERY_PROPERTY: self.query_id,
+            SOURCE_PROPERTY: self.source_table,
+            MODE_PROPERTY: str(self.mode),
+            KEYS_PROPERTY: joined_keys(self.keys),
+        }
+        if self.rules:
+            properties[RULES_PROPERTY] = self.rules
+        if self.complete is not None:
+            properties[COMPLETE_PROPERTY] = str(self.complete).lower()
+        return properties
+
+    def batch_properties(self) -> dict[str, str]:
+        """Properties of a write."""
+        recorded = {
+            BATCH_KEY: str(self.batch_id),
+            STEP_KEY: str(self.step),
+            POSITION_KEY: self.position,
+            LAST_CHANGE_KEY: self.last_change,
+        }
+        if self.gtid is not None:
+            recorded[GTID_KEY] = self.gtid
+        if self.gtid_position is not None:
+            recorded[GTID_POSITION_KEY] = self.gtid_position
+        return recorded
+
+    @property
+    def description(self) -> str:
+        """One line for people."""
+        return f"{self.mode} of {self.source_table}, kept by binlog-stream"
+
+
+@dataclass(frozen=True, slots=True)
+class Applied:
+    """The last commit of a query that a target holds.
+
+    Attributes:
+        batch_id: `CommitId.batch_id`.
+        step: `CommitId.step`.
+        last_change: `CommitId.last_change`; None where that is not known any more.
+    """
+
+    batch_id: int
+    step: int
+    last_change: str | None
+
+    @property
+    def place(self) -> tuple[int, int]:
+        """Batch and step."""
+        return self.batch_id, self.step
+
+
+def joined_keys(keys: tuple[str, ...]) -> str:
+    """Names of key columns as one text."""
+    return ",".join(key.replace("\\", "\\\\").replace(",", "\\,") for key in keys)
+
+
+def split_keys(text: str) -> tuple[str, ...]:
+    """The names that `joined_keys` wrote."""
+    names = re.findall(r"(?:[^\\,]|\\.)+", text)
+    return tuple(re.sub(r"\\(.)", r"\1", name) for name in names)
+
+
+def commit_id_of(properties: Mapping[str, str], query_id: str, source_table: str, mode: Mode) -> CommitId:
+    """A commit id for what is no step of a batch; keys are those of the target."""
+    return CommitId(
+        query_id=query_id,
+        batch_id=0,
+        step=0,
+        source_table=source_table,
+        mode=mode,
+        keys=split_keys(properties.get(KEYS_PROPERTY, "")),
+        position="",
+        last_change="",
+        gtid=None,
+        rules=properties.get(RULES_PROPERTY, ""),
+    )
