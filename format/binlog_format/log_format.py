@@ -16,10 +16,12 @@ if TYPE_CHECKING:
     import numpy as np
 
     from binlog_format.block import Block, Table
+    from binlog_format.format_traits import FormatTraits
     from binlog_format.gtids.domain_starts import Taken
     from binlog_format.gtids.gtid import Gtid, GtidSource
     from binlog_format.gtids.gtid_set import GtidPoint
     from binlog_format.kernels import Bytes
+    from binlog_format.structured.event_log import EventLog
     from binlog_format.transactions.xa import XaStep
 
 
@@ -42,6 +44,24 @@ class LogFile:
     state: str
     used_size: int
     header: dict[str, object]
+
+
+@dataclass(frozen=True, slots=True)
+class FileGtids:
+    """What a file of a log records of GTIDs, as texts; None: it does not (yet).
+
+    Attributes:
+        first: The last ones of each domain and server before it.
+        last: The same at the last place that has such a list, in this file or at the start of the next one.
+        last_page: Page of that list, where it is in the file.
+    """
+
+    first: str | None = None
+    last: str | None = None
+    last_page: int | None = None
+
+
+NO_FILE_GTIDS = FileGtids()
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,11 +142,15 @@ class LogFormat(ABC):
     """
 
     format_name: ClassVar[str]
-    is_indexed: ClassVar[bool] = False
-    """True if the log itself records, without a scan, its end and the GTIDs before each file."""
+    traits: ClassVar[FormatTraits]
 
     path: str
     bound: Bound = Bound.VISIBLE
+
+    @property
+    def events(self) -> EventLog | None:
+        """The log as events of a program; None: it has changes of tables (`FormatTraits.has_changes`)."""
+        return None
 
     @abstractmethod
     def files(self) -> list[LogFile]:
@@ -139,6 +163,10 @@ class LogFormat(ABC):
     @abstractmethod
     def size_before(self, position: Position) -> int:
         """Bytes of its file up to *position*, or up to the end of its page; nothing is looked for at *position*."""
+
+    def file_gtids(self, files: Sequence[LogFile]) -> list[FileGtids]:
+        """What each of *files*, which `files` gave, records of GTIDs; costs a look at a few places of each."""
+        return [NO_FILE_GTIDS for _ in files]
 
     def begins_server_run(self, file_no: int) -> bool | None:
         """True if the file begins with a start of the server; None: the heads of files do not record it."""

@@ -41,6 +41,10 @@ class Position:
         return cls(file_no, page, chunk)
 
 
+BEFORE_ALL = Position(0, 0, 0)
+"""Start of a log that was empty: before all its files, whatever they are."""
+
+
 @dataclass(frozen=True, slots=True)
 class Place:
     """A place of an error in a file; only for messages, never to read from.

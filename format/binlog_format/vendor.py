@@ -1,14 +1,9 @@
-"""Vendor, version and format of the server that wrote a log: `Vendor`, `vendor_of`, `server_version_of`."""
+"""Vendor and version of the server that wrote a log: `Vendor`, `vendor_of`, `server_version_of`."""
 
 from __future__ import annotations
 
 import re
 from enum import StrEnum
-
-INNODB = "innodb"
-CLASSIC = "classic"
-STRUCTURED = "structured"
-"""Names of the formats: `Log.format_name`."""
 
 Version = tuple[int, int, int]
 

@@ -152,7 +152,7 @@ def test_imports_point_one_way(path: Path) -> None:
 def test_what_follows_and_writes_knows_of_no_format(path: Path) -> None:
     """A format is a folder and a line in `opening.py`; only commands that show one format's own things know it.
 
-    Of the structured format `event_log` and `views` are for any log of events.
+    Of logs of events `event_log` has the values that come from them, `views` their rows.
     """
     known = r"binlog_format\.(?:innodb|classic|structured(?!\.(?:event_log|views)\b))\b"
     assert re.findall(known, path.read_text()) == []

@@ -10,15 +10,15 @@ import functools
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from binlog_format.structured.event_log import EventLog, LogState
+from binlog_format.structured.event_log import LogState
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from binlog_connector.following.offsets import SourceOffset
     from binlog_connector.following.watched import WatchedLog
-    from binlog_format.log.log import Log
     from binlog_format.position import Position
+    from binlog_format.structured.event_log import EventLog
 
 _BETWEEN = ";"
 _SIZE = "="
@@ -55,24 +55,24 @@ NO_MARKS = EntryMarks()
 
 def marks_at(watched: WatchedLog, position: Position) -> EntryMarks:
     """The marks at any place; reads the metadata of all that lies before. Logs of databases have none."""
-    log = watched.log
-    if not isinstance(log, EventLog):
+    events = watched.log.events
+    if events is None:
         return NO_MARKS
     read = {number: watched.size_of(number) for number in watched.names()}
-    return EntryMarks(log.state_at(position).entries(), _known_files(watched, position, read))
+    return EntryMarks(events.state_at(position).entries(), _known_files(watched, position, read))
 
 
 def marks_after(watched: WatchedLog, start: SourceOffset, end: Position) -> EntryMarks:
     """The marks at *end*, to which a batch from *start* goes; reads what lies between them."""
-    log = watched.log
-    if not isinstance(log, EventLog):
+    events = watched.log.events
+    if events is None:
         return NO_MARKS
     if end == start.position:
         return EntryMarks(start.state, start.files)
     read = {one.file_no: one.read_size for one in start.files if one.read_size is not None}
     read[start.position.file_no] = watched.byte_of(start.position)
     state: LogState | None = None
-    for block in log.entries(start.position, end, state_of(start.state)):
+    for block in events.entries(start.position, end, state_of(start.state)):
         read[block.file_no] = block.file_offset + len(block.data)
         state = block.state_after
     # At the end of a file that was passed may stand what a killed program left of an entry.
@@ -87,19 +87,18 @@ def state_of(state: bytes) -> LogState | None:
     return _parsed(state) if state else None
 
 
-def states_at(log: Log, start: Position, state: bytes, places: Sequence[Position]) -> list[bytes]:
+def states_at(events: EventLog, start: Position, state: bytes, places: Sequence[Position]) -> list[bytes]:
     """What is in force at some places.
 
     Args:
-        log: A structured log.
+        events: The log.
         start: A place before them.
         state: What is in force there.
         places: Ascending; an entry begins at each.
     """
-    assert isinstance(log, EventLog), "only a structured log has a state"
     found = []
     for place in places:
-        for block in log.entries(start, place, state_of(state)):
+        for block in events.entries(start, place, state_of(state)):
             state = block.state_after.entries()
         found.append(state)
         start = place

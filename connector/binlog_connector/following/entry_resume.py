@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING
 from binlog_connector.following.decision import Decision, lost
 from binlog_connector.following.entry_marks import KnownFile
 from binlog_connector.following.log_end import end_of_log, start_of_file
-from binlog_format.position import Place
-from binlog_format.structured.event_log import BEFORE_ALL
+from binlog_format.position import BEFORE_ALL, Place
 
 if TYPE_CHECKING:
     from binlog_connector.following.offsets import SourceOffset

@@ -73,7 +73,7 @@ def end_of_log(watched: WatchedLog) -> SourceOffset:
 
 def end_position(watched: WatchedLog) -> Position:
     """The place of `end_of_log`, without a scan where the log itself records it."""
-    if watched.log.is_indexed:
+    if watched.log.traits.is_indexed:
         return watched.log.end_position()
     found = _last_span(watched)
     return watched.log.start_position() if found is None else found[1].end

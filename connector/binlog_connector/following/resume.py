@@ -16,7 +16,6 @@ from binlog_connector.following.log_end import end_of_log, start_of_file, start_
 from binlog_connector.following.watched import WatchedLog, written_order
 from binlog_format.gtids.gtid_set import NO_GTIDS, GtidSet
 from binlog_format.position import Place
-from binlog_format.structured.event_log import EventLog
 
 if TYPE_CHECKING:
     from binlog_connector.following.offsets import SourceOffset
@@ -69,10 +68,10 @@ def _compare(watched: WatchedLog, offset: SourceOffset) -> Decision:
     if offset.format and offset.format != log.format_name:
         reason = f"{log.path}: the log was {offset.format} when this query read it, and is {log.format_name} now"
         # Positions of the two have nothing in common; what was consumed is left out by its GTIDs.
-        skip = NO_GTIDS if isinstance(log, EventLog) else offset.gtid
+        skip = offset.gtid if log.traits.has_changes else NO_GTIDS
         go_on = replace(start_of_log(watched), skip_gtid=skip)
         return lost("FORMAT_CHANGED", reason, go_on=go_on, hint=START_AGAIN)
-    if isinstance(log, EventLog):
+    if not log.traits.has_changes:
         return compare_entries(watched, offset)
     file_no = offset.position.file_no
     is_there = watched.has(file_no)

@@ -20,7 +20,6 @@ from binlog_format.gtids.gtid import GtidPosition
 from binlog_format.gtids.gtid_set import NO_GTIDS, GtidSet
 from binlog_format.log.places import ServerPosition, check_end, check_start, resolve_position, shown_position
 from binlog_format.log.search import check_is_logged, end_of_gtids
-from binlog_format.structured.event_log import EventLog
 from binlog_format.transactions.xa import pending_after
 
 if TYPE_CHECKING:
@@ -141,7 +140,7 @@ def ending(watched: WatchedLog, end: Start, start: Position) -> Ending:
         _check_has_gtids(watched, "endingGtid")
         return _after_last(watched, end, start)
     if isinstance(end, StartMoment):
-        position = None if isinstance(watched.log, EventLog) else _before_time(watched, end)
+        position = _before_time(watched, end) if watched.log.traits.has_changes else None
         if position is None:
             return Ending()
     else:
@@ -203,7 +202,7 @@ def _after_whole_files(watched: WatchedLog, start: SourceOffset, end: Position |
     """
     first = start.position.file_no
     # A server makes the next file before it needs it; where there is no more than that, hardly anything can be skipped.
-    if not watched.log.is_indexed or watched.last_number() <= first + 1:
+    if not watched.log.traits.is_indexed or watched.last_number() <= first + 1:
         return start.position, start.gtid
     last = (end_position(watched) if end is None else end).file_no
     if last <= first or not all(map(watched.has, range(first, last + 1))):
@@ -230,7 +229,7 @@ def _span(
 
 
 def _check_has_gtids(watched: WatchedLog, name: str) -> None:
-    if isinstance(watched.log, EventLog):
+    if not watched.log.traits.has_changes:
         raise OptionError(
             "INVALID_VALUE",
             f"option {name}: {watched.log.path} is a {watched.log.format_name} log, whose events have no GTIDs",

@@ -10,7 +10,7 @@ from binlog_connector.following.range_complete import check_range_complete
 from binlog_connector.following.skipping import taken_in
 from binlog_format.block import Block
 from binlog_format.errors import CorruptError
-from binlog_format.structured.event_log import EventLog, LogBlock
+from binlog_format.structured.event_log import LogBlock
 from binlog_format.views.group_filter import GroupFilter
 
 if TYPE_CHECKING:
@@ -79,13 +79,13 @@ class Step:
             CorruptError: As `blocks`.
             DataLossError: As `blocks`.
         """
-        log, end = self.watched.log, self.end.position
-        assert isinstance(log, EventLog), "only a structured log has entries"
+        events, end = self.watched.log.events, self.end.position
+        assert events is not None, "who asks for entries follows a log of events"
         state = state_of(self.start.state)
 
         def read(start: Position) -> Iterator[LogBlock]:
             nonlocal state
-            for block in log.entries(start, end, state):
+            for block in events.entries(start, end, state):
                 state = block.state_after
                 yield block
 

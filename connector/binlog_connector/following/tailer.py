@@ -36,7 +36,6 @@ from binlog_format.errors import BinlogError, CorruptError, DataLossError, Start
 from binlog_format.formats.opening import open_live_files
 from binlog_format.gtids.gtid_set import GtidPoint
 from binlog_format.log.places import ServerPosition
-from binlog_format.structured.event_log import EventLog
 from binlog_format.transactions.xa import pending_after
 
 if TYPE_CHECKING:
@@ -155,7 +154,7 @@ class Tailer:
         self._trouble: _Trouble | None = None
         with WatchedLog(path, how.format_name) as watched:
             self.format_name = watched.log.format_name
-            self.has_log_events = isinstance(watched.log, EventLog)
+            self.has_log_events = watched.log.events is not None
             self.offset = saved or _begin(watched, start)
             if saved is not None:
                 self._accepted(watched, saved)  # what is wrong with it shows now, not with the first change

@@ -18,7 +18,6 @@ from binlog_format.errors import DataLossError, StartError
 from binlog_format.formats.opening import open_live_files
 from binlog_format.gtids.gtid import GtidPosition
 from binlog_format.gtids.gtid_set import NO_GTIDS, GtidSet
-from binlog_format.structured.event_log import EventLog
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -104,7 +103,7 @@ class LagMeter:
         self._lock = threading.Lock()
         self._measured: _Measured | None = None
         self._first_waiting: tuple[Position, int | None] | None = None
-        self._events = EventCounts(self._log) if isinstance(self._log, EventLog) else None
+        self._events = None if self._log.traits.has_changes else EventCounts(self._log)
 
     @property
     def format_name(self) -> str:

@@ -29,12 +29,10 @@ from binlog_connector.spark.option_values import (
     size,
 )
 from binlog_format.errors import OptionError, StartError
-from binlog_format.formats.opening import FORMAT_CLASSES
+from binlog_format.format_traits import FORMAT_TRAITS
 from binlog_format.log_format import Bound
 from binlog_format.rows.decoding import TimeType, ZeroDates
 from binlog_format.source_file import refuse_keys, with_archive
-from binlog_format.structured.event_log import EventLog
-from binlog_format.vendor import INNODB
 from binlog_format.views.table_filter import TableFilter
 
 if TYPE_CHECKING:
@@ -162,7 +160,7 @@ class SourceOptions:
         _check_changes_only(given, view)
         _check_changefeed_only(given, view)
         _check_rows_only(given, view)
-        format_name = choice(given, "format", FORMAT_CLASSES, "") or None
+        format_name = choice(given, "format", FORMAT_TRAITS, "") or None
         include_ddl = flag(given, "includeDdl", default=False)
         rules = _rules(given, view)
         return cls(
@@ -237,9 +235,9 @@ class SourceOptions:
         Raises:
             OptionError: `INVALID_VALUE`: a log of this format does not have one of them.
         """
-        is_default = "view" not in self.given
-        view = View.LOGS if is_default and isinstance(log, EventLog) else self.view
-        check_log(log, self.given, view, is_logs=view is View.LOGS)
+        is_open = "view" not in self.given and self.view not in log.traits.views
+        view = View(log.traits.views[0]) if is_open else self.view
+        check_log(log, self.given, view)
         return replace(self, view=view)
 
     @property
@@ -348,8 +346,9 @@ def _include_query(given: Mapping[str, str], *, include_ddl: bool) -> bool:
 
 def _bound(given: Mapping[str, str], format_name: str | None) -> Bound:
     bound = Bound(choice(given, "bound", Bound, Bound.VISIBLE))
-    if bound is Bound.SEALED and format_name not in (None, INNODB):
-        raise invalid("bound", bound, f"visible beside format {format_name}", hint=f"sealed is for {INNODB} logs")
+    if bound is Bound.SEALED and format_name is not None and not FORMAT_TRAITS[format_name].has_sealed_bound:
+        named = " or ".join(name for name, traits in FORMAT_TRAITS.items() if traits.has_sealed_bound)
+        raise invalid("bound", bound, f"visible beside format {format_name}", hint=f"sealed is for {named} logs")
     return bound
 
 

@@ -81,7 +81,9 @@ def plan_partitions(
     count = partition_count(_size_between(log, start, end), count_min=count_min, parallelism=_parallelism())
     edges = [start, *(log.split(start, end, count) if count > 1 else []), end]
     prepared = prepared or PreparedHistory(start)
-    states = [zlib.compress(one) for one in states_at(log, start, state, edges[:-1])] if state else [b""] * len(edges)
+    states = [b""] * len(edges)
+    if state and log.events is not None:
+        states = [zlib.compress(one) for one in states_at(log.events, start, state, edges[:-1])]
     return [
         RangePartition(left, right, skip, prepared.at(left), format=log.format_name, packed_state=packed)
         for (left, right), packed in zip(itertools.pairwise(edges), states, strict=False)

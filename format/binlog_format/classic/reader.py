@@ -17,16 +17,17 @@ from binlog_format.errors import DataLossError, UnsupportedError
 from binlog_format.events.layout import EVENT_CHECKSUM_SIZE
 from binlog_format.events.xid import XID_SIZE, ends_in_xid
 from binlog_format.extents import read_extents
+from binlog_format.format_traits import CLASSIC, FORMAT_TRAITS
 from binlog_format.gtids.gtid_groups import gtids_of
 from binlog_format.gtids.gtid_set import NO_GTIDS, GtidSet
 from binlog_format.log.log import Log
-from binlog_format.log_format import Heads, LogFile, Span
+from binlog_format.log_format import FileGtids, Heads, LogFile, Span
 from binlog_format.position import Place
 from binlog_format.transactions.xa_steps import xa_steps
 from binlog_format.vendor import Vendor
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from numpy.typing import NDArray
 
@@ -59,7 +60,8 @@ class ClassicLog(Log):
         UnsupportedError: `ENCRYPTED`.
     """
 
-    format_name = "classic"
+    format_name = CLASSIC
+    traits = FORMAT_TRAITS[CLASSIC]
 
     def __init__(self, directory: Directory, only: str | None = None, *, block_size: int = BLOCK_SIZE) -> None:
         self.path = directory.path if only is None else f"{directory.path.rstrip('/')}/{only}"
@@ -75,6 +77,11 @@ class ClassicLog(Log):
         listing = self._list()
         newest = max(listing)
         return [self._describe(file_no, entry, is_newest=file_no == newest) for file_no, entry in listing.items()]
+
+    def file_gtids(self, files: Sequence[LogFile]) -> list[FileGtids]:
+        """See `Log`: a file lists at its start what the files before it held."""
+        lists = [_gtids(file) for file in files]
+        return [FileGtids(before, after) for before, after in zip(lists, [*lists[1:], None], strict=True)]
 
     def file_sizes(self, first: int, stop: int) -> dict[int, int]:
         """See `Log`."""
@@ -330,3 +337,8 @@ def _block(piece: Piece) -> Block:
         gtid_sources=piece.gtid_sources,
         path_of=lambda _: path,  # all of it is in one file
     )
+
+
+def _gtids(file: LogFile) -> str | None:
+    listed = file.header.get("gtid_list")
+    return ",".join(map(str, listed)) if isinstance(listed, list) else None

@@ -9,12 +9,12 @@ from binlog_format.classic.layout import FILE_NAME as CLASSIC_FILE_NAME
 from binlog_format.classic.layout import MAGIC as CLASSIC_MAGIC
 from binlog_format.classic.layout import MAGIC_ENCRYPTED, MYSQL_ENCRYPTION_HEADER_SIZE
 from binlog_format.errors import StartError, UnsupportedError
+from binlog_format.format_traits import CLASSIC, INNODB, STRUCTURED
 from binlog_format.innodb.header import file_number
 from binlog_format.innodb.layout import MAGIC, MAGIC_SIZE
 from binlog_format.kernels import empty_bytes
 from binlog_format.position import Place
 from binlog_format.source_file import PACKED_BY, is_pattern
-from binlog_format.vendor import CLASSIC, INNODB, STRUCTURED
 
 if TYPE_CHECKING:
     from binlog_format.kernels import Bytes

@@ -9,8 +9,8 @@ import pkgutil
 from typing import TYPE_CHECKING, NamedTuple, cast
 
 from binlog_format.errors import OptionError
+from binlog_format.format_traits import CLASSIC, FORMAT_TRAITS, INNODB, STRUCTURED
 from binlog_format.log_format import Bound
-from binlog_format.vendor import CLASSIC, INNODB, STRUCTURED
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -82,10 +82,11 @@ def open_log(path: str, *, format_name: str | None = None, bound: Bound | str = 
     directory, only = open_directory(path)
     found = detect_format(directory, only) if format_name is None else format_name
     make = FORMAT_CLASSES[found].load_log()
-    if found == INNODB:
+    if FORMAT_TRAITS[found].has_sealed_bound:
         return make(directory, only, bound=Bound(bound))
     if bound != Bound.VISIBLE:
-        raise OptionError("INVALID_VALUE", f"bound: {bound} is for {INNODB} logs, {path} is {found}")
+        named = " or ".join(name for name, traits in FORMAT_TRAITS.items() if traits.has_sealed_bound)
+        raise OptionError("INVALID_VALUE", f"bound: {bound} is for {named} logs, {path} is {found}")
     return make(directory, only)
 
 

@@ -1,4 +1,4 @@
-"""GTID state records: `GtidState`, `read_state`.
+"""GTID state records: `GtidState`, `read_state`; the first and the last one of a file: `file_gtids`.
 
 Page 1 of every file begins with the full state, pages at the header's interval with what has changed since page 1.
 """
@@ -18,8 +18,11 @@ from binlog_format.innodb.pages.page_runs import PageRun, PageRuns
 from binlog_format.innodb.pages.pages import PageStop
 from binlog_format.innodb.records import RecordReader
 from binlog_format.kernels import empty_bytes
+from binlog_format.log_format import NO_FILE_GTIDS, FileGtids
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from binlog_format.innodb.files import OpenFile
     from binlog_format.innodb.pages.pages import PageReader
 
@@ -90,3 +93,32 @@ def _decode(data: np.ndarray[tuple[int], np.dtype[np.uint8]], file: OpenFile, pa
     if any(gtid.domain > _UINT32_MAX or gtid.server > _UINT32_MAX for gtid in gtids):
         raise CorruptError("BAD_CHUNK", "the GTID state record has a domain above 32 bits", at=file.place(page))
     return GtidState(gtids, numbers[1] - 1 if numbers[1] > 0 else None)
+
+
+def file_gtids(reader: PageReader, file: OpenFile, used_size: int) -> FileGtids:
+    """The first and the last state record of *file*, which holds *used_size* bytes; a few pages are read.
+
+    Raises:
+        CorruptError: A page or a state is damaged.
+    """
+    first = read_state(reader, file)
+    if first is None:
+        return NO_FILE_GTIDS
+    interval = file.header.state_interval
+    used_pages = -(-used_size // file.page_size)
+    page = (used_pages - 1) // interval * interval if interval > 0 else 0
+    # The last one may be left out, where no page would remain after it.
+    while page > FIRST_DATA_PAGE:
+        state = read_state(reader, file, page)
+        if state is not None:
+            latest = {(gtid.domain, gtid.server): gtid for gtid in first.gtids}
+            for gtid in state.gtids:
+                latest.pop((gtid.domain, gtid.server), None)
+                latest[gtid.domain, gtid.server] = gtid
+            return FileGtids(_text(first.gtids), _text(latest.values()), page)
+        page -= interval
+    return FileGtids(_text(first.gtids), _text(first.gtids), FIRST_DATA_PAGE)
+
+
+def _text(gtids: Iterable[Gtid]) -> str:
+    return ",".join(map(str, gtids))

@@ -9,19 +9,20 @@ from binlog_format.block import BLOCK_SIZE
 from binlog_format.errors import DataLossError, StartError
 from binlog_format.events.xid import ends_in_xid
 from binlog_format.extents import read_extents
+from binlog_format.format_traits import FORMAT_TRAITS, INNODB
 from binlog_format.gtids.gtid import GtidPosition
 from binlog_format.innodb.file_end import check_file_end
 from binlog_format.innodb.files import LogFiles
 from binlog_format.innodb.groups.group_heads import read_heads
 from binlog_format.innodb.groups.group_reader import GroupReader, group_tail
 from binlog_format.innodb.groups.measure import measure
-from binlog_format.innodb.gtid_state import read_state
+from binlog_format.innodb.gtid_state import file_gtids, read_state
 from binlog_format.innodb.layout import FIRST_DATA_PAGE, PAGE_SIZE_DEFAULT
 from binlog_format.innodb.log_end import end_position, used_size, written_page_count
 from binlog_format.innodb.pages.pages import PageReader
 from binlog_format.innodb.scanner import CommitScanner
 from binlog_format.log.log import Log
-from binlog_format.log_format import Bound, LogFile, Span
+from binlog_format.log_format import NO_FILE_GTIDS, Bound, LogFile, Span
 from binlog_format.position import Place, Position
 
 if TYPE_CHECKING:
@@ -30,15 +31,13 @@ if TYPE_CHECKING:
     import numpy as np
 
     from binlog_format.block import Block, Table
+    from binlog_format.format_traits import FormatTraits
     from binlog_format.gtids.gtid import Gtid
     from binlog_format.gtids.gtid_set import GtidPoint
     from binlog_format.innodb.files import OpenFile
     from binlog_format.kernels import Bytes
-    from binlog_format.log_format import Heads
+    from binlog_format.log_format import FileGtids, Heads
     from binlog_format.source_file import Directory
-
-SEALED_BEHIND = 2
-"""File N is sealed once N plus so many is there."""
 
 HEADS_PAGES = 16
 """Pages read at a time when a group is looked for: it is mostly near."""
@@ -54,8 +53,8 @@ class InnodbLog(Log):
         bound: How far reading may go.
     """
 
-    format_name: ClassVar[str] = "innodb"
-    is_indexed: ClassVar[bool] = True
+    format_name: ClassVar[str] = INNODB
+    traits: ClassVar[FormatTraits] = FORMAT_TRAITS[INNODB]
 
     def __init__(self, directory: Directory, only: str | None = None, *, bound: Bound = Bound.VISIBLE) -> None:
         self.bound = bound
@@ -81,6 +80,11 @@ class InnodbLog(Log):
             state = "full" if is_full else "active"
             found.append(LogFile(file_no, file.name, size, state, size if is_full else used, _fields(file)))
         return found
+
+    def file_gtids(self, files: Sequence[LogFile]) -> list[FileGtids]:
+        """See `Log`: the first and the last state record of each."""
+        begun = [(self._files.begun(described.file_no), described.used_size) for described in files]
+        return [NO_FILE_GTIDS if file is None else file_gtids(self._reader, file, size) for file, size in begun]
 
     def file_sizes(self, first: int, stop: int) -> dict[int, int]:
         """See `Log`."""
@@ -246,8 +250,8 @@ class InnodbLog(Log):
             ends.append(Position(self._files.only + 1, 0, 0))
         if self.bound is Bound.SEALED:
             # The server makes file N+2 when N is on disk and cannot be taken back.
-            last = self._files.last_number()
-            ends.append(Position(max(last - SEALED_BEHIND + 1, 0), FIRST_DATA_PAGE, 0))
+            first = self._files.last_number() - self.traits.unsealed_files + 1
+            ends.append(Position(max(first, 0), FIRST_DATA_PAGE, 0))
         return min(ends, default=None)
 
     def _within_bound(self, numbers: list[int]) -> list[int]:

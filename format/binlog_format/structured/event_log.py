@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from binlog_format.errors import UnsupportedError
 from binlog_format.gtids.gtid_set import NO_GTIDS
 from binlog_format.log.log import Log
-from binlog_format.position import Place, Position
+from binlog_format.position import Place
 from binlog_format.structured.block import LogBlock
 from binlog_format.structured.metadata import EventSource
 from binlog_format.structured.state import LogState
@@ -24,12 +24,9 @@ if TYPE_CHECKING:
     from binlog_format.gtids.gtid_set import GtidPoint
     from binlog_format.kernels import Bytes
     from binlog_format.log_format import GtidStart, Heads
+    from binlog_format.position import Position
 
 __all__ = ["EventLog", "EventSource", "LogBlock", "LogState"]
-
-
-BEFORE_ALL = Position(0, 0, 0)
-"""Start of a log that was empty: before all its files, whatever they are."""
 
 
 class EventLog(Log):
@@ -37,6 +34,11 @@ class EventLog(Log):
 
     Of its places there are no GTIDs; whoever asks for row changes or transactions gets an `UnsupportedError`, `FORMAT`.
     """
+
+    @property
+    def events(self) -> EventLog:
+        """The log itself."""
+        return self
 
     @abstractmethod
     def entries(

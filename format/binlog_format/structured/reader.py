@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from binlog_format.block import BLOCK_SIZE
+from binlog_format.format_traits import FORMAT_TRAITS, STRUCTURED
 from binlog_format.gtids.gtid_set import NO_GTIDS
 from binlog_format.log_format import LogFile, Span
-from binlog_format.position import Position
-from binlog_format.structured.event_log import BEFORE_ALL, EventLog
+from binlog_format.position import BEFORE_ALL, Position
+from binlog_format.structured.event_log import EventLog
 from binlog_format.structured.file_scan import StructuredFileScan
 from binlog_format.structured.files.file_list import list_series
 from binlog_format.structured.files.series_scan import SeriesScan
@@ -55,7 +56,8 @@ class StructuredLog(EventLog):
         UnsupportedError: `FORMAT`: a file that was named is something else.
     """
 
-    format_name = "structured"
+    format_name = STRUCTURED
+    traits = FORMAT_TRAITS[STRUCTURED]
 
     def __init__(self, directory: Directory, only: str | None = None, *, block_size: int = BLOCK_SIZE) -> None:
         self.path = directory.path if only is None else directory.path_of(only)

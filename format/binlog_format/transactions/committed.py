@@ -28,7 +28,6 @@ from binlog_format.transactions.rollbacks import GroupOutcome, outcome_at, outco
 from binlog_format.transactions.slicing import group_position, select_groups
 from binlog_format.transactions.statements import StatementKind
 from binlog_format.transactions.xa_commit import rebuilt, xa_pieces
-from binlog_format.vendor import INNODB
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -70,7 +69,7 @@ class _Stage:
     def __init__(self, log: Log, start: Position | None, prepared: Iterable[PreparedXa]) -> None:
         self._log = log
         # In an `innodb` log an XA transaction is an ordinary group that stands where its XA COMMIT is.
-        self._reads_xa = log.format_name != INNODB
+        self._reads_xa = log.traits.separates_xa
         self._kinds = _DECIDING if self._reads_xa else _UNDOING
         self._prepared = PreparedXaRows(log, start, prepared)
         self._large: _Large | None = None

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 from binlog_format import open_log
 from binlog_format.errors import AccessError, StorageError
-from binlog_format.structured.event_log import EventLog
 from binlog_streaming.doctor.findings import DoctorFinding, Health
 from binlog_streaming.jobs.log_tables import find_tables
 from binlog_streaming.status.wording import bytes_text, count_text
@@ -29,7 +28,7 @@ def log_findings(path: str, scan_size: int, on_progress: OnProgress | None = Non
     """
     with open_log(path) as log:
         yield from _files(log)
-        if isinstance(log, EventLog):
+        if not log.traits.has_changes:
             return
     found = find_tables(path, scan_size=scan_size, on_progress=on_progress)
     yield from _row_format(found.tables, [str(one.first.error().reason) for one in found.tally.counts.values()])

@@ -15,7 +15,6 @@ from binlog_connector.following.resume import compare
 from binlog_connector.following.tailer import FollowOptions, Tailer
 from binlog_connector.following.watched import WatchedLog
 from binlog_connector.spark.options import SourceOptions
-from binlog_format.structured.event_log import EventLog
 from binlog_streaming.event_tables.rows import place_of, table_rows
 from binlog_streaming.event_tables.state import EventTablesStateFile
 from binlog_streaming.event_tables.writing import write_rows
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
 
     from binlog_connector.following.offsets import SourceOffset
     from binlog_connector.following.steps import Step
-    from binlog_format.structured.event_log import EventSource, LogBlock
+    from binlog_format.structured.event_log import EventLog, EventSource, LogBlock
     from binlog_streaming.settings import EventTablesJob
     from binlog_streaming.tables.progress import BatchListener
 
@@ -120,9 +119,9 @@ class EventTablesRun:
         """
         with self._follow() as tailer, WatchedLog(self._job.source.path, tailer.format_name) as watched:
             offset, log = tailer.offset, watched.log
-            assert isinstance(log, EventLog)
+            assert log.events is not None, "the job is of a log of events"
             sources: dict[EventSource, None] = {}
-            for block in log.entries(offset.position, None, state_of(offset.state)):
+            for block in log.events.entries(offset.position, None, state_of(offset.state)):
                 sources |= dict.fromkeys(block.sources)
             places = Counter(
                 place_of(rule, source)
@@ -144,8 +143,8 @@ class EventTablesRun:
             decision = compare(watched, start)
             if decision.loss is not None:
                 raise decision.loss  # whatever is accepted: a batch that is done again must be the same
-            assert isinstance(watched.log, EventLog)
-            self._write(_planned(watched.log, start, end), end)
+            assert watched.log.events is not None, "the job is of a log of events"
+            self._write(_planned(watched.log.events, start, end), end)
 
     def _take(self, step: Step) -> None:
         state = self._file.state
@@ -181,9 +180,9 @@ class EventTablesRun:
             self._listener(batch)
 
 
-def _planned(log: EventLog, start: SourceOffset, end: SourceOffset) -> Iterable[LogBlock]:
+def _planned(events: EventLog, start: SourceOffset, end: SourceOffset) -> Iterable[LogBlock]:
     reached = start.position
-    for block in log.entries(start.position, end.position, state_of(start.state)):
+    for block in events.entries(start.position, end.position, state_of(start.state)):
         reached = block.next_position
         yield block
-    check_range_complete(log, reached, end.position)
+    check_range_complete(events, reached, end.position)

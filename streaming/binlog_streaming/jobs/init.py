@@ -10,7 +10,6 @@ from binlog_format import open_log
 from binlog_format.errors import BinlogError
 from binlog_format.rows.arrow_schema import arrow_schema
 from binlog_format.source_file import with_places
-from binlog_format.structured.event_log import EventLog
 from binlog_streaming.jobs.log_tables import find_tables
 from binlog_streaming.jobs.mirror import absolute_path
 from binlog_streaming.settings.choices import DEFAULT_FORMAT, Mode, TableFormat
@@ -26,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from binlog_connector.schema.row_format import Tally
+    from binlog_format.structured.event_log import EventLog
     from binlog_streaming.jobs.log_tables import FoundTable, OnProgress
 
 SYSTEM_DATABASES = frozenset({"mysql", "sys", "performance_schema", "information_schema"})
@@ -51,8 +51,8 @@ def init_text(
         BinlogError: The log cannot be read.
     """
     with open_log(path) as opened:
-        if isinstance(opened, EventLog):
-            return _event_init_text(opened, path, table_format)
+        if opened.events is not None:
+            return _event_init_text(opened.events, path, table_format)
     folds_names = None if lower_case_table_names is None else lower_case_table_names != 0
     schemas = SchemaHistory.from_schema_file(schema_file, folds_names=folds_names)
     log = find_tables(path, schemas=schemas, scan_size=scan_size, on_progress=on_progress)
@@ -94,9 +94,9 @@ SOURCES_SHOWN_MAX = 20
 """Sources named in a comment; a large program has thousands."""
 
 
-def _event_init_text(log: EventLog, path: str, table_format: TableFormat) -> str:
+def _event_init_text(events: EventLog, path: str, table_format: TableFormat) -> str:
     """A job for a structured log: all its events in one table."""
-    state = log.state_at(log.end_position())
+    state = events.state_at(events.end_position())
     sources = sorted(state.sources.values(), key=lambda source: (source.category, source.file, source.line))
     comments = [f"There are {len(sources)} sources so far" + (":" if sources else ".")]
     for source in sources[:SOURCES_SHOWN_MAX]:

@@ -9,10 +9,10 @@ import numpy as np
 
 from binlog_format.archives.directories import open_directory
 from binlog_format.errors import UnsupportedError
+from binlog_format.format_traits import INNODB, STRUCTURED
 from binlog_format.formats.detect import detect_format
 from binlog_format.structured.files.page_usage import StructuredUse
 from binlog_format.structured.layout import VIRTUAL_PAGE_SIZE
-from binlog_format.vendor import CLASSIC, INNODB
 from binlog_streaming.page_map.picture import LegendLine, Picture, PictureFile, Sign, size_text
 
 if TYPE_CHECKING:
@@ -47,13 +47,13 @@ def describe(path: str, start: Position | None, end: Position | None, on_progres
     """
     directory, only = open_directory(path)
     found = detect_format(directory, only)
-    if found == CLASSIC:
+    describe_format = _OF_FORMATS.get(found)
+    if describe_format is None:
         raise UnsupportedError(
             "FORMAT",
             f"{path}: map draws the pages of .ibb logs and structured logs, and this log is {found}",
             hint=f"binlog-stream repack {path} --to DIR makes an .ibb log of a MariaDB server's",
         )
-    describe_format = _describe_innodb if found == INNODB else _describe_structured
     return describe_format(directory, only, start, end, on_progress)
 
 
@@ -79,6 +79,8 @@ def _describe_structured(
     findings = f"{size_text(damaged)} damaged" if damaged else "nothing damaged"
     return Description(picture_of(usages), findings, None)
 
+
+_OF_FORMATS = {INNODB: _describe_innodb, STRUCTURED: _describe_structured}
 
 # Of the severities each is darker or more intense than the one before, so they differ without their hues too; blue and
 # orange to red are told apart by people who cannot tell red from green.

@@ -16,9 +16,9 @@ import msgspec
 
 from binlog_format.archives.directories import open_directory
 from binlog_format.errors import BinlogError, OptionError
+from binlog_format.format_traits import FORMAT_TRAITS
 from binlog_format.formats.detect import detect_format
 from binlog_format.position import Place
-from binlog_format.vendor import STRUCTURED
 from binlog_streaming.settings import debezium
 from binlog_streaming.settings.event_source_model import EventRule, EventTablesJob
 from binlog_streaming.settings.lines import KeyPath, key_text
@@ -82,8 +82,9 @@ class JobFile:
         if not isinstance(source, dict) or not isinstance(path, str):
             return False
         if "format" in source:
-            return bool(source["format"] == STRUCTURED)
-        return _is_structured(resolved_path(path, self.path.absolute().parent))
+            traits = FORMAT_TRAITS.get(str(source["format"]))
+            return traits is not None and not traits.has_changes
+        return _has_events(resolved_path(path, self.path.absolute().parent))
 
     def _by_kind(self, known: dict[object, _Kind], content: TomlTable, section: str, default: str) -> _Kind:
         there = content.get(section)
@@ -176,12 +177,12 @@ def resolved_path(path: str, folder: Path) -> str:
     return path if "://" in path else os.path.normpath(folder / Path(path).expanduser())
 
 
-def _is_structured(path: str) -> bool:
+def _has_events(path: str) -> bool:
     # A URL is not looked at before the job starts. What is wrong with the log is told when that is opened.
     if "://" in path:
         return False
     try:
-        return detect_format(*open_directory(path)) == STRUCTURED
+        return not FORMAT_TRAITS[detect_format(*open_directory(path))].has_changes
     except BinlogError:
         return False
 

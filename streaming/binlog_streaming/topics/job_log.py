@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 from binlog_format.errors import UnsupportedError
 from binlog_format.position import Place
-from binlog_format.structured.event_log import EventLog
 
 if TYPE_CHECKING:
     from binlog_format.log.log import Log
@@ -18,7 +17,7 @@ def require_changes(log: Log) -> None:
     Raises:
         UnsupportedError: `FORMAT`.
     """
-    if isinstance(log, EventLog):
+    if not log.traits.has_changes:
         raise UnsupportedError(
             "FORMAT",
             f"this is a {log.format_name} log: it has events of a program, and changes of tables are published alone",

@@ -17,7 +17,6 @@ from binlog_connector.spark.source import BinlogDataSource
 from binlog_connector.spark.spark_api import EqualTo, GreaterThanOrEqual, In, LessThan
 from binlog_format import open_log
 from binlog_format.errors import OptionError, SchemaError
-from binlog_format.structured.event_log import EventLog
 from binlog_format.structured.layout import Severity
 from binlog_format.structured.views.event_filter import ALL_EVENTS
 from binlog_format.structured.views.view import LOGS_SCHEMA, LogsView
@@ -59,8 +58,8 @@ def direct(directory: Path) -> list[Row]:
 def whole(directory: Path, wanted: EventFilter = ALL_EVENTS) -> pa.Table:
     """What the view gives without Spark."""
     with open_log(str(directory)) as log:
-        assert isinstance(log, EventLog)
-        return pa.Table.from_batches(LogsView(wanted).batches(log.entries()), LOGS_SCHEMA)
+        assert log.events is not None
+        return pa.Table.from_batches(LogsView(wanted).batches(log.events.entries()), LOGS_SCHEMA)
 
 
 @pytest.fixture(scope="module")

@@ -15,7 +15,7 @@ from binlog_format import BinlogError, CorruptError, DataLossError, Position, St
 from binlog_format.archives.directories import open_directory
 from binlog_format.formats.opening import open_live_files
 from binlog_format.formats.verify import verify_log
-from binlog_format.structured.event_log import BEFORE_ALL, EventLog
+from binlog_format.position import BEFORE_ALL
 from binlog_format.structured.metadata import ClockSync
 from binlog_format.structured.reader import StructuredLog
 from tests.format.structured.logs import defined, event, log_entries, source
@@ -23,6 +23,8 @@ from tests.format.structured.model import Model, events_of
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from binlog_format.structured.event_log import EventLog
 
 NS = 1_710_072_000_000_000_000
 SYNC = ClockSync(NS, 10**9, NS, 3600, b"CET")
@@ -153,8 +155,8 @@ def test_patterns_name_files_of_one_log(tmp_path: Path) -> None:
     (tmp_path / "readme.txt").write_text("not a log, but it is in the folder")
     with open_log(str(tmp_path / "app.blog*")) as log:
         assert (log.format_name, log.path) == ("structured", f"{tmp_path}/app.blog*")
-        assert isinstance(log, EventLog)
-        assert steps(log) == [1, 2]
+        assert log.events is not None
+        assert steps(log.events) == [1, 2]
     with open_log(str(tmp_path)) as log:
         assert [file.name for file in log.files()] == ["app.blog.1", "app.blog", "other.blog"]
     with pytest.raises(UnsupportedError, match=r"readme\.txt: byte 0x0: the file does not begin as a structured log"):

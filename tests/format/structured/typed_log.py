@@ -15,7 +15,6 @@ from binlog_format import open_log
 from binlog_format.formats.verify import verify_log
 from binlog_format.rows.json.json_rows import json_lines
 from binlog_format.structured.arguments.source_decoder import SourceDecoder
-from binlog_format.structured.event_log import EventLog
 from binlog_format.structured.metadata import ClockSync
 from binlog_format.structured.text.event_format import DEFAULT_EVENT_FORMAT, EventFormat
 from binlog_format.structured.text.lines import LineWriter
@@ -86,9 +85,10 @@ def digest(folder: Path) -> str:
     """Of all that readers make of a log: events, times, text, JSON, columns, findings."""
     found = hashlib.sha256()
     with open_log(str(folder)) as log:
-        assert isinstance(log, EventLog)
-        found.update(repr((log.files(), log.span(log.start_position()), log.state_at(log.end_position()))).encode())
-        for block in log.entries():
+        events = log.events
+        assert events is not None
+        found.update(repr((log.files(), log.span(log.start_position()), events.state_at(log.end_position()))).encode())
+        for block in events.entries():
             _add_block(found, block)
     for finding in verify_log(str(folder)):
         found.update(finding.reason.encode())

@@ -9,6 +9,7 @@ import numpy as np
 
 from binlog_format.block import EVENT_DTYPE, EXTENT_DTYPE, GROUP_DTYPE, Block
 from binlog_format.events.layout import EVENT_HEADER_STRUCT, GTID_FLAG_TRANSACTIONAL
+from binlog_format.format_traits import CLASSIC, FORMAT_TRAITS
 from binlog_format.gtids.gtid import Gtid, GtidPosition
 from binlog_format.kernels import as_bytes, empty_bytes
 from binlog_format.log.log import Log
@@ -62,6 +63,7 @@ class MadeLog(Log):
     """
 
     format_name = "made"
+    traits = FORMAT_TRAITS[CLASSIC]
 
     def __init__(
         self, groups: list[MadeGroup], *, page_size: int = 300, block_groups: int = 3, piece_events: int = 1000

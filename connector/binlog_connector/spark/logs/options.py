@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 from binlog_connector.spark.option_values import invalid
 from binlog_format.errors import OptionError
-from binlog_format.structured.event_log import EventLog
 from binlog_format.structured.views.event_filter import ALL_SOURCES, SourceRules
 
 if TYPE_CHECKING:
@@ -88,24 +87,24 @@ class EventOptions:
 ALL_EVENTS = EventOptions()
 
 
-def check_log(log: Log, given: Iterable[str], view: str, *, is_logs: bool) -> None:
+def check_log(log: Log, given: Iterable[str], view: str) -> None:
     """See that a log can have the options that are given.
 
     Args:
         log: The log.
         given: Names of the options that are given.
         view: The view that is asked for.
-        is_logs: Whether that is the one of structured logs.
 
     Raises:
         OptionError: `INVALID_VALUE`.
     """
-    if isinstance(log, EventLog) != is_logs:
+    if view not in log.traits.views:
         hint = "A structured log has view logs alone, and other logs have all views but that one"
         raise _refused("view", f"{view} is no view of {log.path}, a {log.format_name} log", hint)
-    others = [name for name in (_DATABASE_OPTIONS if is_logs else EVENT_OPTIONS) if name in given]
+    has_changes = log.traits.has_changes
+    others = [name for name in (EVENT_OPTIONS if has_changes else _DATABASE_OPTIONS) if name in given]
     if others:
-        hint = f"Events are chosen by {', '.join(EVENT_OPTIONS)}" if is_logs else "It is for structured logs"
+        hint = "It is for structured logs" if has_changes else f"Events are chosen by {', '.join(EVENT_OPTIONS)}"
         raise _refused(others[0], f"it means nothing to {log.path}, a {log.format_name} log", hint)
 
 

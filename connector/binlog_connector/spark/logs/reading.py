@@ -9,7 +9,6 @@ from binlog_connector.following.entry_marks import state_of
 from binlog_connector.following.range_complete import check_range_complete
 from binlog_connector.following.starts import StartMoment
 from binlog_format.errors import OptionError, SchemaError
-from binlog_format.structured.event_log import EventLog, EventSource
 from binlog_format.structured.views.event_filter import ALL_EVENTS
 
 if TYPE_CHECKING:
@@ -20,7 +19,7 @@ if TYPE_CHECKING:
     from binlog_connector.spark.options import SourceOptions
     from binlog_connector.spark.partitions import RangePartition
     from binlog_format.log.log import Log
-    from binlog_format.structured.event_log import LogBlock
+    from binlog_format.structured.event_log import EventSource, LogBlock
     from binlog_format.structured.views.event_filter import EventFilter
     from binlog_format.structured.views.view import LogsView
 
@@ -76,11 +75,11 @@ def event_batches(
 
 
 def _planned_entries(log: Log, partition: RangePartition) -> Iterator[LogBlock]:
-    assert isinstance(log, EventLog), "only a structured log has entries"
+    assert log.events is not None, "view logs is of logs of events"
     reached = partition.start
     if reached >= partition.end:
         return
-    for block in log.entries(partition.start, partition.end, state_of(partition.state)):
+    for block in log.events.entries(partition.start, partition.end, state_of(partition.state)):
         reached = block.next_position
         yield block
     check_range_complete(log, reached, partition.end)
@@ -102,9 +101,9 @@ def _wanted(options: SourceOptions, wanted: EventFilter) -> EventFilter:
 
 
 def _sources(log: Log, wanted: EventFilter) -> list[EventSource]:
-    assert isinstance(log, EventLog), "only a structured log has sources"
+    assert log.events is not None, "view logs is of logs of events"
     found: dict[EventSource, None] = {}
-    for block in log.entries():
+    for block in log.events.entries():
         found |= dict.fromkeys(block.sources)
         found |= dict.fromkeys(block.state_after.sources.values())
     return [source for source in found if wanted.accepts(source)]

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 
 from binlog_format.errors import CorruptError, StartError
 from binlog_format.findings import NOT_YET, NOTE, Finding, LogCheck
-from binlog_format.position import Place
-from binlog_format.structured.event_log import BEFORE_ALL
+from binlog_format.position import BEFORE_ALL, Place
 from binlog_format.structured.file_scan import NO_LIMIT, FileEnd, StructuredFileScan
 from binlog_format.structured.files.file_list import list_series
 from binlog_format.structured.positions import byte_of

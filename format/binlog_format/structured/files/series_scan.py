@@ -6,9 +6,8 @@ from contextlib import closing
 from typing import TYPE_CHECKING, Generic
 
 from binlog_format.errors import StartError
-from binlog_format.position import Place, Position
+from binlog_format.position import BEFORE_ALL, Place, Position
 from binlog_format.structured.cutting import Made
-from binlog_format.structured.event_log import BEFORE_ALL
 from binlog_format.structured.file_scan import NO_LIMIT, StructuredFileScan
 from binlog_format.structured.positions import byte_of, position_of
 

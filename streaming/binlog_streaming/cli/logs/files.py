@@ -7,9 +7,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from binlog_format import Bound, Position, open_log
-from binlog_format.archives.directories import open_directory
 from binlog_format.kernels import interpreted
-from binlog_format.vendor import INNODB, STRUCTURED
 from binlog_streaming.cli.listing import print_rows
 from binlog_streaming.cli.logs.ranges import EndOption, StartOption, positions_of
 from binlog_streaming.cli.output import Output, OutputOption, PathArgument, output_console, write_json_lines
@@ -18,6 +16,7 @@ if TYPE_CHECKING:
     import typer
 
     from binlog_format import LogFile
+    from binlog_format.log_format import FileGtids
 
 _TIMES = ("timestamp", "last_timestamp", "created")
 """Fields of headers that are seconds since 1970; 0: there is none."""
@@ -39,64 +38,37 @@ def files(
     """List the files of a log: state, size, how much of it is used, headers, GTID states and the bound."""
     first, last = positions_of(path, start, end)
     with open_log(path) as log:
-        with interpreted() if log.format_name == INNODB else nullcontext():  # of others all that they hold is read
+        traits = log.traits
+        with interpreted() if traits.is_indexed else nullcontext():  # of others all that they hold is read
             known = log.files()
-        rows = [_row(file, known) for file in known]
         with interpreted() if len(known) <= FEW_FILES else nullcontext():
-            _add_gtids(path, log.format_name, rows, known)
+            gtids = log.file_gtids(known)
+        newest_sealed = max((file.file_no for file in known), default=0) - traits.unsealed_files
+        rows = [
+            _row(file, own, is_sealed=file.file_no <= newest_sealed) for file, own in zip(known, gtids, strict=True)
+        ]
         rows = [row for row, file in zip(rows, known, strict=True) if _is_within(file, first, last)]
         if output is Output.JSONL:
             write_json_lines(rows)
         else:
-            _print_table(log.path, log.format_name, rows)
+            _print_table(log.path, log.format_name, rows, is_of_server=traits.has_changes)
 
 
-def _row(file: LogFile, known: list[LogFile]) -> dict[str, object]:
+def _row(file: LogFile, gtids: FileGtids, *, is_sealed: bool) -> dict[str, object]:
+    # `sealed`: crash recovery of the server can no longer change the file; an empty one has no bound.
+    bound = Bound.SEALED.value if is_sealed else Bound.VISIBLE.value
     return {
         "file_no": file.file_no,
         "name": file.name,
         "state": file.state,
         "size": file.size,
         "used_size": file.used_size,
-        "bound": _bound(file, known),
-        "first_gtid_state": None,
-        "last_gtid_state": None,
-        "last_gtid_state_page": None,
+        "bound": bound if file.header else None,
+        "first_gtid_state": gtids.first,
+        "last_gtid_state": gtids.last,
+        "last_gtid_state_page": gtids.last_page,
         "header": file.header,
     }
-
-
-def _bound(file: LogFile, known: list[LogFile]) -> str | None:
-    """`sealed`: the server can no longer take anything in it back; `visible`: it can; None: it is empty."""
-    if not file.header:
-        return None
-    # In `.ibb` logs recovery reaches back into the last two files (docs/formats/innodb.md).
-    later = 2 if "lsn" in file.header else 1
-    return Bound.SEALED.value if known[-1].file_no >= file.file_no + later else Bound.VISIBLE.value
-
-
-def _add_gtids(path: str, format_name: str, rows: list[dict[str, object]], known: list[LogFile]) -> None:
-    """Fill in what files record about the GTIDs before and in them."""
-    if format_name == INNODB:
-        from binlog_format.innodb.inspection.file_states import file_states
-
-        directory, only = open_directory(path)
-        states = file_states(directory, only, known)
-        for row, file in zip(rows, known, strict=True):
-            if (state := states.get(file.file_no)) is not None:
-                row["first_gtid_state"] = _gtids(state.first)
-                row["last_gtid_state"] = _gtids(state.last)
-                row["last_gtid_state_page"] = state.last_page
-        return
-    lists = [file.header.get("gtid_list") for file in known]
-    # A classic file records at its start what the files before it held.
-    for row, before, after in zip(rows, lists, [*lists[1:], None], strict=True):
-        row["first_gtid_state"] = _gtids(before)
-        row["last_gtid_state"] = _gtids(after)
-
-
-def _gtids(gtids: object) -> str | None:
-    return ",".join(str(gtid) for gtid in gtids) if isinstance(gtids, list | tuple) else None
 
 
 def _is_within(file: LogFile, start: Position | None, end: Position | None) -> bool:
@@ -104,7 +76,7 @@ def _is_within(file: LogFile, start: Position | None, end: Position | None) -> b
     return is_after_start and (end is None or Position(file.file_no, 0, 0) < end)
 
 
-def _print_table(path: str, format_name: str, rows: list[dict[str, object]]) -> None:
+def _print_table(path: str, format_name: str, rows: list[dict[str, object]], *, is_of_server: bool) -> None:
     headers = [header for row in rows if isinstance(header := row["header"], dict) and header]
     # GTID lists have columns of their own.
     fields = [name for name in dict.fromkeys(name for header in headers for name in header) if name != "gtid_list"]
@@ -124,7 +96,7 @@ def _print_table(path: str, format_name: str, rows: list[dict[str, object]]) -> 
         cells.append((str(row["name"]), str(row["state"]), str(row["bound"] or "-"), *sizes, *values, *gtids))
     fields = ["size", "used", *(_title(name) for name in own_fields)]
     columns = ("file", "state", "bound", *fields, *_GTID_COLUMNS)
-    if format_name == STRUCTURED:  # which has no GTIDs, and no server that takes anything back
+    if not is_of_server:  # no GTIDs, and nobody takes anything back
         columns = ("file", "state", *fields)
         cells = [(*row[:2], *row[3 : -len(_GTID_COLUMNS)]) for row in cells]
     print_rows(console, columns, cells, right=fields, labelled=columns[3:], last_width=len(columns[-1]))

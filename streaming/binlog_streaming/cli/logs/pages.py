@@ -11,9 +11,9 @@ from rich.text import Text
 
 from binlog_format.archives.directories import open_directory
 from binlog_format.errors import OptionError, StartError, UnsupportedError
+from binlog_format.format_traits import INNODB
 from binlog_format.formats.detect import detect_format
 from binlog_format.position import Position
-from binlog_format.vendor import INNODB
 from binlog_streaming.cli.logs.page_view import KIND_STYLES, PageView
 from binlog_streaming.cli.logs.ranges import EndOption, StartOption, positions_of
 from binlog_streaming.cli.output import Output, OutputOption, PathArgument, output_console, write_json_lines

@@ -12,7 +12,6 @@ from rich.text import Text
 
 from binlog_format import open_log
 from binlog_format.errors import visible
-from binlog_format.structured.event_log import EventLog
 from binlog_streaming.cli.logs.ranges import EndOption, StartOption, positions_of
 from binlog_streaming.cli.output import Output, OutputOption, PathArgument, write_output
 from binlog_streaming.cli.progress import progress_bar
@@ -60,7 +59,7 @@ def verify(
             elif finding.is_error or not quiet:
                 console.print(_line(finding))
     with open_log(path) as log:
-        has_rows = not isinstance(log, EventLog)
+        has_rows = log.traits.has_changes
     if has_rows:
         report = read_row_format(path, first, last)
         found += report.tally.incidents

@@ -22,7 +22,6 @@ PATIENCE_SECONDS = 60.0
 """With a log that comes over a network: what the server has logged may be there a little later."""
 _PAUSE_SECONDS = 0.2
 _NOT_THERE = frozenset({"GTID_NOT_FOUND", "POSITION_NOT_FOUND"})
-_CLASSIC = "classic"
 
 
 def offset_of(watched: WatchedLog, point: LogPoint | GtidPoint) -> SourceOffset:
@@ -38,8 +37,8 @@ def offset_of(watched: WatchedLog, point: LogPoint | GtidPoint) -> SourceOffset:
     """
     start: ServerPosition | GtidPoint
     if isinstance(point, LogPoint):
-        is_classic = watched.log.format_name == _CLASSIC or not point.gtid
-        start = ServerPosition(point.name, point.byte) if is_classic else point.gtid
+        by_byte = watched.log.traits.has_byte_positions or not point.gtid
+        start = ServerPosition(point.name, point.byte) if by_byte else point.gtid
     else:
         start = point
     end = time.monotonic() + PATIENCE_SECONDS
