@@ -157,7 +157,7 @@ class DdlStatement:
         row |= {"position": asdict(self.position), "vendor": self.vendor.value}
         if self.rows is not None:
             names = None if self.rows.names is None else [name._asdict() for name in self.rows.names]
-            row["rows"] = {"names": names, "calls": list(self.rows.calls)}
+            row["rows"] = {"names": names, "calls": list(self.rows.calls), "adds": self.rows.adds}
         return row
 
     @classmethod
@@ -170,7 +170,7 @@ class DdlStatement:
         if rows is not None:
             names = rows["names"]
             tables = None if names is None else tuple(TableName(name["database"], name["table"]) for name in names)
-            values["rows"] = ChangeRows(tables, tuple(rows["calls"]))
+            values["rows"] = ChangeRows(tables, tuple(rows["calls"]), rows["adds"])
         return cls(**values)
 
 

@@ -226,10 +226,12 @@ class ChangeRows:
         names: Tables whose rows it may change; None: any table.
         calls: What it may call: names before a `(`, case-folded, without their database. Triggers and functions known
             from elsewhere may change rows of other tables.
+        adds: It adds rows alone: those that were there keep their keys.
     """
 
     names: tuple[TableName, ...] | None
     calls: tuple[str, ...] = ()
+    adds: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,6 @@ in that the statement does not name. What was made before the first statement ob
 
 from __future__ import annotations
 
-import re
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -28,12 +27,12 @@ from binlog_connector.schema.operations import (
     DropViews,
     RenameTables,
     TruncateTable,
+    engine_moves_rows,
 )
 from binlog_connector.schema.parsing.row_statements import ANY_CALL
 from binlog_connector.schema.server.failed_statements import statement_operations
 from binlog_connector.schema.server.table_names import NameRule, folded, has_if_exists
 from binlog_connector.schema.stated_definitions import definition_operations, is_stated
-from binlog_connector.schema.statement_errors import STATEMENT_SHOWN_MAX
 from binlog_connector.schema.table_changes import (
     EventsLost,
     RowsChanged,
@@ -52,8 +51,6 @@ if TYPE_CHECKING:
 
     SessionId = tuple[int, int | None]
     """Server and thread."""
-
-_ADDS = re.compile(r"\s*INSERT\b", re.IGNORECASE)
 
 
 class StatementScope:
@@ -74,6 +71,7 @@ class StatementScope:
         self._triggers: dict[TableName, TableName] = {}
         self._functions: set[TableName] = set()
         self._views: set[TableName] = set()
+        self._engines: dict[TableName, str] = {}
         self.foreign_keys: ForeignKeys | None = None
         self.names = NameRule(folds_names)
 
@@ -103,6 +101,7 @@ class StatementScope:
             "triggers": [[*name, *table] for name, table in sorted(self._triggers.items())],
             "functions": sorted(map(list, self._functions)),
             "views": sorted(map(list, self._views)),
+            "engines": [[*name, engine] for name, engine in sorted(self._engines.items())],
             "names": self.names.to_json(),
         } | ({} if self.foreign_keys is None else {"foreign_keys": self.foreign_keys.to_json()})
 
@@ -117,11 +116,19 @@ class StatementScope:
             scope._triggers[TableName(database, name)] = TableName(table_database, table)
         scope._functions = {TableName(*name) for name in values.get("functions", ())}
         scope._views = {TableName(*name) for name in values.get("views", ())}
+        scope._engines = {TableName(*name): engine for *name, engine in values.get("engines", ())}
         scope.names = NameRule.from_json(values.get("names", {}))
         if "foreign_keys" in values:
             keys = ForeignKeys.from_json(values["foreign_keys"], ignore_case=bool(scope.names.folds))
             scope.foreign_keys = keys
         return scope
+
+    def take_older(self, older: StatementScope) -> None:
+        """What statements tell of tables that were logged before the first one observed: foreign keys, engines."""
+        self.foreign_keys = older.foreign_keys
+        self._engines = older._engines | self._engines
+        if self.names.folds:
+            self.fold_names()
 
     def fold_names(self) -> None:
         """From now on the server is known to fold names: those that are known already are folded."""
@@ -130,20 +137,23 @@ class StatementScope:
         self._triggers = {name.lowered: table.lowered for name, table in self._triggers.items()}
         self._functions = {name.lowered for name in self._functions}
         self._views = {name.lowered for name in self._views}
+        self._engines = {name.lowered: engine for name, engine in self._engines.items()}
         if self.foreign_keys is not None:
             self.foreign_keys.fold()
 
     def _observed(self, statement: DdlStatement) -> Iterator[Operation | RowsChanged]:
         """What *statement* does to tables that are not temporary; nothing, where it is the definition of a mark."""
         if is_stated(statement):
-            if self.foreign_keys is not None:
-                for operation in definition_operations(statement):
+            for operation in definition_operations(statement):
+                self._learn_engine(operation)
+                if self.foreign_keys is not None:
                     self.foreign_keys.apply(operation)
             return
         may_be_missing = has_if_exists(statement.text)
         for one in self._permanent_operations(statement):
             if not isinstance(one, RowsChanged):
                 self.names.observe(one, may_be_missing=may_be_missing)
+                self._learn_engine(one)
                 if self.foreign_keys is not None:
                     self.foreign_keys.apply(one)
             yield one
@@ -153,13 +163,13 @@ class StatementScope:
         session = statement.server_id, statement.thread_id
         created: TableName | None = None
         for written in statement_operations(statement):
-            operation = folded(written) if self.names.folds else written
+            operation = self._with_engine(folded(written) if self.names.folds else written, session)
             self._learn(operation, session)
             match operation:
                 case ChangeRows():
                     # CREATE TABLE ... SELECT fills the table that it made.
                     found = self._rows(operation, set() if created else self._temporary.get(session, set()))
-                    if found is not None and found.names is not None and _may_change_keys(statement):
+                    if found is not None and found.names is not None and not operation.adds:
                         found = replace(found, cascaded=tuple(self._children(found.names)))
                     if found is not None:
                         yield found
@@ -176,6 +186,42 @@ class StatementScope:
         if restarted or statement.server_run not in (0, self._server_run):
             self._temporary.clear()
             self._server_run = statement.server_run or self._server_run
+
+    def _with_engine(self, operation: Operation, session: SessionId) -> Operation:
+        """CREATE TABLE ... LIKE a table whose engine is known to have no rows of its own, with that engine."""
+        if not isinstance(operation, CreateTable) or operation.options.like is None:
+            return operation
+        like = operation.options.like
+        engine = None if like in self._temporary.get(session, set()) else self._engines.get(like)
+        return operation if engine is None else replace(operation, options=replace(operation.options, engine=engine))
+
+    def _learn_engine(self, operation: Operation) -> None:
+        engines = self._engines
+        match operation:
+            case CreateTable():
+                self._set_engine(operation.name, operation.options.engine, stays=operation.if_not_exists)
+            case AlterTable():
+                self._set_engine(operation.name, operation.engine, stays=operation.engine is None)
+                if operation.new_name is not None:
+                    self._rename_engine(operation.name, operation.new_name)
+            case DropTables():
+                for name in operation.names:
+                    engines.pop(name, None)
+            case RenameTables():
+                for old, new in operation.pairs:
+                    self._rename_engine(old, new)
+            case DropDatabase():
+                self._engines = {name: engine for name, engine in engines.items() if name[0] != operation.database}
+
+    def _set_engine(self, name: TableName, engine: str | None, *, stays: bool) -> None:
+        if engine is not None and engine_moves_rows(engine):
+            self._engines[name] = engine
+        elif not stays:
+            self._engines.pop(name, None)
+
+    def _rename_engine(self, old: TableName, new: TableName) -> None:
+        if old in self._engines:
+            self._engines[new] = self._engines.pop(old)
 
     def _learn(self, operation: Operation, session: SessionId) -> None:
         match operation:
@@ -285,10 +331,3 @@ class StatementScope:
                 return True
         self._triggers = {name: new if table == old else table for name, table in self._triggers.items()}
         return False
-
-
-def _may_change_keys(statement: DdlStatement) -> bool:
-    """Whether a statement may remove rows that were there, or change their keys: an INSERT adds some alone."""
-    is_whole = len(statement.text) <= STATEMENT_SHOWN_MAX
-    adds = is_whole and _ADDS.match(statement.text) is not None and "DUPLICATE" not in statement.text.upper()
-    return not adds

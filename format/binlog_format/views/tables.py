@@ -37,6 +37,7 @@ ROW_STATEMENT_TYPE = pa.struct(
     [
         ("names", pa.list_(pa.struct([("database", pa.string()), ("table", pa.string())]))),  # null: any table
         ("calls", pa.list_(pa.string())),  # functions that it may call
+        ("adds", pa.bool_()),  # it adds rows alone
     ]
 )
 

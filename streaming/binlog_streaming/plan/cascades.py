@@ -97,8 +97,8 @@ class CascadeLog:
 
     job: Job
 
-    def keys_before(self, start: Position) -> ForeignKeys:
-        """The foreign keys that the schema file, and all statements and definitions of marks before *start* state.
+    def scope_before(self, start: Position) -> StatementScope:
+        """What the schema file, and all statements and definitions of marks before *start* tell, foreign keys too.
 
         Raises:
             BinlogError: As `Log.blocks`; what is wrong with the schema file.
@@ -118,7 +118,7 @@ class CascadeLog:
                 statements = (statement for _, _, statement in all_statements(block, server_runs))
                 for statement in merge(statements, stated_definitions(block)):
                     scope.observe(statement)
-        return keys
+        return scope
 
     @property
     def takes_inline_keys(self) -> bool | None:

@@ -20,8 +20,9 @@ from typing import TYPE_CHECKING
 
 from binlog_connector.rules.row_rules import TableRules
 from binlog_connector.rules.rules_on_changes import apply_rules_to_changes
+from binlog_connector.schema.operations import CreateTable
 from binlog_connector.schema.snapshot_marks import SnapshotBegun, SnapshotCancelled, SnapshotChunk
-from binlog_connector.schema.stated_definitions import definition_statement, states_folding
+from binlog_connector.schema.stated_definitions import definition_operations, definition_statement, states_folding
 from binlog_connector.schema.table_changes import (
     DatabaseDropped,
     EventsLost,
@@ -30,6 +31,7 @@ from binlog_connector.schema.table_changes import (
     TableDropped,
     TableRenamed,
     UnsupportedChange,
+    rows_moved,
 )
 from binlog_format.errors import SchemaError
 from binlog_streaming.plan.batch_plan import (
@@ -110,9 +112,7 @@ def plan_batch(
     end = max((position_of(row["end"]) for row in own), default=None)
     scope = planning.memory.scope
     if log is not None and first is not None and scope.foreign_keys is None:
-        scope.foreign_keys = log.keys_before(first)
-        if scope.names.folds:
-            scope.foreign_keys.fold()
+        scope.take_older(log.scope_before(first))
     states: list[tuple[Position, ForeignKeys]] = []
 
     def walk(scope: StatementScope) -> list[tuple[DdlStatement, list[AnyChange]]]:
@@ -150,6 +150,8 @@ def _changes(
             defined = definition_statement(mark)
             if defined is not None:
                 scope.observe(defined)
+                made = (one for one in definition_operations(defined) if isinstance(one, CreateTable))
+                some = [*some, *(moved for one in made for moved in rows_moved(one))]
         yield statement, _shown(some, decoding, statement)
         if states and scope.foreign_keys is not None and scope.foreign_keys != states[-1][1]:
             states.append((statement.position, scope.foreign_keys.copy()))

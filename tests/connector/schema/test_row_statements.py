@@ -137,6 +137,27 @@ def test_what_a_statement_may_call_is_listed() -> None:
     assert many.calls == ("*",)
 
 
+@pytest.mark.parametrize(
+    ("text", "adds"),
+    [
+        ("INSERT IGNORE INTO t VALUES (1)", True),
+        ("SET STATEMENT sort_buffer_size=1 FOR INSERT INTO t SELECT * FROM u", True),
+        ("INSERT INTO t SELECT * FROM u -- " + "x" * 2000, True),
+        ("INSERT INTO t VALUES (" + "1), (" * 2000 + "2) ON DUPLICATE KEY UPDATE a = 1", False),
+        ("REPLACE INTO t VALUES (1)", False),
+        ("LOAD DATA INFILE 'x' INTO TABLE t", True),
+        ("LOAD DATA INFILE 'x' IGNORE INTO TABLE t", True),
+        ("LOAD DATA INFILE 'x' REPLACE INTO TABLE t", False),
+        ("UPDATE t SET a = 1", False),
+        ("DELETE FROM t WHERE a = 1", False),
+    ],
+)
+def test_statements_that_add_rows_alone_are_known(text: str, adds: bool) -> None:
+    (found,) = parse_statement(text, SHOP)
+    assert isinstance(found, ChangeRows)
+    assert found.adds is adds
+
+
 def test_what_makes_names_mean_others_is_read() -> None:
     t, x = TableName("shop", "t"), TableName("shop", "x")
     assert parse_statement("CREATE OR REPLACE TEMPORARY TABLE IF NOT EXISTS t (a INT)", SHOP) == [

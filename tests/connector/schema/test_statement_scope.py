@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from binlog_connector.schema.definitions import TableName
+from binlog_connector.schema.foreign_keys import ForeignKeys
 from binlog_connector.schema.log_ddl import DdlStatement
 from binlog_connector.schema.statement_errors import events_lost_error, statement_error
 from binlog_connector.schema.statement_scope import StatementScope
@@ -190,3 +191,47 @@ def test_views_keep_their_kind_under_another_name() -> None:
     ]
     scope.observe(statement("DROP VIEW w"))
     assert scope.changes(statement("RENAME TABLE t TO w, w TO t")) != []
+
+
+def test_table_like_one_whose_engine_keeps_no_rows_keeps_none() -> None:
+    scope = StatementScope()
+    made = "CREATE TABLE u LIKE t"
+
+    def is_named() -> bool:
+        later = StatementScope.from_json(json.loads(json.dumps(scope.to_json())))
+        changed = [type(one).__name__ for one in later.changes(statement(made))]
+        assert changed in (["TableCreated"], ["TableCreated", "RowsMoved"])
+        return len(changed) > 1
+
+    assert not is_named()
+    for text, named in (
+        ("CREATE TABLE t (a INT) ENGINE = BLACKHOLE", True),
+        ("RENAME TABLE t TO v", False),
+        ("CREATE TABLE t LIKE v", True),
+        ("ALTER TABLE t ENGINE = InnoDB", False),
+        ("ALTER TABLE v RENAME t", True),
+        ("CREATE TEMPORARY TABLE t (a INT)", False),
+        ("DROP TEMPORARY TABLE t", True),
+        ("CREATE TABLE IF NOT EXISTS t (a INT)", True),
+        ("DROP TABLE t", False),
+        ("CREATE TABLE t (a INT)", False),
+        ("ALTER TABLE t ENGINE = MERGE", True),
+        ("DROP DATABASE shop", False),
+    ):
+        scope.observe(statement(text))
+        assert is_named() is named, text
+    scope.observe(statement("CREATE TABLE T (a INT) ENGINE = FEDERATED"))
+    scope.fold_names()
+    assert is_named()
+
+
+def test_what_was_logged_before_tells_engines_and_foreign_keys() -> None:
+    older, scope = StatementScope(), StatementScope()
+    older.foreign_keys = ForeignKeys()
+    child = "CREATE TABLE v (a INT REFERENCES u (a) ON DELETE CASCADE)"
+    observed(older, "CREATE TABLE t (a INT) ENGINE = BLACKHOLE", child)
+    scope.take_older(older)
+    assert len(scope.changes(statement("CREATE TABLE w LIKE t"))) == 2
+    (deleted,) = observed(scope, "DELETE FROM u WHERE a = 1")
+    assert deleted == RowsChanged((U,), cascaded=(TableName("shop", "v"),))
+    assert observed(scope, "INSERT INTO u VALUES (1)") == [RowsChanged((U,))]

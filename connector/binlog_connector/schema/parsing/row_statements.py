@@ -45,6 +45,8 @@ _AFTER_TABLE = _JOIN_WORDS | {
 }
 _ENDS_ASSIGNMENTS = ("WHERE", "ORDER", "LIMIT", "RETURNING")
 
+# An INSERT with it may change rows that were there; in a text or a comment it does no harm.
+_ON_DUPLICATE = re.compile(r"\bDUPLICATE\b", re.IGNORECASE)
 _CALLS_MAX = 200
 ANY_CALL = "*"
 """In `ChangeRows.calls`: there are more than can be listed."""
@@ -66,7 +68,9 @@ def parse_statement(text: str, session: StatementSession) -> list[Operation]:
     found = readings[0] if all(one == readings[0] for one in readings) else ANY_TABLE
     if found is None:
         return []
-    return [replace(found, calls=_calls(text)) if isinstance(found, ChangeRows) else found]
+    if isinstance(found, ChangeRows):
+        return [replace(found, calls=_calls(text), adds=found.adds and _ON_DUPLICATE.search(text) is None)]
+    return [found]
 
 
 def _read(text: str, session: StatementSession) -> ChangeRows | TruncateTable | None:
@@ -83,7 +87,7 @@ def _with_rows(operations: Iterable[Operation], text: str) -> Iterable[Operation
     for operation in operations:
         yield operation
         if isinstance(operation, CreateTable) and operation.options.selects:
-            yield ChangeRows((operation.name,), _calls(text))
+            yield ChangeRows((operation.name,), _calls(text), adds=True)
 
 
 def _calls(text: str) -> tuple[str, ...]:
@@ -102,10 +106,11 @@ def _row_statement(reader: TokenReader, session: StatementSession) -> ChangeRows
     if reader.at_end() or reader.peek().word in NO_ROWS_WORDS:
         return None
     common = _common_tables(reader) if reader.accept("WITH") else frozenset()
-    if reader.accept("INSERT") or reader.accept("REPLACE"):
+    if reader.at_any("INSERT", "REPLACE"):
+        adds = reader.take().word == "INSERT"
         _skip_words(reader, *_MODIFIERS)
         reader.accept("INTO")
-        return ChangeRows((table_name(reader, session),))
+        return ChangeRows((table_name(reader, session),), adds=adds)
     if reader.accept("UPDATE"):
         return _update(reader, session, common)
     if reader.accept("DELETE"):
@@ -158,11 +163,12 @@ def _analyzed(reader: TokenReader, session: StatementSession) -> ChangeRows | Tr
 def _load(reader: TokenReader, session: StatementSession) -> ChangeRows | None:
     if not reader.at_any("DATA", "XML"):
         return None if reader.at("INDEX") else ANY_TABLE
+    adds = True
     while not reader.accept("INTO", "TABLE"):
         if reader.at_end():
             raise reader.error("INTO TABLE expected")
-        reader.take()
-    return ChangeRows((table_name(reader, session),))
+        adds = reader.take().word != "REPLACE" and adds
+    return ChangeRows((table_name(reader, session),), adds=adds)
 
 
 class _Tables:

@@ -231,7 +231,7 @@ class JobBatch:
             known = {one.name: one for one in record.states(self.batch_id).snapshots}
             scope = StatementScope.from_json(record.scope.at(self.batch_id))
             if self._definitions and scope.foreign_keys is None:
-                scope.foreign_keys = CascadeLog(self._job).keys_before(self._definitions[0].position)
+                scope.take_older(CascadeLog(self._job).scope_before(self._definitions[0].position))
             for definition in self._definitions:
                 scope.observe(definition)
             learned = Learned(

@@ -172,6 +172,20 @@ def test_rows_that_no_log_has_are_refused_of_both_tables(tmp_path: Path, select:
     assert {("shop", name) for name in ("orders", "items") if name in select} <= set(record(ignoring).incomplete)
 
 
+@pytest.mark.parametrize("start", [{}, {"startingGtid": "0-1-2"}])
+def test_table_like_one_of_an_engine_without_rows_is_named(tmp_path: Path, start: dict[str, object]) -> None:
+    def made(writer: ShopLog) -> None:
+        writer.statement("CREATE TABLE swallowed (id INT PRIMARY KEY, name VARCHAR(20)) ENGINE=BLACKHOLE")
+
+    def copied(writer: ShopLog) -> None:
+        writer.statement("CREATE TABLE orders LIKE swallowed")
+        writer.insert(ORDERS, (3, "c"))
+
+    log(tmp_path, lambda writer: writer.insert(ITEMS, (1, "x")), made, copied)
+    with pytest.raises(UnsupportedError, match=r"ROWS_NOT_LOGGED\].*of the engine BLACKHOLE has no rows of its own"):
+        run(job(tmp_path, source=start, select=r"shop\.orders"))
+
+
 def test_table_of_a_log_from_the_first_transaction_on_is_complete(tmp_path: Path) -> None:
     log(tmp_path, orders_twice)
     run(job(tmp_path))
