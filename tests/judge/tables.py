@@ -121,6 +121,12 @@ def _iceberg_tables(sink: Sink) -> Iterator[tuple[pa.Table, Mapping[str, str]]]:
                     yield table.scan().to_arrow(), table.properties
 
 
+def _is_another_spelling(name: str, server: Mapping[str, ServerTable], targets: Mapping[str, TargetTable]) -> bool:
+    # Of a table without rows no log shows under which letters a server that folds names has it.
+    known = server.get(name.lower())
+    return known is not None and not known.rows and name.lower() not in targets and not targets[name].content.num_rows
+
+
 def differences(
     server: Mapping[str, ServerTable],
     targets: Mapping[str, TargetTable],
@@ -140,6 +146,7 @@ def differences(
         if wanted is None:
             assert target is not None
             why = "" if target.is_dropped else f"a target of {target.content.num_rows} rows that is no table"
+            why = "" if _is_another_spelling(name, server, targets) else why
         elif target is None:
             why = f"no target, the server has {len(wanted.rows)} rows" if wanted.rows else ""
         else:

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 
 from binlog_connector.rules.row_rules import TableRules
 from binlog_connector.rules.rules_on_changes import apply_rules_to_changes
+from binlog_connector.schema.log_ddl import DdlStatement
 from binlog_connector.schema.operations import CreateTable
 from binlog_connector.schema.snapshot_marks import SnapshotBegun, SnapshotCancelled, SnapshotChunk
 from binlog_connector.schema.stated_definitions import definition_operations, definition_statement, states_folding
@@ -57,7 +58,6 @@ if TYPE_CHECKING:
 
     from binlog_connector.schema.definitions import TableName
     from binlog_connector.schema.foreign_keys import ForeignKeys
-    from binlog_connector.schema.log_ddl import DdlStatement
     from binlog_connector.schema.snapshot_marks import SnapshotChange
     from binlog_connector.schema.statement_scope import StatementScope
     from binlog_connector.schema.table_changes import StatementChange, TableChange
@@ -130,6 +130,8 @@ def plan_batch(
         planning.memory, planning.find, planning.known, fail_on_data_loss, planning.snapshots, decoding.rules is None
     )
     _admit(planning, admission, changes, carried, on_error)
+    if first is not None:
+        _take_respelled(planning, DdlStatement(first, 0, ""))
     _take_statements(planning, changes)
     components = sorted(_components(planning), key=lambda one: one.name)
     learned = replace(planning.learned(), definitions=definitions_of(rows))
@@ -247,6 +249,14 @@ def _take_statements(planning: Planning, changes: Sequence[tuple[DdlStatement, l
         )
         if isinstance(change, TableRenamed):
             planning.links += [(names[0], other) for other in names[1:]]
+
+
+def _take_respelled(planning: Planning, start: DdlStatement) -> None:
+    # Before all statements: number 0.
+    for name in planning.respelled:
+        change = TableDropped(name)
+        planning.changes.append(ChangeStep(0, change, start, (name,)))
+        _take_gone(planning, change)
 
 
 def _take_gone(planning: Planning, change: TableChange | SnapshotChange) -> None:

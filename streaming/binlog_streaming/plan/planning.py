@@ -52,6 +52,7 @@ class Planning:
         links: A pair of names for each RENAME between tables of the job.
         touched: Ranges in which rows of tables changed.
         cascades: Foreign keys that carry these changes on.
+        respelled: Tables of batches before whose names the server folds, as is known since: they are none of its own.
     """
 
     selection: TableSelection
@@ -69,6 +70,7 @@ class Planning:
     links: list[tuple[TableName, TableName]] = field(default_factory=list)
     touched: list[Touched] = field(default_factory=list)
     cascades: list[Link] = field(default_factory=list)
+    respelled: list[TableName] = field(default_factory=list)
 
     def take_rows(self, row: Row) -> None:
         """A row of the view `tables`: what a range has of one table."""

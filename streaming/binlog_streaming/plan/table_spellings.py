@@ -7,6 +7,7 @@ the statement is about another table: see `NameRule`.
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from binlog_connector.schema.server.table_names import NameRule
@@ -22,7 +23,9 @@ from binlog_connector.schema.table_changes import (
     UnsupportedChange,
 )
 from binlog_format.errors import OptionError, SchemaError
+from binlog_streaming.plan.snapshots import snapshot_command
 from binlog_streaming.plan.table_checks import Refusal
+from binlog_streaming.settings import OnStatement
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
@@ -55,6 +58,7 @@ def named_changes(planning: Planning, walk: Callable[[StatementScope], Changes])
         OptionError: `INVALID_VALUE`: the setting is not what the log shows.
     """
     before, folds = planning.memory.scope, planning.selection.folds_names
+    was_known = before.names.folds is not None
     if folds is not None and before.names.folds is not folds:
         before.names = NameRule(folds)
         if folds:
@@ -75,7 +79,31 @@ def named_changes(planning: Planning, walk: Callable[[StatementScope], Changes])
         scope.fold_names()
         changes = walk(scope)
     planning.take_scope(scope)
+    if scope.names.folds and not was_known:
+        _take_other_spellings(planning)
     return changes
+
+
+def _take_other_spellings(planning: Planning) -> None:
+    """Now it is known that the server folds names: what was met before under a name with capitals has another name.
+
+    Rows are logged under small letters, so targets of such names are empty.
+    """
+    memory, start = planning.memory, min(one.start for one in planning.touched)
+    names = {*(memory.written or ()), *memory.complete, *memory.set_aside}
+    for name in sorted(one for one in names if one != one.lowered):
+        stopped = memory.set_aside.get(name)
+        if stopped is not None:
+            reason = f"{name.lowered} is {name}, which was set aside at {stopped.position}: {stopped.reason}"
+            hint = f"Take its rows anew: {snapshot_command(name.lowered)}"
+            error = SchemaError("TABLE_RENAMED", reason, hint=hint)
+            planning.problems.append((name.lowered, Refusal((start, 0), None, error)))
+        elif name in memory.complete:
+            memory = replace(memory, complete={name.lowered: memory.complete[name]} | {**memory.complete})
+        table = planning.find(name)
+        if table is not None and table.rule.on_drop is not OnStatement.FAIL:
+            planning.respelled.append(name)
+    planning.memory = memory
 
 
 def take_unclear_names(planning: Planning, changes: Changes) -> None:

@@ -16,7 +16,7 @@ from binlog_format.views.tables import TablesView
 from binlog_streaming.plan.memory import JobMemory
 from binlog_streaming.plan.plan import plan_batch
 from binlog_streaming.plan.table_selection import TableSelection
-from binlog_streaming.settings import OnStatement, TableRule
+from binlog_streaming.settings import OnError, OnStatement, TableRule
 from tests.streaming.tables.batches import cut
 from tests.streaming.tables.jobs.test_plan import GROUPS_MAX, numbers, steps, table
 from tests.streaming.tables.shop import ShopLog
@@ -26,12 +26,20 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from binlog_streaming.plan.batch_plan import BatchPlan
+    from binlog_streaming.plan.memory import Learned
 
+STAGE = TableName("shop", "Stage")
 RULE = TableRule(select=r"(?i:shop\..*)", on_drop=OnStatement.APPLY)
 
 
 def plan_of(
-    folder: Path, story: Sequence[str], *, folds: bool | None = None, scope: StatementScope | None = None
+    folder: Path,
+    story: Sequence[str],
+    *,
+    folds: bool | None = None,
+    scope: StatementScope | None = None,
+    memory: JobMemory | None = None,
+    on_error: OnError = OnError.STOP,
 ) -> BatchPlan:
     """The plan of statements, and of rows of the tables that are named between them."""
     with ShopLog(folder) as log:
@@ -44,8 +52,8 @@ def plan_of(
     with open_log(str(folder)) as opened:
         parts = [opened.committed_blocks(*part) for part in cut(opened, GROUPS_MAX)]
         rows = [row for blocks in parts for found in view.batches(blocks) for row in found.to_pylist()]
-    memory = JobMemory(scope=scope or StatementScope())
-    return plan_batch(rows, DEFAULT_DECODING, TableSelection((RULE,), None, folds), memory)
+    memory = memory or JobMemory(scope=scope or StatementScope())
+    return plan_batch(rows, DEFAULT_DECODING, TableSelection((RULE,), None, folds), memory, on_error=on_error)
 
 
 STORY = ["stage", "TRUNCATE Stage", "ALTER TABLE SHOP.Stage ADD b INT", "RENAME TABLE Stage TO Old", "old"]
@@ -67,6 +75,40 @@ def test_what_was_proved_counts_in_later_batches(tmp_path: Path) -> None:
     later = StatementScope.from_json(learned.scope.to_json())
     (component,) = plan_of(tmp_path / "b", STORY, scope=later).components
     assert [what for _, what in steps(component)] == DONE
+
+
+def memory_of(learned: Learned, **more: object) -> JobMemory:
+    """What the job knows after a batch that wrote `shop.Stage`."""
+    scope = StatementScope.from_json(learned.scope.to_json())
+    complete = {STAGE: True, **learned.complete}
+    return JobMemory(written={STAGE: frozenset()}, complete=complete, from_first=False, scope=scope, **more)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("story", [["stage"], ["TRUNCATE STAGE", "stage"]])
+def test_empty_target_under_another_spelling_goes_when_the_server_is_known_to_fold_names(
+    tmp_path: Path, story: list[str]
+) -> None:
+    created = ["CREATE DATABASE shop", "CREATE TABLE Stage (id INT PRIMARY KEY)"]
+    before = plan_of(tmp_path / "a", created)
+    assert numbers(before) == {("shop.Stage", 3)}
+    planned = plan_of(tmp_path / "b", story, memory=memory_of(before.learned))
+    steps_of = {str(name): steps(component) for component in planned.components for name in component.tables}
+    assert steps_of["shop.Stage"] == [(0, "TableDropped")]
+    assert steps_of["shop.stage"][-1][1] == "stage"
+    assert planned.learned.gone == {STAGE}
+    assert planned.learned.complete[STAGE.lowered] is True, "as it was under the other name"
+    later = plan_of(tmp_path / "c", story, memory=memory_of(planned.learned))
+    assert STAGE not in {name for component in later.components for name in component.tables}, "once"
+
+
+def test_table_that_was_set_aside_under_another_spelling_does_not_go_on(tmp_path: Path) -> None:
+    created = ["CREATE DATABASE shop", "CREATE TABLE Stage (id INT PRIMARY KEY) ENGINE = BLACKHOLE"]
+    before = plan_of(tmp_path / "a", created, on_error=OnError.SET_ASIDE)
+    stopped = next(one.tables[STAGE].set_aside for one in before.components if STAGE in one.tables)
+    assert stopped is not None
+    memory = memory_of(before.learned, set_aside={STAGE: stopped})
+    with pytest.raises(SchemaError, match=r"TABLE_RENAMED\] shop\.stage is shop\.Stage, which was set aside at"):
+        plan_of(tmp_path / "b", ["stage"], memory=memory)
 
 
 def test_tables_that_differ_in_case_stay_apart(tmp_path: Path) -> None:
