@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from binlog_format.block import GROUP_DTYPE
 from binlog_format.gtids.gtid import Gtid, GtidPosition, GtidSource
-from binlog_format.gtids.gtid_groups import covered_groups, gtid_of, gtids_of
+from binlog_format.gtids.gtid_history import covered_groups, gtid_of, gtids_of
 from binlog_format.gtids.gtid_set import NO_GTIDS, AnyGtid, GtidSet, MysqlGtid
 from binlog_format.views.columns import gtid_texts
 

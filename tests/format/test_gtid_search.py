@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from binlog_format import DataLossError, Gtid, GtidPosition, StartError, open_log
 from binlog_format.classic.reader import ClassicLog
 from binlog_format.events.layout import EventType
-from binlog_format.gtids.gtid_groups import gtid_of
+from binlog_format.gtids.gtid_history import gtid_of
 from binlog_format.log.read_range import ReadRange
 from binlog_format.log.search import find_gtid
 from binlog_lab.event_encoding.event_encoding import (

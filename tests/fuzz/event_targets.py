@@ -17,10 +17,9 @@ from binlog_format.events.gtids.gtid import parse_gtid_event, parse_gtid_list, p
 from binlog_format.events.gtids.mysql_gtid_kernels import GTID_READ, GTID_SOURCES_FULL, read_mysql_gtid
 from binlog_format.events.gtids.previous_gtids import parse_previous_gtids
 from binlog_format.events.layout import EVENT_HEADER_SIZE, EventType
-from binlog_format.events.query import parse_query
-from binlog_format.events.query_status import parse_query_status
+from binlog_format.events.query import parse_query, parse_query_status
 from binlog_format.events.table_map import parse_table_map
-from binlog_format.gtids.gtid_groups import gtid_of
+from binlog_format.gtids.gtid_history import gtid_of
 from binlog_format.gtids.gtid_set import GtidSet
 from binlog_format.kernels import as_bytes
 from binlog_format.transactions.control_statements import read_control_statements

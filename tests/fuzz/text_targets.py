@@ -24,7 +24,7 @@ from binlog_connector.schema.parsing.session import StatementSession
 from binlog_format.errors import BinlogError
 from binlog_format.gtids.gtid_set import parse_gtids
 from binlog_format.transactions.statements import parse_statement
-from binlog_format.transactions.xa_text import parse_xid
+from binlog_format.transactions.xa import parse_xid
 from binlog_format.vendor import Vendor
 from tests.fuzz.declaring import NUMBERS, Target
 from tests.fuzz.seeds import EDITS, Edit, spoiled

@@ -17,14 +17,13 @@ from binlog_connector.schema.parsing.set_statement import SET, first_word
 from binlog_format.errors import CorruptError
 from binlog_format.events.account_statements import is_account_statement
 from binlog_format.events.layout import EventType
-from binlog_format.events.query import parse_incident, parse_query
+from binlog_format.events.query import parse_incident, parse_query, parse_query_status
 from binlog_format.events.query_layout import (
     QUERY_DATABASE_SIZE_OFFSET,
     QUERY_FIXED_SIZE,
     QUERY_STATUS_SIZE_OFFSET,
 )
-from binlog_format.events.query_status import parse_query_status
-from binlog_format.gtids.gtid_groups import gtid_of
+from binlog_format.gtids.gtid_history import gtid_of
 from binlog_format.position import Position
 from binlog_format.rows.declared.declared_defaults import Moment
 from binlog_format.vendor import Vendor
@@ -36,8 +35,7 @@ if TYPE_CHECKING:
 
     from binlog_connector.schema.server_runs import ServerRuns
     from binlog_format.block import Block
-    from binlog_format.events.query import QueryEvent
-    from binlog_format.events.query_status import QueryStatus
+    from binlog_format.events.query import QueryEvent, QueryStatus
     from binlog_format.transactions.control_statements import ControlStatements
 
 DELETE = "DELETE"

@@ -19,7 +19,7 @@ from binlog_connector.schema.server.failed_statements import ddl_operations
 from binlog_format.events.layout import EventType
 from binlog_format.position import Position
 from binlog_format.vendor import Vendor
-from binlog_format.views.snapshot_tables import maps_of_marks
+from binlog_format.views.table_filter import maps_of_marks
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping

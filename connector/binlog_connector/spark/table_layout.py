@@ -13,7 +13,7 @@ from binlog_format.errors import SchemaError
 from binlog_format.position import Position
 from binlog_format.rows.declared.declared_layout import declared_layout
 from binlog_format.vendor import Vendor
-from binlog_format.views.snapshot_tables import is_of_snapshots
+from binlog_format.views.table_filter import is_of_snapshots
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

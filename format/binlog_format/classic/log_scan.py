@@ -9,7 +9,7 @@ from binlog_format.classic.file import ClassicFile
 from binlog_format.classic.file_scan import NO_LIMIT, ClassicFileScan, ScanStop
 from binlog_format.classic.layout import MAGIC_SIZE, VIRTUAL_PAGE_SIZE
 from binlog_format.errors import CorruptError, DataLossError, StartError, UnsupportedError
-from binlog_format.gtids.gtid_groups import gtids_of
+from binlog_format.gtids.gtid_history import gtids_of
 from binlog_format.position import Place, Position
 from binlog_format.vendor import Vendor
 

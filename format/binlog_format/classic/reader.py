@@ -18,7 +18,7 @@ from binlog_format.events.layout import EVENT_CHECKSUM_SIZE
 from binlog_format.events.xid import XID_SIZE, ends_in_xid
 from binlog_format.extents import read_extents
 from binlog_format.format_traits import CLASSIC, FORMAT_TRAITS
-from binlog_format.gtids.gtid_groups import gtids_of
+from binlog_format.gtids.gtid_history import gtids_of
 from binlog_format.gtids.gtid_set import NO_GTIDS, GtidSet
 from binlog_format.log.log import Log
 from binlog_format.log_format import FileGtids, Heads, LogFile, Span

@@ -1,10 +1,14 @@
-"""Query events, statements in the log as text: `parse_query`; and INCIDENT events: `parse_incident`."""
+"""Query events, statements in the log as text: `parse_query`; and INCIDENT events: `parse_incident`.
+
+Session variables in Query events: `parse_query_status`.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 from binlog_format.errors import CorruptError
+from binlog_format.events.charset_layout import charset_of_collation
 from binlog_format.events.layout import (
     EVENT_HEADER_SIZE,
     EVENT_HEADER_STRUCT,
@@ -17,6 +21,21 @@ from binlog_format.events.query_layout import (
     LOAD_QUERY_FIXED_SIZE,
     QUERY_FIXED_SIZE,
     QUERY_STRUCT,
+)
+from binlog_format.events.query_status_layout import (
+    ALTER_COMMIT,
+    ALTER_ID_SIZE,
+    ALTER_ROLLBACK,
+    ALTER_START,
+    CHARSET_STRUCT,
+    FLAGS2_STRUCT,
+    OPTION_EXPLICIT_TIMESTAMPS,
+    PAIR_SIZE,
+    SQL_MODE_STRUCT,
+    STATUS_FORMS,
+    UPDATED_DATABASES_UNKNOWN,
+    Form,
+    StatusVariable,
 )
 
 
@@ -85,3 +104,119 @@ def query_with_text(event: bytes, text: bytes) -> bytes:
     head = bytearray(event[: len(event) - len(parse_query(event).text)])
     head[EVENT_SIZE_OFFSET : EVENT_SIZE_OFFSET + 4] = (len(head) + len(text)).to_bytes(4, "little")
     return bytes(head) + text
+
+
+@dataclass(frozen=True, slots=True)
+class QueryStatus:
+    """The session variables that decide how a statement reads.
+
+    Attributes:
+        sql_mode: Bits; 0 when the event does not record it.
+        client_charset: Of the statement's text; None when the event does not record it.
+        server_charset: Default for new databases; None when the event does not record it.
+        alter_flags: Phases of a MariaDB two-phase ALTER.
+        time_zone: `+02:00`, a name, `SYSTEM`; None when the event does not record it.
+        microseconds: Of the time at which the statement began, beyond the second in the event's header; None when the
+            event does not record it.
+        explicit_timestamps: `explicit_defaults_for_timestamp`; None when the event does not record it.
+    """
+
+    sql_mode: int = 0
+    client_charset: str | None = None
+    server_charset: str | None = None
+    alter_flags: int = 0
+    time_zone: str | None = None
+    microseconds: int | None = None
+    explicit_timestamps: bool | None = None
+
+    @property
+    def takes_effect(self) -> bool:
+        """True if the statement takes effect; the START of an ALTER and its ROLLBACK do not."""
+        return not self.alter_flags & (ALTER_START | ALTER_ROLLBACK)
+
+
+def parse_query_status(event: bytes) -> QueryStatus:
+    """Read the status variables of a Query event.
+
+    Args:
+        event: Header and body, without a checksum; one that `parse_query` reads.
+
+    Returns:
+        What is known; variables after one that no server had when this was written are not read.
+
+    Raises:
+        CorruptError: `BAD_EVENT`: a variable is longer than all of them.
+    """
+    *_, status_size = QUERY_STRUCT.unpack_from(event, EVENT_HEADER_SIZE)
+    start = query_fixed_size(event)
+    content = event[start : start + status_size]
+    values: dict[int, bytes] = {}
+    place = 0
+    while place < len(content):
+        code = content[place]
+        form = STATUS_FORMS.get(code)
+        if form is None:
+            break
+        size = form if form >= 0 else _size(content, place + 1, Form(form))
+        if place + 1 + size > len(content):
+            raise CorruptError(
+                "BAD_EVENT",
+                f"Query event: status variable {code} at byte {place} takes {size} bytes, "
+                f"{len(content) - place - 1} are left",
+            )
+        values[code] = content[place + 1 : place + 1 + size]
+        place += 1 + size
+    return _status(values)
+
+
+def _status(values: dict[int, bytes]) -> QueryStatus:
+    client = server = None
+    if StatusVariable.CHARSET in values:
+        client_id, _, server_id = CHARSET_STRUCT.unpack(values[StatusVariable.CHARSET])
+        client, server = charset_of_collation(client_id), charset_of_collation(server_id)
+    mode = values.get(StatusVariable.SQL_MODE)
+    phase = values.get(StatusVariable.GTID_FLAGS3)
+    zone = values.get(StatusVariable.TIME_ZONE)
+    micros = values.get(StatusVariable.HRNOW, values.get(StatusVariable.MICROSECONDS))
+    return QueryStatus(
+        SQL_MODE_STRUCT.unpack(mode)[0] if mode else 0,
+        client,
+        server,
+        phase[0] if phase else 0,
+        None if zone is None else zone[1:].decode("utf-8", "replace"),
+        None if micros is None else int.from_bytes(micros, "little"),
+        _explicit_timestamps(values),
+    )
+
+
+def _explicit_timestamps(values: dict[int, bytes]) -> bool | None:
+    explicit = values.get(StatusVariable.EXPLICIT_DEFAULTS_FOR_TIMESTAMP)
+    if explicit is not None:
+        return explicit != b"\0"
+    flags = values.get(StatusVariable.FLAGS2)
+    # MariaDB's bit; one that is not set means nothing: others write no such bit.
+    return True if flags is not None and FLAGS2_STRUCT.unpack(flags)[0] & OPTION_EXPLICIT_TIMESTAMPS else None
+
+
+def _size(content: bytes, start: int, form: Form) -> int:
+    """Bytes of a value whose size is not fixed; more than there are where its first bytes are missing."""
+    first = content[start] if start < len(content) else 0
+    if form is Form.TEXT:
+        return 1 + first
+    if form is Form.TEXT_ZERO:
+        return 2 + first
+    if form is Form.TWO_TEXTS:
+        second = start + 1 + first
+        return 2 + first + (content[second] if second < len(content) else 0)
+    if form is Form.PAIRS:
+        return 1 + PAIR_SIZE * first
+    if form is Form.ALTER_PHASE:
+        return 1 + (ALTER_ID_SIZE if first & (ALTER_COMMIT | ALTER_ROLLBACK) else 0)
+    end = start + 1
+    if first != UPDATED_DATABASES_UNKNOWN:
+        for _ in range(first):
+            zero = content.find(b"\0", end)
+            if zero < 0:
+                return len(content)
+            end = zero + 1
+    return end - start

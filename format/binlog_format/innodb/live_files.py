@@ -9,7 +9,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from binlog_format.block import BLOCK_SIZE
-from binlog_format.innodb.file_end import check_file_end
 from binlog_format.innodb.files import LogFiles
 from binlog_format.innodb.layout import (
     CHUNK_END_OF_DATA,
@@ -20,7 +19,7 @@ from binlog_format.innodb.layout import (
     PAGE_CHECKSUM_SIZE,
     PAGE_SIZE_DEFAULT,
 )
-from binlog_format.innodb.log_end import written_page_count
+from binlog_format.innodb.log_end import check_file_end, written_page_count
 from binlog_format.innodb.pages.checksum import page_checksum, stored_checksum
 from binlog_format.innodb.pages.pages import PageReader
 from binlog_format.kernels import empty_bytes

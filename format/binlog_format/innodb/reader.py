@@ -11,14 +11,12 @@ from binlog_format.events.xid import ends_in_xid
 from binlog_format.extents import read_extents
 from binlog_format.format_traits import FORMAT_TRAITS, INNODB
 from binlog_format.gtids.gtid import GtidPosition
-from binlog_format.innodb.file_end import check_file_end
 from binlog_format.innodb.files import LogFiles
-from binlog_format.innodb.groups.group_heads import read_heads
 from binlog_format.innodb.groups.group_reader import GroupReader, group_tail
-from binlog_format.innodb.groups.measure import measure
+from binlog_format.innodb.groups.measure import measure, read_heads
 from binlog_format.innodb.gtid_state import file_gtids, read_state
 from binlog_format.innodb.layout import FIRST_DATA_PAGE, PAGE_SIZE_DEFAULT
-from binlog_format.innodb.log_end import end_position, used_size, written_page_count
+from binlog_format.innodb.log_end import check_file_end, end_position, used_size, written_page_count
 from binlog_format.innodb.pages.pages import PageReader
 from binlog_format.innodb.scanner import CommitScanner
 from binlog_format.log.log import Log

@@ -10,7 +10,7 @@ import numpy as np
 from binlog_format.errors import DataLossError, StartError
 from binlog_format.gtids.domain_starts import DomainStarts
 from binlog_format.gtids.gtid import Gtid, GtidPosition
-from binlog_format.gtids.gtid_groups import gtid_of, gtids_of
+from binlog_format.gtids.gtid_history import gtid_of, gtids_of
 from binlog_format.gtids.gtid_search import GtidSearch
 from binlog_format.gtids.gtid_set import GtidSet, MysqlGtid, check_kind
 from binlog_format.position import Position

@@ -11,8 +11,7 @@ if TYPE_CHECKING:
     from binlog_format.block import Table
     from binlog_format.kernels import Bytes
     from binlog_format.position import Position
-    from binlog_format.structured.metadata import ClockSync, EventSource, WriterProp
-    from binlog_format.structured.state import LogState
+    from binlog_format.structured.metadata import ClockSync, EventSource, LogState, WriterProp
 
 
 @dataclass(frozen=True, slots=True, repr=False)

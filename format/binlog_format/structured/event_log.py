@@ -13,8 +13,7 @@ from binlog_format.gtids.gtid_set import NO_GTIDS
 from binlog_format.log.log import Log
 from binlog_format.position import Place
 from binlog_format.structured.block import LogBlock
-from binlog_format.structured.metadata import EventSource
-from binlog_format.structured.state import LogState
+from binlog_format.structured.metadata import EventSource, LogState
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -32,8 +32,7 @@ if TYPE_CHECKING:
     from binlog_format.structured.file_scan import OnDamage
     from binlog_format.structured.files.file_list import Series, SeriesFile
     from binlog_format.structured.files.walk import FileRange
-    from binlog_format.structured.metadata import ClockSync
-    from binlog_format.structured.state import LogState
+    from binlog_format.structured.metadata import ClockSync, LogState
 
 
 class StructuredLog(EventLog):

@@ -9,7 +9,7 @@ import numpy as np
 from binlog_format.block import BLOCK_SIZE
 from binlog_format.recycling import Recycler
 from binlog_format.structured.block import LogBlock
-from binlog_format.structured.cutting import ENTRIES_IN_A_ROW, Cut, check_size
+from binlog_format.structured.file_scan import ENTRIES_IN_A_ROW, Cut, check_size
 from binlog_format.structured.known_metadata import IdTable, KnownSources, KnownWriters
 from binlog_format.structured.layout import (
     ENTRY_HEAD_SIZE,
@@ -19,7 +19,14 @@ from binlog_format.structured.layout import (
     SIZE_STRUCT,
     TAG_STRUCT,
 )
-from binlog_format.structured.metadata import ClockSync, EventSource, ShortEntryError, WriterProp, read_metadata
+from binlog_format.structured.metadata import (
+    ClockSync,
+    EventSource,
+    LogState,
+    ShortEntryError,
+    WriterProp,
+    read_metadata,
+)
 from binlog_format.structured.positions import position_of
 from binlog_format.structured.scan_kernels import (
     CLOCK_SYNC,
@@ -32,7 +39,6 @@ from binlog_format.structured.scan_kernels import (
     EntryStop,
     scan_entries,
 )
-from binlog_format.structured.state import LogState
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -6,8 +6,7 @@ import re
 from dataclasses import dataclass
 from enum import Enum
 
-from binlog_format.transactions.xa import XaId
-from binlog_format.transactions.xa_text import parse_xid
+from binlog_format.transactions.xa import XaId, parse_xid
 
 
 class StatementKind(Enum):

@@ -18,7 +18,7 @@ from binlog_format.events.table_map_layout import (
     ROWS_FLAG_SQL_FOREIGN_KEYS,
     TABLE_FLAGS_OFFSET,
 )
-from binlog_format.gtids.gtid_groups import gtid_of
+from binlog_format.gtids.gtid_history import gtid_of
 from binlog_format.position import Position
 from binlog_format.rows.decoding import DEFAULT_DECODING, Decoding
 from binlog_format.rows.images import ImageKind, read_images

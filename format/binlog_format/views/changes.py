@@ -24,7 +24,6 @@ from binlog_format.rows.arrow_schema import arrow_schema
 from binlog_format.rows.decoding import DEFAULT_DECODING, Decoding
 from binlog_format.rows.images import read_images
 from binlog_format.rows.json.json_rows import JsonStyle
-from binlog_format.views.absent_names import ABSENT_TYPE, absent_names
 from binlog_format.views.bounded import bounded
 from binlog_format.views.change_extras import NO_EXTRAS, ChangeExtras, StatementRows
 from binlog_format.views.columns import (
@@ -46,7 +45,7 @@ from binlog_format.views.json.image_json import (
 )
 from binlog_format.views.selection import Selection, event_place, first_position
 from binlog_format.views.table_filter import TableFilter
-from binlog_format.views.typed import TypedTable, in_order
+from binlog_format.views.typed import ABSENT_TYPE, TypedTable, absent_names, in_order
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from binlog_format.gtids.domain_starts import DomainStarts
-from binlog_format.gtids.gtid_groups import covered_groups
+from binlog_format.gtids.gtid_history import covered_groups
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -18,12 +18,12 @@ from binlog_format.events.layout import EventType
 from binlog_format.events.table_map import parse_table_map
 from binlog_format.events.table_map_edits import renamed_table_map
 from binlog_format.events.table_map_layout import TABLE_ID_OFFSET, TABLE_ID_SIZE
-from binlog_format.gtids.gtid_groups import gtid_of
+from binlog_format.gtids.gtid_history import gtid_of
 from binlog_format.rows.images import ImageKind, read_images
 from binlog_format.rows.table_events import TableEvents
 from binlog_format.views.columns import POSITION_TYPE
 from binlog_format.views.selection import group_position
-from binlog_format.views.snapshot_tables import MARKS_TABLE, SHADOW_PREFIX, is_of_snapshots, maps_of_marks
+from binlog_format.views.table_filter import MARKS_TABLE, SHADOW_PREFIX, is_of_snapshots, maps_of_marks
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

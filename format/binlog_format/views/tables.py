@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import pyarrow as pa
 
-from binlog_format.gtids.gtid_groups import gtid_of
+from binlog_format.gtids.gtid_history import gtid_of
 from binlog_format.position import Position
 from binlog_format.rows.decoding import DEFAULT_DECODING, Decoding
 from binlog_format.views.cascading import checked_counts

@@ -31,8 +31,7 @@ from binlog_format.rows.arrow_schema import arrow_schema
 from binlog_format.rows.declared.declared_defaults import DefaultKind
 from binlog_format.vendor import Vendor
 from binlog_format.views.cascading import have_logged_cascades
-from binlog_format.views.snapshot_tables import is_of_snapshots
-from binlog_format.views.table_filter import TableFilter
+from binlog_format.views.table_filter import TableFilter, is_of_snapshots
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping

@@ -14,7 +14,7 @@ import pymysql
 
 from binlog_connector.schema.definitions import TableName
 from binlog_format.errors import SchemaError, ServerError
-from binlog_format.views.snapshot_tables import SNAPSHOT_DATABASE
+from binlog_format.views.table_filter import SNAPSHOT_DATABASE
 from binlog_streaming.server.failures import DENIED, NO_SUCH_TABLE, named_error, number_of
 from binlog_streaming.snapshot.dialect import prepare_session
 from binlog_streaming.snapshot.log_identity import check_is_writer

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pymysql
 
-from binlog_format.views.snapshot_tables import SNAPSHOT_DATABASE
+from binlog_format.views.table_filter import SNAPSHOT_DATABASE
 from binlog_streaming.server.failures import DENIED, number_of
 from binlog_streaming.snapshot.dialect import locking_clause
 from binlog_streaming.snapshot.sql_text import name_list, table_sql

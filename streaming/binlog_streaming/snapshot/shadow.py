@@ -7,7 +7,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from binlog_format.errors import ServerError
-from binlog_format.views.snapshot_tables import MARKS_TABLE, SNAPSHOT_DATABASE
+from binlog_format.views.table_filter import MARKS_TABLE, SNAPSHOT_DATABASE
 from binlog_streaming.snapshot.marks import MarksTable
 from binlog_streaming.snapshot.source_table import read_columns
 from binlog_streaming.snapshot.sql_text import name_list, table_sql

@@ -14,7 +14,7 @@ import numpy as np
 
 from binlog_format.block import BLOCK_SIZE
 from binlog_format.classic.reader import ClassicLog
-from binlog_format.gtids.gtid_groups import gtid_of
+from binlog_format.gtids.gtid_history import gtid_of
 from binlog_format.source_file import Directory, FileEntry, LocalDirectory
 from tests.corpus import SERVER_CASES, corpus
 

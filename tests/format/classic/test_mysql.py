@@ -15,7 +15,7 @@ from binlog_format.errors import UnsupportedError
 from binlog_format.events.layout import EventType
 from binlog_format.formats.verify import verify_log
 from binlog_format.gtids.gtid import Gtid
-from binlog_format.gtids.gtid_groups import gtids_of
+from binlog_format.gtids.gtid_history import gtids_of
 from binlog_format.gtids.gtid_set import GtidPoint, GtidSet, MysqlGtid, parse_gtid
 from binlog_format.log.read_range import ReadRange
 from binlog_format.log.search import find_gtid

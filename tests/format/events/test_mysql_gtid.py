@@ -18,7 +18,7 @@ from binlog_format.events.gtids.mysql_gtid_kernels import GTID_BAD, GTID_READ, G
 from binlog_format.events.gtids.previous_gtids import parse_previous_gtids
 from binlog_format.events.layout import EventType
 from binlog_format.gtids.gtid import GtidSource
-from binlog_format.gtids.gtid_groups import gtid_of
+from binlog_format.gtids.gtid_history import gtid_of
 from binlog_format.gtids.gtid_set import SEQNO_MAX, AnyGtid, GtidSet, MysqlGtid
 from binlog_format.kernels import as_bytes
 

@@ -9,9 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from binlog_format.errors import CorruptError
-from binlog_format.events.query import parse_query
+from binlog_format.events.query import QueryStatus, parse_query, parse_query_status
 from binlog_format.events.query_layout import QUERY_FIXED_SIZE, QUERY_STATUS_SIZE_OFFSET
-from binlog_format.events.query_status import QueryStatus, parse_query_status
 from binlog_lab.event_encoding.event_encoding import Origin, QueryContext, encode_query
 
 CHARSETS = "04210008000900"  # client utf8mb3, connection latin1, server latin2

@@ -15,11 +15,10 @@ from hypothesis import strategies as st
 from binlog_format import Gtid, open_log
 from binlog_format.errors import BinlogError
 from binlog_format.events.layout import EventType
-from binlog_format.innodb.file_end import check_file_end
 from binlog_format.innodb.files import LogFiles
-from binlog_format.innodb.out_of_band import node_table
-from binlog_format.innodb.out_of_band.forest import Forest, OobSet
-from binlog_format.innodb.out_of_band.node_table import NodeTable
+from binlog_format.innodb.log_end import check_file_end
+from binlog_format.innodb.out_of_band import forest
+from binlog_format.innodb.out_of_band.forest import Forest, NodeTable, OobSet
 from binlog_format.innodb.pages.page_runs import PageRuns
 from binlog_format.innodb.pages.pages import PageReader
 from binlog_format.innodb.records import RecordReader
@@ -130,7 +129,7 @@ def test_interleaved_transactions_are_read_whatever_is_remembered(
     )
     wanted = write_interleaved(tmp_path / "log", options, transactions=60)
     assert sum(len(data) > 8192 for data in wanted.values()) > 20
-    for nodes_max in (node_table.NODES_MAX, 16, 1):
+    for nodes_max in (forest.NODES_MAX, 16, 1):
         monkeypatch.setattr(NodeTable.__init__, "__defaults__", (nodes_max,))
         with open_log(str(tmp_path / "log")) as log:
             assert {group.gtid: group.data for group in read_groups(log)} == wanted
@@ -140,7 +139,7 @@ def test_records_are_put_in_the_same_order_from_memory_and_from_the_files(tmp_pa
     write_interleaved(tmp_path / "log", OPTIONS, transactions=80, seed=2)
     from_files = orders(tmp_path / "log", 1)
     assert max(len(order) for order in from_files) > 8
-    for nodes_max in (20, 100, node_table.NODES_MAX):
+    for nodes_max in (20, 100, forest.NODES_MAX):
         assert orders(tmp_path / "log", nodes_max) == from_files
 
 

@@ -10,7 +10,7 @@ import pytest
 from binlog_format.formats.detect import detect_format
 from binlog_format.formats.opening import open_live_files
 from binlog_format.source_file import LocalDirectory
-from binlog_format.structured.files.known_heads import SETTLED_NS
+from binlog_format.structured.files.file_list import SETTLED_NS
 from binlog_format.structured.reader import StructuredLog
 from tests.format.structured.model import events_of
 from tests.format.structured.test_reader import HEAD, NS, at

@@ -13,10 +13,9 @@ from binlog_format.errors import CorruptError
 from binlog_format.kernels import as_bytes
 from binlog_format.source_file import LocalFile
 from binlog_format.structured.file_scan import FileEnd, StructuredFileScan
-from binlog_format.structured.metadata import ClockSync, WriterProp
+from binlog_format.structured.metadata import ClockSync, LogState, WriterProp
 from binlog_format.structured.scan import EntryScanner
 from binlog_format.structured.scan_kernels import EntryStop
-from binlog_format.structured.state import LogState
 from tests.format.structured.logs import defined, entry, event, log_entries, source
 from tests.format.structured.model import Model, events_of
 

@@ -18,8 +18,7 @@ from binlog_format.innodb.layout import (
     COMMIT_HEADER_SIZE_MAX,
     RecordKind,
 )
-from binlog_format.innodb.out_of_band.forest import Forest, OobSet
-from binlog_format.innodb.out_of_band.node_table import NodeTable
+from binlog_format.innodb.out_of_band.forest import Forest, NodeTable, OobSet
 from binlog_format.innodb.out_of_band.oob_reader import OobReader
 from binlog_format.innodb.pages.page_runs import PageRuns
 from binlog_format.innodb.record_kernels import copy_pieces

@@ -1,24 +1,31 @@
-"""Checks an `.ibb` log file by file: `InnodbCheck`."""
+"""Checks an `.ibb` log file by file: `InnodbCheck`.
+
+Checks on headers, each alone and beside those of the other files: `check_headers`.
+
+Checks that GTID state records record the GTIDs of the groups before them: `StateCheck`.
+"""
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from binlog_format.errors import BinlogError, StartError
-from binlog_format.findings import NOT_YET, Finding, LogCheck
-from binlog_format.innodb.file_end import check_file_end
+from binlog_format.errors import BinlogError, CorruptError, DataLossError, StartError
+from binlog_format.findings import NOT_YET, NOTE, Finding, LogCheck
+from binlog_format.gtids.gtid import Gtid
+from binlog_format.gtids.gtid_history import GtidHistory
 from binlog_format.innodb.files import LogFiles
 from binlog_format.innodb.gtid_state import read_state
+from binlog_format.innodb.header import file_name
 from binlog_format.innodb.inspection.contents import kind_name
 from binlog_format.innodb.inspection.file_views import HeaderState, view_files
 from binlog_format.innodb.inspection.group_check import GroupCheck
-from binlog_format.innodb.inspection.header_check import check_header, missing_files
 from binlog_format.innodb.inspection.page_check import PageCheck
 from binlog_format.innodb.inspection.page_walk import PageWalk
-from binlog_format.innodb.inspection.state_check import StateCheck
 from binlog_format.innodb.layout import FIRST_DATA_PAGE, RecordKind
+from binlog_format.innodb.log_end import check_file_end
 from binlog_format.innodb.out_of_band.forest import Forest
 from binlog_format.innodb.pages.page_runs import PageRuns
 from binlog_format.innodb.pages.pages import PageReader
@@ -29,10 +36,159 @@ from binlog_format.position import Place, Position
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from binlog_format.block import Table
     from binlog_format.findings import CheckScope
     from binlog_format.innodb.gtid_state import GtidState
     from binlog_format.innodb.inspection.file_views import FileView
     from binlog_format.innodb.out_of_band.forest import FilePlace
+    from binlog_format.source_file import Directory
+
+
+class StateCheck:
+    """Follows the GTIDs of a log, file by file.
+
+    The full state of page 1 sets the base; a state further on lists what has changed since. A state may
+    know of the group that begins directly after it.
+    """
+
+    def __init__(self) -> None:
+        self._history = GtidHistory()
+        self._has_restarted = False
+
+    def forget(self) -> None:
+        """Forget the GTIDs: pages could not be read in full, so the next full state is the base again."""
+        self._history.forget()
+
+    def take(self, file: FileView, states: list[tuple[int, GtidState]], groups: Table) -> Iterator[Finding]:
+        """Check the states of a file.
+
+        Args:
+            file: The file.
+            states: Page and content of each, ascending.
+            groups: `GROUP_DTYPE`: all groups of the file.
+        """
+        taken = 0
+        for page, state in states:
+            after = int(np.searchsorted(groups["page"], page))
+            yield from self._apply(file, groups[taken:after])
+            taken = after
+            following = _gtid(groups[after]) if after < len(groups) and groups["has_gtid"][after] else None
+            for reason in self._problems(file, page, state, following):
+                yield _wrong_state(file, page, reason)
+            if page == FIRST_DATA_PAGE:
+                self._history.begin(state.gtids)
+                self._has_restarted = False
+        yield from self._apply(file, groups[taken:])
+
+    def _apply(self, file: FileView, groups: Table) -> Iterator[Finding]:
+        # A server start logs a group without GTID, and forgets what has changed since page 1.
+        self._has_restarted |= bool((~groups["has_gtid"]).any())
+        for offset, gtid, before in self._history.take(groups):
+            place = file.place(*divmod(offset, file.page_size))
+            yield Finding.remark(NOTE, place, f"{gtid} comes after {before}")
+
+    def _problems(self, file: FileView, page: int, state: GtidState, following: Gtid | None) -> Iterator[str]:
+        if len({(gtid.domain, gtid.server) for gtid in state.gtids}) < len(state.gtids):
+            yield "it names a domain and server id twice"
+        if state.xa_reference_file_no is not None and state.xa_reference_file_no > file.file_no:
+            yield f"it refers to XA transactions of file {state.xa_reference_file_no}"
+        if not self._history.is_known:
+            return
+        yield from self._history.differences(state.gtids, following)
+        if page == FIRST_DATA_PAGE:
+            yield from self._history.lacking(state.gtids)
+        elif not self._has_restarted:
+            yield from self._history.lacking(state.gtids, self._history.changed)
+
+
+def _gtid(group: np.void) -> Gtid:
+    return Gtid(int(group["domain"]), int(group["server_id"]), int(group["seqno"]))
+
+
+def _wrong_state(file: FileView, page: int, reason: str) -> Finding:
+    return Finding.of(
+        CorruptError(
+            "GTID_STATE",
+            f"GTID state: {reason}",
+            at=file.place(page),
+            hint="Searching for a GTID may start at a wrong place; reading from the start is not affected",
+        )
+    )
+
+
+def check_header(file: FileView, before: FileView | None, is_last: bool) -> Iterator[Finding]:
+    """Check the header of a file.
+
+    Args:
+        file: The file.
+        before: The last one before it that has a good header.
+        is_last: No later file has been begun.
+    """
+    for error in file.problems:
+        yield Finding.of(error)
+    if file.header is not None or file.state is HeaderState.DAMAGED:
+        yield from _check_size(file, is_last)
+    if file.header is None:
+        if file.state is HeaderState.EMPTY and not is_last and not file.problems:
+            reason = "the file is empty, but a later one has been begun"
+            yield Finding.of(CorruptError("HEADER", reason, at=file.place(0)))
+        return
+    header = file.header
+    # FLUSH can add one page to a file that is full.
+    if file.page_count > header.page_count + 1:
+        yield _wrong(file, 24, f"page count: the header has {header.page_count}, the file has {file.page_count}")
+    # A fresh server writes the interval of its first file in bytes: a power of two as well.
+    if header.state_interval & (header.state_interval - 1):
+        yield _wrong(file, 40, f"GTID state interval: expected a power of two or 0, got {header.state_interval}")
+    if header.oob_reference_file_no > header.file_no:
+        yield _wrong(
+            file, 48, f"lowest file with out-of-band data: {header.oob_reference_file_no} comes after this one"
+        )
+    if header.xa_reference_file_no is not None and header.xa_reference_file_no > header.file_no:
+        yield _wrong(file, 56, f"lowest file with prepared XA: {header.xa_reference_file_no} comes after this one")
+    if before is not None and before.header is not None:
+        if header.lsn < before.header.lsn:
+            yield _wrong(file, 32, f"LSN {header.lsn} is lower than {before.header.lsn} of {before.name}")
+        if header.page_size != before.header.page_size:
+            yield _wrong(
+                file, 4, f"page size: {before.name} has {before.header.page_size}, this one {header.page_size}"
+            )
+
+
+def _check_size(file: FileView, is_last: bool) -> Iterator[Finding]:
+    rest = file.size % file.page_size
+    if rest == 0:
+        return
+    reason = f"{rest} bytes after the last whole page"
+    at = file.place(file.page_count)
+    if is_last:
+        yield Finding.remark(NOT_YET, at, reason)
+    else:
+        yield Finding.of(DataLossError("TRUNCATED_TRANSACTION", reason + ": the file was cut off", at=at))
+
+
+def missing_files(files: list[FileView], directory: Directory) -> Iterator[tuple[int, Finding]]:
+    """Gaps between the numbers of *files*, which are in *directory*, each with the number after it."""
+    for before, file in pairwise(files):
+        if file.file_no == before.file_no + 1:
+            continue
+        last = file.file_no - 1
+        said = "" if last == before.file_no + 1 else f" (and all up to {file_name(last)})"
+        yield (
+            file.file_no,
+            Finding.of(
+                DataLossError(
+                    "FILE_PURGED",
+                    f"the file is not there{said}, but those before and after it are",
+                    at=Place(directory.path_of(file_name(before.file_no + 1))),
+                    hint="The files were not copied together; a server removes only the first ones",
+                )
+            ),
+        )
+
+
+def _wrong(file: FileView, byte: int, reason: str) -> Finding:
+    return Finding.of(CorruptError("HEADER", reason, at=file.place(0, byte)))
 
 
 class InnodbCheck(LogCheck):

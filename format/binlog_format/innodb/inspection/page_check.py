@@ -24,8 +24,8 @@ from binlog_format.innodb.inspection.link_kernels import (
     PROBLEM_MISSING_END,
     PROBLEM_STRAY_CONTINUATION,
 )
+from binlog_format.innodb.inspection.page_rows import record_head
 from binlog_format.innodb.inspection.page_walk import PageEnd
-from binlog_format.innodb.inspection.record_heads import record_head
 from binlog_format.innodb.layout import (
     CHUNK_CONTINUATION,
     CHUNK_KIND_MASK,

@@ -1,4 +1,7 @@
-"""Pages and chunks as rows to be listed: `page_rows` -> `PageRow`."""
+"""Pages and chunks as rows to be listed: `page_rows` -> `PageRow`.
+
+The first bytes of a record that a page walk has come to: `record_head`.
+"""
 
 from __future__ import annotations
 
@@ -7,18 +10,19 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from binlog_format.innodb.file_end import check_file_end
+from binlog_format.errors import BinlogError
 from binlog_format.innodb.files import LogFiles
 from binlog_format.innodb.inspection.contents import HEAD_SIZE, Content, describe, kind_name
 from binlog_format.innodb.inspection.file_views import HeaderState, view_files
 from binlog_format.innodb.inspection.link_kernels import PROBLEM_NONE
 from binlog_format.innodb.inspection.page_walk import PageEnd, PageWalk
-from binlog_format.innodb.inspection.record_heads import record_head
-from binlog_format.innodb.layout import CHUNK_CONTINUATION, CHUNK_KIND_MASK, CHUNK_LAST, FIRST_DATA_PAGE
+from binlog_format.innodb.layout import CHUNK_CONTINUATION, CHUNK_KIND_MASK, CHUNK_LAST, FIRST_DATA_PAGE, RecordKind
+from binlog_format.innodb.log_end import check_file_end
 from binlog_format.innodb.pages.checksum import PageState, page_checksum, stored_checksum
 from binlog_format.innodb.pages.page_runs import PageRuns
 from binlog_format.innodb.pages.pages import PageReader
 from binlog_format.innodb.records import RecordReader
+from binlog_format.kernels import as_bytes
 from binlog_format.position import Position
 
 if TYPE_CHECKING:
@@ -26,7 +30,37 @@ if TYPE_CHECKING:
 
     from binlog_format.innodb.inspection.file_views import FileView
     from binlog_format.innodb.inspection.page_walk import PageBatch
+    from binlog_format.kernels import Bytes
     from binlog_format.source_file import Directory
+
+
+_KNOWN_KINDS = frozenset(int(kind) for kind in RecordKind)
+
+
+def record_head(batch: PageBatch, row: int, records: RecordReader, size: int) -> Bytes | None:
+    """Up to *size* bytes of the record whose first chunk is *row* of the batch's chunk table.
+
+    Args:
+        batch: Where the record begins.
+        row: Its first chunk.
+        records: For what follows the batch.
+        size: Bytes wanted; fewer come only when the record has no more.
+
+    Returns:
+        None when the record goes on where nothing can be read.
+    """
+    chunk = batch.chunks[row]
+    start, length = int(chunk["start"]), int(chunk["size"])
+    if length >= size or int(chunk["type"]) & CHUNK_LAST:
+        return as_bytes(batch.data[start : start + min(length, size)].data)
+    kind = int(chunk["type"]) & CHUNK_KIND_MASK
+    if kind not in _KNOWN_KINDS:
+        return as_bytes(batch.data[start : start + length].data)
+    try:
+        return records.head(batch.file.file_no, batch.chunk_offset(row), RecordKind(kind), size)
+    except BinlogError:
+        return None
+
 
 LOOK_BACK_PAGES = 64
 """Pages read before the first one listed, to see which record goes on in it; of one file at most."""

@@ -2,6 +2,8 @@
 
 Numbers are numbers, texts strings, sequences and tuples arrays, structs objects by label, enums their labels, null
 options null, variants their value. What is not UTF-8 becomes U+FFFD, and what is not a finite number its name.
+
+Errors of arguments that cannot be read: `argument_error`.
 """
 
 from __future__ import annotations
@@ -13,16 +15,23 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
+from binlog_format.errors import BinlogError, CorruptError, UnsupportedError
 from binlog_format.kernels import as_bytes, empty_bytes
 from binlog_format.rows.arrow_arrays import text_array
+from binlog_format.rows.column_types import TEXT_SIZE_MAX
 from binlog_format.rows.json.json_rows import text_buffers
-from binlog_format.structured.arguments.failures import argument_error, check_size, new_failure
+from binlog_format.structured.arguments.arrow_columns import float_texts_of
 from binlog_format.structured.arguments.field_names import field_names
-from binlog_format.structured.arguments.floats import float_texts_of
 from binlog_format.structured.arguments.json_kernels import insert_floats, write_arguments
 from binlog_format.structured.arguments.json_value_kernels import STACK_SHAPE, JsonTypes
-from binlog_format.structured.arguments.layout import FLOAT_SIZE_MIN, JSON_NAME_DTYPE, OMITTED_FLOAT_DTYPE
-from binlog_format.structured.arguments.value_kernels import GROW, OK
+from binlog_format.structured.arguments.layout import (
+    FAILURE_DTYPE,
+    FLOAT_SIZE_MIN,
+    JSON_NAME_DTYPE,
+    OMITTED_FLOAT_DTYPE,
+)
+from binlog_format.structured.arguments.value_kernels import BAD_VALUE, GROW, OK, OUTSIDE, SHORT, TOO_DEEP
+from binlog_format.structured.layout import NESTING_MAX
 from binlog_format.structured.types.type_layout import TYPE_MEMBER_DTYPE, SpecialStruct, TypeKind
 from binlog_format.structured.types.type_table import type_table
 from binlog_format.structured.types.type_tags import parse_tags
@@ -38,6 +47,57 @@ if TYPE_CHECKING:
 
     Int64s = NDArray[np.int64]
     Mask = NDArray[np.bool_]
+    from binlog_format.structured.metadata import EventSource
+
+
+_HINT = (
+    "The event is damaged, or not of this source: a program that logs one statement through two sessions writes such "
+    "events. Skip damaged events to go on"
+)
+
+
+def new_failure() -> Table:
+    """Room in which kernels note a failure."""
+    return np.zeros(1, dtype=FAILURE_DTYPE)
+
+
+def argument_error(block: LogBlock, code: int, failure: Table, kind: int) -> BinlogError:
+    """The error for the arguments of an event.
+
+    Args:
+        block: With the event.
+        code: What a kernel has returned.
+        failure: What it has noted.
+        kind: `TypeKind` of the node in it.
+    """
+    noted = failure[0]
+    event = block.events[noted["row"]]
+    assert code != OUTSIDE, f"{block} has an event {event} that is not in it"
+    source = block.sources[event["source"]]
+    reasons = {
+        SHORT: f"it needs {noted['needed']} bytes, {noted['left']} are left",
+        TOO_DEEP: f"it is nested in {NESTING_MAX} values",
+        BAD_VALUE: "its enum has no type" if kind == TypeKind.BAD_ENUM else "its type tag is none of this format",
+    }
+    reason = f"argument {noted['argument'] + 1} of {describe(source)}: {reasons[code]}"
+    return CorruptError("BAD_ENTRY", reason, at=block.place(int(noted["place"])), hint=_HINT)
+
+
+def describe(source: EventSource) -> str:
+    """A source for messages."""
+    texts = [text.decode("utf-8", "backslashreplace") for text in (source.file, source.format, source.argument_tags)]
+    return f'source {source.id} ({texts[0]}:{source.line}, "{texts[1]}", argument tags {texts[2]})'
+
+
+def check_size(size: int) -> None:
+    """Raise where arguments are more than Arrow columns can hold at once."""
+    if size > TEXT_SIZE_MAX:
+        raise UnsupportedError(
+            "EVENT_TYPE",
+            f"arguments of more than {TEXT_SIZE_MAX} bytes at once",
+            hint="Read fewer events at once",
+        )
+
 
 _CACHED_SOURCES = 4096
 _CACHED_TABLES = 16

@@ -10,8 +10,7 @@ import numpy as np
 from binlog_format.kernels import empty_bytes
 from binlog_format.rows.arrow_arrays import strings_array
 from binlog_format.structured.arguments.columns import EVENTS_FRAME, NO_SLOT
-from binlog_format.structured.arguments.failures import argument_error, check_size, new_failure
-from binlog_format.structured.arguments.json_texts import finished_texts
+from binlog_format.structured.arguments.json_texts import argument_error, check_size, finished_texts, new_failure
 from binlog_format.structured.arguments.json_value_kernels import STACK_SHAPE
 from binlog_format.structured.arguments.layout import FLOAT_SIZE_MIN, OMITTED_FLOAT_DTYPE, Op
 from binlog_format.structured.arguments.place_kernels import (

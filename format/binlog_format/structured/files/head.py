@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 import crc32c
 
 from binlog_format.kernels import empty_bytes
-from binlog_format.structured.cutting import METADATA_SIZES_MIN
-from binlog_format.structured.file_scan import StructuredFileScan
+from binlog_format.structured.file_scan import METADATA_SIZES_MIN, StructuredFileScan
 from binlog_format.structured.files.search_kernels import find_entries
 from binlog_format.structured.files.walk import EntryWalker
 from binlog_format.structured.known_metadata import IdTable

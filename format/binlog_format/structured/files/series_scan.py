@@ -7,15 +7,13 @@ from typing import TYPE_CHECKING, Generic
 
 from binlog_format.errors import StartError
 from binlog_format.position import BEFORE_ALL, Place, Position
-from binlog_format.structured.cutting import Made
-from binlog_format.structured.file_scan import NO_LIMIT, StructuredFileScan
+from binlog_format.structured.file_scan import NO_LIMIT, Made, StructuredFileScan
 from binlog_format.structured.positions import byte_of, position_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from binlog_format.structured.cutting import Cutter
-    from binlog_format.structured.file_scan import OnDamage
+    from binlog_format.structured.file_scan import Cutter, OnDamage
     from binlog_format.structured.files.file_list import Series, SeriesFile
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from binlog_format.block import BLOCK_SIZE
-from binlog_format.structured.cutting import Cut, check_size
+from binlog_format.structured.file_scan import Cut, check_size
 from binlog_format.structured.files.walk_kernels import walk_entries
 from binlog_format.structured.known_metadata import IdTable
 from binlog_format.structured.layout import ENTRY_HEAD_SIZE, EVENT_STRUCT, SIZE_STRUCT, TAG_STRUCT

@@ -12,11 +12,10 @@ from pathlib import Path
 
 from binlog_format.errors import BinlogError
 from binlog_format.structured.layout import NS_PER_MICRO, Severity
-from binlog_format.structured.writing.call_sites import CallSite, CallSites
+from binlog_format.structured.writing.logger import CallSite, CallSites
 from binlog_format.structured.writing.logging_messages import message_of
 from binlog_format.structured.writing.rotating_stream import MAX_BYTES, RotatingStream
-from binlog_format.structured.writing.session import Session
-from binlog_format.structured.writing.session_writer import SessionWriter
+from binlog_format.structured.writing.session import Session, SessionWriter
 
 WRITE_INTERVAL_S = 0.2
 """Longest time that an event waits in memory, as long as the disk is fast enough."""

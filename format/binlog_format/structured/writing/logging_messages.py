@@ -9,7 +9,7 @@ from functools import lru_cache
 from numbers import Real
 from typing import TYPE_CHECKING, NamedTuple
 
-from binlog_format.structured.writing.call_sites import PLACEHOLDER
+from binlog_format.structured.writing.logger import PLACEHOLDER
 
 if TYPE_CHECKING:
     import logging

@@ -1,22 +1,112 @@
-"""`Session`: the sources, clocks and queues of one program, and how they become a structured log."""
+"""`Session`: the sources, clocks and queues of one program, and how they become a structured log.
+
+`Channel`: the bounded queue between one writer and the consumer of its session.
+
+The machine's clock as a `ClockSync`.
+
+`SessionWriter`: adds events to a session, under one id and name.
+"""
 
 from __future__ import annotations
 
+import os
 import threading
+import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-from binlog_format.structured.layout import Severity
-from binlog_format.structured.metadata import EventSource
+from binlog_format.structured.layout import EVENT_SIZE_MIN, EVENT_STRUCT, NS_PER_SECOND, SIZE_STRUCT, Severity
+from binlog_format.structured.metadata import ClockSync, EventSource, WriterProp
 from binlog_format.structured.writing.argument_encoding import compile_encoder
-from binlog_format.structured.writing.channel import Channel, ChannelList
-from binlog_format.structured.writing.clock import system_clock_sync
 from binlog_format.structured.writing.scalar_encoding import text_bytes
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
-    from binlog_format.structured.metadata import ClockSync
+
+def system_clock_sync() -> ClockSync:
+    """A clock that shows nanoseconds since 1970 UTC, as `time.time_ns` does, in the time zone of this process."""
+    now = time.time_ns()
+    local = time.localtime(now // NS_PER_SECOND)
+    return ClockSync(now, NS_PER_SECOND, now, local.tm_gmtoff, os.fsencode(local.tm_zone))
+
+
+class Channel:
+    """Whole entries of one writer, in the order in which they were added; any thread may add and take.
+
+    Args:
+        writer_id: Of the writer.
+        writer_name: Of the writer.
+        capacity: Bytes that it holds.
+    """
+
+    def __init__(self, writer_id: int, writer_name: bytes, capacity: int) -> None:
+        self.writer_id = writer_id
+        self.writer_name = writer_name
+        self._capacity = capacity
+        self._lock = threading.Lock()
+        self._entries = bytearray()
+        self._is_closed = False
+
+    @property
+    def size(self) -> int:
+        """Bytes that it holds now."""
+        return len(self._entries)
+
+    @property
+    def is_finished(self) -> bool:
+        """True if it is closed and empty: nothing will ever come out of it."""
+        with self._lock:
+            return self._is_closed and not self._entries
+
+    def add(self, entry: bytes) -> bool:
+        """Queue an entry; False: there is no room for it, or the channel is closed, and nothing has changed."""
+        with self._lock:
+            if self._is_closed or len(self._entries) + len(entry) > self._capacity:
+                return False
+            self._entries += entry
+            return True
+
+    def close(self) -> None:
+        """Nothing more will be added."""
+        # Without the lock: a writer's finalizer may run where its thread holds it.
+        self._is_closed = True
+
+    def take_batch(self) -> bytes:
+        """All that it holds, after an entry that states whose it is and its size; nothing where it is empty."""
+        with self._lock:
+            entries, self._entries = self._entries, bytearray()
+        if not entries:
+            return b""
+        return WriterProp(self.writer_id, self.writer_name, len(entries)).entry() + entries
+
+
+class ChannelList:
+    """The channels of a session, in the order in which they were opened: what a writer wrote first comes out first."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._channels: list[Channel] = []
+
+    def add(self, channel: Channel) -> None:
+        """Append a channel."""
+        with self._lock:
+            self._channels.append(channel)
+
+    def take_batches(self) -> Iterator[bytes]:
+        """Take the queued events, as one batch for each channel that holds some."""
+        with self._lock:
+            channels = [one for one in self._channels if not one.is_finished]
+            self._channels = channels
+            batches = [one.take_batch() for one in channels]
+        return (batch for batch in batches if batch)
+
+    @property
+    def queued_size(self) -> int:
+        """Bytes in all channels."""
+        with self._lock:
+            return sum(one.size for one in self._channels)
+
 
 CHANNEL_SIZE = 1 << 20
 """Bytes that a channel holds unless its writer asks for another size."""
@@ -166,3 +256,62 @@ class Session:
         while self._unwritten:
             self._unwritten = self._unwritten[stream.write(bytes(self._unwritten)) :]
         return size
+
+
+class SessionWriter:
+    """Adds events; what one writer adds stays in order. Any thread may add.
+
+    Events wait in a queue for `Session.consume`. When it is full, another one follows it, so adding never waits.
+
+    Args:
+        session: Where the events go.
+        id: Written before each batch of its events, with its name.
+        name: Free; for example that of the thread.
+        queue_size: Bytes of one queue.
+    """
+
+    def __init__(self, session: Session, *, id: int = 0, name: str = "", queue_size: int = CHANNEL_SIZE) -> None:
+        self._session = session
+        self._id = id
+        self._name = text_bytes(name)
+        self._queue_size = queue_size
+        self._lock = threading.Lock()
+        self._channel = session.open_channel(id, self._name, queue_size)
+
+    def add_event(self, source: LogSource, clock: int, *args: object) -> None:
+        """Queue an event.
+
+        Args:
+            source: Made by the session.
+            clock: Value of the session's clock; 0 by convention for none.
+            args: One value for each argument tag of the source.
+
+        Raises:
+            ArgumentError: An argument is not what its tag asks for; nothing is queued.
+        """
+        encoded = source.encode(args)
+        head = SIZE_STRUCT.pack(EVENT_SIZE_MIN + len(encoded)) + EVENT_STRUCT.pack(source.definition.id, clock)
+        self._add(head + encoded)
+
+    def rename(self, *, id: int, name: str) -> None:
+        """Write under another id and name from now on; queued events keep theirs."""
+        with self._lock:
+            self._id, self._name = id, text_bytes(name)
+            self._open_next(self._queue_size)
+
+    def __del__(self) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Let the session forget this writer when its events are consumed; another event would open a new queue."""
+        self._channel.close()
+
+    def _add(self, entry: bytes) -> None:
+        with self._lock:
+            if not self._channel.add(entry):
+                self._open_next(max(self._queue_size, len(entry)))
+                self._channel.add(entry)
+
+    def _open_next(self, capacity: int) -> None:
+        self._channel.close()
+        self._channel = self._session.open_channel(self._id, self._name, capacity)

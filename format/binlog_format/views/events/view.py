@@ -22,7 +22,7 @@ from binlog_format.rows.table_events import TableMaps
 from binlog_format.views.columns import COMMIT_TIME_TYPE, POSITION_TYPE, PlaceColumns
 from binlog_format.views.events.texts import text_places, texts_at
 from binlog_format.views.group_filter import ALL_GROUPS, GroupFilter
-from binlog_format.views.snapshot_tables import SNAPSHOT_DATABASE
+from binlog_format.views.table_filter import SNAPSHOT_DATABASE
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

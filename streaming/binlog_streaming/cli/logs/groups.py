@@ -13,7 +13,7 @@ from rich.table import Table
 
 from binlog_format import open_log
 from binlog_format.events.layout import EventType
-from binlog_format.gtids.gtid_groups import gtid_of
+from binlog_format.gtids.gtid_history import gtid_of
 from binlog_format.position import Position
 from binlog_streaming.cli.logs.ranges import EndOption, StartOption  # noqa: TC001 (typer looks at annotations)
 from binlog_streaming.cli.output import Output, OutputOption, PathArgument, output_console, write_json_lines

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from binlog_connector.schema.definitions import TableName
 from binlog_format.errors import TableError
-from binlog_format.gtids.gtid_groups import gtid_of
+from binlog_format.gtids.gtid_history import gtid_of
 from binlog_format.rows.images import ImageKind
 from binlog_streaming.lake.commit_id import COMPLETE_PROPERTY
 from binlog_streaming.lake.evidence import Expected, needs_row

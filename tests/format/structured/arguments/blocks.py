@@ -19,8 +19,14 @@ from binlog_format.structured.layout import (
     SIZE_STRUCT,
     Severity,
 )
-from binlog_format.structured.metadata import ClockSync, EventSource, ShortEntryError, WriterProp, read_metadata
-from binlog_format.structured.state import LogState
+from binlog_format.structured.metadata import (
+    ClockSync,
+    EventSource,
+    LogState,
+    ShortEntryError,
+    WriterProp,
+    read_metadata,
+)
 from tests.corpus import corpus
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from binlog_format.errors import CorruptError
 from binlog_format.kernels import as_bytes
-from binlog_format.structured.arguments.floats import doubles_of_extended
+from binlog_format.structured.arguments.arrow_columns import doubles_of_extended
 from binlog_format.structured.arguments.json_texts import arguments_json
 from binlog_format.structured.arguments.source_decoder import SourceDecoder
 from binlog_format.structured.layout import NESTING_MAX

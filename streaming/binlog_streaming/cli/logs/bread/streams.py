@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from binlog_format.structured.block import LogBlock
-    from binlog_format.structured.cutting import Cut
+    from binlog_format.structured.file_scan import Cut
     from binlog_format.structured.scan import EntryScanner
 
 CHUNK_SIZE = 1 << 21
