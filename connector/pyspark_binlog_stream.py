@@ -1,4 +1,4 @@
-"""Where Spark finds the source: it imports every top-level module named `pyspark_*` and takes its `DefaultSource`."""
+"""Spark's entry to the source: Spark imports every top-level module named `pyspark_*` and takes its `DefaultSource`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where a write may be cut off: `reached(step)` marks the place; `watched(observer)` lets a test stop there."""
+"""Places where a write may be cut off: `reached(step)` marks a place; `watched(observer)` lets a test stop there."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an optional part needs, and how it is installed here: `install_hint(extra)`, `require(module)`."""
+"""Requirements of optional parts, and how to install them: `install_hint(extra)`, `require(module)`."""
 
 from __future__ import annotations
 

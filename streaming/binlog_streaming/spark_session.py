@@ -87,7 +87,7 @@ _SUBMITTED = "PYSPARK_GATEWAY_PORT"
 """Environment variable in which `spark-submit` tells Python where its Java is."""
 
 _HOME_FOLDERS = ("bin", "conf", "jars")
-"""Of an installed PySpark, what Java is started from."""
+"""Folders of an installed PySpark from which Java is started."""
 
 # What rows leave behind is short-lived, and little: without the barriers that Java's default collector needs, a row
 # takes a tenth less. Two collectors are one too many for Java, so a user's choice stands alone.
@@ -141,12 +141,12 @@ def local_session(
 
 
 def is_submitted() -> bool:
-    """Whether `spark-submit` started this process; Spark's messages are where it writes its own."""
+    """True if `spark-submit` started this process; Spark's messages are where it writes its own."""
     return _SUBMITTED in os.environ
 
 
 def _submitted_settings() -> dict[str, str]:
-    """What `spark-submit` was called with; nothing where it was not."""
+    """Settings of `spark-submit`; none if it was not used."""
     if not is_submitted():
         return {}
     SparkContext._ensure_initialized()

@@ -1,4 +1,4 @@
-"""What all messages of a block share: `BlockContext`; `logged_statements` are those that messages are made of."""
+"""Data that all messages of a block share: `BlockContext`; `logged_statements` selects the statements for messages."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class BlockContext:
-    """What all messages of a block share.
+    """Data that all messages of a block share.
 
     Attributes:
         block: Where the changes are.
@@ -49,7 +49,7 @@ class BlockContext:
     now_ns: int
 
     def query_texts(self) -> tuple[Int32s, Bytes, Int32s]:
-        """Of each event its statement (or -1); the statements, and where each begins and the last one ends."""
+        """Statement of each event (or -1); the texts of the statements, and where each begins and the last one ends."""
         if self.queries is None:
             none = np.full(len(self.block.events), -1, dtype=np.int32)
             return none, empty_bytes(0), np.zeros(1, dtype=np.int32)

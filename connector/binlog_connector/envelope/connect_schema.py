@@ -154,7 +154,7 @@ def schema_change_schemas(vendor: Vendor) -> tuple[Schema, Schema]:
 
 
 def connector_name(vendor: Vendor) -> str:
-    """What Debezium calls its connector for that server."""
+    """Debezium's name of its connector for that server."""
     return "mariadb" if vendor is Vendor.MARIADB else "mysql"
 
 
@@ -164,7 +164,7 @@ def compact(value: object) -> str:
 
 
 def wrapping(schema: Schema | None) -> tuple[Bytes, Bytes]:
-    """What comes before and after a payload; nothing without a schema."""
+    """Bytes before and after a payload; nothing without a schema."""
     if schema is None:
         return as_bytes(b""), as_bytes(b"")
     return as_bytes(f'{{"schema":{compact(schema)},"payload":'.encode()), as_bytes(b"}")

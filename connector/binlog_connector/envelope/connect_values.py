@@ -79,7 +79,7 @@ class ConnectColumn:
     _convert: _Convert
 
     def values(self, column: pa.Array) -> pa.Array:
-        """What messages hold for the values of `Images.column`.
+        """Convert the values of `Images.column` to those of messages.
 
         Raises:
             UnsupportedError: `MESSAGE_VALUE`: the type of the message cannot hold a value.
@@ -109,7 +109,7 @@ class _Form:
 def connect_column(
     layout: TableLayout, index: int, kind: pa.DataType, options: EnvelopeOptions, zero_dates: ZeroDates
 ) -> ConnectColumn:
-    """How messages show a column.
+    """Choose the form of a column in messages.
 
     Args:
         layout: Of the table.

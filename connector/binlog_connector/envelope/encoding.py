@@ -1,4 +1,4 @@
-"""How messages become bytes: `MessageEncoding`, of which there are `json_encoding.JsonEncoding` and `avro.encoding`."""
+"""Conversion of messages to bytes: `MessageEncoding`, of `json_encoding.JsonEncoding` and `avro.encoding`."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Texts(Protocol):
 
     @property
     def offsets(self) -> Int64s:
-        """Where each begins, and the last one ends."""
+        """Start of each, and the end of the last one."""
 
     @property
     def sizes(self) -> Int64s:
@@ -41,7 +41,7 @@ class Texts(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Orders:
-    """Where values stand in their transaction, counted from 1.
+    """Numbers of values in their transaction, counted from 1.
 
     Attributes:
         total: Among all of it.
@@ -54,7 +54,7 @@ class Orders:
 
 @dataclass(frozen=True, slots=True)
 class ValueRows:
-    """What the values of some changes are made of.
+    """Input for the values of some changes.
 
     Attributes:
         events: Of each value its event.
@@ -75,7 +75,7 @@ class ValueRows:
 
 @dataclass(frozen=True, slots=True)
 class Collections:
-    """How many values of each table transactions have.
+    """Number of values of each table in transactions.
 
     Attributes:
         names: `database.table`.
@@ -114,7 +114,7 @@ class ChangeEncoder(Protocol):
 
     @property
     def keys(self) -> Texts | None:
-        """Of all images; None: the table has no key."""
+        """Keys of all images; None: the table has no key."""
 
     def values(self, rows: ValueRows) -> ChangeValues:
         """Values, which are written later.
@@ -128,7 +128,7 @@ class BlockEncoder(Protocol):
     """Encodes the changes of one block."""
 
     def changes(self, envelope: TableEnvelope, images: Images) -> ChangeEncoder:
-        """For those of one table.
+        """Make the encoder for the changes of one table.
 
         Raises:
             BinlogError: As `TableEnvelope.values`, and what keeps a schema from being registered.
@@ -139,7 +139,7 @@ class MessageEncoding(Protocol):
     """Makes keys and values of all kinds of messages."""
 
     def block(self, occasion: BlockContext, tables: Sequence[tuple[TableEnvelope, Int64s]]) -> BlockEncoder:
-        """For the changes of a block; called before all else that is encoded of it.
+        """Make the encoder for the changes of a block; called before all else that is encoded of it.
 
         Args:
             occasion: The block.

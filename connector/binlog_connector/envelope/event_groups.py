@@ -1,4 +1,4 @@
-"""What the event groups of some events are called: `EventGroups`."""
+"""Names of the event groups of some events: `EventGroups`."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 class MessageKind(StrEnum):
-    """What a message is about, and so which topic it belongs to."""
+    """Subject of a message, which decides its topic."""
 
     CHANGE = "change"
     TRANSACTION = "transaction"
@@ -37,7 +37,7 @@ class MessageKind(StrEnum):
 
 
 class MessagePlace(IntEnum):
-    """Where a message stands among those of the same event."""
+    """Place of a message among those of the same event."""
 
     BEGIN = 0
     ROW = 1
@@ -46,7 +46,7 @@ class MessagePlace(IntEnum):
 
 
 def sort_keys(events: Int64s, place: MessagePlace) -> Int64s:
-    """What messages of those events are sorted by."""
+    """Sort keys of messages of those events."""
     return events * len(MessagePlace) + int(place)
 
 

@@ -175,7 +175,7 @@ def copy_texts(out: Bytes, starts: Int64s, data: Bytes, offsets: Int64s, texts: 
 
 @kernel
 def different_texts(data: Bytes, offsets: Int64s, first: Int64s, second: Int64s, different: Bytes) -> None:
-    """Which pairs of texts differ; a pair without one of them does not.
+    """Find the pairs of texts that differ; a pair without one of them does not.
 
     Args:
         data: The texts.

@@ -42,7 +42,7 @@ class MessageLines:
         return _SCHEMA
 
     def json_styles(self) -> dict[str, JsonStyle]:
-        """How `json_lines` writes batches of this view."""
+        """JSON styles for `json_lines` of this view."""
         return {"key": _READY, "value": _READY, "headers": _READY}
 
     def batches(self, blocks: Iterable[Block]) -> Iterator[pa.RecordBatch]:

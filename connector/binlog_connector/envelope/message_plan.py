@@ -1,4 +1,4 @@
-"""Which messages the changes of a table become: `MessagePlan`.
+"""The messages of a table's changes: `MessagePlan`.
 
 A delete is followed by a tombstone. A change of the key is a delete of the old row, its tombstone, and the creation
 of the new one: whoever keeps the last value of each key would else keep the old row for ever.

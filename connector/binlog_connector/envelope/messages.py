@@ -268,7 +268,7 @@ class GroupThreads:
         self._open = UNKNOWN_THREAD  # of the group that goes on in the next block
 
     def of_groups(self, block: Block) -> Int64s:
-        """Of each group of *block* the thread of its first query event; `UNKNOWN_THREAD` without one."""
+        """Thread of the first query event of each group of *block*; `UNKNOWN_THREAD` without one."""
         threads = np.full(len(block.groups), UNKNOWN_THREAD, dtype=np.int64)
         find_threads(block.data, block.events, threads)
         if len(threads):

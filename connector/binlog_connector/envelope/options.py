@@ -1,4 +1,4 @@
-"""What messages look like: `EnvelopeOptions`, with Debezium's names and defaults where the meaning is the same."""
+"""Form of messages: `EnvelopeOptions`, with Debezium's names and defaults where the meaning is the same."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ if TYPE_CHECKING:
 
 
 class EnvelopeFormat(StrEnum):
-    """What the value of a change is."""
+    """Form of a change's value."""
 
     DEBEZIUM = "debezium"
     FLAT = "flat"
 
 
 class DecimalHandling(StrEnum):
-    """What DECIMAL columns become: bytes with a scale in the schema, floating point, or digits as text."""
+    """Form of DECIMAL columns: bytes with a scale in the schema, floating point, or digits as text."""
 
     PRECISE = "precise"
     DOUBLE = "double"
@@ -28,14 +28,14 @@ class DecimalHandling(StrEnum):
 
 
 class UnsignedBigintHandling(StrEnum):
-    """What BIGINT UNSIGNED columns become: a number of 64 bits with a sign, or a decimal without fraction."""
+    """Form of BIGINT UNSIGNED columns: a number of 64 bits with a sign, or a decimal without fraction."""
 
     LONG = "long"
     PRECISE = "precise"
 
 
 class BinaryHandling(StrEnum):
-    """What binary columns become; in JSON `bytes` are base64 too, but the schema states that they are bytes."""
+    """Form of binary columns; in JSON `bytes` are base64 too, but the schema states that they are bytes."""
 
     BYTES = "bytes"
     BASE64 = "base64"
@@ -44,7 +44,7 @@ class BinaryHandling(StrEnum):
 
 
 class TimePrecision(StrEnum):
-    """What DATE, TIME and DATETIME columns become; TIMESTAMP is always text in UTC."""
+    """Form of DATE, TIME and DATETIME columns; TIMESTAMP is always text in UTC."""
 
     ADAPTIVE_TIME_MICROSECONDS = "adaptive_time_microseconds"
     CONNECT = "connect"
@@ -64,7 +64,7 @@ class MessageOperation(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class EnvelopeOptions:
-    """What messages look like.
+    """Form of messages.
 
     Attributes:
         topic_prefix: Name of the source, Debezium's `topic.prefix`.

@@ -1,4 +1,4 @@
-"""What is the same in all messages of one table layout, made once: `TableEnvelope`."""
+"""Parts that all messages of one table layout share, made once: `TableEnvelope`."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class TableEnvelope:
-    """How the rows of a layout become keys and values.
+    """Conversion of a layout's rows to keys and values.
 
     Attributes:
         layout: What the table looks like.
@@ -47,7 +47,7 @@ class TableEnvelope:
 
     @classmethod
     def of(cls, layout: TableLayout, options: EnvelopeOptions, decoding: Decoding) -> TableEnvelope:
-        """What *options* make of *layout*.
+        """Make the envelope of *layout* with *options*.
 
         Raises:
             OptionError: `INVALID_VALUE`: the table does not have a column that is to be in its key.
@@ -77,7 +77,7 @@ class TableEnvelope:
         return cls(layout, columns, key, wrapping(key_schema), wrapping(value_schema), template)
 
     def values(self, images: Images) -> list[pa.Array]:
-        """What messages hold of all columns of *images*.
+        """Values in messages of all columns of *images*.
 
         Raises:
             UnsupportedError: `ROW_IMAGE`: an image lacks a column; `MESSAGE_VALUE`: see `ConnectColumn.values`.

@@ -62,7 +62,7 @@ class Transactions:
     def count(
         self, occasion: BlockContext, changes: Sequence[ChangeMessages], end: int
     ) -> tuple[list[Orders], list[MessageRun]]:
-        """Where the values of *changes* are in their transactions, and the messages about these.
+        """Number *changes* in their transactions, and make the messages about these.
 
         Args:
             occasion: The block.
@@ -166,12 +166,12 @@ class Transactions:
 
 
 def _starts(groups: Int64s) -> Int64s:
-    """Where each group of *groups* begins, which ascend."""
+    """Starts of the groups in *groups*, which ascend."""
     return np.flatnonzero(np.diff(groups, prepend=-1))
 
 
 def _numbers_in_runs(codes: Int64s) -> Int64s:
-    """Of each of *codes*, equal ones together, its number among the equal ones, from 1."""
+    """Number of each of *codes* among the equal ones, from 1; equal codes are together."""
     places = np.arange(len(codes), dtype=np.int64)
     is_first = np.ones(len(codes), dtype=np.bool_)
     is_first[1:] = codes[1:] != codes[:-1]

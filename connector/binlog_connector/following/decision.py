@@ -1,4 +1,4 @@
-"""What a comparison of an offset with its log finds: `Decision`."""
+"""Result of a comparison of an offset with its log: `Decision`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ START_AGAIN = (
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What `compare` found.
+    """Result of `compare`.
 
     Attributes:
         offset: Where to go on; after a loss, where to go on without what is lost.

@@ -1,4 +1,4 @@
-"""What offsets of a structured log carry beside a position: `EntryMarks`, the state there and the files around it.
+"""Parts of a structured log's offsets beside a position: `EntryMarks`, the state there and the files around it.
 
 Events mean nothing without the metadata before them, so an offset holds what is in force. And the files of such a log
 have no numbers in a row: which ones have been read, how far, and which ones are still to come, only the offset tells.
@@ -39,7 +39,7 @@ class KnownFile:
 
 @dataclass(frozen=True, slots=True)
 class EntryMarks:
-    """What an offset of a structured log carries.
+    """State in an offset of a structured log.
 
     Attributes:
         state: What is in force there: `LogState.entries`.
@@ -83,12 +83,12 @@ def marks_after(watched: WatchedLog, start: SourceOffset, end: Position) -> Entr
 
 
 def state_of(state: bytes) -> LogState | None:
-    """What an offset's `state` stands for, for `EventLog.entries`; None where it is not known."""
+    """The state in an offset's `state`, for `EventLog.entries`; None if it is not known."""
     return _parsed(state) if state else None
 
 
 def states_at(events: EventLog, start: Position, state: bytes, places: Sequence[Position]) -> list[bytes]:
-    """What is in force at some places.
+    """Read the state in force at some places.
 
     Args:
         events: The log.

@@ -27,7 +27,7 @@ _ONE_WRITER = (
 
 
 def compare_entries(watched: WatchedLog, offset: SourceOffset) -> Decision:
-    """As `compare`, for a structured log."""
+    """Like `compare`, for a structured log."""
     file_no = offset.position.file_no
     if not watched.has(file_no):
         return _file_is_gone(watched, offset)

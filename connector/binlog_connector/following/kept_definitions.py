@@ -41,7 +41,7 @@ class UnclearTable(msgspec.Struct, frozen=True):
 
 
 class KeptState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What statements before a position define of a job's tables.
+    """Definitions of a job's tables, from the statements before a position.
 
     Attributes:
         position: From here on it holds, until the next statement.
@@ -64,7 +64,7 @@ class KeptState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     databases: dict[str, str | None] = {}
 
     def states_same(self, other: KeptState) -> bool:
-        """Whether both define the same, wherever they hold."""
+        """True if both states define the same, even if their places differ."""
         return msgspec.structs.replace(other, position=self.position, identity=self.identity, crc=self.crc) == self
 
 
@@ -123,7 +123,7 @@ class KeptDefinitions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def goes_on(watched: WatchedLog, position: Position, identity: str, crc: int | None) -> bool:
-    """Whether a log has all that came after a position that a job has reached.
+    """True if a log has all that came after a position that a job has reached.
 
     Args:
         watched: The log.
@@ -141,7 +141,7 @@ def goes_on(watched: WatchedLog, position: Position, identity: str, crc: int | N
 def state_of_history(
     history: SchemaHistory, watched: WatchedLog, is_wanted: Callable[[TableName], bool], before: KeptState | None
 ) -> KeptState:
-    """What *history* knows where it ends; it is compacted.
+    """The state of *history* at its end, compacted.
 
     Args:
         history: It ends at `known_to`.

@@ -27,7 +27,7 @@ _FOREIGN_HINT = "Name another file, or take this one away if it is not needed: r
 
 
 class OffsetFile:
-    """Where reading goes on, on the local disk.
+    """The offset to continue at, in a local file.
 
     Args:
         path: The file; its folder must be there.

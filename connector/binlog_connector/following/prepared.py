@@ -23,7 +23,7 @@ _AT = "@"
 
 @dataclass(frozen=True, slots=True)
 class PreparedHistory:
-    """What is prepared at each place of a range.
+    """Prepared transactions at each place of a range.
 
     Attributes:
         start: Where the range begins.
@@ -38,7 +38,7 @@ class PreparedHistory:
     kept: tuple[PreparedXa, ...] = ()
 
     def at(self, position: Position) -> tuple[PreparedXa, ...]:
-        """What is known to be prepared at *position*."""
+        """Transactions known to be prepared at *position*."""
         if position == self.start:
             return self.prepared
         if self.steps is None:

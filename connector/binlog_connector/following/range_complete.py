@@ -1,4 +1,4 @@
-"""Whether a range that was there when it was planned is there when it is read: `check_range_complete`."""
+"""Check that a planned range still exists when it is read: `check_range_complete`."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ def compare(watched: WatchedLog, offset: SourceOffset) -> Decision:
 
 
 def is_same_log(path: str, format_name: str | None, offset: SourceOffset) -> bool:
-    """Whether the very bytes that were consumed before *offset* are in the log at *path*: the same one, elsewhere.
+    """True if the bytes consumed before *offset* are in the log at *path*: it is the same log, elsewhere.
 
     Where the file is not there (any more, or yet), or nothing had been written into it, that cannot be known: False.
 

@@ -1,4 +1,4 @@
-"""What of a start's GTIDs still follows an offset and is left out: `Skip`, `skip_after`, `taken_in`.
+"""GTIDs that a start leaves out and that follow an offset: `Skip`, `skip_after`, `taken_in`.
 
 The domains of a `startingGtid` need not all stop at the same place. MariaDB's numbers may go back, so what is left out
 of a domain is told by where its GTID is in the log; only one that had not been logged yet is waited for by its number.
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class Skip(NamedTuple):
-    """What may follow an offset and is to be left out; the fields `skip_gtid` and `skip_to` of offsets."""
+    """GTIDs after an offset that are left out; the fields `skip_gtid` and `skip_to` of offsets."""
 
     skip_gtid: GtidPoint = NO_GTIDS
     skip_to: DomainStarts = NO_STARTS
@@ -31,7 +31,7 @@ NOTHING_SKIPPED = Skip()
 
 
 def skip_at(gtids: GtidPoint, taken: Taken, position: Position, consumed: GtidPoint) -> Skip:
-    """What of *gtids* may follow *position*.
+    """Select the GTIDs of *gtids* that may follow *position*.
 
     Args:
         gtids: What has been taken.
@@ -47,7 +47,7 @@ def skip_at(gtids: GtidPoint, taken: Taken, position: Position, consumed: GtidPo
 
 
 def taken_in(log: Log, offset: SourceOffset, end: Position | None) -> Taken | None:
-    """Which groups from *offset* to *end* are left out; None: none are."""
+    """Groups from *offset* to *end* that are left out; None: none are."""
     if not offset.skip_gtid:
         return None
     if isinstance(offset.skip_gtid, GtidSet):
@@ -62,7 +62,7 @@ def taken_in(log: Log, offset: SourceOffset, end: Position | None) -> Taken | No
 
 
 def skip_after(log: Log, offset: SourceOffset, position: Position, consumed: GtidPoint) -> Skip:
-    """What is still to be left out at *position*, to which a batch from *offset* goes.
+    """Select what is still left out at *position*, the end of a batch from *offset*.
 
     Args:
         log: The log.

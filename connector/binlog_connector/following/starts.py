@@ -1,4 +1,4 @@
-"""From what the user wrote to where a query begins and ends: `initial_offset`, `ending`; and batches: `advance`."""
+"""Start and end of a query, from the user's options: `initial_offset`, `ending`; and of batches: `advance`."""
 
 from __future__ import annotations
 
@@ -55,11 +55,11 @@ class StartMoment:
 
 
 Start = Edge | SourceOffset | ServerPosition | GtidPosition | GtidSet | StartMoment
-"""What a user may give for where a query begins, or ends."""
+"""Values that a user may give for the start or the end of a query."""
 
 
 def initial_offset(watched: WatchedLog, start: Start) -> SourceOffset:
-    """Where a new query begins.
+    """Find the start of a new query.
 
     Raises:
         StartError: `POSITION_NOT_FOUND`, `GTID_NOT_FOUND`, `TIMESTAMP_NOT_FOUND`: the log does not reach that far.
@@ -91,7 +91,7 @@ def initial_offset_or_gap(watched: WatchedLog, start: Start) -> tuple[SourceOffs
 
 
 class Ending(NamedTuple):
-    """Where a query ends.
+    """End of a query.
 
     Attributes:
         position: The first place that is not read; None: the end of the log.
@@ -104,7 +104,7 @@ class Ending(NamedTuple):
     wanted: Taken | None = None
 
     def taken(self, start: SourceOffset, reached: GtidPoint, position: Position) -> GtidPoint:
-        """What has been taken where reading has come to from *start*.
+        """GTIDs that a reader from *start* has taken when it reaches *position*.
 
         Args:
             start: Where it began, and what had been taken there.
@@ -125,7 +125,7 @@ class Ending(NamedTuple):
 
 
 def ending(watched: WatchedLog, end: Start, start: Position) -> Ending:
-    """Where a query ends that begins at *start*.
+    """Find the end of a query that begins at *start*.
 
     A time ends it before the first group that was committed then or later; a time that has not come yet, at the end of
     data; of a structured log always there, as earlier events may follow. GTIDs are the last ones to be read; a
@@ -159,7 +159,7 @@ def ending(watched: WatchedLog, end: Start, start: Position) -> Ending:
 
 
 class Advance(NamedTuple):
-    """Where a batch ends, and what its groups do to XA transactions whose rows are elsewhere."""
+    """End of a batch, and the effects of its groups on XA transactions whose rows are elsewhere."""
 
     offset: SourceOffset
     xa: tuple[XaStep, ...] = ()
@@ -195,7 +195,7 @@ def advance(
 
 
 def _after_whole_files(watched: WatchedLog, start: SourceOffset, end: Position | None) -> tuple[Position, GtidPoint]:
-    """Where to look for the end of a batch without limits, and what is consumed there.
+    """Find the place from which to search for the end of a batch without limits, and the GTIDs consumed there.
 
     Where files state which GTIDs were committed before them, only the last one has to be scanned. All files up to it
     must be there: what lacks is found by scanning.

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 _AnyBlock = TypeVar("_AnyBlock", Block, LogBlock)
 
 LOOKS_MAX = 3
-"""How often a place that seems damaged is read before it is believed."""
+"""Number of times that a place is read before its damage is reported."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,7 @@ class Step:
 
     @property
     def groups(self) -> GroupFilter:
-        """What views have to take of the blocks; nearly always all."""
+        """Filter of the groups in the blocks; it takes nearly always all."""
         return GroupFilter(taken_in(self.watched.log, self.start, self.end.position))
 
     def blocks(self) -> Iterator[Block]:

@@ -53,17 +53,17 @@ STEP_SIZE_MAX = 16 << 20
 """Bytes of the log in a step, unless one transaction is larger: a moment's work, so that offsets keep up with rows."""
 
 POLL_INTERVAL_SECONDS = 0.2
-"""How often the end of a local log is looked at, whatever changes the operating system reports."""
+"""Seconds between looks at the end of a local log, whatever changes the operating system reports."""
 
 REMOTE_POLL_INTERVAL_SECONDS = 5.0
 """The same for URLs, where a look costs requests."""
 
 LOOK_INTERVAL_MIN_SECONDS = 0.01
-"""In a directory where other files are written all the time, looks are so far apart."""
+"""Shortest time between looks, for directories in which other files are written all the time."""
 
 GRACE_SECONDS = 30.0
-"""How long a last page may stay torn, or a directory without files, before it is an error: a server writes a page in
-well under a second, and RESET MASTER takes a few at most."""
+"""Longest time that a last page may stay torn, or a directory without files, before it is an error: a server writes a
+page in well under a second, and RESET MASTER takes a few at most."""
 
 LOOKS_MAX = 3
 """An error may come from looking while something is being changed; what is looked at so often and stays is true."""
@@ -73,7 +73,7 @@ _COMES_BACK = frozenset({"NO_LOG_FILES", "PATH_NOT_FOUND"})
 
 @dataclass(frozen=True, slots=True)
 class FollowOptions:
-    """How a log is followed.
+    """Options for following a log.
 
     Attributes:
         format_name: Format that the log must have; None: whatever it is.
@@ -171,7 +171,7 @@ class Tailer:
 
     @property
     def is_ended(self) -> bool:
-        """Whether no further step will come: it was stopped, or has come to the end that was asked for."""
+        """True if no further step will come: it was stopped, or has reached the end that was set."""
         target = self._target
         if target is None or not self._has_looked:
             return self._stopped
@@ -340,7 +340,7 @@ def _begin(watched: WatchedLog, start: Start) -> SourceOffset:
 
 
 def _measure(log: Log, start: Position, size_max: int) -> Span:
-    """What lies after *start*; where something is damaged, a part of what lies before that.
+    """Measure the log after *start*; before damage, only a part of it.
 
     Raises:
         CorruptError: There is no whole group before the damage.

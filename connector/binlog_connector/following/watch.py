@@ -35,8 +35,8 @@ if TYPE_CHECKING:
     from watchdog.observers.api import BaseObserver
 
 POLL_INTERVAL_SECONDS = 0.2
-"""How often the directory is looked at beside the operating system's events, which do not cross the network and run
-out on busy machines."""
+"""Seconds between looks at the directory, in addition to the operating system's events, which do not cross the network
+and run out on busy machines."""
 
 # Not opened or closed: our own reading causes those.
 _CHANGES: list[type[FileSystemEvent]] = [FileCreatedEvent, FileModifiedEvent, FileMovedEvent, FileDeletedEvent]
@@ -128,7 +128,7 @@ class DirectoryWatch:
 
 
 class _Flag:
-    """As `threading.Event`, but a signal handler may set it.
+    """Like `threading.Event`, but a signal handler may set it.
 
     A handler runs inside whatever the thread was doing: with the event's own lock held it would wait for itself.
     """

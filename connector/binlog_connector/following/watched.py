@@ -69,13 +69,13 @@ class WatchedLog:
         return max(self.names())
 
     def has(self, file_no: int) -> bool:
-        """Whether a file is there; looks at the directory again before it answers no."""
+        """True if a file exists; reads the directory again before it returns False."""
         if file_no not in self.names():
             self._names = self._files.names()
         return file_no in self.names()
 
     def identity(self, file_no: int) -> str:
-        """Who wrote a file: `order:detail`, a larger order is a file written later; empty for one not written yet."""
+        """Identity of a file's writer: `order:detail`, with a larger order for a later file; empty: nothing yet."""
         return self._files.identity(file_no)
 
     def size_of(self, file_no: int) -> int:
@@ -112,5 +112,5 @@ def file_start(file_no: int) -> Position:
 
 
 def written_order(identity: str) -> int:
-    """When the file of *identity* was written, on a scale that only compares; -1 for none."""
+    """Write time of the file of *identity*, on a scale that only compares; -1 for none."""
     return int(identity.partition(":")[0]) if identity else -1

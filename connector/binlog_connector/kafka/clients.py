@@ -50,4 +50,4 @@ CLIENTS: dict[str, Callable[[Connection, ProducerSettings], Producer]] = {
     "confluent-kafka": _rdkafka,
     "kafka-python": _python,
 }
-"""By the names of their packages."""
+"""Clients by the names of their packages."""

@@ -1,4 +1,4 @@
-"""How brokers are reached: `Connection`, and `Secret`, whose value is nowhere but where it is needed."""
+"""Connection to brokers: `Connection`, and `Secret`, whose value is read only where it is needed."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Secret:
 
 
 def tls_context(ca_file: str | None, certificate_file: str | None, key_file: str | None) -> ssl.SSLContext:
-    """What verifies a server, and shows our certificate where there is one; arguments as those of `Connection`.
+    """Make the TLS context that verifies a server and sends our certificate, if there is one.
 
     Raises:
         BinlogError: A file cannot be read.
@@ -107,7 +107,7 @@ class Connection:
         return int(self.timeout * 1000)
 
     def tls_context(self) -> ssl.SSLContext:
-        """What verifies brokers, and shows our certificate.
+        """Make the TLS context that verifies brokers and sends our certificate.
 
         Raises:
             BinlogError: As `tls_context`.

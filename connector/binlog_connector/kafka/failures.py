@@ -1,4 +1,4 @@
-"""What brokers and clients answer, as named errors: `failure`, `is_transient`."""
+"""Errors of brokers and clients, as named errors: `failure`, `is_transient`."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from binlog_format.errors import BrokerError
 from binlog_format.position import Place
 
 TRANSIENT = frozenset({"UNREACHABLE", "FAILED", "TRANSACTION_OPEN"})
-"""What another try may mend."""
+"""Errors that another attempt may solve."""
 
 # Error codes of the protocol (https://kafka.apache.org/protocol#protocol_error_codes), and those that librdkafka adds,
 # which are negative.
@@ -68,5 +68,5 @@ def broker_error(subclass: str, reason: str, *, at: str | None = None) -> Broker
 
 
 def is_transient(error: BrokerError) -> bool:
-    """Whether another try may succeed with nobody doing anything about it."""
+    """True if another attempt may succeed without any action by a person."""
     return error.subclass in TRANSIENT

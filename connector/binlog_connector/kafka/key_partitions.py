@@ -1,4 +1,4 @@
-"""Which partition a key belongs to, as Java's clients and librdkafka have it: `key_partitions`."""
+"""Partition of a key, computed like Java's clients and librdkafka: `key_partitions`."""
 
 from __future__ import annotations
 

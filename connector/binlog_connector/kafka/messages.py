@@ -1,4 +1,4 @@
-"""What goes into a topic: `Messages`, a table of keys and values."""
+"""Messages for a topic: `Messages`, a table of keys and values."""
 
 from __future__ import annotations
 

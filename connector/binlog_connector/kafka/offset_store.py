@@ -1,4 +1,4 @@
-"""How far a publisher has come, in Kafka itself: `OffsetStore`, the newest record of a compacted topic.
+"""A publisher's progress, in Kafka itself: `OffsetStore`, the newest record of a compacted topic.
 
 The record of a transaction is written by the transaction, so messages and offset are there together or not at all.
 """
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 VERSION = 1
 TOPIC_SETTINGS = {"cleanup.policy": "compact", "segment.bytes": str(16 << 20), "min.cleanable.dirty.ratio": "0.1"}
-"""Of the topic when it is created; only the first one is asked of a topic that somebody else has created."""
+"""Settings of a topic that we create; of an existing topic only the first one is required."""
 
 _PARTITION = 0
 _LOOK_BACK = 64
@@ -36,7 +36,7 @@ _LOOK_BACK = 64
 
 
 class OffsetRecord(msgspec.Struct, frozen=True):
-    """What a transaction leaves in the topic of offsets.
+    """Record of a transaction in the topic of offsets.
 
     Attributes:
         session: Of the publisher that committed it; each start is a session.
@@ -70,7 +70,7 @@ class OffsetStore:
         self._key = key.encode()
 
     def messages(self, record: OffsetRecord) -> Messages:
-        """What puts *record* there, as part of a transaction."""
+        """Make the messages that store *record* as part of a transaction."""
         keys, values = pa.array([self._key]), pa.array([msgspec.json.encode(record)])
         return Messages(self.topic, keys, values, partition=_PARTITION)
 

@@ -1,4 +1,4 @@
-"""Why no connection comes about: `explained`, which goes the way of one step by step.
+"""Diagnosis of a failed connection: `explained`, which repeats its steps one by one.
 
 The clients hide the reason: kafka-python reports for a wrong password, and for a certificate that nobody trusts, that
 it ran out of time.
@@ -31,7 +31,7 @@ _RECEIVE_SIZE = 1 << 16
 
 
 def explained(connection: Connection) -> BrokerError | None:
-    """What keeps every server from being used; None: one of them answers.
+    """Find the error that keeps every server from being used; None: one of them answers.
 
     Raises:
         BinlogError: A certificate or the password cannot be read.

@@ -1,4 +1,4 @@
-"""What a publisher asks of a Kafka client: `Producer`; `clients.open_producer` makes one."""
+"""The interface of a Kafka client for a publisher: `Producer`; `clients.open_producer` makes one."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ MESSAGE_SIZE_MAX = 100_000_000
 to this it is the topic's own limit that counts. A producer holds no more than this in memory."""
 
 LINGER_MS = 50
-"""How long a batch waits for more messages, unless it is full or a transaction ends."""
+"""Milliseconds that a batch waits for more messages, unless it is full or a transaction ends."""
 DELIVERY_TIMEOUTS = 6
 """A message has so many timeouts of the connection to be acknowledged: on a slow network what is held takes its time,
 and while some of it is acknowledged nothing is wrong."""
 
 COMPRESSIONS = ("none", "gzip", "zstd")
-"""What both clients can do with nothing else installed."""
+"""Compressions that both clients support without another package."""
 
 
 @dataclass(frozen=True, slots=True)
 class ProducerSettings:
-    """How a producer writes.
+    """Settings of a producer.
 
     Attributes:
         transactional_id: Of the one producer that may write under this name; None: no transactions.

@@ -52,7 +52,7 @@ _RETRY_SECONDS = 0.5
 
 
 class PublishStep(StrEnum):
-    """What a publisher has just done; between any two of them its process may end."""
+    """Step that a publisher has just finished; its process may end between any two steps."""
 
     STARTED = "started"
     """Nobody else can write under its name any more."""
@@ -61,14 +61,14 @@ class PublishStep(StrEnum):
     SENT = "sent"
     """Its messages are with the client."""
     RECORDED = "recorded"
-    """So is its record."""
+    """The transaction's record is written too."""
     COMMITTED = "committed"
     """Consumers see all of it."""
 
 
 @dataclass(frozen=True, slots=True)
 class PublisherOptions:
-    """Who publishes, and how.
+    """Publisher options.
 
     Attributes:
         name: Of the publisher: its transactional id, and its key in *offsets_topic*.
@@ -204,7 +204,7 @@ class Publisher:
             producer.flush()
 
     def _is_committed(self, record: OffsetRecord) -> bool:
-        """With a new producer: whether the transaction of *record*, of which nobody knows, is there.
+        """Check with a new producer if the transaction of *record*, whose outcome is unknown, was committed.
 
         Raises:
             BrokerError: `OTHER_PUBLISHER`, `OFFSETS_LOST`, or what keeps brokers from being used.

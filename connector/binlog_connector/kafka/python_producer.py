@@ -173,7 +173,7 @@ class _Window:
         self._older, self._younger, self._younger_size = [], [], 0
 
     def failure(self) -> BrokerError | None:
-        """What became of the first batch that is known to have failed; None: none is."""
+        """Error of the first batch that is known to have failed; None: no batch is."""
         for batch in self._older + self._younger:
             if (error := batch.failure()) is not None:
                 return client_failure(error, batch.topic_partition.topic)
@@ -195,7 +195,7 @@ class SentBatch(ProducerBatch):  # type: ignore[misc] # without types
         self._record_futures = self._parts = _Parts(self)
 
     def wait(self, timeout: float) -> None:
-        """Until it is acknowledged, in parts if it had to be split; raises what became of it."""
+        """Wait until it is acknowledged, in parts if it had to be split; raises its error."""
         whole = self.produce_future
         if not whole.wait(timeout):
             raise KafkaTimeoutError(f"no answer within {timeout:g} s")
@@ -209,7 +209,7 @@ class SentBatch(ProducerBatch):  # type: ignore[misc] # without types
             raise error_of_record(0)
 
     def failure(self) -> KafkaError | None:
-        """What has become of it, without waiting; None: it is acknowledged, or under way."""
+        """Error of the batch, without waiting; None: it is acknowledged, or under way."""
         whole = self.produce_future
         if not whole.is_done:
             return self._parts.failure()
@@ -244,7 +244,7 @@ class _Parts:
 
 
 def filled_batch(partition: TopicPartition, compression: int, batch: RecordBatch) -> SentBatch:
-    """What kafka-python makes of records, of which it is given all: it adds their header, and compresses them.
+    """Build the batch that kafka-python sends, from all its records: it adds their header, and compresses them.
 
     Args:
         partition: To which they go.

@@ -23,13 +23,13 @@ if TYPE_CHECKING:
 
 _POLL_SECONDS = 0.05
 _QUEUE_SIZE = MESSAGE_SIZE_MAX + (1 << 20)
-"""What it holds at most; the largest message has room in it."""
+"""Largest size of the queue; the largest message fits."""
 
 _QUEUE_MESSAGES = 500_000
 """Each takes 200 bytes besides its own."""
 
 _PURGED = (KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT)
-"""Of messages that were sent in a transaction, and left out when it was aborted."""
+"""Errors of messages that were sent in a transaction, and left out when it was aborted."""
 
 SILENT = logging.getLogger("binlog_connector.kafka.librdkafka")
 SILENT.propagate = False
@@ -144,7 +144,7 @@ class RdkafkaProducer:
             self._failed = self._failed or named
 
     def _progress(self, left: int, before: int, deadline: float) -> tuple[int, float]:
-        """How many messages are left, and until when there must be fewer."""
+        """Number of messages that are left, and the time by which there must be fewer."""
         if left < before:
             return left, self._deadline()
         if time.monotonic() > deadline:

@@ -29,7 +29,7 @@ _ANSWER_SHOWN_MAX = 500
 
 _NOT_FOUND = 404
 _SUBCLASSES = {401: "AUTHENTICATION", 403: "DENIED", 409: "INCOMPATIBLE", 429: "FAILED"}
-"""By HTTP status; from 500 on it is `FAILED`, all others are `REFUSED`."""
+"""Error names by HTTP status; from 500 on `FAILED`, for all others `REFUSED`."""
 
 _HINTS = {
     "UNREACHABLE": "See that the registry runs, and that url is its address",
@@ -118,7 +118,7 @@ class SchemaRegistry:
             raise _error("REFUSED", f"expected a list of kinds of schemas, got {_shown(answer)}", self._connection.urls)
 
     def refusal(self, subject: str, schema: str) -> str | None:
-        """Why *schema* could not be registered under *subject*, which is not done; None: it could.
+        """Check if *schema* could be registered under *subject*, without doing it; returns the reason if not.
 
         Raises:
             RegistryError: The registry cannot be used.
@@ -130,7 +130,7 @@ class SchemaRegistry:
         return f"{subject}: its schema is not compatible with the newest one: {_shown(answer.get('messages', ''))}"
 
     def _asked(self, path: str, subject: str | None, schema: str | None = None) -> Any:
-        """What the registry answers, from JSON; None: what was asked for is not there."""
+        """Answer of the registry, from JSON; None: the requested resource does not exist."""
         error: RegistryError | None = None
         for url in self._connection.urls.split(","):
             at = url.strip() if subject is None else f"{url.strip()}: subject {subject}"

@@ -1,4 +1,4 @@
-"""What topics are called: `TopicNames`."""
+"""Names of topics: `TopicNames`."""
 
 from __future__ import annotations
 

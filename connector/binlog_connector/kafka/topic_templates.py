@@ -1,4 +1,4 @@
-"""What names of topics are made of: `TopicTemplates`; what a name can be: `is_topic_name`, `template_mistake`."""
+"""Templates for names of topics: `TopicTemplates`; checks of names: `is_topic_name`, `template_mistake`."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ NAME_EXPECTED = "a name of letters, digits, dots, _ and -"
 
 
 def is_topic_name(name: str) -> bool:
-    """Whether Kafka takes *name* for a topic."""
+    """True if Kafka accepts *name* for a topic."""
     return _NAME.fullmatch(name) is not None
 
 
 def template_mistake(template: str, places: Sequence[str]) -> str | None:
-    """What was expected in place of *template*; None: it gives names of topics.
+    """Describe what a valid *template* has; None: it is valid.
 
     Args:
         template: With places in braces.
@@ -36,7 +36,7 @@ def template_mistake(template: str, places: Sequence[str]) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class TopicTemplates:
-    """What names are made of: `{prefix}`, and in *tables* `{database}` and `{table}`, are filled in; as Debezium's.
+    """Templates: `{prefix}`, and in *tables* `{database}` and `{table}`, are filled in; as Debezium's.
 
     Attributes:
         prefix: What fills `{prefix}`.

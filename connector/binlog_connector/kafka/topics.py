@@ -50,7 +50,7 @@ class Topics:
         self._client.close()
 
     def partition_count(self, topic: str) -> int | None:
-        """How many partitions it has; None: there is no such topic.
+        """Number of its partitions; None: there is no such topic.
 
         Raises:
             BrokerError: `DENIED`, or a transient one.
@@ -171,7 +171,7 @@ def known_offsets(
 
 
 def client_failure(error: KafkaError, topic: str | None = None) -> BrokerError:
-    """What kafka-python raises, as a named error."""
+    """Convert an error of kafka-python to a named error."""
     at = None if topic is None else f"topic {topic}"
     if isinstance(error, BrokerResponseError):
         # Its own text has the whole request and answer in it.

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 DECIMAL_DIGITS_MAX = 38
-"""Of a decimal128; with more digits decimals are texts, as everywhere here."""
+"""Digits of a decimal128; decimals with more digits are texts, as everywhere here."""
 
 
 def bytes_of(texts: pa.Array) -> pa.Array:

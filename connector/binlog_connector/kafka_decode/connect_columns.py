@@ -38,7 +38,7 @@ _JSON_TYPES = {
 _TEXT, _BYTES = {"charset": "utf8mb4"}, {"charset": "binary"}
 _SIGNED = {"unsigned": False}
 _BIGINT_DIGITS = 20
-"""Of a BIGINT UNSIGNED as a decimal: its schema alone names no precision."""
+"""Digits of a BIGINT UNSIGNED as a decimal: its schema names no precision."""
 
 
 def json_type(schema: Schema) -> pa.DataType:
@@ -71,7 +71,7 @@ class ReceivedColumn:
 
 
 def received_column(schema: Schema) -> ReceivedColumn:
-    """What a field of a row is.
+    """Column for a field of a row.
 
     Raises:
         UnsupportedError: `COLUMN_TYPE`: nothing that is published has such a schema.
@@ -119,7 +119,7 @@ _PLAIN_NAMES = {
     "io.debezium.data.Json",
     "io.debezium.data.Uuid",
 }
-"""What else a text may mean; it stays one."""
+"""Other meanings of a text; it stays a text."""
 
 
 def _named(kind: str, name: str, parameters: dict[str, str]) -> _Made | None:

@@ -1,4 +1,4 @@
-"""What is wrong with a message: `MessageError`."""
+"""An error in a message: `MessageError`."""
 
 from __future__ import annotations
 

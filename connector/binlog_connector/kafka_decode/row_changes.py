@@ -40,7 +40,7 @@ _OTHER_SCHEMAS = (
     "io.debezium.connector.mariadb.SchemaChangeValue",
     "io.debezium.connector.mysql.SchemaChangeValue",
 )
-"""Of messages that are about no row."""
+"""Schemas of messages that are about no row."""
 
 _PLACE_FIELDS = ("file_no", "page", "chunk", "event_no", "row_no")
 _SEQUENCE_SLICES = ((0, 10), (11, 21), (22, 27), (28, 38), (39, 49))

@@ -1,1 +1,1 @@
-"""How far behind its log a consumer is, and how fast: computed in one place, exported for Prometheus."""
+"""Lag and speed of a consumer: computed in one place, exported for Prometheus."""

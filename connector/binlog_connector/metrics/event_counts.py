@@ -1,4 +1,4 @@
-"""How many events of a structured log lie after a place: `EventCounts`.
+"""Number of a structured log's events after a place: `EventCounts`.
 
 GTIDs, whose numbers tell that of other logs without a look, such a log has none; so its entries are walked, each once.
 """
@@ -33,7 +33,7 @@ class EventCounts:
         self._counts: list[int] = []  # of events, from the first place on
 
     def begins_after(self, position: Position) -> bool:
-        """Whether nothing is known of what directly follows *position*."""
+        """True if the counts right after *position* are unknown."""
         return bool(self._places) and position < self._places[0]
 
     def walk(self, start: Position, until: Position) -> Span:

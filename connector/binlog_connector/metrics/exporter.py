@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 HOST = "127.0.0.1"
-"""Who else may see the metrics is for the user to decide: there is no password."""
+"""Default address: users decide who else may see the metrics, as there is no password."""
 
 PREFIX = "binlog_stream_"
 
@@ -163,7 +163,7 @@ class MetricsExporter(FollowerMetrics):
 
 
 def lag_of(follower: Follower) -> Lag | None:
-    """How far behind it is; None: that is not known, a log line may give the reason."""
+    """Lag of the follower; None: unknown, a log line may give the reason."""
     progress, meter = follower.progress, follower.meter
     if meter is None or progress.consumed is None:
         return None

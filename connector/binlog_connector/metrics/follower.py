@@ -1,4 +1,4 @@
-"""What followers of logs have done and how their logs are measured, for `MetricsExporter`: `Follower`."""
+"""Progress of followers, and the meters of their logs, for `MetricsExporter`: `Follower`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class TopicTotals:
-    """What a follower has published in Kafka.
+    """Messages that a follower has published in Kafka.
 
     Attributes:
         records: Messages by topic.
@@ -36,7 +36,7 @@ class TopicTotals:
 
 @dataclass(slots=True)
 class ArchiveTotals:
-    """What an archiver has stored.
+    """Files that an archiver has stored.
 
     Attributes:
         file_count: Files in the archive.
@@ -52,7 +52,7 @@ class ArchiveTotals:
 
 @dataclass(slots=True)
 class LogProgress:
-    """What a follower has done; it sets this, the exporter reads it.
+    """Progress of a follower; the follower sets it, the exporter reads it.
 
     Attributes:
         consumed: What it has taken; None: nothing is known yet.

@@ -1,4 +1,4 @@
-"""What lies between a consumer and the end of its log: `LagMeter`.
+"""Distance between a consumer and the end of its log: `LagMeter`.
 
 All who tell people how far behind something is (`tail`, the Spark listener) ask here. What was measured once is not
 looked at again: a call costs a scan of what has been written since the last one, by page headers and chunk heads, or by
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Lag:
-    """How far behind a consumer is; all is 0 when it has taken every whole transaction.
+    """Lag of a consumer; all is 0 when it has taken every whole transaction.
 
     Attributes:
         size: Bytes of the files up to the end of the last whole transaction.
@@ -58,7 +58,7 @@ class Lag:
 
 @dataclass(frozen=True, slots=True)
 class Consumed:
-    """What a consumer has taken.
+    """Progress of a consumer.
 
     Attributes:
         offset: Where it goes on.
@@ -71,7 +71,7 @@ class Consumed:
 
 @dataclass(frozen=True, slots=True)
 class _Measured:
-    """How far the log has been measured.
+    """End of the measured part of the log.
 
     Attributes:
         position: After the last whole record.
@@ -107,7 +107,7 @@ class LagMeter:
 
     @property
     def format_name(self) -> str:
-        """Of the log."""
+        """Format of the log."""
         return self._log.format_name
 
     def close(self) -> None:
@@ -117,7 +117,7 @@ class LagMeter:
             self._log.close()
 
     def lag(self, consumed: Callable[[], Consumed]) -> Lag:
-        """How far behind a consumer is.
+        """Compute the lag of a consumer.
 
         Args:
             consumed: What it has taken; it is asked again when the log has been measured, since it may have gone on.

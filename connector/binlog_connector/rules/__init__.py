@@ -1,1 +1,1 @@
-"""Which rows and columns of tables are shown, and which values are masked: start with `row_rules.TableRules`."""
+"""Selection of rows and columns of tables, and masks of values: start with `row_rules.TableRules`."""

@@ -30,7 +30,7 @@ class DefinedTables:
         self._filter = TableFilter(expressions)
 
     def has(self, layout: TableLayout) -> bool:
-        """Whether a table is one of them."""
+        """True if a table is one of them."""
         name = TableName(layout.database, layout.table)
         origin = origin_of(name)
         return self._filter.accepts_name(*name) or (origin is not None and self._filter.accepts_name(*origin))

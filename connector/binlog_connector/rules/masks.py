@@ -1,4 +1,4 @@
-"""What stands in place of a masked value: `parse_mask(text)` gives a `Mask`.
+"""Replacements of masked values: `parse_mask(text)` gives a `Mask`.
 
 NULL stays NULL, whatever the mask. Masks are worked out once for each different value of a column in a block.
 """
@@ -22,7 +22,7 @@ VALUE_SIZE_MAX = 255
 """Bytes of a masked value, so that one byte holds its size."""
 
 HIDDEN = "****"
-"""What stands for the characters that `last N` does not show, however many they are."""
+"""Text in place of the characters that `last N` hides, however many they are."""
 
 _LAST_MAX = 60  # characters of up to 4 bytes, after `HIDDEN`
 _HASH_SIZE = 64
@@ -57,7 +57,7 @@ class MaskError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Mask:
-    """What becomes of a column's values.
+    """Replacement for a column's values.
 
     Attributes:
         kind: See `MaskKind`.
@@ -73,7 +73,7 @@ class Mask:
 
     @property
     def tells_rows_apart(self) -> bool:
-        """Whether different values stay different, so that a key stays one."""
+        """True if different values stay different, so that a key stays a key."""
         return self.kind is MaskKind.SHA256
 
     def shown(self, column: Column, kind: pa.DataType) -> Column:

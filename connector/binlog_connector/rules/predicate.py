@@ -94,7 +94,7 @@ class Predicate:
         return Predicate(tuple(columns), own, binding.evaluation(condition))
 
     def is_true(self, columns: Columns) -> pa.Array:
-        """For which rows it is true; false where it is NULL.
+        """Mask of the rows for which it is true; false where it is NULL.
 
         Args:
             columns: By index, those of `columns`.

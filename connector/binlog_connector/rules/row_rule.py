@@ -14,7 +14,7 @@ OPTIONAL = "?"
 
 
 class GeneratedColumns(StrEnum):
-    """What becomes of generated columns, which row images may lack."""
+    """Handling of generated columns, which row images may lack."""
 
     FAIL = "fail"
     """An error, where they are needed."""
@@ -42,7 +42,7 @@ class RuleError(Exception):
 
 
 class RowRule(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Which rows and columns of the tables that `select` matches are shown, and which values are masked.
+    """Rule for the tables that `select` matches: the rows and columns that are shown, and the values that are masked.
 
     Attributes:
         select: Comma separated regular expressions on `database.table`, each for the whole name.
@@ -64,22 +64,22 @@ class RowRule(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
 
     @property
     def hides(self) -> bool:
-        """Whether there is anything that is not shown as it was logged."""
+        """True if the rule hides or changes anything."""
         return bool(self.columns or self.drop_columns or self.mask or self.where or self.drops_generated)
 
     @property
     def drops_generated(self) -> bool:
-        """Whether generated columns are not shown, whatever they are called."""
+        """True if generated columns are hidden, whatever their names are."""
         return self.generated is GeneratedColumns.DROP
 
     @property
     def nulls_generated(self) -> bool:
-        """Whether images that lack generated columns show null for them."""
+        """True if generated columns are null in images that lack them."""
         return self.generated is GeneratedColumns.NULL
 
     @property
     def needs_salt(self) -> bool:
-        """Whether a mask is `sha256`."""
+        """True if a mask is `sha256`."""
         return MaskKind.SHA256 in self.mask.values()
 
     def check(self) -> None:

@@ -48,7 +48,7 @@ class TableRules:
 
     @property
     def chooses_rows(self) -> bool:
-        """Whether a rule leaves out rows."""
+        """True if a rule leaves out rows."""
         return any(one.rule.where is not None for one in self._rules)
 
     def of(self, database: str, table: str) -> BoundRule | None:
@@ -61,7 +61,7 @@ class TableRules:
         return found if found is not None and _counts(found) else None
 
     def shows_alike(self, old: TableName, new: TableName) -> bool:
-        """Whether a table is shown alike under two names, or not at all under one of them."""
+        """True if a table is shown alike under two names, or is hidden under one of them."""
         if self._matching(old) is None or self._matching(new) is None:
             return True
         before, after = (
@@ -78,14 +78,14 @@ class TableRules:
         return next((rule for wanted, rule in self._filters if wanted.accepts_name(*name)), None)
 
     def shown(self, layout: TableLayout, decoding: Decoding) -> TableLayout:
-        """As `RowRules.shown`."""
+        """See `RowRules.shown`."""
         if layout.logged is not None or layout.problem is not None:
             return layout
         shown = self._table(layout, decoding)
         return layout if shown is None else shown.layout
 
     def applied(self, images: Images) -> Images:
-        """As `RowRules.applied`."""
+        """See `RowRules.applied`."""
         from binlog_connector.rules.rules_on_images import (
             apply_rules_to_images,  # compiled code; not all who know rules read rows
         )
@@ -121,7 +121,7 @@ def _counts(bound: BoundRule) -> bool:
 
 
 def defined_tables(rules: Iterable[RowRule]) -> str | None:
-    """As `TableRules.defined_tables`, of *rules*."""
+    """Like `TableRules.defined_tables`, of *rules*."""
     return ",".join(rule.select for rule in rules if rule.drops_generated or rule.nulls_generated) or None
 
 

@@ -1,4 +1,4 @@
-"""What rules hid when a job or a table began, and what they hide now: `hiding_changes`, `rules_fingerprint`."""
+"""Rules at the start of a job or a table, compared with those now: `hiding_changes`, `rules_fingerprint`."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _DIGITS = 16
 
 
 def salt_fingerprints(rules: Iterable[RowRule]) -> dict[str, str]:
-    """Of each environment variable that holds a salt of *rules* what tells its content from another one.
+    """Fingerprints of the salts of *rules*, by environment variable.
 
     Raises:
         OptionError: `MISSING`: one is not set.
@@ -39,7 +39,7 @@ def _fingerprint(salt: bytes) -> str:
 
 
 def rules_fingerprint(decoding: Decoding, database: str, table: str) -> str:
-    """What tells the rule of a table, and its salt, from other ones; empty: nothing of it is hidden."""
+    """Fingerprint of a table's rule and its salt; empty: nothing of the table is hidden."""
     bound = decoding.rules.of(database, table) if isinstance(decoding.rules, TableRules) else None
     if bound is None:
         return ""
@@ -50,7 +50,7 @@ def rules_fingerprint(decoding: Decoding, database: str, table: str) -> str:
 
 
 def hiding_part(rule: RowRule) -> RowRule:
-    """What of a rule is about rows and columns, and for which tables."""
+    """The part of a rule about rows and columns, and its tables."""
     names = (field.name for field in msgspec.structs.fields(RowRule))
     return RowRule(**{name: getattr(rule, name) for name in names})
 

@@ -1,4 +1,4 @@
-"""What statements do to tables, as rules show these: `apply_rules_to_changes(changes, decoding, vendor)`."""
+"""Effects of statements on tables as rules show these: `apply_rules_to_changes(changes, decoding, vendor)`."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 def apply_rules_to_changes(
     changes: Sequence[StatementChange | SnapshotChange], rules: TableRules, decoding: Decoding, vendor: Vendor
 ) -> list[StatementChange | SnapshotChange]:
-    """What *changes* do to what is shown of their tables.
+    """Convert *changes* of tables to changes of their visible parts.
 
     Args:
         changes: Of a statement, or of a mark of a snapshot.

@@ -1,4 +1,4 @@
-"""What a rule leaves of one table: `apply_rules_to_table(rule, layout, decoding)` gives a `ShownTable`."""
+"""The visible part of a table: `apply_rules_to_table(rule, layout, decoding)` gives a `ShownTable`."""
 
 from __future__ import annotations
 
@@ -48,21 +48,21 @@ class BoundRule:
         return f"{type(self).__name__}({self.rule!r})"
 
     def shows_as(self, other: BoundRule | None) -> bool:
-        """Whether all of a table is shown alike under another rule; None: one that hides nothing."""
+        """True if another rule shows all of a table alike; None: a rule that hides nothing."""
         return other is not None and _hiding(self) == _hiding(other)
 
     def shows(self, name: str) -> bool:
-        """Whether a column of that name is shown."""
+        """True if a column of that name is shown."""
         rule = self.rule
         return _has(rule.columns, name) if rule.columns else not _has(rule.drop_columns, name)
 
     def mask(self, name: str) -> Mask | None:
-        """What becomes of the values of a column of that name; None: they are shown as they are."""
+        """Mask of a column of that name; None: its values are shown unchanged."""
         given = next((text for key, text in self.rule.mask.items() if folded(key) == name.casefold()), None)
         return None if given is None else parse_mask(given, self.salt)
 
     def tells_rows_apart(self, name: str) -> bool:
-        """Whether different values of a column of that name are shown, and stay different."""
+        """True if the values of a column of that name are shown, and different ones stay different."""
         mask = self.mask(name)
         return self.shows(name) and (mask is None or mask.tells_rows_apart)
 
@@ -140,7 +140,7 @@ class ShownTable:
 def apply_rules_to_table(
     rule: BoundRule, layout: TableLayout, decoding: Decoding, generated: Collection[str] | None = None
 ) -> ShownTable:
-    """What *rule* leaves of a table.
+    """Apply *rule* to a table.
 
     Args:
         rule: The table's.

@@ -48,7 +48,7 @@ class ImpossibleError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Defaults:
-    """What a statement's words leave open.
+    """Defaults for what a statement does not contain.
 
     Attributes:
         vendor: Whose server; None: either.
@@ -147,7 +147,7 @@ def _altered_columns(
 
 
 def _is_generated_key(column: ColumnDefinition) -> bool:
-    """Whether it is the key of a table that was made without one (`sql_generate_invisible_primary_key`)."""
+    """True if it is the key of a table that was made without one (`sql_generate_invisible_primary_key`)."""
     return column.name == "my_row_id" and column.invisible and column.type_name == "bigint"
 
 
@@ -165,7 +165,7 @@ def _is_placed(change: ColumnChange) -> bool:
 
 
 def _is_possible(change: ColumnChange, known: set[str], alter: AlterTable) -> bool:
-    """Whether a change takes place: with IF [NOT] EXISTS it may not."""
+    """True if a change takes place: with IF [NOT] EXISTS it may not."""
     if not change.if_possible:
         return True
     if change.old_name is not None:
@@ -203,7 +203,7 @@ def _converted(column: ColumnDefinition, charset: str, vendor: Vendor | None) ->
 
 
 def _keeps_labels(column: ColumnDefinition, charset: str, vendor: Vendor | None) -> bool:
-    """Whether labels are the same after CONVERT TO: MariaDB takes their bytes for text in the new character set.
+    """True if labels are the same after CONVERT TO: MariaDB reads their bytes as text in the new character set.
 
     Live on 10.11 and 11.8: of ENUM('a', 'é') in latin1 it makes ENUM('a', '?') in utf8mb4, and all labels are '?' in
     utf16; rows that had such a label have none then. MySQL 9.7 loses some on the way into utf16.
@@ -228,7 +228,7 @@ def _reads_as(content: bytes, charset: str) -> str:
 
 
 def _versioned(table: TableDefinition) -> TableDefinition:
-    """With what WITH SYSTEM VERSIONING adds: two columns, unless some are declared; one of them to each unique key."""
+    """Add the two columns of WITH SYSTEM VERSIONING, unless some are declared; one of them goes to each unique key."""
     if not table.versioned or table.columns is None:
         return table
     columns = table.columns

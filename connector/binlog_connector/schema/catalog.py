@@ -61,7 +61,7 @@ class Catalog:
         self.foreign_keys.ignore_case = self.ignore_case
 
     def fold(self) -> None:
-        """From now on names in upper and lower case are the same."""
+        """Treat names in upper and lower case as the same from now on."""
         self.ignore_case = True
         self.tables = {name.lowered: state for name, state in self.tables.items()}
         self.databases = {name.lower(): charset for name, charset in self.databases.items()}

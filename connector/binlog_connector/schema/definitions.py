@@ -1,4 +1,4 @@
-"""What a table is defined as: `TableDefinition`.
+"""Definition of a table: `TableDefinition`.
 
 What no source states of a table is *unknown*: `TableDefinition.unknown` and `ColumnDefinition.unknown` name such
 attributes, and `knows(attribute)` asks for one. The value of an unknown attribute means nothing, least of all "none".
@@ -96,7 +96,7 @@ class ColumnDefinition:
     expression: tuple[str, ...] = ()
 
     def knows(self, attribute: str) -> bool:
-        """Whether a source states an attribute; else its value here means nothing."""
+        """True if a source states an attribute; else its value here means nothing."""
         return attribute not in self.unknown
 
     @property
@@ -105,7 +105,7 @@ class ColumnDefinition:
         return self.declared.partition("(")[0]
 
     def completion(self) -> ColumnCompletion:
-        """What this adds to a table map."""
+        """Facts that this definition adds to a table map."""
         return ColumnCompletion(
             self.name, self.declared, self.unsigned, self.charset, self.enum_values, self.default, self.generated
         )
@@ -153,7 +153,7 @@ class KeyDefinition:
 
     @property
     def primary(self) -> bool:
-        """Whether it is the primary key."""
+        """True if it is the primary key."""
         return self.name == PRIMARY
 
 
@@ -162,7 +162,7 @@ PRIMARY = "PRIMARY"
 
 @dataclass(frozen=True, slots=True)
 class TableDefinition:
-    """What a table looks like.
+    """Definition of a table.
 
     Attributes:
         name: Of the table.
@@ -189,7 +189,7 @@ class TableDefinition:
     period: Period | None = None
 
     def knows(self, attribute: str) -> bool:
-        """Whether a source states an attribute; else its value here means nothing."""
+        """True if a source states an attribute; else its value here means nothing."""
         return attribute not in self.unknown
 
     @property
@@ -213,7 +213,7 @@ class TableDefinition:
         return None
 
     def completion(self) -> LayoutCompletion:
-        """What this adds to a table map; the columns must be known."""
+        """Facts that this definition adds to a table map; the columns must be known."""
         assert self.columns is not None, f"{self.name}: nothing is known"
         columns = tuple(column.completion() for column in self.columns)
         return LayoutCompletion(columns, tuple(self.row_keys()), sum(map(self.is_hashed, self.keys)))
@@ -241,12 +241,12 @@ class TableDefinition:
         return ()
 
     def is_cut(self, part: KeyPart) -> bool:
-        """Whether only the first characters of a column are in a key."""
+        """True if a key has only the first characters of a column."""
         column = self._column(part)
         return part.prefix and (column is None or split_declared(column.declared)[1] != (part.length,))
 
     def is_hashed(self, key: KeyDefinition) -> bool:
-        """Whether MariaDB keeps a hash of its columns in a hidden column; the log has no such key."""
+        """True if MariaDB stores a hash of its columns in a hidden column; the log has no such key."""
         # sql/sql_table.cc: mysql_prepare_create_table_finalize; MySQL refuses keys that are too long.
         if not key.unique or key.primary or not key.parts or self.engine == "memory":
             return False
@@ -270,5 +270,5 @@ def _key_size(column: ColumnDefinition | None, length: int) -> int:
 
 
 def is_numeric(type_name: str) -> bool:
-    """Whether a type has a sign."""
+    """True if a type has a sign."""
     return type_name in _NUMERIC

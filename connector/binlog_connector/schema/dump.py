@@ -58,7 +58,7 @@ def read_schema_file(path: str, *, vendor: Vendor | None = None, ignore_case: bo
 def parse_dump(
     text: str, *, vendor: Vendor | None = None, ignore_case: bool = False, source: str = "schema file"
 ) -> Catalog:
-    """As `read_schema_file`, of its text; *source* is its name for messages."""
+    """Like `read_schema_file`, for its text; *source* is its name for messages."""
     head = _HEAD.search(text)
     session = StatementSession(head.group(1) if head else "", vendor=vendor)
     catalog = Catalog(ignore_case=ignore_case)
@@ -87,7 +87,7 @@ def _statement_pattern(delimiter: str) -> re.Pattern[str]:
 
 
 def _statements(text: str) -> Iterator[tuple[int, str]]:
-    """Where each statement starts, and its text; strings of rows are passed over at the speed of the pattern."""
+    """Start and text of each statement; strings of rows are skipped at the speed of the pattern."""
     delimiter, place = ";", 0
     while place < len(text):
         command = _DELIMITER.match(text, place)
@@ -101,7 +101,7 @@ def _statements(text: str) -> Iterator[tuple[int, str]]:
 
 
 def _keyword_place(statement: str, vendor: Vendor | None) -> int | None:
-    """Where the first keyword of a statement stands that may define tables; None: it is another."""
+    """Place of the first keyword of a statement that may define tables; None: it is another."""
     try:
         first = Lexer(statement, vendor=vendor).first()
     except DdlSyntaxError:

@@ -56,7 +56,7 @@ class ForeignKey:
 
     @property
     def cascades(self) -> bool:
-        """Whether rows of the child change when rows of the parent go, or change their keys."""
+        """True if rows of the child change when rows of the parent are deleted, or change their keys."""
         return bool(self.on_delete or self.on_update)
 
 
@@ -68,7 +68,7 @@ class Cascade(NamedTuple):
 
 
 def take_inline_keys(files: Iterable[LogFile]) -> bool | None:
-    """Whether servers make a foreign key of REFERENCES in a column's own words; None: some do, or nobody knows.
+    """True if servers make a foreign key of REFERENCES in a column's own definition; None: some do, or it is unknown.
 
     Args:
         files: What they wrote.
@@ -151,7 +151,7 @@ class ForeignKeys:
         return ForeignKeys(self.ignore_case, dict(self.keys))
 
     def fold(self) -> None:
-        """From now on names in upper and lower case are the same."""
+        """Treat names in upper and lower case as the same from now on."""
         self.ignore_case = True
         self.keys = {
             child.lowered: tuple(replace(key, parent=key.parent.lowered) for key in keys)
@@ -303,7 +303,7 @@ def _has_foreign_keys(engine: str | None) -> bool:
 
 
 def _number(child: TableName, name: str) -> int:
-    """That of a generated name; 0 for others."""
+    """Number in a generated name; 0 for other names."""
     prefix, _, number = name.rpartition(_GENERATED)
     return int(number) if prefix.casefold() == child.table.casefold() and number.isdecimal() else 0
 

@@ -1,4 +1,4 @@
-"""What tables looked like at every position: `SchemaHistory`, from a schema file and from the DDL of a log."""
+"""Definitions of tables at every position: `SchemaHistory`, from a schema file and from the DDL of a log."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class _Timeline:
         return (self.states[index], self.positions[index]) if index >= 0 else (self.base, None)
 
     def before(self, position: Position) -> TableState | None:
-        """What holds up to *position*."""
+        """State of the table up to *position*."""
         index = bisect_left(self.positions, position) - 1
         return self.states[index] if index >= 0 else self.base
 
@@ -122,17 +122,17 @@ class SchemaHistory:
 
     @property
     def base(self) -> Catalog:
-        """What holds before all DDL; not to be changed."""
+        """Definitions before all DDL; not to be changed."""
         return self._base
 
     @property
     def base_source(self) -> str:
-        """Where `base` comes from."""
+        """Source of `base`."""
         return self._base_source
 
     @property
     def folds_names(self) -> bool | None:
-        """Whether names of tables in upper and lower case are the same, as far as that is set or proved."""
+        """True if names of tables in upper and lower case are the same; None: neither set nor proved."""
         return self._names.folds
 
     @property

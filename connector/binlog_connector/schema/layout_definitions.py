@@ -71,7 +71,7 @@ _GEOMETRIES = (
 
 
 def definition_from_layout(layout: TableLayout) -> TableDefinition:
-    """What a table map states, as a definition; all else of it is unknown.
+    """Convert a table map to a definition; all that it lacks is unknown.
 
     Args:
         layout: As it was logged, or with what a schema has added. Integers have no display width in it, floating types
@@ -90,7 +90,7 @@ def definition_from_layout(layout: TableLayout) -> TableDefinition:
 
 
 def merged_definition(layout: TableLayout, definition: TableDefinition | None) -> TableDefinition:
-    """What a table map and another source state together, attribute by attribute.
+    """Merge a table map and another source into one definition, attribute by attribute.
 
     The table map goes first for what it has: it is of the place itself. A column that the other source does not know,
     or knows as another one, has what the table map states of it alone.
@@ -215,7 +215,7 @@ def _is_blob(column: Column) -> bool:
 
 
 def known_columns(layout: TableLayout, completion: LayoutCompletion) -> LayoutCompletion:
-    """Of *completion* what goes with the names and types of *layout*, in its order."""
+    """The columns of *completion* that match the names and types of *layout*, in its order."""
     by_name = {said.name.casefold(): said for said in completion.columns}
     columns = []
     for column in layout.columns:
@@ -236,7 +236,7 @@ def revealed(layout: TableLayout, declared: Sequence[ColumnDefinition]) -> Table
 
 
 def leaves_open(layout: TableLayout) -> bool:
-    """Whether a table map lacks a name, a sign or a number of digits: something that a schema can contain.
+    """True if a table map lacks a name, a sign or a number of digits: facts that a schema can contain.
 
     Or it has a column that a server adds, by its name: a statement may have declared it after all.
     """
@@ -251,7 +251,7 @@ def leaves_open(layout: TableLayout) -> bool:
 
 
 def may_have_declared_types(layout: TableLayout) -> bool:
-    """Whether a column may be of a type that its table map does not tell from a binary string."""
+    """True if a column may be of a type that its table map does not distinguish from a binary string."""
     return layout.vendor is Vendor.MARIADB and any(
         column.charset == "binary"
         and (

@@ -58,10 +58,10 @@ def _pairs(words: frozenset[str], before: bytes = _BEFORE) -> NDArray[np.bool_]:
 
 # `SET STATEMENT ... FOR` comes before any of them.
 _MAY_BEGIN_DDL = _pairs(DDL_WORDS | {SET})
-"""By the first two bytes of a statement, the first one high."""
+"""Statements that may be DDL, by their first two bytes, the first one high."""
 _MAY_BEGIN_ANY = _pairs(DDL_WORDS | {TRUNCATE, SET})
 _MAY_CHANGE_ROWS = ~_pairs(frozenset({"BEGIN", "COMMIT", "ROLLBACK", "SAVEPOINT", "XA"}), before=b"")
-"""What is in nearly every transaction is passed over; a word that nobody knows is not."""
+"""Statements that may change rows: the frequent ones that do not are left out; unknown words are not."""
 
 _ACCOUNT_WORDS = DDL_WORDS | {"SET", "CHANGE", ""}
 """First words of statements that may be about accounts."""
@@ -133,7 +133,7 @@ class DdlStatement:
 
     @property
     def session(self) -> StatementSession:
-        """How it is to be read."""
+        """Session settings for reading the statement."""
         return StatementSession(
             self.database,
             self.sql_mode,
@@ -146,11 +146,11 @@ class DdlStatement:
 
     @property
     def moment(self) -> Moment:
-        """When it ran."""
+        """Time of the statement."""
         return Moment(self.commit_time, self.microseconds, self.time_zone)
 
     def to_row(self) -> dict[str, object]:
-        """As a value of `binlog_format.views.tables.STATEMENT_TYPE`; `from_row` reads it."""
+        """Convert to a value of `binlog_format.views.tables.STATEMENT_TYPE`; `from_row` reads it."""
         row: dict[str, object] = {name: getattr(self, name) for name in _FIELDS}
         row |= {"position": asdict(self.position), "vendor": self.vendor.value}
         if self.rows is not None:
@@ -188,7 +188,7 @@ def ddl_statements(block: Block) -> Iterator[DdlStatement]:
 
 
 def is_ddl(statement: DdlStatement) -> bool:
-    """Whether a statement is one that `ddl_statements` gives."""
+    """True if `ddl_statements` gives this statement."""
     if statement.rows is not None or statement.event_type not in _TEXT_TYPES:
         return False
     return first_word(statement.text, statement.session) in DDL_WORDS
@@ -207,7 +207,7 @@ def table_statements(block: Block) -> Iterator[tuple[int, str, DdlStatement]]:
 
 
 def all_statements(block: Block, server_runs: ServerRuns | None = None) -> Iterator[tuple[int, str, DdlStatement]]:
-    """What a block records otherwise than by row events, in order: row of the event, first keyword, statement.
+    """Statements of a block that are no row events, in order: row of the event, first keyword, statement.
 
     Left out is what changes neither tables nor rows (`NO_ROWS_WORDS`, comments alone). A block of a log in row format
     has little more than DDL, and costs a look at the types of its events.

@@ -1,4 +1,4 @@
-"""What a DDL statement does to tables: the classes of `Operation`."""
+"""Effects of DDL statements on tables: the classes of `Operation`."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _WITHOUT_OWN_ROWS = frozenset(
 
 
 def engine_moves_rows(engine: str | None) -> str:
-    """Why tables of an engine have other rows than the log names; empty: they have these."""
+    """Reason why tables of an engine have other rows than the log; empty: they have the same."""
     if engine not in _WITHOUT_OWN_ROWS:
         return ""
     return f"a table of the engine {engine.upper()} has no rows of its own, whatever row events the log has"
@@ -79,7 +79,7 @@ class CreateTable:
 
     @property
     def moves_rows(self) -> str:
-        """Why the table has other rows than the log names, in a few words; empty: it has these."""
+        """Reason why the table has other rows than the log, in a few words; empty: it has the same."""
         return engine_moves_rows(self.options.engine)
 
 

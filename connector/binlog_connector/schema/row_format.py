@@ -1,4 +1,4 @@
-"""What a log does not tell row by row: `RowFormat(...).lacking(block)`; `only_rows` refuses it, `Tally` counts it."""
+"""Changes that a log lacks row by row: `RowFormat(...).lacking(block)`; `only_rows` refuses, `Tally` counts."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Lacking(NamedTuple):
     names: tuple[TableName, ...] | None
 
     def error(self, *, tells_text: bool = True) -> BinlogError:
-        """For who cannot go on without these rows: `STATEMENT_FORMAT` or `LOST_EVENTS`; *tells_text*: with its text."""
+        """Error for readers that need these rows: `STATEMENT_FORMAT` or `LOST_EVENTS`; *tells_text*: with the text."""
         if isinstance(self.change, EventsLost):
             return events_lost_error(self.statement)
         return statement_error(self.statement, self.names, self.change, tells_text=tells_text)
@@ -70,7 +70,7 @@ class RowFormat:
     def lacking(
         self, block: Block, groups: GroupFilter = ALL_GROUPS, server_runs: ServerRuns | None = None
     ) -> Iterator[Lacking]:
-        """What *block* does not tell, in order; it costs nothing where it tells all.
+        """Changes that *block* does not contain row by row, in order; costs nothing if it contains all.
 
         Args:
             block: Of plain events.
@@ -139,7 +139,7 @@ def only_rows(
 
 @dataclass(slots=True)
 class Count:
-    """Of one table.
+    """Count for one table.
 
     Attributes:
         first: The first one.
@@ -152,7 +152,7 @@ class Count:
 
 @dataclass(slots=True)
 class Tally:
-    """What a log, or a part of it, does not tell row by row.
+    """Changes that a log, or a part of it, does not contain row by row.
 
     Attributes:
         statements: Statements that change rows.
@@ -166,7 +166,7 @@ class Tally:
 
     @property
     def is_complete(self) -> bool:
-        """Whether every changed row is in a row event."""
+        """True if every changed row is in a row event."""
         return not self.counts
 
     def take(self, lacking: Lacking) -> list[TableName | None]:

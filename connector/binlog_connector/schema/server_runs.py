@@ -1,4 +1,4 @@
-"""With which file the run of the server began that wrote a file: `ServerRuns(log).of(file_no)`."""
+"""The first file of the server run that wrote a file: `ServerRuns(log).of(file_no)`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What marks of snapshots in a log record, as changes of their source tables: `mark_change`, `mark_statement`.
+"""Marks of snapshots in a log, as changes of their source tables: `mark_change`, `mark_statement`.
 
 The view `tables` gives the marks (`binlog_format.views.snapshot_events`); docs/decisions/0023 has what they mean.
 """
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class Purpose(StrEnum):
-    """What a snapshot is for."""
+    """Purpose of a snapshot."""
 
     COMPLETE = "complete"
     """Targets lack rows that were there before the log; they keep what they have."""
@@ -52,7 +52,7 @@ class SnapshotBegun:
 
     @property
     def name(self) -> TableName:
-        """Of the table."""
+        """Name of the table."""
         return self.created.name
 
 
@@ -166,7 +166,7 @@ SnapshotChange = (
 
 
 def mark_statement(mark: Mapping[str, Any]) -> DdlStatement:
-    """Where a mark is in the log: a statement without a text.
+    """Place of a mark in the log: a statement without a text.
 
     Args:
         mark: A value of `binlog_format.views.snapshot_events.MARK_TYPE`.
@@ -185,7 +185,7 @@ def mark_statement(mark: Mapping[str, Any]) -> DdlStatement:
 
 
 def mark_change(mark: Mapping[str, Any], decoding: Decoding) -> SnapshotChange | None:
-    """What a mark contains; None: nothing about rows.
+    """Change that a mark contains; None: none of rows.
 
     Args:
         mark: As for `mark_statement`.

@@ -29,12 +29,12 @@ if TYPE_CHECKING:
     from binlog_format.block import Block
 
 STATEMENT = "create_table"
-"""Of a mark's `detail`: the text of SHOW CREATE TABLE, read with `TIME_ZONE` and without special modes."""
+"""Key in a mark's `detail`: the text of SHOW CREATE TABLE, read with `TIME_ZONE` and without special modes."""
 DATABASE_CHARSET = "database_charset"
 LOWER_CASE = "lower_case_table_names"
 SERVER_VERSION = "server_version"
 TIME_ZONE = "+00:00"
-"""In which times are in the text, as defaults of TIMESTAMP columns."""
+"""Time zone of the times in the text, such as defaults of TIMESTAMP columns."""
 BEGIN_KIND, DEFINITION_KIND = "begin", "definition"
 """Kinds of marks that have a definition."""
 
@@ -91,7 +91,7 @@ def definition_statement(mark: Mapping[str, Any]) -> DdlStatement | None:
 
 
 def states_folding(mark: Mapping[str, Any]) -> bool | None:
-    """Whether the server of a mark folds names of tables (`lower_case_table_names`); None: it does not state it."""
+    """True if the server of a mark folds names of tables (`lower_case_table_names`); None: not recorded."""
     try:
         detail = json.loads(mark["detail"])
     except (ValueError, TypeError):
@@ -122,12 +122,12 @@ def definition_of_server(name: TableName, text: str, position: Position, vendor:
 
 
 def is_stated(statement: DdlStatement) -> bool:
-    """Whether a statement is the definition of a mark: it changed nothing in the log."""
+    """True if a statement is the definition in a mark: it changed nothing in the log."""
     return statement.event_type == EventType.WRITE_ROWS_V1
 
 
 def definition_operations(statement: DdlStatement) -> Iterator[Operation]:
-    """What is known from a definition on: the table, and the character set of its database.
+    """Facts known from a definition on: the table, and the character set of its database.
 
     Args:
         statement: Of a log, or of `definition_statement`.
@@ -154,12 +154,12 @@ class LaterDefinition(NamedTuple):
     definition: TableDefinition
 
     def holds_at(self, position: Position) -> bool:
-        """Whether rows at *position* are of a table that looks so."""
+        """True if rows at *position* are of a table with this definition."""
         return (self.after is None or self.after < position) and position < self.before
 
 
 def later_definitions(statements: Iterable[DdlStatement]) -> dict[TableName, LaterDefinition]:
-    """Of each table the first definition that a mark states in a part of a log.
+    """First definition of each table that a mark contains in a part of a log.
 
     Args:
         statements: All DDL of that part, and the definitions of its marks, in order.

@@ -1,4 +1,4 @@
-"""Which tables a statement means, by what was logged before it: `StatementScope.changes(statement)`.
+"""Tables that a statement means, by the statements before it: `StatementScope.changes(statement)`.
 
 A name means a temporary table where the session has one; a trigger, a view, or a function that is called brings tables
 in that the statement does not name. What was made before the first statement observed is not known.
@@ -54,7 +54,7 @@ if TYPE_CHECKING:
 
 
 class StatementScope:
-    """What sessions, triggers, functions and views make of names; observes all statements of a log in its order.
+    """Meaning of names in sessions, triggers, functions and views; observes all statements of a log in its order.
 
     Definitions of marks (`stated_definitions`) are observed like statements: they tell foreign keys.
 
@@ -76,7 +76,7 @@ class StatementScope:
         self.names = NameRule(folds_names)
 
     def changes(self, statement: DdlStatement, decoding: Decoding = DEFAULT_DECODING) -> list[StatementChange]:
-        """What *statement* does to tables that are not temporary, in order: `table_changes` with what is known here."""
+        """Effects of *statement* on tables that are not temporary, in order: `table_changes` with known names."""
         if statement.event_type == EventType.INCIDENT:
             return [EventsLost(statement.text)]
         found: list[StatementChange] = []
@@ -85,7 +85,7 @@ class StatementScope:
         return found
 
     def observe(self, statement: DdlStatement) -> RowsChanged | EventsLost | None:
-        """Which rows *statement* changes that no row event has; None: none."""
+        """Rows that *statement* changes without row events; None: none."""
         if statement.event_type == EventType.INCIDENT:
             return EventsLost(statement.text)
         found: list[RowsChanged] = []
@@ -131,7 +131,7 @@ class StatementScope:
             self.fold_names()
 
     def fold_names(self) -> None:
-        """From now on the server is known to fold names: those that are known already are folded."""
+        """Take the server to fold names from now on: names known already are folded."""
         self.names = NameRule(folds=True)
         self._temporary = {session: {name.lowered for name in names} for session, names in self._temporary.items()}
         self._triggers = {name.lowered: table.lowered for name, table in self._triggers.items()}
@@ -142,7 +142,7 @@ class StatementScope:
             self.foreign_keys.fold()
 
     def _observed(self, statement: DdlStatement) -> Iterator[Operation | RowsChanged]:
-        """What *statement* does to tables that are not temporary; nothing, where it is the definition of a mark."""
+        """Effects of *statement* on tables that are not temporary; none if it is the definition in a mark."""
         if is_stated(statement):
             for operation in definition_operations(statement):
                 self._learn_engine(operation)
@@ -303,7 +303,7 @@ class StatementScope:
             yield operation
 
     def _permanent(self, operation: DropTables | RenameTables | AlterTable, session: SessionId) -> Iterator[Operation]:
-        """What is left of *operation* where some of its tables are temporary ones, or are views that it renames."""
+        """The part of *operation* without temporary tables, and without views that it renames."""
         temporary = self._temporary.get(session, set())
         if isinstance(operation, DropTables):
             left = tuple(name for name in operation.names if name not in temporary)
@@ -323,7 +323,7 @@ class StatementScope:
             yield operation
 
     def _renamed(self, old: TableName, new: TableName, temporary: set[TableName]) -> bool:
-        """Whether it was a temporary table or a view; triggers go with others."""
+        """True if it was a temporary table or a view; triggers move with other tables."""
         for others in (temporary, self._views):
             if old in others:
                 others.remove(old)

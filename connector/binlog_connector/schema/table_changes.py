@@ -1,4 +1,4 @@
-"""What a statement does to tables, for who keeps copies of them: `table_changes(statement, decoding)`."""
+"""Effects of a statement on tables, for readers that keep copies of them: `table_changes(statement, decoding)`."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class ColumnFacts:
 
     @property
     def name(self) -> str:
-        """Of the column."""
+        """Name of the column."""
         return self.column.name or ""
 
 
@@ -118,7 +118,7 @@ class TableAltered:
         return bool(changes or self.keys_open or self.converts)
 
     def may_change_key(self, keys: tuple[str, ...]) -> bool:
-        """Whether others than *keys*, those before it, may tell rows apart after it.
+        """True if other keys than *keys*, those before it, may identify rows after it.
 
         Without a key, a column that cannot be NULL any more may make a unique key that one; of a key, a column may be
         gone, or be NULL from now on.
@@ -220,7 +220,7 @@ class PartitionsDropped(UnsupportedChange):
 
     @property
     def name(self) -> TableName:
-        """Of the table."""
+        """Name of the table."""
         return self.names[0]
 
 
@@ -235,11 +235,11 @@ TableChange = (
     | PartitionsDropped
 )
 StatementChange = TableChange | RowsChanged | EventsLost
-"""What a statement does to tables or to rows: `StatementScope.changes`."""
+"""Effect of a statement on tables or rows: `StatementScope.changes`."""
 
 
 def table_changes(statement: DdlStatement, decoding: Decoding = DEFAULT_DECODING) -> list[TableChange | RowsMoved]:
-    """What *statement* does to whole tables, in order; empty for one that is about none, or that changes no column.
+    """Effects of *statement* on whole tables, in order; empty if it is about none, or changes no column.
 
     Nothing is raised. Where a text column has the character set of a table or a database that the statement does not
     name, the server's default is taken; on the Arrow type this has no bearing, unless that would be `binary`.
@@ -275,7 +275,7 @@ def default_facts(
 
 @dataclass(frozen=True, slots=True)
 class _About:
-    """What columns are made with: of which table, on whose server, how values are read, and when."""
+    """Context of new columns: table, server, decoding and time."""
 
     name: TableName
     vendor: Vendor
@@ -307,7 +307,7 @@ def _held(layout: TableLayout, index: int, definition: ColumnDefinition, about: 
 def operation_changes(
     operation: Operation, statement: DdlStatement, decoding: Decoding
 ) -> Iterator[TableChange | RowsMoved]:
-    """What one operation of *statement* does to tables."""
+    """Effects of one operation of *statement* on tables."""
     match operation:
         case CreateTable():
             yield _created(operation, statement, decoding)
@@ -356,7 +356,7 @@ def _altered(alter: AlterTable, statement: DdlStatement, decoding: Decoding) -> 
 
 
 def rows_moved(operation: CreateTable | AlterTable) -> Iterator[RowsMoved]:
-    """What a statement does to rows, of all its tables, without any row event."""
+    """Rows of a statement's tables that change without any row event."""
     if operation.moves_rows:
         yield RowsMoved(operation.names, operation.moves_rows)
 

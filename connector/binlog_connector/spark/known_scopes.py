@@ -1,4 +1,4 @@
-"""What statements before a part of a log tell of names in it: `scope_before(watched, start)`; kept in the process."""
+"""Facts about names, from the statements before a part of a log: `scope_before(watched, start)`; one per process."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _known: dict[tuple[str, str], _Known] = {}
 
 
 def scope_before(watched: WatchedLog, start: Position) -> StatementScope:
-    """What all statements before *start* tell; reads on from where this process has looked before.
+    """Scope after all statements before *start*; continues where this process has stopped before.
 
     Raises:
         BinlogError: As `Log.blocks`.

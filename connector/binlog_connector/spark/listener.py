@@ -70,7 +70,7 @@ class BinlogMetricsListener(StreamingQueryListener):
         """Nothing is known of a query before its first progress."""
 
     def onQueryIdle(self, event: QueryIdleEvent) -> None:
-        """What was exported still holds; the lag is measured whenever it is asked for."""
+        """Do nothing: exported values still hold; the lag is measured when it is requested."""
 
     def onQueryProgress(self, event: QueryProgressEvent) -> None:
         """Note what the batch has done."""

@@ -1,4 +1,4 @@
-"""What messages for Spark's Kafka sink look like: `MessageOptions`, named as in the job file of `publish`."""
+"""Form of messages for Spark's Kafka sink: `MessageOptions`, named as in the job file of `publish`."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _PLACES = ("prefix", "database", "table")
 
 @dataclass(frozen=True, slots=True)
 class MessageOptions:
-    """What messages look like, and where they go.
+    """Form and destination of messages.
 
     Attributes:
         envelope: Keys and values.

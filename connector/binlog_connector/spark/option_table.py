@@ -7,7 +7,7 @@ from enum import StrEnum
 
 
 class Queries(StrEnum):
-    """In which queries an option counts; in others it is refused, unless it is one of `QUIET_OPTIONS`."""
+    """Queries that an option applies to; others refuse it, unless it is one of `QUIET_OPTIONS`."""
 
     BOTH = "both"
     BATCH = "batch"

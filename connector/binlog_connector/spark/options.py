@@ -48,7 +48,7 @@ MIN_PARTITIONS_MAX = 100_000
 
 
 class View(StrEnum):
-    """What a row is."""
+    """Meaning of a row."""
 
     CHANGES = "changes"
     CHANGEFEED = "changefeed"
@@ -242,7 +242,7 @@ class SourceOptions:
 
     @property
     def refuses_statements(self) -> bool:
-        """Whether reading ends at changes of wanted tables that are not logged row by row."""
+        """True if reading ends at changes of wanted tables that are not logged row by row."""
         return self.fail_on_statement and self.view in _ROW_VIEWS
 
     @property

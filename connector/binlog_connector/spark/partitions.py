@@ -1,4 +1,4 @@
-"""How a read is cut into Spark's partitions: `plan_partitions` -> `RangePartition`."""
+"""Spark partitions of a read: `plan_partitions` -> `RangePartition`."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ PARTITION_SIZE_MAX = 128 << 20
 much. A task costs 20 ms and more of processor time, however little it reads."""
 
 _REST_MAX = PARTITION_SIZE_MAX // 8
-"""What is over is read along up to this: a batch ends after the transaction with which it is full, and would be a task
-more than there are processors."""
+"""Size up to which a remainder joins the partition before: a batch ends after the transaction with which it is full,
+and would be one task more than there are processors."""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""What both readers share: open the log, choose the view, and read one partition as Arrow batches for Spark."""
+"""Common parts of both readers: open the log, choose the view, and read one partition as Arrow batches for Spark."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ ask each batch for its bytes takes half as long as to join it.)"""
 
 
 class BatchView(Protocol):
-    """What the views of `binlog_format.views` have in common."""
+    """Interface of the views of `binlog_format.views`."""
 
     def schema(self, layout: TableLayout | None) -> pa.Schema:
         """The columns; *layout* where they depend on a table."""
@@ -76,7 +76,7 @@ def open_watched(options: SourceOptions, format_name: str | None = None) -> Watc
 
 
 def make_decoding(options: SourceOptions, schemas: RangeSchemas | None) -> Decoding:
-    """How *options* want values."""
+    """Decoding of values with *options*."""
     return Decoding(
         schemas,
         options.zero_dates,
@@ -190,7 +190,7 @@ def _changes_view(
 def schemas_for(
     options: SourceOptions, watched: WatchedLog, start: Position, file: SchemaFile | None
 ) -> RangeSchemas | None:
-    """What tables look like from *start* on; None: the view gives no rows of tables."""
+    """Schemas of tables from *start* on; None: the view gives no rows of tables."""
     if options.view in (View.EVENTS, View.TRANSACTIONS):
         return None
     from binlog_connector.spark.table_schemas import RangeSchemas

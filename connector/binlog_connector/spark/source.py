@@ -31,7 +31,7 @@ class BinlogDataSource(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """What is in `format(...)`."""
+        """Name in `format(...)`."""
         return NAME
 
     @readable
@@ -66,7 +66,7 @@ class BinlogDataSource(DataSource):
 
     @readable
     def reader(self, schema: StructType) -> BinlogBatchReader:
-        """For `spark.read`."""
+        """Make the reader for `spark.read`."""
         from binlog_connector.spark.batch_reader import BinlogBatchReader, FilteringBatchReader
         from binlog_connector.spark.options import SourceOptions
         from binlog_connector.spark.spark_api import hands_over_filters
@@ -77,7 +77,7 @@ class BinlogDataSource(DataSource):
 
     @readable
     def streamReader(self, schema: StructType) -> BinlogStreamReader:
-        """For `spark.readStream`."""
+        """Make the reader for `spark.readStream`."""
         from binlog_connector.spark.options import SourceOptions
         from binlog_connector.spark.stream_reader import BinlogStreamReader
 

@@ -60,7 +60,7 @@ else:
         from dataclasses import dataclass
 
         class ReadLimit:
-            """How much a micro-batch may read."""
+            """Limit of a micro-batch."""
 
         @dataclass
         class ReadAllAvailable(ReadLimit):
@@ -68,13 +68,13 @@ else:
 
         @dataclass
         class ReadMaxBytes(ReadLimit):
-            """At most so many bytes."""
+            """Limit of bytes."""
 
             max_bytes: int
 
         @dataclass
         class ReadMaxFiles(ReadLimit):
-            """At most so many files."""
+            """Limit of files."""
 
             max_files: int
 
@@ -83,12 +83,12 @@ else:
 
 
 PUSHDOWN_MODULE = "pyspark.sql.worker.data_source_pushdown_filters"
-"""What Spark's process that hands over filters has imported. Only there may a reader have the method `pushFilters`:
-where `spark.sql.python.filterPushdown.enabled` is off, Spark refuses readers that have it."""
+"""Module that Spark's process for filter pushdown has imported. Only there may a reader have the method `pushFilters`:
+if `spark.sql.python.filterPushdown.enabled` is off, Spark refuses readers that have it."""
 
 
 def hands_over_filters() -> bool:
-    """Whether this process was started by Spark (4.1 and later) to hand filters to a source."""
+    """True if Spark (4.1 and later) has started this process to push filters to a source."""
     return PUSHDOWN_MODULE in sys.modules
 
 

@@ -72,7 +72,7 @@ class BinlogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     @readable
     def initialOffset(self) -> dict[str, int | str]:
-        """Where a new query begins; a restarted one takes its checkpoint's offset."""
+        """Start of a new query; a restarted query uses its checkpoint's offset."""
         with self._open() as watched:
             if self._options.fail_on_data_loss:
                 self._planned_end = initial_offset(watched, self._options.start)
@@ -97,7 +97,7 @@ class BinlogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def latestOffset(
         self, start: Mapping[str, object] | None = None, limit: ReadLimit | None = None
     ) -> dict[str, int | str]:
-        """Where the micro-batch that begins at *start* ends; *start* itself when nothing is new.
+        """End of the micro-batch that begins at *start*; *start* itself if nothing is new.
 
         Costs a look at the page before *start* and a scan of what is new, which may have been done ahead.
         """
@@ -122,7 +122,7 @@ class BinlogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     @readable
     def reportLatestOffset(self) -> dict[str, int | str] | None:
-        """How far the data on disk reaches, for the query's progress; from sizes alone, nothing is scanned."""
+        """End of the data on disk, for the query's progress; from sizes alone, nothing is scanned."""
         with self._open() as watched:
             return SourceOffset(watched.end_of_bytes(), format=watched.log.format_name).to_json()
 
@@ -173,7 +173,7 @@ class BinlogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return watched
 
     def _accept(self, watched: WatchedLog, offset: SourceOffset) -> tuple[SourceOffset, str | None]:
-        """Where to go on from *offset*, and what is lost before that."""
+        """Position to continue at after *offset*, and the part before it that is lost."""
         decision = compare(watched, offset)
         if decision.loss is None:
             return decision.offset, None
@@ -191,7 +191,7 @@ class BinlogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._taken(watched, begin, found.offset)
 
     def _end_ahead(self, begin: SourceOffset, limit: ReadLimit | None) -> Advance | None:
-        """Where a batch from *begin* on ends, whatever is committed until it is asked for; None: that may change it."""
+        """End of a batch from *begin* on that no later commit can change; None: a later commit may change it."""
         with self._open(begin) as watched:
             if compare(watched, begin).loss is not None:
                 return None
@@ -213,7 +213,7 @@ class BinlogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return min((position for position in stops if position is not None), default=None)
 
     def _stop(self, watched: WatchedLog) -> Ending:
-        """Where the query ends; also of one that has come that far, and is started again."""
+        """End of the query; also of a query that has reached it, and is started again."""
         if self._ending is None:
             self._ending = ending(watched, self._options.end, watched.log.start_position())
         return self._ending
@@ -223,7 +223,7 @@ class BinlogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 
 def _is_cut(watched: WatchedLog, end: SourceOffset) -> bool:
-    """Whether a batch that ends there ends for its limit's sake: the log goes on in a later file.
+    """True if a batch that ends there ends because of its limit: the log continues in a later file.
 
     A server makes the next file before it needs it, so that one tells nothing.
     """
@@ -263,7 +263,7 @@ class NextOffsetPrefetch:
         pool.shutdown(wait=False)  # the thread ends when it is done
 
     def take(self, start: SourceOffset, limit: ReadLimit | None) -> Advance | None:
-        """What was found for *start* and *limit*; waits for it. None: nothing."""
+        """Result of the search for *start* and *limit*; waits for it. None: there was none."""
         wanted, found = self._wanted, self._found
         self._wanted = self._found = None
         if found is None or wanted != (start, limit):

@@ -77,7 +77,7 @@ def find_layout(
 
 
 def _before(watched: WatchedLog, end: Position) -> Iterator[_Range]:
-    """What lies before *end*, in parts, the last one first."""
+    """The log before *end*, in parts, the last one first."""
     sizes = watched.log.file_sizes(0, end.file_no + 1)
     for file_no in sorted(sizes, reverse=True):
         begin = file_start(file_no)

@@ -1,4 +1,4 @@
-"""What tables look like for one part of a log: `RangeSchemas`, for `Decoding.schemas` of a planner or a worker.
+"""Definitions of tables for one part of a log: `RangeSchemas`, for `Decoding.schemas` of a planner or a worker.
 
 The same row must have the same types in whatever partition it is read, so nothing may depend on which DDL a partition
 happens to hold:
@@ -260,7 +260,7 @@ _known: dict[tuple[str, str, bool | None, str | None, str, tuple[int, int]], _Kn
 
 
 def _known_of(watched: WatchedLog, file: SchemaFile | None, folds_names: bool | None, kept: str | None) -> _Known:
-    """What this process knows of a log already, unless the log has been begun anew since."""
+    """Definitions that this process has read of a log, unless the log has been begun anew since."""
     log = watched.log
     key = (log.path, log.format_name, folds_names, kept, *(("", (0, 0)) if file is None else (file.path, file.stamp)))
     found = _known.get(key)

@@ -1,4 +1,4 @@
-"""What a Python worker of Spark keeps from task to task: `freeze_garbage_collector`."""
+"""Settings of a Spark Python worker that last from task to task: `freeze_garbage_collector`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import gc
 import sys
 
 WORKER_MODULE = "pyspark.worker"
-"""What the processes that run Spark's tasks have imported, and no others."""
+"""Module that only the processes of Spark's tasks have imported."""
 
 
 def freeze_garbage_collector() -> None:

@@ -1,4 +1,4 @@
-"""What sessions do to the log: `Action` is one step, `TransactionAction` makes steps and can take them back."""
+"""Steps of sessions in the log: `Action` is one step, `TransactionAction` makes steps and can undo them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class ActionKind(StrEnum):
-    """What a statement does."""
+    """Kind of a statement."""
 
     INSERT = "INSERT"
     UPDATE = "UPDATE"
@@ -88,7 +88,7 @@ Action = Ddl | BeginAction | StatementAction | SavepointAction | RollbackToActio
 
 
 class TransactionAction:
-    """What a script works with: changes rows, remembers how to take that back."""
+    """Transaction of a script: changes rows, and remembers how to undo the changes."""
 
     def __init__(self, session: int, say: Callable[[Action], None]) -> None:
         self.session = session
@@ -117,7 +117,7 @@ class TransactionAction:
         self._tables.add(table)
 
     def uses(self, table: ComparedTableState) -> bool:
-        """Whether the table must stay as it is until the transaction ends."""
+        """True if the table must stay as it is until the transaction ends."""
         return table in self._tables
 
     def savepoint(self) -> int:
@@ -133,7 +133,7 @@ class TransactionAction:
         self._say(RollbackToAction(self.session, number))
 
     def give_up(self) -> None:
-        """At its end the transaction is rolled back."""
+        """Fail the transaction: at its end it is rolled back."""
         self.fails = True
 
     def rollback(self) -> None:

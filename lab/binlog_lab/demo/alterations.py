@@ -1,4 +1,4 @@
-"""What ALTER TABLE does to the shop's tables in the middle of the demo: `ALTERATIONS`, in order."""
+"""ALTER TABLE statements on the shop's tables in the middle of the demo: `ALTERATIONS`, in order."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Alteration:
         return f"ALTER TABLE `{self.after.database}`.`{self.after.table}` {self.clauses}"
 
     def row(self, before: Row) -> Row:
-        """What a row becomes that is there."""
+        """The existing row *before* after the statement."""
         return (*before, *self.added.values())
 
 

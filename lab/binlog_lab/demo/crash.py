@@ -39,11 +39,11 @@ class BatchKiller:
 
     @property
     def is_armed(self) -> bool:
-        """Whether it is watching, or has done its work."""
+        """True if it is watching, or has done its work."""
         return self._thread is not None
 
     def arm(self) -> None:
-        """From now on: the next batch that begins is cut off."""
+        """Arm the crash: the next batch that begins is cut off."""
         last = self._last_batch()
         self._thread = threading.Thread(target=self._watch, args=(last,), name="demo-kill", daemon=True)
         self._thread.start()
@@ -90,5 +90,5 @@ class BatchKiller:
 
 
 def is_done(job: Job, batch_id: int) -> bool:
-    """Whether the checkpoint knows that the batch is in the tables."""
+    """True if the batch is committed in the checkpoint."""
     return (Path(job.checkpoint) / "commits" / str(batch_id)).exists()

@@ -1,4 +1,4 @@
-"""What can keep the demo from running: `DemoError`."""
+"""Conditions that keep the demo from running: `DemoError`."""
 
 from __future__ import annotations
 

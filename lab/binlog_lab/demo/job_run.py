@@ -24,12 +24,12 @@ if TYPE_CHECKING:
     from binlog_streaming.settings import Job
 
 STANDSTILL_S = 240.0
-"""When the log is complete, the job runs, and no batch ends for so long, the rows so far are compared."""
+"""If the log is complete, the job runs, and no batch ends for this time, the present rows are compared."""
 
 
 @dataclass(frozen=True, slots=True)
 class JobPlace:
-    """Where the job is on this machine.
+    """Places of the job on this machine.
 
     Attributes:
         job_file: Its settings.
@@ -103,7 +103,7 @@ class _Run:
         return self.has_all() or time.monotonic() - self._moved_at > STANDSTILL_S
 
     def has_all(self) -> bool:
-        """Whether the log is complete, and the job has come to its end."""
+        """True if the log is complete, and the job has reached its end."""
         now = self._state.snapshot()
         if not now.is_written or self._state.is_cut_off:
             return False

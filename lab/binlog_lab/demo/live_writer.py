@@ -67,7 +67,7 @@ class LiveLog:
 
     @property
     def committed_at(self) -> Mapping[str, int]:
-        """When each transaction was committed, by GTID, in seconds since 1970 UTC."""
+        """Commit time of each transaction, by GTID, in seconds since 1970 UTC."""
         return self._recorder.committed_at
 
     def next_gtid(self) -> Gtid:

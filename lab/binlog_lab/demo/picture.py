@@ -33,7 +33,7 @@ _NEAR_S = 1.5
 """Alterations closer than this are told in one label."""
 _LABEL_LINES = 4
 _LABELS_TO_THE_LEFT = 0.8
-"""From this part of the time on, labels are to the left of what they mark."""
+"""From this part of the time on, labels are to the left of their marks."""
 
 
 def draw_picture(state: DemoState, title: str, target: Path) -> None:

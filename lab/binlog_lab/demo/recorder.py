@@ -61,7 +61,7 @@ class Recorder:
         self._next_table_id = _FIRST_TABLE_ID
         self._next_xid = 1
         self.committed_at: dict[str, int] = {}
-        """When each group was committed, by GTID: seconds since 1970 UTC, as the log has it."""
+        """Commit time of each group, by GTID: seconds since 1970 UTC, as in the log."""
 
     def record(self, action: Action) -> None:
         """Do one step."""

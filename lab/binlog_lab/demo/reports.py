@@ -14,7 +14,7 @@ class AlterationReport(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class WriterReport(msgspec.Struct, frozen=True, kw_only=True):
-    """How far the log is.
+    """Progress of the log.
 
     Attributes:
         changes: Row changes committed so far, by `database.table`.
@@ -30,7 +30,7 @@ class WriterReport(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DemoTargetReport(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of one target in a batch; as `binlog-stream run` reports it, which has more."""
+    """Result of one target in a batch; `binlog-stream run` reports the same, and more."""
 
     table: str
     mode: str

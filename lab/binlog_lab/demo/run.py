@@ -56,14 +56,14 @@ _COMPARE = {
 
 
 class DemoSource(StrEnum):
-    """Where the log comes from."""
+    """Source of the log."""
 
     WORKLOAD = "workload"
     MARIADB = "mariadb"
 
 
 class DemoStore(StrEnum):
-    """Where the tables are."""
+    """Place of the tables."""
 
     FOLDER = "folder"
     S3 = "s3"
@@ -241,7 +241,7 @@ def _rule(job: Job, database: str, table: str) -> TableRule:
 def log_source(
     source: DemoSource, directory: Path, *, rows: int, seconds: float, job_file: Path | None = None
 ) -> DemoLogSource:
-    """What writes the live log.
+    """Make the source that writes the live log.
 
     Args:
         source: Which one.

@@ -1,4 +1,4 @@
-"""Where the demo's live log comes from: `DemoLogSource`, and the first of the two, `WorkloadSource`."""
+"""Sources of the demo's live log: `DemoLogSource`, and the first of the two, `WorkloadSource`."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class DemoLogSource(ABC):
 
     title: str
     begin = Begin.CREATED
-    """How tables of a job begin that reads the log."""
+    """Setting `begin` of a job that reads this log."""
 
     def __enter__(self) -> DemoLogSource:
         return self
@@ -50,7 +50,7 @@ class DemoLogSource(ABC):
 
     @abstractmethod
     def expected_tables(self) -> list[ExpectedTable]:
-        """What the tables must hold; only when the log is complete."""
+        """Expected rows of the tables; only when the log is complete."""
 
     def prove(self, view: DemoView) -> bool:
         """Let a server that wrote the log prove the job's tables; whether it calls all equal. Without one: true."""
@@ -110,7 +110,7 @@ class WorkloadSource(DemoLogSource):
         self._process.check()
 
     def expected_tables(self) -> list[ExpectedTable]:
-        """What the process left."""
+        """Rows that the process has saved."""
         return expected_rows.load(self._expected_directory)
 
     @property

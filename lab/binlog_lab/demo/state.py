@@ -1,4 +1,4 @@
-"""How far the demo is: `DemoState`, fed by the writer and by the job, looked at by the view and by the picture."""
+"""Progress of the demo: `DemoState`, fed by the writer and by the job, read by the view and by the picture."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ RATE_WINDOW_S = 5.0
 
 
 class DemoMarkKind(StrEnum):
-    """What has happened."""
+    """Kind of an event in the demo."""
 
     ALTERED = "altered"
     """An ALTER TABLE is in the log."""
@@ -69,12 +69,12 @@ class Snapshot:
 
     @property
     def total_in_log(self) -> int:
-        """Of all tables."""
+        """Changes of all tables in the log."""
         return sum(self.in_log.values())
 
     @property
     def total_applied(self) -> int:
-        """Of all tables."""
+        """Applied changes of all tables."""
         return sum(self.applied.values())
 
 
@@ -131,7 +131,7 @@ class DemoState:
 
     @property
     def is_cut_off(self) -> bool:
-        """Whether a batch was cut off, and is not done again yet."""
+        """True if a batch was cut off, and is not repeated yet."""
         return self._cut_off is not None
 
     def was_killed(self, batch_id: int | None, text: str) -> None:
@@ -151,7 +151,7 @@ class DemoState:
             self._marks.append(DemoMark(time.time(), DemoMarkKind.SNAPSHOT, text, brief))
 
     def take_marks(self) -> list[DemoMark]:
-        """What has happened since the last call."""
+        """Take the marks since the last call."""
         with self._lock:
             taken, self._marks_taken = self._marks_taken, len(self._marks)
             return self._marks[taken:]
@@ -177,7 +177,7 @@ class DemoState:
             return list(self._log_curve)
 
     def lags(self) -> list[tuple[float, float]]:
-        """When each batch with changes of the live part was done (seconds since 1970 UTC), and its lag in seconds."""
+        """End of each batch with live changes (seconds since 1970 UTC), and its lag in seconds."""
         # Earlier commits are history: how old they are is no lag. Commit times are whole seconds.
         return [
             (batch.finished_at, batch.lag_seconds)

@@ -1,4 +1,4 @@
-"""What people see of the demo: `DemoView` shows steps, progress and the result; plain lines where output is piped."""
+"""Display of the demo: `DemoView` shows steps, progress and the result; plain lines if output is piped."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class DemoView:
         self.console = console or Console(highlight=False)
 
     def title(self, source: str, target: str, *, by: str = "Spark", log: str = ".ibb log") -> None:
-        """What is going to happen: *by* takes the *log* of *source* to *target*."""
+        """Announce the demo: *by* brings the *log* of *source* to *target*."""
         self.console.print()
         self.console.print(f"[bold]binlog-stream demo[/]  {source} [dim]→ {log} → {by} →[/] {target}")
         self.console.print()

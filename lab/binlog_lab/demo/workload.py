@@ -39,7 +39,7 @@ LINES_MAX = 30
 
 
 class Workload:
-    """What the sessions do, and what must come of it.
+    """Workload of the sessions, and its expected result.
 
     Args:
         changes: Row changes to be committed, about.
@@ -90,7 +90,7 @@ class Workload:
                 yield self._actions.popleft()
 
     def expected_tables(self, committed_at: Mapping[str, int]) -> list[ExpectedTable]:
-        """What the tables must hold when all actions are done.
+        """Expected rows of the tables when all actions are done.
 
         Args:
             committed_at: When each transaction was committed, by GTID, in seconds since 1970 UTC.

@@ -1,4 +1,4 @@
-"""What writers put into events beside what readers take from them (MariaDB 10.11 to 12.3, `sql/log_event.h`).
+"""Fields that writers put into events and readers do not need (MariaDB 10.11 to 12.3, `sql/log_event.h`).
 
 All numbers are little endian. GTID and QUERY: `gtid_layout`, `query_layout`; table maps: `table_map_layout`.
 

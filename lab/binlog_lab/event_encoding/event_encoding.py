@@ -62,7 +62,7 @@ LATIN1_COLLATION = 8  # latin1_swedish_ci
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Who wrote an event, and when: *timestamp* in seconds since 1970 UTC."""
+    """Writer and time of an event: *timestamp* in seconds since 1970 UTC."""
 
     timestamp: int
     server_id: int
@@ -88,7 +88,7 @@ def encode_gtid(gtid: Gtid, timestamp: int, *, flags: int = TRANSACTION_FLAGS, c
 
 @dataclass(frozen=True, slots=True)
 class QueryContext:
-    """What a Query event records beside its SQL.
+    """Fields of a Query event beside its SQL.
 
     Attributes:
         database: The current database; empty for none.

@@ -42,7 +42,7 @@ class ColumnSpec:
 
     @property
     def codec(self) -> ValueCodec:
-        """How its values are written."""
+        """Codec of its values."""
         return codec_of(self.sql_type, self.charset)
 
     def definition(self) -> str:

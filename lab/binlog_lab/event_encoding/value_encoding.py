@@ -47,7 +47,7 @@ CHARSETS = {
 
 @dataclass(frozen=True, slots=True)
 class ValueCodec:
-    """How a column is described in a table map, and how its values are written.
+    """Description of a column in a table map, and encoding of its values.
 
     Attributes:
         type_code: Of the table map.
@@ -69,7 +69,7 @@ class ValueCodec:
 
     @property
     def is_text(self) -> bool:
-        """Whether the column has a character set; columns of bytes have none."""
+        """True if the column has a character set; columns of bytes have none."""
         return self.charset is not None and self.charset is not CHARSETS["binary"]
 
 

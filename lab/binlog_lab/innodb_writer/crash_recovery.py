@@ -1,4 +1,4 @@
-"""What a server does to its binlog files when it starts after a crash: `recover`."""
+"""A server's crash recovery of its binlog files at a start: `recover`."""
 
 from __future__ import annotations
 

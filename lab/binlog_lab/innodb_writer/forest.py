@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 
 class Node(NamedTuple):
-    """Where an out-of-band record begins; (0, 0) is none, since offset 0 is never a record."""
+    """Start of an out-of-band record; (0, 0) is none, since offset 0 is never a record."""
 
     file_no: int
     file_offset: int
@@ -34,11 +34,11 @@ class ForestMark(NamedTuple):
 
 
 NO_MARK = ForestMark((), NO_NODE)
-"""Of a forest without records."""
+"""Mark of a forest without records."""
 
 
 class OobReference(NamedTuple):
-    """What a commit record contains about one set of out-of-band records."""
+    """Fields of a commit record about one set of out-of-band records."""
 
     record_count: int
     first: Node
@@ -81,7 +81,7 @@ class WrittenForest:
             trees.append(_Tree(node, number, 1))
 
     def reference(self) -> OobReference:
-        """What the commit record contains about these records."""
+        """Fields of the commit record about these records."""
         if not self._trees:
             return NO_OOB
         return OobReference(self.next_number, self._first, self._trees[-1].root)

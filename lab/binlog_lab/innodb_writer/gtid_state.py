@@ -1,4 +1,4 @@
-"""Which GTIDs a log holds, as its state records contain them: `WrittenGtidState`."""
+"""GTIDs of a log, as its state records contain them: `WrittenGtidState`."""
 
 from __future__ import annotations
 

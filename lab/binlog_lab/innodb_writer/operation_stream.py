@@ -41,7 +41,7 @@ _XA = frozenset({OperationCode.XA_PREPARE, OperationCode.XA_COMMIT, OperationCod
 
 
 def is_operation_stream(path: Path) -> bool:
-    """Whether *path* begins as an `.ops` file does."""
+    """True if *path* begins like an `.ops` file."""
     with path.open("rb") as file:
         return file.read(len(OPERATIONS_MAGIC)) == OPERATIONS_MAGIC
 

@@ -39,7 +39,7 @@ from enum import IntEnum
 OPERATIONS_MAGIC = b"IBBOPS1\n"
 
 FieldStruct = struct.Struct
-"""Of a field that is one number."""
+"""Struct of a field that is one number."""
 
 U8_STRUCT = struct.Struct("<B")
 U32_STRUCT = struct.Struct("<I")

@@ -1,4 +1,4 @@
-"""What a server's settings decide about the files: `WriterOptions`."""
+"""Server settings that affect the files: `WriterOptions`."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ FIRST_LSN = 50_000
 
 
 class RedoSync(Enum):
-    """When the redo log becomes durable: what survives a crash."""
+    """Time at which the redo log becomes durable and so survives a crash."""
 
     NONE = "no redo log is kept; the writer cannot crash"
     COMMIT = "at the end of each commit (innodb_flush_log_at_trx_commit=1)"

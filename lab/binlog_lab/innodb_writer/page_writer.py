@@ -79,7 +79,7 @@ class PageWriter:
 
     @property
     def position(self) -> Node:
-        """Where the next record starts, unless a state record or a new file comes in between."""
+        """Start of the next record, unless a state record or a new file comes before it."""
         return Node(self._file.file_no, self._page_start + self._offset)
 
     def start_fresh(self, state_interval: int) -> None:

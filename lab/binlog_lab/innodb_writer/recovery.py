@@ -1,4 +1,4 @@
-"""What a writer finds when it starts on a directory that has a log: `find_end`.
+"""The log that a writer finds when it starts: `find_end`.
 
 Without redo log, as a model of what matters to a reader: the log goes on after its last whole record, and what a
 killed writer left after that is zeroed. Transactions that were only in memory are gone; their
@@ -45,7 +45,7 @@ _LSN_PER_BYTE = 4
 
 @dataclass(frozen=True, slots=True)
 class LogEnd:
-    """Where and how a log goes on.
+    """State of the log's end, from which a writer continues.
 
     Attributes:
         header: Of the file to go on with.
@@ -129,7 +129,7 @@ def repair(directory: Path, end: LogEnd, page_size: int) -> None:
 
 @dataclass(slots=True)
 class _Content:
-    """What the records of a scan contain, all together."""
+    """Contents of all records of a scan."""
 
     gtids: WrittenGtidState = field(default_factory=WrittenGtidState)
     prepared: dict[Xid, tuple[OobReference, int]] = field(default_factory=dict)

@@ -65,17 +65,17 @@ class RedoLog:
 
     @property
     def is_explicit(self) -> bool:
-        """Whether only `sync` makes it durable (`RedoSync.EXPLICIT`)."""
+        """True if only `sync` makes it durable (`RedoSync.EXPLICIT`)."""
         return self._sync_setting == RedoSync.EXPLICIT
 
     @property
     def is_full(self) -> bool:
-        """Whether a checkpoint is due."""
+        """True if a checkpoint is due."""
         return self._size > REDO_SIZE_MAX and not self.is_explicit
 
     @property
     def end(self) -> PagePlace:
-        """Where the log ends if the server crashes now."""
+        """End of the log if the server crashes now."""
         return self._durable[-1].end if self._durable else self._start
 
     def log(self, file_no: int, page_no: int, page: bytearray, start: int, end: int) -> None:
@@ -117,7 +117,7 @@ class RedoLog:
             self.sync()
 
     def recovered_pages(self) -> Iterator[tuple[int, int, bytearray]]:
-        """What recovery writes, page by page: file, page and its bytes, without zeros at the end.
+        """Pages that recovery writes: file, page and its bytes, without zeros at the end.
 
         Pages of a file that was closed, which are in the file, are among them where a change of them is left.
         """
@@ -142,7 +142,7 @@ class RedoLog:
         self._trim()
 
     def _keep_recoverable(self, active_file_no: int) -> None:
-        """What lies before the last two files cannot be undone: it is durable, whatever was asked for."""
+        """Make the log before the last two files durable: it cannot be undone, whatever the settings are."""
         first = active_file_no - (RECOVERED_FILES - 1)
         count = 0
         while count < len(self._waiting) and any(change.file_no < first for change in self._waiting[count].changes):

@@ -1,4 +1,4 @@
-"""Which older files the log still refers to, for the headers of new files: `FileReferences`."""
+"""Older files to which the log still refers, for the headers of new files: `FileReferences`."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections import Counter
 
 
 class _Users:
-    """How many open transactions need each file, and the lowest file that may be needed."""
+    """Number of open transactions that need each file, and the lowest file that may be needed."""
 
     def __init__(self, active_file_no: int) -> None:
         self.earliest = active_file_no
@@ -78,7 +78,7 @@ class FileReferences:
         self._xa.add(file_no)
 
     def remove_xa(self, file_no: int) -> None:
-        """That XA transaction has been committed or rolled back."""
+        """Remove an XA transaction that has been committed or rolled back."""
         self._xa.remove(file_no, self._active_file_no)
 
     def keep_oob(self, file_no: int) -> None:

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class Cache(IntEnum):
-    """Which cache of a session an event goes to."""
+    """Cache of a session for an event."""
 
     TRANSACTIONAL = 0
     STATEMENT = 1
@@ -33,7 +33,7 @@ class WriterSession:
         return [cache for cache in caches if not cache.is_empty()]
 
     def holds_oob(self) -> bool:
-        """Whether the transaction has out-of-band data in the log."""
+        """True if the transaction has out-of-band data in the log."""
         caches = (self.transaction,) if self.statement is None else (self.statement, self.transaction)
         return any(cache.holds_oob() for cache in caches)
 
@@ -45,7 +45,7 @@ class WriterSession:
 
 
 class Sessions:
-    """What clients do before they commit.
+    """Actions of clients before they commit.
 
     Args:
         options: Sizes of the caches.

@@ -162,27 +162,27 @@ class TransactionCache:
         self._roll_back_to_position(self._marks.get(_STATEMENT_START, 0))
 
     def is_empty(self) -> bool:
-        """Whether nothing is to be logged."""
+        """True if nothing is to be logged."""
         return self._size == 0 and self._spilled == 0
 
     def has_spilled(self) -> bool:
-        """Whether some of it is out of band already."""
+        """True if some of it is out of band already."""
         return self._spilled > 0
 
     def holds_oob(self) -> bool:
-        """Whether something of it was written out of band, even if all of that was rolled back."""
+        """True if a part was written out of band, even if all of that was rolled back."""
         return self._first_file_no is not None
 
     def is_inline_with(self, gtid_event: bytes) -> bool:
-        """Whether everything fits into the commit record."""
+        """True if everything fits into the commit record."""
         return self._spilled == 0 and self._size + len(gtid_event) <= self._buffer_size
 
     def parts(self) -> list[bytes | memoryview]:
-        """What the buffer holds."""
+        """Contents of the buffer."""
         return self._parts
 
     def reference(self) -> OobReference:
-        """What the commit record contains about the records out of band."""
+        """Fields of the commit record about the records out of band."""
         return self._forest.reference()
 
     def detach(self) -> int | None:

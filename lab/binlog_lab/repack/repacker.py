@@ -63,7 +63,7 @@ _SESSION = 1
 
 @dataclass
 class RepackProgress:
-    """What has been done so far by this run.
+    """Progress of this run.
 
     Attributes:
         groups: Event groups written, XA PREPAREs and XA ROLLBACKs included.
@@ -159,7 +159,7 @@ class Repacker:
             self._checkpoint(now=True)
 
     def _copy_all(self, stop: Event) -> None:
-        """What is in the source now."""
+        """Copy all that the source contains now."""
         for block in self._source.blocks(self._position):
             self._copy_block(block)
             self._position = block.next_position
@@ -310,7 +310,7 @@ class Repacker:
         return found.position
 
     def _is_known(self, item: Item) -> bool:
-        """Whether the target has *item*; each is asked for once, in order."""
+        """True if the target has *item*; to be called once per item, in order."""
         if not self._expected:
             return False
         expected = self._expected.popleft()
@@ -343,7 +343,7 @@ class _OpenGroup:
         self._xa_end: bytes | None = None
 
     def take(self, event: bytes, event_type: int) -> bool:
-        """Whether *event* is about XA alone and does not go into an `.ibb` log."""
+        """True if *event* is about XA alone and does not go into an `.ibb` log."""
         if event_type == EventType.XA_PREPARE:
             _, is_one_phase = parse_xa_prepare_event(event)
             if is_one_phase:

@@ -1,4 +1,4 @@
-"""Where a repack goes on after it was stopped or killed: `read_tail`.
+"""Continuation of a repack that was stopped or killed: `read_tail`.
 
 There is no file of offsets beside the target: whatever was written in it, it could be ahead of the log or behind it
 after a crash. The target itself records what it holds. What a source contains is a sequence of *items*, each of which
@@ -46,7 +46,7 @@ _OOB_INTS = 4
 
 
 class ItemKind(StrEnum):
-    """What an item is."""
+    """Kind of an item."""
 
     GROUP = "event group"
     PREPARE = "XA PREPARE"

@@ -66,7 +66,7 @@ class AnnotationLine(_Event, frozen=True, tag="annotate_rows"):
 
 
 class FormatDescriptionLine(_Event, frozen=True, tag="format_description"):
-    """What a server start writes."""
+    """Events of a server start."""
 
     server_version: str = DEFAULT_SERVER_VERSION
 
@@ -135,11 +135,11 @@ class EventMakerLine:
 
     @property
     def origin(self) -> Origin:
-        """Who writes events now, and when."""
+        """Writer and time of the next events."""
         return Origin(self.timestamp, self.server_id)
 
     def declare(self, name: str, columns: Sequence[TableColumnLine], primary_key: Sequence[str]) -> None:
-        """From now on *name* (`database.table`) is this table; it gets the next table id.
+        """Declare a table *name* (`database.table`) for the next events; it gets the next table id.
 
         Raises:
             ValueError: A name or a column type that cannot be.

@@ -77,7 +77,7 @@ class PieceLine(_SessionLine, frozen=True, tag="piece", kw_only=True):
 
 
 class SpillLine(_SessionLine, frozen=True, tag="spill"):
-    """What the cache holds goes out of band."""
+    """Writes the contents of the cache out of band."""
 
     cache: Literal["transactional", "statement"] = "transactional"
 
@@ -91,7 +91,7 @@ class XidNameLine(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     base64: bool = False
 
     def xid(self) -> Xid:
-        """As the writer wants it.
+        """Convert to the writer's type.
 
         Raises:
             ValueError: A part is too long, or not base64.
@@ -205,7 +205,7 @@ class TableLine(_Line, frozen=True, tag="table"):
 
 
 class DefaultsLine(_Line, frozen=True, tag="defaults"):
-    """For the events that follow."""
+    """Defaults for the events that follow."""
 
     server_id: UInt32 | None = None
     timestamp: UInt32 | None = None

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from binlog_lab.innodb_writer.options import WriterOptions
 
 CHECKPOINT_SECONDS = 0.2
-"""In real time, how long a committed group may wait in memory for the rest of its page."""
+"""Longest time that a committed group waits in memory for the rest of its page, in real time."""
 
 _PROGRESS_SECONDS = 0.1
 _SIZE_UNITS = {"B": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
@@ -38,7 +38,7 @@ _RATE = re.compile(r"(?P<number>\d+(?:\.\d+)?)(?P<unit>[BKMG]?)", re.IGNORECASE)
 
 @dataclass(frozen=True, slots=True)
 class SimulatedRate:
-    """How fast a log is written in real time: *number* a second, of event groups or of event bytes."""
+    """Rate at which a log is written in real time: *number* per second, of event groups or of event bytes."""
 
     number: float
     of_bytes: bool
@@ -59,7 +59,7 @@ class SimulatedRate:
 
 @dataclass(slots=True)
 class SimulationProgress:
-    """What has been done so far.
+    """Progress of the simulation.
 
     Attributes:
         operations: Steps done; a whole group in one line counts as several.
@@ -185,5 +185,5 @@ def _steps(path: Path) -> Iterator[PlacedStep]:
 
 
 def _crashes(path: Path) -> bool:
-    """Whether the operations of *path* need a redo log; one takes memory and time."""
+    """True if the operations of *path* need a redo log; one takes memory and time."""
     return any(placed.step.operation in REDO_OPERATIONS for placed in _steps(path))

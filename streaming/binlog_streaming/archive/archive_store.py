@@ -240,7 +240,7 @@ def _claim_of(name: str) -> int:
 
 
 class ArchiveCrashPoint(StrEnum):
-    """What an archiver has just done; between any two of them the process may end."""
+    """Step that an archiver has just finished; the process may end between any two steps."""
 
     CLAIMED = "claimed"
     """The manifest names this archiver."""

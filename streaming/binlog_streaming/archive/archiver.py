@@ -102,7 +102,7 @@ class Archiver:
 
     @property
     def files(self) -> tuple[ArchivedFile, ...]:
-        """What is archived."""
+        """Archived files."""
         return self._store.manifest.files
 
     def close(self) -> None:
@@ -135,7 +135,7 @@ class Archiver:
         return [file for file in before.files if file not in kept.files]
 
     def waiting_since(self) -> float | None:
-        """When the oldest file was last written that the server may purge, and that is not archived whole.
+        """Last write of the oldest file that the server may purge, and that is not archived completely.
 
         Seconds since 1970 UTC; None: there is none, or it cannot be told of the files of a URL.
         """
@@ -198,7 +198,7 @@ class Archiver:
             return self._store_ranges(final, known, is_stopped)
 
     def _known(self, final: FinalFile, name: str) -> ArchivedFile:
-        """What is archived of a file; of a new one, an entry without parts.
+        """Manifest entry of a file; of a new one, an entry without parts.
 
         Raises:
             DataLossError: `FILE_REUSED`, `LOG_RESET`: it is not the file that was archived, or that follows.

@@ -1,4 +1,4 @@
-"""Which files of an archive jobs still read: `JobNeeds(files, ...)`, asked by retention before anything is removed."""
+"""Files of an archive that jobs still read: `JobNeeds(files, ...)`, asked by retention before anything is removed."""
 
 from __future__ import annotations
 

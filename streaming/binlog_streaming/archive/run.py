@@ -26,10 +26,10 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 RANGE_SECONDS = 10.0
-"""How long ranges of a file that is being written are apart."""
+"""Seconds between two ranges of a file that is being written."""
 
 _IDLE_SECONDS = 60.0
-"""How often a log is looked at that nobody writes to."""
+"""Seconds between looks at a log to which nothing is written."""
 
 
 class ArchiveRun:

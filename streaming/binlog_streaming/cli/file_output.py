@@ -21,7 +21,7 @@ ROW_GROUP_ROWS = 1 << 17
 
 
 class FileFormat(StrEnum):
-    """What files are written."""
+    """Format of files."""
 
     PARQUET = "parquet"
     ARROW = "arrow"

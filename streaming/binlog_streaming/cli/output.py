@@ -1,4 +1,4 @@
-"""What commands print: tables for people, JSON lines for programs."""
+"""Output of commands: tables for people, JSON lines for programs."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Output(StrEnum):
-    """How results are printed."""
+    """Form of results in the output."""
 
     TABLE = "table"
     JSONL = "jsonl"
@@ -37,7 +37,7 @@ PIPED_WIDTH = 160
 
 
 def output_console() -> Console:
-    """Where tables go: as wide as the terminal, and wide enough where there is none."""
+    """Console for tables: as wide as the terminal, and wide enough without one."""
     console = Console(highlight=False, emoji=False)
     return console if console.is_terminal else Console(highlight=False, emoji=False, width=PIPED_WIDTH)
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
         """A view whose rows have a form in JSON."""
 
         def json_styles(self) -> Mapping[str, JsonStyle]:
-            """How its batches are written; known once there is one."""
+            """JSON styles of its batches; known after the first batch."""
 
 
 TABLES_HINT = "The events command, without --tables, lists what tables there are"

@@ -1,1 +1,1 @@
-"""What people get wrong, looked for: on the machine, in the log, in a job and on its server."""
+"""Search for common mistakes: on the machine, in the log, in a job and on its server."""

@@ -1,4 +1,4 @@
-"""What an examination finds: `DoctorFinding`; `examined` turns errors into findings."""
+"""Findings of an examination: `DoctorFinding`; `examined` turns errors into findings."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class Health(StrEnum):
-    """What a finding means."""
+    """Meaning of a finding."""
 
     OK = "ok"
     WARNING = "warning"

@@ -1,4 +1,4 @@
-"""Whether a job could run, has room, and is well: `job_findings`; what it needs of the machine: `needs_of`."""
+"""Examination of a job: can it run, has it room, does it work: `job_findings`; its needs: `needs_of`."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _HEALTH = {Level.OK: Health.OK, Level.WARNING: Health.WARNING, Level.DANGER: Hea
 
 
 def needs_of(job: AnyJob) -> Needs:
-    """What *job* needs of the machine."""
+    """Needs of *job* on the machine."""
     extras = set()
     if not isinstance(job, PublishJob) and job.sink.format.extra is not None:
         extras.add(job.sink.format.extra)
@@ -124,7 +124,7 @@ def _checked(job: AnyJob, scan_size: int, on_progress: OnProgress | None) -> Ite
 def _told(
     warnings: list[str], more: tuple[str, ...], problems: tuple[str, ...], amount: str
 ) -> Iterator[DoctorFinding]:
-    """What `check` tells: its texts state what to do themselves."""
+    """Convert the results of `check`, whose texts contain the advice."""
     for text in problems:
         yield _finding("check", Health.WRONG, text)
     for text in (*warnings, *more):

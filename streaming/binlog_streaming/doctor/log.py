@@ -1,4 +1,4 @@
-"""Whether a log holds what is needed: all rows, with names of columns: `log_findings`."""
+"""Examination of a log for all that jobs need, such as all rows and names of columns: `log_findings`."""
 
 from __future__ import annotations
 

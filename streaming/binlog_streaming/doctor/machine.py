@@ -1,4 +1,4 @@
-"""What this machine has for jobs: Python, packages, Java, compiled kernels, its own name: `machine_findings`."""
+"""Examination of the machine: Python, packages, Java, compiled kernels, its own name: `machine_findings`."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ EXTRAS = {
     "rdkafka": "the faster client of Kafka",
     "plot": "pictures of map",
 }
-"""What each is for."""
+"""Purpose of each extra."""
 
 JAVA_FIRST = 17
 _JAVA_VERSION = re.compile(r'version "(?:1\.)?(\d+)')
@@ -46,7 +46,7 @@ _JAVA_SECONDS = 60.0
 
 @dataclass(frozen=True, slots=True)
 class Needs:
-    """What jobs need of the machine.
+    """Needs of jobs on the machine.
 
     Attributes:
         extras: Of this package; None: not known, whatever is installed counts.
@@ -84,7 +84,7 @@ def _python() -> DoctorFinding:
 
 
 def _packages(needs: Needs) -> Iterator[DoctorFinding]:
-    """What each extra brings: whether it is there, in versions that this package has been tried with."""
+    """Check that the packages of each extra are installed, in versions that this package has been tried with."""
     wanted: dict[str, list[Requirement]] = {"": []}
     for text in requires(NAME) or ():
         requirement = Requirement(text)
@@ -168,7 +168,7 @@ def _jars(packages: str) -> Iterator[DoctorFinding]:
 
 
 def _kernels() -> DoctorFinding:
-    """Whether what is compiled once stays: else every start compiles for half a minute."""
+    """Check that the kernel cache is writable: otherwise every start compiles for half a minute."""
     if os.environ.get("NUMBA_DISABLE_JIT", "0") not in ("", "0"):
         fix = "Unset NUMBA_DISABLE_JIT: it is for debugging"
         return _finding("kernels", Health.WRONG, "not compiled, a hundred times slower", fix)

@@ -1,4 +1,4 @@
-"""Whether a server is set so that its log tells everything, and stays long enough: `server_findings`."""
+"""Examination of a server's settings: its log must be complete, and stay long enough: `server_findings`."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ class EventTableRows:
 
     @property
     def name(self) -> str:
-        """For messages, and for the table to know what it holds."""
+        """Name of the target, for messages and for the table's own record."""
         return f"{self.place} (tables[{self.rule}])"
 
     @property
@@ -88,7 +88,7 @@ def table_rows(blocks: Iterable[LogBlock], rules: Sequence[EventRule]) -> list[E
 
 
 def place_of(rule: EventRule, source: EventSource) -> str:
-    """Where events of *source* go in the sink's directory, by `EventRule.target`."""
+    """Place in the sink's directory for events of *source*, by `EventRule.target`."""
     path = shown_text(source.file)
     name = (PureWindowsPath if "\\" in path else PurePosixPath)(path).name
     values = {

@@ -34,7 +34,7 @@ THREADS = 2
 
 
 class Waiting(NamedTuple):
-    """What a job would do.
+    """Work that a job would do now.
 
     Attributes:
         offset: Where it would go on.
@@ -81,7 +81,7 @@ class EventTablesRun:
 
     @property
     def offset(self) -> SourceOffset | None:
-        """Where the job goes on in its log; None: it has not begun."""
+        """Offset at which the job continues in its log; None: it has not begun."""
         return self._file.start
 
     def stop(self) -> None:
@@ -112,7 +112,7 @@ class EventTablesRun:
                 self._take(step)
 
     def waiting(self) -> Waiting:
-        """What the job would do; nothing is written.
+        """Find the work that the job would do now; nothing is written.
 
         Raises:
             BinlogError: As `run`, before the first batch.

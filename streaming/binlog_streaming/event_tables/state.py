@@ -1,4 +1,4 @@
-"""What a job that reads a structured log keeps: `EventTablesState`; `EventTablesStateFile` has it in a checkpoint."""
+"""State of a job that reads a structured log: `EventTablesState`; `EventTablesStateFile` has it in a checkpoint."""
 
 from __future__ import annotations
 

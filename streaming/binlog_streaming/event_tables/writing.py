@@ -125,7 +125,7 @@ def _fit_columns(target: Target, commit_id: CommitId, schema: pa.Schema) -> None
 
 
 def _seconds(rows: EventTableRows) -> tuple[int, int]:
-    """When the first and the last event happened; without any time: now."""
+    """Times of the first and the last event; without any time: now."""
     ranges = [pc.min_max(batch.column("ns")).as_py() for batch in rows.batches]
     known = [one for one in ranges if one["min"] is not None]
     if not known:

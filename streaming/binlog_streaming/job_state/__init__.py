@@ -1,1 +1,1 @@
-"""What a job keeps between its runs: offsets, records of tables and of batches, definitions."""
+"""State of a job between its runs: offsets, records of tables and of batches, definitions."""

@@ -1,4 +1,4 @@
-"""What a job that runs without Spark remembers in its checkpoint: `BatchState`; `BatchStateFile` keeps it.
+"""State of a job without Spark, in its checkpoint: `BatchState`; `BatchStateFile` keeps it.
 
 A batch is written down before anything of it is in a table, so that it can be done again, with the same number and the
 same content, and once more when all of it is. Between the two lies whatever ended the process.
@@ -24,7 +24,7 @@ VERSION = 1
 
 
 class BatchStep(StrEnum):
-    """What a job has just done; between any two of them, and within a write of a table, a process may end."""
+    """Step that a job has just finished; the process may end between any two steps, and within the write of a table."""
 
     BEGUN = "begun"
     """The batch is in the checkpoint, and nothing of it in a table."""
@@ -35,7 +35,7 @@ class BatchStep(StrEnum):
 
 
 class BatchState(msgspec.Struct, frozen=True, kw_only=True):
-    """How far a job has come, and what must not differ when it starts again.
+    """Progress of a job, and the settings that must not differ when it starts again.
 
     Attributes:
         query_id: What the job's tables know it by.
@@ -75,9 +75,9 @@ class BatchStateFile(Generic[State]):
     FILE: ClassVar[str]
     """Its name in the checkpoint."""
     KIND: ClassVar[str]
-    """What such a job does: "reads ..."."""
+    """Work of such a job: "reads ..."."""
     MIDDLE: ClassVar[str]
-    """What tables would begin in the middle of."""
+    """The unit in whose middle tables would begin."""
 
     def __init__(self, job: EventTablesJob | TopicTablesJob, kind: type[State]) -> None:
         self._folder = state_of(job)

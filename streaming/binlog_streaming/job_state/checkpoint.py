@@ -1,4 +1,4 @@
-"""How far a job has come, from Spark's checkpoint: `read_checkpoint(state)`.
+"""Progress of a job, from Spark's checkpoint: `read_checkpoint(state)`.
 
 What else writes the tables of a job does so as a batch of it, in which nothing of the log is read: `begin_query`, then
 `begin_batch` and `end_batch` write the files that Spark writes, in its order. A batch that has begun and not ended is
@@ -23,12 +23,12 @@ _VERSION = "v1"
 _NO_SETTINGS = '{"batchWatermarkMs":0,"batchTimestampMs":0,"conf":{}}'
 _ENDED = '{"nextBatchWatermarkMs":0}'
 _HEADER_LINES = 2
-"""Of a file in `offsets`: the version of the file, and what the batch knew of time and settings."""
+"""Lines before the offsets in a file in `offsets`: the version of the file, and the batch's time and settings."""
 
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """What a checkpoint holds.
+    """Contents of a checkpoint.
 
     Attributes:
         query_id: Of the streaming query; tables remember it.
@@ -44,7 +44,7 @@ class Checkpoint:
 
 
 def read_checkpoint(state: StateFolder) -> Checkpoint | None:
-    """What is in *state*, the checkpoint's directory; None: there is no checkpoint yet.
+    """Read *state*, the checkpoint's directory; None: there is no checkpoint yet.
 
     Raises:
         OptionError: `INVALID_VALUE`: it is not the checkpoint of a stream from a log.
@@ -108,7 +108,7 @@ def end_batch(state: StateFolder, batch_id: int) -> None:
 
 
 def read_offset(state: StateFolder, batch_id: int) -> SourceOffset | None:
-    """Where a batch ends; None: the checkpoint does not know it."""
+    """Read the end of a batch; None: the checkpoint does not have it."""
     return _offset(state, batch_id)
 
 

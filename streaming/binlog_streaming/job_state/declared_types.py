@@ -1,4 +1,4 @@
-"""Whether the columns of a job have the types that definitions state: `with_declared_types(job)`.
+"""Use of the declared types in a job's columns: `with_declared_types(job)`.
 
 A UUID, INET4, INET6 or VECTOR of MariaDB is a binary string to its table map. Jobs used to keep these bytes, and one
 that has begun so goes on so: its tables have such columns. A new one keeps what statements in the log declare.

@@ -122,7 +122,7 @@ class DefinitionKeeper:
         self._noted += sum(map(self._history.note, statements))
 
     def _begun(self, watched: WatchedLog, position: Position) -> SchemaHistory:
-        """What was kept for *position*, else all that the log states before it."""
+        """The kept state for *position*, or else the definitions of the whole log before it."""
         history = self._of_schema_file()
         log_start = watched.log.start_position()
         content = state_of(self._job).read(KEPT_DEFINITIONS_FILE)

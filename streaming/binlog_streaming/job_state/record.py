@@ -1,4 +1,4 @@
-"""What a job was set to when its checkpoint began, and what must not differ since: `JobRecord`, `changes_between`.
+"""Settings at the start of a checkpoint, which must not differ later: `JobRecord`, `changes_between`.
 
 A checkpoint knows how far a job has come, but not with which tables, modes and places. What would let tables begin or
 go on in the middle of the log, without a word, is therefore written down in the checkpoint's directory, with the names
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from binlog_streaming.settings.model import Job
 
 RECORD_FILE = "binlog-stream-job.json"
-"""In the checkpoint's directory, so that it is copied, restored and deleted with it; Spark does not look at it."""
+"""Record in the checkpoint's directory, so that it is copied, restored and deleted with it; Spark ignores it."""
 START_OPTIONS = ("startingOffsets", "startingGtid", "startingTimestamp")
 _START_AGAIN = "start again with a new checkpoint and another sink.directory"
 
@@ -89,7 +89,7 @@ class Verified(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RecordedSelection(msgspec.Struct, frozen=True):
-    """Which tables a job had.
+    """Table selection of a job.
 
     Attributes:
         select: Expressions of its rules.
@@ -105,7 +105,7 @@ class RecordedSelection(msgspec.Struct, frozen=True):
 
 
 class JobRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """What of a job belongs to its checkpoint.
+    """Settings of a job that belong to its checkpoint.
 
     Attributes:
         path: Of the log.
@@ -151,7 +151,7 @@ class JobRecord(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def selection(self) -> RecordedSelection:
-        """Which tables the job has."""
+        """Table selection of the job."""
         return RecordedSelection(",".join(rule.select for rule in self.rules), self.exclude)
 
     def states(self, batch_id: int) -> TableStates | JobRecord:
@@ -214,7 +214,7 @@ DECLARED_TYPES = "declaredTypes"
 _ZERO_DATES = "zeroDates"
 _CONTENT_OPTIONS = ("ignoreDomainIds", "ignoreServerIds", "timeType", _ZERO_DATES, DECLARED_TYPES)
 _UNRECORDED = {DECLARED_TYPES: "false"}
-"""What options were before records had them."""
+"""Values of options before records had them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,7 +233,7 @@ class RecordChange:
 
 
 def changed_log(record: JobRecord, now: JobRecord, offset: SourceOffset) -> RecordChange:
-    """That *now* names another log than *record*; what was consumed ends at *offset*."""
+    """Make the change that *now* names another log than *record*; consumed data ends at *offset*."""
     hint = (
         f"The same log may be named elsewhere, as its archive, where the bytes before {offset.position} are the same: "
         "an archive may not have them yet, and a server may have purged them (then name both: source.archive). "
@@ -243,7 +243,7 @@ def changed_log(record: JobRecord, now: JobRecord, offset: SourceOffset) -> Reco
 
 
 def changes_between(record: JobRecord, now: JobRecord) -> list[RecordChange]:
-    """Where *now* differs from *record*, and must not; that the log is the same one is for `changed_log`."""
+    """Forbidden differences between *now* and *record*; `changed_log` compares the logs."""
     return [*_changed_places(record, now), *_changed_options(record, now), *_changed_tables(record, now)]
 
 

@@ -85,11 +85,11 @@ class RecordKeeper:
 
     @property
     def record(self) -> JobRecord:
-        """What is known, as far as it was read and noted."""
+        """The record, as far as it was read and noted."""
         return self._record
 
     def memory(self, batch_id: int) -> JobMemory:
-        """What the job knows before a batch.
+        """The memory of the job before a batch.
 
         Raises:
             BinlogError: The log cannot be read.
@@ -104,7 +104,7 @@ class RecordKeeper:
         return self._memory(batch_id)
 
     def peek(self) -> JobMemory:
-        """What the job would know if it went on now; nothing is written down.
+        """The memory of the job if it continued now; nothing is written.
 
         Raises:
             BinlogError: The log cannot be read.
@@ -118,7 +118,7 @@ class RecordKeeper:
         return source.starts_at_the_beginning and begins_with_first(source.path, source.format)
 
     def _loss_before(self, batch_id: int) -> DataLossError | None:
-        """What lay between the batch before and this one, and is gone, where the job is to go on without it."""
+        """Error for log data that is lost between the batch before and this one, if the job is to go on."""
         source = self._job.source
         offset = None if source.fail_on_data_loss is not False else read_offset(state_of(self._job), batch_id - 1)
         if offset is None:
@@ -299,7 +299,7 @@ class RecordKeeper:
 
     @property
     def path(self) -> str:
-        """Where the record is."""
+        """Path of the record."""
         return f"{self._job.checkpoint.rstrip('/')}/{RECORD_FILE}"
 
     def _read(self) -> JobRecord | None:
@@ -341,7 +341,7 @@ def _verified(before: Iterable[Verified], batch: BatchProgress) -> tuple[Verifie
 
 
 def _states(record: JobRecord, batch_id: int) -> TableStates:
-    """What *record* has of tables before a batch that it is told of."""
+    """Table states of *record* before a batch."""
     states = record.states(batch_id)
     return TableStates(
         batch_id=batch_id,
@@ -366,7 +366,7 @@ def _lacking(record: JobRecord) -> JobRecord:
 
 
 def begins_with_first(path: str, format_name: str | None = None) -> bool:
-    """Whether the log at *path* begins with the first transaction that its server ever logged, as far as it can tell.
+    """True if the log at *path* is known to begin with the first transaction that its server ever logged.
 
     It can where transactions have GTIDs. Without any transaction, or GTID, nothing is known.
 

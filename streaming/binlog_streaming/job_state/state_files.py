@@ -89,7 +89,7 @@ class StateFolder:
 
 
 def state_of(job: AnyJob) -> StateFolder:
-    """Where a job keeps its state: its checkpoint, which Spark and we write to."""
+    """Folder of a job's state: its checkpoint, to which Spark and this program write."""
     return StateFolder(job.checkpoint, storage_of(job))
 
 

@@ -1,4 +1,4 @@
-"""What a job would do, without doing it: `check_job(job)` -> `JobReport`; nothing is written, Spark is not started."""
+"""Report on a job without running it: `check_job(job)` -> `JobReport`; nothing is written, Spark is not started."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class LogReport:
 
 @dataclass(frozen=True, slots=True)
 class StartReport:
-    """Where the job would begin.
+    """Start of the job.
 
     Attributes:
         checkpoint: Its directory.
@@ -91,7 +91,7 @@ class StartReport:
 
 @dataclass(frozen=True, slots=True)
 class JobReport:
-    """What a job would do.
+    """Report on a job without running it.
 
     Attributes:
         log: What it would read.
@@ -115,7 +115,7 @@ class JobReport:
 
     @property
     def problems(self) -> tuple[str, ...]:
-        """Why the job could not run; none: it can."""
+        """Reasons why the job could not run; none: it can."""
         of_tables = (problem for table in self.tables for problem in table.problems)
         return (*self.changed, *of_tables, *self.statements)
 

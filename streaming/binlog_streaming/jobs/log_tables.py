@@ -1,4 +1,4 @@
-"""Which tables a log has changes of, and what is known about them: `find_tables(path)`."""
+"""Tables with changes in a log, and the known facts about them: `find_tables(path)`."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ class FoundTable:
 
 @dataclass(frozen=True, slots=True)
 class FoundTables:
-    """What a look at a log found.
+    """Result of a look at a log.
 
     Attributes:
         tables: By name.
@@ -226,7 +226,7 @@ class _Finder:
         return tuple(self._by_name[name] for name in sorted(self._by_name))
 
     def is_defined(self, table: FoundTable) -> bool:
-        """Whether what was looked at states, at its end, what no table map has."""
+        """True if the log contains, at its end, the facts that no table map has."""
         try:
             found = self._history.newest_definition(TableName(table.layout.database, table.layout.table))
         except BinlogError:

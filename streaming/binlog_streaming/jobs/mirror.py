@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from binlog_streaming.settings.job_file import AnyJob
 
 OWN_FOLDER = ".binlog-stream"
-"""In the target directory. No database has a dot in its folder's name: there it is written otherwise."""
+"""Own folder in the target directory. No database has a dot in its folder's name: there it is written otherwise."""
 
 _FILE = "job.toml"
 
@@ -76,7 +76,7 @@ def mirror_job(
 
 
 def default_checkpoint(directory: str) -> str:
-    """Where the checkpoint is when nobody names a place: in the folder of the tables.
+    """Default place of the checkpoint: in the folder of the tables.
 
     Spark writes it, and without jars of its own it knows no object store; so for tables in one it is among the user's
     own state (`$XDG_STATE_HOME`, else `~/.local/state`).
@@ -170,7 +170,7 @@ def _own_folder(directory: str) -> StateFolder:
 
 
 def _has_tables(job: Job) -> bool:
-    """Whether a batch was finished, or there is anything in the folder but its own."""
+    """True if a batch was finished, or the folder contains more than its own."""
     checkpoint = read_checkpoint(state_of(job))
     if checkpoint is not None and checkpoint.batch_id is not None:
         return True

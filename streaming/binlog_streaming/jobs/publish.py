@@ -12,10 +12,10 @@ from binlog_streaming.settings.publish_text import publish_job_text
 from binlog_streaming.topics.record import begun_with, check_log, check_same
 
 JOB_FILE = "job.toml"
-"""In the checkpoint's folder: what the job is, to go on with as a job file."""
+"""Job file in the checkpoint's folder, with which the job can be continued."""
 
 PARTITIONS = 1
-"""Of the topics, which the job creates: one keeps all changes of a table in order."""
+"""Number of partitions of the topics that the job creates: one keeps all changes of a table in order."""
 
 
 def publish_job(path: str, to: str, *, tables: str | None = None, exclude_tables: str | None = None) -> PublishJob:

@@ -1,4 +1,4 @@
-"""What a job would do that publishes, without doing it: `check_publish_job(job)` -> `PublishReport`."""
+"""Report on a publishing job without running it: `check_publish_job(job)` -> `PublishReport`."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class PublishStart:
-    """Where the job would begin.
+    """Start of the job.
 
     Attributes:
         is_new: Nothing was published yet: `starting...` options count.
@@ -76,7 +76,7 @@ class TopicReport:
 
 @dataclass(frozen=True, slots=True)
 class PublishReport:
-    """What a job would do.
+    """Report on a job without running it.
 
     Attributes:
         log: What it would read.
@@ -102,7 +102,7 @@ class PublishReport:
 
     @property
     def problems(self) -> tuple[str, ...]:
-        """Why the job could not run; none: it can."""
+        """Reasons why the job could not run; none: it can."""
         return (*self.changed, *(problem for topic in self.topics for problem in topic.problems), *self.statements)
 
 
@@ -257,7 +257,7 @@ class RegistryCheck:
             self._registry.reach()
 
     def problems(self, layout: TableLayout, topic: str) -> Iterator[str]:
-        """Why the schemas of a table could not be registered under the subjects of *topic*."""
+        """Reasons why the schemas of a table could not be registered under the subjects of *topic*."""
         if self._registry is None:
             return
         try:

@@ -1,4 +1,4 @@
-"""Whether all changed rows of a log are in row events: `read_row_format(path)`; for a job: `look_at_statements`."""
+"""Check that all changed rows of a log are in row events: `read_row_format(path)`; for a job: `look_at_statements`."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class RowFormatReport:
-    """What a look at a log found.
+    """Result of a look at a log.
 
     Attributes:
         tally: What is not told row by row.
@@ -33,7 +33,7 @@ class RowFormatReport:
     problem: BinlogError | None = None
 
     def to_json(self) -> dict[str, object]:
-        """As plain values; `complete` is null where that is not known."""
+        """Convert to plain values; `complete` is null if it is not known."""
         return {
             "severity": "summary",
             "condition": "ROW_FORMAT",
@@ -53,7 +53,7 @@ class RowFormatReport:
         }
 
     def lines(self) -> list[str]:
-        """For people."""
+        """Lines for people."""
         if self.tally.is_complete and self.problem is None:
             return ["Complete in row format: yes; no statement changes rows without row events."]
         if self.tally.is_complete:
@@ -95,7 +95,7 @@ _LOST_EVENTS = "BINLOG_DATA_LOSS.LOST_EVENTS"
 
 @dataclass(frozen=True, slots=True)
 class StatementsReport:
-    """What concerns the tables of a job.
+    """Findings about the tables of a job.
 
     Attributes:
         problems: Why the job would stop, by `database.table`; empty: about any table.

@@ -1,4 +1,4 @@
-"""What a job would make of one table: `report_table`; it asks the job's own sink, which refuses what it would then."""
+"""Report on one table of a job: `report_table`; it asks the job's own sink, which refuses the same as later."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ class TableReport:
 
 
 def report_table(job: Job, found: FoundTable, rule_number: int, query_id: str | None) -> TableReport:
-    """What *job* would make of a table.
+    """Report on a table of *job*.
 
     Args:
         job: The settings.
@@ -159,7 +159,7 @@ def _warnings(found: FoundTable, rule: TableRule, keys: Sequence[str]) -> list[s
 
 
 def _about_zero_dates(found: FoundTable, rule: TableRule, keys: Sequence[str], zero_dates: ZeroDates) -> list[str]:
-    """Of columns that cannot hold the dates that they have in the log."""
+    """Warn of columns that cannot store the zero dates that they have in the log."""
     first = found.zero_dates
     if not first or zero_dates is ZeroDates.TEXT:
         return []

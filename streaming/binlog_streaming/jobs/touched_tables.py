@@ -1,4 +1,4 @@
-"""Which tables of a job a part of the log touches: `TouchedTables(watched, job)`, `within` and `between`."""
+"""Tables of a job that a part of the log touches: `TouchedTables(watched, job)`, `within` and `between`."""
 
 from __future__ import annotations
 
@@ -147,7 +147,7 @@ def _names(change: TableChange | RowsMoved) -> tuple[TableName, ...]:
 
 
 def _is_purged_between(purged: GtidPoint, low: GtidPoint, high: GtidPoint) -> bool:
-    """Whether groups that only *high* covers are among those that have been *purged*."""
+    """True if groups that only *high* covers are among those that have been *purged*."""
     if isinstance(purged, GtidSet):
         return bool(purged.without(purged.without(high)).without(low))
     if not isinstance(purged, GtidPosition) or not isinstance(high, GtidPosition):

@@ -1,4 +1,4 @@
-"""What rows of a target become in one step: `Change`, which a mode makes; new rows laid over old ones: `Overlay`."""
+"""Changed rows of a target in one step: `Change`, which a mode makes; new rows laid over old ones: `Overlay`."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Patches:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What becomes of rows, by key; no key comes twice in `upserts`, `deletes` and `patches` together.
+    """Changed rows, by key; no key comes twice in `upserts`, `deletes` and `patches` together.
 
     Attributes:
         upserts: Whole rows: each takes the place of the row with its key, or comes new.

@@ -1,4 +1,4 @@
-"""Where the write of a table may be cut off, for `reached` and `watched` of `binlog_connector.crash_points`."""
+"""Places where the write of a table may be cut off, for `reached` and `watched` of `binlog_connector.crash_points`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ __all__ = ["CrashPoint", "reached", "watched"]
 
 
 class CrashPoint(StrEnum):
-    """What a write has just done; between any two of them a process may end."""
+    """Step that a write has just finished; a process may end between any two steps."""
 
     LOOKED = "looked"
     """The target is known, and does not hold the batch."""

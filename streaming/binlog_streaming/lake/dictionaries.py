@@ -1,4 +1,4 @@
-"""Which columns of a Parquet file get a dictionary: `dictionary_columns`."""
+"""Choice of a Parquet file's columns that get a dictionary: `dictionary_columns`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ SAMPLE_ROWS = 4096
 """Rows that are looked at, spread over all."""
 
 DISTINCT_MAX = 0.8
-"""Of the values that are looked at, so many may differ from all others; with more the whole has too many values."""
+"""Largest share of different values in the sample; with more, the whole has too many values."""
 
 
 def dictionary_columns(rows: pa.Table) -> list[str]:

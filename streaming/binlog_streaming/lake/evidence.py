@@ -1,4 +1,4 @@
-"""What a target must hold where changes begin: `Expected`; `contradictions` finds the keys for which it does not.
+"""Expected rows of a target where changes begin: `Expected`; `contradictions` finds the keys whose rows differ.
 
 A row image before a change is a row that the server had, so a complete target holds one for its key; and it holds none
 for the key of a row that comes new. The keys of a change are looked up anyway, so this costs a comparison of flags.
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class Expected(IntEnum):
-    """What a target must hold for a key before a change."""
+    """Expected state of a target's row before a change, by key."""
 
     ANYTHING = 0
     """Nobody knows, or it does not matter."""
@@ -36,7 +36,7 @@ class Expected(IntEnum):
 
 
 def needs_row(expected: Flags) -> Mask:
-    """For which keys a target must hold a row."""
+    """Mask of the keys for which a target must have a row."""
     needed: Mask = np.isin(expected, (Expected.ROW, Expected.THIS_ROW))
     return needed
 
@@ -75,7 +75,7 @@ class ContradictedError(Exception):
 
 
 def contradictions(expected: Flags, held: Indices, differing: Differing | None = None) -> Contradictions | None:
-    """Where a target does not hold what it must hold; None: nowhere.
+    """Find differences between a target's rows and the expected ones; None: there are none.
 
     Args:
         expected: `Expected` of each key.

@@ -1,4 +1,4 @@
-"""How the columns of a target table change: `SchemaChange`; `reconciled` tells what rows with other columns ask for."""
+"""Changes of a target's columns: `SchemaChange`; `reconciled` finds those that new rows need."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ DECIMAL_DIGITS_MAX = 38
 
 @dataclass(frozen=True, slots=True)
 class SchemaChange:
-    """What becomes of columns; names are those from before it, but in `added`, `retyped` and `filled`.
+    """Changes of columns; names are those from before the change, but in `added`, `retyped` and `filled`.
 
     Attributes:
         renamed: Old names and new ones.
@@ -46,7 +46,7 @@ class SchemaChange:
 
 
 def reconciled(there: pa.Schema, wanted: pa.Schema, source_table: str) -> SchemaChange:
-    """What lets a target with the columns *there* take rows with the columns *wanted*.
+    """Make the change by which a target with the columns *there* can take rows with the columns *wanted*.
 
     Columns that rows do not have any more stay, and are null in new rows; a column whose type was made smaller keeps
     its type, as all values fit. Names that differ in upper and lower case alone are those of one column, as they are to
@@ -136,5 +136,5 @@ def _is_text(kind: pa.DataType) -> bool:
 
 
 def is_binary(kind: pa.DataType) -> bool:
-    """Whether values are bytes."""
+    """True if values are bytes."""
     return bool(pa.types.is_binary(kind) or pa.types.is_large_binary(kind) or pa.types.is_binary_view(kind))

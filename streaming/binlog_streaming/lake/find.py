@@ -27,7 +27,7 @@ File = TypeVar("File")
 
 @dataclass(frozen=True, slots=True)
 class Search:
-    """Which rows of a table are looked for.
+    """Search for rows of a table.
 
     Attributes:
         columns: Names of the columns that tell, as the table has them; at least one.

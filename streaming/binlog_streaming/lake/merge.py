@@ -56,11 +56,11 @@ class TableFiles(Protocol[File]):
 
     @property
     def has_change_feed(self) -> bool:
-        """Whether readers are told of each row that changes."""
+        """True if readers can see each row that changes."""
 
     @property
     def has_deletion_vectors(self) -> bool:
-        """Whether rows are marked in this table from now on, however small it is."""
+        """True if rows of this table are marked from now on, even if it is small."""
 
     def files_with(
         self, keys: pa.Table, current: str | None = None, among: Sequence[File] | None = None
@@ -74,10 +74,10 @@ class TableFiles(Protocol[File]):
         """
 
     def name_of(self, file: File) -> str:
-        """What tells a file from others of the table."""
+        """Unique name of a file in the table."""
 
     def size_of(self, file: File) -> int:
-        """In bytes."""
+        """Size in bytes."""
 
     def key_batches(self, file: File, schema: pa.Schema) -> Iterator[tuple[int, pa.RecordBatch]]:
         """Some columns of all rows of a file, marked ones included: number of a batch's first row, and the batch."""
@@ -141,7 +141,7 @@ class WrittenFiles(Generic[File]):
 
 
 def supersede(files: TableFiles[File], change: Change, keys: Sequence[str]) -> list[Superseded[File]]:
-    """As `supersede_part`, of a whole step.
+    """Like `supersede_part`, for a whole step.
 
     Raises:
         ContradictedError: The table does not hold what it must hold before the change.
@@ -312,7 +312,7 @@ class _Merging(Generic[File]):
         self._is_there = np.zeros(self._upserts.num_rows, np.bool_)
 
     def found(self) -> list[_Found[File]]:
-        """Where changed keys are."""
+        """Places of the changed keys."""
         if not self._changed.num_rows:
             return []
         files = self._files.files_with(self._changed, self._change.current)
@@ -322,7 +322,7 @@ class _Merging(Generic[File]):
         return _rows_with(self._files, files, KeyLookup(self._changed), self._key_schema, flags)
 
     def contradicted(self, found: Sequence[_Found[File]]) -> Contradictions | None:
-        """What the rows that were found contradict of what the change expects; None: nothing."""
+        """Contradictions between the found rows and the change's expectations; None: there are none."""
         if self._change.expected is None:
             return None
         numbers = np.concatenate([np.empty(0, np.int64), *(one.live for one in found)])

@@ -38,13 +38,13 @@ TABLE_FILE = "_binlog-stream.json"
 _STEP_FILE = re.compile(r"batch-(\d{10,})(?:-(\d{4,}))?\.parquet")
 
 _WRITE_KEY = "binlog-stream.writeId"
-"""In a file, by whom its step was written: two who write the same one are told apart."""
+"""Property of a file with the id of its step's writer, which distinguishes two writers of the same step."""
 
 _NEW_WAY = 'Use mode changelog for it, or sink.format = "delta" or "iceberg"'
 
 
 _newest_names: dict[str, str] = {}
-"""By place, the newest file that this process knows: what comes before it need not be listed again."""
+"""Newest file known to this process, by place: files before it need not be listed again."""
 
 
 @dataclass(slots=True)
@@ -136,7 +136,7 @@ class ParquetTarget(Target):
         self._write(cast_rows(rows, self.schema()), commit_id)
 
     def merge(self, change: Change, commit_id: CommitId) -> int:
-        """Not possible: rows of plain files cannot be replaced in one step.
+        """Refuse: rows of plain files cannot be replaced in one step.
 
         Raises:
             UnsupportedError: `FORMAT`.
@@ -173,7 +173,7 @@ class ParquetTarget(Target):
                 yield cast_to_schema(batch, schema)
 
     def replace(self, rows: pa.RecordBatchReader, commit_id: CommitId) -> None:
-        """Not possible, as `merge`.
+        """Refuse, like `merge`.
 
         Raises:
             UnsupportedError: `FORMAT`.

@@ -68,7 +68,7 @@ def row_ids(rows: pa.Table) -> tuple[Indices, int]:
 
 
 def matching_rows(rows: pa.Table, wanted: pa.Table) -> Indices:
-    """For each row of *wanted* the row of *rows* that is the same; -1: none is.
+    """Find the row of *rows* that equals each row of *wanted*; -1: there is none.
 
     Args:
         rows: Columns that *wanted* has, in any types that can be cast to those; no row comes twice.
@@ -81,7 +81,7 @@ def matching_rows(rows: pa.Table, wanted: pa.Table) -> Indices:
 
 
 def equal_rows(left: pa.Table, right: pa.Table) -> Mask:
-    """Which rows of two tables are the same, row by row; their columns are `comparable`, and as many."""
+    """Mask of the equal rows of two tables, row by row; their columns are `comparable`, and as many."""
     equal = np.ones(left.num_rows, dtype=np.bool_)
     for ours, theirs in zip(left.columns, right.columns, strict=True):
         same = pc.equal(ours, theirs).fill_null(False).to_numpy()

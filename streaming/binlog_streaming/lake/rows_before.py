@@ -99,14 +99,14 @@ class Differing:
 
 
 class FileRows(Protocol[ReadFile]):
-    """What reads rows of files; see `TableFiles`."""
+    """Reader of rows in files; see `TableFiles`."""
 
     @property
     def schema(self) -> pa.Schema:
         """Columns of the table."""
 
     def size_of(self, file: ReadFile) -> int:
-        """In bytes."""
+        """Size in bytes."""
 
     def rows_at(self, file: ReadFile, rows: Indices, schema: pa.Schema) -> Iterator[tuple[Indices, pa.RecordBatch]]:
         """Some rows of a file."""
@@ -132,7 +132,7 @@ class KeyRows(Generic[File]):
 
 
 def differing_rows(files: FileRows[File], before: RowsBefore, found: Sequence[KeyRows[File]]) -> Differing | None:
-    """Which rows of a target are not what the images before their changes show; None: none of those that are compared.
+    """Find rows of a target that differ from the images before their changes; None: no compared row does.
 
     Args:
         files: Reads them.
@@ -175,7 +175,7 @@ def _compared(before: RowsBefore, held: pa.Table, numbers: Indices) -> Differing
 
 
 def differing(shown: ShownRows, held: pa.Table, numbers: Indices) -> Differing | None:
-    """Which rows of a target are not what images show; None: all are.
+    """Find rows of a target that differ from images; None: no row does.
 
     Args:
         shown: The images; the values have the types of *held*.

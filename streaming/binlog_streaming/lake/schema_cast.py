@@ -55,7 +55,7 @@ def cast_rows(rows: pa.RecordBatchReader, schema: pa.Schema) -> pa.RecordBatchRe
 
 
 def changed_rows(rows: pa.RecordBatchReader, change: SchemaChange, schema: pa.Schema) -> pa.RecordBatchReader:
-    """What *change* makes of the rows of a table, batch by batch.
+    """Apply *change* to the rows of a table, batch by batch.
 
     Args:
         rows: All rows, in the columns before the change.

@@ -1,4 +1,4 @@
-"""Which sink a job uses: `sink_type(format)` gives its class, a `Target`."""
+"""Sinks of jobs: `sink_type(format)` gives the class, a `Target`."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def sink_type(table_format: str) -> type[Target]:
 
 
 def may_have_tables(sink: Sink) -> bool:
-    """Whether there can be any; a look at an Iceberg table would make a catalog where there is none."""
+    """True if tables may exist; a look at an Iceberg table would create a missing catalog."""
     if "://" in sink.directory or sink.catalog:
         return True
     if sink.format != "iceberg":

@@ -14,7 +14,7 @@ SMALL_FILES_MIN = 16
 """Small files of about one size that are worth to be joined: a row is rewritten about once for every factor of 16."""
 
 JOINED_MAX = 4
-"""How many times the wanted size of a file is joined at once, at most: what a batch waits for."""
+"""Most data joined at once, in wanted file sizes: a batch waits for it."""
 
 
 def to_be_joined(files: Iterable[File], size: Callable[[File], int], *, file_size: int) -> list[File]:

@@ -49,10 +49,10 @@ class Target(ABC):
     uri: str
 
     write_errors: ClassVar[tuple[type[Exception], ...]]
-    """What the library under it raises when it cannot write."""
+    """Errors of the library under it for a failed write."""
 
     supports_parallel_write: ClassVar[bool] = False
-    """Whether several processes may write parts of a step: `append_part`, `merge_part`, then `commit_parts`."""
+    """True if several processes may write parts of a step: `append_part`, `merge_part`, then `commit_parts`."""
 
     supports_other_owner: ClassVar[bool] = True
     """Whether another query can go on with the table: `transfer_to`."""
@@ -87,7 +87,7 @@ class Target(ABC):
         self.set_properties(commit_id_of(properties, query_id, source_table, mode))
 
     def version(self) -> str | None:
-        """What a reader names to get the table as it is now; None: there is no such thing, or no table."""
+        """Version for time travel; None if the format has none or the table does not exist."""
         return None
 
     @abstractmethod
@@ -96,7 +96,7 @@ class Target(ABC):
 
     @abstractmethod
     def stored_schema(self, schema: pa.Schema) -> pa.Schema:
-        """What `schema()` gives of a table that was made of *schema*: each type the nearest one that the format has.
+        """Schema that `schema()` returns for a table of *schema*: each type is the nearest one of the format.
 
         Raises:
             UnsupportedError: `COLUMN_TYPE`: the format has no such type.
@@ -147,7 +147,7 @@ class Target(ABC):
 
     @property
     def supports_late_dedup(self) -> bool:
-        """Whether parts may have the same keys: rows that `superseded_by_later_part` names are marked then."""
+        """True if parts may have the same keys: rows that `superseded_by_later_part` names are marked then."""
         return False
 
     def superseded_by_later_part(
@@ -197,7 +197,7 @@ class Target(ABC):
 
     @abstractmethod
     def is_conflict(self, error: Exception) -> bool:
-        """Whether a write failed because somebody else committed between the look and the write."""
+        """True if a write failed because another writer committed between the look and the write."""
 
     def close(self) -> None:  # noqa: B027 (most have nothing to close)
         """Let go of connections."""
@@ -242,7 +242,7 @@ class Target(ABC):
             )
 
     def is_done(self, commit_id: CommitId) -> bool:
-        """Whether the step is in the table already.
+        """True if the step is in the table already.
 
         Raises:
             TableError: `CHECKPOINT_BEHIND`: the table holds a later batch, or another one under this number.
@@ -257,7 +257,7 @@ class Target(ABC):
 
 
 class TargetFactory(Protocol):
-    """What makes targets; the class of a sink is one."""
+    """Maker of targets; the class of a sink is one."""
 
     @property
     def write_errors(self) -> tuple[type[Exception], ...]:

@@ -1,1 +1,1 @@
-"""What runs of jobs tell OpenLineage: where rows come from, where they go, and in which version they are there."""
+"""OpenLineage events of jobs' runs: sources and targets of rows, and the versions that contain them."""

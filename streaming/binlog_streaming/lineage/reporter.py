@@ -34,7 +34,7 @@ INTERVAL_SECONDS = 60.0
 """Between two events about tables that are written all the time."""
 
 _END_SECONDS = 10.0
-"""How long the end of a job waits for a server that does not answer."""
+"""Seconds that the end of a job waits for a server that does not answer."""
 
 
 class LineageReporter:

@@ -1,1 +1,1 @@
-"""What the rows of a step leave in a table, by mode."""
+"""Results of a step's rows in a table, by mode."""

@@ -1,4 +1,4 @@
-"""What changes of parents do to rows of a child, worked out from its history: `derived_changes`.
+"""Effects of parents' changes on rows of a child, computed from its history: `derived_changes`.
 
 A version of a child's row is a state with the time from which on, and that up to which, the row was in it. A change of
 a parent's referenced columns at a time between changes the versions that refer to the values before: they end there,
@@ -79,7 +79,7 @@ class RowChanges:
         return replace(self, before=self.before.select(names), after=self.after.select(names))
 
     def equals(self, other: RowChanges) -> bool:
-        """Whether they are the same."""
+        """True if they are the same."""
         return (
             len(self) == len(other)
             and bool((self.times == other.times).all() and (self.deletes == other.deletes).all())
@@ -97,13 +97,13 @@ class RowChanges:
         )
 
     def a_level_later(self) -> RowChanges:
-        """What is carried on within a circle of tables: those that go deeper than InnoDB does are not among it."""
+        """Changes that continue within a circle of tables, without those at deeper levels than InnoDB has."""
         later = replace(self, times=self.times + 1)
         return later.take(later.times % TIMES <= LEVELS_MAX + 1)
 
     @property
     def is_too_deep(self) -> bool:
-        """Whether there are some at more levels than InnoDB has."""
+        """True if some changes are at more levels than InnoDB has."""
         return bool((self.times % TIMES > LEVELS_MAX).any())
 
     def in_one(self) -> RowChanges:
@@ -167,7 +167,7 @@ class _Active:
 
 
 def derived_changes(history: TableHistory, references: Sequence[Reference]) -> RowChanges:
-    """What foreign keys do to the rows of a child, ordered by time; of each row and time one change.
+    """Compute the effects of foreign keys on the rows of a child, ordered by time; one change per row and time.
 
     Args:
         history: Of the child; it has keys.

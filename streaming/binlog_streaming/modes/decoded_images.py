@@ -54,7 +54,7 @@ class DecodedImages:
         return replace(self, table=self.table[rows], rows=self.rows.take(numbers_array(rows)), absent=absent)
 
     def has_absent(self) -> bool:
-        """Whether a column is missing from a row image."""
+        """True if a column is missing from a row image."""
         return any(mask.any() for mask in self.absent.values())
 
     def has_changes(self) -> bool:
@@ -65,7 +65,7 @@ class DecodedImages:
         """See `has_changes`."""
 
     def absent_mask(self, column: int, /) -> Mask:
-        """Which images lack a column."""
+        """Mask of the images that lack a column."""
         return self.absent.get(column, np.zeros(len(self.table), np.bool_))
 
 

@@ -1,4 +1,4 @@
-"""What a target must hold for keys before a step, by the first images of these: `expected_rows`."""
+"""Expected rows of a target before a step, by the first image of each key: `expected_rows`."""
 
 from __future__ import annotations
 

@@ -57,7 +57,7 @@ class CastImages:
         return replace(self, images=self.images.select(rows))
 
     def has_absent(self) -> bool:
-        """Whether a column is missing from a row image."""
+        """True if a column is missing from a row image."""
         return self.images.has_absent()
 
     def has_changes(self) -> bool:
@@ -74,20 +74,20 @@ class CastImages:
         self.images.check_changes()
 
     def absent_mask(self, column: int, /) -> Mask:
-        """Which images lack a column."""
+        """Mask of the images that lack a column."""
         source = self.sources[column]
         return np.zeros(len(self.table), np.bool_) if source is None else self.images.absent_mask(source)
 
 
 def has_column(images: Images, column: int) -> Mask:
-    """Which of *images* have a column: they do not lack it, and do not come before it."""
+    """Mask of the *images* that have a column: they do not lack it, and are not older than it."""
     if isinstance(images, CastImages) and images.sources[column] is None:
         return np.zeros(len(images.table), np.bool_)
     return ~images.absent_mask(column)
 
 
 def has_columns(images: Images) -> bool:
-    """Whether *images* do not come before any of their columns."""
+    """True if *images* are not older than any of their columns."""
     return not (isinstance(images, CastImages) and None in images.sources)
 
 

@@ -46,7 +46,7 @@ def mirror_change(
     computed_is_null: bool = False,
     there: Lookup | None = None,
 ) -> Change:
-    """What the step leaves of each key; only what is left is decoded in full.
+    """Compute the row of each key after the step; only these rows are decoded in full.
 
     Args:
         images: Of the step.

@@ -22,13 +22,13 @@ IS_CURRENT = "_is_current"
 VERSION_POSITION = "_position"
 
 CASCADED_FROM = pa.field("_cascaded_from", pa.string())
-"""Of a changelog with what foreign keys do: of rows that no log has the table whose change was carried on."""
+"""Column of a changelog with cascades: of rows that no log has, the table whose change caused them."""
 
 SNAPSHOT = pa.field("_snapshot", pa.string())
-"""Of a changelog, of existing rows that a snapshot put into the log: which one; null: the row is a change."""
+"""Column of a changelog: the snapshot that put an existing row into the log; null: the row is a change."""
 
 MARK_FIELDS = (pa.field(DELETED, pa.bool_()), pa.field(DELETED_AT, COMMIT_TIME_TYPE))
-"""Of a mirror whose deleted rows stay."""
+"""Columns of a mirror whose deleted rows stay."""
 
 VERSION_FIELDS = (
     pa.field(VALID_FROM, COMMIT_TIME_TYPE),
@@ -36,7 +36,7 @@ VERSION_FIELDS = (
     pa.field(IS_CURRENT, pa.bool_()),
     pa.field(VERSION_POSITION, pa.string()),
 )
-"""Of `scd2`."""
+"""Columns of `scd2`."""
 
 
 def mode_schema(

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 _Values = TypeVar("_Values", pa.Array, pa.ChunkedArray)
 _FOLDED = ((r"\p{M}+", ""), ("ß", "s"), ("æ", "ae"), ("œ", "oe"), ("ø", "o"), ("đ", "d"), ("ł", "l"), ("s+", "s"))
-"""Of text that is decomposed and in lower case, what some collation takes for the same."""
+"""Replacements in decomposed lower case text that make texts equal which some collation takes as equal."""
 
 
 def folding(array: pa.Array) -> pa.Array:
@@ -68,7 +68,7 @@ def _as(values: _Values, kind: pa.DataType) -> _Values:
 
 
 def rows_matching(batch: pa.RecordBatch, wanted: pa.Table) -> Mask:
-    """Which rows may have the values of a row of *wanted*: each column has a value that is in that column of it.
+    """Mask of the rows that may have the values of a row of *wanted*, compared column by column.
 
     Args:
         batch: Some rows.

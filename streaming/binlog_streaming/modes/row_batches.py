@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     """Position of a group, and the number of an event in it."""
 
 NO_IMAGE = -1
-"""In place of an image's number where there is none: the value is null."""
+"""Number in place of an image's number: there is no image, the value is null."""
 
 _Number = TypeVar("_Number", bound=np.generic)
 
@@ -80,12 +80,12 @@ class RowBatch:
     is_derived: bool = False
 
     def places(self) -> tuple[Indices, Indices]:
-        """Of each image the number of its group, growing in log order, and that of its event in the group."""
+        """Number of each image's group, growing in log order, and of its event in the group."""
         rows = self._event_rows()
         return commit_versions(self.groups)[self.events["group"][rows]], self.events["event_no"][rows]
 
     def commit_times(self) -> Indices:
-        """Of each image the commit time of its group: microseconds since 1970 UTC."""
+        """Commit time of each image's group: microseconds since 1970 UTC."""
         seconds = self.groups["timestamp"].astype(np.int64)
         times: Indices = seconds[self.events["group"][self._event_rows()]] * _MICROS
         return times
@@ -95,7 +95,7 @@ class RowBatch:
         return place_texts(self.images.table[images], self.events, self.groups)
 
     def between(self, start: EventPlace | None, end: EventPlace | None) -> RowBatch | None:
-        """What lies from *start* (None: the beginning) to before *end* (None: the end); None when that is nothing."""
+        """The part from *start* (None: the beginning) to before *end* (None: the end); None if it is empty."""
         if start is end is None:
             return self
         places = self.places()
@@ -120,7 +120,7 @@ class RowBatch:
         return Position(int(group["file_no"]), int(group["page"]), int(group["chunk"])), int(event["event_no"])
 
     def commit_time(self) -> int:
-        """Of the last image's group, seconds since 1970 UTC."""
+        """Commit time of the last image's group, seconds since 1970 UTC."""
         return int(self._last_group()["timestamp"])
 
     def first_commit_time(self) -> int:
@@ -178,7 +178,7 @@ class StepImages:
 
     @cached_property
     def existing(self) -> Mask:
-        """Which images are existing rows that a snapshot put into the log."""
+        """Mask of the images that are existing rows, put into the log by a snapshot."""
         return _joined(
             [np.full(len(row_batch.images.table), bool(row_batch.snapshot)) for row_batch in self.row_batches], np.bool_
         )
@@ -200,16 +200,16 @@ class StepImages:
 
     @cached_property
     def has_absent(self) -> bool:
-        """Whether any image lacks any column."""
+        """True if any image lacks any column."""
         return any(row_batch.images.has_absent() for row_batch in self.row_batches)
 
     @cached_property
     def has_changes(self) -> bool:
-        """Whether any image has changes to a JSON value alone."""
+        """True if any image has only changes to a JSON value."""
         return self.has_absent and any(row_batch.images.has_changes() for row_batch in self.row_batches)
 
     def check_changes(self) -> None:
-        """As `Images.check_changes`, of all images."""
+        """Like `Images.check_changes`, of all images."""
         for row_batch in self.row_batches:
             row_batch.images.check_changes()
 
@@ -219,16 +219,16 @@ class StepImages:
         return ImageFacts.of(self.row_batches)
 
     def absent_mask(self, column: int) -> Mask:
-        """Which images lack a column."""
+        """Mask of the images that lack a column."""
         return _joined([row_batch.images.absent_mask(column) for row_batch in self.row_batches], np.bool_)
 
     def has_values(self, column: int) -> Mask:
-        """Which images have a column; not those that lack it, or whose table did not have it yet."""
+        """Mask of the images that have a column; not those that lack it, or are older than it."""
         return _joined([has_column(row_batch.images, column) for row_batch in self.row_batches], np.bool_)
 
     @property
     def has_same_columns(self) -> bool:
-        """Whether no image comes from before one of the columns."""
+        """True if no image is older than one of the columns."""
         return all(has_columns(row_batch.images) for row_batch in self.row_batches)
 
     def in_log_order(self) -> Indices:
@@ -331,7 +331,7 @@ def outlined(
     before: EventPlace | None,
     decoding: Decoding = DEFAULT_DECODING,
 ) -> list[RowBatch]:
-    """What indexes alone tell of rows between two places: of each a row batch that has no values.
+    """Make row batches without values, from indexes alone, for the rows between two places.
 
     Instead of images it has the first event and the last one, so it is small however many there are.
     """

@@ -93,7 +93,7 @@ class KeyTable:
         return self.end_rows(ranks)[1]
 
     def end_rows(self, ranks: Indices | None = None) -> tuple[Indices, Indices]:
-        """Of each key the first image and the last one, by the last; *ranks* as for `last_rows`."""
+        """First and last image of each key, ordered by the last; *ranks* as for `last_rows`."""
         if ranks is None and self.rows.num_columns == 1 and (values := integers(self.rows.column(0))) is not None:
             places, begins = ascending(values)
             first, last = places[begins], places[np.append(begins[1:], True)[: len(places)]]
@@ -108,7 +108,7 @@ class KeyTable:
         return first_of[last], last
 
     def first_rows(self, ids: Indices, count: int, order: Indices) -> Indices:
-        """Of each number among *count* that `ids` gave the first image; *order*: all images as they come in the log."""
+        """First image of each number below *count* that `ids` gave; *order*: all images in log order."""
         first = np.empty(count, dtype=np.int64)
         first[ids[order[::-1]]] = order[::-1]  # of several, the last one stays
         return first

@@ -41,7 +41,8 @@ if TYPE_CHECKING:
     Mask = NDArray[np.bool_]
 
     CurrentRows = Callable[[pa.Table], pa.Table]
-    """From keys to the versions of the target that hold and have them (others may be among them), in any order."""
+    """Function from keys to the current versions with these keys in the target (it may return others too), in any
+    order."""
 
 
 def scd2_change(

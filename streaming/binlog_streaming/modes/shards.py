@@ -56,7 +56,7 @@ _PLACE_DTYPE = np.dtype(
         ("facts", np.int64),  # number in `_Shipped.facts`
     ]
 )
-"""What a shard knows of an image beside its values."""
+"""Fields of an image in a shard beside its values."""
 
 
 class IndivisibleError(Exception):
@@ -168,7 +168,7 @@ def failed(error: Exception) -> bytes:
 
 
 def shard_numbers(keys: pa.Table, count: int) -> Indices:
-    """Of each key the number of its shard; it depends on the values alone.
+    """Number of each key's shard; it depends on the values alone.
 
     Args:
         keys: One row for a key.

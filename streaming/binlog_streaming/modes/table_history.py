@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     Mask = NDArray[np.bool_]
 
 BEFORE_ALL, AFTER_ALL = -1, np.iinfo(np.int64).max
-"""In place of a time: before the first change of a step, and after the last one."""
+"""Values in place of a time: before the first change of a step, and after the last one."""
 
 
 class RowVersions(NamedTuple):
@@ -153,7 +153,7 @@ class TableHistory:
         return RowVersions(nodes, starts, ends, self._row_ids[nodes])
 
     def ends_of(self, rows: pa.Table, times: Indices) -> Indices:
-        """Of rows that have their keys since some times: when the next image of the key is, as `RowVersions.ends`."""
+        """Time of the next image of each row's key after the given time, as `RowVersions.ends`."""
         ids = self._ids_with(rows)
         own, wanted = ids[: len(self.images)], ids[len(self.images) :]
         # Key and time as one number.
@@ -251,7 +251,7 @@ class TableHistory:
         return self._unknown + 1
 
     def _sources(self, column: int) -> Indices:
-        """For each node the one that has its value of a column."""
+        """The node that has each node's value of a column."""
         everything = np.arange(self._by_default + len(self.images.facts.known), dtype=np.int64)
         if not self.images.has_absent:
             return everything

@@ -116,7 +116,7 @@ class _Removal:
             raise MissingRowsError(int(self.first[self.left > 0].min()), int(self.left.sum()))
 
     def kept(self, values: pa.Table) -> Indices | None:
-        """Which rows of the target stay; None: all of them."""
+        """Rows of the target that stay; None: all of them."""
         candidates = np.arange(values.num_rows, dtype=np.int64)
         for number, column in enumerate(self.values.columns):
             if not len(candidates):

@@ -1,4 +1,4 @@
-"""What the pages of a log hold, as a picture, whatever its format: `describe`."""
+"""Contents of a log's pages, as a picture, whatever its format: `describe`."""
 
 from __future__ import annotations
 

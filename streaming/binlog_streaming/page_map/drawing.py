@@ -41,7 +41,7 @@ _TEXT = "#263238"
 
 @dataclass(slots=True)
 class _Layout:
-    """Where cells are, *columns* in a row, each for *pages* pages.
+    """Places of cells, *columns* in a row, each for *pages* pages.
 
     *tops* is the first row of each file; *height* counts rows too, *cell* is the width of a cell in inches.
     """

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from binlog_format.innodb.inspection.page_usage import InnodbFileUsage, LogUsage, TransactionUsage
 
 TRANSACTION_COLORS = ("#e4572e", "#f2a541", "#c2185b", "#8e44ad", "#d98880", "#b7950b", "#ff8fab", "#6d4c41")
-"""For the largest transactions with out-of-band data; the others share a colour."""
+"""Colours of the largest transactions with out-of-band data; the others share a colour."""
 
 _OTHER_TRANSACTIONS = "#f6d3a8"
 _UNUSED_OOB = "#b9aea4"
@@ -66,7 +66,7 @@ def _file(file: InnodbFileUsage, shares: dict[int, NDArray[np.int64]], shown_cou
 
 
 def _transaction_shares(usage: LogUsage) -> dict[int, dict[int, NDArray[np.int64]]]:
-    """For each file and transaction (by rank) the bytes in each page."""
+    """Bytes in each page, for each file and transaction (by rank)."""
     shares: dict[int, dict[int, NDArray[np.int64]]] = {}
     sizes = {file.file_no: len(file.bytes) for file in usage.files}
     for rank, transaction in enumerate(usage.transactions):

@@ -1,4 +1,4 @@
-"""What a picture of a log's pages shows, whatever the log's format: `Picture`. Knows no drawing library."""
+"""Picture of a log's pages, whatever the log's format: `Picture`. Uses no drawing library."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class Sign(Enum):
-    """What a line of a legend explains."""
+    """Sign that a line of a legend explains."""
 
     COLOR = "a colour of cells"
     DOT = "a coloured dot in a cell"

@@ -1,1 +1,1 @@
-"""What a batch does to which tables, and in which order."""
+"""Plan of a batch: its steps, their tables, and their order."""

@@ -1,4 +1,4 @@
-"""What a batch does to its tables, step by step: `BatchPlan`; `plan.plan_batch` makes one."""
+"""Steps of a batch on its tables: `BatchPlan`; `plan.plan_batch` makes one."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ ROWS_STEP = 2
 """After a change: rows."""
 
 COMPONENT_WEIGHT = 1 << 19
-"""What a component costs however little it holds, in bytes of row events."""
+"""Fixed cost of a component, in bytes of row events."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,13 +77,13 @@ class RowsStep:
 
     @property
     def is_repair(self) -> bool:
-        """Whether these are rows of a repair, which a changelog does not have."""
+        """True if these are rows of a repair, which a changelog does not have."""
         return all(part.is_repair for part in self.parts)
 
 
 @dataclass(frozen=True, slots=True)
 class ChangeStep:
-    """What a statement, or a mark of a snapshot, does to tables.
+    """Step of a statement, or of a mark of a snapshot.
 
     Attributes:
         number: `CommitId.step`.
@@ -101,7 +101,7 @@ class ChangeStep:
 
     @property
     def place(self) -> LogPlace:
-        """Where the statement is."""
+        """Place of the statement."""
         return self.statement.position, self.statement.event_no
 
 
@@ -119,7 +119,7 @@ class Component:
 
     @property
     def name(self) -> str:
-        """That of its first table."""
+        """Name of its first table."""
         return str(min(self.tables))
 
     @property
@@ -128,7 +128,7 @@ class Component:
         return COMPONENT_WEIGHT + sum(part.size for name in self.tables for part in self.parts(name))
 
     def parts(self, table: TableName) -> list[IndexPart]:
-        """What the batch has of a table, each part once."""
+        """Parts of the batch for a table, each part once."""
         found = {id(part): part for step in self.rows_steps() if step.table == table for part in step.parts}
         return list(found.values())
 

@@ -54,13 +54,13 @@ class LinkedRowsStep:
 
     @property
     def place(self) -> LogPlace:
-        """Where it begins, about."""
+        """Approximate start."""
         starts = [part.start for rows in self.rows for part in rows.parts] + [part.start for part in self.outside]
         return self.after or (min(starts), 0)
 
     @property
     def tables(self) -> tuple[TableName, ...]:
-        """Whose rows."""
+        """Tables of the rows."""
         return tuple(one.table for one in self.rows)
 
     @property
@@ -71,7 +71,7 @@ class LinkedRowsStep:
 
 @dataclass(frozen=True, slots=True)
 class Appliance:
-    """What can be done in targets.
+    """Cascades that can be applied to targets.
 
     Attributes:
         is_applied: Whether a table has targets in which it is done.
@@ -82,11 +82,11 @@ class Appliance:
     takes_inline: bool | None
 
     def is_real(self, key: ForeignKey) -> bool:
-        """Whether the server may have the key."""
+        """True if the server may have the key."""
         return not key.inline or self.takes_inline is not False
 
     def obstacle(self, cascade: Cascade, root: TableName) -> str:
-        """Why a foreign key's actions after a change of *root* cannot be done in the child's targets; empty: they can.
+        """Reason why a cascade after a change of *root* cannot be applied to the child's targets; empty: it can.
 
         Args:
             cascade: The key.

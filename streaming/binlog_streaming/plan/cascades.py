@@ -60,11 +60,11 @@ class CascadedChange(NamedTuple):
 
     @property
     def place(self) -> LogPlace:
-        """Where the change is."""
+        """Place of the change."""
         return self.change.position, self.change.event_no
 
     def error(self) -> UnsupportedError:
-        """What its child is refused with."""
+        """Error with which its child is refused."""
         child, key = self.cascade
         gtid, (position, event_no) = self.change.gtid, self.place
         what = "a DELETE from" if self.change.is_delete else "an UPDATE of a key of"
@@ -89,7 +89,7 @@ class CascadedChange(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class CascadeLog:
-    """What a job asks its log about foreign keys.
+    """A job's access to its log for questions about foreign keys.
 
     Attributes:
         job: The settings.
@@ -122,7 +122,7 @@ class CascadeLog:
 
     @property
     def takes_inline_keys(self) -> bool | None:
-        """Whether the servers make a foreign key of REFERENCES in a column's own words; None: some of them do."""
+        """True if the servers make a foreign key of REFERENCES in a column's own definition; None: some of them do."""
         options = self._options()
         with WatchedLog(options.path, options.format) as watched:
             return take_inline_keys(watched.log.files())
@@ -195,7 +195,7 @@ def cascades_in(
     is_wanted: Callable[[TableName], bool],
     appliance: Appliance,
 ) -> list[CascadedChange]:
-    """What changes of parents may have done to children, by place.
+    """Find changes of parents that may have changed children, by place.
 
     Args:
         touched: The row events of the batch to which foreign keys apply.

@@ -67,7 +67,7 @@ def unexpected(error: Exception, place: str) -> TableError:
 
 @contextmanager
 def naming_unexpected(place: str) -> Iterator[None]:
-    """What nobody foresaw within is a named error.
+    """Turn unexpected errors into a named error.
 
     Args:
         place: As of `unexpected`.

@@ -1,4 +1,4 @@
-"""What a job remembers of its tables from batch to batch: `JobMemory`; what a batch adds to it: `Learned`."""
+"""Facts about its tables that a job keeps from batch to batch: `JobMemory`; a batch's additions: `Learned`."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Written = Mapping[TableName, frozenset[Mode]]
 """Tables of batches before, and which of their targets exist since."""
 
 _CONCERN_THE_JOB = frozenset({"WRITE_FAILED", "CHECKPOINT_BEHIND"})
-"""Of `TableError`: a full disk, an old checkpoint. Without the table the job would meet them at the next one."""
+"""Errors of `TableError` that concern the whole job: without this table it would meet them at the next one."""
 
 
 class SetAside(msgspec.Struct, frozen=True, kw_only=True):
@@ -49,7 +49,7 @@ class SetAside(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def name(self) -> TableName:
-        """Of the table."""
+        """Name of the table."""
         return TableName(self.database, self.table)
 
     @classmethod
@@ -62,14 +62,14 @@ class SetAside(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def can_set_aside(error: BinlogError) -> bool:
-    """Whether an error is about one table alone: the job can go on without it."""
+    """True if an error is about one table alone: the job can continue without it."""
     kinds = SchemaError | UnsupportedError | TableError | PartitionRuleError
     return isinstance(error, kinds) and error.subclass not in _CONCERN_THE_JOB
 
 
 @dataclass(frozen=True, slots=True)
 class JobMemory:
-    """What a job knows when a batch begins.
+    """Facts that a job has when a batch begins.
 
     Attributes:
         written: Tables of batches before, and which of their targets exist since; None: not known.
@@ -91,7 +91,7 @@ class JobMemory:
     earlier: Sequence[TableFilter] = ()
 
     def waits(self, table: SelectedTable) -> bool:
-        """Whether a table is not applied before a snapshot of it begins, or it is created in the log."""
+        """True if a table is not applied before a snapshot of it begins, or it is created in the log."""
         if table.is_aside or table.name in self.complete:
             return False
         if not all(selected.accepts_name(*table.name) for selected in self.earlier):
@@ -102,7 +102,7 @@ class JobMemory:
 
 @dataclass(frozen=True, slots=True)
 class Learned:
-    """What a batch adds to the memory of its job.
+    """Facts that a batch adds to the memory of its job.
 
     Attributes:
         gone: Tables that were dropped or renamed, and not created again: anyone may remove their targets.

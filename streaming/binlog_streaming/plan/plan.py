@@ -1,4 +1,4 @@
-"""What a batch does to which tables, and in which order: `plan_batch(rows, decoding, selection)` gives a `BatchPlan`.
+"""Planning of a batch: `plan_batch(rows, decoding, selection)` gives a `BatchPlan`, its steps in their order.
 
 A plan is a function of the part of the log and the job's rules, so a batch that is done again has the same steps under
 the same numbers. What statements do to tables is counted through the batch: changes 1, 2, 3 ... of all its statements,
@@ -141,7 +141,7 @@ def plan_batch(
 def _changes(
     rows: Sequence[Row], decoding: Decoding, scope: StatementScope, states: list[tuple[Position, ForeignKeys]]
 ) -> Iterator[tuple[DdlStatement, list[AnyChange]]]:
-    """What statements do, in log order; with each change of foreign keys, these go into *states*."""
+    """Effects of statements, in log order; changes of foreign keys also go into *states*."""
     for statement, mark in statements_of(rows):
         some: Sequence[AnyChange]
         if mark is None:

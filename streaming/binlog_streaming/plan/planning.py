@@ -1,4 +1,4 @@
-"""What a plan collects of a batch before it is put in order: `Planning`."""
+"""Collection of a batch's facts before they are put in order: `Planning`."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ if TYPE_CHECKING:
     from binlog_streaming.plan.table_selection import SelectedTable, TableSelection
 
     Row = Mapping[str, object]
-    """Of the view `tables`."""
+    """Row of the view `tables`."""
 
 
 @dataclass(slots=True)
 class Planning:
-    """What a batch has, as far as it was taken.
+    """Facts of a batch, as far as it was read.
 
     Attributes:
         selection: The job's tables.
@@ -85,7 +85,7 @@ class Planning:
             self.parts.setdefault(name, []).append(_part(row, end))
 
     def take_scope(self, scope: StatementScope) -> None:
-        """What the statements of the batch mean for later ones."""
+        """Take the scope that the statements of the batch leave for later ones."""
         self.memory = replace(self.memory, scope=scope)
 
     def find(self, name: TableName) -> SelectedTable | None:
@@ -102,17 +102,17 @@ class Planning:
         return self.tables[name]
 
     def holds_rows(self, name: TableName) -> bool:
-        """Whether a table is one of the job's that has targets with its rows."""
+        """True if a table is one of the job's that has targets with its rows."""
         table = self.find(name)
         return table is not None and set(table.rule.modes) != {Mode.CHANGELOG}
 
     def applies_cascades(self, name: TableName) -> bool:
-        """Whether what foreign keys do to a table is done in its targets."""
+        """True if cascades to a table are applied to its targets."""
         table = self.find(name)
         return table is not None and table.rule.foreign_keys is OnCascade.APPLY
 
     def takes_part(self, name: TableName, place: LogPlace) -> bool:
-        """Whether what is at a place of the log is done to a table."""
+        """True if a change at a place of the log is applied to a table."""
         return name not in self.refusals and self.snapshots.is_live(name, place)
 
     def take_keys(self) -> None:
@@ -129,12 +129,12 @@ class Planning:
         return replace(part, index=index.to_bytes(), is_repair=is_repair)
 
     def complete_from(self, name: TableName, about: Sequence[ChangeStep]) -> int:
-        """From which step on a table is complete, if it is at the end of the batch."""
+        """First step from which on a table is complete, if it is complete at the end of the batch."""
         ends = [step.number for step in about if isinstance(step.change, SnapshotEnded)]
         return max(ends, default=0)
 
     def learned(self) -> Learned:
-        """What later batches have to know."""
+        """Facts for later batches."""
         for name in self.refusals:
             self.snapshots.stop(name, "the table was set aside")
         returned = frozenset(name for name in self.returning if name not in self.refusals)

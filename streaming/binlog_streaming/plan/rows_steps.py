@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from binlog_streaming.plan.cascades import Touched
 
     Counts = Callable[[TableName, str, LogPlace | None], bool]
-    """Of a table, rows of a snapshot (empty: changes) after a statement: `Snapshots.counts`."""
+    """Function of a table, a snapshot (empty: changes) and the statement before the rows: `Snapshots.counts`."""
 
 
 def rows_steps(

@@ -71,18 +71,18 @@ class PlannedSnapshot(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def name(self) -> TableName:
-        """Of the table."""
+        """Name of the table."""
         return TableName(self.database, self.table)
 
     @property
     def is_open(self) -> bool:
-        """Whether chunks are still to come."""
+        """True if chunks are still to come."""
         return not self.is_ended and self.problem is None
 
 
 @dataclass(slots=True)
 class Snapshots:
-    """What snapshots do to tables in a batch.
+    """Snapshots of tables in a batch.
 
     Attributes:
         tables: The newest one of each table, as far as the walk has come.
@@ -117,7 +117,7 @@ class Snapshots:
             self._live_from[name] = place
 
     def is_live(self, name: TableName, place: LogPlace | None = None) -> bool:
-        """Whether the log counts for a table from *place* on; None: at the end of the batch."""
+        """True if the log applies to a table from *place* on; None: at the end of the batch."""
         if name not in self._live_from:
             return True
         first = self._live_from[name]
@@ -175,7 +175,7 @@ class Snapshots:
             used.append(((statement.position, statement.event_no), self._before_repair[change.snapshot]))
 
     def is_repair(self, snapshot: str) -> bool:
-        """Whether these are rows of a repair."""
+        """True if these are rows of a repair."""
         return snapshot in self._before_repair
 
     def end(self, statement: DdlStatement, ended: SnapshotEnded) -> bool:
@@ -219,7 +219,7 @@ class Snapshots:
         return self._keys.get(snapshot)
 
     def counts(self, name: TableName, snapshot: str, after: LogPlace | None) -> bool:
-        """Whether rows of a table between two statements about it are applied.
+        """True if rows of a table between two statements about it are applied.
 
         Args:
             name: Of the table.
@@ -236,7 +236,7 @@ class Snapshots:
         return is_live and (not snapshot or (snapshot == used and snapshot not in self.faulty))
 
     def step_of(self, change: StepChange, place: LogPlace) -> StepChange | None:
-        """What a statement or a mark at a place does to targets; None: nothing.
+        """Step of a statement or a mark at a place; None: it has no effect on targets.
 
         Args:
             change: What it contains.
@@ -257,12 +257,12 @@ class Snapshots:
 
 
 def snapshot_command(name: TableName) -> str:
-    """How a snapshot of a table is taken."""
+    """Command that takes a snapshot of a table."""
     return f"binlog-stream snapshot JOB.toml --server URL --tables '{re.escape(str(name))}'"
 
 
 def changes_of_mark(mark: Mapping[str, object], decoding: Decoding) -> list[SnapshotChange]:
-    """What a mark contains about its table.
+    """Changes of its table that a mark contains.
 
     Args:
         mark: A value of the view's column `marks`.

@@ -1,4 +1,4 @@
-"""Which tables of a batch can go on, decided before anything of it is written: `admit`.
+"""Checks of a batch's tables before anything of it is written: `admit`.
 
 One walk over the statements of the batch, in log order. It finds where a table of the job would become wrong without an
 error: a statement that changed its rows without row events, or rows of a table whose earlier rows lie in no part of
@@ -100,7 +100,7 @@ class TableChecks:
 
     @property
     def complete(self) -> dict[TableName, bool]:
-        """Whether all rows of a table lie in what was read, of tables that the batch meets."""
+        """Completeness of the batch's tables: True if all rows of a table are in the part that was read."""
         return {name: state for name, state in self._states.items() if state is not None}
 
     def take(self, statement: DdlStatement, changes: Sequence[StatementChange | SnapshotChange]) -> None:
@@ -265,7 +265,7 @@ class TableChecks:
             self._begin_anew(change.old, statement)  # nothing has this name any more
 
     def _set_aside_before(self, change: TableRenamed, place: LogPlace, gtid: str | None) -> Refusal | None:
-        """Why a table cannot go on under its new name: it did not under the one before."""
+        """Reason why a table cannot continue under its new name: it could not under the one before."""
         stopped = self.memory.set_aside.get(change.old)
         if stopped is None or self.find(change.old) is not None:
             return None

@@ -1,4 +1,4 @@
-"""Which tables a job selects: `TableSelection(rules).find(name)`."""
+"""Table selection of a job: `TableSelection(rules).find(name)`."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from binlog_streaming.settings import TableRule
 
 ASIDE_DIRECTORY = ".binlog-stream/staging"
-"""In the sink's directory: tables that take the place of a selected one later on."""
+"""Folder in the sink's directory for tables that replace a selected one later."""
 _ASIDE_TARGET = "{database}/{table}/{mode}"
 
 
@@ -51,7 +51,7 @@ class SelectedTable:
     set_aside: SetAside | None = None
 
     def complete_at(self, step: int) -> bool | None:
-        """What targets state of `complete` from the step with a number on."""
+        """Value of `complete` that targets record from the step with a number on."""
         return self.complete and step >= self.complete_from
 
     def uri(self, directory: str, mode: Mode) -> str:

@@ -1,4 +1,4 @@
-"""What statements of a batch do, under the names that the server means: `named_changes`, `take_unclear_names`.
+"""Effects of a batch's statements, under the server's names: `named_changes`, `take_unclear_names`.
 
 Most statements spell a table as its rows do. Where one does not, the server folds names (`lower_case_table_names`), or
 the statement is about another table: see `NameRule`.
@@ -48,7 +48,7 @@ HINT = (
 
 
 def named_changes(planning: Planning, walk: Callable[[StatementScope], Changes]) -> Changes:
-    """What statements do; *walk* is done a second time where the log proves that the server folds names.
+    """Effects of statements; *walk* runs a second time if the log proves that the server folds names.
 
     Args:
         planning: Of the batch, with its rows; gets the scope after the statements.
@@ -120,7 +120,7 @@ def take_unclear_names(planning: Planning, changes: Changes) -> None:
 
 
 def _last_drop(changes: Changes) -> Position | None:
-    """Where a whole database went last: rows before it were of other tables."""
+    """Place of the last DROP DATABASE: rows before it were of other tables."""
     drops = [statement for statement, some in changes if any(isinstance(one, DatabaseDropped) for one in some)]
     return max((statement.position for statement in drops), default=None)
 

@@ -53,7 +53,7 @@ _MICROS = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class ColumnForm:
-    """How values of a column become bytes.
+    """Conversion of a column's values to bytes.
 
     Attributes:
         name: Of the column, as the server has it.

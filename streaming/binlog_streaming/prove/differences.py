@@ -1,4 +1,4 @@
-"""Which rows differ: `find_differences(expected, held)`."""
+"""Rows that differ: `find_differences(expected, held)`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class DifferenceKind(StrEnum):
-    """How a row differs."""
+    """Kind of a row's difference."""
 
     MISSING = "missing"
     """The server has it, the target does not."""

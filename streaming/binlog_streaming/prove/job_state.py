@@ -1,4 +1,4 @@
-"""How far a job has come with a table: `ProvedJobState(job).near(gtids, ...)` gives its target after a batch."""
+"""A job's progress with a table: `ProvedJobState(job).near(gtids, ...)` gives its target after a batch."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from binlog_streaming.settings.model import Job
 
 PATIENCE_S = 300.0
-"""How long the job may not move before it counts as stopped; a batch takes seconds, seldom minutes."""
+"""Seconds without progress after which a job counts as stopped; a batch takes seconds, seldom minutes."""
 DISTANCE_MAX = 64 << 20
 """Bytes of the log that the target may be away from the server's rows: what lies between is held in memory."""
 _POLL_S = 0.1

@@ -1,4 +1,4 @@
-"""What a part of the log does to the rows of one table: `LogChanges(job).after(gtids, others, table)`.
+"""Effects of a part of the log on the rows of one table: `LogChanges(job).after(gtids, others, table)`.
 
 Between the GTIDs at which the server's rows were read and those that the target has, changes lie in the log. Each puts
 an image of a row in the place of another one, so sums of hashes are brought from one place to the other by adding what
@@ -94,7 +94,7 @@ class LogChanges:
         self._options = SourceOptions.parse({"path": job.source.path, **job.source_options()})
 
     def end_of(self, gtids: GtidPoint) -> Position | None:
-        """Where *gtids* end in the log; None: it does not have all of them yet.
+        """End of *gtids* in the log; None: it does not have all of them yet.
 
         Raises:
             BinlogError: The log cannot be read.

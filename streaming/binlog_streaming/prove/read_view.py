@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     Connect = Callable[[], ServerSession]
 
 LOCK_TRIES = 30
-"""How often the lock is tried, a second each time, before the table counts as busy."""
+"""Number of attempts to get the lock, a second each, before the table counts as busy."""
 
 _BEGIN = (
     "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ",

@@ -36,7 +36,7 @@ KEYS_MAX = 10_000
 """Rows of a table that are brought back one by one; of more a snapshot is the way."""
 _KEYS_IN_GROUP = 200
 _TRIES = 60
-"""How often a row that is locked is waited for, a second each time."""
+"""Number of waits for a locked row, a second each."""
 _TURN = "binlog_stream.repair"
 _TURN_SECONDS = 10
 """Patience with the session of a run that was killed: its server may still be in its last statement."""
@@ -73,7 +73,7 @@ class TableRepair:
     forms: TableForms
 
     def obstacle(self, keys: Sequence[bytes]) -> str | None:
-        """Why the rows with *keys* cannot be brought back so; None: they can."""
+        """Reason why the rows with *keys* cannot be repaired so; None: they can."""
         if not keys:
             return "the rows that it has are the same"
         if not self.forms.key_columns:

@@ -60,7 +60,7 @@ class Sums:
 
     @staticmethod
     def empty() -> Sums:
-        """Of no rows."""
+        """Sums of no rows."""
         return Sums(np.zeros(BUCKETS, np.int64), np.zeros(BUCKETS, np.uint64))
 
     @property

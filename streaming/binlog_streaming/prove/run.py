@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class JobProof:
-    """What is needed to prove the tables of a job.
+    """Input for the proof of a job's tables.
 
     Attributes:
         job: The settings.

@@ -1,4 +1,4 @@
-"""What the server computes of a table's rows: `ServerRows` gives sums by bucket, and the rows of some buckets."""
+"""Sums of a table's rows, computed by the server: `ServerRows` gives sums by bucket, and the rows of some buckets."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ CHUNK_ROWS = 100_000
 """Rows of a statement: about a second of the server's time, so that progress is seen and an interrupt soon heeded."""
 _KEYS_IN_STATEMENT = 200
 _TOO_LONG = 10**25
-"""What a row counts that is too long for the server: more than the sum of all others in a statement can be."""
+"""Value of a row that is too long for the server: larger than the sum of all others in a statement can be."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +75,7 @@ class ServerRows:
         return _rows(self.session.rows(f"{asked} FROM {source}"))
 
     def columns_of(self, keys: Sequence[bytes]) -> dict[bytes, tuple[int, ...]]:
-        """Of the rows with some keys the hash of each column's part of the message.
+        """Hash of each column's part of the message, of the rows with some keys.
 
         Raises:
             ServerError: What the server answered.

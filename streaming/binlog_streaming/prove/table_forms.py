@@ -1,4 +1,4 @@
-"""Which columns of a table are compared, and how: `table_forms(source, schema, rule)` -> `TableForms`."""
+"""Comparison of a table's columns: `table_forms(source, schema, rule)` -> `TableForms`."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class TableForms:
         return Rows(keys.texts(), hashes_of(row_messages), signs), buckets_of(keys, BUCKETS)
 
     def column_hashes(self, column: Column, row_count: int) -> list[NDArray[np.uint64]]:
-        """Of each compared column the hashes of its parts of the rows' messages."""
+        """Hashes of each compared column's parts of the rows' messages."""
         return [hashes_of(messages_of([form.values(column(name))], row_count)) for form, name in self._named]
 
     @property
@@ -81,7 +81,7 @@ class TableForms:
 def table_forms(
     source: SourceTable, schema: pa.Schema, rule: TableRule, keys: Sequence[str], *, is_mariadb: bool
 ) -> TableForms:
-    """Which columns of a table are compared.
+    """Choose the columns of a table that are compared.
 
     Args:
         source: The table on the server.

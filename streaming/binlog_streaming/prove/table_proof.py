@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     OnProgress = Callable[["ProofProgress"], None]
 
 TRIES = 5
-"""How often a table is begun anew that is altered meanwhile."""
+"""Number of attempts with a table that is altered meanwhile."""
 ROWS_MAX = 500_000
 """Rows of differing buckets that are looked at one by one, on either side: about 100 MB."""
 COLUMNS_MAX = 1_000
@@ -54,19 +54,19 @@ COLUMNS_MAX = 1_000
 
 
 class ProofOutcome(StrEnum):
-    """What became of a proof."""
+    """Result of a proof."""
 
     EQUAL = "equal"
     DIFFERENT = "different"
     NOT_COMPARED = "not compared"
-    """As it is now it cannot be: it is incomplete, for example."""
+    """The table cannot be compared in its present state: it is incomplete, for example."""
     EXEMPT = "cannot be compared"
-    """Not as the job is set: its target does not hold the rows of the table."""
+    """The table cannot be compared with the job's settings: its target does not have the rows of the table."""
 
 
 @dataclass(frozen=True, slots=True)
 class ProofProgress:
-    """How far a proof is.
+    """Progress of a proof.
 
     Attributes:
         table: `database.table`.
@@ -87,7 +87,7 @@ class ProofProgress:
 
 @dataclass(frozen=True, slots=True)
 class ProofResult:
-    """What a proof has found.
+    """Result of a proof with its details.
 
     Attributes:
         table: `database.table`.
@@ -116,7 +116,7 @@ class ProofResult:
     repair: str = ""
 
     def count(self, kind: DifferenceKind) -> int:
-        """How many rows differ so."""
+        """Number of rows with this difference."""
         return sum(one.kind is kind for one in self.differences)
 
 

@@ -57,7 +57,7 @@ class TargetRows:
         return Rows.joined(parts)
 
     def columns_of(self, wanted: Sequence[int], keys: set[bytes]) -> dict[bytes, tuple[int, ...]]:
-        """Of the rows with some keys, in some buckets, the hash of each column's part of the message."""
+        """Hash of each column's part of the message, of the rows with some keys in some buckets."""
         chosen = np.zeros(BUCKETS, np.bool_)
         chosen[list(wanted)] = True
         found: dict[bytes, tuple[int, ...]] = {}

@@ -1,4 +1,4 @@
-"""Where a database server is and how connections to it are protected: `ServerAddress.parse(url)`."""
+"""Address of a database server, and protection of connections: `ServerAddress.parse(url)`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _EXAMPLE = "mysql://user@host:3306/, or mysql://user@localhost/?socket=/run/mysq
 
 
 class SslMode(StrEnum):
-    """What TLS a connection needs, under the names of the servers' own clients."""
+    """TLS that a connection needs, under the names of the servers' own clients."""
 
     DISABLED = "DISABLED"
     PREFERRED = "PREFERRED"
@@ -91,7 +91,7 @@ class ServerAddress:
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
     def tls_context(self) -> ssl.SSLContext | None:
-        """What protects a connection; None: the client library's own choice, where nothing is required.
+        """TLS context of a connection; None: the client library's own choice, as nothing is required.
 
         Raises:
             BinlogError: A file cannot be read, or is no certificate.

@@ -1,4 +1,4 @@
-"""Who we are for a server: `find_credentials`, from the environment, a file, or `~/.my.cnf`; kept out of every text."""
+"""Credentials for a server: `find_credentials`, from the environment, a file, or `~/.my.cnf`; in no text or log."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Credentials:
 
 
 def find_credentials(user: str | None, password_file: str | None = None) -> Credentials:
-    """Who connects.
+    """Find the credentials.
 
     The password is in *password_file*, else in `BINLOG_STREAM_PASSWORD`, else in `~/.my.cnf`; else it is empty, as for
     accounts that the server knows by the operating system's user.

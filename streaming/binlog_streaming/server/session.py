@@ -30,7 +30,7 @@ _VERSION = re.compile(r"(?:5\.5\.5-)?(\d+)\.(\d+)\.(\d+)")
 
 @dataclass(frozen=True, slots=True)
 class ServerVersion:
-    """What a server is.
+    """Version of a server.
 
     Attributes:
         text: What it calls itself.

@@ -100,7 +100,7 @@ _SectionT = typing.TypeVar("_SectionT", Security, Registry)
 
 
 _COMMANDS = {"tables": "binlog-stream run", "kafka": "binlog-stream publish"}
-"""What runs a job, by the kind of its sink."""
+"""Command that runs a job, by the kind of its sink."""
 
 
 def load_job(path: Path) -> Job:

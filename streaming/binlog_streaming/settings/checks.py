@@ -1,4 +1,4 @@
-"""What types alone do not check of a job: `check_values`."""
+"""Checks of a job that types alone do not make: `check_values`."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ TOPIC_PLACES = {
     "heartbeat_topic": ("prefix",),
     "offsets_topic": ("prefix",),
 }
-"""What may be in braces in the names of topics."""
+"""Placeholders allowed in the names of topics."""
 
 _SERVER = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[^\s:,\[\]]+):\d{1,5}")
 _REGISTRY_URL = re.compile(r"https?://[^\s/@?#]+(/[^\s@?#]*)?")

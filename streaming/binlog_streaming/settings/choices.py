@@ -1,4 +1,4 @@
-"""What settings may be, where there are only a few values: one class each."""
+"""Settings with a few possible values: one class each."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from enum import StrEnum
 
 
 class Mode(StrEnum):
-    """What a target table holds."""
+    """Content of a target table."""
 
     MIRROR = "mirror"
     """The current state of the source table, by primary key."""
@@ -17,7 +17,7 @@ class Mode(StrEnum):
 
 
 class Deletes(StrEnum):
-    """What a deleted row becomes in a mirror."""
+    """Handling of deleted rows in a mirror."""
 
     REMOVE = "remove"
     MARK = "mark"
@@ -25,7 +25,7 @@ class Deletes(StrEnum):
 
 
 class OnStatement(StrEnum):
-    """What a TRUNCATE or a DROP of a source table does to its targets."""
+    """Effect of a TRUNCATE or a DROP of a source table on its targets."""
 
     APPLY = "apply"
     IGNORE = "ignore"
@@ -34,21 +34,21 @@ class OnStatement(StrEnum):
 
 
 class UnknownValues(StrEnum):
-    """What existing rows get in a new column, where the log lacks their values."""
+    """Value of existing rows in a new column, if the log lacks their values."""
 
     FAIL = "fail"
     NULL = "null"
 
 
 class Rewritten(StrEnum):
-    """What a column gets whose values an ALTER TABLE changed, where it is not known to what."""
+    """Value of a column that an ALTER TABLE changed, if the new values are unknown."""
 
     FAIL = "fail"
     NULL = "null"
 
 
 class OnPartitionDrop(StrEnum):
-    """What DROP PARTITION and TRUNCATE PARTITION of a source table do to its targets."""
+    """Effect of DROP PARTITION and TRUNCATE PARTITION of a source table on its targets."""
 
     FAIL = "fail"
     """The job stops before it."""
@@ -59,14 +59,14 @@ class OnPartitionDrop(StrEnum):
 
 
 class OnRowStatement(StrEnum):
-    """What a statement that changes rows of a table without row events does to the job."""
+    """Effect on the job of a statement that changes rows of a table without row events."""
 
     FAIL = "fail"
     IGNORE = "ignore"
 
 
 class OnCascade(StrEnum):
-    """What becomes of a child table whose rows foreign keys change without a word in the log."""
+    """Handling of a child table whose rows foreign keys change without events in the log."""
 
     FAIL = "fail"
     IGNORE = "ignore"
@@ -75,36 +75,37 @@ class OnCascade(StrEnum):
 
 
 class Begin(StrEnum):
-    """From where on a table has to be in the log."""
+    """Place from which on a table has to be in the log."""
 
     CREATED = "created"
-    """From its CREATE TABLE or a TRUNCATE on; or the log begins with the server's first transaction."""
+    """The table's CREATE TABLE or a TRUNCATE; or the start of the log, if it begins with the server's first
+    transaction."""
     EMPTY = "empty"
     """It counts as empty where the job begins; rows from before then are not in its targets."""
     SNAPSHOT = "snapshot"
-    """As `created`; else from where a snapshot of it begins in the log, and until then it waits."""
+    """Like `created`, or else the start of a snapshot of the table in the log; the table waits for it."""
 
 
 class Evidence(StrEnum):
-    """What of a target is compared with the images of rows before they change."""
+    """Part of a target that is compared with the images of rows before they change."""
 
     ROWS = "rows"
     """The whole row."""
     KEYS = "keys"
-    """Whether the row is there, or is not there where one comes new."""
+    """Compare only if the row exists, or does not exist before an insert."""
     OFF = "off"
 
 
 class OnError(StrEnum):
-    """What becomes of a job when one of its tables cannot go on."""
+    """Effect on a job if one of its tables cannot continue."""
 
     STOP = "stop"
     SET_ASIDE = "set_aside"
-    """That table stays as it is, and all others go on."""
+    """The table stays in its present state, and all others continue."""
 
 
 class Merge(StrEnum):
-    """How superseded rows of a table go."""
+    """Way in which superseded rows of a table are removed."""
 
     AUTO = "auto"
     """Files of small tables are written anew; rows of large ones are marked, once writing anew costs more."""
@@ -115,7 +116,7 @@ class Merge(StrEnum):
 
 
 class TableFormat(StrEnum):
-    """What kind of tables a sink writes."""
+    """Format of a sink's tables."""
 
     DELTA = "delta"
     ICEBERG = "iceberg"
@@ -124,22 +125,22 @@ class TableFormat(StrEnum):
 
     @property
     def replaces_rows(self) -> bool:
-        """Whether a commit can replace rows; else there are changelogs alone, without versions and proofs."""
+        """True if a commit can replace rows; else there are changelogs alone, without versions and proofs."""
         return self in (TableFormat.DELTA, TableFormat.ICEBERG)
 
     @property
     def has_catalog(self) -> bool:
-        """Whether tables are found through a catalog (`[sink.catalog]`)."""
+        """True if tables are found through a catalog (`[sink.catalog]`)."""
         return self is TableFormat.ICEBERG
 
     @property
     def has_partitions(self) -> bool:
-        """Whether tables can be partitioned by values of columns."""
+        """True if tables can be partitioned by values of columns."""
         return self in (TableFormat.DELTA, TableFormat.ICEBERG)
 
     @property
     def has_partition_functions(self) -> bool:
-        """Whether they can be partitioned by functions of columns, such as `day(created)`."""
+        """True if they can be partitioned by functions of columns, such as `day(created)`."""
         return self is TableFormat.ICEBERG
 
     @property

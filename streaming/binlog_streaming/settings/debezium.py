@@ -116,7 +116,7 @@ def with_own_names(sink: Mapping[str, object]) -> tuple[dict[str, object], dict[
 
 
 def hint_for(name: str) -> str | None:
-    """What to do in place of a setting of Debezium that has none of ours; None: it is not one of Debezium's."""
+    """Advice for a setting of Debezium that has no equal here; None: it is not one of Debezium's."""
     found = _HINTS.get(name)
     return found or next((hint for prefix, hint in _HINT_PREFIXES if name.startswith(prefix)), None)
 

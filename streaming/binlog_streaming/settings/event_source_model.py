@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Arguments(StrEnum):
-    """What becomes of the arguments of events."""
+    """Form of the arguments of events."""
 
     JSON = "json"
     """One column of text: events of all sources fit into one table."""
@@ -73,7 +73,7 @@ class EventRule(Section, frozen=True):
 
     @property
     def sources(self) -> SourceRules:
-        """Which sources it selects."""
+        """The sources that it selects."""
         least = None if self.min_severity is None else str(self.min_severity)
         return SourceRules(least, self.categories, self.source_files, self.formats)
 
@@ -105,7 +105,7 @@ class EventTablesJob(Section, frozen=True):
 
 
 PLACES = ("category", "severity", "function", "file", "line", "source_id")
-"""What may be in braces in targets."""
+"""Placeholders allowed in targets."""
 
 
 def check_event_tables_values(job: EventTablesJob) -> None:

@@ -32,7 +32,7 @@ _ROOTS: dict[object, dict[object, type[AnyJob]]] = {
     "tables": {"log": Job, "kafka": TopicTablesJob},
     "kafka": {"log": PublishJob},
 }
-"""By the kind of the sink, and that of the source."""
+"""Classes of jobs by the kind of the sink, and that of the source."""
 
 _AT_PATH = re.compile(r"^(?P<what>.*?)(?: - at `\$\.?(?P<path>.*)`)?$", re.DOTALL)
 _PATH_PART = re.compile(r"\[(?P<number>\d+)\]|(?P<name>[^.\[\]]+)")
@@ -52,7 +52,7 @@ _Kind = typing.TypeVar("_Kind")
 
 @dataclass(slots=True)
 class JobFile:
-    """Where keys are, for errors."""
+    """Places of keys, for errors."""
 
     path: Path
     lines: dict[KeyPath, int]
@@ -76,7 +76,7 @@ class JobFile:
             self.root = EventTablesJob
 
     def _reads_events(self, content: TomlTable) -> bool:
-        """Whether the log holds events of a program: as the file states, or else as the log shows."""
+        """True if the log contains events of a program: as the file states, or else as the log shows."""
         source = content.get("source")
         path = source.get("path") if isinstance(source, dict) else None
         if not isinstance(source, dict) or not isinstance(path, str):
@@ -212,7 +212,7 @@ _NO_SETTINGS: dict[KeyPath, str] = {
     ): "Leave it out: there is one writer, which needs no jars. Tables that Spark wrote go on, with the "
     "same checkpoint",
 }
-"""What there is not (any more), and what to do in its place."""
+"""Settings that do not exist (any more), and their replacements."""
 
 
 def _choices(root: type[msgspec.Struct], path: KeyPath) -> list[str]:

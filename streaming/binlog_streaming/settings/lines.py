@@ -1,4 +1,4 @@
-"""In which line of a TOML file a key is: `key_lines(text)`.
+"""Lines of keys in a TOML file: `key_lines(text)`.
 
 `tomllib` gives values without places. This scanner looks only for keys and trusts the rest: it is for text that
 `tomllib` has read without complaint.

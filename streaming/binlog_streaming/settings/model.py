@@ -1,4 +1,4 @@
-"""What a job is: `Job` and its sections; every field is a setting that an operator may change in a job file."""
+"""Settings of a job: `Job` and its sections; every field is a setting that an operator may change in a job file."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ from binlog_streaming.settings.durations import parse_milliseconds
 
 
 class Section(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """What every table of the file has in common."""
+    """Common parts of every table of the file."""
 
 
 LowerCase = Literal[0, 1, 2]
-"""What a server's `lower_case_table_names` can be."""
+"""Possible values of a server's `lower_case_table_names`."""
 
 
 class JobLogSource(Section, frozen=True, rename="camel"):
@@ -66,7 +66,7 @@ class JobLogSource(Section, frozen=True, rename="camel"):
 
     @property
     def folds_names(self) -> bool | None:
-        """Whether names of tables in upper and lower case are the same; None: it is not set."""
+        """True if names of tables in upper and lower case are the same; None: it is not set."""
         return None if self.lower_case_table_names is None else self.lower_case_table_names != 0
 
     @property
@@ -76,7 +76,7 @@ class JobLogSource(Section, frozen=True, rename="camel"):
         return starts in ((None, None, None), ("earliest", None, None))
 
     def decoding(self) -> Decoding:
-        """How rows become values; schemas are completed where the log is read."""
+        """Options for decoding rows; schemas are completed where the log is read."""
         return Decoding(
             zero_dates=self.zero_dates or ZeroDates.NULL, replace_invalid_text=bool(self.replace_invalid_text)
         )
@@ -93,7 +93,7 @@ class Source(JobLogSource, frozen=True, rename="camel"):
     time_type: TimeType | None = None
 
     def decoding(self) -> Decoding:
-        """How rows become values; schemas are completed where the log is read."""
+        """Options for decoding rows; schemas are completed where the log is read."""
         time_type = self.time_type or TimeType.TEXT
         return replace(super().decoding(), time_type=time_type, declared_types=bool(self.declared_types))
 
@@ -148,7 +148,7 @@ class TableRule(RowRule, frozen=True, kw_only=True):
 
     @property
     def computed_is_null(self) -> bool:
-        """Whether generated columns are null where the log lacks them."""
+        """True if generated columns are null where the log lacks them."""
         return self.generated is GeneratedColumns.NULL or self.unknown_values is UnknownValues.NULL
 
     @property
@@ -281,7 +281,7 @@ class Job(Section, frozen=True):
     spark: Spark = Spark()
 
     def decoding(self) -> Decoding:
-        """How rows become values, and what is shown of them; schemas are completed where the log is read.
+        """Options for decoding and hiding rows; schemas are completed where the log is read.
 
         Raises:
             OptionError: `MISSING`: a rule's salt is not in the environment.
@@ -320,9 +320,9 @@ class Job(Section, frozen=True):
 
 
 KEPT_DEFINITIONS_FILE = "binlog-stream-definitions.json"
-"""In the checkpoint's directory, see `jobs.definitions.definition_keeper`."""
+"""File in the checkpoint's directory, see `jobs.definitions.definition_keeper`."""
 GHOST_TABLES = r".*\._.+_(gho|new)"
-"""What gh-ost and pt-online-schema-change call the table that will take the place of a table."""
+"""Names that gh-ost and pt-online-schema-change give to the table that will replace a table."""
 
 
 def kept_definitions_in(checkpoint: str) -> str | None:
@@ -331,7 +331,7 @@ def kept_definitions_in(checkpoint: str) -> str | None:
 
 
 def source_options(source: Section) -> dict[str, str]:
-    """What a section `[source]` gives, as options of the Spark source, without the path."""
+    """Options of the Spark source for a section `[source]`, without the path."""
     given = msgspec.structs.asdict(source)
     names = {field.name: field.encode_name for field in msgspec.structs.fields(source)}
     return {names[name]: _option_text(value) for name, value in given.items() if name != "path" and value is not None}

@@ -32,7 +32,7 @@ _OTHER_FLAGS: Mapping[str, tuple[str, ...]] = {
 
 
 class Parameter(Protocol):
-    """What a command takes.
+    """Parameter of a command.
 
     Attributes:
         opts: Its flags (`--schema-file`), or the name of an argument.

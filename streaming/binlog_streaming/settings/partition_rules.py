@@ -1,4 +1,4 @@
-"""How the rows of a new table are put into partitions, as settings define it: `partition_rule("day(created_at)")`."""
+"""Partitions of a new table, as settings define them: `partition_rule("day(created_at)")`."""
 
 from __future__ import annotations
 

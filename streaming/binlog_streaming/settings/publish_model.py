@@ -1,4 +1,4 @@
-"""What a job is whose sink is Kafka: `PublishJob` and its sections; `model.Job` is the one whose sink are tables."""
+"""Settings of a job whose sink is Kafka: `PublishJob` and its sections; `model.Job` has tables as its sink."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Client(StrEnum):
 
 
 class Compression(StrEnum):
-    """How record batches are compressed."""
+    """Compression of record batches."""
 
     NONE = "none"
     GZIP = "gzip"
@@ -44,7 +44,7 @@ class Compression(StrEnum):
 
 
 class MessageFormat(StrEnum):
-    """What keys and values are written in."""
+    """Format of keys and values."""
 
     JSON = "json"
     AVRO = "avro"
@@ -52,7 +52,7 @@ class MessageFormat(StrEnum):
 
 
 class SaslMechanism(StrEnum):
-    """How a user proves who he is."""
+    """Authentication of a user."""
 
     PLAIN = "PLAIN"
     SCRAM_SHA_256 = "SCRAM-SHA-256"
@@ -224,7 +224,7 @@ class PublishJob(Section, frozen=True):
         return defined_tables(self.tables)
 
     def decoding(self) -> Decoding:
-        """How rows become values, and what is shown of them; schemas are completed where the log is read.
+        """Options for decoding and hiding rows; schemas are completed where the log is read.
 
         Raises:
             OptionError: `MISSING`: a rule's salt is not in the environment.

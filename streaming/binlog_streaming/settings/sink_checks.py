@@ -1,4 +1,4 @@
-"""What can be wrong with values of a job, whatever it reads: `Mistake`; and with a sink of tables: `check_sink`."""
+"""Checks of values of any job: `Mistake`; and of a sink of tables: `check_sink`."""
 
 from __future__ import annotations
 

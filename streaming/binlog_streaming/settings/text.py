@@ -268,7 +268,7 @@ def settings_text(
 
 
 def default_of(field: msgspec.structs.FieldInfo) -> object:
-    """What a setting is where nothing is given; None also where something must be."""
+    """Default value of a setting; None also if a value is required."""
     if field.default_factory is not msgspec.NODEFAULT:
         return field.default_factory()
     return None if field.required else field.default

@@ -1,4 +1,4 @@
-"""What a job is whose source are topics: `TopicTablesJob` and its section; its sink is that of `model.Job`."""
+"""Settings of a job whose sources are topics: `TopicTablesJob` and its section; its sink is that of `model.Job`."""
 
 from __future__ import annotations
 

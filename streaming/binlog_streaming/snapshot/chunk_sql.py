@@ -50,7 +50,7 @@ def select_statement(table: SourceTable, bounds: Bounds) -> str:
 
 
 def chunk_source(table: SourceTable, bounds: Bounds) -> str:
-    """What comes after FROM for the rows of a chunk: the table, the index, and the condition."""
+    """SQL after FROM for the rows of a chunk: the table, the index, and the condition."""
     if table.key is None:
         return table_sql(table.schema, table.name)
     conditions = []

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class BroughtDefinitions:
-    """What was written.
+    """Definitions that were written.
 
     Attributes:
         names: Tables whose definitions are in the log now.
@@ -47,7 +47,7 @@ class BroughtDefinitions:
 def plan_definitions(
     session: ServerSession, job: Job, tables: str | None = None, among: Container[TableName] | None = None
 ) -> tuple[TableName, ...]:
-    """Whose definitions a job needs: its own tables', and those of the tables that their foreign keys lead to.
+    """Choose the definitions that a job needs: its own tables', and those to which their foreign keys lead.
 
     Args:
         session: On the server that writes the job's log.

@@ -1,4 +1,4 @@
-"""What MariaDB and MySQL spell differently in a snapshot: `prepare_session`, `locking_clause`, `logged_place`."""
+"""Differences between MariaDB and MySQL in a snapshot: `prepare_session`, `locking_clause`, `logged_place`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from binlog_streaming.server.session import ServerSession
 
 LOCK_WAIT_SECONDS = 1
-"""How long a chunk of one row waits for its lock: the shortest time that the servers know."""
+"""Seconds that a chunk of one row waits for its lock: the shortest time that the servers offer."""
 
 # A value that would change on its way is an error. No mode that refuses values which rows already have (zero dates),
 # none that turns an id 0 into the next one, and not

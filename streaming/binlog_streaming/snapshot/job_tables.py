@@ -1,4 +1,4 @@
-"""What a job knows of its tables, as far as a snapshot depends on it: `JobTables`."""
+"""Facts about a job's tables that a snapshot depends on: `JobTables`."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class JobTables:
         self._set_aside |= {one.name for one in record.snapshots if one.problem is not None}
 
     def purpose(self, name: TableName) -> Purpose:
-        """What a snapshot of a table is for.
+        """Purpose of a snapshot of a table.
 
         The job has every change of the table since it began, so existing rows are all that it lacks; or it has not,
         and its targets begin anew.
@@ -48,11 +48,11 @@ class JobTables:
         return Purpose.COMPLETE if not self._has_begun or (is_whole and name not in self._complete) else Purpose.RESYNC
 
     def is_complete(self, name: TableName) -> bool:
-        """Whether the job has all rows of a table."""
+        """True if the job has all rows of a table."""
         return name in self._complete and name not in self._incomplete and not self.is_set_aside(name)
 
     def is_set_aside(self, name: TableName) -> bool:
-        """Whether the job does not go on with a table, or with the snapshot that it has of it."""
+        """True if the job does not continue with a table, or with the snapshot that it has of it."""
         return name in self._set_aside
 
     def unseen(self, seen: Sequence[TableName], tables: str | None) -> tuple[str, ...]:

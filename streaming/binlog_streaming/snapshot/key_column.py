@@ -1,4 +1,4 @@
-"""How a key's column is compared with a bound that was kept as text: `key_column(...)` -> `KeyColumn`."""
+"""Comparison of a key's column with a bound that was kept as text: `key_column(...)` -> `KeyColumn`."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ _QUOTABLE = re.compile(r"[0-9A-Fa-f:. -]+")
 
 
 class BoundForm(Enum):
-    """How a value of a key is kept as text."""
+    """Text form of a key's value."""
 
     NUMBER = _NUMBER
-    """As the server prints it."""
+    """Text as the server prints it."""
     QUOTED = _QUOTABLE
-    """As the server prints it: dates, times, UUIDs, addresses."""
+    """Text as the server prints it: dates, times, UUIDs, addresses."""
     HEX = _HEX
     """Its bytes, in the column's character set."""
 
@@ -63,7 +63,7 @@ class KeyColumn:
 
 
 def key_column(name: str, column_type: str, character_set: str | None) -> KeyColumn | None:
-    """How bounds of a column are kept; None: chunks cannot be cut by columns of its type.
+    """Choose the form of a column's bounds; None: chunks cannot be cut by columns of its type.
 
     ENUM and SET are ordered by numbers; compared with a number the servers read the whole index.
     """

@@ -1,4 +1,4 @@
-"""Whether a server writes the log that a job reads: `check_is_writer`."""
+"""Check that a server writes the log that a job reads: `check_is_writer`."""
 
 from __future__ import annotations
 

@@ -55,7 +55,7 @@ _INSERT = (
 
 
 class MarkKind(StrEnum):
-    """What a mark is about."""
+    """Subject of a mark."""
 
     BEGIN = "begin"
     CHUNK = "chunk"
@@ -125,7 +125,7 @@ class MarksTable:
             self._session.execute(_CREATE_TABLE)
 
     def exists(self) -> bool:
-        """Whether the table is there."""
+        """True if the table exists."""
         found = self._session.value(
             "SELECT COUNT(*) FROM information_schema.TABLES WHERE TABLE_SCHEMA = %s AND TABLE_NAME = %s",
             SNAPSHOT_DATABASE,

@@ -1,4 +1,4 @@
-"""How large the next chunk is, and when it may be written: `Pace`, `RateLimit`."""
+"""Size and time of the next chunk: `Pace`, `RateLimit`."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 LOCK_SECONDS = 0.02
-"""How long the locks of a chunk should be held."""
+"""Wanted duration of the locks of a chunk."""
 SIZE_FIRST = 1_000
 SIZE_MAX = 50_000
 SIZE_BY_TIME_MIN = 1_000
 """Below this the rows are not what takes the time, but the disk or others: smaller chunks only make more of them."""
 BYTES_FIRST_MAX = 4 << 20
 BYTES_MAX = 64 << 20
-"""Of a chunk, by the average size of the table's rows."""
+"""Largest size of a chunk, by the average size of the table's rows."""
 _GROWTH_MAX = 2
 _SECONDS_MIN = 1e-6
 _SHRINKING = 4
 _PAUSES_PER_SECOND = 10
-"""Of a limited rate: chunks are no larger than what it lets through between two pauses."""
+"""Pauses per second with a limited rate: chunks are no larger than the rate allows between two pauses."""
 
 
 class Pace:

@@ -1,4 +1,4 @@
-"""What a snapshot would do to a server, before it does anything: `make_plan(session, job)` -> `SnapshotPlan`."""
+"""Plan of a snapshot, made before it starts: `make_plan(session, job)` -> `SnapshotPlan`."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class PlannedTable:
 
 @dataclass(frozen=True, slots=True)
 class SnapshotPlan:
-    """What a snapshot would do.
+    """Plan of a snapshot.
 
     Attributes:
         server: What the server is.

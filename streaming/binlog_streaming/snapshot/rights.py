@@ -1,4 +1,4 @@
-"""Which rights are missing for a snapshot: `missing_rights`, found by statements that do nothing.
+"""Missing rights for a snapshot: `missing_rights`, found by statements that do nothing.
 
 Servers check rights before they look for a table. A statement about a table that does not exist therefore tells whether
 the right is there, whatever way it was granted: to the account, to a role, by a pattern.
@@ -50,7 +50,7 @@ def missing_rights(session: ServerSession, tables: Iterable[SourceTable]) -> lis
 
 
 def may_install_plugins(session: ServerSession) -> bool:
-    """Whether the account may run INSTALL SONAME.
+    """True if the account may run INSTALL SONAME.
 
     Raises:
         ServerError: What the server answered otherwise.

@@ -40,7 +40,8 @@ if TYPE_CHECKING:
 LOCKED_SECONDS_MAX = 600.0
 """Patience with rows that others have locked without a pause; an application's transactions are shorter."""
 KEYLESS_NOWAIT_SECONDS = 10.0
-"""How long the only chunk of a table without a key is tried without waiting for locks, so that others do not wait."""
+"""Seconds of attempts, without waiting for locks, at the only chunk of a table without a key, so that others do not
+wait."""
 _PAUSE_SECONDS = 0.01
 _TURN_SECONDS = 10
 """Patience with the session of a run that was killed: its server may still be in its last statement."""
@@ -48,7 +49,7 @@ _TURN_SECONDS = 10
 
 @dataclass(frozen=True, slots=True)
 class SnapshotProgress:
-    """How far a run is; told after each chunk, and while it waits.
+    """Progress of a run; reported after each chunk, and while it waits.
 
     Attributes:
         table: `database.table`.
@@ -69,7 +70,7 @@ class SnapshotProgress:
 
 @dataclass(frozen=True, slots=True)
 class SnapshotResult:
-    """What a run has written.
+    """Result of a run.
 
     Attributes:
         tables: How many tables.

@@ -1,4 +1,4 @@
-"""What earlier runs of the command left on a server: `EarlierRuns`, read from the marks."""
+"""Earlier runs of the command on a server: `EarlierRuns`, read from the marks."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ if TYPE_CHECKING:
     from binlog_streaming.server.session import ServerSession
 
 RUN = "run"
-"""In the detail of `begin`: UUID of the run of the command, which may be about many tables."""
+"""Key in the detail of `begin`: UUID of the run of the command, which may be about many tables."""
 TABLES_LEFT = "tables_left"
-"""In the detail of `begin`: how many tables the run had still to begin after this one."""
+"""Key in the detail of `begin`: number of tables that the run had still to begin after this one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ class EarlierRuns:
             self._read(session)
 
     def is_open(self, source: tuple[str, str]) -> bool:
-        """Whether the newest snapshot of a table has neither ended nor been cancelled."""
+        """True if the newest snapshot of a table has neither ended nor been cancelled."""
         begun = self._last_of_table.get(source)
         return begun is not None and begun.snapshot not in self._ended | self._cancelled
 

@@ -1,4 +1,4 @@
-"""Whether a server logs rows so that a snapshot can be joined with them: `check_server`, `find_engine`."""
+"""Check that a server logs rows so that a snapshot can be joined with them: `check_server`, `find_engine`."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _SYNTAX_ERROR = 1064
 
 @dataclass(frozen=True, slots=True)
 class EngineChoice:
-    """What shadow tables are kept in.
+    """Engine of shadow tables.
 
     Attributes:
         engine: The engine.
@@ -64,7 +64,7 @@ def check_server(session: ServerSession) -> None:
 
 
 def log_faults(session: ServerSession) -> Iterator[ServerError]:
-    """Why the log of the server lacks rows, or is not to be had: `VERSION`, `SETTINGS`; none: it is complete.
+    """Reasons why the log of the server lacks rows, or cannot be read: `VERSION`, `SETTINGS`; none: it is complete.
 
     Raises:
         ServerError: What the server answered.
@@ -121,7 +121,7 @@ def _log_filters(session: ServerSession) -> tuple[list[str], list[str]]:
 
 
 def find_engine(session: ServerSession) -> EngineChoice:
-    """What shadow tables are kept in: BLACKHOLE where the server has it, or the account may install it.
+    """Choose the engine of shadow tables: BLACKHOLE if the server has it, or the account may install it.
 
     Raises:
         ServerError: What the server answered.

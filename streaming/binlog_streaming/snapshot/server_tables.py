@@ -51,7 +51,7 @@ class ServerTable:
         return self.size_estimate // max(1, self.row_estimate)
 
     def refusal(self, row_image: str) -> str | None:
-        """Why it cannot be taken through the log; None: it can.
+        """Reason why it cannot be taken through the log; None: it can.
 
         Args:
             row_image: `binlog_row_image` of the server.

@@ -21,7 +21,7 @@ ROWS_KEPT_MAX = 100_000
 
 
 class ShadowEngine(StrEnum):
-    """What a shadow table is kept in."""
+    """Engine of a shadow table."""
 
     BLACKHOLE = "BLACKHOLE"
     """Rows are in the log and nowhere else."""
@@ -30,7 +30,7 @@ class ShadowEngine(StrEnum):
 
 
 def shadow_name(schema: str, table: str, snapshot: str) -> str:
-    """What the shadow of a table is called, in `binlog_stream`."""
+    """Name of a table's shadow, in `binlog_stream`."""
     return f"s_{hashlib.sha256(f'{schema}.{table}.{snapshot}'.encode()).hexdigest()[:16]}"
 
 

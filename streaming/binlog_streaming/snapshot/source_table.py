@@ -1,4 +1,4 @@
-"""What a table on the server looks like: `SourceTable`, its columns and key; `locked_definition`, all of it."""
+"""Description of a table on the server: `SourceTable`, its columns and key; `locked_definition`, all of it."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class SourceColumn:
 
     @property
     def value_type(self) -> tuple[str, str | None]:
-        """What values of the column are, without how they are stored (compressed, old temporal formats)."""
+        """Type of the column's values, without the way they are stored (compressed, old temporal formats)."""
         return _COMMENT.sub("", self.column_type).strip(), self.collation
 
     def to_json(self) -> list[str | None]:
@@ -141,12 +141,12 @@ def read_columns(session: ServerSession, schema: str, name: str) -> tuple[Source
 
 
 def definition_of(create_table: object) -> str:
-    """What `SHOW CREATE TABLE` gave, without the next number of AUTO_INCREMENT."""
+    """Result of `SHOW CREATE TABLE`, without the next number of AUTO_INCREMENT."""
     return _NEXT_ID.sub("", _text(create_table))
 
 
 def locked_definition(session: ServerSession, schema: str, table: str) -> dict[str, Any]:
-    """What SHOW CREATE TABLE prints, and what else of the server decides how it is read.
+    """Result of SHOW CREATE TABLE, and the server's settings that decide how it is read.
 
     Call it within a transaction: until that ends no other session can alter the table, so a mark that it commits is at
     the one place of the log where the definition is this.

@@ -237,7 +237,7 @@ class TableSnapshot:
             raise failures.named_error(error, str(self._session.address)) from error
 
     def _is_about(self, begin: Mark) -> bool:
-        """Whether the table is what it was at *begin*, a mark of that kind."""
+        """True if the table is the same as at *begin*, a mark of that kind."""
         now = self._begin_detail(Purpose.COMPLETE, {})
         return all(begin.detail.get(name) == now[name] for name in ("columns", "order", "definition"))
 

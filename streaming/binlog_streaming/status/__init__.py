@@ -1,1 +1,1 @@
-"""How a job is: what it records of itself, what its log shows beside that, and both in one sentence."""
+"""State of a job: its own record, facts from its log, and a verdict in one sentence."""

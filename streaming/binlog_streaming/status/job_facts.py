@@ -1,4 +1,4 @@
-"""What differs between kinds of jobs, for showing how one is: `job_facts`, `log_measure`."""
+"""Differences between kinds of jobs, for display: `job_facts`, `log_measure`."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class JobFacts(TypedDict):
 
 
 def job_facts(job: AnyJob) -> JobFacts:
-    """What a job is called, and what it brings from where to where."""
+    """Name, source and target of a job."""
     if isinstance(job, PublishJob):
         target = f"{job.sink.bootstrap_servers} ({job.sink.topic_prefix})"
         return JobFacts(name=job.name, source=without_access(job.source.path), target=target, kind="topics")
@@ -37,7 +37,7 @@ def job_facts(job: AnyJob) -> JobFacts:
 
 
 def log_measure(job: AnyJob, clock: Callable[[], float]) -> LogMeasure | None:
-    """What measures the log of *job*; None: it reads none."""
+    """Meter of the log of *job*; None: it reads none."""
     if isinstance(job, TopicTablesJob):
         return None
     expiry = job.status.purge_after_seconds if isinstance(job, Job | PublishJob) else None

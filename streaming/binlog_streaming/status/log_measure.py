@@ -1,4 +1,4 @@
-"""What a log shows beside what a job has taken: how far it is behind, how long what it needs stays: `LogMeasure`."""
+"""Facts from the log about a job: its lag, and the time left before files that it needs are purged: `LogMeasure`."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class LogMeasure:
             self._meter = self._files = None
 
     def meter(self) -> LagMeter:
-        """What measures the lag.
+        """Meter of the lag.
 
         Raises:
             StartError: The log is not there.
@@ -117,7 +117,7 @@ class LogMeasure:
         )
 
     def _purge(self, lag: Lag, file_no: int) -> tuple[PurgeStatus, str]:
-        """How long the oldest file that is needed stays on the server, and its name.
+        """Time left for the oldest file that is needed on the server, and the file's name.
 
         Args:
             lag: As it was measured.

@@ -1,4 +1,4 @@
-"""How a job is: `JobState` is what the job records of itself, `JobStatus` adds what its log shows and the verdict.
+"""State of a job: `JobState` is the job's own record, `JobStatus` adds facts from its log and the verdict.
 
 Plain values throughout, so that msgspec writes them as JSON and reads them back. Times are seconds since 1970 UTC.
 """
@@ -14,7 +14,7 @@ MINUTES_MAX = 60
 
 
 class Level(StrEnum):
-    """How urgent something is."""
+    """Urgency of a message."""
 
     OK = "ok"
     WARNING = "warning"
@@ -29,7 +29,7 @@ class Level(StrEnum):
 
 
 class Phase(StrEnum):
-    """What a job does."""
+    """Activity of a job."""
 
     STARTING = "starting"
     RUNNING = "running"
@@ -87,13 +87,13 @@ class BatchStatus:
 
     @property
     def lag_seconds(self) -> float | None:
-        """From the server's commit of its last change to its being in the target."""
+        """Seconds from the server's commit of its last change to the commit in the target."""
         return None if self.log_seconds is None else self.log_seconds + self.read_seconds + self.commit_seconds
 
 
 @dataclass(frozen=True, slots=True)
 class SnapshotStatus:
-    """How far the newest snapshot of a table has come.
+    """Progress of the newest snapshot of a table.
 
     Attributes:
         rows: That have been applied.
@@ -158,13 +158,13 @@ class TableStatus:
 
     @property
     def proof(self) -> str:
-        """In words, what changes proved; empty: nothing."""
+        """Rows that changes proved, in words; empty: none."""
         return f"{self.proved:,} rows proved by their changes, last at {self.proved_through}" if self.proved else ""
 
 
 @dataclass(frozen=True, slots=True)
 class Minute:
-    """What was done within a minute.
+    """Work done within a minute.
 
     Attributes:
         start: Of the minute.
@@ -196,7 +196,7 @@ class ErrorStatus:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobState:
-    """What a job records of itself, in its checkpoint.
+    """A job's own record of its state, in its checkpoint.
 
     Attributes:
         name: Of the job.
@@ -244,7 +244,7 @@ class JobState:
 
 
 class PurgeRisk(StrEnum):
-    """When the server may remove what a job needs."""
+    """Risk that the server removes what a job needs."""
 
     NONE = "none"
     """An archive has all that the server may remove."""
@@ -257,7 +257,7 @@ class PurgeRisk(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class PurgeStatus:
-    """How long the files that a job needs stay.
+    """Time left for the files that a job needs.
 
     Attributes:
         risk: What is known.
@@ -276,7 +276,7 @@ class PurgeStatus:
 
 @dataclass(frozen=True, slots=True)
 class LogStatus:
-    """What the log shows beside what a job has taken.
+    """Facts from the log beside what a job has taken.
 
     Attributes:
         problem: Why the lag is not known; None: it is.
@@ -302,7 +302,7 @@ class LogStatus:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """How a job is, in words.
+    """State of a job, in words.
 
     Attributes:
         level: How urgent it is.

@@ -1,4 +1,4 @@
-"""Which process runs a job, and whether it is still there: `own_process`, `is_gone`."""
+"""The process that runs a job, and a check that it has ended: `own_process`, `is_gone`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def own_process() -> ProcessId:
 
 
 def is_gone(process: ProcessId) -> bool:
-    """Whether *process* is known to have ended; of one that this process cannot see it is not."""
+    """True if *process* is known to have ended; False if this process cannot see it."""
     is_here = bool(process.space) and process.space == _space()
     return is_here and not Path(f"/proc/{process.pid}").exists()
 

@@ -39,9 +39,9 @@ logger = logging.getLogger(__name__)
 WRITE_SECONDS = 1.0
 """The file is written no more often than this, however many batches there are."""
 WRITE_SHARE = 0.01
-"""Of the time that may go into writing it: thousands of tables take longer."""
+"""Largest share of time for writing it: with thousands of tables it is written less often."""
 STOP_SECONDS = 10.0
-"""How long the end of the job waits for a write under way."""
+"""Seconds that the end of the job waits for a write under way."""
 
 _ALIVE = (Phase.STARTING, Phase.RUNNING)
 
@@ -110,7 +110,7 @@ class StatusRecorder:
             self.measure.close()
 
     def goes_on_at(self, offset: SourceOffset | None) -> None:
-        """Where the job will go on; None: it reads no log, or has no batch yet. Before its first batch."""
+        """Set the offset at which the job will continue, before its first batch; None: none yet, or it reads no log."""
         if offset is not None:
             before = self._before
             is_same = before is not None and before.position == str(offset.position)
@@ -142,7 +142,7 @@ class StatusRecorder:
         self._changed.set()
 
     def state(self) -> JobState:
-        """As it is now."""
+        """The present state."""
         consumed, now = self.progress.consumed, self._clock()
         # Of a structured log, how to go on reading is megabytes; the lag does not need it.
         offset = None if consumed is None else replace(consumed.offset, state=b"", files=())
@@ -333,7 +333,7 @@ def _error_status(error: BaseException, now: float) -> ErrorStatus:
 
 
 def gtid_range(before: GtidPoint, after: GtidPoint) -> str:
-    """What *after* covers and *before* does not: `0-1-101 to 0-1-230`, of MySQL's the set; empty: nothing."""
+    """GTIDs that *after* covers and *before* does not: `0-1-101 to 0-1-230`; for MySQL: the set; empty: none."""
     new = after.without(before) if after else after
     if not isinstance(new, GtidPosition):
         return str(new)

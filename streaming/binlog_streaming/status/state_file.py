@@ -1,4 +1,4 @@
-"""Where a job's state is kept for others: `StatusFile(job)`, a small file in its checkpoint.
+"""File of a job's state for others: `StatusFile(job)`, a small file in its checkpoint.
 
 It is for people, and never what a job goes on from: a lost one costs nothing but the numbers in it.
 """
@@ -39,11 +39,11 @@ class StatusFile:
 
     @property
     def path(self) -> str:
-        """Where it is."""
+        """Path of the file."""
         return f"{self._folder.directory.rstrip('/')}/{STATUS_FILE}"
 
     def read(self) -> JobState | None:
-        """What was recorded last; None: nothing was.
+        """Read the last record; None: there is none.
 
         Raises:
             OptionError: `INVALID_VALUE`: it is no such file.
@@ -72,7 +72,7 @@ class StatusFile:
 
 
 def phase_of(state: JobState, now: float) -> Phase:
-    """What a job does, judged by others: one that should run and gives no sign of life does not."""
+    """Activity of a job, judged by others: a job that should run but gives no sign of life does not run."""
     if state.ended_at is not None:
         return state.phase
     return Phase.LOST if is_gone(state.process) or now - state.seen_at > SILENT_SECONDS else state.phase

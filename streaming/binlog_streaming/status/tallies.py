@@ -1,4 +1,4 @@
-"""What a job counts for its state: `TableTallies` by table, `MinuteTallies` by minute."""
+"""Counts of a job for its state: `TableTallies` by table, `MinuteTallies` by minute."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class KnownTables:
-    """What a job's record has of its tables, for looking up.
+    """Tables in a job's record, for looking up.
 
     Attributes:
         record: The job's.
@@ -107,7 +107,7 @@ class TableTallies:
 
     @property
     def proved(self) -> dict[str, int]:
-        """By table how many rows changes proved, of those that have any."""
+        """Number of rows that changes proved, by table, of those that have any."""
         return {name: table.proved for name, table in self._tables.items() if table.proved}
 
     def take_topic(self, topic: str, records: int, number: int, commit_time: float | None) -> None:

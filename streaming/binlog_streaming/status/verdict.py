@@ -1,4 +1,4 @@
-"""How a job is, in one line and a level: `verdict_of`."""
+"""State of a job, in one line and a level: `verdict_of`."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ if TYPE_CHECKING:
 CURRENT_SECONDS = 15.0
 """A change that waits no longer than this is about to be taken."""
 BEHIND_SECONDS = 300.0
-"""From here on being behind is a warning; docs/monitoring.md alerts at the same."""
+"""Lag in seconds from which on there is a warning; docs/monitoring.md alerts at the same value."""
 SAFE_SHARE = 0.5
-"""Of the server's expiry: with less left than this somebody should look, with less than `DANGER_SHARE` now."""
+"""Share of the server's expiry: less time left is a warning, less than `DANGER_SHARE` is urgent."""
 DANGER_SHARE = 0.2
 RECENT_BATCHES = 10
-"""How many batches tell how fast a job is."""
+"""Number of batches from which the speed of a job is computed."""
 
 
 def verdict_of(phase: Phase, state: JobState, log: LogStatus | None, now: float) -> Verdict:
-    """What to tell people about a job.
+    """Verdict on a job, for people.
 
     Args:
         phase: What it does.
@@ -38,7 +38,7 @@ def verdict_of(phase: Phase, state: JobState, log: LogStatus | None, now: float)
 
 
 _Part = tuple[Level, str, str]
-"""How urgent it is, what to tell, and what to do."""
+"""Urgency, text and advice."""
 
 
 def _activity(phase: Phase, state: JobState, log: LogStatus | None, now: float) -> _Part:

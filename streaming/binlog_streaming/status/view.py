@@ -1,4 +1,4 @@
-"""How a job is, for whoever shows it: `JobView`, of a running job or of any, `view_of(job)`."""
+"""State of a job, for display: `JobView`, of a running job or of any, `view_of(job)`."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 LOOK_SECONDS = 1.0
 """However many ask: the log is looked at no more often."""
 LOOK_SHARE = 0.005
-"""Of the time that may go into looking: with thousands of tables a look takes longer, and is kept longer."""
+"""Largest share of time for looking: with thousands of tables a look takes longer, and its result is kept longer."""
 KEPT_SECONDS_MAX = 10.0
 
 
@@ -52,7 +52,7 @@ class JobView:
         self._kept_seconds = LOOK_SECONDS
 
     def status(self) -> JobStatus:
-        """As it is now, or was a moment ago.
+        """The state now, or a moment ago.
 
         Raises:
             BinlogError: What was recorded cannot be read.
@@ -74,7 +74,7 @@ class JobView:
 
 
 def view_of(job: AnyJob, clock: Callable[[], float] = time.time) -> JobView:
-    """How *job* is, whoever runs it, or nobody.
+    """Make the view of *job*, whether it runs or not.
 
     The view raises:
         OptionError: `MISSING`: the job has recorded nothing.

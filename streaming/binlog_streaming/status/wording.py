@@ -32,7 +32,7 @@ def duration_text(seconds: float) -> str:
 
 
 def bytes_text(size: float) -> str:
-    """In the largest decimal unit that it fills."""
+    """Size in the largest decimal unit that it fills."""
     value, unit = float(size), "B"
     for larger in ("kB", "MB", "GB", "TB"):
         if value < 999.5:

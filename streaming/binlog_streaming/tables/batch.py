@@ -72,7 +72,7 @@ PLAN_COLUMNS = (
 
 @dataclass(frozen=True, slots=True)
 class BatchContext:
-    """What a batch is written with.
+    """Context of a batch's writes.
 
     Attributes:
         query_id: Id of the streaming query.
@@ -93,7 +93,7 @@ class BatchContext:
     defined: frozenset[TableName] | None = None
 
     def run(self, position: Position, schema_file: SchemaFile | None = None) -> BatchRun:
-        """What all tables share; *position* is where the log goes on after the batch."""
+        """Common data of all tables; *position* is the place to continue after the batch."""
         job = self.job
         return BatchRun(
             self.query_id,
@@ -112,7 +112,7 @@ class BatchContext:
         )
 
     def schema_file(self, plan: BatchPlan) -> SchemaFile | None:
-        """What steps of *plan* may ask for of the job's schema file; None: nothing.
+        """The part of the job's schema file that steps of *plan* may need; None: nothing.
 
         Raises:
             OptionError: `INVALID_VALUE`.
@@ -126,7 +126,7 @@ class BatchContext:
         return SchemaFile.read(path) if path and asks else None
 
     def plan(self, rows: Iterable[Row]) -> BatchPlan:
-        """What the batch does; *rows* are those of the view `tables`."""
+        """Plan the batch; *rows* are those of the view `tables`."""
         job = self.job
         selection = TableSelection(job.tables, job.source.exclude_tables, job.source.folds_names)
         return plan_batch(
@@ -142,7 +142,7 @@ class BatchContext:
 
 @dataclass(frozen=True, slots=True)
 class ComponentWriter:
-    """What a task needs to know; it is pickled, so it holds no open file.
+    """Writer of a component, run in a task; it is pickled, so it has no open file.
 
     Attributes:
         run: The batch.
@@ -193,7 +193,7 @@ def _asks_definitions(change: object) -> bool:
 
 
 def plan_of(frame: DataFrame, context: BatchContext) -> BatchPlan:
-    """What a micro-batch of the view `tables` does: a Spark job reads the log.
+    """Plan a micro-batch of the view `tables`: a Spark job reads the log.
 
     Raises:
         BinlogError: The log cannot be read, or not be applied.

@@ -1,4 +1,4 @@
-"""What all tables of a batch share: `BatchRun`."""
+"""Common data of all tables of a batch: `BatchRun`."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ DEFINITION_PROPERTY = "binlog-stream.definition"
 
 @dataclass(frozen=True, slots=True)
 class BatchRun:
-    """What all tables of a batch share.
+    """Common data of all tables of a batch.
 
     Attributes:
         query_id: Id of the streaming query.

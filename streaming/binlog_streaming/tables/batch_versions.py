@@ -1,4 +1,4 @@
-"""Which version of each table holds which batch: `BatchVersions` keeps a table of it beside the others.
+"""The version of each table after each batch: `BatchVersions` keeps a table of it beside the others.
 
 Tables are written one after the other, each by a commit of its own; so at any moment one may be a batch ahead of
 another. After each batch one row states which version of each touched table holds it, and up to which GTID that is.
@@ -33,7 +33,8 @@ if TYPE_CHECKING:
 
 NAME = "_binlog_stream.batches"
 PLACE = "_binlog_stream/batches"
-"""In the sink's directory. (A database may have that name, but no server makes one that begins with `_` by itself.)"""
+"""Folder in the sink's directory. (A database may have that name, but no server makes one that begins with `_` by
+itself.)"""
 
 _MOMENT = pa.timestamp("us", "UTC")
 _TABLE = pa.struct([("table", pa.string()), ("mode", pa.string()), ("target", pa.string()), ("version", pa.string())])
@@ -107,7 +108,7 @@ class BatchVersions:
 
     @property
     def is_kept(self) -> bool:
-        """Whether there is one: plain files have no versions."""
+        """True if there is one: plain files have no versions."""
         return self._job.sink.format.replaces_rows
 
     def record(

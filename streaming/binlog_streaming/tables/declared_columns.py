@@ -34,19 +34,19 @@ _ONLY_DECLARED = ("uuid", "inet4", "inet6", "vector")
 
 
 def held_types(properties: Mapping[str, str] | None) -> dict[str, str]:
-    """What a target has recorded."""
+    """Types that a target has recorded."""
     text = (properties or {}).get(DECLARED_PROPERTY)
     return json.loads(text) if text else {}
 
 
 def agreed_types(targets: Iterable[Mapping[str, str] | None]) -> Types:
-    """What all targets of a table record that are there; where one is further than another, nothing."""
+    """Types on which all existing targets of a table agree; none if one target is further than another."""
     found = [held_types(properties) for properties in targets if properties is not None]
     return found[0] if found and all(one == found[0] for one in found) else {}
 
 
 def recorded_by(properties: Mapping[str, str] | None, change: object) -> dict[str, str]:
-    """What a target has to record because of a statement.
+    """Types that a target has to record because of a statement.
 
     Args:
         properties: Of the target, before the statement; None: it is not there.
@@ -57,7 +57,7 @@ def recorded_by(properties: Mapping[str, str] | None, change: object) -> dict[st
 
 
 def recorded_of(properties: Mapping[str, str] | None, layouts: Iterable[TableLayout]) -> dict[str, str]:
-    """What a target has to record because of rows.
+    """Types that a target has to record because of rows.
 
     Args:
         properties: Of the target.
@@ -73,7 +73,7 @@ def recorded_of(properties: Mapping[str, str] | None, layouts: Iterable[TableLay
 
 
 def lacks_types(layout: TableLayout) -> bool:
-    """Whether no definition was found that states what the columns are."""
+    """True if no definition was found that contains the types of the columns."""
     layout = layout.logged or layout
     return not layout.completion and layout.has_names and may_have_declared_types(layout)
 

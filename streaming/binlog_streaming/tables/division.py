@@ -1,4 +1,4 @@
-"""Which rows steps are divided, how, and into how many parts: `Division`.
+"""Division of rows steps into parts: which steps, how, and how many parts: `Division`.
 
 A step is divided when tasks would have nothing to do while one merges it, or when it is more than a task should hold.
 """
@@ -48,10 +48,10 @@ that one task takes for all of it, so two are no faster than one."""
 
 
 class StepDivision(Protocol):
-    """Who writes the rows of a step that is not done by the task that has its component."""
+    """Writer of the rows of a step that is not done by the task that has its component."""
 
     def outline(self, step: RowsStep, table: SelectedTable) -> RowsContent | None:
-        """What can be known of *step* without its rows; None: it is done as a whole."""
+        """Facts about *step* that are known without its rows; None: it is done as a whole."""
 
     def rows(self, step: RowsStep, content: RowsContent, evidence: RowEvidence | None) -> PreparedRows:
         """The rows of *step*; *content* is its outline, *evidence* what they prove of the target."""
@@ -59,7 +59,7 @@ class StepDivision(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Division:
-    """How the rows steps of a component are divided.
+    """Division of a component's rows steps.
 
     Attributes:
         tasks: Who does the work.
@@ -78,7 +78,7 @@ class Division:
     kept_definitions: str | None = None
 
     def outline(self, step: RowsStep, table: SelectedTable) -> RowsContent | None:
-        """What can be known of *step* without its rows, without row batches where it has none; None: it is not divided.
+        """Facts about *step* without its rows, without row batches if it has none; None: it is not divided.
 
         Raises:
             BinlogError: The table's columns or keys.
@@ -162,12 +162,12 @@ class DividedRows:
 
 
 def is_cut_by_place(mode: Mode, rule: TableRule) -> bool:
-    """Whether a task can make of a part of the log what it would make of a step; else all images of a key count."""
+    """True if a task can apply a part of the log like a step; else all images of a key must be together."""
     return mode is Mode.CHANGELOG or (mode is Mode.MIRROR and rule.deletes is Deletes.REMOVE)
 
 
 def task_counts(components: Sequence[Component], parallelism: int, sink: Sink) -> list[int]:
-    """For each component how many tasks may help each other with it; 1: it is left to one.
+    """Number of tasks, for each component, that may share its steps; 1: one task does them.
 
     Args:
         components: Of a batch.
@@ -193,14 +193,14 @@ def _helpers(component: Component, sink: Sink) -> float:
 
 
 def is_divided(component: Component, task_count: int, table_format: str) -> bool:
-    """Whether any step of *component* is divided."""
+    """True if any step of *component* is divided."""
     if len(component.tables) > 1 or not sink_type(table_format).supports_parallel_write:
         return False
     return any(part_count(step, task_count) > 1 for step in component.steps if isinstance(step, RowsStep))
 
 
 def part_count(step: RowsStep, task_count: int) -> int:
-    """In how many parts a step is merged; 1: it is not divided."""
+    """Number of parts in which a step is merged; 1: it is not divided."""
     changes = sum(part.inserts + part.updates + part.deletes for part in step.parts)
     size = sum(part.size for part in step.parts)
     by_size = -(-size // PART_BYTES) if size > WHOLE_BYTES else 1

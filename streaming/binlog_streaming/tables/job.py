@@ -57,7 +57,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 STOP_PATIENCE_S = 30.0
-"""How long a stop waits for the running batch; a batch cut off is no harm, it is just done again."""
+"""Seconds that a stop waits for the running batch; a batch that is cut off does no harm, it is repeated."""
 
 
 class TablesJob:
@@ -190,7 +190,7 @@ class TablesJob:
 
     @property
     def spark_log(self) -> Path | None:
-        """Where a session of the job's own writes Spark's messages; None: where `spark-submit` does."""
+        """File of Spark's messages for a session of the job's own; None: the same as of `spark-submit`."""
         if is_submitted():
             return None
         if "://" in self.job.checkpoint:
@@ -313,7 +313,7 @@ class TablesJob:
 
 
 def gtid_position(offset: SourceOffset | None) -> str | None:
-    """What the tables hold after a batch that ends at *offset*; None: not known."""
+    """GTIDs in the tables after a batch that ends at *offset*; None: unknown."""
     # What `startingGtid` covers is in the tables too, also where it follows in the log.
     gtid = None if offset is None else offset.gtid.advanced_by(offset.skip_gtid)
     return str(gtid) if gtid else None

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from binlog_streaming.settings.model import Job
 
 LOCK_FILE = "binlog-stream.lock"
-"""In the checkpoint's folder. The system gives the lock back when a process ends, however that ends."""
+"""File in the checkpoint's folder. The system releases the lock when a process ends, however it ends."""
 
 _HELD = frozenset({errno.EWOULDBLOCK, errno.EAGAIN, errno.EACCES})
 

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class LogPart:
-    """What a task wrote of a part of the log.
+    """Files that a task wrote for a part of the log.
 
     Attributes:
         attempt: No other part, and no other attempt at this one, is called so.
@@ -52,7 +52,7 @@ class LogPart:
 
 @dataclass(frozen=True, slots=True)
 class Overruled:
-    """What goes of parts because of some keys.
+    """Rows of parts that later parts supersede, for some keys.
 
     Attributes:
         attempts: Those of the parts that were asked.
@@ -88,7 +88,7 @@ KEY_STATE_DTYPE = np.dtype(
         ("stays", np.bool_),  # there is a row after the part
     ]
 )
-"""What a part knows of a key beside its value."""
+"""Fields of a key in a part beside its value."""
 
 
 def key_states(change: Change, written: WrittenFiles[Any]) -> Table:
@@ -119,7 +119,7 @@ def key_messages(part: LogPart, keys: pa.Table, count: int, states: Table) -> It
 
 
 def shared_keys(messages: Iterable[bytes], source_table: str) -> SharedKeys | None:
-    """Which of a task's keys several parts have; None: there are no parts.
+    """Keys of a task that several parts have; None: there are no parts.
 
     Args:
         messages: That the task got, in any order.

@@ -38,7 +38,7 @@ class OpenTargets:
 
     @property
     def errors(self) -> tuple[type[Exception], ...]:
-        """What the libraries below them raise when the place cannot be written, or the machine is at its end."""
+        """Errors of the libraries below them if the place cannot be written, or the machine has no resources left."""
         return (*self._factory.write_errors, OSError, pa.ArrowMemoryError)
 
     def get(self, uri: str) -> Target:
@@ -61,7 +61,7 @@ class OpenTargets:
 
     @contextmanager
     def naming_errors(self, name: str, uri: str, step: str = "") -> Iterator[None]:
-        """What is raised within names the table.
+        """Add the table to errors that are raised within.
 
         Args:
             name: The table.

@@ -58,7 +58,7 @@ READ_BYTES = 8 << 20
 
 
 ATTEMPTS = 3
-"""At a step whose tasks are lost on the way."""
+"""Number of attempts at a step whose tasks are lost on the way."""
 
 FAIR = 1.25
 """Times the bytes that each task would read if all read as many: what one may be given, to spare the cut."""
@@ -140,7 +140,7 @@ class PartsWriter:
         return _fine(tasks.run_sharded(indexes, self.deal, self.part_count, self.merge_shard))
 
     def merge_part(self, parts: Iterable[bytes]) -> Iterator[Shard]:
-        """In a task: what becomes of the rows of parts of the log, written for their target; their keys, by shard."""
+        """In a task: merge rows of parts of the log, written for their target; return their keys, by shard."""
         try:
             with (
                 open_log(self.log_path) as log,
@@ -171,7 +171,7 @@ class PartsWriter:
         yield from key_messages(part, pa.concat_tables(keys), self.part_count, key_states(change, written))
 
     def overrule(self, messages: Iterable[bytes]) -> Iterator[LogPart | Overruled | Failure]:
-        """In a task: rows of parts whose keys come again in later ones; and the parts, from one of the tasks."""
+        """In a task: find rows of parts whose keys come again in later parts; one of the tasks returns the parts."""
         try:
             shared = shared_keys(messages, self.source_table)
             if shared is None:
@@ -191,7 +191,7 @@ class PartsWriter:
         freeze_garbage_collector()
 
     def deal(self, indexes: Iterable[bytes]) -> Iterator[Shard]:
-        """In a task: rows out of the log, by shard; what is wrong goes to any one."""
+        """In a task: divide rows of the log by shard; errors go to any shard."""
         keys = [self.columns.get_field_index(key) for key in self.keys]
         last_only = self.mode is Mode.MIRROR and self.rule.deletes is Deletes.REMOVE
         compares = self.evidence is not None and self.evidence.rows != 0
@@ -208,7 +208,7 @@ class PartsWriter:
         freeze_garbage_collector()
 
     def merge_shard(self, messages: Iterable[bytes]) -> Iterator[WrittenFiles[Any] | Failure]:
-        """In a task: what becomes of the rows of a shard, written for its target."""
+        """In a task: merge the rows of a shard, written for its target."""
         try:
             row_batches = gathered(messages, self.decoding)
             if not row_batches:
@@ -228,7 +228,7 @@ class PartsWriter:
         return replace(written, proved=proved_rows(change))
 
     def append(self, indexes: Iterable[bytes]) -> Iterator[WrittenFiles[Any] | Failure]:
-        """In a task: rows out of the log, written for a target that only gets more."""
+        """In a task: write rows of the log for a target that only grows."""
         try:
             with (
                 open_log(self.log_path) as log,

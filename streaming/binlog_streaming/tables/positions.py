@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class BatchPositions:
-    """Where the targets of a component are.
+    """Positions of the targets of a component.
 
     Args:
         component: Its steps.
@@ -34,7 +34,7 @@ class BatchPositions:
                 self._last[name] = step.number
 
     def after(self, table: TableName, number: int) -> str | None:
-        """Where a target is after a step, as far as it may record it."""
+        """Position of a target after a step, if the target may record it."""
         return self._end if number >= self._last.get(table, number) else None
 
     def take_back(self, target: Target, commit_id: CommitId) -> None:

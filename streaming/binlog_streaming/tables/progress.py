@@ -1,4 +1,4 @@
-"""How far a job is: `TableProgress` and `BatchProgress` tell about one batch, `Progress` sums up."""
+"""Progress of a job: `TableProgress` and `BatchProgress` report on one batch, `Progress` sums up."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class Outcome(StrEnum):
-    """What became of a table in a batch."""
+    """Outcome of a table in a batch."""
 
     WRITTEN = "written"
     REPEATED = "repeated"
@@ -39,7 +39,7 @@ class Outcome(StrEnum):
 
 
 class Note(StrEnum):
-    """What an operator should know of a table; it stays the same from batch to batch."""
+    """Note on a table for an operator; it stays the same from batch to batch."""
 
     WHOLE_ROWS = "whole_rows"
     KEPT_ASIDE = "kept_aside"
@@ -57,7 +57,7 @@ NOTE_TEXTS = {
     "IF NOT EXISTS): if the table is older (log_bin was switched on later, or RESET MASTER), its earlier rows are "
     "missing. binlog-stream prove tells, binlog-stream snapshot brings them",
 }
-"""In words."""
+"""Texts of notes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,11 +147,11 @@ class ProgressTally:
 
     @property
     def is_touched(self) -> bool:
-        """Whether any step did something, or had done it before."""
+        """True if any step did something, or had done it before."""
         return bool(self.outcomes)
 
     def progress(self, position: Position) -> TableProgress:
-        """What was counted; *position* is where the log goes on."""
+        """The counts; *position* is the place to continue in the log."""
         order = (Outcome.SET_ASIDE, Outcome.WRITTEN, Outcome.REPEATED, Outcome.EMPTY)
         return TableProgress(
             source_table=self.source_table,
@@ -215,12 +215,12 @@ class BatchProgress:
 
     @property
     def position(self) -> Position | None:
-        """Where the batch ends in the log, as far as its tables record it; None when no table was touched."""
+        """End of the batch in the log, as far as its tables record it; None if no table was touched."""
         return max((table.position for table in self.tables), default=None)
 
     @property
     def commit_time(self) -> int | None:
-        """When the last change of the batch was committed on the server, seconds since 1970 UTC."""
+        """Commit time on the server of the batch's last change, seconds since 1970 UTC."""
         return max((table.commit_time for table in self.tables), default=None)
 
     @property
@@ -236,7 +236,7 @@ class BatchProgress:
 
     @property
     def lag_seconds(self) -> float | None:
-        """From the server's commit of the last change to its being in the table; commit times are whole seconds."""
+        """Seconds from the server's commit of the last change to that in the table; commit times are whole seconds."""
         return None if self.commit_time is None else max(0.0, self.finished_at - self.commit_time)
 
     def as_json(self) -> dict[str, object]:
@@ -276,7 +276,7 @@ class BatchProgress:
 
 @dataclass(slots=True)
 class Progress:
-    """What a job has done since it was started; may be read from any thread."""
+    """Progress of a job since its start; may be read from any thread."""
 
     started_at: float = field(default_factory=time.time)
     batches: int = 0

@@ -54,7 +54,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class DerivedRows:
-    """What foreign keys do to the rows of a table, and no log has.
+    """Cascades to the rows of a table, which no log has.
 
     Attributes:
         schema: Columns of the rows.
@@ -106,17 +106,17 @@ class RowsContent:
 
     @property
     def layouts(self) -> list[TableLayout]:
-        """Of the rows, in the order of the log."""
+        """Layouts of the rows, in the order of the log."""
         return [row_batch.layout for row_batch in self.row_batches]
 
     @property
     def last_place(self) -> str:
-        """Of the last change, as text."""
+        """Place of the last change, as text."""
         return "{}:{}".format(*self.last.last_change())
 
     @property
     def first_commit_time(self) -> int:
-        """Of the first image's group, seconds since 1970 UTC."""
+        """Commit time of the first image's group, seconds since 1970 UTC."""
         row_batches = (*self.row_batches, *(() if self.derived is None else self.derived.row_batches))
         return min(row_batches, key=RowBatch.start).first_commit_time()
 
@@ -288,7 +288,7 @@ class KeyedImages:
 
     @property
     def asks_target(self) -> bool:
-        """What a row with a new key holds in columns that its images leave out is in the target alone.
+        """True if only the target has the values of some rows in columns that their images leave out.
 
         And there alone are the documents that changes to JSON values are made to, and the versions that existing rows
         of a snapshot may repeat.
@@ -298,7 +298,7 @@ class KeyedImages:
         return self.images.has_changes or bool(self.images.existing.any())
 
     def change(self, target: Target | None = None) -> Change:
-        """What becomes of rows; *target* may be asked for what rows hold.
+        """Compute the changed rows; rows of *target* are read if needed.
 
         Raises:
             BinlogError: What is wrong with the rows.

@@ -42,7 +42,7 @@ def no_types() -> Mapping[str, str]:
 def part_row_batches(
     part: IndexPart, log: Log | None, decoding: Decoding, types: Callable[[], Mapping[str, str]] = no_types
 ) -> list[RowBatch]:
-    """What *part* holds.
+    """Row batches of *part*.
 
     Args:
         part: Of a batch.
@@ -102,7 +102,7 @@ class StepRows:
         return found
 
     def layout_before(self, table: TableName) -> TableLayout | None:
-        """Of the table's last rows since a statement about it; None: there are none in the steps so far."""
+        """Layout of the table's last rows since a statement about it; None: there are none in the steps so far."""
         return self._layouts.get(table)
 
     def forget_layout(self, table: TableName) -> None:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class TargetState:
-    """Where a target is.
+    """State of a target.
 
     Attributes:
         owner: Id of the query that owns it.

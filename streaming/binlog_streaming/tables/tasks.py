@@ -1,4 +1,4 @@
-"""Where the tasks of a step run: `Tasks`; `SparkTasks` are those of a Spark session."""
+"""Execution of a step's tasks: `Tasks`; `SparkTasks` are those of a Spark session."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Result = TypeVar("Result")
 
 
 class Tasks(Protocol):
-    """Where tasks run."""
+    """Executor of tasks."""
 
     @property
     def parallelism(self) -> int:

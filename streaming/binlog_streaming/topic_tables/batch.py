@@ -1,4 +1,4 @@
-"""What is in the messages of a batch: `read_batch`."""
+"""Contents of a batch's messages: `read_batch`."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ class TopicBatch:
 
 
 def read_batch(messages: Sequence[PartitionMessages], before: Mapping[FetchedPartition, PartitionState]) -> TopicBatch:
-    """What *messages* hold; changes that come again, as at-least-once producers send them, are passed over.
+    """Read *messages*; changes that come again, as at-least-once producers send them, are skipped.
 
     Args:
         messages: Of each partition at most one run, which begins where the partition was read up to.

@@ -33,13 +33,13 @@ BATCH_SIZE_MAX = 128 << 20
 """Bytes of values in a batch, unless a fetch brings more."""
 
 LOOK_SECONDS = 1.0
-"""How long a look for messages waits for one."""
+"""Seconds that a look for messages waits for one."""
 
 NEW_TOPICS_SECONDS = 10.0
-"""How often new topics and partitions are looked for."""
+"""Seconds between looks for new topics and partitions."""
 
 TRUNCATE_SECONDS = 60.0
-"""How long a TRUNCATE waits for its messages in the other partitions."""
+"""Seconds that a TRUNCATE waits for its messages in the other partitions."""
 
 
 class TopicTablesRun:
@@ -112,7 +112,7 @@ class TopicTablesRun:
             self._follow(reader)
 
     def waiting(self) -> dict[FetchedPartition, tuple[int, int]]:
-        """Where reading would go on in each partition, and its end; nothing is written.
+        """Offset at which reading would continue in each partition, and its end; nothing is written.
 
         Raises:
             BinlogError: As `run`, before the first message.

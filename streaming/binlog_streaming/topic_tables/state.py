@@ -1,4 +1,4 @@
-"""What a job that reads topics remembers in its checkpoint: `TopicTablesState`; `TopicTablesStateFile` keeps it."""
+"""State of a job that reads topics, in its checkpoint: `TopicTablesState`; `TopicTablesStateFile` keeps it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class PartitionState(msgspec.Struct, frozen=True, kw_only=True):
-    """How far a partition has been read.
+    """Progress in a partition.
 
     Attributes:
         topic: Its topic.
@@ -66,7 +66,7 @@ class TopicTablesState(BatchState, frozen=True, kw_only=True):
 
     @property
     def ranges(self) -> dict[FetchedPartition, tuple[int, int]]:
-        """What the unfinished batch holds of each partition."""
+        """Ranges of the unfinished batch, by partition."""
         starts = {FetchedPartition(one.topic, one.partition): one.offset for one in self.partitions}
         ends = {FetchedPartition(topic, number): end for topic, number, end in self.ends}
         return {one: (starts[one], end) for one, end in ends.items()}

@@ -42,7 +42,7 @@ THREADS = 2
 
 @dataclass(frozen=True, slots=True)
 class WrittenBatch:
-    """What became of a batch.
+    """Result of a batch.
 
     Attributes:
         progress: Of its targets.

@@ -1,4 +1,4 @@
-"""From settings to brokers and registry: `connection_of`, `names_of`, `publishing_of`, `registry_of`."""
+"""Connections and names from settings: `connection_of`, `names_of`, `publishing_of`, `registry_of`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def connection_of(section: KafkaSink | TopicSource) -> Connection:
-    """How the brokers that *section* names are reached."""
+    """Connection to the brokers of *section*."""
     security = section.security
     return Connection(
         section.bootstrap_servers,
@@ -32,7 +32,7 @@ def connection_of(section: KafkaSink | TopicSource) -> Connection:
 
 
 def registry_of(sink: KafkaSink) -> SchemaRegistry | None:
-    """Where the schemas of *sink* are; None: its messages are JSON."""
+    """Registry of *sink* for schemas; None: its messages are JSON."""
     if sink.format is not MessageFormat.AVRO:
         return None
     registry = sink.registry
@@ -55,7 +55,7 @@ def _password(section: Security | Registry) -> Secret | None:
 
 
 def names_of(sink: KafkaSink) -> TopicNames:
-    """What the topics of *sink* are called."""
+    """Names of the topics of *sink*."""
     return TopicNames(
         TopicTemplates(
             sink.topic_prefix,
@@ -69,7 +69,7 @@ def names_of(sink: KafkaSink) -> TopicNames:
 
 
 def publishing_of(sink: KafkaSink, names: TopicNames, *, is_first_start: bool) -> PublisherOptions:
-    """Who publishes to *sink*, and how.
+    """Publisher options of *sink*.
 
     Args:
         sink: The settings.

@@ -43,7 +43,7 @@ BATCHES_AHEAD = 2
 """Batches of messages, each of a block of the log, that are made while the producer sends one."""
 
 LOOK_SECONDS = 1.0
-"""How often a job that waits for the log sees whether a heartbeat is due."""
+"""Seconds between checks for a due heartbeat while a job waits for the log."""
 
 
 class TopicsJob:
@@ -244,7 +244,7 @@ class JobTopics:
         self._known.add(topic)
 
     def partition_count(self, topic: str) -> int:
-        """How many partitions *topic* has now; it is created as `ensure` does.
+        """Number of partitions of *topic* now; it is created as `ensure` does.
 
         Raises:
             BrokerError: `TOPIC_NOT_FOUND`, or what keeps brokers from being used.

@@ -1,4 +1,4 @@
-"""Which logs can be published: `require_changes`."""
+"""Check that a log can be published: `require_changes`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How far a job is that publishes: `Published` tells of one transaction, `PublishProgress` sums up."""
+"""Progress of a publishing job: `Published` reports on one transaction, `PublishProgress` sums up."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class Published:
 
 @dataclass(slots=True)
 class PublishProgress:
-    """What a process has published.
+    """Messages that a process has published.
 
     Attributes:
         transactions: Transactions of Kafka.

@@ -1,4 +1,4 @@
-"""How far a job has published, without running it: `published_offset(job)`."""
+"""Offset that a job has published, read without running it: `published_offset(job)`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def published_offset(job: PublishJob, *, may_be_new: bool) -> SourceOffset | None:
-    """Where *job* goes on; None: it has published nothing yet.
+    """Offset at which *job* continues; None: it has published nothing yet.
 
     Args:
         job: The settings.

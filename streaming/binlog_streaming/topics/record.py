@@ -1,4 +1,4 @@
-"""What a publishing job was begun with, in its checkpoint: `PublishRecord`, `begun_with`, `remember`.
+"""Settings at the start of a publishing job, in its checkpoint: `PublishRecord`, `begun_with`, `remember`.
 
 How far it has come is in Kafka, with the messages. The record only states that the job has begun: offsets that are not
 in Kafka after that are lost, and no new start.
@@ -32,7 +32,7 @@ _CONTENT_OPTIONS = ("ignoreDomainIds", "ignoreServerIds", _ZERO_DATES, _DECLARED
 
 
 class PublishRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """What of a job belongs to its checkpoint.
+    """Settings of a job that belong to its checkpoint.
 
     Attributes:
         kind: Of the job's sink.
@@ -78,7 +78,7 @@ class PublishRecord(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def begun_with(job: PublishJob) -> PublishRecord | None:
-    """What the job's checkpoint was begun with; None: it is a new one.
+    """Read the record of the job's checkpoint; None: it is a new job.
 
     Raises:
         OptionError: `INVALID_VALUE`: the checkpoint is that of another kind of job.
@@ -100,7 +100,7 @@ def begun_with(job: PublishJob) -> PublishRecord | None:
 
 
 def differences(record: PublishRecord, job: PublishJob) -> list[str]:
-    """What *job* sets otherwise than its checkpoint was begun with, and must not; the log is for `other_log`."""
+    """Forbidden differences between *job* and the start of its checkpoint; `other_log` compares the log."""
     now = PublishRecord.of(job)
     pairs = [
         ("sink.topic_prefix", record.topic_prefix, now.topic_prefix),
@@ -119,7 +119,7 @@ def differences(record: PublishRecord, job: PublishJob) -> list[str]:
 
 
 def other_log(record: PublishRecord, job: PublishJob, offset: SourceOffset | None) -> str | None:
-    """That *job* names another log than the one of its checkpoint; None: it is the same one, perhaps elsewhere.
+    """Message that *job* names another log than its checkpoint; None: it is the same one, perhaps elsewhere.
 
     Args:
         record: Of the checkpoint.

@@ -153,7 +153,7 @@ def _tables_with_rows(step: Step) -> frozenset[tuple[str, str]]:
 def envelope_options(
     sink: KafkaSink, rules: Sequence[TopicRule], *, folds_names: bool | None = None
 ) -> EnvelopeOptions:
-    """What the messages of a job look like.
+    """Form of a job's messages.
 
     Args:
         sink: Its settings.

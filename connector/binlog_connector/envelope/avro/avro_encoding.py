@@ -109,20 +109,20 @@ class AvroEncoding:
         self._heads: dict[tuple[str, ...], _Heads] = {}
 
     def block(self, occasion: BlockContext, tables: Sequence[tuple[TableEnvelope, Int64s]]) -> _AvroBlock:
-        """As `MessageEncoding`."""
+        """See `MessageEncoding`."""
         for envelope, _ in tables:
             self.heads_of(envelope)  # before a TRUNCATE in the same block asks for them
         return _AvroBlock(self, occasion, np.concatenate([events for _, events in tables]))
 
     def transaction_keys(self, ids: pa.Array) -> Encoded:
-        """As `MessageEncoding`."""
+        """See `MessageEncoding`."""
         head = self._head(self._topic_of(MessageKind.TRANSACTION, None, None), "key", TRANSACTION_KEY)
         return Encoded.of([SameParts(head), AvroTexts.of(ids, pa.string())], len(ids))
 
     def transaction_values(
         self, status: str, ids: pa.Array, counts: pa.Array, collections: Collections | None, milliseconds: pa.Array
     ) -> Encoded:
-        """As `MessageEncoding`."""
+        """See `MessageEncoding`."""
         head = self._head(self._topic_of(MessageKind.TRANSACTION, None, None), "value", TRANSACTION_VALUE)
         parts: list[AvroPart] = [SameParts(head + encoded_text(status)), AvroTexts.of(ids, pa.string())]
         if collections is None:
@@ -132,7 +132,7 @@ class AvroEncoding:
         return Encoded.of([*parts, Longs(milliseconds.to_numpy())], len(ids))
 
     def schema_change(self, occasion: BlockContext, change: SchemaChangeMessage) -> tuple[Encoded, Encoded]:
-        """As `MessageEncoding`."""
+        """See `MessageEncoding`."""
         topic = self._topic_of(MessageKind.SCHEMA_CHANGE, change.database or None, change.table)
         key_schema, value_schema = schema_change_schemas(occasion.block.vendor)
         keys = self._head(topic, "key", key_schema) + encoded_text(change.database)
@@ -151,7 +151,7 @@ class AvroEncoding:
         return Encoded.of([SameParts(keys)], 1), Encoded.of(values, 1)
 
     def truncate(self, occasion: BlockContext, event: int, name: TableName) -> Encoded | None:
-        """As `MessageEncoding`: none where no change of the table is published, so there is nothing to remove."""
+        """See `MessageEncoding`; None if no change of the table is published, so there is nothing to remove."""
         head = self._truncate_head(occasion, name)
         if head is None:
             return None
@@ -160,13 +160,13 @@ class AvroEncoding:
         return Encoded.of([SameParts(head + NULL_BRANCH + NULL_BRANCH), *source, SameParts(rest)], 1)
 
     def heartbeat(self, now_ns: int) -> tuple[bytes, bytes]:
-        """As `MessageEncoding`."""
+        """See `MessageEncoding`."""
         key = self._head(self._heartbeat_topic, "key", HEARTBEAT_KEY) + encoded_text(self._options.topic_prefix)
         value = self._head(self._heartbeat_topic, "value", HEARTBEAT_VALUE) + encoded_long(now_ns // 1_000_000)
         return key, value
 
     def heads_of(self, envelope: TableEnvelope) -> _Heads:
-        """What keys and values of a table begin with; its schemas are registered."""
+        """Starts of the keys and values of a table; its schemas are registered."""
         layout = envelope.layout
         identity = layout.database, layout.table, *map(str, (layout.digest, layout.completion))
         found = self._heads.get(identity)

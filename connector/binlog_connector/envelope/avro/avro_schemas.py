@@ -28,7 +28,7 @@ _LOGICAL_TYPES = {
     "org.apache.kafka.connect.data.Timestamp": "timestamp-millis",
 }
 _PRECISION_UNKNOWN = 64
-"""What the converter writes where a decimal has none: that of BIGINT UNSIGNED."""
+"""Precision that the converter writes for decimals without one: that of BIGINT UNSIGNED."""
 
 _NOT_IN_NAMES = re.compile(r"^[^A-Za-z_]|[^A-Za-z0-9_]")
 

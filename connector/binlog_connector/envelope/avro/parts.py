@@ -1,4 +1,4 @@
-"""What Avro records are put together from: parts, each the same field of all rows; `Encoded.of` writes them.
+"""Parts of Avro records: each is the same field of all rows; `Encoded.of` writes them.
 
 A record has no frame in Avro: it is its fields, one after the other. So records in records are parts as well.
 """
@@ -30,7 +30,8 @@ if TYPE_CHECKING:
     Mask = NDArray[np.bool_]
 
 NULL_BRANCH, VALUE_BRANCH = b"\x00", b"\x02"
-"""Of a union `["null", type]`; with a default other than null the union is `[type, "null"]`, and they change places."""
+"""Branches of a union `["null", type]`; with a default other than null the union is `[type, "null"]`, and they change
+places."""
 
 
 class AvroPart(Protocol):
@@ -44,12 +45,12 @@ class AvroPart(Protocol):
 
 
 def plain_states(count: int) -> Bytes:
-    """Of values that are in no union."""
+    """States of values that are in no union."""
     return np.zeros(count, dtype=np.uint8)
 
 
 def union_states(present: Mask) -> Bytes:
-    """Of values in a union with null."""
+    """States of values in a union with null."""
     return np.where(present, np.uint8(kernels.VALUE), np.uint8(kernels.NULL))
 
 
@@ -64,11 +65,11 @@ class SameParts:
         self._content = as_bytes(content)
 
     def add_sizes(self, sizes: Int64s) -> None:
-        """As `AvroPart`."""
+        """See `AvroPart`."""
         sizes += self._content.size
 
     def write(self, out: Bytes, cursors: Int64s) -> None:
-        """As `AvroPart`."""
+        """See `AvroPart`."""
         write_same(out, cursors, self._content)
 
 
@@ -85,11 +86,11 @@ class Longs:
         self._states = plain_states(len(values)) if states is None else states
 
     def add_sizes(self, sizes: Int64s) -> None:
-        """As `AvroPart`."""
+        """See `AvroPart`."""
         kernels.add_long_sizes(self._values, self._states, sizes)
 
     def write(self, out: Bytes, cursors: Int64s) -> None:
-        """As `AvroPart`."""
+        """See `AvroPart`."""
         kernels.write_longs(out, cursors, self._values, self._states)
 
 
@@ -115,11 +116,11 @@ class AvroTexts:
         return cls(data, wide[:-1], np.diff(wide), states)
 
     def add_sizes(self, sizes: Int64s) -> None:
-        """As `AvroPart`."""
+        """See `AvroPart`."""
         kernels.add_text_sizes(self._sizes, self._states, sizes)
 
     def write(self, out: Bytes, cursors: Int64s) -> None:
-        """As `AvroPart`."""
+        """See `AvroPart`."""
         kernels.write_texts(out, cursors, self._data, self._starts, self._sizes, self._states)
 
 
@@ -137,11 +138,11 @@ class Fixed:
         self._states = states
 
     def add_sizes(self, sizes: Int64s) -> None:
-        """As `AvroPart`."""
+        """See `AvroPart`."""
         kernels.add_fixed_sizes(self._width, self._states, sizes)
 
     def write(self, out: Bytes, cursors: Int64s) -> None:
-        """As `AvroPart`."""
+        """See `AvroPart`."""
         kernels.write_fixed(out, cursors, self._data, self._width, self._states)
 
 
@@ -165,7 +166,7 @@ class Encoded:
 
     @classmethod
     def of(cls, parts: Sequence[AvroPart], count: int) -> Encoded:
-        """What *parts*, of *count* rows each, say one after the other."""
+        """Join *parts*, of *count* rows each, one after the other."""
         sizes = np.zeros(count, dtype=np.int64)
         for part in parts:
             part.add_sizes(sizes)
@@ -177,7 +178,7 @@ class Encoded:
 
 
 class Chosen:
-    """For each row one of some values that are encoded.
+    """One of several encoded values for each row.
 
     Args:
         values: The values.
@@ -189,11 +190,11 @@ class Chosen:
         self._values, self._chosen, self._in_union = values, chosen, in_union
 
     def add_sizes(self, sizes: Int64s) -> None:
-        """As `AvroPart`."""
+        """See `AvroPart`."""
         kernels.add_chosen_sizes(self._values.offsets, self._chosen, self._in_union, sizes)
 
     def write(self, out: Bytes, cursors: Int64s) -> None:
-        """As `AvroPart`."""
+        """See `AvroPart`."""
         kernels.write_chosen(out, cursors, self._values.data, self._values.offsets, self._chosen, self._in_union)
 
 
@@ -210,11 +211,11 @@ class Sequences:
         self._block, self._events, self._row_nos = block, events, row_nos
 
     def add_sizes(self, sizes: Int64s) -> None:
-        """As `AvroPart`."""
+        """See `AvroPart`."""
         sizes += SEQUENCE_SIZE
 
     def write(self, out: Bytes, cursors: Int64s) -> None:
-        """As `AvroPart`."""
+        """See `AvroPart`."""
         kernels.write_sequences(out, cursors, self._block.events, self._block.groups, self._events, self._row_nos)
 
 

@@ -1,4 +1,4 @@
-"""What values tell of the event that a change is in: `EventParts`."""
+"""Fields of values about the event that a change is in: `EventParts`."""
 
 from __future__ import annotations
 

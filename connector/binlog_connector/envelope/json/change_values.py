@@ -29,7 +29,7 @@ _COMMA = as_bytes(b",")
 
 @dataclass(frozen=True, slots=True)
 class MessageFields:
-    """What is filled in for each value.
+    """Fields that are filled in for each value.
 
     Attributes:
         texts: Of the events.

@@ -63,18 +63,18 @@ class JsonEncoding:
         self._transaction_value = wrapping(TRANSACTION_VALUE if options.schemas else None)
 
     def block(self, occasion: BlockContext, tables: Sequence[tuple[TableEnvelope, Int64s]]) -> _JsonBlock:
-        """As `MessageEncoding`."""
+        """See `MessageEncoding`."""
         texts = EventTexts.of(occasion, [(envelope.template, events) for envelope, events in tables])
         return _JsonBlock(self._options, texts, op_texts(self._options, occasion.now_ns))
 
     def transaction_keys(self, ids: pa.Array) -> JsonTexts:
-        """As `MessageEncoding`."""
+        """See `MessageEncoding`."""
         return JsonTexts.of_rows(JsonRows([json_column("id", ids)], len(ids)), *self._transaction_key)
 
     def transaction_values(
         self, status: str, ids: pa.Array, counts: pa.Array, collections: Collections | None, milliseconds: pa.Array
     ) -> JsonTexts:
-        """As `MessageEncoding`."""
+        """See `MessageEncoding`."""
         count = len(ids)
         listed = pa.nulls(count, pa.string()) if collections is None else _listed(collections)
         columns = [
@@ -87,7 +87,7 @@ class JsonEncoding:
         return JsonTexts.of_rows(JsonRows(columns, count), *self._transaction_value)
 
     def schema_change(self, occasion: BlockContext, change: SchemaChangeMessage) -> tuple[JsonTexts, JsonTexts]:
-        """As `MessageEncoding`."""
+        """See `MessageEncoding`."""
         database = strings_array([change.database])
         listed = [{"type": kind, "id": f'"{name.database}"."{name.table}"'} for kind, name in change.tables]
         source = self._source(occasion, change.event, change.database, change.table)
@@ -104,7 +104,7 @@ class JsonEncoding:
         return JsonTexts.of_rows(keys, *wrapping(key)), JsonTexts.of_rows(JsonRows(columns, 1), *wrapping(value))
 
     def truncate(self, occasion: BlockContext, event: int, name: TableName) -> JsonTexts:
-        """As `MessageEncoding`."""
+        """See `MessageEncoding`."""
         source = self._source(occasion, event, name.database, name.table)
         is_flat = self._options.format is EnvelopeFormat.FLAT
         value = _flat_truncate(source) if is_flat else _debezium_truncate(source, occasion.now_ns)
@@ -112,7 +112,7 @@ class JsonEncoding:
         return JsonTexts.of([f"{head.tobytes().decode()}{value}{tail.tobytes().decode()}"])
 
     def heartbeat(self, now_ns: int) -> tuple[bytes, bytes]:
-        """As `MessageEncoding`."""
+        """See `MessageEncoding`."""
         return heartbeat(self._options, now_ns)
 
     def _source(self, occasion: BlockContext, event: int, database: str, table: str | None) -> str:

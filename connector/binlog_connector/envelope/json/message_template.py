@@ -1,4 +1,4 @@
-"""What messages contain beside their rows: `MessageTemplate`, filled in for the events of a block by `EventTexts`."""
+"""Parts of messages beside their rows: `MessageTemplate`, filled in for the events of a block by `EventTexts`."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _OPS = ("c", "u", "d")
 METADATA_NAMES = frozenset(
     ["__db", "__table", "__source_ts_ms", "__source_sequence", "__source_gtid", "__op", "__deleted"]
 )
-"""What flat rows have beside the table's columns."""
+"""Fields of flat rows beside the table's columns."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,7 @@ class MessageTemplate:
 
     @classmethod
     def of(cls, database: str, table: str | None, vendor: Vendor, options: EnvelopeOptions) -> MessageTemplate:
-        """What comes after the row in the values of a table's changes."""
+        """Make the part after the row in the values of a table's changes."""
         if options.format is EnvelopeFormat.FLAT:
             return _flat(compact(database), compact(table))
         source = source_template(database, table, vendor, options)
@@ -113,7 +113,7 @@ def _flat(database: str, table: str) -> MessageTemplate:
 
 
 def op_texts(options: EnvelopeOptions, now_ns: int) -> JsonTexts:
-    """What is written for `OP`, by `CREATE`, `UPDATE` and `DELETE`, up to the end of the value."""
+    """Texts for `OP`, by `CREATE`, `UPDATE` and `DELETE`, up to the end of the value."""
     if options.format is EnvelopeFormat.FLAT:
         return JsonTexts.of([f'"{op}","__deleted":"{"true" if op == "d" else "false"}"' for op in _OPS])
     made = f'"ts_ms":{now_ns // 1_000_000},"ts_us":{now_ns // 1000},"ts_ns":{now_ns}'

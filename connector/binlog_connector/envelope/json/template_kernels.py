@@ -66,7 +66,7 @@ _POSITION_IS = np.frombuffer(b",pos=", dtype=np.uint8).copy()
 
 
 class EventSources(NamedTuple):
-    """What the fields of events are filled in from; texts one after the other, with where each begins and ends.
+    """Sources of the fields of events: texts one after the other, with the start and end of each.
 
     Attributes:
         literals: Of all templates, each with as many as there are *fields*.
@@ -99,7 +99,7 @@ class EventSources(NamedTuple):
 
 @kernel
 def room_for_events(sources: EventSources, rows: Int64s, literal_sizes: Int64s) -> int:
-    """How many bytes `fill_events` writes at most.
+    """Compute the most bytes that `fill_events` can write.
 
     Args:
         sources: As there.

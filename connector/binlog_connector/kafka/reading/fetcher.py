@@ -1,4 +1,4 @@
-"""What fetches messages: `Fetcher`, with an implementation for each client."""
+"""The interface that fetches messages: `Fetcher`, with an implementation for each client."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 POLL_MS = 100
-"""How long a poll waits for a message."""
+"""Milliseconds that a poll waits for a message."""
 
 FETCH_SIZE = 4 << 20
 """Bytes of one partition that a broker is asked for at a time."""

@@ -100,7 +100,7 @@ class TopicReader:
         self._consumer.close(autocommit=False)
 
     def partitions(self, topics: Iterable[str]) -> list[FetchedPartition]:
-        """Of those *topics* that there are."""
+        """Partitions of those *topics* that exist."""
         return [
             FetchedPartition(topic, number)
             for topic in sorted(topics)

@@ -1,1 +1,1 @@
-"""What ALTER TABLE does to the values of existing rows, for which there are no row events."""
+"""Effects of ALTER TABLE on the values of existing rows, for which there are no row events."""

@@ -53,7 +53,7 @@ def bytes_of_address(old: ColumnSide) -> Conversion:
 
 
 def address_of(old: ColumnSide, new: ColumnSide, how: Circumstances) -> Effect:
-    """What becomes of values whose column is a UUID, INET4 or INET6."""
+    """Effect on values whose column becomes a UUID, INET4 or INET6."""
     name = new.type_name
     is_text_or_bytes = texts.binary_or_text(old) is not None
     are_inet = old.type_name in ADDRESSES and "uuid" not in (old.type_name, name)
@@ -85,7 +85,7 @@ def address_of(old: ColumnSide, new: ColumnSide, how: Circumstances) -> Effect:
 
 
 def no_address(new: ColumnSide) -> pa.Scalar:
-    """What is in the place of NULL in a column that must not be NULL."""
+    """Value in place of NULL in a column that must not be NULL."""
     packed = pa.array([b"\0" * _ADDRESS_BYTES[new.type_name]], pa.binary())
     return (packed if pa.types.is_binary(new.arrow_type) else address_texts(new.type_name, packed))[0]
 
@@ -105,7 +105,7 @@ def _packed(name: str, value: object) -> bytes | None:
 
 
 def _is_surely_none(name: str, value: object) -> bool:
-    """Whether no version takes a text or bytes for an address; some take other spellings than these here."""
+    """True if no version reads a text or bytes as an address; some accept other spellings than these here."""
     if isinstance(value, bytes):
         return True
     text = str(value).strip()

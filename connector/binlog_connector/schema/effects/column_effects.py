@@ -1,4 +1,4 @@
-"""What an ALTER TABLE does to each column of existing rows: `alter_effects(before, after, alter, statement, decoding)`.
+"""Effects of an ALTER TABLE on each column of existing rows: `alter_effects(before, after, alter, how, sql_mode)`.
 
 The one place that knows what a statement does to rows for which there are no row events. *Same* is a short list:
 what is not on it is converted, by a function that is known to do what the server does, or unknown.
@@ -71,7 +71,7 @@ class ColumnChanged:
 
 
 def circumstances_of(statement: DdlStatement, decoding: Decoding, *, ignores: bool = False) -> Circumstances:
-    """How a server converts in a statement.
+    """Circumstances in which a server converts values in a statement.
 
     Args:
         statement: Of a log.
@@ -107,7 +107,7 @@ def effects_without_definition(alter: AlterTable, reason: str) -> dict[str, Colu
 def alter_effects(
     before: TableDefinition, after: TableDefinition, alter: AlterTable, how: Circumstances, sql_mode: int = 0
 ) -> dict[str, ColumnChanged]:
-    """What becomes of each column that rows have before and after an ALTER TABLE, by its name after it.
+    """Effect of an ALTER TABLE on each column that rows have before and after it, by its name after it.
 
     Args:
         before: The table before the statement; its columns are known.
@@ -182,7 +182,7 @@ def _side(table: TableDefinition, column: ColumnDefinition, how: Circumstances) 
 
 
 def _without_null(effect: Effect, old: ColumnSide, new: ColumnSide, how: Circumstances) -> Effect:
-    """With what becomes of NULL where the column must not be NULL any more."""
+    """Add the effect on NULL, where the column must not be NULL any more."""
     if not old.nullable or new.nullable or isinstance(effect, Unknown):
         return effect
     if how.strict and new.type_name != times.TIMESTAMP:
@@ -210,7 +210,7 @@ def _without_null(effect: Effect, old: ColumnSide, new: ColumnSide, how: Circums
 
 
 def _null_may_become_default(old: ColumnSide, new: ColumnSide, how: Circumstances) -> bool:
-    """Whether NULL may become the default that the column had before, and not the type's own.
+    """True if NULL may become the default that the column had before, and not the type's own.
 
     MariaDB does so where it alters in place, which nothing in the log shows: of `a INT DEFAULT 7` a NULL is 7 after
     MODIFY a INT NOT NULL, and 0 with ALGORITHM=COPY (live on 10.11 and 11.8). Another type is always copied.
@@ -222,7 +222,7 @@ def _null_may_become_default(old: ColumnSide, new: ColumnSide, how: Circumstance
 
 
 def _implicit_value(new: ColumnSide, how: Circumstances) -> pa.Scalar | None:
-    """What the server puts in the place of NULL in a lax session; None: it is not known here."""
+    """Value that the server writes in place of NULL in a lax session; None: unknown here."""
     name = new.type_name
     zero = pa.array([0], pa.int64())
     if name in NUMBERS:
@@ -243,7 +243,7 @@ def _implicit_value(new: ColumnSide, how: Circumstances) -> pa.Scalar | None:
 
 
 def _now(new: ColumnSide, how: Circumstances) -> pa.Scalar | None:
-    """When the statement ran, as a TIMESTAMP."""
+    """Time of the statement, as a TIMESTAMP."""
     if new.fraction_digits and how.moment.microseconds is None:
         return None
     unit = 10 ** (6 - new.fraction_digits)
@@ -252,7 +252,7 @@ def _now(new: ColumnSide, how: Circumstances) -> pa.Scalar | None:
 
 
 def _numbered(effect: Effect, old: ColumnDefinition, new: ColumnDefinition, sql_mode: int) -> Effect:
-    """With what AUTO_INCREMENT does to NULL and 0, where a column gets it."""
+    """Add the effect of AUTO_INCREMENT on NULL and 0, where a column gets it."""
     if not _counts(new) or _counts(old) or isinstance(effect, Unknown):
         return effect
 
@@ -273,7 +273,7 @@ def _counts(column: ColumnDefinition) -> bool:
 
 
 def _stays_in_expressions(change: ColumnChanged) -> bool:
-    """Whether expressions over a column have the values that they had."""
+    """True if expressions over a column keep their values."""
     if not isinstance(change.effect, Same):
         return False
     old, new = change.old, change.new

@@ -1,4 +1,4 @@
-"""What a server makes of values when the definition of their column changes: `Effect`; helpers of conversions.
+"""Conversion of values when the definition of their column changes: `Effect`; helpers of conversions.
 
 A conversion takes an Arrow array of the values before and gives those after (`Values`). Where the result depends on
 what the server alone knows, it marks the value as unknown; it never guesses.
@@ -72,7 +72,7 @@ class Converted:
 
 @dataclass(frozen=True, slots=True)
 class Unknown:
-    """What the values become cannot be computed.
+    """The values after the change cannot be computed.
 
     Attributes:
         reason: Why, in a few words.
@@ -87,7 +87,7 @@ SAME: Final = Same()
 
 @dataclass(frozen=True, slots=True)
 class Circumstances:
-    """What decides, beside the two definitions, how a server converts.
+    """Facts beside the two definitions that decide how a server converts.
 
     Attributes:
         vendor: Whose server.
@@ -107,17 +107,17 @@ class Circumstances:
 
     @property
     def times_are_texts(self) -> bool:
-        """Whether a TIME is a text in targets, or a number of microseconds."""
+        """True if a TIME is a text in targets; otherwise it is a number of microseconds."""
         return self.decoding.time_type is TimeType.TEXT
 
     @property
     def null_may_be_zero_date(self) -> bool:
-        """Whether `0000-00-00` is null in targets."""
+        """True if `0000-00-00` is null in targets."""
         return self.decoding.zero_dates is ZeroDates.NULL
 
     @property
     def dates_are_texts(self) -> bool:
-        """Whether DATE, DATETIME and TIMESTAMP are texts in targets."""
+        """True if DATE, DATETIME and TIMESTAMP are texts in targets."""
         return self.decoding.zero_dates is ZeroDates.TEXT
 
 
@@ -146,22 +146,22 @@ class ColumnSide:
 
     @property
     def numbers(self) -> tuple[int, ...]:
-        """In the parentheses after the type."""
+        """Numbers in the parentheses after the type."""
         return self._declared[1]
 
     @property
     def fraction_digits(self) -> int:
-        """Of a TIME, DATETIME or TIMESTAMP."""
+        """Fractional digits of a TIME, DATETIME or TIMESTAMP."""
         return self.numbers[0] if self.numbers else 0
 
     @property
     def labels(self) -> tuple[str, ...] | None:
-        """Of an ENUM or SET; None: not known."""
+        """Labels of an ENUM or SET; None: unknown."""
         return self.definition.enum_values
 
 
 UNKNOWN: Final = object()
-"""What a function for `by_distinct` gives for a value whose result is not known."""
+"""Result of a function for `by_distinct` if it cannot compute the value."""
 
 
 def by_distinct(function: Callable[[object], object], arrow_type: pa.DataType) -> Conversion:
@@ -225,14 +225,14 @@ def where_unknown_too(values: Values, unknown: Mask) -> Values:
 
 
 def either(one: Mask | None, other: Mask | None) -> Mask | None:
-    """Where one of two masks is set."""
+    """Union of two masks."""
     if one is None or other is None:
         return other if one is None else one
     return one | other
 
 
 def true_mask(array: pa.Array) -> Mask:
-    """Where a boolean array is true; null is not."""
+    """Mask of the true values of a boolean array; null is not true."""
     mask: Mask = array.fill_null(False).to_numpy(zero_copy_only=False)
     return mask
 

@@ -1,4 +1,4 @@
-"""What servers make of texts and numbers in columns of dates and times: `times_of_texts`, `times_of_numbers_in`.
+"""Conversion of texts and numbers to dates and times, as servers do it: `times_of_texts`, `times_of_numbers_in`.
 
 A text that has the form in which servers show dates and times is read by Arrow, any other one by itself.
 """

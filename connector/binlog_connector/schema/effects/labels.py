@@ -22,12 +22,12 @@ if TYPE_CHECKING:
 _PLACE = re.compile(r"\d+", re.ASCII)
 _BITS = re.compile(r"-?\d+", re.ASCII)
 _ODD_PLACE = re.compile(r"\s*([+-]?\d+)\s*", re.ASCII)
-"""What may be read as a number, or may not."""
+"""Texts that some servers read as a number."""
 _PLACE_SIZE, _BITS_SIZE, _BITS_KNOWN = 6, 19, 62
 
 
 def label_effect(old: ColumnSide, new: ColumnSide, how: Circumstances) -> Effect:
-    """What becomes of the labels of an ENUM or SET when its column has other ones, or is the other of the two."""
+    """Effect on the labels of an ENUM or SET whose column gets other labels, or changes between the two types."""
     if old.labels is not None and new.labels is None and old.definition.charset != new.definition.charset:
         return Unknown("the server takes the bytes of its labels for text in another character set")
     if old.labels is None or new.labels is None:
@@ -122,7 +122,7 @@ def _label(wanted: str, labels: tuple[str, ...], how: Circumstances) -> object:
 
 
 def _may_be_equal(wanted: str, label: str) -> bool:
-    """Whether there is a collation in which two texts are one."""
+    """True if two texts are equal in some collation."""
     if wanted.isascii() and wanted.isprintable() and label.isascii() and label.isprintable():
         return wanted.casefold() == label.casefold()
     return not _is_surely_other(wanted, label)

@@ -60,7 +60,7 @@ _NONE = _Read(decimal.Decimal(0), misfit=True)
 
 
 def numbers_of_texts(old: ColumnSide, new: ColumnSide, how: Circumstances) -> Effect:
-    """What becomes of texts, or bytes as such, whose column is one of numbers."""
+    """Effect on texts, or bytes as such, whose column becomes a number."""
     others = _slow(new, how)
     if old.definition.charset in WIDE_CHARSETS:
         others = _without_odd(others, new)
@@ -128,7 +128,7 @@ def _slow(new: ColumnSide, how: Circumstances) -> Conversion:
 
 
 def _nothing_read(text: str) -> _Read | None:
-    """What there is where no number is found: none, or one after white space that not every server reads over."""
+    """Result if no number is found: none, or one after white space that not every server skips."""
     return None if _ANY.match(text.strip()) else _NONE
 
 

@@ -44,7 +44,7 @@ _WHOLE_MAX = 10**17
 
 
 def numbers_of_times(old: ColumnSide, new: ColumnSide, how: Circumstances) -> Effect:
-    """What becomes of dates and times whose column is one of numbers."""
+    """Effect on dates and times whose column becomes a number."""
     shift = times.zone_shift(how) if old.type_name == times.TIMESTAMP else None
     if isinstance(shift, str):
         return Unknown(shift)

@@ -41,7 +41,7 @@ _FLOAT_MAX = float(np.finfo(np.float32).max)
 
 
 def number_effect(old: ColumnSide, new: ColumnSide, how: Circumstances) -> Effect:
-    """What becomes of the values of a number when it is another kind of number."""
+    """Effect on the values of a number that becomes another kind of number."""
     if new.type_name in (FLOAT, DOUBLE):
         return _to_float(old, new, how)
     if old.type_name in (FLOAT, DOUBLE):

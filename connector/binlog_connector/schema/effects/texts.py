@@ -44,7 +44,7 @@ _ONE_BYTE_ASCII: Final = frozenset(
 
 
 def text_effect(old: ColumnSide, new: ColumnSide, how: Circumstances) -> Effect:
-    """What becomes of texts when their column is another kind of text, or has another character set."""
+    """Effect on texts whose column gets another kind of text, or another character set."""
     steps: list[Conversion] = []
     what = []
     if _may_lose_characters(old, new, how):
@@ -96,7 +96,7 @@ def _replace_above(texts: pa.Array) -> Values:
 
 
 def _replace_foreign(value: object) -> object:
-    """In latin1, which is cp1252, others become a question mark; what a server makes of 0x80 to 0x9F is left open."""
+    """Replace characters that latin1 (cp1252) lacks by a question mark; 0x80 to 0x9F give an unknown value."""
     text = str(value)
     return UNKNOWN if _CONTROLS.search(text) else text.encode("cp1252", "replace").decode("cp1252")
 
@@ -106,7 +106,7 @@ _LOSSES: Final[dict[str, Conversion]] = {
     "utf8mb3": _replace_above,
     "latin1": by_distinct(_replace_foreign, pa.string()),
 }
-"""By character set: what a session that is not strict makes of texts that may have other characters."""
+"""Conversion in sessions that are not strict, by character set, of texts that may have other characters."""
 
 
 def _may_be_too_long(old: ColumnSide, new: ColumnSide) -> bool:
@@ -129,7 +129,7 @@ def _characters_max(side: ColumnSide) -> int | None:
 
 
 def _bytes_max(side: ColumnSide) -> int | None:
-    """Of a TEXT or a BLOB; of a VARCHAR what four bytes for each character would be."""
+    """Most bytes of a TEXT or a BLOB; for a VARCHAR four bytes per character."""
     for suffix in ("text", "blob"):
         if side.type_name.endswith(suffix):
             return _BYTES_MAX[side.type_name.removesuffix(suffix)]
@@ -156,7 +156,7 @@ def cut_text(new: ColumnSide) -> Conversion:
 
 
 def binary_effect(old: ColumnSide, new: ColumnSide, how: Circumstances) -> Effect:
-    """What becomes of binary strings when their column is another kind of these."""
+    """Effect on binary strings whose column becomes another kind of these."""
     size, is_padded = _size(new), new.type_name == "binary"
     if not is_padded and (size is None or (_size(old) or size + 1) <= size):
         return SAME
@@ -194,7 +194,7 @@ def _padded(values: pa.Array, size: int) -> pa.Array:
 
 
 def bytes_of_text_effect(old: ColumnSide, new: ColumnSide, how: Circumstances) -> Effect:
-    """What becomes of texts when their column is a binary string."""
+    """Effect on texts whose column becomes a binary string."""
     charset = old.definition.charset
     if charset in (UTF8MB4, "utf8mb3"):
         first: Conversion = plain(lambda texts: texts.cast(pa.binary()))
@@ -238,7 +238,7 @@ def put_into_bytes(new: ColumnSide, how: Circumstances) -> Conversion:
 
 
 def text_of_bytes_effect(old: ColumnSide, new: ColumnSide, how: Circumstances) -> Effect:
-    """What becomes of binary strings when their column is a text: bytes of its character set."""
+    """Effect on binary strings whose column becomes a text: they are bytes of its character set."""
     charset = new.definition.charset
     if charset not in _ONE_BYTE_ASCII and charset not in _TEXTS_OF:
         return Unknown(f"bytes become texts in {charset or 'a character set that is not known'}")
@@ -325,7 +325,7 @@ def as_labels(new: ColumnSide) -> Conversion:
 
 
 def bytes_effect(bytes_of: Conversion, new: ColumnSide, how: Circumstances) -> Effect:
-    """What becomes of values that are taken for their bytes, in a column of texts or binary strings."""
+    """Effect on values that are read as bytes, in a column of texts or binary strings."""
     if binary_or_text(new) == "binary":
         fit = _fitted_bytes(_size(new), is_padded=new.type_name == "binary", how=how)
         return Converted(in_turn([bytes_of, fit]), "values become their bytes")
@@ -346,4 +346,4 @@ EFFECTS: Final[dict[tuple[str | None, str | None], Callable[[ColumnSide, ColumnS
     ("text", "binary"): bytes_of_text_effect,
     ("binary", "text"): text_of_bytes_effect,
 }
-"""By what a column was and is."""
+"""Effects by the old and the new kind of column."""

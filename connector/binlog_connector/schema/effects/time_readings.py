@@ -44,7 +44,7 @@ _FULL_TEXT = 12  # bytes; a text that is as long may be a date with a time
 
 
 class TimeReading(NamedTuple):
-    """What a server reads.
+    """Time that a server reads from a value.
 
     Attributes:
         micros: Microseconds of a time, or since 1970-01-01 00:00:00 in the same time zone; None: 0000-00-00, or another
@@ -94,7 +94,7 @@ def read_moment(text: str, how: Circumstances, *, with_partial_dates: bool = Tru
 
 
 def _is_odd(text: str, fields: _Fields, moment: TimeReading | None, how: Circumstances) -> bool:
-    """Whether MariaDB reads another date, or none: it takes one delimiter at a time, a point for that of a fraction."""
+    """True if MariaDB reads another date, or none: it takes one delimiter at a time, a point for that of a fraction."""
     if how.vendor is Vendor.MYSQL or moment is None:
         return False
     consumed = text[: len(text) - len(fields.rest)]

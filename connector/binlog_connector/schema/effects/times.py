@@ -43,7 +43,7 @@ _TIMESTAMP_MAX, _TIMESTAMP_MAX_SINCE_11_5 = (1 << 31) * MICROS, (1 << 32) * MICR
 
 
 def time_effect(old: ColumnSide, new: ColumnSide, how: Circumstances) -> Effect:
-    """What becomes of dates and times when their column has another type, or other digits of a second."""
+    """Effect on dates and times whose column gets another type, or other fractional digits."""
     before, after = old.type_name, new.type_name
     if before == after:
         if before == TIME:
@@ -153,7 +153,7 @@ class Shift:
 
 
 def zone_shift(how: Circumstances) -> Shift | str:
-    """Why it is not known, in a few words, else the shift."""
+    """Shift of time zones, or the reason why it is not known, in a few words."""
     name = how.moment.time_zone
     if name is None or name.upper() == "SYSTEM":
         return "the log does not record the time zone of the session in which values were converted"
@@ -222,7 +222,7 @@ def time_texts(micros: Int64s, valid: NDArray[np.bool_], digits: int) -> pa.Arra
 
 
 def null_is_open(values: pa.Array, how: Circumstances) -> Mask | None:
-    """Where moments are null, which may be 0000-00-00: what becomes of it is not what becomes of NULL."""
+    """Mask of the null moments that may be 0000-00-00: they do not change like NULL."""
     if not how.null_may_be_zero_date or values.null_count == 0:
         return None
     missing: Mask = values.is_null().to_numpy(zero_copy_only=False)

@@ -1,4 +1,4 @@
-"""What becomes of the values of a column that gets another type: `value_effect(old, new, circumstances)`.
+"""Effects on the values of a column that gets another type: `value_effect(old, new, circumstances)`.
 
 Servers read a value as a number, a text or a time, and store that: MariaDB sql/field_conv.cc and sql/field.h
 (`get_copy_func`), MySQL sql/field_conv.cc (`Copy_field::get_copy_func`). MySQL takes the texts of numbers for times and
@@ -43,7 +43,7 @@ LABELS: Final = frozenset({"enum", "set"})
 
 
 def value_effect(old: ColumnSide, new: ColumnSide, how: Circumstances) -> Effect:
-    """What becomes of values, but for NULL."""
+    """Effect on all values but NULL."""
     before, after = old.type_name, new.type_name
     if how.dates_are_texts and not {before, after}.isdisjoint(times.TIMES - {times.TIME}):
         return SAME if _is_equal(old, new) else Unknown("its dates are texts in targets (zeroDates = text)")

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def altered_keys(keys: Iterable[KeyDefinition], alter: AlterTable, names: dict[str, str]) -> Iterator[KeyDefinition]:
-    """What ALTER TABLE leaves of *keys*, under the new *names* of their columns; new ones are not among them."""
+    """The keys that ALTER TABLE leaves of *keys*, under the new *names* of their columns; new keys are not included."""
     dropped = {name.casefold() for name in alter.dropped_keys}
     key_names = {old.casefold(): new for old, new in alter.key_renames}
     without = {name.casefold() for name, _ in alter.dropped}
@@ -104,7 +104,7 @@ def new_primary_key(alter: AlterTable) -> tuple[str, ...] | None:
 
 
 def may_change_key(alter: AlterTable) -> bool:
-    """Whether another key may tell rows apart after it, whatever becomes of the columns.
+    """True if another key may identify rows after it, even if no column changes.
 
     A unique key of columns that are NOT NULL stands for a primary key that a table lacks, and system versioning adds a
     column to each unique key.

@@ -252,7 +252,7 @@ def _attribute(reader: TokenReader, spec: ParsedColumn, session: StatementSessio
 
 
 def _flag(reader: TokenReader, spec: ParsedColumn, word: str) -> ParsedColumn:
-    """What one keyword, already taken, means; others are of no consequence for the layout."""
+    """Meaning of one keyword, already taken; others do not matter for the layout."""
     if word in ("UNSIGNED", "ZEROFILL"):
         return replace(spec, unsigned=True, zerofill=spec.zerofill or word == "ZEROFILL")
     if word == "NOT" and reader.accept("NULL"):

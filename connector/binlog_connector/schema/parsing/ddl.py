@@ -84,7 +84,7 @@ _ABOUT_TABLES = re.compile(
 
 
 def parse_ddl(text: str, session: StatementSession) -> list[Operation]:
-    """What a statement does to tables, in order; empty for one that does nothing to them.
+    """Parse a statement's effects on tables, in order; empty if it has none.
 
     A statement about tables that is not understood gives `NotParsed`, one about accounts nothing; nothing is raised.
     """
@@ -312,7 +312,7 @@ def _not_parsed(text: str, error: DdlSyntaxError, session: StatementSession) -> 
 
 
 def _beginning(text: str, session: StatementSession) -> int:
-    """Where a statement begins, after comments and settings."""
+    """Start of a statement, after comments and settings."""
     reader = TokenReader(session_lexer(text, session))
     skip_settings(reader)
     return reader.peek().start

@@ -1,4 +1,4 @@
-"""What follows DEFAULT in a statement: `parse_default`."""
+"""Expressions after DEFAULT in a statement: `parse_default`."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def held_time(default: DeclaredDefault, type_name: str, digits: int, session: St
 
 
 def _bared(tokens: list[Token]) -> list[Token]:
-    """What is in as many parentheses as there are around all of it; others are no literal in any case."""
+    """Remove the parentheses around all of *tokens*; others are no literal in any case."""
     first, last = 0, len(tokens)
     while last - first > 1 and tokens[first].text == "(" and tokens[last - 1].text == ")":
         first, last = first + 1, last - 1
@@ -141,7 +141,7 @@ def _now(reader: TokenReader) -> DeclaredDefault:
 
 
 def _bytes(text: str, session: StatementSession) -> DeclaredDefault:
-    """Of `x'..'`, `b'..'`, `0x..` or `0b..`; on MySQL all of them are numbers where one is wanted."""
+    """Default of `x'..'`, `b'..'`, `0x..` or `0b..`; on MySQL all of them are numbers where one is wanted."""
     digits = text.partition("'")[2].rstrip("'") if "'" in text else text[2:]
     kind = DefaultKind.BITS
     if "b" in text[:2].casefold():

@@ -23,7 +23,7 @@ def accept_if_exists(reader: TokenReader) -> bool:
 
 
 def at_key(reader: TokenReader) -> bool:
-    """Whether a key or a constraint comes, and no column."""
+    """True if a key or a constraint comes next, and no column."""
     if reader.at("VECTOR", "INDEX") or reader.at("VECTOR", "KEY"):
         return True
     return reader.peek().word in _KEY_WORDS
@@ -71,12 +71,12 @@ def parse_key_options(reader: TokenReader) -> bool:
 
 
 def at_period(reader: TokenReader) -> bool:
-    """Whether PERIOD FOR comes; PERIOD may be the name of a column: a type follows that."""
+    """True if PERIOD FOR comes next; PERIOD may be the name of a column: a type follows that."""
     return reader.at("PERIOD", "FOR")
 
 
 def parse_period(reader: TokenReader) -> Period | None:
-    """What follows PERIOD FOR, up to the end of the clause; None for SYSTEM_TIME."""
+    """Parse the rest of PERIOD FOR, up to the end of the clause; None for SYSTEM_TIME."""
     reader.take()
     reader.take()
     if reader.accept("SYSTEM_TIME"):

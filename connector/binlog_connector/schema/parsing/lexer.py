@@ -21,7 +21,7 @@ MODE_NO_BACKSLASH_ESCAPES = 1 << 20
 
 
 class TokenKind(IntEnum):
-    """What a token is."""
+    """Kind of a token."""
 
     WORD = 1  # a keyword, or a name without quotes
     QUOTED = 2  # a name in quotes
@@ -99,7 +99,7 @@ def _pattern(sql_mode: int) -> re.Pattern[str]:
 
 
 def _executes(mariadb_alone: bool, version: int, vendor: Vendor | None, server_version: int | None) -> bool:
-    """Whether a server reads what is in `/*!version ... */`."""
+    """True if a server executes the text in `/*!version ... */`."""
     if vendor is Vendor.MARIADB and not mariadb_alone and version in _MYSQL_ALONE:
         return False
     if vendor is Vendor.MYSQL and mariadb_alone:
@@ -196,7 +196,7 @@ class Lexer:
         return Token(kinds.get(group, TokenKind.SYMBOL), text, start)
 
     def _executes_reversed(self, version: int, at: int) -> bool:
-        """Whether a server reads what is in `/*!!version ... */`: MariaDB from 13.0 on does before that version."""
+        """True if a server executes the text in `/*!!version ... */`: MariaDB from 13.0 on does before that version."""
         if self._vendor is Vendor.MYSQL:
             raise DdlSyntaxError("a reversed comment of MariaDB", at)
         if self._server_version is not None:
@@ -254,11 +254,11 @@ class TokenReader:
         return token
 
     def at(self, *words: str) -> bool:
-        """Whether these keywords come, in this order."""
+        """True if these keywords come next, in this order."""
         return all(self.peek(ahead).word == word for ahead, word in enumerate(words))
 
     def at_any(self, *words: str) -> bool:
-        """Whether one of these keywords comes."""
+        """True if one of these keywords comes next."""
         return self.peek().word in words
 
     def accept(self, *words: str) -> bool:
@@ -269,7 +269,7 @@ class TokenReader:
         return True
 
     def at_symbol(self, symbol: str) -> bool:
-        """Whether this symbol comes."""
+        """True if this symbol comes next."""
         token = self.peek()
         return token.kind is TokenKind.SYMBOL and token.text == symbol
 
@@ -290,11 +290,11 @@ class TokenReader:
             raise self.error(f"{symbol!r} expected")
 
     def at_end(self) -> bool:
-        """Whether nothing comes any more."""
+        """True if nothing follows."""
         return self.peek().kind is TokenKind.END
 
     def at_clause_end(self) -> bool:
-        """Whether a column, a key or an action ends here: at `,` or `)`; partitions follow without a comma."""
+        """True if a column, a key or an action ends here: at `,` or `)`; partitions follow without a comma."""
         return (
             self.at_end()
             or self.at_symbol(",")
@@ -353,7 +353,7 @@ class TokenReader:
             self.take()
 
     def error(self, reason: str) -> DdlSyntaxError:
-        """That *reason* was expected where the reader is."""
+        """Make the error that *reason* was expected at the present token."""
         token = self.peek()
         return DdlSyntaxError(
             f"{reason}, got {token.text[:40]!r}" if token.text else f"{reason}, got the end", token.start

@@ -49,7 +49,7 @@ _ENDS_ASSIGNMENTS = ("WHERE", "ORDER", "LIMIT", "RETURNING")
 _ON_DUPLICATE = re.compile(r"\bDUPLICATE\b", re.IGNORECASE)
 _CALLS_MAX = 200
 ANY_CALL = "*"
-"""In `ChangeRows.calls`: there are more than can be listed."""
+"""Element of `ChangeRows.calls`: more routines are called than can be listed."""
 _NAME = r"(?:`(?:[^`]|``)+`|\"[^\"]+\"|[\w$]++)"
 _CALL = re.compile(rf"((?:{_NAME}\s*+\.\s*+){{0,2}}{_NAME})\s*+\(")
 # Words before a `(` in nearly every statement.
@@ -57,7 +57,7 @@ _NO_CALLS = frozenset(["values", "value", "in", "and", "or", "not", "select", "f
 
 
 def parse_statement(text: str, session: StatementSession) -> list[Operation]:
-    """What a statement does to tables and their rows, in order; empty for one that does nothing to them.
+    """Parse a statement's effects on tables and their rows, in order; empty if it has none.
 
     A statement about rows that is not understood is one about all tables.
     """
@@ -262,7 +262,7 @@ def _update(reader: TokenReader, session: StatementSession, common: frozenset[st
 
 
 def _assigned(reader: TokenReader, tables: _Tables) -> tuple[TableName, ...]:
-    """Which tables' columns are set; all, where one of them does not name its table."""
+    """Tables whose columns are set; all, if one of the columns does not name its table."""
     found: dict[TableName, None] = {}
     while True:
         parts = [reader.name()]

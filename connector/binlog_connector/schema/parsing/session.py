@@ -1,4 +1,4 @@
-"""What of a session decides how its statements read: `StatementSession`; `session_lexer`, `table_name` ask for it."""
+"""Session settings that decide how statements are read: `StatementSession`; `session_lexer`, `table_name` use it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _TIME_ROUND_FRACTIONAL = 1 << 34
 
 @dataclass(frozen=True, slots=True)
 class StatementSession:
-    """What of a session decides how its statement reads.
+    """Session settings that decide how a statement is read.
 
     Attributes:
         database: Current one.
@@ -41,12 +41,12 @@ class StatementSession:
 
     @property
     def cuts_fractions(self) -> bool | None:
-        """Whether digits of a second that a column lacks are cut off, not rounded; None: not known."""
+        """True if fractional digits that a column lacks are truncated, not rounded; None: unknown."""
         return None if self.vendor is None else cuts_fractions(self.vendor, self.sql_mode)
 
 
 def cuts_fractions(vendor: Vendor, sql_mode: int) -> bool:
-    """Whether a server cuts off digits of a second that a column lacks; else it rounds."""
+    """True if a server truncates fractional digits that a column lacks; otherwise it rounds."""
     if vendor is Vendor.MYSQL:
         return bool(sql_mode & _TIME_TRUNCATE_FRACTIONAL)
     return not sql_mode & _TIME_ROUND_FRACTIONAL

@@ -43,7 +43,7 @@ def skip_settings(reader: TokenReader) -> bool:
 
 
 def reading_sessions(text: str, session: StatementSession) -> Sequence[StatementSession]:
-    """With which sessions the server may have read a statement; *session*, that of its event, is the first one.
+    """Sessions with which the server may have read a statement; the first one is *session*, that of its event.
 
     `SET STATEMENT sql_mode = ...` holds while the statement runs, and is in its event. The quotes in the statement were
     read before, in the mode of the session, which is not in the log (live on MariaDB 10.11: under ANSI_QUOTES

@@ -1,4 +1,4 @@
-"""How a table is partitioned: `Partitioning`; what ALTER TABLE does to that: `PartitionChange`."""
+"""Partitions of a table: `Partitioning`; changes to them by ALTER TABLE: `PartitionChange`."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class Partition:
 
 @dataclass(frozen=True, slots=True)
 class Partitioning:
-    """How a table is partitioned.
+    """Partitions of a table.
 
     Attributes:
         kind: `RANGE`, `LIST`, `HASH`, `KEY`, `SYSTEM_TIME`.
@@ -90,7 +90,7 @@ class Partitioning:
 
 @dataclass(frozen=True, slots=True)
 class PartitionChange:
-    """What one ALTER TABLE does to partitions.
+    """Change to partitions by one ALTER TABLE.
 
     Attributes:
         removed: Names of those that go, be it without their rows; new ones take the place of the first.
@@ -111,7 +111,7 @@ class PartitionChange:
     unknown: str = ""
 
     def applied(self, before: Partitioning | None) -> Partitioning | None:
-        """How the table is partitioned after it."""
+        """Partitions of the table after the change."""
         if self.is_anew:
             return self.partitioning
         if not (self.removed or self.added or self.unknown):

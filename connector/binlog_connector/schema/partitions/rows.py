@@ -1,4 +1,4 @@
-"""Which rows a partition has: `partition_rows(definition, change)` gives a `PartitionRows` with `mask(rows)`."""
+"""Rows of a partition: `partition_rows(definition, change)` gives a `PartitionRows` with `mask(rows)`."""
 
 from __future__ import annotations
 
@@ -55,10 +55,10 @@ class _Part(Protocol):
     valid: Mask
 
     def less(self, value: Constant) -> Mask:
-        """Where it is below *value*; not known where it is NULL."""
+        """Mask of the numbers below *value*; unknown for NULL."""
 
     def equal(self, value: Constant) -> Mask:
-        """Where it is *value*; likewise."""
+        """Mask of the numbers equal to *value*; unknown for NULL."""
 
 
 class _NumberPart:
@@ -170,7 +170,7 @@ class PartitionRows:
         return tuple(name for expression in self._partitioning.expressions for name in expression.columns())
 
     def mask(self, rows: pa.RecordBatch | pa.Table) -> pa.BooleanArray:
-        """Which of *rows* are in these partitions.
+        """Mask of the *rows* in these partitions.
 
         Args:
             rows: With `columns` at least, in any order; upper and lower case are the same.
@@ -217,7 +217,7 @@ class PartitionRows:
         return below & ~self._below(parts, place - 1) if place else below
 
     def _below(self, parts: Sequence[_Part], place: int) -> Mask:
-        """Where the values of rows are below the bound of a partition, the first ones first; NULL is below all."""
+        """Mask of the rows below the bound of a partition, compared column by column; NULL is below all."""
         (bound,) = self._values[place]
         found = np.zeros(len(parts[0].valid), np.bool_)
         for part, value in reversed(list(zip(parts, bound, strict=False))):

@@ -1,4 +1,4 @@
-"""What partitions are chosen by, of whole columns at once: `evaluated(expression, columns)` gives `Numbers`.
+"""Values of partition expressions, of whole columns at once: `evaluated(expression, columns)` gives `Numbers`.
 
 A whole number is an `int64`, or a Python number where a step of the way may not fit into one: the server works with 64
 bits, signed or unsigned, and refuses rows for which these do not do.
@@ -74,7 +74,7 @@ class Columns(NamedTuple):
     arrays: Mapping[str, pa.Array]
 
     def definition(self, name: str) -> ColumnDefinition:
-        """Of a column.
+        """Definition of a column.
 
         Raises:
             NotEvaluatedError: There is none of that name.
@@ -100,7 +100,7 @@ NO_COLUMNS = Columns({}, {})
 
 
 def evaluated(expression: Expression, columns: Columns, count: int = 1) -> Numbers:
-    """What an expression gives for each row.
+    """Evaluate an expression for each row.
 
     Args:
         expression: Of whole numbers and dates.

@@ -1,1 +1,1 @@
-"""What a server decides and no statement states: how it compares names, what is left of a statement that failed."""
+"""Facts about a server that no statement contains: comparison of names, effects of failed statements."""

@@ -1,4 +1,4 @@
-"""What a statement did whose event has an error code: `left_of_failed(operations, code)`.
+"""Effects of a statement whose event has an error code: `left_of_failed(operations, code)`.
 
 A server logs most statements that failed not at all. Those that it logs, with the code that a replica must meet too:
 
@@ -44,7 +44,7 @@ NOT_THERE = frozenset({1051, 4091})
 
 
 def left_of_failed(operations: Iterable[Operation], code: int) -> list[Operation]:
-    """What is left of *operations* of a statement that ended with *code* on the server; 0: all."""
+    """The part of *operations* that took effect, of a statement that ended with *code* on the server; 0: all."""
     found = list(operations)
     if code == 0:
         return found
@@ -54,12 +54,12 @@ def left_of_failed(operations: Iterable[Operation], code: int) -> list[Operation
 
 
 def ddl_operations(statement: DdlStatement) -> list[Operation]:
-    """What a statement that is DDL did to tables, in order."""
+    """Effects of a DDL statement on tables, in order."""
     return left_of_failed(parse_ddl(statement.text, statement.session), statement.error_code)
 
 
 def statement_operations(statement: DdlStatement) -> list[Operation]:
-    """What a statement did to tables and to rows, in order, also where only its beginning is known."""
+    """Effects of a statement on tables and rows, in order, even if only its beginning is known."""
     if statement.event_type in (EventType.INCIDENT, EventType.FORMAT_DESCRIPTION):
         return []
     if statement.rows is not None:

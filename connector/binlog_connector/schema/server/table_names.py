@@ -1,4 +1,4 @@
-"""How a server compares names of databases and tables (`lower_case_table_names`): `folded(operation)`, `NameRule`.
+"""A server's comparison of names (`lower_case_table_names`): `folded(operation)`, `NameRule`.
 
 With 1 or 2 the server takes `Orders` and `orders` for one table, and logs its rows under small letters; statements are
 logged as they were written. With 0 they are two tables. No event has the setting.
@@ -40,7 +40,7 @@ _IF_EXISTS = re.compile(r"\bIF\s+EXISTS\b", re.IGNORECASE)
 
 
 def has_if_exists(text: str) -> bool:
-    """Whether a statement may have been about a table that was not there."""
+    """True if a statement may name a table that did not exist."""
     return _IF_EXISTS.search(text) is not None
 
 
@@ -83,7 +83,7 @@ def names_unclear(rows: TableName, stated: TableName, what: str = "its columns a
 
 @dataclass(slots=True)
 class NameRule:
-    """Whether a server folds names, as far as that is set, or as its log proves it.
+    """True if a server folds names, as far as this is set, or proved by its log.
 
     A statement succeeded on the server, so what it needs was there. Of databases that the log created, all tables are
     known that have ever been in them:
@@ -104,7 +104,7 @@ class NameRule:
     _created: dict[str, dict[str, bool]] = field(default_factory=dict)  # by database: its tables, and which exist
 
     def observe(self, operation: Operation, *, may_be_missing: bool = False) -> None:
-        """What a statement did to tables that are not temporary.
+        """Observe the effect of a statement on tables that are not temporary.
 
         Args:
             operation: Under the names in the statement.
@@ -141,7 +141,7 @@ class NameRule:
                 self._forget(operation.names)
 
     def state(self, folds: bool | None) -> None:
-        """What the server itself states; None: nothing."""
+        """Take the server's own setting; None: unknown."""
         if self.folds is None and folds is not None:
             self._decide(folds=folds)
 

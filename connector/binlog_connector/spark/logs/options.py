@@ -57,7 +57,7 @@ _WINDOW_NS = {"us": 1_000, "ms": 1_000_000, "s": 1_000_000_000, "m": 60_000_000_
 
 @dataclass(frozen=True, slots=True)
 class EventOptions:
-    """What a query wants of the events of a structured log.
+    """Options of a query on the events of a structured log.
 
     Attributes:
         source: The sources whose arguments become columns: an id, `file:line`, or a format string; None: of none.

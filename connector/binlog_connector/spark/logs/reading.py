@@ -92,7 +92,7 @@ def _view(options: SourceOptions, wanted: EventFilter) -> LogsView:
 
 
 def _wanted(options: SourceOptions, wanted: EventFilter) -> EventFilter:
-    """What the options and Spark's filters leave over."""
+    """Events that the options and Spark's filters select."""
     wanted = replace(wanted, rules=options.events.rules, source=options.events.source)
     if not isinstance(options.end, StartMoment):
         return wanted

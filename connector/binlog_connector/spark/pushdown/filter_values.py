@@ -1,4 +1,4 @@
-"""What a filter of Spark tells of its column: `texts_of`, which values it can have; `range_of`, a range of them."""
+"""Values that a Spark filter allows in its column: `texts_of`, a set of texts; `range_of`, a range."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def texts_of(one: Filter) -> frozenset[str] | None:
 
 
 def both(known: frozenset[str] | None, texts: frozenset[str]) -> frozenset[str]:
-    """What two filters leave of the values of a column; *known* is None where there was none before."""
+    """Values of a column that two filters allow; *known* is None before the first filter."""
     return texts if known is None else known & texts
 
 

@@ -51,7 +51,7 @@ _POSITION_COLUMNS = {
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What a query wants of a log, at most.
+    """The largest part of a log that a query can need.
 
     Attributes:
         databases: Only tables of these; None: of all.
@@ -80,7 +80,7 @@ ALL_WANTED = Wanted()
 
 
 def wanted_by(filters: Iterable[Filter], view: View) -> Wanted:
-    """What all of *filters* together leave over."""
+    """The part that all of *filters* together allow."""
     if view is View.LOGS:
         return Wanted(events=events_wanted_by(filters))
     wanted = ALL_WANTED

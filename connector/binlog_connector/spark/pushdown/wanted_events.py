@@ -36,7 +36,7 @@ _NS_PER_MICRO = 1_000
 
 
 def events_wanted_by(filters: Iterable[Filter]) -> EventFilter:
-    """What all of *filters* together leave over; those that are not understood are Spark's alone."""
+    """Events that all of *filters* together allow; Spark alone applies filters that are not understood."""
     wanted = ALL_EVENTS
     for one in filters:
         path: tuple[str, ...] = getattr(one, "attribute", ())

@@ -51,7 +51,7 @@ _EXPECTED_SCHEMA = pa.schema(
 
 
 class LoadReport(msgspec.Struct, frozen=True, kw_only=True):
-    """How far the log is.
+    """Progress of the log.
 
     Attributes:
         events: Logged so far.
@@ -107,7 +107,7 @@ class Load:
 
     @property
     def is_over(self) -> bool:
-        """Whether all threads have ended."""
+        """True if all threads have ended."""
         return not any(thread.is_alive() for thread in self._threads)
 
     def start(self) -> None:
@@ -120,7 +120,7 @@ class Load:
         self._is_live.set()
 
     def expected_table(self) -> ExpectedTable:
-        """What the table must hold; only when it is over."""
+        """Expected rows of the table; only when the load is over."""
         columns = zip(*(row for rows in self._rows for row in rows), strict=True)
         arrays = [pa.array(values, kind) for values, kind in zip(columns, _EXPECTED_SCHEMA.types, strict=True)]
         return ExpectedTable(TABLE, KEY, pa.Table.from_arrays(arrays, schema=_EXPECTED_SCHEMA))
@@ -158,7 +158,7 @@ class Load:
 
 
 def _expected(which: int, args: tuple[object, ...]) -> tuple[object, ...]:
-    """What the table must show of an event, after its writer and its time."""
+    """Expected columns of an event, after its writer and its time."""
     statement = _STATEMENTS[which]
     message = statement.format.replace("{}", "%s") % tuple(map(_shown, args))
     arguments = msgspec.json.encode(args).decode()

@@ -158,7 +158,7 @@ class _Run:
             process.stop()
 
     def facts(self) -> list[tuple[str, str]]:
-        """For the report."""
+        """Facts for the report."""
         batches = len({report.batch_id for report in self._batches})
         return [
             ("log", f"{self._load.events:,} events in {self._load.files} files, renamed while they were read"),

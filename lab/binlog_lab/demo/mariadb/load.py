@@ -52,7 +52,7 @@ class ServerLoad:
         self, connect: Callable[..., Connection], *, connections: int, rate: float = math.inf, seed: int = 1
     ) -> None:
         self.seconds_per_change = connections / rate
-        """Of one connection, at least."""
+        """Shortest time per change of one connection."""
         self.limit = math.inf
         """Row changes, those of `fill` included, after which the connections wait until this is raised."""
         self._workers = [_Worker(number, connect, random.Random(seed + number), self) for number in range(connections)]
@@ -90,7 +90,7 @@ class ServerLoad:
             thread.join()
 
     def is_running(self) -> bool:
-        """Whether a connection still works."""
+        """True if a connection still works."""
         return any(thread.is_alive() for thread in self._threads)
 
     def join(self) -> None:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 EXTRA_FOLDERS = ("/usr/sbin", "/usr/local/sbin", "/usr/local/bin", "/usr/bin")
-"""Where servers are that are not on the PATH of ordinary users."""
+"""Folders of servers that are not on the PATH of ordinary users."""
 
 _POLL_SECONDS = 0.05
 _START_SECONDS = 60.0
@@ -86,7 +86,7 @@ class MariaDbServer:
 
     @property
     def version(self) -> str:
-        """What the server calls itself."""
+        """Version as the server reports it."""
         with self.connect() as connection, connection.cursor() as cursor:
             cursor.execute("SELECT VERSION()")
             return str(cursor.fetchone()[0])

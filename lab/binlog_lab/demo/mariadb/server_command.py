@@ -54,7 +54,7 @@ class ServerCommand:
         self.stop()
 
     def is_running(self) -> bool:
-        """Whether it has not ended yet."""
+        """True if the server has not ended yet."""
         return self._process.poll() is None
 
     def result(self, *accepted: int) -> list[str]:

@@ -38,7 +38,7 @@ REPORT_INTERVAL_S = 0.25
 CATCH_UP_S = 300.0
 """Patience for the repacked log to have all that the server has, and for the server to remove what is older."""
 OLDER_FILLS = 5
-"""So often tables are filled before their log is begun anew."""
+"""Number of times that tables are filled before their log is begun anew."""
 SNAPSHOT_SHARE = 0.3
 """Part of the load that may come while a snapshot is taken."""
 _SHARES = (*(alteration.share for alteration in ALTERATIONS), 1.0)
@@ -138,7 +138,7 @@ class MariaDbSource(DemoLogSource):
             raise DemoError("PROCESS_FAILED", f"repack: {lines[-1] if lines else 'no message'}")
 
     def expected_tables(self) -> list[ExpectedTable]:
-        """What SELECT gave when the load had ended."""
+        """Rows that SELECT returned when the load had ended."""
         return self._expected_tables
 
     def prove(self, view: DemoView) -> bool:

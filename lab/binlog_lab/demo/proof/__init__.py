@@ -1,1 +1,1 @@
-"""What proves that tables are those of their source."""
+"""Proof that tables equal those of their source."""

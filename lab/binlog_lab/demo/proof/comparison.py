@@ -48,7 +48,7 @@ class TableDifference:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """What became of one target table.
+    """Result of the comparison of one target table.
 
     Attributes:
         table: `database.table`.
@@ -69,7 +69,7 @@ class Comparison:
 
     @property
     def is_equal(self) -> bool:
-        """Whether there is no difference."""
+        """True if there is no difference."""
         return self.difference_count == 0
 
 
@@ -119,7 +119,7 @@ def compare_versions(expected_table: ExpectedTable, target: pa.Table | None) -> 
 
 
 def final_rows(changes: pa.Table, key: Sequence[str]) -> pa.Table:
-    """What row images in log order leave: of each key the last image, if the row is there after it."""
+    """Rows after row images in log order: the last image of each key, if the row exists after it."""
     numbered = changes.append_column("_number", pa.array(np.arange(changes.num_rows)))
     last = numbered.group_by(list(key)).aggregate([("_number", "max")]).column("_number_max")
     kept = numbered.take(last)

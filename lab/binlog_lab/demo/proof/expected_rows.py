@@ -1,4 +1,4 @@
-"""What the tables must hold in the end: `ExpectedTable`; `save` and `load` keep truths in files."""
+"""Expected rows of the tables in the end: `ExpectedTable`; `save` and `load` keep them in files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the workload has committed to a table, change by change and version by version: `ServerTableHistory`."""
+"""Committed changes of a workload's table, change by change and version by version: `ServerTableHistory`."""
 
 from __future__ import annotations
 

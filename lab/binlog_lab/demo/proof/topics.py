@@ -132,7 +132,7 @@ def compare_topics(
 def compare_topic(
     expected_table: ExpectedTable, specs: Sequence[TableSpec], changes: Sequence[TopicChange]
 ) -> Comparison:
-    """What *changes* leave, against the final rows; and that each is there once, in the order of the log.
+    """Compare *changes* with the final rows; and check that each change is there once, in log order.
 
     Args:
         expected_table: Of the table.
@@ -211,5 +211,5 @@ _DECODERS: dict[str, Callable[[Any], Any]] = {
     "time": lambda microseconds: datetime.timedelta(microseconds=microseconds),
     "blob": base64.b64decode,
 }
-"""By the beginning of a SQL type, the first one that fits: `decimal_handling = "string"`, `unsigned_bigint_handling =
-"precise"` and `time_precision = "microseconds"` are what the topics were written with."""
+"""Decoders by the beginning of a SQL type, the first that matches: the topics were written with `decimal_handling =
+"string"`, `unsigned_bigint_handling = "precise"` and `time_precision = "microseconds"`."""

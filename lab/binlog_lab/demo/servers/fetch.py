@@ -1,4 +1,4 @@
-"""What servers are made of, from Maven Central into `.venv`, once: `fetch(server, view)`; `make servers` is `main`."""
+"""Programs of servers, from Maven Central into `.venv`, once: `fetch(server, view)`; `make servers` is `main`."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _DOWNLOADED = re.compile(r"Downloaded from \S+ \S*/(\S+\.jar)\b")
 
 @dataclass(frozen=True, slots=True)
 class Fetched:
-    """What is fetched for a server.
+    """Download of a server.
 
     Attributes:
         name: For people.
@@ -50,7 +50,7 @@ class Fetched:
 
     @property
     def is_compiled(self) -> bool:
-        """Whether the program is a class of ours."""
+        """True if the program is a class of ours, which is compiled."""
         return not self.program.endswith(".jar")
 
 

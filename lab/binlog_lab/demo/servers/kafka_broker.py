@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from typing import Self
 
 USER, GUEST = "app", "guest"
-"""Who may do everything, and who may do nothing, at the listener with TLS and SASL/PLAIN."""
+"""Users at the listener with TLS and SASL/PLAIN: one with all rights, one with none."""
 
 _STORE_PASSWORD = "changeit"
 QUICK_START = ("-Xms128m", "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
@@ -44,7 +44,7 @@ rootLogger.appenderRef.file.ref = file
 
 
 class ServerProcess(Protocol):
-    """What is used of a `Popen`."""
+    """The methods of `Popen` that are used."""
 
     def poll(self) -> int | None:
         """See `Popen`, and so of the others."""
@@ -237,7 +237,7 @@ _ONE_NODE: dict[str, object] = {
     "log.cleaner.threads": 1,
     "log.cleaner.dedupe.buffer.size": 4 << 20,
 }
-"""What one node needs in place of the defaults for many, and what makes it small and quick."""
+"""Settings of one node that differ from the defaults for many nodes, or make it small and quick."""
 
 
 def _listens(port: int) -> bool:

@@ -1,4 +1,4 @@
-"""Where the demo's tables are in S3: `LakeServers`, an S3 server and, for Iceberg, a REST catalog."""
+"""The demo's tables in S3: `LakeServers`, an S3 server and, for Iceberg, a REST catalog."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `run` and `check` do with a job whose source is a structured log: `run_event_job`, `check_event_job`."""
+"""Commands `run` and `check` for a job whose source is a structured log: `run_event_job`, `check_event_job`."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class SinkKind(StrEnum):
-    """What a job keeps in step."""
+    """Kind of a job's targets."""
 
     TABLES = "tables"
     KAFKA = "kafka"

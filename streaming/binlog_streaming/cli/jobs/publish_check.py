@@ -1,4 +1,4 @@
-"""What `check` prints of a job that publishes: `print_report`, `json_rows`."""
+"""Output of `check` for a job that publishes: `print_report`, `json_rows`."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from binlog_streaming.tables.progress import BatchProgress, Note
 
 SIGNALLED = 128
-"""And the number of the signal: the exit status of what a signal ended before it was done."""
+"""Exit status of a program that a signal has ended, minus the number of the signal."""
 
 
 def run_job(
@@ -157,7 +157,7 @@ def stopped_by_signals(stop_running: Callable[[], None]) -> Iterator[list[int]]:
 
 
 class OutputReader:
-    """Whoever reads our lines; without one, as after `| head` ended, the job finishes its batch, then stops.
+    """Reader of our output; without one, as after the end of `| head`, the job finishes its batch, then stops.
 
     Attributes:
         left: What became of the output; None: it is there.

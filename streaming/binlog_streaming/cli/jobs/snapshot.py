@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class Method(StrEnum):
-    """How existing rows come into targets."""
+    """Way in which existing rows come into targets."""
 
     LOG = "log"
     READ = "read"

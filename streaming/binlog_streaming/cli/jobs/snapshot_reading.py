@@ -30,7 +30,7 @@ SESSIONS = 2
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What was asked for.
+    """Options of the command.
 
     Attributes:
         tables: Expressions of tables; None: those of the job that are not complete.

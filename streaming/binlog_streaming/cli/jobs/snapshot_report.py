@@ -1,4 +1,4 @@
-"""What `binlog-stream snapshot` prints: the plan, its progress, and its result."""
+"""Output of `binlog-stream snapshot`: the plan, its progress, and its result."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `run` and `check` do with a job whose source are topics: `run_topic_job`, `check_topic_job`."""
+"""Commands `run` and `check` for a job whose sources are topics: `run_topic_job`, `check_topic_job`."""
 
 from __future__ import annotations
 

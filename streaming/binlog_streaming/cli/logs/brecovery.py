@@ -90,7 +90,7 @@ class _OutputError(Exception):
 
 
 class _Output:
-    """Where what is recovered goes; a context manager.
+    """Destination of what is recovered; a context manager.
 
     A file is there when it is complete, and replaces an older one then.
 

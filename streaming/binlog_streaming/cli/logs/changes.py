@@ -61,14 +61,14 @@ _VALUE_WIDTH = 40
 
 
 class ShownView(StrEnum):
-    """What a row is."""
+    """Meaning of a row."""
 
     CHANGES = "changes"
     CHANGEFEED = "changefeed"
 
 
 class ChangesOutput(StrEnum):
-    """How changes are written."""
+    """Form of the changes in the output."""
 
     TABLE = "table"
     JSONL = "jsonl"

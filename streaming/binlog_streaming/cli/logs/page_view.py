@@ -44,7 +44,7 @@ KIND_STYLES = {
 ROW_BYTES = 16
 SHOWN_START_BYTES = 6 * ROW_BYTES
 SHOWN_END_BYTES = 2 * ROW_BYTES
-"""Of a long stretch, so much of its start and its end is shown."""
+"""Number of bytes shown at the start and at the end of a long range."""
 
 _HEADER_FIELDS = (
     (0, 4, "magic"),

@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 
 
 class TailOutput(StrEnum):
-    """How changes are shown."""
+    """Form of the changes in the output."""
 
     LIVE = "live"
     JSONL = "jsonl"
@@ -65,7 +65,7 @@ class From(StrEnum):
 
 
 class TailSink(Protocol):
-    """Where changes go."""
+    """Destination of changes."""
 
     def take(self, batch: pa.RecordBatch, view: ChangesView) -> None:
         """Some changes, in order."""
@@ -186,7 +186,7 @@ def tail(  # noqa: PLR0913 - the options of the command
 
 
 def start_of(start: str | None, edge: From | None, timestamp: str | None) -> Start:
-    """Where a new tail begins.
+    """Find the start of a new tail.
 
     Raises:
         OptionError: `INVALID_VALUE`.
@@ -223,7 +223,7 @@ def _log_warnings() -> None:
 
 
 def _follower(stack: ExitStack, tailer: Tailer, port: int | None, host: str, *, has_view: bool) -> Follower | None:
-    """What is measured for people and for Prometheus; None when neither wants it: it costs a little."""
+    """Measurements for people and for Prometheus; None if neither needs them: they cost a little."""
     if not has_view and port is None:
         return None
     from binlog_connector.metrics.exporter import MetricsExporter

@@ -17,11 +17,11 @@ if TYPE_CHECKING:
     from binlog_connector.metrics.follower import Follower
 
 REFRESH_SECONDS = 0.25
-"""How often the live view is drawn anew."""
+"""Seconds between two drawings of the live view."""
 
 
 class Taker(Protocol):
-    """Who takes steps."""
+    """Receiver of steps."""
 
     def take(self, step: Step) -> int:
         """Give out what is in a step; it is out when this returns. How many rows that was."""
@@ -46,7 +46,7 @@ class Saving:
     _saved: SourceOffset | None = None
 
     def run(self, taker: Taker, idle_seconds: float | None) -> None:
-        """Until the end, or nothing has come for *idle_seconds*."""
+        """Run until the end, or until nothing has come for *idle_seconds*."""
         self._save(self.tailer.offset)  # `latest` is now, also for one who comes back after being killed
         last = time.monotonic()
         while True:

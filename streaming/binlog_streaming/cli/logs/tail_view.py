@@ -1,4 +1,4 @@
-"""What people see of `binlog-stream tail`: `TailView`."""
+"""Display of `binlog-stream tail`: `TailView`."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ DRAW_SECONDS = 0.1
 """The screen is drawn no more often than this, however many steps there are."""
 
 LAG_SECONDS = 1.0
-"""How often the lag is measured."""
+"""Seconds between two measurements of the lag."""
 
 ROWS_MAX = 60
 """Recent changes that are kept; as many are shown as the terminal has room for."""
@@ -85,7 +85,7 @@ class TailView:
             self._draw()
 
     def render(self) -> RenderableType:
-        """What is on the screen."""
+        """Contents of the screen."""
         return Group(self._title(), "", self._values(), self._changes())
 
     def _draw(self) -> None:

@@ -1,4 +1,4 @@
-"""What is watched of a job while it runs: its state, metrics and page, for all commands that run one: `observed`."""
+"""Observation of a running job: its state, metrics and page, for all commands that run one: `observed`."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ StatusTokenOption = Annotated[
 
 @dataclass(frozen=True, slots=True)
 class PageOptions:
-    """What a command was given about the page.
+    """Options of a command for the page.
 
     Attributes:
         address: `host:port`; None: there is no page.

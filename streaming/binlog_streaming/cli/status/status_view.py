@@ -1,4 +1,4 @@
-"""How a job is, on a terminal: `render`."""
+"""State of a job, on a terminal: `render`."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ def _snapshot_problem(table: TableStatus) -> str | None:
 
 
 def _table_state(table: TableStatus) -> tuple[str, str]:
-    """In words, and in what colour."""
+    """Text and colour of a table's state."""
     problem = _snapshot_problem(table)
     if table.set_aside is not None:
         return f"set aside at {table.gtid}: {table.set_aside}", "red"

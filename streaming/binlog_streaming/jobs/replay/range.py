@@ -27,7 +27,7 @@ _OPTION_OF = {"startingGtid": "--from", "endingGtid": "--to"}
 
 @dataclass(frozen=True, slots=True)
 class ReplayRange:
-    """Where a replay begins and ends.
+    """Start and end of a replay.
 
     Attributes:
         start: Where it begins.

@@ -1,4 +1,4 @@
-"""What a replay was asked for and what was found for it, kept until it is complete: `ReplayRecord`."""
+"""Options of a replay and the range found for it, kept until it is complete: `ReplayRecord`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from binlog_streaming.job_state.state_files import StateFolder
 
 RECORD_FILE = "binlog-stream-replay.json"
-"""In the replay's checkpoint; Spark does not look at it."""
+"""Record in the replay's checkpoint; Spark ignores it."""
 VERSION = 1
 
 
@@ -54,7 +54,7 @@ class ReplayRecord(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def asked(self) -> tuple[str | None, str | None, bool]:
-        """What the user asked for."""
+        """Options that the user gave."""
         return self.asked_from, self.asked_to, self.hand_over
 
 
@@ -70,7 +70,7 @@ class ReplayCheckpoint:
         self._state = state
 
     def read(self) -> ReplayRecord | None:
-        """What was begun there and is not complete; None: nothing.
+        """The replay that was begun there and is not complete; None: there is none.
 
         Raises:
             OptionError: `INVALID_VALUE`: the record is none.

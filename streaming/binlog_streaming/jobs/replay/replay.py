@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from binlog_streaming.settings.choices import Mode
 
 CHECKPOINT = f"{OWN_FOLDER}/replay-checkpoint"
-"""In the target directory."""
+"""Checkpoint in the target directory."""
 
 
 class ReplaySource(Source, frozen=True, kw_only=True, rename="camel"):
@@ -51,7 +51,7 @@ class ReplaySource(Source, frozen=True, kw_only=True, rename="camel"):
 
 @dataclass(frozen=True, slots=True)
 class ReplayRequest:
-    """What a user wants.
+    """Request of a user.
 
     Attributes:
         job: Whose tables.
@@ -71,7 +71,7 @@ class ReplayRequest:
 
     @classmethod
     def of_set_aside(cls, job: Job) -> ReplayRequest:
-        """What brings the tables that *job* set aside to where it is.
+        """Make a request that brings the tables that *job* set aside to the job's present position.
 
         Raises:
             OptionError: `INVALID_VALUE`: there are none, or the job is within a batch.
@@ -81,7 +81,7 @@ class ReplayRequest:
 
     @property
     def asked(self) -> tuple[str | None, str | None, bool]:
-        """As a `ReplayRecord` has it."""
+        """Options as a `ReplayRecord` has them."""
         start, end = (None if point is None else str(point) for point in (self.start, self.end))
         return start, end, self.hand_over
 
@@ -96,7 +96,7 @@ class ReplayRequest:
 
     @property
     def checkpoint(self) -> str:
-        """Where the replay keeps how far it is."""
+        """Checkpoint of the replay."""
         directory = self.target_job.sink.directory
         # Spark's checkpoint and the tables need not know the same object stores.
         return f"{self.job.checkpoint}-replay" if "://" in directory else f"{directory}/{CHECKPOINT}"
@@ -121,7 +121,7 @@ class Replay:
     is_empty: bool
 
     def finish(self) -> int:
-        """When the job has run: record in tables where they are, transfer them, and forget the replay.
+        """Finish after the job has run: record positions in tables, transfer them, and remove the replay's record.
 
         Returns:
             How many targets are at its end now, without those that were left alone.
@@ -338,7 +338,7 @@ def _check_request(request: ReplayRequest) -> None:
 
 
 def _lacking(start: GtidPoint, end: GtidPoint) -> GtidPoint:
-    """What of *start* the *end* lacks; of a position whole domains: their numbers need not grow."""
+    """GTIDs of *start* that *end* lacks; of a position whole domains: their numbers need not grow."""
     if not isinstance(start, GtidPosition) or not isinstance(end, GtidPosition):
         return start.without(end)
     return GtidPosition({domain: gtid for domain, gtid in start.last.items() if domain not in end.last})

@@ -53,7 +53,7 @@ class ReplayTarget:
 
     @property
     def position_text(self) -> str:
-        """In words."""
+        """Position as text."""
         if self.state.gtid is None:
             return "does not record its GTID position"
         return f"is at {self.state.gtid or 'the start of the log'}"
@@ -221,7 +221,7 @@ class ReplayTables:
 
 
 def is_at(one: ReplayTarget, point: GtidPoint, touched: TouchedTables) -> bool:
-    """Whether a target holds what it would hold at *point*: no change of its table lies between."""
+    """True if a target has the rows that it would have at *point*: no change of its table lies between."""
     reached = one.state.gtid
     if reached is None:
         return False

@@ -1,4 +1,4 @@
-"""What the log of a Delta table is made of: actions, as the Delta protocol names them and their fields."""
+"""Entries of a Delta table's log: actions, as the Delta protocol names them and their fields."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ import msgspec
 
 
 class Action(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
-    """What actions have in common: names as the protocol has them, nothing written that is not known."""
+    """Common parts of actions: names as in the protocol, unknown values are not written."""
 
 
 class Vector(Action, frozen=True):
-    """Where a deletion vector is: `u` in a file of the table, `p` in a file by its whole path, `i` in here."""
+    """Place of a deletion vector: `u` in a file of the table, `p` in a file by its path, `i` inside the action."""
 
     storage_type: str
     path_or_inline_dv: str
@@ -24,7 +24,7 @@ class Vector(Action, frozen=True):
 
     @property
     def name(self) -> str:
-        """What tells it from other vectors."""
+        """Unique name of the vector."""
         offset = "" if self.offset is None else f"@{self.offset}"
         return f"{self.storage_type}{self.path_or_inline_dv}{offset}"
 
@@ -48,7 +48,7 @@ class Add(Action, frozen=True):
         return unquote(self.path)
 
     def removed(self, *, data_change: bool) -> Remove:
-        """What takes it out of the table."""
+        """Make the action that removes the file from the table."""
         return Remove(
             path=self.path,
             data_change=data_change,
@@ -78,7 +78,7 @@ class Remove(Action, frozen=True):
 
 
 class Protocol(Action, frozen=True):
-    """What readers and writers must know."""
+    """Requirements on readers and writers."""
 
     min_reader_version: int
     min_writer_version: int
@@ -107,7 +107,7 @@ class Metadata(Action, frozen=True):
 
 
 class DeltaTransaction(Action, frozen=True):
-    """Which commit of an application the table holds."""
+    """The commit of an application that the table contains."""
 
     app_id: str
     version: int
@@ -130,7 +130,7 @@ class Sidecar(Action, frozen=True):
 
 
 class CommitInformation(Action, frozen=True):
-    """What a writer tells of its commit."""
+    """A writer's information on its commit."""
 
     operation: str | None = None
     operation_parameters: msgspec.Raw = msgspec.Raw(b"null")

@@ -26,7 +26,7 @@ _NAME = "delta.columnMapping.physicalName"
 
 @dataclass(frozen=True, slots=True)
 class FileColumns:
-    """What the columns of a table, or the fields of a struct, are called in files.
+    """Names in files of a table's columns, or of a struct's fields.
 
     Attributes:
         names: By the table's name of each; nothing: they are called alike.
@@ -39,7 +39,7 @@ class FileColumns:
     inner: Mapping[str, FileColumns] = field(default_factory=dict)
 
     def name(self, column: str) -> str:
-        """What a column is called in files."""
+        """Name of a column in files."""
         return self.names.get(column, column)
 
     def schema(self, schema: pa.Schema) -> pa.Schema:
@@ -82,7 +82,7 @@ class FileColumns:
 
 
 def file_columns(metadata: Metadata) -> FileColumns:
-    """What columns are called in the files of a table."""
+    """Names of columns in the files of a table."""
     if metadata.configuration.get(MODE) != "name":
         return FileColumns()
     return _columns(json.loads(metadata.schema_string))

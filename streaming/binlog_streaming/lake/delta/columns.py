@@ -60,7 +60,7 @@ def created(
     configuration: Mapping[str, str],
     partition_by: Sequence[PartitionRule] = (),
 ) -> list[Named]:
-    """What makes a table.
+    """Make the actions that create a table.
 
     Raises:
         OptionError: `INVALID_VALUE`: it cannot be partitioned so.
@@ -91,7 +91,7 @@ def created(
 
 
 def with_columns(log: TableLog, schema: pa.Schema, renamed: Mapping[str, str]) -> list[Named]:
-    """What gives a table other columns; comments and all other metadata of a column stay.
+    """Make the actions that give a table other columns; comments and all other metadata of a column stay.
 
     Args:
         log: The table.

@@ -118,7 +118,7 @@ class DeltaTableWrite:
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing was written or recorded so far."""
+        """True if nothing has been written or recorded so far."""
         return not (self.actions or self.files.is_begun or self._attached or self._fed)
 
     @property
@@ -292,7 +292,7 @@ class DeltaTableWrite:
 
 
 def upgrade(log: TableLog) -> list[Named]:
-    """What a table's log must contain before its files may have deletion vectors."""
+    """Actions that a table's log needs before its files may have deletion vectors."""
     actions: list[Named] = []
     readers, writers = features(log.protocol)
     if VECTORS not in readers or VECTORS not in writers:

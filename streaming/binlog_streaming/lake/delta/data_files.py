@@ -50,7 +50,7 @@ TEXT_LENGTH_MAX = 32
 """Characters that statistics have of a text; of a longer one they give no greatest value."""
 
 DECIMAL_DIGITS_MAX = 15
-"""What a 64-bit float holds exactly: readers take a decimal in statistics for one."""
+"""Digits that a 64-bit float can represent exactly: readers compare decimals in statistics as such floats."""
 
 SAME_NAMES = FileColumns()
 """Files have the table's own names."""
@@ -116,11 +116,11 @@ class DeltaDataFiles:
 
     @property
     def is_begun(self) -> bool:
-        """Whether there are any rows."""
+        """True if there are any rows."""
         return bool(self._parts)
 
     def keep(self) -> None:
-        """What was written stays."""
+        """Keep the written files."""
         self.names.clear()
 
     def abandon(self) -> None:

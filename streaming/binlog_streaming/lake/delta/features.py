@@ -1,4 +1,4 @@
-"""What Delta tables may use that are written without Spark: `check_features`; all else is refused by its name.
+"""Features that a Delta table may use and be written without Spark: `check_features`; others are refused by name.
 
 Each name in `FEATURES` was tried: a table that Spark made with it was appended to, merged into, given a column,
 written anew and compacted, and then Spark read the right rows from it, and wrote on.

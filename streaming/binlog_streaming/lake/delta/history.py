@@ -1,4 +1,4 @@
-"""Where in a Delta log the steps of jobs are, and whether somebody set the table back since: `LogHistory`.
+"""Search of a Delta log for the steps of jobs and for RESTOREs since: `LogHistory`.
 
 A RESTORE makes a new version with the files of an older one. The transactions of applications stay as they are: by
 them alone the table would seem to hold the steps that were taken away.
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class LogHistory:
-    """What was seen of commits.
+    """Commits that have been read.
 
     Attributes:
         steps: Version of the newest commit with a transaction of an application, by application.
@@ -42,7 +42,7 @@ class LogHistory:
                 self.restores[version] = _restored_version(line.commit_info.operation_parameters)
 
     def is_set_back(self, application: str) -> bool:
-        """Whether the table is without a step that it had, by a RESTORE that no other one made good."""
+        """True if the table lacks a step that it had, by a RESTORE that no other RESTORE has undone."""
         step = self.steps.get(application)
         lost: dict[int, bool] = {}
         for version, to in sorted(self.restores.items()):

@@ -34,7 +34,7 @@ LOG_FOLDER = "_delta_log"
 
 @dataclass(slots=True)
 class TableLog:
-    """What a version of a table holds.
+    """State of a table's version.
 
     Attributes:
         version: The version.
@@ -86,7 +86,7 @@ _keeping = threading.Lock()
 
 
 def newest_log(store: Store) -> TableLog | None:
-    """What the table holds, as `read_log` gives it; of a table that was looked at before only new commits are read.
+    """State of the table, as of `read_log`; of a table that was read before, only new commits are read.
 
     Raises:
         DeltaError: The log cannot be read.
@@ -138,7 +138,7 @@ def _digest(content: bytes) -> bytes:
 
 
 def read_log(store: Store) -> TableLog | None:
-    """What the table holds; None: there is none.
+    """State of the table; None: there is none.
 
     Raises:
         DeltaError: The log cannot be read.
@@ -163,7 +163,7 @@ def read_log(store: Store) -> TableLog | None:
 
 
 def empty_log() -> TableLog:
-    """That of a table before its first commit."""
+    """State of a table before its first commit."""
     nothing = DeltaFileFormat(provider="", options={})
     return TableLog(
         -1,
@@ -204,7 +204,7 @@ def make_commit(store: Store, log: TableLog, actions: Sequence[Named]) -> bool:
 
 
 def conflict(store: Store, log: TableLog) -> CommitFailedError:
-    """What to raise when `make_commit` found another one."""
+    """Error for `make_commit` if it found another commit."""
     return CommitFailedError(f"{store.uri}: version {log.version + 1} already exists: another transaction was first")
 
 

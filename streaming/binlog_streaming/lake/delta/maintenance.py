@@ -40,10 +40,10 @@ CHECKPOINT_AGE_S = 300
 """A checkpoint that has a newer one stays for so long: readers may be about to read it."""
 
 CHECKPOINT_BLOCK = 1024
-"""Of so many versions one checkpoint stays, for readers of older versions and for the removal of old commits."""
+"""One checkpoint stays for this many versions, for readers of older versions and for the removal of old commits."""
 
 WEEK_HOURS = 168
-"""For how long older versions can be read unless settings have another time."""
+"""Hours for which older versions can be read, unless settings have another time."""
 
 LOG_AGE_MIN_H = 24
 """A commit stays in the log for a day at least: who reads a table commit by commit may stop for a night."""
@@ -52,7 +52,8 @@ VACUUM_EVERY = 128
 """Commits between two removals of replaced files, which come with the first checkpoint after so many."""
 
 MARKED_SHARE_MAX = 1 / 3
-"""Of a file's rows, before it is written anew without them; readers open and skip them until then.
+"""Share of a file's rows that are marked before the file is rewritten without them; readers open and skip them until
+then.
 
 Small files are taken together: they are written into one when that share of the rows of all of them is marked.
 """
@@ -61,7 +62,7 @@ CHURNED_SHARE_MAX = 2 / 3
 """The same of files that churn: most of the rows that were written would be marked by the next commits."""
 
 CHURN_SHARE = 1 / 6
-"""Of a file's rows, marked by one commit: then it churns."""
+"""Share of a file's rows that one commit marks: then the file churns."""
 
 CHURN_S = 60
 """Seconds for which a file churns after such a commit; then it counts as others do."""
@@ -171,7 +172,7 @@ def worth_purging(files: Iterable[Add], marks: Marks, *, size_max: int) -> list[
 
 
 class Marks:
-    """Of files of a table, how many of their rows are marked.
+    """Number of marked rows in the files of a table.
 
     Args:
         store: The table.
@@ -184,11 +185,11 @@ class Marks:
         self._last: dict[str, tuple[int, int]] | None = None
 
     def share(self, add: Add) -> float:
-        """Of a file's rows."""
+        """Marked share of a file's rows."""
         return _marked(add) / max(recorded_count(self._store, add), 1)
 
     def are_too_many(self, files: Sequence[Add]) -> bool:
-        """Whether *files* are to be written anew."""
+        """True if *files* are to be rewritten."""
         marked = sum(map(_marked, files))
         if marked == 0:
             return False  # without a look at each file's facts

@@ -20,7 +20,7 @@ _ESCAPED = re.compile(r"""[\x00-\x1f\x7f"#%'*/:=?\\{\[\]^]""")
 """Characters that Spark writes as `%` and two digits in names of folders, and NUL, which no file system takes."""
 
 _NAME_BYTES_MAX, _FOLDER_BYTES_MAX = 255, 700
-"""What file systems hold in one name, and what is left for the folders of a file in a key of an object store."""
+"""Longest name in file systems, and longest path of folders of a file in a key of an object store."""
 
 
 def partition_folder(values: Mapping[str, str | None]) -> str:

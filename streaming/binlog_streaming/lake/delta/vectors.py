@@ -99,7 +99,7 @@ class DeltaVectorFile:
 
     @property
     def is_empty(self) -> bool:
-        """Whether it has no vector."""
+        """True if it has no vector."""
         return len(self._content) == len(_FILE_VERSION)
 
     def write(self, store: Store) -> None:

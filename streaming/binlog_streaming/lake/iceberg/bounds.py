@@ -36,7 +36,7 @@ _LAST_CHARACTER = 0x10FFFF
 def file_facts(
     footer: pq.FileMetaData, plan: Mapping[int, StatisticsCollector], columns: Mapping[str, int]
 ) -> dict[str, object]:
-    """What the entry of a data file has of its rows.
+    """Fields of a data file's entry about its rows.
 
     Args:
         footer: Of the file.
@@ -79,7 +79,7 @@ def upper_text(text: str, length: int | None) -> str | None:
 def partition_summaries(
     spec: PartitionSpec, schema: Schema, partitions: Sequence[Record]
 ) -> list[PartitionFieldSummary]:
-    """What a manifest's entry in a list has of each partition field.
+    """Fields of a manifest's entry in a list about each partition field.
 
     Args:
         spec: How its files are partitioned.
@@ -101,7 +101,7 @@ def partition_summaries(
 
 
 def holds_truncated(kind: DecimalType, width: int) -> bool:
-    """Whether files of partitions can state each value of `truncate[width]`: the least ones have one more digit."""
+    """True if files of partitions can express each value of `truncate[width]`: the smallest have one more digit."""
     least = -(10**kind.precision - 1)
     return bool(-(least - least % width) <= 1 << 8 * decimal_required_bytes(kind.precision) - 1)
 

@@ -30,11 +30,11 @@ _FILES = "py-io-impl"
 _SYNCED_FILES = "binlog_streaming.lake.iceberg.io.SyncedFileIO"
 _CATALOGS_MAX = 8
 WAIT_S = 60
-"""How long a commit waits for others that commit into the same catalog; they take milliseconds."""
+"""Seconds that a commit waits for other commits to the same catalog; they take milliseconds."""
 
 
 def catalog_properties(sink: Sink) -> dict[str, str]:
-    """What the library's `load_catalog` takes to open the catalog."""
+    """Properties for the library's `load_catalog`, which opens the catalog."""
     if sink.catalog:
         return {"name": CATALOG_NAME, **sink.catalog}
     file = Path(sink.directory, CATALOG_FILE).absolute()

@@ -69,7 +69,7 @@ MANIFEST_BYTES = 8 << 20
 
 @dataclass(frozen=True, slots=True)
 class IcebergCommit:
-    """What changes in a table.
+    """Changes of a table by one commit.
 
     Attributes:
         properties: Set with it.

@@ -63,7 +63,7 @@ NUMBER_FIELDS = (
     NestedField(2147483540, "_row_id", LongType(), required=False),
     NestedField(2147483539, "_last_updated_sequence_number", LongType(), required=False),
 )
-"""Of a row of version 3: its number, and that of the commit that wrote it last; null: by its file and its place."""
+"""Numbers of a version 3 row: its own, and that of its last commit; null: computed from its file and its place."""
 
 BATCH_BYTES_MAX = 1 << 30
 """Plain strings of Arrow hold 2 GiB in one array; those of pyiceberg any number."""
@@ -139,7 +139,7 @@ def live_rows(
 def numbered_rows(
     metadata: TableMetadata, io: FileIO, live: LiveFile, gone: Rows | None = None
 ) -> Iterator[pa.RecordBatch]:
-    """As `live_rows`, of a file whose rows have numbers; `NUMBER_FIELDS` follow the table's columns."""
+    """Like `live_rows`, of a file whose rows have numbers; `NUMBER_FIELDS` follow the table's columns."""
     own = arrow_schema(Schema(*metadata.schema().fields, *NUMBER_FIELDS))
     for places, batch in _rows_left(metadata, io, live, gone, own):
         by_place = live.file[FIRST_ROW_ID] + places
@@ -237,7 +237,7 @@ class IcebergDataFiles:
 
     @property
     def is_begun(self) -> bool:
-        """Whether there are any rows."""
+        """True if there are any rows."""
         return bool(self._partitions)
 
     def close(self) -> list[DataFile]:

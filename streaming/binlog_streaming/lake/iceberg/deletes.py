@@ -49,7 +49,7 @@ _DELETE_SCHEMA = pa.schema(
 
 
 def is_vector(file: DataFile) -> bool:
-    """Whether a delete file is a deletion vector."""
+    """True if a delete file is a deletion vector."""
     return file.file_format == FileFormat.PUFFIN
 
 

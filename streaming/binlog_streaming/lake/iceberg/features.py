@@ -1,4 +1,4 @@
-"""What an Iceberg table may have that is not written correctly here: `require_writable` refuses it."""
+"""Features of an Iceberg table that are not written correctly here: `require_writable` refuses them."""
 
 from __future__ import annotations
 

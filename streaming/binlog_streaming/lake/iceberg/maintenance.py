@@ -28,7 +28,8 @@ if TYPE_CHECKING:
     from binlog_streaming.lake.iceberg.table_files import LiveFile
 
 MARKED_SHARE_MAX = 1 / 3
-"""Of a file's rows, before it is written anew without them; readers open and skip them until then."""
+"""Share of a file's rows that are marked before the file is rewritten without them; readers open and skip them until
+then."""
 
 COMPACT_EVERY = 16
 """Snapshots between two looks at the sizes of files."""
@@ -40,11 +41,11 @@ SNAPSHOTS_MAX = 128
 """Snapshots that stay, at most: every commit writes all of them again, into the table's metadata."""
 
 UNREFERENCED_S = 3600.0
-"""How old a file is at least that nobody refers to and is removed; a younger one may be of a commit that is running."""
+"""Lowest age of a removed file without references; a younger one may be of a commit that is running."""
 
 
 _ENDINGS = {"data": (".parquet", ".puffin"), "metadata": (".avro", ".metadata.json")}
-"""Of files that may be removed, in the folders of a table."""
+"""Endings of files that may be removed, in the folders of a table."""
 
 
 def maintain(table: Table, uri: str, *, since: int, file_size: int, retention_hours: float) -> Table:

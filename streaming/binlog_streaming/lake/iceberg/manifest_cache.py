@@ -21,7 +21,7 @@ COLUMNS_MAX = 300_000
 """Columns of files whose statistics are kept in a process: 80 MB, 15,000 files with 20 columns."""
 
 _FIXED_COLUMNS = 4
-"""What an entry without statistics takes, in columns."""
+"""Cost of an entry without statistics, in columns."""
 
 Entries = tuple["ManifestEntry", ...]
 

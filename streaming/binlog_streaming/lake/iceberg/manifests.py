@@ -47,15 +47,15 @@ FIRST_ROW_ID = _PLACES["first_row_id"]
 REFERENCED_FILE = _PLACES["referenced_data_file"]
 CONTENT_OFFSET = _PLACES["content_offset"]
 CONTENT_SIZE = _PLACES["content_size_in_bytes"]
-"""Where a file's entry has these fields; the library names others alone."""
+"""Places of fields in a file's entry that the library does not name."""
 
 _ONLY_IN_3 = {"first_row_id", "content_offset", "content_size_in_bytes"}
 _ENTRY_FIRST_ROW_ID = 15
-"""Where the entry of a manifest in a list has the number of its first row."""
+"""Place of the first row's number in the entry of a manifest in a list."""
 
 
 def file_id(file: DataFile) -> tuple[str, int | None]:
-    """What tells a file from others: vectors of several data files are in one file."""
+    """Unique id of a file: vectors of several data files are in one file."""
     return file.file_path, file[CONTENT_OFFSET]
 
 
@@ -107,7 +107,7 @@ def read_entries(io: FileIO, manifest: ManifestFile) -> list[ManifestEntry]:
 
 
 def inherited_values(manifest: ManifestFile) -> tuple[object, ...]:
-    """What entries take from the list that names their manifest; another list may have another first row."""
+    """Values that entries take from the list that names their manifest; another list may have another first row."""
     numbers = (manifest.sequence_number, manifest.added_snapshot_id, manifest.partition_spec_id)
     return (*numbers, manifest[_ENTRY_FIRST_ROW_ID])
 

@@ -30,7 +30,7 @@ _FIRST_FIELD = 1000
 
 
 def partition_spec(schema: Schema, rules: Sequence[PartitionRule], table: str) -> PartitionSpec:
-    """How a new table is partitioned.
+    """Partition spec of a new table.
 
     Args:
         schema: Its columns.

@@ -109,7 +109,7 @@ def _plain(kind: pa.DataType) -> pa.DataType:
 
 @dataclass(frozen=True, slots=True)
 class Evolution:
-    """What a `SchemaChange` makes of a table.
+    """A table's state after a `SchemaChange`.
 
     Attributes:
         schema: The columns after it.
@@ -121,7 +121,7 @@ class Evolution:
 
 
 def evolved(metadata: TableMetadata, change: SchemaChange) -> Evolution:
-    """What *change* makes of the table's columns.
+    """Apply *change* to the table's columns.
 
     Raises:
         UnsupportedError: `COLUMN_TYPE`.

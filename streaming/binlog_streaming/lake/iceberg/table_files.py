@@ -45,12 +45,12 @@ class LiveFile:
 
     @property
     def is_numbered(self) -> bool:
-        """Whether its rows have numbers (version 3), which they keep when they are copied."""
+        """True if its rows have numbers (version 3), which they keep when they are copied."""
         return self.file[FIRST_ROW_ID] is not None
 
     @property
     def is_marked(self) -> bool:
-        """Whether rows of it may not be in the table any more."""
+        """True if some of its rows may not be in the table any more."""
         return bool(self.own_deletes or self.shared_deletes)
 
     @property

@@ -95,7 +95,7 @@ class IcebergTableWrite:
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing was written or taken out so far."""
+        """True if nothing has been written or removed so far."""
         is_begun = any(files.is_begun for files in self._new.values())
         return not (self._removed or self._marked or self._attached or is_begun)
 

@@ -43,7 +43,7 @@ class KeyLookup:
         self._keys[numbers] = np.arange(len(keys))
 
     def find(self, columns: Sequence[pa.Array]) -> tuple[Indices, Indices]:
-        """Which rows have one of the keys.
+        """Find the rows that have one of the keys.
 
         Args:
             columns: The key columns of some rows, in the types of the keys.
@@ -74,7 +74,7 @@ class _Values:
         return rows, numbers[rows]
 
     def numbers(self, column: pa.Array | pa.ChunkedArray) -> Indices:
-        """Of each row's value; -1: it is none of them."""
+        """Number of each row's value; -1: it is none of them."""
         found = pc.fill_null(pc.index_in(column, value_set=self._values, skip_nulls=True), -1)
         numbers: Indices = (
             (pa.chunked_array([found]) if isinstance(found, pa.Array) else found).to_numpy().astype(np.int64)
@@ -114,5 +114,5 @@ class _Integers:
 
 
 _PLACES = 16
-"""For each key: one in so many other values is a candidate."""
+"""Size of the filter per key: one in this many other values is a candidate."""
 _BITS_MIN, _BITS_MAX = 10, 26

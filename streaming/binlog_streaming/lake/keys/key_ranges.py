@@ -64,7 +64,7 @@ def cover(values: Indices, count_max: int) -> tuple[Indices, Indices]:
 
 
 def meeting(ranges: tuple[Indices, Indices], least: Indices, greatest: Indices) -> NDArray[np.bool_]:
-    """Which files, by the least and greatest value in each, meet one of *ranges* (as `cover` gives them)."""
+    """Mask of the files that overlap one of *ranges* (of `cover`), by the least and greatest value of each."""
     starts, ends = ranges
     # A range meets a file when the first range that ends at or after the file's least value starts within it.
     first = np.searchsorted(ends, least)

@@ -1,1 +1,1 @@
-"""Where the files of tables are: folders and object stores, behind one `Store`."""
+"""Storage of the files of tables: folders and object stores, behind one `Store`."""

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from obstore.store import ObjectStore as Bucket
 
 PART_BYTES = 8 << 20
-"""What goes to an object store at once while a large file is written."""
+"""Bytes sent to an object store at once while a large file is written."""
 
 _CLIENT_OPTIONS = frozenset(
     {
@@ -36,11 +36,11 @@ _CLIENT_OPTIONS = frozenset(
 """Options about connections; all others are the object store's own."""
 
 _LOCKING = ("aws_s3_locking_provider", "aws_s3_allow_unsafe_rename", "allow_unsafe_rename")
-"""What other writers of Delta need where an object store has no put-if-absent; nothing here asks for it."""
+"""Options that other writers of Delta need where an object store has no put-if-absent; not used here."""
 
 _S3_SCHEMES = ("s3://", "s3a://")
 _S3_DEFAULTS = {"aws_copy_if_not_exists": "multipart"}
-"""How S3 copies to a name that is free: by an upload in parts whose end has the condition."""
+"""S3's way to copy to a name that is free: by an upload in parts whose end has the condition."""
 
 
 def bucket_at(uri: str, options: Mapping[str, str]) -> BucketStore:

@@ -1,4 +1,4 @@
-"""Where the files of a table are: a `Store`, in a folder or in an object store; `store_at(uri, options)` gives one.
+"""Storage of a table's files: a `Store`, in a folder or in an object store; `store_at(uri, options)` gives one.
 
 Names are paths below the table's place, with `/` in them. A file is whole or not there; `create` is put-if-absent: of
 several who create one name at the same time one does, and the others learn it.
@@ -46,7 +46,7 @@ class NewFile(ABC):
     @property
     @abstractmethod
     def sink(self) -> pa.NativeFile:
-        """Where its bytes go; `tell` counts them."""
+        """Destination of its bytes; `tell` counts them."""
 
     @abstractmethod
     def finish(self) -> int:
@@ -103,7 +103,7 @@ class Store(ABC):
 
     @abstractmethod
     def may_hold(self, name: str) -> bool:
-        """Whether a file may be there, or come to be there, that `create` failed to create with an error."""
+        """True if `create` failed with an error, and the file may exist or come to exist all the same."""
 
     @abstractmethod
     def new_file(self, name: str) -> NewFile:
@@ -132,7 +132,7 @@ class Store(ABC):
 
 @contextmanager
 def looking_at(uri: str, *errors: type[Exception], access: str = _ACCESS) -> Iterator[None]:
-    """What hinders a look at a table is a named error.
+    """Turn errors of a look at a table into named errors.
 
     Args:
         uri: The table.

@@ -1,4 +1,4 @@
-"""Where tables are: `target_uri` by their names, `store_at(uri, options)` for their files."""
+"""Places of tables: `target_uri` by their names, `store_at(uri, options)` for their files."""
 
 from __future__ import annotations
 

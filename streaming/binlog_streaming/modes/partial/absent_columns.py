@@ -88,7 +88,7 @@ class AbsentFacts:
 
 
 def absent_facts(layout: TableLayout, decoding: Decoding) -> AbsentFacts:
-    """What a layout knows, from DDL or a schema file."""
+    """Facts of a layout, from DDL or a schema file."""
     defaults = layout_defaults(layout, decoding)
     named = [(column.name, column, fact) for column, fact in zip(layout.columns, defaults, strict=True) if column.name]
     declared = _declared(layout)

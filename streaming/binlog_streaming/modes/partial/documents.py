@@ -39,7 +39,8 @@ if TYPE_CHECKING:
     Mask = NDArray[np.bool_]
 
     Documents = Callable[[pa.Table, str], pa.Table]
-    """From keys, and the name of a column, to rows of the target with these columns; others may be among them."""
+    """Function from keys, and the name of a column, to rows of the target with these columns; it may return others
+    too."""
 
 _ABSENT, _PRESENT, _CHANGES = range(3)  # states of a value in an image
 
@@ -204,7 +205,7 @@ class _Column:
         known: dict[int, str | None],
         held: Mapping[int, tuple[str | None] | None],
     ) -> dict[int, str | None]:
-        """Of each image in *changed*, which come in log order, the text; those whose row is nowhere are left out."""
+        """Text of each image in *changed*, which are in log order; those without a row are left out."""
         made: dict[int, str | None] = {}
         for image, (base, key) in zip(changed.tolist(), bases[changed].tolist(), strict=True):
             found: tuple[str | None] | None

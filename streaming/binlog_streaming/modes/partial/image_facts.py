@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 NO_FACTS = -1
-"""In place of a number of facts: none have the value."""
+"""Number in place of a fact's number: the value has no facts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,22 +61,22 @@ class ImageFacts:
         return cls(tuple(known.values()), np.concatenate(numbers))
 
     def has_default(self, name: str) -> Mask:
-        """At which images it is known what an INSERT that leaves the column *name* out puts there."""
+        """Mask of the images for which the result of an INSERT without the column *name* is known."""
         known: Mask = np.array([name in one.defaults for one in self.known], np.bool_)
         return known[self.numbers]
 
     def kinds(self, name: str) -> Kinds:
-        """Of each image what it means that it lacks the column *name*, as its facts tell: `AbsentFacts.kind`."""
+        """Meaning of each image's lack of the column *name*, by its facts: `AbsentFacts.kind`."""
         kinds: Kinds = np.array([one.kind(name) for one in self.known], np.uint8)
         return kinds[self.numbers]
 
     def can_be_null(self, name: str) -> Mask:
-        """At which images the column *name* can be NULL."""
+        """Mask of the images whose column *name* can be NULL."""
         nullable: Mask = np.array([name in one.nullable for one in self.known], np.bool_)
         return nullable[self.numbers]
 
     def is_blob(self, name: str) -> Mask:
-        """At which images the column *name* is one that `binlog_row_image=NOBLOB` leaves out."""
+        """Mask of the images whose column *name* is one that `binlog_row_image=NOBLOB` leaves out."""
         blobs: Mask = np.array([name in one.blobs for one in self.known], np.bool_)
         return blobs[self.numbers]
 
@@ -96,7 +96,7 @@ class ImageFacts:
 
 @dataclass(frozen=True)
 class AbsentKinds:
-    """What it means that images lack columns, as their facts and the images themselves tell.
+    """Meaning of columns that images lack, from their facts and from the images themselves.
 
     Attributes:
         images: Of a step.
@@ -107,7 +107,7 @@ class AbsentKinds:
     schema: pa.Schema
 
     def of(self, column: int) -> Kinds:
-        """Of each image `UNCHANGED_IF_ABSENT`, `GENERATED` or `UNCLEAR`.
+        """Meaning of each image's lack: `UNCHANGED_IF_ABSENT`, `GENERATED` or `UNCLEAR`.
 
         An image before a change that has a column that can be NULL is not MINIMAL: that has columns of a key at most.
         All others have every column but blobs (NOBLOB), and, on some servers, generated ones.

@@ -1,4 +1,4 @@
-"""Why a step is refused whose row images lack columns: `generated_absent`, `kind_unknown`, `lacking_columns`."""
+"""Errors of steps whose row images lack columns: `generated_absent`, `kind_unknown`, `lacking_columns`."""
 
 from __future__ import annotations
 

@@ -48,12 +48,13 @@ if TYPE_CHECKING:
     Mask = NDArray[np.bool_]
 
     Lookup = Callable[[pa.Table], pa.Table]
-    """From keys to the rows of the target that have them (others may be among them), with all columns, in any order."""
+    """Function from keys to the target's rows with these keys (it may return others too), with all columns, in any
+    order."""
 
 
 @dataclass(frozen=True, slots=True)
 class PartialRows:
-    """What a step makes of each key.
+    """Rows of a step by key.
 
     Attributes:
         images: Of the step.
@@ -80,12 +81,12 @@ class PartialRows:
     origins: Indices
 
     def is_whole(self) -> Mask:
-        """Which keys' rows are known as a whole."""
+        """Mask of the keys whose rows are known completely."""
         whole: Mask = ~(self.sources == UNCHANGED).any(axis=1)
         return whole
 
     def has_moved(self) -> Mask:
-        """Which keys' rows have values that are only in the target, under other keys."""
+        """Mask of the keys whose rows have values that are only in the target, under other keys."""
         moved: Mask = (self.sources == MOVED).any(axis=1)
         return moved
 

@@ -172,7 +172,7 @@ def _progress(adoption: Adoption) -> TableProgress:
 
 
 def _layout(job: Job, name: TableName) -> TableLayout:
-    """What the table looks like in the log."""
+    """Layout of the table in the log."""
     source = job.source
     found = find_tables(
         source.path,

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
 
 class ReadingStep(StrEnum):
-    """What has just been done; between any two of them the process may end."""
+    """Step that was just finished; the process may end between any two steps."""
 
     ASIDE = "aside"
     """The job's record has the tables aside."""

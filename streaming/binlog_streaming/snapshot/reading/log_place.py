@@ -1,4 +1,4 @@
-"""Which place of a job's log a point of its server is: `offset_of`, `rows_place`."""
+"""The place in a job's log of a point of its server: `offset_of`, `rows_place`."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ if TYPE_CHECKING:
     from binlog_format.gtids.gtid_set import GtidPoint
 
 PATIENCE_SECONDS = 60.0
-"""With a log that comes over a network: what the server has logged may be there a little later."""
+"""Seconds to wait for a log that comes over a network: it may get the server's last events a little later."""
 _PAUSE_SECONDS = 0.2
 _NOT_THERE = frozenset({"GTID_NOT_FOUND", "POSITION_NOT_FOUND"})
 
 
 def offset_of(watched: WatchedLog, point: LogPoint | GtidPoint) -> SourceOffset:
-    """Where reading goes on after a point.
+    """Find the offset at which to continue after a point.
 
     Args:
         watched: The log.
@@ -61,7 +61,7 @@ def offset_of(watched: WatchedLog, point: LogPoint | GtidPoint) -> SourceOffset:
 
 
 def rows_place(watched: WatchedLog, offset: SourceOffset) -> RowsPlace:
-    """Where rows belong that are those of their table at *offset*; scans the file before it."""
+    """Find the place of rows that were read at *offset*; scans the file before it."""
     position = offset.position
     for file_no in reversed([number for number in watched.names() if number <= position.file_no]):
         last = None

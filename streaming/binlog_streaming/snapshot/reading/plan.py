@@ -1,4 +1,4 @@
-"""What reading tables of a server would do, before it does anything: `plan_reading(session, job)` -> `ReadingPlan`."""
+"""Plan for reading tables of a server, made before it starts: `plan_reading(session, job)` -> `ReadingPlan`."""
 
 from __future__ import annotations
 
@@ -51,13 +51,13 @@ class ReadTable:
 
     @property
     def source(self) -> SourceTable:
-        """What it looks like."""
+        """Description of the table on the server."""
         return self.table.source
 
 
 @dataclass(frozen=True, slots=True)
 class ReadingPlan:
-    """What reading would do.
+    """Plan for reading.
 
     Attributes:
         server: What the server is.

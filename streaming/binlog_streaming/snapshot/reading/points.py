@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from binlog_streaming.server.session import ServerSession
 
 ATTEMPTS = 1000
-"""At one point for all sessions: each takes a millisecond or two."""
+"""Number of attempts to reach one point with all sessions: each takes a millisecond or two."""
 
 _SETTINGS = (
     "SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ",

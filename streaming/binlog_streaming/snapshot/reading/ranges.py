@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from binlog_streaming.snapshot.source_table import SourceTable
 
 RANGE_BYTES = 64 << 20
-"""Of a range, about: a statement for each costs nothing then, and all sessions end at about the same time."""
+"""Approximate size of a range: the cost of its statement is small, and all sessions end at about the same time."""
 _RANGE_ROWS_MAX = 1 << 20
 _RANGE_ROWS_MIN = 1 << 10
 

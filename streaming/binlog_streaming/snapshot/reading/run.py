@@ -42,7 +42,7 @@ PUT_ASIDE = (
     "its rows are being read from the server, or that was cut off; then take it again: "
     "binlog-stream snapshot JOB.toml --server URL --method read"
 )
-"""Why a table is aside meanwhile."""
+"""Reason why a table is set aside meanwhile."""
 
 
 @dataclass(frozen=True, slots=True)

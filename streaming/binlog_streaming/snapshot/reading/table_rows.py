@@ -62,7 +62,7 @@ _SAVEPOINT = "binlog_stream"
 
 @dataclass(frozen=True, slots=True)
 class RowsPlace:
-    """Where in a job's log rows are the rows of their table.
+    """Place in a job's log at which rows are those of their table.
 
     Attributes:
         position: Before the next event group.
@@ -94,7 +94,7 @@ class RowsPlace:
 
 @dataclass(frozen=True, slots=True)
 class ReadingContext:
-    """What all tables that are read at one point share.
+    """Common data of all tables that are read at one point.
 
     Attributes:
         sessions: All see the point; the first one finds where ranges end, the others read them.
@@ -255,7 +255,7 @@ class ReadRows:
 
 
 def _maker(content: RowsContent, mode: Mode, schema: pa.Schema) -> Callable[[RowBatch], pa.RecordBatch]:
-    """What makes rows of a target, of existing rows no two of which have the same key."""
+    """Make the function that converts existing rows, with no key twice, to rows of a target."""
 
     def make(row_batch: RowBatch) -> pa.RecordBatch:
         if mode is Mode.CHANGELOG:

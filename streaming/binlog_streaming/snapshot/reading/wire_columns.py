@@ -1,4 +1,4 @@
-"""How values of a table come over a connection, and the row images that are made of them: `wire_table`."""
+"""Conversion of values that come over a connection, and row images made of them: `wire_table`."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ _PRINTED = ("uuid", "inet4", "inet6")
 
 @dataclass(frozen=True, slots=True)
 class WireTable:
-    """How the values of a table come, and what the images made of them look like.
+    """Forms of a table's values on the connection, and the layout of images made of them.
 
     Attributes:
         layout: Of the images: values of each column become those of the log, of the same types.
@@ -108,7 +108,7 @@ def _image_column(column: Column) -> Column:
 
 
 def wire_table(logged: TableLayout, types: Sequence[int]) -> WireTable:
-    """How rows of a table are read.
+    """Choose how rows of a table are read.
 
     Args:
         logged: The table as a log has it.

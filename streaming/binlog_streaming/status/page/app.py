@@ -1,4 +1,4 @@
-"""What the page of a job is made of: `make_app`, and `PageServer`, which runs it."""
+"""Parts of a job's page: `make_app`, and `PageServer`, which runs it."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 
 UPDATE_SECONDS = 2.0
-"""How often whoever has the page open is told what has changed."""
+"""Seconds between two updates of an open page."""
 
 VIEWERS_MAX = 20
 FORM_SIZE_MAX = 4096
@@ -132,7 +132,7 @@ class Page:
         return StreamingResponse(self._changes(), media_type="text/event-stream")
 
     async def _changes(self) -> AsyncIterator[bytes]:
-        """What is shown, and then whatever of it changes."""
+        """The present state, and then its changes."""
         self._viewers += 1
         try:
             sent: dict[str, bytes] = {}
@@ -241,7 +241,7 @@ class PageParts:
 
 
 def whole_status(view: JobView) -> bytes:
-    """How a job is, as JSON."""
+    """State of a job, as JSON."""
     return _json(status_json(view.status()))
 
 

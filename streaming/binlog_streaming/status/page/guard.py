@@ -1,4 +1,4 @@
-"""Who may see the page, and what browsers may do with it: `Guard`, around the application."""
+"""Access to the page, and limits for browsers: `Guard`, around the application."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _HEADERS = {
     "cache-control": "no-store",
 }
 _OPEN = ("/healthz", "/login", "/style.css", "/icon.svg")
-"""What is shown without the token: whether the job is well, and how to log in."""
+"""Paths that need no token: the job's health, and the login."""
 
 _LOCAL_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
 
@@ -45,16 +45,16 @@ class Access:
 
     @property
     def cookie(self) -> str:
-        """What a browser keeps: it shows that the token was known, and is not the token."""
+        """Cookie of a browser: it shows that the token was known, and is not the token."""
         assert self._token is not None
         return hmac.new(self._token, b"binlog-stream status", hashlib.sha256).hexdigest()
 
     def is_token(self, given: str) -> bool:
-        """Whether *given* is the token; how long this takes tells nothing about it."""
+        """True if *given* is the token; the time of the comparison shows nothing about it."""
         return self._token is not None and hmac.compare_digest(given.encode(), self._token)
 
     def allows(self, request: Request) -> bool:
-        """Whether a request comes from somebody who knows the token."""
+        """True if a request comes from a client that knows the token."""
         if self._token is None:
             return True
         kind, _, given = request.headers.get("authorization", "").partition(" ")
@@ -82,7 +82,7 @@ class Guard:
         self._names = None if host is None else _LOCAL_NAMES | {host}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """As ASGI asks for."""
+        """Handle a request, as ASGI defines it."""
         if scope["type"] != "http":
             return
 

@@ -24,7 +24,7 @@ logger = logging.getLogger(__name__)
 TOKEN_LENGTH_MIN = 16
 PORT_MAX = 65_535
 STOP_SECONDS = 5.0
-"""How long the end of the job waits for answers under way."""
+"""Seconds that the end of the job waits for answers under way."""
 
 
 @contextlib.contextmanager
@@ -65,7 +65,7 @@ def serving(address: str, token: str | None, recorder: StatusRecorder) -> Iterat
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only programs of this machine reach *host*."""
+    """True if only programs of this machine reach *host*."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:

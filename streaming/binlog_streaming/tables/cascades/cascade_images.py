@@ -1,4 +1,4 @@
-"""What the log has of tables that foreign keys link, in one order: `CascadeImages`."""
+"""Log images of tables that foreign keys link, in one order: `CascadeImages`."""
 
 from __future__ import annotations
 
@@ -47,12 +47,12 @@ class CascadeImages:
 
     @cached_property
     def names(self) -> list[TableName]:
-        """Of each row batch its table."""
+        """Table of each row batch."""
         return [name for name, row_batches in self.row_batches.items() for _ in row_batches]
 
     @cached_property
     def times(self) -> Indices:
-        """Of each image the rank of its row change among all, in steps of `TIMES`."""
+        """Rank of each image's row change among all, in steps of `TIMES`."""
         if not self.flat:
             return np.empty(0, np.int64)
         places = [(*row_batch.places(), row_batch.images.table["row_no"].astype(np.int64)) for row_batch in self.flat]
@@ -67,7 +67,7 @@ class CascadeImages:
 
     @property
     def row_changes(self) -> int:
-        """How many there are."""
+        """Number of row changes."""
         return int(self.times.max(initial=0)) // TIMES
 
     def images_at(self, times: Indices) -> Indices:
@@ -85,7 +85,7 @@ class CascadeImages:
         return self.times[start : start + sum(_size(row_batch) for row_batch in self.row_batches[name])]
 
     def changes_of(self, parent: TableName, link: Link) -> Indices:
-        """Of the images of *parent* those of deletes and before updates that its server carried on by a foreign key."""
+        """Images of *parent* of deletes and before updates that its server carried on by a foreign key."""
         start = self.start(parent)
         kinds = [row_batch.images.table["kind"] for row_batch in self.row_batches[parent]]
         if not kinds:
@@ -96,7 +96,7 @@ class CascadeImages:
         return numbers[self.is_within(numbers + start, link)]
 
     def is_within(self, numbers: Indices, link: Link) -> Mask:
-        """Which of some images are where a foreign key is."""
+        """Mask of the images at places where a foreign key exists."""
         versions = self._versions[numbers]
         mask: Mask = (versions >= version_of(link.since)) & (versions < version_of(link.until))
         return mask

@@ -1,4 +1,4 @@
-"""What foreign keys do to the tables of a circle, kept before the first of them is written: `CascadeRecord`.
+"""Record of the cascades in a circle of tables, kept before the first of them is written: `CascadeRecord`.
 
 It is derived from what all of them held before the step, and they are committed one after the other: after the first
 commit it could not be derived again. The first record counts: every attempt of the step writes what that one holds, so
@@ -32,24 +32,24 @@ if TYPE_CHECKING:
     from binlog_streaming.tables.batch_run import BatchRun
 
 FOLDER = "_binlog_stream/cascades"
-"""In the sink's directory; names that begin with an underscore are not for readers."""
+"""Folder in the sink's directory; names that begin with an underscore are not for readers."""
 
 _VERSION = 1
 _DIGEST_SIZE = hashlib.sha256().digest_size
 _STRAY_SECONDS = 24 * 3600
-"""What a killed process left half written is removed when it is as old as this."""
+"""Age at which half written files of a killed process are removed."""
 
 Derived = dict[TableName, RowChanges | None]
-"""Of each table of a circle what foreign keys do, see `RowChanges.in_one`; None: nothing. A record has no origins."""
+"""Cascades by table of a circle, see `RowChanges.in_one`; None: none. A record has no origins."""
 
 
 class RecordCrashPoint(StrEnum):
     """Steps for `reached`, beside those of targets."""
 
     KEPT = "cascades kept"
-    """What was derived is in the store."""
+    """The cascades are in the store."""
     REMOVED = "cascades removed"
-    """And is not there any more."""
+    """The cascades are removed from the store."""
 
 
 class _Content(msgspec.Struct, frozen=True):
@@ -81,7 +81,7 @@ class CascadeRecord:
 
     @classmethod
     def of(cls, run: BatchRun, step: int, circle: tuple[TableName, ...], row_changes: int) -> CascadeRecord:
-        """That of a step.
+        """Make the record of a step.
 
         Args:
             run: The batch.
@@ -99,11 +99,11 @@ class CascadeRecord:
 
     @property
     def uri(self) -> str:
-        """Where it is."""
+        """Address of the record."""
         return f"{self.store.uri}/{self.name}"
 
     def read(self, *, is_begun: bool) -> Derived | None:
-        """What it holds; None: it is not there.
+        """Read the record; None: it does not exist.
 
         Args:
             is_begun: Whether a table holds the step; without that, a record of another step of this number counts as

@@ -35,7 +35,7 @@ _PLACE = ("_commit_version", "_event_no", "_row_no")
 
 
 def holding_mode(rule: TableRule) -> Mode:
-    """In which target of a table its rows are looked for: where they are found most easily."""
+    """Mode of the target in which rows of a table are looked for: the one in which they are found most easily."""
     return next(mode for mode in (Mode.MIRROR, Mode.SCD2, Mode.CHANGELOG) if mode in rule.modes)
 
 

@@ -79,7 +79,7 @@ class LinkedTable:
 
     @property
     def has_absent(self) -> bool:
-        """Whether images leave columns out, which are to be looked for in the rows before."""
+        """True if images leave columns out, whose values are to be found in the rows before."""
         return self._images.has_absent
 
     @cached_property
@@ -90,7 +90,7 @@ class LinkedTable:
     def derived(
         self, changes: Sequence[tuple[ForeignKey, RowChanges]], referenced: Collection[str]
     ) -> RowChanges | None:
-        """What foreign keys do to its rows, given what happens to those that they refer to; None: it has no rows.
+        """Cascades to its rows, from changes of the rows that they refer to; None: it has no rows.
 
         Args:
             changes: By foreign key.

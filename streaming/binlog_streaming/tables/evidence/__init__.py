@@ -1,1 +1,1 @@
-"""What changes prove of the targets that they come into, and what targets contradict."""
+"""Evidence from changes about their targets, and contradictions in targets."""

@@ -56,7 +56,7 @@ _EVENT_NAMES = {
 
 @dataclass(slots=True)
 class RowEvidence:
-    """What changes of a target prove.
+    """Evidence from the changes of a target.
 
     Attributes:
         covers_inserts: The target holds no row for a key that comes new.
@@ -127,7 +127,7 @@ def _derived(images: StepImages) -> Mask:
 def evidence_for(
     rule: TableRule, wanted: WantedEvidence, left: int, commit_id: CommitId, properties: Mapping[str, str] | None
 ) -> RowEvidence | None:
-    """What the changes of a step prove of a target; None: nothing.
+    """Evidence of a step's changes about a target; None: there is none.
 
     Args:
         rule: The job's settings for the table.

@@ -1,4 +1,4 @@
-"""How many rows of each target are to be compared as a whole, whatever is set: `EvidenceWatch`, `WantedEvidence`.
+"""Number of rows of each target that are compared in full, whatever is set: `EvidenceWatch`, `WantedEvidence`.
 
 What changes rows without row events (a statement, a snapshot, another writer), or cannot be ruled out to have been
 there (between two runs of a job), is what makes targets wrong. So the next rows of the target are looked at closely.
@@ -23,10 +23,10 @@ if TYPE_CHECKING:
     from binlog_streaming.tables.progress import TableProgress
 
 PROVED_PROPERTY = "binlog-stream.provedRows"
-"""How many rows of the target changes had proved, and the GTID of the last; written when they have doubled."""
+"""Number of rows that changes had proved, and the GTID of the last; written when the number has doubled."""
 
 _ALL = 1 << 62
-"""As many as are wanted."""
+"""Number that means all rows."""
 
 RECORDED_MIN = 1_000
 """Rows that are proved before a target states any."""
@@ -34,7 +34,7 @@ RECORDED_MIN = 1_000
 
 @dataclass(frozen=True, slots=True)
 class WantedEvidence:
-    """What is compared of rows that change.
+    """Wanted comparison of rows that change.
 
     Attributes:
         kind: Of all rows.
@@ -48,7 +48,7 @@ class WantedEvidence:
 
     @classmethod
     def of(cls, job: Job) -> WantedEvidence:
-        """Of tables that set nothing themselves."""
+        """Default of tables that set nothing themselves."""
         return cls(job.default_evidence, job.evidence_after, job.evidence_sample)
 
     def by(self, rule: TableRule) -> WantedEvidence:
@@ -62,7 +62,7 @@ class WantedEvidence:
 
 @dataclass(frozen=True, slots=True)
 class Watched:
-    """What a job remembers of a target as long as it runs.
+    """Facts about a target that a job remembers as long as it runs.
 
     Attributes:
         version: Of the target after the last batch that was about it; None: it has none.
@@ -76,7 +76,7 @@ class Watched:
 
 
 def watched_after(before: Mapping[str, Watched], tables: Iterable[TableProgress]) -> dict[str, Watched]:
-    """What a job remembers after a batch, by place of the target."""
+    """Facts that a job remembers after a batch, by place of the target."""
     return {**before, **{table.target: Watched(table.version, *table.watched) for table in tables}}
 
 
@@ -97,7 +97,7 @@ class EvidenceWatch:
     _unrecorded: dict[str, int] = field(default_factory=dict)
 
     def evidence(self, rule: TableRule, commit_id: CommitId, target: Target, *, is_repair: bool) -> RowEvidence | None:
-        """What rows prove of a target before they are written; None: nothing.
+        """Evidence that rows give about a target before they are written; None: there is none.
 
         Args:
             rule: The job's settings for the table.
@@ -148,6 +148,6 @@ class EvidenceWatch:
 
 
 def stated_rows(properties: Mapping[str, str]) -> int:
-    """How many rows a target states to be proved."""
+    """Number of proved rows that a target records."""
     found = re.match(r"\d+", properties.get(PROVED_PROPERTY, ""))
     return int(found[0]) if found else 0

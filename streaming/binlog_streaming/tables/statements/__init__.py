@@ -1,1 +1,1 @@
-"""What statements do to target tables."""
+"""Effects of statements on target tables."""

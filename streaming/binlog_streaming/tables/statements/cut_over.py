@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 
 def cut_over(context: StatementContext, target: Target, ghost: Target, mode: Mode, deletes: Deletes) -> Work:
-    """What lets *target* go on with the rows and columns of *ghost*. All rows of the ghost are held in memory.
+    """Make *target* continue with the rows and columns of *ghost*. All rows of the ghost are in memory.
 
     Args:
         context: The RENAME, and *target*, which keeps rows that are gone; it need not be there.

@@ -25,7 +25,7 @@ _COMPUTED = "it was generated until this statement"
 def without_generated(
     context: StatementContext, change: TableAltered, *, columns: frozenset[str], keys: tuple[str, ...]
 ) -> TableAltered:
-    """What *change* does to the columns that are not generated; itself unless the table's rule leaves those out.
+    """The part of *change* about columns that are not generated; all of it unless the table's rule hides these.
 
     Args:
         context: The statement and the target.
@@ -79,13 +79,13 @@ class _Before:
     columns: frozenset[str]
 
     def is_plain(self, name: str) -> bool:
-        """Whether a column was not generated."""
+        """True if a column was not generated."""
         column = self._defined.get(name.casefold())
         # A target has no generated columns: what it has was none.
         return name.casefold() in self.columns if column is None else column.generated is None
 
     def is_generated(self, name: str) -> bool:
-        """Whether a column is known to have been generated."""
+        """True if a column is known to have been generated."""
         column = self._defined.get(name.casefold())
         return column is not None and column.generated is not None
 

@@ -1,4 +1,4 @@
-"""What statements in the log define of tables, beyond row events: `LogFacts(log)`; of one LIKE another: `liked`."""
+"""Definitions of tables by statements in the log: `LogFacts(log)`; of a table LIKE another: `liked`."""
 
 from __future__ import annotations
 

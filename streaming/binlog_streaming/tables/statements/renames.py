@@ -1,4 +1,4 @@
-"""What a RENAME TABLE does to two targets: `replaced_by_rename` by the new name, `renamed_away` from the old one."""
+"""Effects of a RENAME TABLE on two targets: `replaced_by_rename` by the new name, `renamed_away` from the old one."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class RenameOrigin:
-    """Where a target gets its rows from, by a RENAME.
+    """Source of a target's rows in a RENAME.
 
     Attributes:
         table: The old name.
@@ -43,12 +43,12 @@ class RenameOrigin:
 
     @property
     def deletes(self) -> Deletes:
-        """What a deleted row becomes there."""
+        """Handling of deleted rows there."""
         return self.table.rule.deletes
 
 
 def origin_of(context: StatementContext, change: TableRenamed, old: SelectedTable | None) -> RenameOrigin | None:
-    """Where a target gets its rows from.
+    """Find the source of a target's rows.
 
     Args:
         context: The RENAME, and the target of the new name.
@@ -84,12 +84,12 @@ def origin_of(context: StatementContext, change: TableRenamed, old: SelectedTabl
 
 
 def records_before_commit(origin: RenameOrigin | None, source: Target | None) -> bool:
-    """Whether `replaced_by_rename` records properties before its commit; else after it."""
+    """True if `replaced_by_rename` records properties before its commit; else after it."""
     return origin is None or (not origin.is_ghost and source is not None and source.properties() is not None)
 
 
 def replaced_by_rename(context: StatementContext, target: Target, source: Target, origin: RenameOrigin) -> Work | None:
-    """What makes *target* hold what *source* does.
+    """Make *target* equal to *source*.
 
     Args:
         context: The RENAME, and *target*.
@@ -122,7 +122,7 @@ def replaced_by_rename(context: StatementContext, target: Target, source: Target
 
 
 def begun_empty(context: StatementContext, target: Target) -> Work | None:
-    """What a RENAME does to the target of the new name, if the rows of the old one are not known."""
+    """Effect of a RENAME on the target of the new name, if the rows of the old one are not known."""
     there = target.properties()
     if there is None or context.mode is Mode.CHANGELOG or context.table.is_aside:
         return None
@@ -150,7 +150,7 @@ def _with_marks(rows: pa.RecordBatchReader) -> pa.RecordBatchReader:
 
 
 def renamed_away(context: StatementContext, target: Target) -> Work | None:
-    """What becomes of a target whose source table has another name now."""
+    """Effect on a target whose source table has another name now."""
     properties = target.properties()
     if properties is None or context.mode is Mode.CHANGELOG or context.table.name in context.step.overwritten:
         return None

@@ -67,7 +67,7 @@ class RewrittenColumn:
     context: StatementContext
 
     def values(self, rows: pa.RecordBatch) -> pa.Array:
-        """What the column holds after the statement, in *rows* as they were before it."""
+        """Values of the column after the statement, in *rows* as they were before it."""
         before = rows.column(self.name)
         after = self._converted(before)
         after = Values(after.array.cast(self.arrow_type), after.unknown)
@@ -80,7 +80,7 @@ class RewrittenColumn:
         return pc.if_else(lost, kept, after.array)
 
     def unknown_value(self, rows: pa.RecordBatch) -> str | None:
-        """Of which value in *rows*, which the source table has, nobody knows what it becomes; None: of none."""
+        """A value in *rows*, which the source table has, whose new value is unknown; None: there is none."""
         values = rows.column(self.name)
         unknown = self._converted(values).unknown
         if unknown is not None and self.context.keeps_rows:
@@ -107,7 +107,7 @@ def _mask(values: Values, count: int) -> pa.BooleanArray:
 def rewritten_columns(
     context: StatementContext, target: Target, change: TableAltered, *, keys: tuple[str, ...], dropped: tuple[str, ...]
 ) -> dict[str, RewrittenColumn]:
-    """Which columns of a target get other values by an ALTER TABLE, by their names after it.
+    """Columns of a target whose values an ALTER TABLE changes, by their names after it.
 
     Args:
         context: The statement and the target.
@@ -154,7 +154,7 @@ def _operation(context: StatementContext, change: TableAltered) -> AlterTable | 
 
 
 def _may_rewrite(alter: AlterTable) -> bool:
-    """Whether a statement does more than to add, drop and rename."""
+    """True if a statement does more than add, drop and rename."""
     modifies = any(change.old_name is not None for change in alter.changes)
     return modifies or alter.convert or any(key.name == PRIMARY for key in alter.new_keys)
 
@@ -183,7 +183,7 @@ def _converted(context: StatementContext, target: Target, name: str, change: Col
 
 
 def _failing(target: Target, columns: list[RewrittenColumn]) -> dict[str, str]:
-    """Which of some columns hold a value of which nobody knows what it becomes; the target is read once for all."""
+    """Columns with a value whose new value is unknown; the target is read once for all."""
     failing: dict[str, str] = {}
     for rows in target.read() if columns else ():
         for column in columns:
@@ -220,7 +220,7 @@ def _told(change: ColumnChanged) -> str:
 
 
 def _effect_in_target(context: StatementContext, change: ColumnChanged) -> Effect:
-    """What becomes of values as the rules of the job show them."""
+    """Effect on values as the rules of the job show them."""
     shown, name = context.shown_by, change.old.name
     if shown is None:
         return change.effect

@@ -21,17 +21,17 @@ _MICROS = 1_000_000
 
 
 def keeps_rows(mode: Mode, deletes: Deletes) -> bool:
-    """Whether rows that are gone stay in the target, in some way."""
+    """True if deleted rows stay in the target in some form."""
     return mode is Mode.SCD2 or (mode is Mode.MIRROR and deletes is Deletes.MARK)
 
 
 def has_rows(target: Target) -> bool:
-    """Whether there is any row; it may read the table."""
+    """True if there is any row; it may read the table."""
     return any(batch.num_rows for batch in target.read())
 
 
 def living(rows: pa.RecordBatch, mode: Mode) -> pa.BooleanArray:
-    """Which rows of a target that keeps them are those that the source table has."""
+    """Mask of the rows that the source table has, in a target that keeps deleted ones."""
     if mode is Mode.SCD2:
         return pc.fill_null(rows.column(IS_CURRENT), False)
     return pc.invert(pc.fill_null(rows.column(DELETED), False))  # null where they were never deleted

@@ -1,4 +1,4 @@
-"""What a step asks of one target, be it a statement or a mark of a snapshot: `step_work(step, target)`.
+"""Effect of a step on one target, whether a statement or a mark of a snapshot: `step_work(step, target)`.
 
 Where a snapshot begins, a target gets the columns that the table has there, as by its CREATE TABLE; one that exists
 stays as it is where it only lacks rows from before the log. From its end on the target states that it is complete.
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 def step_work(context: StatementContext, target: Target) -> Work | None:
-    """What a step (no RENAME) asks of a target; None: nothing.
+    """Work of a step (no RENAME) on a target; None: nothing.
 
     Args:
         context: The step and the target.

@@ -1,4 +1,4 @@
-"""What an ALTER TABLE asks of a target's columns: `target_alteration(before, change, ...)`."""
+"""Effect of an ALTER TABLE on a target's columns: `target_alteration(before, change, ...)`."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class TargetAlteration:
-    """What becomes of a target's columns.
+    """Changes of a target's columns.
 
     Attributes:
         change: Of the columns that stay.
@@ -158,7 +158,7 @@ def target_alteration(
     modified: pa.Schema,
     converted: Mapping[str, Callable[[pa.RecordBatch], pa.Array]],
 ) -> TargetAlteration:
-    """What an ALTER TABLE asks of a target.
+    """Effect of an ALTER TABLE on a target's columns.
 
     Args:
         before: The target.

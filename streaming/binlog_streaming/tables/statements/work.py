@@ -1,4 +1,4 @@
-"""What a statement does to one target: `work_of(step, table, mode, decoding)` gives a `Work`."""
+"""Effect of a statement on one target: `work_of(step, table, mode, decoding)` gives a `Work`."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ _PLACE_DTYPE = np.dtype([("file_no", np.int64), ("page", np.int64), ("chunk", np
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """What a statement asks of one target.
+    """Work of a statement on one target.
 
     Attributes:
         commit: The change of its rows and columns; None: they stay as they are.
@@ -125,7 +125,7 @@ class StatementContext:
 
     @property
     def keeps_rows(self) -> bool:
-        """Whether rows that are gone stay in the target; one that is kept aside may become another's, and has none."""
+        """True if deleted rows stay in the target; a target that is set aside may become another's, and has none."""
         return keeps_rows(self.mode, self.table.rule.deletes) and not self.table.is_aside
 
     def remove_all_rows(self, target: Target, commit_id: CommitId, schema: pa.Schema | None = None) -> bool:
@@ -156,7 +156,7 @@ class StatementContext:
 
     @property
     def place(self) -> str:
-        """Of the statement, as text."""
+        """Place of the statement, as text."""
         position, event_no = self.step.place
         return f"{position}:{event_no}"
 
@@ -167,7 +167,7 @@ class StatementContext:
 
 
 def work_of(context: StatementContext, target: Target) -> Work | None:
-    """What a statement (no RENAME) asks of a target; None: nothing.
+    """Work of a statement (no RENAME) on a target; None: nothing.
 
     Args:
         context: The statement and the target.
@@ -279,7 +279,7 @@ def _fields(position: Position) -> tuple[int, int, int]:
 
 
 def created_work(context: StatementContext, target: Target, change: TableCreated) -> Work | None:
-    """What a CREATE TABLE asks of a target; None: nothing."""
+    """Work of a CREATE TABLE on a target; None: nothing."""
     properties = target.properties()
     change = liked(context, change)
     keys = _created_keys(context, change, properties)

@@ -1,4 +1,4 @@
-"""What `binlog-stream prove` prints: its progress, each table, and what all of it means."""
+"""Output of `binlog-stream prove`: its progress, each table, and a summary."""
 
 from __future__ import annotations
 

@@ -67,7 +67,7 @@ class UsageError(Exception):
 
 @dataclass(slots=True)
 class BreadArguments:
-    """What `bread` was asked for.
+    """Options of `bread`.
 
     Attributes:
         event_format: With its newline.

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from binlog_streaming.cli.logs.bread.sinks import BreadSink, OnDamage
 
 _WAIT_SECONDS = 10.0
-"""How long nothing may be heard before the file is looked at all the same."""
+"""Longest wait for a sign of change before the file is looked at anyway."""
 
 
 def read_file(path: str, scanner: EntryScanner, sink: BreadSink, on_damage: OnDamage) -> None:

@@ -1,4 +1,4 @@
-"""Where blocks of a log go: `TextSink`, `SortedSink`, `JsonSink`."""
+"""Destinations of a log's blocks: `TextSink`, `SortedSink`, `JsonSink`."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _COLORS = {
 
 
 def severity_colors() -> Mapping[int, tuple[bytes, bytes]] | None:
-    """What is written around severities: nothing but on a terminal that knows colours and may have them."""
+    """Escape sequences around severities; None unless the output is a terminal that can show colours."""
     is_plain = not sys.stdout.isatty() or os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb"
     return None if is_plain else {int(severity): (color, _RESET) for severity, color in _COLORS.items()}
 

@@ -24,7 +24,7 @@ CHUNK_SIZE = 1 << 21
 
 
 class LogDamage(Exception):
-    """Why reading ended before the end; the message is that of the library's reader."""
+    """Reason why reading ended before the end; the message is that of the library's reader."""
 
 
 class OpenFailure(Exception):
@@ -108,7 +108,7 @@ def _check_size(descriptor: int, cut: Cut[LogBlock], file_offset: int) -> None:
 
 
 def _place(descriptor: int) -> int:
-    """How far a file has been read."""
+    """Number of bytes of a file that have been read."""
     return os.lseek(descriptor, 0, os.SEEK_CUR)
 
 
