@@ -62,6 +62,11 @@ class BinlogError(Exception):
         """Full name of the condition, for example `BINLOG_CORRUPT.PAGE_CHECKSUM`."""
         return f"{self.FAMILY}.{self.subclass}"
 
+    @property
+    def is_wrong_use(self) -> bool:
+        """Whether the command was given something that it is not for, rather than something that failed."""
+        return False
+
     def __str__(self) -> str:
         where = f"{self.at}: " if self.at is not None else ""
         hint = f". {self.hint}" if self.hint is not None else ""
@@ -192,6 +197,11 @@ class OptionError(BinlogError):
     FAMILY = "BINLOG_OPTION"
     SUBCLASSES = frozenset({"UNKNOWN", "INVALID_VALUE", "MISSING"})
 
+    @property
+    def is_wrong_use(self) -> bool:
+        """It is."""
+        return True
+
 
 class AccessError(BinlogError):
     """The file system refused; the condition has no subclasses."""
@@ -286,6 +296,7 @@ class ServerError(BinlogError):
             "VERSION",
             "SETTINGS",
             "OTHER_SERVER",
+            "REPLICA",
             "BUSY",
             "LOCKED",
             "NOT_LOGGED",
@@ -293,6 +304,11 @@ class ServerError(BinlogError):
             "FAILED",
         }
     )
+
+    @property
+    def is_wrong_use(self) -> bool:
+        """See `BinlogError`: the server is one that the command must not write to."""
+        return self.subclass in ("OTHER_SERVER", "REPLICA")
 
 
 _DENIED = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})

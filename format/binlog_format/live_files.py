@@ -119,6 +119,11 @@ class LiveFiles(ABC):
     def identity(self, file_no: int) -> str:
         """Identity of a file's writer: `order:detail`, with a larger order for a later file; empty: nothing yet."""
 
+    def server_id(self, file_no: int) -> int | None:
+        """The server id that the start of a file states; None: it states none, or nobody has written it yet."""
+        del file_no
+        return None
+
     @abstractmethod
     def consumed(self, position: Position) -> bytes | None:
         """The bytes before *position* in the last page that has any, without what a server changes in them later.

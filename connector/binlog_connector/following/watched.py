@@ -78,6 +78,10 @@ class WatchedLog:
         """Identity of a file's writer: `order:detail`, with a larger order for a later file; empty: nothing yet."""
         return self._files.identity(file_no)
 
+    def server_id(self, file_no: int) -> int | None:
+        """Id of the server that wrote a file; None: its format does not state it."""
+        return self._files.server_id(file_no)
+
     def size_of(self, file_no: int) -> int:
         """Bytes of a file, as the directory was when this object last looked; 0 when it is not there."""
         return self._files.size_of(file_no)

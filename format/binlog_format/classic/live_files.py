@@ -130,6 +130,11 @@ class ClassicLiveFiles(LiveFiles):
             data[IN_USE_BYTE] = 0
         return data.tobytes()
 
+    def server_id(self, file_no: int) -> int | None:
+        """See `LiveFiles`."""
+        _, _, server_id = self.identity(file_no).partition(":")
+        return int(server_id) if server_id else None
+
     def end_of(self, file_no: int) -> Position:
         """See `LiveFiles`."""
         name = self._name(file_no)

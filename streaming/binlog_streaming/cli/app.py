@@ -18,7 +18,7 @@ from typer.core import TyperGroup
 from typer.main import get_command
 
 from binlog_connector.installing import missing_extra
-from binlog_format.errors import BinlogError, OptionError, storage_error, told_options
+from binlog_format.errors import BinlogError, storage_error, told_options
 from binlog_streaming.cli.output import escaped
 
 if TYPE_CHECKING:
@@ -156,7 +156,7 @@ def _report(error: BinlogError) -> int:
     spell = as_job_setting if name is None or name in JOB_COMMANDS else as_flags(commands.commands[name].params)
     console = Console(stderr=True, emoji=False, highlight=False)
     console.print(f"[red bold]error:[/] {escaped(told_options(str(error), spell))}", soft_wrap=True)
-    return 2 if isinstance(error, OptionError) else 1
+    return 2 if error.is_wrong_use else 1
 
 
 def _let_go_of_output() -> None:

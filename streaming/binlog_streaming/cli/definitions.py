@@ -44,7 +44,7 @@ def bring_definitions_of(
         console.print("writes   into the database binlog_stream: definitions, no rows", soft_wrap=True)
         console.print(f"tables   {escaped(names_text(list(map(str, names))))}", soft_wrap=True)
         if yes or is_confirmed("writes on the server"):
-            for line in _lines(bring_definitions(session, names)):
+            for line in _lines(bring_definitions(session, job, names)):
                 console.print(escaped(line), soft_wrap=True)
 
 
@@ -77,7 +77,7 @@ def bring_also(
 
     address = ServerAddress.parse(server)
     with connect(address, find_credentials(address.user, password_file)) as session:
-        brought = bring_definitions(session, plan_definitions(session, job, tables, among))
+        brought = bring_definitions(session, job, plan_definitions(session, job, tables, among))
     for line in _lines(brought):
         typer.echo(line, err=True)
 

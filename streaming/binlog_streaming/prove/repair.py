@@ -97,7 +97,6 @@ class TableRepair:
         if not _take_turn(self.session):
             raise ServerError("BUSY", "another session repairs tables of this server", at=self.session.place)
         self.session.execute("SET SESSION foreign_key_checks = 0")  # a delete in the shadow is none of the parent's
-        MarksTable(self.session).create()
         rows = 0
         for start in range(0, len(keys), _KEYS_IN_GROUP):
             rows += self._write(keys[start : start + _KEYS_IN_GROUP])

@@ -15,9 +15,8 @@ from binlog_streaming.prove.log_changes import LogChanges
 from binlog_streaming.prove.repair import TableRepair, drop_left_repairs
 from binlog_streaming.prove.table_proof import ProofOutcome, ProofResult, TableProof
 from binlog_streaming.settings.choices import Mode
-from binlog_streaming.snapshot.dialect import prepare_session
 from binlog_streaming.snapshot.job_tables import JobTables
-from binlog_streaming.snapshot.log_identity import check_is_writer
+from binlog_streaming.snapshot.log_identity import begin_writing, check_is_writer
 from binlog_streaming.snapshot.marks import NO_CHUNK, Mark, MarkKind, MarksTable
 from binlog_streaming.snapshot.rights import missing_rights
 from binlog_streaming.snapshot.server_checks import check_server
@@ -73,7 +72,7 @@ class JobProof:
                 reason = "the server shows no table that is asked for"
                 raise SchemaError("TABLE_NOT_FOUND", reason, at=session.place, hint=hint)
             _check_rights(session, found)
-            prepare_session(session)
+            begin_writing(session, self.job.source)
             if self.repairs:
                 drop_left_repairs(session)
             results = [
@@ -130,9 +129,7 @@ class JobProof:
         checkpoint = read_checkpoint(state_of(self.job))
         assert checkpoint is not None, "its tables have come somewhere"
         detail = {"query": checkpoint.query_id, "mode": str(result.mode), "through": result.gtids}
-        marks = MarksTable(session)
-        marks.create()
-        marks.insert(
+        MarksTable(session).insert(
             Mark(
                 str(uuid.uuid4()),
                 MarkKind.PROOF,

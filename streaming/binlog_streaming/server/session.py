@@ -108,7 +108,16 @@ class ServerSession:
         Raises:
             ServerError: What the server answered.
         """
-        with self.named_errors(), self._connection.cursor(Cursor) as cursor:
+        with self.named_errors():
+            return self.try_dict_rows(statement)
+
+    def try_dict_rows(self, statement: str) -> list[dict[str, Any]]:
+        """`dict_rows` for callers that decide by the error's number.
+
+        Raises:
+            pymysql.MySQLError: What the server answered.
+        """
+        with self._connection.cursor(Cursor) as cursor:
             cursor.execute(statement)
             names = [str(column[0]).lower() for column in cursor.description or ()]
             return [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]

@@ -16,8 +16,7 @@ from binlog_connector.schema.definitions import TableName
 from binlog_format.errors import SchemaError, ServerError
 from binlog_format.views.table_filter import SNAPSHOT_DATABASE
 from binlog_streaming.server.failures import DENIED, NO_SUCH_TABLE, named_error, number_of
-from binlog_streaming.snapshot.dialect import prepare_session
-from binlog_streaming.snapshot.log_identity import check_is_writer
+from binlog_streaming.snapshot.log_identity import begin_writing, check_is_writer
 from binlog_streaming.snapshot.marks import NO_CHUNK, Mark, MarkKind, MarksTable
 from binlog_streaming.snapshot.rights import missing_rights
 from binlog_streaming.snapshot.server_checks import check_databases, check_server
@@ -108,20 +107,29 @@ def visible_parents(session: ServerSession, names: Iterable[TableName]) -> tuple
     return tuple(name for name in parents_of(session, names) if read_columns(session, *name))
 
 
-def bring_definitions(session: ServerSession, names: Sequence[TableName]) -> BroughtDefinitions:
+def bring_definitions(session: ServerSession, job: Job, names: Sequence[TableName]) -> BroughtDefinitions:
     """Write the definitions of tables into the server's log, each in an event group of its own; no rows are read.
 
     Args:
         session: On the server; it is set up for this.
+        job: Whose log it must be.
         names: Of the tables.
+
+    Raises:
+        ServerError: `OTHER_SERVER`, `NOT_LOGGED`, or what else the server answered.
+        BinlogError: The job's log cannot be read.
+    """
+    begin_writing(session, job.source)
+    return write_definitions(session, names)
+
+
+def write_definitions(session: ServerSession, names: Sequence[TableName]) -> BroughtDefinitions:
+    """As `bring_definitions`, after `begin_writing`.
 
     Raises:
         ServerError: What the server answered.
     """
-    prepare_session(session)
     marks = MarksTable(session)
-    if names:
-        marks.create()
     brought, hidden = [], []
     for name in names:
         try:

@@ -36,8 +36,9 @@ NO_CHUNK = -1
 """`chunk` of marks that are about no chunk."""
 
 _CREATE_DATABASE = f"CREATE DATABASE IF NOT EXISTS {quoted(SNAPSHOT_DATABASE)} CHARACTER SET utf8mb4"
-_CREATE_TABLE = f"""CREATE TABLE IF NOT EXISTS {table_sql(SNAPSHOT_DATABASE, MARKS_TABLE)} (
-  id BIGINT UNSIGNED NOT NULL AUTO_INCREMENT PRIMARY KEY,
+# With the snapshot in its key, rows of this server meet none that a replica has written itself.
+_TABLE = f"""{table_sql(SNAPSHOT_DATABASE, MARKS_TABLE)} (
+  id BIGINT UNSIGNED NOT NULL AUTO_INCREMENT,
   snapshot CHAR(36) CHARACTER SET ascii NOT NULL,
   kind VARCHAR(16) CHARACTER SET ascii NOT NULL,
   source_schema VARCHAR(64) CHARACTER SET utf8mb4 NOT NULL,
@@ -45,7 +46,8 @@ _CREATE_TABLE = f"""CREATE TABLE IF NOT EXISTS {table_sql(SNAPSHOT_DATABASE, MAR
   shadow VARCHAR(64) CHARACTER SET ascii NOT NULL,
   chunk BIGINT NOT NULL,
   row_count BIGINT NOT NULL,
-  detail LONGTEXT CHARACTER SET utf8mb4 NOT NULL
+  detail LONGTEXT CHARACTER SET utf8mb4 NOT NULL,
+  PRIMARY KEY (id, snapshot)
 ) ENGINE=InnoDB"""
 _INSERT = (
     f"INSERT INTO {table_sql(SNAPSHOT_DATABASE, MARKS_TABLE)}"
@@ -112,17 +114,24 @@ class MarksTable:
     def __init__(self, session: ServerSession) -> None:
         self._session = session
 
-    def create(self) -> None:
-        """Make database and table where they are not there.
+    def create(self, *, begins_anew: bool = False) -> None:
+        """Make database and table where they are not there, on replicas too; once in each run.
+
+        A replica that lacks what the server has would stop at the first mark. MariaDB logs no CREATE TABLE
+        IF NOT EXISTS about a table that is there, so a new one takes its place where nobody needs what is in it. The
+        database becomes the session's: a replica that leaves it out then leaves out all statements about it.
+
+        Args:
+            begins_anew: Nobody needs earlier marks.
 
         Raises:
             ServerError: What the server answered.
         """
-        # IF NOT EXISTS would be a group in the log each time.
-        if self._session.value("SHOW DATABASES LIKE %s", SNAPSHOT_DATABASE.replace("_", r"\_")) is None:
-            self._session.execute(_CREATE_DATABASE)
-        if not self.exists():
-            self._session.execute(_CREATE_TABLE)
+        self._session.execute(_CREATE_DATABASE)
+        self._session.execute(f"USE {quoted(SNAPSHOT_DATABASE)}")
+        replaces = begins_anew and self._session.version.is_mariadb
+        how = "CREATE OR REPLACE TABLE" if replaces else "CREATE TABLE IF NOT EXISTS"
+        self._session.execute(f"{how} {_TABLE}")
 
     def exists(self) -> bool:
         """True if the table exists."""

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from binlog_connector.schema.snapshot_marks import Purpose
     from binlog_streaming.server.session import ServerSession
-    from binlog_streaming.settings.model import Job
+    from binlog_streaming.settings.model import Job, JobLogSource
     from binlog_streaming.snapshot.server_checks import EngineChoice
     from binlog_streaming.snapshot.server_tables import ServerTable
 
@@ -48,6 +48,7 @@ class SnapshotPlan:
 
     Attributes:
         server: What the server is.
+        source: The log that must be its own.
         tables: What would be taken, in order.
         taken: Names of tables that a run took before it was cut off, which goes on now.
         complete: Names of tables that are complete already.
@@ -59,6 +60,7 @@ class SnapshotPlan:
     """
 
     server: str
+    source: JobLogSource
     tables: tuple[PlannedTable, ...]
     taken: tuple[str, ...]
     complete: tuple[str, ...]
@@ -117,6 +119,7 @@ def make_plan(session: ServerSession, job: Job, *, tables: str | None = None, re
     runs = [*cut.values(), *(earlier.run_of(one.table.name) for one in planned if one.is_resumed)]
     return SnapshotPlan(
         server=str(session.version),
+        source=job.source,
         tables=planned,
         taken=tuple(str(name) for name, run in cut.items() if run is not None),
         complete=tuple(str(table.name) for table in found if table not in wanted),

@@ -13,8 +13,8 @@ import pymysql
 from binlog_connector.schema.snapshot_marks import Purpose
 from binlog_format.errors import SchemaError, ServerError
 from binlog_streaming.server.failures import named_error
-from binlog_streaming.snapshot.definitions import bring_definitions, parents_of
-from binlog_streaming.snapshot.dialect import prepare_session
+from binlog_streaming.snapshot.definitions import parents_of, write_definitions
+from binlog_streaming.snapshot.log_identity import begin_writing
 from binlog_streaming.snapshot.marks import MarksTable
 from binlog_streaming.snapshot.pace import Pace, RateLimit
 from binlog_streaming.snapshot.runs import RUN, TABLES_LEFT
@@ -103,17 +103,18 @@ def run_snapshot(
         on_progress: Told of every chunk.
 
     Raises:
-        ServerError: `BUSY`, `LOCKED`, `NOT_LOGGED`, `TABLE_REFUSED`, or what else the server answered.
+        ServerError: `OTHER_SERVER`, `BUSY`, `LOCKED`, `NOT_LOGGED`, `TABLE_REFUSED`, or what else the server answered.
         SchemaError: `TABLE_NOT_FOUND`: a table was dropped meanwhile.
+        BinlogError: The job's log cannot be read.
     """
     started = time.monotonic()
-    prepare_session(session)
+    begin_writing(session, plan.source)
     engine = plan.engine.install(session)
     run = plan.run or str(uuid.uuid4())
     limit = RateLimit(rate)
     drop_left_shadows(session)
     # What foreign keys lead to from there may not be the job's, and decides what happens to its rows.
-    bring_definitions(session, parents_of(session, [planned.table.name for planned in plan.tables]))
+    write_definitions(session, parents_of(session, [planned.table.name for planned in plan.tables]))
     rows = 0
     for number, planned in enumerate(plan.tables):
         left = len(plan.tables) - number - 1

@@ -54,6 +54,11 @@ class EarlierRuns:
         last = self._last_of_run[begun.run]
         return begun.run if last.snapshot not in self._ended or last.tables_left else None
 
+    @property
+    def is_any_cut(self) -> bool:
+        """Whether a later run may go on with what these have done; also while one of them is under way."""
+        return any(self.is_open(table) or self.cut_run_that_took(table) for table in self._last_of_table)
+
     def run_of(self, source: tuple[str, str]) -> str | None:
         """The run that began the newest snapshot of a table."""
         begun = self._last_of_table.get(source)

@@ -85,9 +85,41 @@ def log_faults(session: ServerSession) -> Iterator[ServerError]:
 
 
 def _writing_faults(session: ServerSession) -> Iterator[ServerError]:
+    yield from _replica_faults(session)
     yield from _fault(session, "read_only", "OFF", "It is a replica: give the URL of its primary, which writes the log")
     if session.variable("sql_require_primary_key") is not None:
         yield from _fault(session, "sql_require_primary_key", "OFF", "Shadow tables have no primary key")
+
+
+def _replica_faults(session: ServerSession) -> Iterator[ServerError]:
+    source = _source_of(session)
+    if source is not None:
+        yield ServerError(
+            "REPLICA",
+            f"it is a replica of {source}: what is written here is missing there, and may stop its replication",
+            at=session.place,
+            hint="Give the URL of its primary, and let the job read the primary's log. "
+            "Where each replicates the other, stop the replication to this one meanwhile",
+        )
+
+
+def _source_of(session: ServerSession) -> str | None:
+    """The server that this one takes changes from; None: there is none, or the account may not see it."""
+    try:
+        rows = session.try_dict_rows("SHOW ALL SLAVES STATUS" if session.version.is_mariadb else "SHOW REPLICA STATUS")
+    except pymysql.MySQLError as error:
+        if number_of(error) not in DENIED:
+            with session.named_errors():
+                raise
+        # How many connections there are everybody may see, of MariaDB.
+        counts = session.rows("SHOW GLOBAL STATUS LIKE 'Slaves_running'")
+        return "another server" if counts and int(counts[0][1]) else None
+    for row in rows:
+        # What replicas and sources are called now were slaves and masters.
+        known = {name.replace("slave", "replica").replace("master", "source"): value for name, value in row.items()}
+        if {known["replica_io_running"], known["replica_sql_running"]} != {"No"}:
+            return f"{known['source_host']}:{known['source_port']}"
+    return None
 
 
 def check_databases(session: ServerSession, databases: Iterable[str]) -> None:

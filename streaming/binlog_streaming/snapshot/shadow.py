@@ -111,7 +111,7 @@ def drop_left_shadows(session: ServerSession) -> None:
             SNAPSHOT_DATABASE,
         )
         for (name,) in rows:
-            session.execute(f"DROP TABLE {table_sql(SNAPSHOT_DATABASE, name)}")
+            session.execute(f"DROP TABLE IF EXISTS {table_sql(SNAPSHOT_DATABASE, name)}")
 
 
 def drop_shadow(session: ServerSession, name: str) -> None:
@@ -126,4 +126,4 @@ def drop_shadow(session: ServerSession, name: str) -> None:
         name,
     )
     if exists:
-        session.execute(f"DROP TABLE {table_sql(SNAPSHOT_DATABASE, name)}")
+        session.execute(f"DROP TABLE IF EXISTS {table_sql(SNAPSHOT_DATABASE, name)}")

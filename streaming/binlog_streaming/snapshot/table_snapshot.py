@@ -104,7 +104,8 @@ class TableSnapshot:
             ServerError: `TABLE_REFUSED`, `NOT_LOGGED`, or what else the server answered.
         """
         self = TableSnapshot(session, table, str(uuid.uuid4()), engine)
-        self._marks.create()
+        if not self._marks.exists():
+            self._marks.create()
         earlier = self._marks.last_begin(table.schema, table.name)
         self._shadow.create()
         place = logged_place(session)

@@ -43,6 +43,32 @@ def run_sql(server: MariaDbServer, statements: Iterable[str]) -> None:
             cursor.execute(statement)
 
 
+def follow(primary: MariaDbServer, replica: MariaDbServer) -> None:
+    """Let a server replicate another one, from the first GTID on."""
+    run_sql(
+        primary,
+        [
+            "CREATE OR REPLACE USER replica@'127.0.0.1' IDENTIFIED BY 'secret'",
+            "GRANT REPLICATION SLAVE ON *.* TO replica@'127.0.0.1'",
+        ],
+    )
+    source = (
+        f"CHANGE MASTER TO MASTER_HOST = '127.0.0.1', MASTER_PORT = {primary.port}, MASTER_USER = 'replica',"
+        " MASTER_PASSWORD = 'secret', MASTER_USE_GTID = slave_pos"
+    )
+    run_sql(replica, [source, "START SLAVE"])
+    wait_for(primary, replica)  # it is connected
+
+
+def wait_for(primary: MariaDbServer, replica: MariaDbServer) -> None:
+    """Until the replica has what the primary has, without an error."""
+    run_sql(primary, ["CREATE OR REPLACE TABLE shop.last (n INT)"])  # groups that are skipped advance nothing
+    with session_on(replica) as session:
+        reached = session.value("SELECT MASTER_GTID_WAIT(%s, 30)", primary.gtid_position())
+        errors = session.dict_rows("SHOW SLAVE STATUS")[0]["last_sql_error"]
+        assert (errors, reached) == ("", 0), (errors, reached)
+
+
 def write_all(snapshot: TableSnapshot, size: int) -> None:
     """All that is left of a snapshot, in chunks of *size* rows."""
     while not snapshot.is_complete:

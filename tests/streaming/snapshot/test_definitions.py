@@ -314,7 +314,7 @@ def test_check_states_once_whose_definitions_are_partial(server: MariaDbServer, 
     assert "shop.child, shop.parent" in told
     assert "--definitions" in told
     with session_on(server) as session:
-        bring_definitions(session, [TableName("shop", "child"), TableName("shop", "parent")])
+        bring_definitions(session, job, [TableName("shop", "child"), TableName("shop", "parent")])
     after = check_job(job)
     assert {table.definition for table in after.tables} == {"known"}
     assert not any("definition = partial" in text for text in after.warnings)

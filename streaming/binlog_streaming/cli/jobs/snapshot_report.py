@@ -73,13 +73,15 @@ def _facts(plan: SnapshotPlan) -> Iterator[tuple[str, str]]:
 
 
 def _replicas(plan: SnapshotPlan) -> str:
+    if plan.replicas == ():
+        return "none is connected; one that connects later makes the same database, table of marks and shadows"
     if plan.replicas is None:
-        return "not known: this account may not see them (REPLICATION MASTER ADMIN, or REPLICATION SLAVE)"
-    if not plan.replicas:
-        return "none is connected"
+        who = "not known, this account may not see them (REPLICATION MASTER ADMIN, or REPLICATION SLAVE): they"
+    else:
+        who = names_text([str(replica) for replica in plan.replicas])
     return (
-        f"{names_text([str(replica) for replica in plan.replicas])} receive the rows too; those without the engine "
-        "BLACKHOLE keep them in InnoDB until the snapshot of a table has ended. To spare them: "
+        f"{who} make the same database, table of marks and shadows, and receive the rows; without the engine BLACKHOLE "
+        "they keep those in InnoDB until the snapshot of a table has ended. To spare them: "
         r"replicate_wild_ignore_table='binlog\_stream.%' there; MariaDB also: "
         "replicate_events_marked_for_skip=FILTER_ON_MASTER"
     )
