@@ -13,7 +13,7 @@ _observers: list[Callable[[Any], None]] = []
 
 
 def reached(step: StrEnum) -> None:
-    """Tell whoever watches; each layer that writes has an enumeration of its steps."""
+    """Notify the observer; each layer that writes has an enumeration of its steps."""
     for observer in _observers:
         observer(step)
 

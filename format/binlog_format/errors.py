@@ -91,7 +91,7 @@ def _rebuild(
 
 
 class DataLossError(BinlogError):
-    """Something that should be in the log is not there any more."""
+    """Data that should be in the log no longer exists."""
 
     FAMILY = "BINLOG_DATA_LOSS"
     SUBCLASSES = frozenset(

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     """Called with the bytes checked and the bytes there are to check."""
 
 NOT_YET = "NOT_YET"
-"""Something begins that does not end on disk: as it is at the end of a live log."""
+"""Data begins that does not end on disk, as at the end of a live log."""
 NOTE = "NOTE"
 """Unusual, but no damage."""
 

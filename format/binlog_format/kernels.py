@@ -49,7 +49,7 @@ def watch_compiling(watcher: Callable[[bool], None]) -> None:
 
 @contextmanager
 def interpreted() -> Iterator[None]:
-    """Within it kernels run as the Python that they are: the compiler, a third of a second, is not loaded.
+    """Run kernels as Python within this context, so that the compiler, a third of a second, is not loaded.
 
     For work on a few pages: a kernel takes a hundred times as long so.
     """
@@ -62,7 +62,7 @@ def interpreted() -> Iterator[None]:
 
 @contextmanager
 def compiled() -> Iterator[None]:
-    """Within it kernels are compiled, also within `interpreted`: for what may turn out to be more than a few pages."""
+    """Compile kernels within this context, also within `interpreted`: for work that may be more than a few pages."""
     token = _is_interpreted.set(False)
     try:
         yield

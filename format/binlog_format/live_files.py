@@ -133,7 +133,7 @@ class LiveFiles(ABC):
 
     @abstractmethod
     def end_of(self, file_no: int) -> Position:
-        """About where the data of a file ends, by sizes alone: for a display, never to read from."""
+        """Approximate end of a file's data, by sizes alone: for a display, never to read from."""
 
     @abstractmethod
     def look(self) -> EndMark:
@@ -166,4 +166,4 @@ class LiveFiles(ABC):
 
     @abstractmethod
     def close(self) -> None:
-        """Let all files go."""
+        """Close all files."""

@@ -102,7 +102,7 @@ class GtidStart:
 
 
 class Heads(NamedTuple):
-    """Some groups, without their events joined.
+    """Event groups, without their events joined.
 
     Attributes:
         groups: `GROUP_DTYPE`: places, GTIDs, times, `begins` and `ends`; other columns are undefined.
@@ -281,7 +281,7 @@ class LogFormat(ABC):
 
     @abstractmethod
     def close(self) -> None:
-        """Let all files go."""
+        """Close all files."""
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.path!r}, bound={str(self.bound)!r})"

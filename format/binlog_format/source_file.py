@@ -65,7 +65,7 @@ class SourceFile(Protocol):
         """Fill *buffer* from byte *offset* on; fewer bytes than asked for only at the end of the file."""
 
     def close(self) -> None:
-        """Let the file go."""
+        """Close the file."""
 
 
 class Directory(Protocol):
@@ -241,7 +241,7 @@ class ArrowDirectory(Directory):
 
 
 ARCHIVE_MARK = "?archive="
-"""Comes between a directory and the archive that has what was purged from it: `/var/lib/mysql?archive=s3://b/log`."""
+"""Separator between a directory and the archive of its purged files: `/var/lib/mysql?archive=s3://b/log`."""
 
 # `user:password@` before the host, or a key as a parameter.
 _WITH_KEYS = re.compile(r"://([^/@?]*:[^/@]*@|.*[?&][^=&]*(secret|password|token|signature)[^=&]*=)", re.IGNORECASE)

@@ -8,7 +8,7 @@ from enum import StrEnum
 Version = tuple[int, int, int]
 
 _MARIADB_MARK = "MariaDB"
-"""Stands in the version of every MariaDB server, and of no MySQL server."""
+"""Part of the version of every MariaDB server, and of no MySQL server."""
 
 _VERSION = re.compile(r"(?:5\.5\.5-(?=10\.))?(\d+)\.(\d+)\.(\d+)")
 """MariaDB before 11 may put `5.5.5-` before its version, for replicas that think that 10 comes before 5."""

@@ -152,7 +152,7 @@ class MessageEncoding(Protocol):
     def transaction_values(
         self, status: str, ids: pa.Array, counts: pa.Array, collections: Collections | None, milliseconds: pa.Array
     ) -> Texts:
-        """Their values.
+        """Values of the messages about transactions.
 
         Args:
             status: `BEGIN` or `END`.

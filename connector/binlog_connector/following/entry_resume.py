@@ -1,4 +1,4 @@
-"""Is what was read of a structured log still there, and is what was to be read? `compare_entries`.
+"""Check that consumed and expected parts of a structured log still exist: `compare_entries`.
 
 Such a log has no GTIDs that would tell what is missing, and programs do with its files what they like. So an offset
 names all of them: one that was passed must not grow, one that was to come must not go.

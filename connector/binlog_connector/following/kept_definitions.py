@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 VERSION = 1
 _NOT_UNDERSTOOD = "it was purged from the log"
-"""Instead of the reason, which quotes the statement."""
+"""Text in place of the reason, which quotes the statement."""
 
 
 class UnclearTable(msgspec.Struct, frozen=True):

@@ -57,13 +57,13 @@ def start_of_log(watched: WatchedLog) -> SourceOffset:
 
 
 def start_of_file(watched: WatchedLog, file_no: int) -> SourceOffset:
-    """Before everything in one file."""
+    """Position before everything in one file."""
     start = file_start(file_no)
     return offset_at(watched, start, gtid=watched.log.gtid_position_at(start))
 
 
 def end_of_log(watched: WatchedLog) -> SourceOffset:
-    """After the last event group that is wholly there; scans the last file that a group ends in."""
+    """Position after the last complete event group; scans the last file in which a group ends."""
     found = _last_span(watched)
     if found is None:
         return start_of_log(watched)

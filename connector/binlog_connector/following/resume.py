@@ -1,4 +1,4 @@
-"""Is what a query consumed still there? `compare(watched, offset)` -> `Decision`, with a reason in words.
+"""Check that the log still contains what a query consumed: `compare(watched, offset)` -> `Decision`, with a reason.
 
 A position alone is only numbers: after a crash the server writes other transactions, with the same GTIDs, into the same
 pages; after RESET MASTER or a restore other files carry the same names. So an offset also names the file it lies in and

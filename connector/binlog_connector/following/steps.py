@@ -115,5 +115,5 @@ class Step:
         check_range_complete(self.watched.log, reached, self.end.position)
 
     def close(self) -> None:
-        """Let the files go."""
+        """Close the files."""
         self.watched.log.close()

@@ -183,7 +183,7 @@ class Tailer:
         self._watch.wake()
 
     def close(self) -> None:
-        """Let everything go; the last step is not finished by this."""
+        """Close all files; this does not finish the last step."""
         self._finish(None)
         self._watch.close()
         self._files.close()

@@ -103,7 +103,7 @@ class WatchedLog:
         return next((file_no for file_no in reversed(self.names()) if self.identity(file_no)), None)
 
     def end_of_bytes(self) -> Position:
-        """About where the data on disk ends, by sizes alone: for a display, never to read from."""
+        """Approximate end of the data on disk, by sizes alone: for a display, never to read from."""
         file_no = self.last_written()
         if file_no is None:
             return self.log.start_position()
@@ -111,7 +111,7 @@ class WatchedLog:
 
 
 def file_start(file_no: int) -> Position:
-    """Before everything in file *file_no*, in every format."""
+    """Position before everything in file *file_no*, in every format."""
     return Position(file_no, 0, 0)
 
 

@@ -52,7 +52,7 @@ class OffsetRecord(msgspec.Struct, frozen=True):
 
 
 NOTHING = OffsetRecord("", 0, None)
-"""Before the first transaction."""
+"""Record before the first transaction."""
 
 
 class OffsetStore:

@@ -75,4 +75,4 @@ class Producer(Protocol):
         """End the transaction: nothing of it is visible."""
 
     def close(self) -> None:
-        """Let go of everything at once; an open transaction stays open for its timeout. May be called again."""
+        """Close the client at once; an open transaction stays open for its timeout. May be called again."""

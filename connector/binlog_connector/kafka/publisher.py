@@ -55,11 +55,11 @@ class PublishStep(StrEnum):
     """Step that a publisher has just finished; its process may end between any two steps."""
 
     STARTED = "started"
-    """Nobody else can write under its name any more."""
+    """No other publisher can write under this name any more."""
     BEGUN = "begun"
     """A transaction is open."""
     SENT = "sent"
-    """Its messages are with the client."""
+    """The transaction's messages are with the client."""
     RECORDED = "recorded"
     """The transaction's record is written too."""
     COMMITTED = "committed"
@@ -119,7 +119,7 @@ class Publisher:
 
     @property
     def offset(self) -> str | None:
-        """After the last event group that is published; None: none is."""
+        """Position after the last published event group; None: none is published."""
         return self._known.offset
 
     def __enter__(self) -> Self:

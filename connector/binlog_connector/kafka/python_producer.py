@@ -127,7 +127,7 @@ class PythonProducer:
             raise client_failure(_cause(error)) from error
 
     def close(self) -> None:
-        """Let go of everything."""
+        """Close the client."""
         client, self._client = self._client, None
         if client is None:
             return
@@ -160,7 +160,7 @@ class _Window:
         self._younger_size = 0
 
     def add(self, batch: SentBatch) -> None:
-        """Take a batch that has been sent; waits, and raises what became of older ones."""
+        """Take a batch that has been sent; waits, and raises errors of older ones."""
         self._younger.append(batch)
         self._younger_size += batch.records.size_in_bytes()
         if self._younger_size >= WINDOW_SIZE // 2:

@@ -26,7 +26,7 @@ _QUEUE_SIZE = MESSAGE_SIZE_MAX + (1 << 20)
 """Largest size of the queue; the largest message fits."""
 
 _QUEUE_MESSAGES = 500_000
-"""Each takes 200 bytes besides its own."""
+"""Largest number of queued messages: each takes 200 bytes besides its own."""
 
 _PURGED = (KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT)
 """Errors of messages that were sent in a transaction, and left out when it was aborted."""
@@ -116,7 +116,7 @@ class RdkafkaProducer:
         self._failed = None
 
     def close(self) -> None:
-        """Let go of everything."""
+        """Close the client."""
         client, self._client = self._client, None
         if client is not None:
             client.purge(blocking=False)  # else its end waits until all of it has timed out

@@ -73,7 +73,7 @@ class ReceivedChanges:
     after: pa.Table
 
     def taken(self, rows: Int64s) -> ReceivedChanges:
-        """Some of them, by their numbers here."""
+        """The changes with these numbers."""
         numbers = numbers_array(rows)
         return ReceivedChanges(
             self.layout,

@@ -100,7 +100,7 @@ class FollowerMetrics:
             del self._followers[follower.name]
 
     def describe(self) -> list[Metric]:
-        """Nothing beforehand: the registry would ask for the values right away, before there are any."""
+        """Describe no metrics: the registry would ask for the values right away, before there are any."""
         return []
 
     def collect(self) -> Iterator[Metric]:

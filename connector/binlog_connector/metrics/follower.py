@@ -108,7 +108,7 @@ class Meter(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Follower:
-    """Something that follows a log.
+    """A reader that follows a log, as the metrics see it.
 
     Attributes:
         name: Tells it from others: the label `name` of its metrics.

@@ -111,7 +111,7 @@ class LagMeter:
         return self._log.format_name
 
     def close(self) -> None:
-        """Let all files go."""
+        """Close all files."""
         with self._lock:
             self._files.close()
             self._log.close()

@@ -28,7 +28,7 @@ logger = logging.getLogger(__name__)
 
 _INTERVAL_VARIABLE = "OTEL_METRIC_EXPORT_INTERVAL"
 _INTERVAL_MS = 60_000
-"""Between two pushes, where the variable sets none; as OpenTelemetry's specification has it."""
+"""Milliseconds between two pushes, if the variable sets none; as OpenTelemetry's specification has it."""
 
 _SCOPE = "binlog-stream"
 

@@ -33,7 +33,7 @@ class Rate:
         self.total = 0
 
     def add(self, amount: int) -> None:
-        """Something has just been done."""
+        """Count *amount*, done just now."""
         now = self._clock()
         with self._lock:
             self.total += amount

@@ -10,7 +10,7 @@ from binlog_connector.rules.masks import MaskError, MaskKind, parse_mask
 from binlog_connector.rules.predicate_parser import PredicateError, parse_predicate
 
 OPTIONAL = "?"
-"""After the name of a column: it may be one that a table does not have."""
+"""Suffix of a column's name: tables may lack this column."""
 
 
 class GeneratedColumns(StrEnum):

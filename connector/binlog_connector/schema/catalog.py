@@ -72,11 +72,11 @@ class Catalog:
         return Catalog(dict(self.tables), dict(self.databases), self.ignore_case, self.foreign_keys.copy())
 
     def key(self, name: TableName) -> TableName:
-        """Under which name a table is kept."""
+        """Name under which a table is kept."""
         return name.lowered if self.ignore_case else name
 
     def apply(self, operation: Operation, vendor: Vendor | None = None) -> set[TableName]:
-        """Take what a statement does.
+        """Apply the effect of a statement.
 
         Args:
             operation: What it does.

@@ -172,7 +172,7 @@ class ForeignKeys:
         return cls(ignore_case, {one.child: one.keys for one in msgspec.json.decode(text, type=list[_Child])})
 
     def apply(self, operation: Operation) -> None:
-        """Take what a statement does."""
+        """Apply the effect of a statement."""
         match operation:
             case CreateTable():
                 child = self._name(operation.name)

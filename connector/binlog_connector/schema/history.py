@@ -147,7 +147,7 @@ class SchemaHistory:
 
     @property
     def newest_changes(self) -> Mapping[TableName, Position]:
-        """Since when tables are what they are at the end, of those that differ from `base`."""
+        """Position of the last change of each table that differs from `base`."""
         self._apply()
         return {name: found.positions[-1] for name, found in self._timelines.items() if found.positions}
 

@@ -26,7 +26,7 @@ _Result = TypeVar("_Result")
 
 @contextmanager
 def readable_errors() -> Iterator[None]:
-    """Let a named error that leaves this block be the first line that the user reads."""
+    """Raise named errors of this block so that their text is the first line that the user reads."""
     try:
         yield
     except BinlogError:

@@ -67,7 +67,7 @@ class BinlogMetricsListener(StreamingQueryListener):
             self._forget(run)
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:
-        """Nothing is known of a query before its first progress."""
+        """Do nothing: no facts of a query are known before its first progress."""
 
     def onQueryIdle(self, event: QueryIdleEvent) -> None:
         """Do nothing: exported values still hold; the lag is measured when it is requested."""

@@ -44,7 +44,7 @@ else:
     except ImportError:  # PySpark 4.0 hands no filters to sources
 
         class EqualTo:
-            """Stands for a class that is not there."""
+            """Replacement for a class that this Spark does not have."""
 
         EqualNullSafe = GreaterThan = GreaterThanOrEqual = In = LessThan = LessThanOrEqual = EqualTo
 

@@ -240,7 +240,7 @@ def _offset(fields: Mapping[str, object]) -> SourceOffset:
 
 
 class NextOffsetPrefetch:
-    """Looks for the end in a thread; gives it to who asks for the same start and limit, once.
+    """Searches for the end in a thread; gives it once to a caller with the same start and limit.
 
     A backlog would be scanned for an end while nothing else is done, and cold files would be waited for. A copy by way
     of `pickle` looks for nothing.

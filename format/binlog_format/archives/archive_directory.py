@@ -179,7 +179,7 @@ class ArchiveFile:
         return done
 
     def close(self) -> None:
-        """Let the part go that was read last."""
+        """Close the part that was read last."""
         if self._open is not None:
             self._open[1].close()
             self._open = None

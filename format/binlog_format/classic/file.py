@@ -115,7 +115,7 @@ class ClassicFile:
         return bool(EVENT_CLASSES[self.vendor][EVENT_HEADER_STRUCT.unpack_from(event)[1]] == EventClass.CONTROL)
 
     def close(self) -> None:
-        """Let the file go."""
+        """Close the file."""
         self.source.close()
 
     def _read_head(self) -> None:

@@ -264,7 +264,7 @@ class ClassicLog(Log):
         return ends_in_xid(tail) or ends_in_xid(tail, checksum_size=EVENT_CHECKSUM_SIZE)
 
     def close(self) -> None:
-        """Let the scratch space go; no file is kept open."""
+        """Free the scratch space; no file is kept open."""
         self._scratch = Scratch(self._scratch.read_size, self._scratch.sources)
 
     def _base(self) -> str:

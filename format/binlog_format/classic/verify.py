@@ -185,7 +185,7 @@ class ClassicCheck(LogCheck):
             yield from self._fragments.findings(piece.data, piece.events, piece.groups, place)
 
     def _forget(self) -> None:
-        """Something could not be read: GTIDs say nothing until a file's start records them anew."""
+        """Forget the GTIDs: a part could not be read, so they prove nothing until the start of the next file."""
         self._history.forget()
         self._set_history.forget()
 

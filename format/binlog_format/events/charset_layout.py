@@ -122,10 +122,10 @@ TWO_BYTE_CHARSETS = frozenset({"big5", "cp932", "euckr", "gb2312", "gbk", "sjis"
 """Character sets of one or two bytes a character."""
 
 EUC_JP_CHARSETS = frozenset({"eucjpms", "ujis"})
-"""Those where 0x8F begins a character of three bytes."""
+"""Character sets in which 0x8F begins a character of three bytes."""
 
 UNDEFINED = "\ufffd"
-"""Stands in `DIFFERENCES` and `UPPER_HALVES` for a character that the server does not have."""
+"""Character in `DIFFERENCES` and `UPPER_HALVES` in place of one that the server does not have."""
 
 # Where the server's character is another one than the codec's. A character that only the codec has is left: the server
 # would show a question mark for bytes that clients of that character set store and fetch without conversion.

@@ -28,15 +28,15 @@ class FormatClasses(NamedTuple):
     check: str
 
     def load_log(self) -> Callable[..., Log]:
-        """Its `Log`, made with a directory, and the name of one file or a pattern."""
+        """Load the format's `Log`, made with a directory, and the name of one file or a pattern."""
         return cast("Callable[..., Log]", _loaded(self.log))
 
     def load_live_files(self) -> Callable[..., LiveFiles]:
-        """Its `LiveFiles`, made in the same way."""
+        """Load the format's `LiveFiles`, made in the same way."""
         return cast("Callable[..., LiveFiles]", _loaded(self.live_files))
 
     def load_check(self) -> type[LogCheck]:
-        """Its `LogCheck`."""
+        """Load the format's `LogCheck`."""
         return cast("type[LogCheck]", _loaded(self.check))
 
 

@@ -61,7 +61,7 @@ class _Head(NamedTuple):
 
 
 class RowCutter:
-    """Takes the bytes of one original event as they come in, and gives its rows in events of about `BLOCK_SIZE`.
+    """Takes the bytes of one original event as they arrive, and gives its rows in events of about `BLOCK_SIZE`.
 
     Where it cuts depends on these bytes alone, not on how they come in: a part is what has whole rows in that many
     bytes from its start; in twice as many, when there is none, and so on. No more than that is kept.

@@ -156,7 +156,7 @@ class FragmentJoiner:
         )
 
     def _leave_out(self, block: Block, first: int, end: int) -> None:
-        """Nothing comes in place of the events [first, end), all of one group."""
+        """Leave out the events [first, end), all of one group."""
         if first < end and block.events["event_no"][first] == 0:
             self._numbers.more = 0
         self._numbers.more -= end - first

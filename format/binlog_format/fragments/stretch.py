@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class SavedBytes(NamedTuple):
-    """Some bytes.
+    """Bytes saved from a block.
 
     Attributes:
         data: The bytes.

@@ -32,7 +32,7 @@ _REASONS = {
 
 
 class FragmentWalk:
-    """Goes through the events of a log; knows which fragments the group at hand still lacks."""
+    """Reads the events of a log; knows which fragments the present group still lacks."""
 
     def __init__(self) -> None:
         self._state = np.zeros(kernels.STATE_FIELDS, dtype=np.int64)

@@ -124,7 +124,7 @@ class GtidHistory:
         self.changed = set()
 
     def forget(self) -> None:
-        """Something could not be read: nothing is known until there is a new base."""
+        """Forget the history: a part could not be read, so nothing is known until there is a new base."""
         self._last = None
 
     def take(self, groups: Table) -> Iterator[tuple[int, Gtid, Gtid]]:
@@ -188,7 +188,7 @@ class SetHistory:
         self._passed = said
 
     def forget(self) -> None:
-        """Something could not be read: nothing is known until there is a new base."""
+        """Forget the history: a part could not be read, so nothing is known until there is a new base."""
         self._passed = None
 
     def take(self, groups: Table, sources: Sequence[GtidSource]) -> Iterator[tuple[int, AnyGtid]]:

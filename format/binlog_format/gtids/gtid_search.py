@@ -98,7 +98,7 @@ class GtidSearch:
         return GtidStart(place, state, taken)
 
     def end(self, wanted: GtidPosition) -> DomainStarts:
-        """Up to where each domain of *wanted* is to be read: for a GTID that has not been logged, `NOT_REACHED`.
+        """End of reading for each domain of *wanted*: for a GTID that has not been logged, `NOT_REACHED`.
 
         Raises:
             DataLossError: `GTID_PURGED`: the log begins after *wanted*.

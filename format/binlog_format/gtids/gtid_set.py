@@ -122,7 +122,7 @@ AnyGtid: TypeAlias = Gtid | MysqlGtid
 """One transaction."""
 
 GtidPoint: TypeAlias = GtidPosition | GtidSet
-"""Up to where a log has been taken. Empty ones of either kind mean the same: nothing has been."""
+"""GTIDs that have been taken from a log. Empty ones of either kind mean the same: none have been."""
 
 NO_GTIDS: GtidPoint = GtidPosition({})
 

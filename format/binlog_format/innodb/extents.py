@@ -56,7 +56,7 @@ def extent_runs(runs: PageRuns, extents: Table, page_size: int) -> Iterator[tupl
 
 
 def _near_ends(file_nos: NDArray[np.int64], pages: NDArray[np.int64]) -> NDArray[np.int64]:
-    """After which extents the next one is in another file, before the last one, or far away; the end of all too."""
+    """Extents whose next one is in another file, before the last one, or far away; the last of all too."""
     steps = np.diff(pages)
     is_far = (file_nos[1:] != file_nos[:-1]) | (steps < 0) | (steps > GAP_PAGES_MAX)
     return np.append(np.flatnonzero(is_far) + 1, len(pages))

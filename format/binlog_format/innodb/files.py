@@ -165,7 +165,7 @@ class LogFiles:
         return next((number for number in later if self.begun(number) is not None), None)
 
     def check_same(self, file: OpenFile) -> None:
-        """Make sure that *file* is still the one of its name, or gone, before going on to the next one.
+        """Check that *file* is still the one of its name, or gone, before going on to the next one.
 
         Raises:
             DataLossError: `LOG_RESET`: another file has its name now.
@@ -185,7 +185,7 @@ class LogFiles:
         self._open.clear()
 
     def close(self) -> None:
-        """Let all files go."""
+        """Close all files."""
         for opened in self._open.values():
             opened.source.close()
         self._open.clear()

@@ -198,7 +198,7 @@ class InnodbLog(Log):
         return ends_in_xid(group_tail(self._reader, int(group["file_no"]), int(group["file_offset"])))
 
     def close(self) -> None:
-        """Let all files go."""
+        """Close all files."""
         self._files.close()
 
     def _numbers(self) -> list[int]:
@@ -253,7 +253,7 @@ class InnodbLog(Log):
         return min(ends, default=None)
 
     def _within_bound(self, numbers: list[int]) -> list[int]:
-        """Those of *numbers* that may be read; the first one in any case."""
+        """The *numbers* of files that may be read; always includes the first one."""
         end = self._range_end()
         return numbers if end is None else [number for number in numbers if number < end.file_no] or numbers[:1]
 

@@ -75,7 +75,7 @@ class KnownSources:
         return self._snapshot
 
     def define(self, source: EventSource) -> None:
-        """Let *source* be the one of its id from here on; the same one again changes nothing."""
+        """Define *source* for its id from here on; defining the same source again changes nothing."""
         if self._in_force.get(source.id) == source:
             return
         self._in_force[source.id] = source

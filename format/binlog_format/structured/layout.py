@@ -11,7 +11,7 @@ VIRTUAL_PAGE_SIZE = 1 << 14
 """Structured files have no pages; positions count so many bytes as one."""
 
 SIZE_STRUCT = struct.Struct("<I")
-"""Before each entry: how many bytes follow."""
+"""Size field before each entry: the number of bytes that follow."""
 
 TAG_STRUCT = struct.Struct("<Q")
 """Start of each entry: the id of an event's source, or the kind of metadata."""

@@ -172,7 +172,7 @@ class StructuredLog(EventLog):
             yield block
 
     def close(self) -> None:
-        """Nothing is kept open."""
+        """Do nothing: no file stays open."""
 
     def _list(self) -> Series:
         return list_series(self._directory, self._only)

@@ -111,7 +111,7 @@ class EntryScanner:
         return Cut(block, EntryStop(found.stop), found.at, found.needed, found.left)
 
     def source_ids(self, missing: int | None = None) -> IdTable:
-        """Those that events can be of here; *missing* counts as one."""
+        """Ids of the possible sources of events here; *missing* counts as one."""
         known = self._sources.in_force()
         return IdTable(known if missing is None else [*known, missing])
 

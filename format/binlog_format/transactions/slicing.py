@@ -71,7 +71,7 @@ def counted_groups(groups: Table, events: Table) -> Table:
 
 
 def extract(block: Block, rows: Int64s) -> Block:
-    """Some events of *block*, ascending, as a block that has their bytes alone; for those that are kept for later."""
+    """Copy events of *block*, ascending, into a block that has only their bytes; for events that are kept."""
     events = block.events.take(rows)
     origins = None if block.origins is None else block.origins.take(rows)
     starts, stops = [events["start"]], [events["start"] + events["size"]]

@@ -44,7 +44,7 @@ class StatementFinder(Protocol):
     """Finds statements that change tables as a whole; who knows the language gives one."""
 
     def __call__(self, block: Block) -> Iterable[ChangeStatement]:
-        """Those in a block of plain events, in order."""
+        """The statements of a block of plain events, in order."""
 
 
 class StatementRows(NamedTuple):

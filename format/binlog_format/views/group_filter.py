@@ -76,4 +76,4 @@ def _covered(taken: Taken, block: Block) -> Mask:
 
 
 ALL_GROUPS = GroupFilter()
-"""Leaves nothing out."""
+"""Filter that takes all groups."""

@@ -140,7 +140,7 @@ def spread_offsets(offsets: Int32s, rows: NDArray[np.integer], out_offsets: Int3
 
 @kernel
 def spread_texts(offsets: Int32s, texts: Bytes, rows: NDArray[np.integer], out_offsets: Int32s, out: Bytes) -> None:
-    """Put the texts where `spread_offsets` has said."""
+    """Write the texts to the places of `spread_offsets`."""
     for i in range(len(rows)):
         row = np.int64(rows[i])
         copy_bytes(out, out_offsets[i], texts, offsets[row], np.int64(offsets[row + 1]) - offsets[row])

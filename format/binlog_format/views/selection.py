@@ -105,7 +105,7 @@ class Selection:
         return [touched for touched in kept if len(touched.events)]
 
     def known(self, block: Block, wanted: list[TableEvents]) -> list[TableEvents]:
-        """Some of what `resolved` gives, with layouts as far as they are known.
+        """The part of `resolved` whose layouts are known.
 
         Raises:
             BinlogError: As `of`.

@@ -106,7 +106,7 @@ class StatementRowFinder(Protocol):
     """Finds statements that change tables as a whole; who knows the language gives one."""
 
     def __call__(self, block: Block) -> Iterable[tuple[int, Mapping[str, object]]]:
-        """Those in a block of plain events, in order: row of the event, value of `STATEMENT_TYPE`."""
+        """The statements of a block of plain events, in order: row of the event, value of `STATEMENT_TYPE`."""
 
 
 class TablesView:

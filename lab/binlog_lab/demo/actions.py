@@ -137,13 +137,13 @@ class TransactionAction:
         self.fails = True
 
     def rollback(self) -> None:
-        """Take everything back and let go of the rows."""
+        """Undo all changes and release the rows."""
         self._undo_to(0)
         self._say(RollbackAction(self.session))
         self.release()
 
     def release(self) -> None:
-        """Let go of the rows."""
+        """Release the rows."""
         for table, key in self._held:
             table.unlock(key)
 

@@ -49,7 +49,7 @@ class BatchKiller:
         self._thread.start()
 
     def disarm(self) -> None:
-        """Let the job live; a kill that has begun is finished."""
+        """Stop watching the job; a kill that has begun is finished."""
         self._is_over.set()
         if self._thread is not None:
             self._thread.join()

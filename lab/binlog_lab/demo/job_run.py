@@ -83,7 +83,7 @@ class _Run:
         self.process = self._start()
 
     def is_complete(self) -> bool:
-        """Look at everything; whether all is in the tables, or nothing moves."""
+        """True if all rows are in the tables, or the job makes no more progress."""
         self._source.check()
         self._killer.check()
         with self._lock:

@@ -76,7 +76,7 @@ class LiveLog:
         return Gtid(0, SERVER_ID, seqno + 1)
 
     def write(self, action: Action) -> bool:
-        """Do one step when its time has come; whether a checkpoint was made after it."""
+        """Do one step when its time has come; True if a checkpoint was made after it."""
         self._recorder.record(action)
         if isinstance(action, StatementAction):
             self._rows += len(action.changes)

@@ -185,7 +185,7 @@ class RowMaker:
         return (*row[:4], self._other_money(row[4], 99_999), row[5])
 
     def event(self, event_id: int, customer_id: int | None) -> Row:
-        """Something that happened in the shop."""
+        """An event in the shop."""
         chance = self._numbers.random
         return (
             event_id,

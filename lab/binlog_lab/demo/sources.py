@@ -53,7 +53,7 @@ class DemoLogSource(ABC):
         """Expected rows of the tables; only when the log is complete."""
 
     def prove(self, view: DemoView) -> bool:
-        """Let a server that wrote the log prove the job's tables; whether it calls all equal. Without one: true."""
+        """Have the server that wrote the log prove the job's tables; True if all are equal, or without a server."""
         del view
         return True
 
@@ -100,7 +100,7 @@ class WorkloadSource(DemoLogSource):
             self._process.wait_for_first_report()
 
     def go_on(self) -> None:
-        """Let the process begin with the workload."""
+        """Start the workload of the process."""
         assert self._process is not None
         self._process.go_on()
 

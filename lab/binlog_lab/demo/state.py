@@ -33,7 +33,7 @@ class DemoMarkKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class DemoMark:
-    """Something that has happened: *at* in seconds since 1970 UTC, *text* for people, *brief* for a picture."""
+    """An event of the demo: *at* in seconds since 1970 UTC, *text* for people, *brief* for a picture."""
 
     at: float
     kind: DemoMarkKind
@@ -104,7 +104,7 @@ class DemoState:
         self.live_since = time.time()
 
     def writer_reported(self, report: WriterReport) -> None:
-        """More of the log is there."""
+        """Take the writer's report: more of the log exists."""
         with self._lock:
             self._in_log = report.changes
             self._log_curve.append((time.time(), sum(report.changes.values())))
@@ -117,7 +117,7 @@ class DemoState:
                 )
 
     def job_reported(self, report: DemoJobReport) -> None:
-        """More is in the tables; fit as the job's listener."""
+        """Take the job's report: the tables have more; fit as the job's listener."""
         if report.event != "batch":
             return
         with self._lock:

@@ -57,7 +57,7 @@ class DemoView:
 
     @contextlib.contextmanager
     def step(self, doing: str, done: str) -> Iterator[Callable[[str], None]]:
-        """Say what is being done, and then that it is done, and how long it took.
+        """Show a step while it runs, and its duration when it is done.
 
         Yields:
             Says how far it is.
@@ -76,7 +76,7 @@ class DemoView:
         self.console.print(text, soft_wrap=True)
 
     def mark(self, mark: DemoMark, seconds: float) -> None:
-        """Something that has happened, so many seconds after the beginning."""
+        """Print an event of the demo, *seconds* after its start."""
         text = Text(mark.text, _MARK_STYLES[mark.kind])
         self.console.print(Text.assemble((f"{seconds:5.1f} s  ", "dim"), text), soft_wrap=True)
 

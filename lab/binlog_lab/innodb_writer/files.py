@@ -109,7 +109,7 @@ class FileSet:
         self._active = self._create(file_no)
 
     def open(self, file_no: int, *, page_count: int | None) -> None:
-        """Have *file_no*, which is there, as the active file.
+        """Open *file_no*, which exists, as the active file.
 
         Args:
             file_no: Its number.

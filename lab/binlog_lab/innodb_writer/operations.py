@@ -1,4 +1,4 @@
-"""Does again what a server's sessions did: `replay` lets a `Player` do one `WriterStep` after the other.
+"""Replay of the work of a server's sessions: `replay` makes a `Player` do one `WriterStep` after the other.
 
 Steps come from an `.ops` file (`operation_stream.read_steps`) or from anywhere else.
 """
@@ -26,10 +26,10 @@ if TYPE_CHECKING:
     from binlog_lab.innodb_writer.xa import Xid
 
 GROUP_OPERATIONS = frozenset({OperationCode.COMMIT, OperationCode.RAW_COMMIT, OperationCode.XA_COMMIT})
-"""Those that end an event group."""
+"""Operations that end an event group."""
 
 REDO_OPERATIONS = frozenset({OperationCode.MARK, OperationCode.CRASH})
-"""Those that need a writer with a redo log that is durable only when told so (`RedoSync.EXPLICIT`)."""
+"""Operations that need a writer whose redo log is durable only on request (`RedoSync.EXPLICIT`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +69,7 @@ class PlacedStep(NamedTuple):
 
 
 def replay(steps: Iterable[PlacedStep], player: Player, file_name: str) -> int:
-    """Let *player* do *steps*.
+    """Run *steps* with *player*.
 
     Args:
         steps: What to do.

@@ -96,7 +96,7 @@ class RedoLog:
             self.sync()
 
     def sync(self) -> None:
-        """Everything up to here is durable."""
+        """Make everything up to here durable."""
         self._make_durable(len(self._waiting))
 
     def checkpoint(self, place: PagePlace, page: bytes) -> None:

@@ -82,5 +82,5 @@ class FileReferences:
         self._xa.remove(file_no, self._active_file_no)
 
     def keep_oob(self, file_no: int) -> None:
-        """After a restart: a prepared XA transaction has its first record in *file_no*."""
+        """Note, after a restart, that a prepared XA transaction has its first record in *file_no*."""
         self._oob.add(file_no)

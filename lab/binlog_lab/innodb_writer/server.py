@@ -212,7 +212,7 @@ class BinlogWriter(Sessions):
             self.kill()
 
     def kill(self) -> None:
-        """Let go of the files as a killed process does: what is not written is lost."""
+        """Close the files like a killed process: data that is not written is lost."""
         self._files.close()
         self._sessions.clear()
         self._is_open = False

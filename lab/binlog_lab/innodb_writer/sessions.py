@@ -28,7 +28,7 @@ class WriterSession:
         self.statement: TransactionCache | None = None
 
     def used_caches(self) -> list[TransactionCache]:
-        """Those that hold something, the statement cache first."""
+        """Caches that are not empty, the statement cache first."""
         caches = (self.transaction,) if self.statement is None else (self.statement, self.transaction)
         return [cache for cache in caches if not cache.is_empty()]
 

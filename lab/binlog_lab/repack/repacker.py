@@ -136,7 +136,7 @@ class Repacker:
         self._writer.close()
 
     def kill(self) -> None:
-        """Let go of the target as a killed process does: what is in memory is lost."""
+        """Close the target like a killed process: data in memory is lost."""
         self._writer.kill()
 
     def run(self, stop: Event, *, follow: bool) -> None:

@@ -45,7 +45,7 @@ class StatementStartLine(_SessionLine, frozen=True, tag="statement_start"):
 
 
 class StatementRollbackLine(_SessionLine, frozen=True, tag="statement_rollback"):
-    """It has failed."""
+    """Rolls back a statement that has failed."""
 
 
 class SavepointLine(_SessionLine, frozen=True, tag="savepoint", kw_only=True):
@@ -189,7 +189,7 @@ class SnapshotLine(_Line, frozen=True, tag="snapshot"):
 
 
 class MarkLine(_Line, frozen=True, tag="mark"):
-    """Everything up to here is durable."""
+    """Marks that everything up to here is durable."""
 
 
 class CheckpointLine(_Line, frozen=True, tag="checkpoint"):

@@ -63,7 +63,7 @@ class ArchiveStore:
             ) from error
 
     def claim(self, format_name: str, unstable_byte: int | None) -> None:
-        """Begin to write here: whoever did before is refused from now on, and what it left half done is removed.
+        """Begin to write here: earlier writers are refused from now on, and their unfinished parts are removed.
 
         Args:
             format_name: Of the log.
@@ -92,7 +92,7 @@ class ArchiveStore:
         raise self._other_writer()
 
     def save(self, manifest: Manifest) -> None:
-        """Let readers see *manifest*.
+        """Publish *manifest* for readers.
 
         Raises:
             StorageError: `IN_USE`: another archiver has begun to write here.

@@ -41,7 +41,7 @@ _PURGED_HINT = (
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """Something that readers of the archive see from now on.
+    """A part that readers of the archive see from now on.
 
     Attributes:
         file: What is archived of the file.
@@ -106,7 +106,7 @@ class Archiver:
         return self._store.manifest.files
 
     def close(self) -> None:
-        """Let all files go."""
+        """Close all files."""
         self._files.close()
         self._log.close()
 
@@ -324,7 +324,7 @@ class Archiver:
         ), span.groups
 
     def _searched(self, file: ArchivedFile) -> Position:
-        """Up to where transactions have been looked for: in the file before where one goes on in this file."""
+        """End of the search for transactions: in the file before, if one continues in this file."""
         found = file.searched or (self.files[-1].searched if self.files else "")
         start = file_start(file.file_no)
         before = Position.parse(found) if found else start

@@ -1,4 +1,4 @@
-"""Are the bytes that a server has still those that were archived? `KnownBytes` compares them as they are read again."""
+"""Check that a server's bytes equal the archived ones: `KnownBytes` compares them as they are read again."""
 
 from __future__ import annotations
 

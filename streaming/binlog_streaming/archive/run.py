@@ -69,7 +69,7 @@ class ArchiveRun:
         self._reported: set[str] = set()
 
     def stop(self) -> None:
-        """Let `run` end after the part under way; signal handlers may call it."""
+        """Make `run` end after the part under way; signal handlers may call it."""
         self._stopped.set()
         if self._watch is not None:
             self._watch.wake()

@@ -146,7 +146,7 @@ def _run() -> int:
 
 
 def _report(error: BinlogError) -> int:
-    """Say what went wrong, in one line with the words of the command; the exit status for it."""
+    """Print the error in one line, in the words of the command; returns its exit status."""
     # Settings, and all that they name, take a moment to load.
     from binlog_streaming.settings.names import as_flags, as_job_setting
 

@@ -55,7 +55,7 @@ def bring_also(
     tables: str | None = None,
     among: Container[TableName] | None = None,
 ) -> None:
-    """Bring definitions beside what a command does, and tell it on standard error.
+    """Write definitions into the log beside the command's own work, and report it on standard error.
 
     Args:
         job: Which tables.

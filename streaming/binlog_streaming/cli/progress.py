@@ -28,7 +28,7 @@ _PIPED_SECONDS = 10.0
 
 @contextmanager
 def starting(what: str) -> Iterator[None]:
-    """Say on a terminal that *what* is being started, and afterwards how long it took."""
+    """Show on a terminal that *what* is starting, and then how long it took."""
     if not sys.stderr.isatty():
         yield
         return

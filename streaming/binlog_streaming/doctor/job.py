@@ -47,7 +47,7 @@ def needs_of(job: AnyJob) -> Needs:
 
 
 def job_findings(job: AnyJob, scan_size: int, on_progress: OnProgress | None = None) -> Iterator[DoctorFinding]:
-    """Look at *job*: what `check` tells of it, the room that it has, and how it is.
+    """Examine *job*: the results of `check`, its free space, and its state.
 
     Raises:
         BinlogError: What the job itself would raise at its start.

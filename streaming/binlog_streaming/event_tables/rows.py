@@ -103,7 +103,7 @@ def place_of(rule: EventRule, source: EventSource) -> str:
 
 
 class _Route:
-    """Brings what one rule selects to its tables."""
+    """Sends the events of one rule to its tables."""
 
     def __init__(self, number: int, rule: EventRule) -> None:
         self._number = number

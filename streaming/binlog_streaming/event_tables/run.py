@@ -91,7 +91,7 @@ class EventTablesRun:
             self._tailer.stop()
 
     def run(self, on_start: Callable[[], None] = lambda: None) -> None:
-        """Bring events into the tables until `stop` is called, or the end is reached.
+        """Write events into the tables until `stop` is called, or the end is reached.
 
         Args:
             on_start: Called once everything is ready.
@@ -156,7 +156,7 @@ class EventTablesRun:
             self._file.finish(msgspec.structs.replace(state, start=step.end.to_json()))
 
     def _write(self, blocks: Iterable[LogBlock], end: SourceOffset, events: int | None = None) -> None:
-        """Bring a batch that is written down into the tables, and write down that it is there."""
+        """Write a recorded batch into the tables, and record that it is there."""
         started = time.monotonic()
         state = self._file.state
         tables = table_rows(blocks, self._job.tables)

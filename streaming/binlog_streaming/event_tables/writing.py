@@ -33,7 +33,7 @@ _NS_PER_SECOND = 1_000_000_000
 
 
 def write_rows(job: EventTablesJob, state: EventTablesState, rows: EventTableRows, end: Position) -> TableProgress:
-    """Bring *rows* into their table; those that are there already change nothing.
+    """Write *rows* into their table; rows that exist already change nothing.
 
     Args:
         job: The settings.

@@ -104,7 +104,7 @@ class BatchStateFile(Generic[State]):
                 )
 
     def begin(self, state: State) -> None:
-        """Before anything of a batch is in a table.
+        """Record a batch before any of it is in a table.
 
         Raises:
             StorageError, AccessError: It cannot be written.
@@ -113,7 +113,7 @@ class BatchStateFile(Generic[State]):
         reached(BatchStep.BEGUN)
 
     def finish(self, state: State) -> None:
-        """After all of it is.
+        """Record a batch after all of it is in the tables.
 
         Raises:
             StorageError, AccessError: It cannot be written.

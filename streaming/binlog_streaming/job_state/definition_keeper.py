@@ -66,7 +66,7 @@ class DefinitionKeeper:
             yield block
 
     def bring_to(self, watched: WatchedLog, position: Position) -> None:
-        """Know all that the log, and what was kept of it, state before *position*.
+        """Read all definitions before *position*, from the kept state and the log.
 
         Raises:
             OptionError: `INVALID_VALUE`: the file is damaged; or the schema file.
@@ -144,7 +144,7 @@ class DefinitionKeeper:
         return SchemaHistory(base, folds_names=self._job.source.folds_names)
 
     def _shown(self, state: KeptState) -> KeptState:
-        """Without values that statements hold, of tables of which a rule hides something."""
+        """Remove values in statements, of tables of which a rule hides something."""
         return msgspec.structs.replace(
             state, tables=tuple(_without_values(table) if self._hides(table.name) else table for table in state.tables)
         )

@@ -46,7 +46,7 @@ class ScopeRecord(msgspec.Struct, frozen=True, kw_only=True):
     after: dict[str, Any] = {}
 
     def at(self, batch_id: int) -> dict[str, Any]:
-        """Before the statements of a batch: this one again, or the next one."""
+        """Arguments for a state before a batch's statements: this batch again, or the next one."""
         return self.before if batch_id <= self.batch_id else self.after
 
 
@@ -159,7 +159,7 @@ class JobRecord(msgspec.Struct, frozen=True, kw_only=True):
         return self.before if batch_id <= self.before.batch_id else self
 
     def going_on(self, record: JobRecord) -> JobRecord:
-        """This one, before it has written anything, with what *record* has learned.
+        """Copy of this record, before it has written anything, with the facts of *record*.
 
         Of tables that are not selected any more it is not remembered what they are: selected again, they are new.
         """

@@ -191,7 +191,7 @@ class RecordKeeper:
         )
 
     def inherit(self, record: JobRecord) -> None:
-        """Know from now on what another job has learned; its settings do not count.
+        """Take over the facts in another job's record, not its settings.
 
         Raises:
             AccessError: The record cannot be written.
@@ -201,7 +201,7 @@ class RecordKeeper:
         self._write()
 
     def set_aside(self, tables: Iterable[SetAside]) -> None:
-        """Do not go on with *tables* until somebody brings them back; those that are aside already stay so.
+        """Set *tables* aside until they are brought back; those that are aside already stay so.
 
         A job that begins with this begins in the middle of its log.
 
@@ -353,7 +353,7 @@ def _states(record: JobRecord, batch_id: int) -> TableStates:
 
 
 def _lacking(record: JobRecord) -> JobRecord:
-    """After changes were lost: any table may lack some, also those that the job meets later."""
+    """Mark all tables as incomplete after changes were lost, also those that the job meets later."""
     incomplete = _sorted(record.tables, record.complete, record.incomplete)
     snapshots = tuple(
         msgspec.structs.replace(one, problem="changes of the table were lost") if one.is_open else one

@@ -181,7 +181,7 @@ def check_job(job: Job, *, scan_size: int = SCAN_SIZE, on_progress: OnProgress |
 
 
 def _undefined(reports: Sequence[TableReport]) -> Iterator[str]:
-    """Say once of which tables only row events are known, and how to get the rest."""
+    """Report once the tables of which only row events are known, and how to get their definitions."""
     names = [report.name for report in reports if report.definition == "partial"]
     if names:
         more = f" and {len(names) - _NAMES_MAX} more" if len(names) > _NAMES_MAX else ""
@@ -289,7 +289,7 @@ def _with_missing(report: TableReport, written: Written) -> TableReport:
 def _with_memory(
     report: TableReport, job: Job, memory: JobMemory, statements: Sequence[str], *, begins_there: bool
 ) -> TableReport:
-    """Say whether the table is complete, and whether it was set aside; *statements* stop only a job that applies it."""
+    """Report if the table is complete, or set aside; *statements* stop only a job that applies it."""
     name = TableName.parse(report.name)
     stopped = memory.set_aside.get(name)
     if stopped is not None:
@@ -335,7 +335,7 @@ def _of_snapshot(snapshot: PlannedSnapshot) -> list[str]:
 
 
 def _with_cascading(report: TableReport, job: Job, keys: Sequence[ForeignKey]) -> TableReport:
-    """Say which foreign keys change rows of the table without a word in the log."""
+    """Report the foreign keys that change rows of the table without events in the log."""
     if job.tables[report.rule].foreign_keys is OnCascade.APPLY:
         return report  # they are derived
     if job.tables[report.rule].foreign_keys is OnCascade.IGNORE:

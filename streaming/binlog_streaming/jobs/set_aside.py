@@ -51,7 +51,7 @@ def set_aside_by(job: Job) -> tuple[Job, GtidPoint]:
 
 
 def give_back(job: Job, replay_job: Job, record: ReplayRecord) -> int:
-    """Let *job* go on with the tables that a replay has brought to where it is.
+    """Return tables that a replay has brought to the position of *job* to it.
 
     Args:
         job: It set them aside.

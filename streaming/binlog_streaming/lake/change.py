@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Patches:
-    """Some columns of rows that are in the target; a key that is not there changes nothing.
+    """New values for some columns of the target's rows; a key without a row changes nothing.
 
     Attributes:
         rows: Key columns, and the columns that any of the patches changes; one row for a key.

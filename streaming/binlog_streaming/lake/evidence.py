@@ -27,7 +27,7 @@ class Expected(IntEnum):
     """Expected state of a target's row before a change, by key."""
 
     ANYTHING = 0
-    """Nobody knows, or it does not matter."""
+    """The expected state is unknown, or does not matter."""
     ROW = 1
     """A row; the image of it is not at hand."""
     NO_ROW = 2

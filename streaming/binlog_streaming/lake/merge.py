@@ -80,10 +80,10 @@ class TableFiles(Protocol[File]):
         """Size in bytes."""
 
     def key_batches(self, file: File, schema: pa.Schema) -> Iterator[tuple[int, pa.RecordBatch]]:
-        """Some columns of all rows of a file, marked ones included: number of a batch's first row, and the batch."""
+        """Read some columns of all rows of a file, also marked ones: number of a batch's first row, and the batch."""
 
     def rows_at(self, file: File, rows: Indices, schema: pa.Schema) -> Iterator[tuple[Indices, pa.RecordBatch]]:
-        """Some rows of a file: places in *rows* (numbers of rows, ascending), and the rows there."""
+        """Read rows of a file: places in *rows* (numbers of rows, ascending), and the rows there."""
 
     def marked(self, file: File) -> Indices:
         """Numbers of rows of a file that are marked as deleted, ascending."""
@@ -92,7 +92,7 @@ class TableFiles(Protocol[File]):
         """Add rows, with the table's columns."""
 
     def feed(self, rows: pa.Table) -> None:
-        """Tell readers of changed rows: the table's columns, and `_change_type`."""
+        """Write changed rows to the change feed: the table's columns, and `_change_type`."""
 
     def mark(self, file: File, rows: Indices) -> None:
         """Mark *rows* of a file: numbers of all that are deleted in it from now on, ascending, at least one."""

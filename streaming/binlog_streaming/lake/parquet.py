@@ -181,7 +181,7 @@ class ParquetTarget(Target):
         raise self._refused(commit_id, "rows in plain Parquet files cannot be replaced", _NEW_WAY)
 
     def maintain(self, sink: Sink) -> None:
-        """Nothing: files of changelogs are never replaced."""
+        """Do nothing: files of changelogs are never replaced."""
 
     def is_conflict(self, error: Exception) -> bool:
         """See `Target`."""

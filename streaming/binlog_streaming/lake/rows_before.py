@@ -109,7 +109,7 @@ class FileRows(Protocol[ReadFile]):
         """Size in bytes."""
 
     def rows_at(self, file: ReadFile, rows: Indices, schema: pa.Schema) -> Iterator[tuple[Indices, pa.RecordBatch]]:
-        """Some rows of a file."""
+        """Read some rows of a file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +127,7 @@ class KeyRows(Generic[File]):
     numbers: Indices
 
     def only(self, mask: Mask) -> KeyRows[File]:
-        """Some of them."""
+        """The rows of *mask*."""
         return KeyRows(self.file, self.rows[mask], self.numbers[mask])
 
 

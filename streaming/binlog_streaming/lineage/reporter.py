@@ -1,4 +1,4 @@
-"""Tells OpenLineage of one run of a job, in a thread of its own: `reporting(job)`.
+"""OpenLineage events of one run of a job, sent by a thread of its own: `reporting(job)`.
 
 A server that is away never holds the job up: what could not be told is told with the next event.
 """
@@ -31,14 +31,14 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 INTERVAL_SECONDS = 60.0
-"""Between two events about tables that are written all the time."""
+"""Seconds between two events about tables that are written all the time."""
 
 _END_SECONDS = 10.0
 """Seconds that the end of a job waits for a server that does not answer."""
 
 
 class LineageReporter:
-    """Tells of a run; `batch` after every batch.
+    """Sends the events of a run; `batch` after every batch.
 
     Args:
         sink: Of the job, to look at columns of its targets.
@@ -146,7 +146,7 @@ class LineageReporter:
 
 @contextmanager
 def reporting(job: Job, *, once: bool) -> Iterator[LineageReporter | None]:
-    """Tells of a run of *job*, while this lasts; None: its file asks for nothing.
+    """Send the events of a run of *job* within this context; None: its file has no `[lineage]`.
 
     Raises:
         OptionError: `MISSING`: openlineage-python is not installed, or not configured; `INVALID_VALUE`: the latter is

@@ -61,7 +61,7 @@ class RowChanges:
         return len(self.times)
 
     def take(self, chosen: Indices | Mask) -> RowChanges:
-        """Some of them."""
+        """The *chosen* changes."""
         rows = np.flatnonzero(chosen) if chosen.dtype == np.bool_ else chosen
         numbers = numbers_array(rows.astype(np.int64))
         return RowChanges(

@@ -49,7 +49,7 @@ class DecodedImages:
         return one_array(self.rows.column(column)).take(wanted)
 
     def select(self, rows: Indices, /) -> DecodedImages:
-        """Some of the images."""
+        """The selected images."""
         absent = {column: mask[rows] for column, mask in self.absent.items()}
         return replace(self, table=self.table[rows], rows=self.rows.take(numbers_array(rows)), absent=absent)
 

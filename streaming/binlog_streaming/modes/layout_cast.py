@@ -53,7 +53,7 @@ class CastImages:
         return values if values.type.equals(kind) else values.cast(kind)
 
     def select(self, rows: Indices, /) -> CastImages:
-        """Some of the images."""
+        """The selected images."""
         return replace(self, images=self.images.select(rows))
 
     def has_absent(self) -> bool:

@@ -84,7 +84,7 @@ class TableHistory:
         return names.index(name.casefold())
 
     def part(self, columns: Sequence[int]) -> pa.Schema:
-        """Some columns."""
+        """Schema of the *columns*."""
         return pa.schema([self.schema.field(column) for column in columns])
 
     def keys_of_images(self) -> pa.Table:

@@ -51,7 +51,7 @@ class WholeImages:
     hint: str = GENERATED_HINT
 
     def rows(self, numbers: Indices) -> pa.Table:
-        """Some of the images.
+        """Rows of the images *numbers*.
 
         Raises:
             UnsupportedError: `ROW_IMAGE`: one lacks a column.

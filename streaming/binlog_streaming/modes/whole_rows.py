@@ -111,7 +111,7 @@ class _Removal:
     finds_all: bool
 
     def check(self) -> None:
-        """After all rows of the target."""
+        """Check the result after all rows of the target."""
         if self.finds_all and self.left.any():
             raise MissingRowsError(int(self.first[self.left > 0].min()), int(self.left.sum()))
 

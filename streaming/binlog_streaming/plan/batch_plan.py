@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 
 STEPS_PER_CHANGE = 3
 COLUMNS_STEP = 1
-"""After a change: columns are made fit for rows."""
+"""Number of the step after a change that adapts columns to rows."""
 ROWS_STEP = 2
-"""After a change: rows."""
+"""Number of the step of rows after a change."""
 
 COMPONENT_WEIGHT = 1 << 19
 """Fixed cost of a component, in bytes of row events."""
@@ -124,7 +124,7 @@ class Component:
 
     @property
     def weight(self) -> int:
-        """About what it costs, to spread components evenly."""
+        """Approximate cost, to spread components evenly."""
         return COMPONENT_WEIGHT + sum(part.size for name in self.tables for part in self.parts(name))
 
     def parts(self, table: TableName) -> list[IndexPart]:
@@ -133,7 +133,7 @@ class Component:
         return list(found.values())
 
     def rows_steps(self) -> Iterator[RowsStep]:
-        """Those of all tables, each by itself."""
+        """Rows steps of all tables, each by itself."""
         for step in self.steps:
             if isinstance(step, RowsStep):
                 yield step

@@ -80,7 +80,7 @@ def plan_batch(
     fail_on_data_loss: bool = True,
     log: CascadeLog | None = None,
 ) -> BatchPlan:
-    """Put what a batch holds in order.
+    """Plan the steps of a batch in their order.
 
     Args:
         rows: Of the view `tables`, in any order.

@@ -54,7 +54,7 @@ _COMING = (ImageKind.INSERT, ImageKind.UPDATE_AFTER)
 
 
 class DisturbedError(Exception):
-    """Between the two places the log has more of the table than changes of rows; its text names it."""
+    """The log has other changes of the table than of rows between two places; the text names them."""
 
 
 class TableImages:

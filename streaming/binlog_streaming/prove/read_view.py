@@ -36,7 +36,7 @@ _BEGIN = (
 
 @contextlib.contextmanager
 def read_view(session: ServerSession, table: SourceTable, connect: Connect) -> Iterator[GtidPoint]:
-    """While this lasts, *session* sees what the table had at the GTIDs that this gives.
+    """Hold a read view within this context: *session* sees the table at the GTIDs that it returns.
 
     Args:
         session: In autocommit, without anything under way.

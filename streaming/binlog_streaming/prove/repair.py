@@ -39,7 +39,7 @@ _TRIES = 60
 """Number of waits for a locked row, a second each."""
 _TURN = "binlog_stream.repair"
 _TURN_SECONDS = 10
-"""Patience with the session of a run that was killed: its server may still be in its last statement."""
+"""Seconds to wait for the session of a run that was killed: its server may still be in its last statement."""
 _SHADOW_PREFIX = f"{SHADOW_PREFIX}r"
 _LOCKED = {failures.LOCK_WAIT_TIMEOUT, failures.DEADLOCK, failures.NOWAIT_REFUSED}
 _NO_DEFAULT = 1364
@@ -60,7 +60,7 @@ def drop_left_repairs(session: ServerSession) -> None:
 
 @dataclass(frozen=True, slots=True)
 class TableRepair:
-    """Brings rows of one table back.
+    """Repairs rows of one table.
 
     Attributes:
         session: Prepared (`dialect.prepare_session`), without anything under way.
@@ -85,7 +85,7 @@ class TableRepair:
         return self.table.refusal(str(self.session.variable("binlog_row_image")))
 
     def repair(self, keys: Sequence[bytes]) -> int:
-        """Let the log have the rows with some keys, as messages; how many rows the server has of them.
+        """Write the server's rows with these keys into the log, as messages; returns their number.
 
         Raises:
             ServerError: `LOCKED`, or what else the server answered.

@@ -38,7 +38,7 @@ class Rows(NamedTuple):
     signs: NDArray[np.int64]
 
     def where(self, mask: NDArray[np.bool_]) -> Rows:
-        """Some of them."""
+        """The rows of *mask*."""
         return Rows(self.keys.filter(mask_array(mask)), self.hashes[mask], self.signs[mask])
 
     @staticmethod

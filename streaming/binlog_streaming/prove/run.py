@@ -147,7 +147,7 @@ class JobProof:
 
 
 def _repaired(session: ServerSession, table: ServerTable, results: Sequence[ProofResult]) -> list[ProofResult]:
-    """Bring back what differs in any target of a table: rows in the log are for all of them."""
+    """Repair the rows that differ in any target of a table: rows in the log are for all of them."""
     forms = next(
         (one.forms for one in results if one.outcome is ProofOutcome.DIFFERENT and one.forms is not None), None
     )

@@ -50,7 +50,7 @@ TRIES = 5
 ROWS_MAX = 500_000
 """Rows of differing buckets that are looked at one by one, on either side: about 100 MB."""
 COLUMNS_MAX = 1_000
-"""Different rows of which it is told in what columns they differ."""
+"""Largest number of different rows whose differing columns are reported."""
 
 
 class ProofOutcome(StrEnum):

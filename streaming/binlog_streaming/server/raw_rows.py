@@ -38,7 +38,7 @@ _LOST = 2013
 
 @dataclass(frozen=True, slots=True)
 class PacketRows:
-    """Some rows.
+    """Rows of one packet.
 
     Attributes:
         data: What the server sent; another call of `chunks` writes over it.

@@ -188,7 +188,7 @@ class ServerSession:
             self._connection.rollback()
 
     def close(self) -> None:
-        """Let the server go; what was not committed is rolled back there."""
+        """Close the session; uncommitted changes are rolled back on the server."""
         with contextlib.suppress(pymysql.MySQLError):
             self._connection.close()
 

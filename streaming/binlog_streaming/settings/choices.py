@@ -55,7 +55,7 @@ class OnPartitionDrop(StrEnum):
     KEEP = "keep"
     """The rows stay in the targets."""
     APPLY = "apply"
-    """They go from there too, where it can be told which ones were in the partitions."""
+    """Delete them there too, if it is known which rows were in the partitions."""
 
 
 class OnRowStatement(StrEnum):
@@ -71,7 +71,7 @@ class OnCascade(StrEnum):
     FAIL = "fail"
     IGNORE = "ignore"
     APPLY = "apply"
-    """They are worked out, and made in its targets."""
+    """Compute the changes, and apply them to the child's targets."""
 
 
 class Begin(StrEnum):

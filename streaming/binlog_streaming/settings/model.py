@@ -153,7 +153,7 @@ class TableRule(RowRule, frozen=True, kw_only=True):
 
     @property
     def nulls_generated(self) -> bool:
-        """Never: what a target holds in place of what images lack, its mode decides."""
+        """Always False: a target's mode decides on values that images lack."""
         return False
 
     @property

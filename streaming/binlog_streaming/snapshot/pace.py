@@ -52,13 +52,13 @@ class Pace:
         self.size = min(max(fitting, SIZE_BY_TIME_MIN), self.size * _GROWTH_MAX, self._size_max)
 
     def refused(self) -> None:
-        """Others hold locks on rows of the chunk, or it was too large: the next one is smaller, or waits."""
+        """Note that a chunk was refused for locks of others, or its size; the next one is smaller, or waits."""
         self.is_waiting = self.size == 1
         self.size = max(1, self.size // _SHRINKING)
 
 
 class RateLimit:
-    """Holds up a writer that is faster than it may be.
+    """Delays a writer that is faster than its limit.
 
     Args:
         rate: Rows in a second; None: no limit.

@@ -38,13 +38,13 @@ if TYPE_CHECKING:
     OnProgress = Callable[["SnapshotProgress"], None]
 
 LOCKED_SECONDS_MAX = 600.0
-"""Patience with rows that others have locked without a pause; an application's transactions are shorter."""
+"""Longest wait for rows that other sessions lock without a pause; an application's transactions are shorter."""
 KEYLESS_NOWAIT_SECONDS = 10.0
 """Seconds of attempts, without waiting for locks, at the only chunk of a table without a key, so that others do not
 wait."""
 _PAUSE_SECONDS = 0.01
 _TURN_SECONDS = 10
-"""Patience with the session of a run that was killed: its server may still be in its last statement."""
+"""Seconds to wait for the session of a run that was killed: its server may still be in its last statement."""
 
 
 @dataclass(frozen=True, slots=True)

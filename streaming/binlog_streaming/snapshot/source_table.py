@@ -180,7 +180,7 @@ def locked_definition(session: ServerSession, schema: str, table: str) -> dict[s
 
 
 def columns_digest(definition: str) -> str:
-    """Tells definitions of columns apart, with defaults and all: what a reader takes as another table, is another one.
+    """Digest of column definitions, defaults included: it differs if readers must treat the table as another one.
 
     Args:
         definition: Of `definition_of`.

@@ -61,7 +61,7 @@ class LogMeasure:
         self._files: LiveFiles | None = None
 
     def close(self) -> None:
-        """Let all files go."""
+        """Close all files."""
         with self._lock:
             if self._meter is not None:
                 self._meter.close()

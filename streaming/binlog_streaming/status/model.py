@@ -34,12 +34,13 @@ class Phase(StrEnum):
     STARTING = "starting"
     RUNNING = "running"
     ENDED = "ended"
-    """It has taken what it was to take."""
+    """The job has reached the end that was set."""
     STOPPED = "stopped"
     """A signal ended it, or nobody read its output any more."""
     FAILED = "failed"
     LOST = "lost"
-    """It should run, and gives no sign of life: killed, or its machine is gone. Never recorded: readers find it out."""
+    """The job should run, and gives no sign of life: killed, or its machine is gone. Never recorded: readers find it
+    out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,7 +182,7 @@ class Minute:
 
 @dataclass(frozen=True, slots=True)
 class ErrorStatus:
-    """Something that went wrong.
+    """An error of the job.
 
     Attributes:
         at: When.
@@ -251,7 +252,7 @@ class PurgeRisk(StrEnum):
     TIMED = "timed"
     """The server removes it at `PurgeStatus.at`, unless the job has gone on by then."""
     GONE = "gone"
-    """It is not there any more."""
+    """The file no longer exists."""
     UNKNOWN = "unknown"
 
 

@@ -13,7 +13,7 @@ _SPACE = Path("/proc/self/ns/pid")
 
 
 def own_process() -> ProcessId:
-    """This process."""
+    """Id of this process."""
     return ProcessId(socket.gethostname(), os.getpid(), _space())
 
 

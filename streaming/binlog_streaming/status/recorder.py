@@ -125,7 +125,7 @@ class StatusRecorder:
         self._writer.start()
 
     def stopping(self) -> None:
-        """It was asked to stop."""
+        """Record that the job was asked to stop."""
         self._is_stopping = True
 
     def batch(self, batch: BatchProgress, record: JobRecord | None = None) -> None:

@@ -58,7 +58,7 @@ class KnownTables:
         return added
 
     def _proved(self, name: TableName, modes: int) -> str | None:
-        """Up to where all targets of a table were proved, by the oldest of the proofs; None: not all were."""
+        """GTIDs up to which all targets of a table were proved, by the oldest of the proofs; None: not all were."""
         proofs = [one for one in self.record.verified if (one.database, one.table) == name]
         return min(proofs, key=lambda one: one.commit_time).gtids if proofs and len(proofs) >= modes else None
 
@@ -148,5 +148,5 @@ class MinuteTallies:
         self._minutes.append(counted)
 
     def minutes(self, now: float) -> tuple[Minute, ...]:
-        """Those that lie within the last hour."""
+        """The minutes of the last hour."""
         return tuple(minute for minute in self._minutes if minute.start > now - 60 * MINUTES_MAX)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from binlog_streaming.status.log_measure import LogMeasure
 
 LOOK_SECONDS = 1.0
-"""However many ask: the log is looked at no more often."""
+"""Shortest time between looks at the log, however many clients ask."""
 LOOK_SHARE = 0.005
 """Largest share of time for looking: with thousands of tables a look takes longer, and its result is kept longer."""
 KEPT_SECONDS_MAX = 10.0

@@ -146,7 +146,7 @@ class _ComponentRun:
             self._rows.forget_layout(name)
 
     def check_targets(self) -> None:
-        """Before all steps: see that targets are there that are to be gone on with.
+        """Check before all steps that the required targets exist.
 
         Raises:
             TableError: `TARGET_GONE`.

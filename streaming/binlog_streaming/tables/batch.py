@@ -202,12 +202,12 @@ def plan_of(frame: DataFrame, context: BatchContext) -> BatchPlan:
 
 
 def write_batch(frame: DataFrame, context: BatchContext, plan: BatchPlan) -> list[TableProgress]:
-    """Do what *plan* of *frame* states: a Spark job writes the tables. See `write_plan`."""
+    """Run *plan* of *frame*: a Spark job writes the tables. See `write_plan`."""
     return write_plan(context, plan, SparkTasks(frame.sparkSession.sparkContext))
 
 
 def write_plan(context: BatchContext, plan: BatchPlan, tasks: Tasks) -> list[TableProgress]:
-    """Let *tasks* do what *plan* states.
+    """Run *plan* with *tasks*.
 
     Returns:
         What became of the targets.

@@ -119,7 +119,7 @@ class BatchVersions:
         gtid_position: str | None,
         tables: Sequence[TableProgress],
     ) -> None:
-        """Say which versions hold a batch, once however often the batch is done.
+        """Record the versions that hold a batch, once however often the batch is repeated.
 
         Raises:
             TableError: `WRITE_FAILED`.

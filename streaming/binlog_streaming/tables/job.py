@@ -176,7 +176,7 @@ class TablesJob:
             self._close()
 
     def request_stop(self) -> None:
-        """Let the job finish its batch, then end `wait()`; at once when asked twice. Fit for signal handlers."""
+        """Finish the batch, then end `wait()`; end at once on a second call. Fit for signal handlers."""
         if self._stop_requested:
             self._idle.set()
         self._stop_requested = True
@@ -343,7 +343,7 @@ _MODULES = (
 
 
 def load_workers(spark_context: SparkContext, table_format: str) -> None:
-    """Have as many workers as run at once load what reads the log and what writes tables of a format.
+    """Load the reader of the log and the writer of a table format in as many workers as run at once.
 
     Returns at once. What goes wrong is left to the first batch, which reports it.
     """

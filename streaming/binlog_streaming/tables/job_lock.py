@@ -71,7 +71,7 @@ class JobLock:
         self._file = file
 
     def give_back(self) -> None:
-        """Let others take it."""
+        """Release the lock."""
         if self._file is not None:
             self._file.close()
             self._file = None

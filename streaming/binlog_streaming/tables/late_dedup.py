@@ -107,7 +107,7 @@ def key_states(change: Change, written: WrittenFiles[Any]) -> Table:
 
 
 def key_messages(part: LogPart, keys: pa.Table, count: int, states: Table) -> Iterator[Shard]:
-    """Tell *count* tasks what *part* has of their keys; the first one gets all facts of the part, too."""
+    """Send the facts about the keys of *part* to *count* tasks; the first one gets all facts of the part, too."""
     shards = shard_numbers(keys, count)
     part = replace(part, written=replace(part.written, contradicted=None))  # *states* have it
     brief = replace(part, written=replace(part.written, superseded=()))

@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from binlog_streaming.settings import Sink
 
 ATTEMPTS_MAX = 4
-"""Another try when somebody else (an OPTIMIZE, our own dying twin) committed between the look and the write."""
+"""Largest number of attempts if another writer (an OPTIMIZE, or this job's earlier process) commits between look and
+write."""
 
 Result = TypeVar("Result")
 
@@ -96,6 +97,6 @@ class OpenTargets:
             target.close()
 
     def close(self) -> None:
-        """Let go of all connections."""
+        """Close all connections."""
         for uri in list(self._targets):
             self.reopen(uri)

@@ -105,7 +105,7 @@ class PartsWriter:
     kept_definitions: str | None = None
 
     def append_all(self, tasks: Tasks, step: RowsStep) -> list[WrittenFiles[Any]]:
-        """Let tasks write *step*, of which no row takes the place of another one.
+        """Write *step* with tasks; none of its rows replaces another.
 
         Raises:
             BinlogError: What is wrong with the rows, the log or the target.
@@ -113,7 +113,7 @@ class PartsWriter:
         return _fine(tasks.run([index for index, _ in fair_cuts(step, tasks.parallelism)], self.append))
 
     def merge_by_place(self, tasks: Tasks, step: RowsStep) -> list[WrittenFiles[Any]]:
-        """Let tasks write *step*, each a part of the log; only the last image of a key may count.
+        """Write *step* with tasks, each for a part of the log; only the last image of a key may count.
 
         Raises:
             BinlogError: What is wrong with the rows, the log or the target.
@@ -130,7 +130,7 @@ class PartsWriter:
         raise IndivisibleError(self.source_table)
 
     def merge_by_key(self, tasks: Tasks, step: RowsStep) -> list[WrittenFiles[Any]]:
-        """Let tasks write *step*, each some of the keys.
+        """Write *step* with tasks, each for some of the keys.
 
         Raises:
             BinlogError: What is wrong with the rows, the log or the target.

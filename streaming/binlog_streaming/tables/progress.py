@@ -33,7 +33,7 @@ class Outcome(StrEnum):
     REPEATED = "repeated"
     """The batch was in the table already, from a run that ended before the checkpoint knew."""
     EMPTY = "empty"
-    """Nothing of the batch is left to write."""
+    """The batch has no rows left to write."""
     SET_ASIDE = "set_aside"
     """The table cannot go on; `TableProgress.set_aside` contains the reason."""
 

@@ -35,7 +35,7 @@ class ReceivedPart(IndexPart):
 
 
 def no_types() -> Mapping[str, str]:
-    """Nothing is known of columns but what layouts have."""
+    """No types: only the layouts of columns are known."""
     return {}
 
 

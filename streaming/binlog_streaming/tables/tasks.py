@@ -25,7 +25,7 @@ class Tasks(Protocol):
         """Tasks that run at the same time."""
 
     def run(self, items: Sequence[bytes], work: Callable[[Iterable[bytes]], Iterator[Result]]) -> list[Result]:
-        """Let tasks do some *items* each; all results."""
+        """Run *work* in tasks, on some *items* each; returns all results."""
 
     def run_sharded(
         self,
@@ -34,7 +34,7 @@ class Tasks(Protocol):
         shard_count: int,
         work: Callable[[Iterable[bytes]], Iterator[Result]],
     ) -> list[Result]:
-        """Let tasks deal *items* out, and others work on all that was dealt to a shard; all results."""
+        """Divide *items* by shard in tasks, and run *work* on each shard in others; returns all results."""
 
 
 @dataclass(frozen=True, slots=True)

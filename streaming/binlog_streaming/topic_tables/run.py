@@ -95,7 +95,7 @@ class TopicTablesRun:
         self._stopped.set()
 
     def run(self, on_start: Callable[[], None] = lambda: None) -> None:
-        """Bring messages into the tables until `stop` is called, or the end is reached.
+        """Write messages into the tables until `stop` is called, or the end is reached.
 
         Args:
             on_start: Called once everything is ready.
@@ -188,7 +188,7 @@ class TopicTablesRun:
         return False
 
     def _write(self, batch: TopicBatch, ends: Mapping[FetchedPartition, int], started: float) -> None:
-        """Bring a batch into the tables, between the two times that it is written down."""
+        """Write a batch into the tables, between the two times that it is recorded."""
         after, read_seconds = dict(self._read_to), time.monotonic() - started
         for one, end in ends.items():
             after[one] = msgspec.structs.replace(batch.partitions.get(one, after[one]), offset=end)

@@ -54,7 +54,7 @@ class WrittenBatch:
 
 
 def write_batch(job: TopicTablesJob, state: TopicTablesState, batch: TopicBatch) -> WrittenBatch:
-    """Bring *batch* into the tables; one that is there already changes nothing.
+    """Write *batch* into the tables; a batch that is there already changes nothing.
 
     Args:
         job: The settings.

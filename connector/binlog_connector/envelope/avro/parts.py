@@ -110,7 +110,7 @@ class AvroTexts:
 
     @classmethod
     def of(cls, values: pa.Array, kind: pa.DataType, states: Bytes | None = None) -> AvroTexts:
-        """Those of an array, read as *kind* (`string` or `binary`)."""
+        """Texts of an array, read as *kind* (`string` or `binary`)."""
         data, offsets = text_buffers(values, kind)
         wide = offsets.astype(np.int64)
         return cls(data, wide[:-1], np.diff(wide), states)

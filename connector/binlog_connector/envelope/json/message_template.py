@@ -68,7 +68,7 @@ class MessageTemplate:
 
     @property
     def message_fields(self) -> Int64s:
-        """Those that are filled in for each message."""
+        """Fields that are filled in for each message."""
         return np.array([field for field in self.fields if field >= kernels.SEQUENCE_ROW], dtype=np.int64)
 
     def extended(self, *parts: tuple[str, int]) -> MessageTemplate:

@@ -40,7 +40,7 @@ class Fetcher(Protocol):
         """Fetch these partitions alone, from there."""
 
     def position(self, partition: FetchedPartition) -> int:
-        """Up to where it has been read; what is no message counts too, once there is nothing after it."""
+        """Offset up to which it has been read; control records count too, once nothing follows them."""
 
     def poll(self) -> dict[FetchedPartition, list[Record]]:
         """The next messages, of each partition in their order; none when none come within `POLL_MS`.
@@ -51,7 +51,7 @@ class Fetcher(Protocol):
         """
 
     def close(self) -> None:
-        """Let go of the connections."""
+        """Close the connections."""
 
 
 def messages_gone(at: str, reason: str) -> DataLossError:

@@ -56,7 +56,7 @@ class PartitionMessages:
         return len(self.offsets)
 
     def before(self, offset: int) -> PartitionMessages:
-        """Those with lower offsets."""
+        """The messages with lower offsets."""
         count = int(np.searchsorted(self.offsets, offset))
         return PartitionMessages(self.partition, self.offsets[:count], self.keys[:count], self.values[:count])
 
@@ -137,7 +137,7 @@ class TopicReader:
         self._fetcher.go_on_at(offsets)
 
     def position(self, partition: FetchedPartition) -> int:
-        """Up to where it has been read; what is no message counts."""
+        """Offset up to which it has been read; control records count too."""
         return self._fetcher.position(partition)
 
     def read(self, count_max: int, size_max: int, seconds: float) -> list[PartitionMessages]:

@@ -41,7 +41,7 @@ def text_of_address(old: ColumnSide) -> Conversion:
 
 
 def bytes_of_address(old: ColumnSide) -> Conversion:
-    """Their bytes, from these as the log has them, which lacks zeros at the end, or from their texts."""
+    """Bytes of addresses, from the log's bytes, which lack zeros at the end, or from their texts."""
     width = _ADDRESS_BYTES[old.type_name]
 
     def packed(value: object) -> object:

@@ -52,7 +52,7 @@ Conversion = Callable[[pa.Array], Values]
 
 @dataclass(frozen=True, slots=True)
 class Same:
-    """Every value stays what it is."""
+    """The values stay the same."""
 
 
 @dataclass(frozen=True, slots=True)

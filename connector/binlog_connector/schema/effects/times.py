@@ -110,7 +110,7 @@ def _across_zones(old: ColumnSide, new: ColumnSide, how: Circumstances) -> Effec
 
 
 class Shift:
-    """Between UTC and the time zone of a session.
+    """Difference between UTC and the time zone of a session.
 
     Args:
         offset: Of the zone, where it is always the same; None: *name* is one of the time zone database.

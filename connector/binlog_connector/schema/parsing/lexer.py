@@ -229,7 +229,7 @@ class Lexer:
 
 
 class TokenReader:
-    """Looks at the tokens of one statement, one after the other; those that nobody looks at are not read.
+    """Reads the tokens of one statement, one after the other, only as far as they are needed.
 
     Args:
         tokens: With an END as the last one.

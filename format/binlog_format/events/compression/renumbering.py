@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class EventNumbers:
-    """Goes through the blocks of a log; knows how many events the group at hand has more than are stored.
+    """Reads the blocks of a log; knows how many more events the present group has than are stored.
 
     Attributes:
         more: That many; less than 0: fewer.

@@ -82,7 +82,7 @@ def kind_name(kind: int) -> str:
 
 
 def describe(kind: int, head: Bytes) -> Content:
-    """Say what a record holds.
+    """Describe the contents of a record.
 
     Args:
         kind: `RecordKind`, or a number that is none.

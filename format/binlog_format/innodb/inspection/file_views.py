@@ -63,7 +63,7 @@ class FileView:
 
     @property
     def page_count(self) -> int:
-        """Whole pages."""
+        """Number of complete pages."""
         return self.size // self.page_size
 
     def place(self, page: int, byte_in_page: int = 0) -> Place:

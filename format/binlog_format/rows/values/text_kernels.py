@@ -62,7 +62,7 @@ def text_offsets(data: Bytes, offsets: Int32s, prefix: int, out_offsets: Int32s)
 
 @kernel
 def copy_texts(data: Bytes, offsets: Int32s, prefix: int, out_offsets: Int32s, out: Bytes) -> int:
-    """Put the texts where `text_offsets` has said; -1, or the index of one that is not in the data."""
+    """Write the texts to the places of `text_offsets`; -1, or the index of one that is not in the data."""
     for i in range(offsets.size):
         place = int(offsets[i])
         if place >= 0:

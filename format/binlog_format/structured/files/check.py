@@ -57,7 +57,7 @@ class StructuredCheck(LogCheck):
             yield Finding.remark(NOT_YET, at, "there is no event in the file yet")
 
     def _check_file(self, file: SeriesFile, *, is_newest: bool) -> Iterator[tuple[int, Finding | None]]:
-        """Each finding, or None after a block, with the byte of the file that has been come to."""
+        """Give each finding, or None after a block, with the byte of the file that has been reached."""
         start = byte_of(self._begin) if file.file_no == self._begin.file_no else 0
         limit = byte_of(self._end) if self._end is not None and file.file_no == self._end.file_no else NO_LIMIT
         with closing(self._series.open(file.file_no)) as source:

@@ -112,9 +112,9 @@ ENUM_RANGES = {
 """Integer types of enums, and the values that each holds."""
 
 COUNT_SIZE = 4
-"""Before a text and the elements of a sequence."""
+"""Size of the count before a text and the elements of a sequence."""
 INDEX_SIZE = 1
-"""Before the value of a variant."""
+"""Size of the index before the value of a variant."""
 NULL_TAG = b"0"
 
 EMPTY_NODE = 0

@@ -21,9 +21,9 @@ NUMBER_STRUCTS = {
     TypeKind.DOUBLE: struct.Struct("<d"),
 }
 COUNT_STRUCT = struct.Struct("<I")
-"""Before a text and the elements of a sequence."""
+"""Count before a text and the elements of a sequence."""
 INDEX_STRUCT = struct.Struct("<B")
-"""Before the value of a variant."""
+"""Index before the value of a variant."""
 
 EXTENDED_STRUCT = struct.Struct("<QH6x")
 """A number of 80 bits in 16 bytes: significand with its leading bit, sign and exponent."""

@@ -111,12 +111,12 @@ class Load:
         return not any(thread.is_alive() for thread in self._threads)
 
     def start(self) -> None:
-        """Let the threads begin."""
+        """Start the threads."""
         for thread in self._threads:
             thread.start()
 
     def go_live(self) -> None:
-        """Let the threads log what is left."""
+        """Make the threads log the rest, live."""
         self._is_live.set()
 
     def expected_table(self) -> ExpectedTable:

@@ -171,7 +171,7 @@ class _Run:
 
 
 def compare_events(expected_table: ExpectedTable, target: pa.Table | None) -> Comparison:
-    """Every event against what was logged, and the order of each writer's by their positions in the log."""
+    """Compare every event with the logged ones, and each writer's order with the order in the log."""
     comparison = replace(compare_mirror(expected_table, target), mode="events")
     if target is None or not comparison.is_equal:
         return comparison

@@ -30,7 +30,8 @@ _STOP_SECONDS = 60.0
 _LOG_TAIL_LINES = 5
 
 _NEVER_SYNCED = "--loose-debug-no-sync"
-"""Nothing is forced to the disk. A server that is killed loses nothing by that, and starts in a third of the time."""
+"""Option by which nothing is forced to the disk. A server that is killed loses nothing by that, and starts in a third
+of the time."""
 
 
 class MariaDbError(BinlogError):

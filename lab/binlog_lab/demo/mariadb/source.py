@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 CONNECTIONS = 4
 REPORT_INTERVAL_S = 0.25
 CATCH_UP_S = 300.0
-"""Patience for the repacked log to have all that the server has, and for the server to remove what is older."""
+"""Seconds to wait for the repacked log to have all that the server has, and for the server to remove older files."""
 OLDER_FILLS = 5
 """Number of times that tables are filled before their log is begun anew."""
 SNAPSHOT_SHARE = 0.3

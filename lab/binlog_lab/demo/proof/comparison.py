@@ -83,7 +83,7 @@ def compare_mirror(expected_table: ExpectedTable, target: pa.Table | None) -> Co
 
 
 def compare_changelog(expected_table: ExpectedTable, target: pa.Table | None) -> Comparison:
-    """Every row image against the committed ones, in commit order.
+    """Compare every row image with the committed ones, in commit order.
 
     Where only the final rows are known, the changes are played through, and what they leave is compared.
     """
@@ -99,7 +99,7 @@ def compare_changelog(expected_table: ExpectedTable, target: pa.Table | None) ->
 
 
 def compare_versions(expected_table: ExpectedTable, target: pa.Table | None) -> Comparison:
-    """Every version of every row against those that there must be, each row's in the order in which they began.
+    """Compare every version of every row with the expected ones, each row's in the order in which they began.
 
     Where only the final rows are known, those are compared with the versions that hold now, and the versions of each
     row must follow one another.

@@ -57,7 +57,7 @@ class ComparedTableState:
         self.rows = {key: alteration.row(row) for key, row in self.rows.items()}
 
     def lock(self, row: Row, session: int) -> Key:
-        """Let no other session have the row."""
+        """Lock the row for a session."""
         key = self.key_of(row)
         assert self._locks.setdefault(key, session) == session
         return key

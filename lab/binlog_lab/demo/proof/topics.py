@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     Decode = Callable[[bytes], Any]
 
 READ_SECONDS = 120.0
-"""After so long without a message, the end of a topic is one that a transaction hides."""
+"""Seconds without a message after which the end of a topic counts as hidden by a transaction."""
 
 _EPOCH = datetime.datetime(1970, 1, 1)  # noqa: DTZ001 (DATETIME columns have no zone)
 _TYPES = {"c": ("insert",), "u": ("update_preimage", "update_postimage"), "d": ("delete",)}
@@ -108,7 +108,7 @@ def read_values(servers: str, topic: str) -> Iterator[tuple[int, bytes | None]]:
 def compare_topics(
     servers: str, prefix: str, expected_tables: Iterable[ExpectedTable], decode: Decode = msgspec.json.decode
 ) -> Iterator[Comparison]:
-    """Each table of the demo against its topic, `prefix.database.table`.
+    """Compare each table of the demo with its topic, `prefix.database.table`.
 
     Args:
         servers: Brokers.

@@ -45,7 +45,7 @@ class Fetched:
 
     @property
     def file(self) -> Path:
-        """There when everything is."""
+        """File that exists when the download is complete."""
         return self.folder / (f"{self.program}.class" if self.is_compiled else self.program)
 
     @property

@@ -29,7 +29,7 @@ QUICK_START = ("-Xms128m", "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLeve
 """Options of Java for a broker that has little to do."""
 
 AS_SHIPPED = ("-Xms1g", "-Xmx1g", "-server", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20")
-"""Those that Kafka's own scripts start one with."""
+"""Options with which Kafka's own scripts start a broker."""
 
 _START_SECONDS = 60.0
 _LOG4J = """status = error
@@ -146,7 +146,7 @@ class KafkaBroker:
         self._process.send_signal(signal.SIGSTOP)
 
     def thaw(self) -> None:
-        """Let it go on."""
+        """Continue the frozen process."""
         assert self._process is not None
         self._process.send_signal(signal.SIGCONT)
 

@@ -29,7 +29,7 @@ def adopt(
     server: OptionalServerOption = None,
     password_file: PasswordFileOption = None,
 ) -> None:
-    """Take over a target that somebody else has filled: from Spark, an export, another tool.
+    """Adopt a target that another program has filled: from Spark, an export, another tool.
 
     Its columns are compared with those of the log, one by one, and its keys are checked for duplicates. Then it is the
     job's, complete at the GTID, and the job goes on from there. A job that is before that reads up to it first; it must

@@ -44,7 +44,7 @@ def check(
     output: OutputOption = Output.TABLE,
     scan: ScanOption = SCAN_MIB,
 ) -> None:
-    """Say what a job would do: read its file, look at its log, tables and checkpoint, and change nothing.
+    """Report what a job would do: read its file, look at its log, tables and checkpoint, and change nothing.
 
     Shown are the log (format, files, GTIDs), where the job would start (its checkpoint, or fresh), and each table with
     its columns, keys, modes and targets; of a job that publishes, the brokers are asked for its offset and its topics,

@@ -31,7 +31,7 @@ def run_event_job(job: EventTablesJob, *, once: bool, output: Output, page: Page
 
 
 def check_event_job(job: EventTablesJob, output: Output) -> None:
-    """Say where *job* would go on, and into which tables what is waiting would go; nothing is written.
+    """Report where *job* would continue, and the tables for the waiting events; nothing is written.
 
     Raises:
         BinlogError: What the job itself would report at its start.

@@ -98,7 +98,7 @@ def init(  # noqa: PLR0913 - the options of the command
 
 
 def _bring_definitions(path: str, server: str, password_file: str | None, scan_size: int) -> None:
-    """Let the log have definitions of all tables that it has changes of, before it is looked at."""
+    """Write definitions of all tables with changes into the log, before it is examined."""
     from binlog_connector.schema.definitions import TableName
     from binlog_streaming.cli.definitions import bring_also
     from binlog_streaming.jobs.log_tables import find_tables

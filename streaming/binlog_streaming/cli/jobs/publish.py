@@ -154,7 +154,7 @@ class _Lines:
         self._since = clock()
 
     def started(self, job: PublishJob, offset: SourceOffset, addresses: Mapping[str, str]) -> None:
-        """Say what runs."""
+        """Report the start of the job."""
         typer.echo(f"{job.name}: {job.source.path} -> {job.sink.bootstrap_servers} ({job.sink.topic_prefix})")
         typer.echo(f"from {offset.position}{f', after GTID {offset.gtid}' if offset.gtid else ''}")
         say_addresses(addresses)
@@ -167,7 +167,7 @@ class _Lines:
             self._say_waiting()
 
     def idle(self) -> None:
-        """Nothing has come for a while: print what was published last, which no later line would tell."""
+        """Print the last published transaction, after a while without new ones: no later line would show it."""
         if self._waiting:
             self._say_waiting()
 
@@ -202,7 +202,7 @@ class _JsonLines(_Lines):
     """Lines for programs: events `started`, `published`, and `ended` or `stopped`."""
 
     def started(self, job: PublishJob, offset: SourceOffset, addresses: Mapping[str, str]) -> None:
-        """Say what runs."""
+        """Report the start of the job."""
         facts = {
             "event": "started",
             "name": job.name,

@@ -45,7 +45,7 @@ class RowFormatWarnings:
             yield block
 
     def finish(self) -> None:
-        """Say how many there were, where that is more than one."""
+        """Print the number of statements, if there was more than one."""
         numbers = (
             (self._tally.statements, "statements change rows without row events: these changes are missing here"),
             (self._tally.incidents, "incidents: the server lost events"),

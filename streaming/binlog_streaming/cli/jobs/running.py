@@ -176,7 +176,7 @@ class OutputReader:
 
 
 def say_addresses(addresses: Mapping[str, str]) -> None:
-    """Say, to people, what is to be found where."""
+    """Print the addresses of metrics and page, for people."""
     for name, address in addresses.items():
         typer.echo(f"{name}: {address}")
 
@@ -188,13 +188,13 @@ class LinePrinter:
         self._told: set[tuple[str, Note]] = set()
 
     def started(self, job: Job, running: TablesJob, addresses: Mapping[str, str]) -> None:
-        """Say what runs."""
+        """Report the start of the job."""
         del running
         typer.echo(f"{job.name}: {job.source.path} -> {job.sink.directory} ({job.sink.format})")
         say_addresses(addresses)
 
     def batch(self, batch: BatchProgress) -> None:
-        """Say what a batch did."""
+        """Report a finished batch."""
         parts = [
             f"batch {batch.batch_id}",
             f"{len(batch.tables)} tables",
@@ -230,7 +230,7 @@ class _JsonPrinter:
     """Lines for programs: events `started`, `batch`, and `ended` or `stopped`."""
 
     def started(self, job: Job, running: TablesJob, addresses: Mapping[str, str]) -> None:
-        """Say what runs."""
+        """Report the start of the job."""
         write_json_lines(
             [
                 {
@@ -249,7 +249,7 @@ class _JsonPrinter:
         )
 
     def batch(self, batch: BatchProgress) -> None:
-        """Say what a batch did."""
+        """Report a finished batch."""
         write_json_lines([batch.as_json()])
 
     def ended(self, running: TablesJob, *, stopped: bool) -> None:

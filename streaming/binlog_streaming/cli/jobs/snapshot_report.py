@@ -25,7 +25,7 @@ _MIB = 1 << 20
 
 
 def is_confirmed(what: str) -> bool:
-    """Ask whether to begin.
+    """Ask for confirmation.
 
     Args:
         what: The command does, for who cannot be asked.
@@ -40,7 +40,7 @@ def is_confirmed(what: str) -> bool:
 
 
 def print_plan(plan: SnapshotPlan, address: str) -> None:
-    """Say what a snapshot would do."""
+    """Print the plan of a snapshot."""
     console = output_console()
     console.print(f"server   {escaped(address)}, {escaped(plan.server)}")
     for name, text in _facts(plan):
@@ -150,13 +150,13 @@ class _Progress:
 
 
 def print_result(result: SnapshotResult, place: str = "the log") -> None:
-    """Say what is in the log now, or in another place."""
+    """Print the result: the tables that are in the log now, or in another place."""
     tables = "1 table" if result.tables == 1 else f"{result.tables:,} tables"
     output_console().print(f"{tables}, {result.rows:,} rows are in {place}, after {result.seconds:,.1f} s")
 
 
 def names_text(names: tuple[str, ...] | list[str]) -> str:
-    """Some names, and how many more there are."""
+    """Text of the first names, and the number of the others."""
     more = f" and {len(names) - _NAMES_SHOWN_MAX} more" if len(names) > _NAMES_SHOWN_MAX else ""
     return f"{', '.join(names[:_NAMES_SHOWN_MAX])}{more}"
 

@@ -31,7 +31,7 @@ def run_topic_job(job: TopicTablesJob, *, once: bool, output: Output, page: Page
 
 
 def check_topic_job(job: TopicTablesJob, output: Output) -> None:
-    """Say where *job* would go on; nothing is written.
+    """Report where *job* would continue; nothing is written.
 
     Raises:
         BinlogError: What the job itself would report at its start.

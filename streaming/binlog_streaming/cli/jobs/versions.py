@@ -36,7 +36,7 @@ def versions(
     ] = None,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Say which version of each table to read, so that all of them are as of one GTID.
+    """Print the version of each table to read, so that all of them are as of one GTID.
 
     Tables are written one after the other. Read by these versions (Delta: versionAsOf; Iceberg: snapshot-id) they
     belong together, whatever is written meanwhile; as long as the sink's retention keeps old files.

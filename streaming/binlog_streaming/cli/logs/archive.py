@@ -87,11 +87,11 @@ class _Lines:
         self._size = 0
 
     def metrics(self, address: str) -> None:
-        """Say where they are."""
+        """Print the address of the metrics."""
         typer.echo(f"metrics: {address}")
 
     def stored(self, stored: Stored) -> None:
-        """Something is in the archive."""
+        """Report a stored part."""
         self._size += stored.size
         file = stored.file
         if file.is_sealed:
@@ -100,7 +100,7 @@ class _Lines:
             typer.echo(f"{file.name}: {how}, {file.size:,} bytes, {file.transactions:,} transactions{gtids}")
 
     def removed(self, file: ArchivedFile) -> None:
-        """It is older than the retention."""
+        """Report a file that is removed: it is older than the retention."""
         typer.echo(f"{file.name}: removed, {file.size:,} bytes")
 
     def ended(self) -> None:
@@ -112,11 +112,11 @@ class _JsonLines(_Lines):
     """A line for everything that is stored: events `stored`, `removed`, `ended`."""
 
     def metrics(self, address: str) -> None:
-        """Say where they are."""
+        """Print the address of the metrics."""
         write_json_lines([{"event": "started", "metrics": address}])
 
     def stored(self, stored: Stored) -> None:
-        """Something is in the archive."""
+        """Report a stored part."""
         self._size += stored.size
         facts = {
             "event": "stored",
@@ -132,7 +132,7 @@ class _JsonLines(_Lines):
         write_json_lines([facts])
 
     def removed(self, file: ArchivedFile) -> None:
-        """It is older than the retention."""
+        """Report a file that is removed: it is older than the retention."""
         write_json_lines([{"event": "removed", "file": file.name, "bytes": file.size}])
 
     def ended(self) -> None:

@@ -68,7 +68,7 @@ class TailSink(Protocol):
     """Destination of changes."""
 
     def take(self, batch: pa.RecordBatch, view: ChangesView) -> None:
-        """Some changes, in order."""
+        """Take changes, in order."""
 
     def finish(self) -> None:
         """A step has been taken: its changes are out when this returns."""
@@ -284,7 +284,7 @@ class JsonLines:
         sys.stdout.buffer.flush()
 
     def draw(self) -> None:
-        """Nothing to do."""
+        """Do nothing: lines need no drawing."""
 
 
 @dataclass(slots=True)

@@ -108,4 +108,4 @@ class EventLines:
         return count
 
     def draw(self) -> None:
-        """Nothing to do."""
+        """Do nothing: there is no view to draw."""

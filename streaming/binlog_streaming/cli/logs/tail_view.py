@@ -77,7 +77,7 @@ class TailView:
         self._recent.extend(json_rows(iter([last]), view))
 
     def finish(self) -> None:
-        """Nothing to do: changes are on the screen when it is drawn."""
+        """Do nothing: changes are on the screen when it is drawn."""
 
     def draw(self) -> None:
         """Draw, when it is time."""

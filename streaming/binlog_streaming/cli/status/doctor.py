@@ -46,7 +46,7 @@ def doctor(
     scan: ScanOption = SCAN_MIB,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Look for what people get wrong: on this machine, in a log, in a job, and on its server. Nothing is changed.
+    """Look for common mistakes: on this machine, in a log, in a job, and on its server. Nothing is changed.
 
     Looked at are Python, Java, packages and their versions, compiled kernels, the machine's name; of a log its files
     and rights to read them, row format, row images, names of columns, keys; of a job all that check tells, room on

@@ -31,7 +31,7 @@ def status(
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object, as /status.json of the page.")] = False,
 ) -> None:
-    """Say how a job is: running or not, how far behind, how long it is safe, its tables, last batches and errors.
+    """Show the state of a job: running or not, lag, time until log files are purged, tables, batches and errors.
 
     What the job did is read from its checkpoint, where it records it; how far behind that is, and when the server
     removes the files that the job needs, is measured now, also while the job does not run. Set status.purge_after in

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 def transfer_checkpoint(
     job: Job, replay_job: Job, tables: tuple[tuple[str, str], ...], targets: Iterable[tuple[str, str, Mode]]
 ) -> None:
-    """Let *job* go on where a replay ended: its checkpoint becomes that of the job.
+    """Make *job* continue where a replay ended: the replay's checkpoint becomes that of the job.
 
     Args:
         job: It has no checkpoint.

@@ -97,7 +97,7 @@ class ReplayTables:
         self._job_checkpoint = job_checkpoint
 
     def there(self) -> list[ReplayTarget]:
-        """Those that are there.
+        """Targets that exist.
 
         Raises:
             TableError: `OTHER_WRITER`, `SAME_TARGET`, `MODE_CHANGED`: one is no target of its table.
@@ -177,7 +177,7 @@ class ReplayTables:
         return count
 
     def go_on(self, query_id: str) -> None:
-        """Let targets of a query not state any more that they were set aside."""
+        """Remove the mark of being set aside from targets of a query."""
         for one in self.there():
             with self._looked_at(one.uri) as target:
                 properties = target.properties() or {}

@@ -87,7 +87,7 @@ class Protocol(Action, frozen=True):
 
 
 class DeltaFileFormat(Action, frozen=True):
-    """Always Parquet."""
+    """Format of the files: always Parquet."""
 
     provider: str
     options: dict[str, str]

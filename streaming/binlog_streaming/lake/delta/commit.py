@@ -212,7 +212,7 @@ class DeltaTableWrite:
         return written
 
     def attach(self, written: WrittenFiles[Add]) -> None:
-        """Let the commit bring files that another one has written, too."""
+        """Add files that another process has written to the commit."""
         self._attached |= {add.path: add for add in written.added}
         self._fed += written.fed
         self.files.names += [add.place for add in (*written.added, *written.fed)]

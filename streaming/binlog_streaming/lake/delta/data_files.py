@@ -225,7 +225,7 @@ class _PartitionFiles:
 def key_batches(
     store: Store, add: Add, schema: pa.Schema, columns: FileColumns = SAME_NAMES
 ) -> Iterator[tuple[int, pa.RecordBatch]]:
-    """Some columns of a file.
+    """Read some columns of a file.
 
     Args:
         store: The table.
@@ -249,7 +249,7 @@ def key_batches(
 def rows_at(
     store: Store, add: Add, rows: Rows, schema: pa.Schema, columns: FileColumns = SAME_NAMES
 ) -> Iterator[tuple[Rows, pa.RecordBatch]]:
-    """Some rows of a file.
+    """Read some rows of a file.
 
     Args:
         store: The table.

@@ -109,7 +109,7 @@ def newest_checkpoint(store: Store, log: TableLog) -> int:
 
 
 def learn_checkpoint(store: Store, log: TableLog, version: int) -> None:
-    """There is a checkpoint of *version*: who looks at the table next in this process knows it."""
+    """Note that a checkpoint of *version* exists: the next look in this process starts from it."""
     log.checkpoint = version
     with _keeping:
         if (kept := _kept.get(store.uri)) is not None:
@@ -255,7 +255,7 @@ def _lines(content: bytes) -> list[Line]:
 
 
 def look_back(store: Store, log: TableLog, application: str) -> None:
-    """Let the history of *log* have the last step of *application*, also when there is a checkpoint after it.
+    """Read the last step of *application* into the history of *log*, even if a checkpoint comes after it.
 
     Where its commit is gone from the log, the oldest one that is there counts as the step.
     """

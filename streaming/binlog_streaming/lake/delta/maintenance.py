@@ -74,7 +74,7 @@ _DATA_FILE = re.compile(r"(?:.*/)?(?:part|cdc)-[0-9]{5}-[0-9a-f-]{36}[^/]*\.parq
 
 
 def maintain(store: Store, log: TableLog, sink: Sink) -> None:
-    """Do what it is time for; *log* is the newest version then.
+    """Do the maintenance that is due; *log* is the newest version then.
 
     Args:
         store: The table.

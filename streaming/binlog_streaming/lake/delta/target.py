@@ -92,7 +92,7 @@ class DeltaTarget(Target):
         merge: Merge = Merge.AUTO,
         retention_hours: float = WEEK_HOURS,
     ) -> DeltaTarget:
-        """Look at what is there.
+        """Read the table at *uri*.
 
         Raises:
             TableError: `TABLE_FEATURE`: the table uses something of Delta that is not written here; `WRITE_FAILED`: it

@@ -65,7 +65,7 @@ def open_catalog(sink: Sink) -> Catalog:
 
 
 def close_catalog(catalog: Catalog) -> None:
-    """Let go of it; one that settings name stays open for the next table, with its connections and its token."""
+    """Close it; a catalog that settings name stays open for the next table, with its connections and its token."""
     if isinstance(catalog, _FolderCatalog):
         catalog.close()
 

@@ -72,7 +72,7 @@ BATCH_BYTES_MAX = 1 << 30
 def key_batches(
     metadata: TableMetadata, io: FileIO, file: DataFile, schema: pa.Schema
 ) -> Iterator[tuple[int, pa.RecordBatch]]:
-    """Some columns of a file.
+    """Read some columns of a file.
 
     Args:
         metadata: The table.
@@ -94,7 +94,7 @@ def key_batches(
 def rows_at(
     metadata: TableMetadata, io: FileIO, file: DataFile, rows: Rows, schema: pa.Schema
 ) -> Iterator[tuple[Rows, pa.RecordBatch]]:
-    """Some rows of a file.
+    """Read some rows of a file.
 
     Args:
         metadata: The table.

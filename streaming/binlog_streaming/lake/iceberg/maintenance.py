@@ -49,7 +49,7 @@ _ENDINGS = {"data": (".parquet", ".puffin"), "metadata": (".avro", ".metadata.js
 
 
 def maintain(table: Table, uri: str, *, since: int, file_size: int, retention_hours: float) -> Table:
-    """Do what is due.
+    """Do the maintenance that is due.
 
     Args:
         table: The table after the last commit.

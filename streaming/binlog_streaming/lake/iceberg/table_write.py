@@ -211,7 +211,7 @@ class IcebergTableWrite:
         return WrittenFiles(version, added, (), tuple(superseded), row_count, contradicted)
 
     def attach(self, written: WrittenFiles[LiveFile]) -> None:
-        """Let the commit bring files that another one has written, too."""
+        """Add files that another process has written to the commit."""
         self._attached |= {live.file.file_path: live.file for live in written.added}
 
     def prepare(self) -> None:

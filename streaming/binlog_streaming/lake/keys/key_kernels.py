@@ -1,4 +1,4 @@
-"""Most rows told apart from those that may hold a key: `find_candidates`."""
+"""Kernels that separate most rows from those that may hold a key: `find_candidates`."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 File = TypeVar("File")
 
 RANGES_MAX = 16
-"""Enough to tell hot rows from cold ones, few enough to cost nothing."""
+"""Largest number of ranges: enough to separate hot rows from cold ones, few enough to cost nothing."""
 
 
 def files_that_may_hold(

@@ -197,7 +197,7 @@ def _locked(folder: Path) -> Iterator[None]:
 
 
 def sync_folder(folder: Path) -> None:
-    """Let the names of new files be on the disk."""
+    """Write the names of new files to the disk."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)

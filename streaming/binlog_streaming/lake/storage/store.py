@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 UNFINISHED = ".unfinished-"
-"""Begins names that are not for readers: Spark, DuckDB and Arrow pass over what begins with a dot."""
+"""Prefix of names that are not for readers: Spark, DuckDB and Arrow ignore names that begin with a dot."""
 
 _ACCESS = "sink.storage has the access to an object store"
 
@@ -50,18 +50,18 @@ class NewFile(ABC):
 
     @abstractmethod
     def finish(self) -> int:
-        """Let it be there, safe from a loss of power; its size in bytes."""
+        """Complete the file, safe from a loss of power; returns its size in bytes."""
 
     @abstractmethod
     def finish_as(self, name: str) -> bool:
-        """Let it be there under another name, safe from a loss of power, unless there is one of that name: then False.
+        """Complete the file under another name, safe from a loss of power; False if that name exists.
 
         An answer that gets lost may make it False although the file is this one: whoever needs to know looks at it.
         """
 
     @abstractmethod
     def abandon(self) -> None:
-        """Let it never be there."""
+        """Discard the file."""
 
 
 class Store(ABC):
@@ -79,7 +79,7 @@ class Store(ABC):
 
     @abstractmethod
     def read_part(self, name: str, start: int, size: int) -> bytes:
-        """Some bytes of a file, as many as are asked for or as there are."""
+        """Read bytes of a file, up to *size* or to its end."""
 
     @abstractmethod
     def opened(self, name: str) -> pa.NativeFile:
@@ -110,7 +110,7 @@ class Store(ABC):
         """Begin a large file under a name that nobody else uses."""
 
     def link(self, path: str, name: str) -> bool:
-        """Let a local file that is never changed again be there, too, without a copy; False: it cannot be linked."""
+        """Link a local file that is never changed again into the store, without a copy; False: not possible."""
         del path, name
         return False
 
@@ -127,7 +127,7 @@ class Store(ABC):
         """Remove all files, and the place itself."""
 
     def settle(self) -> None:  # noqa: B027 (object stores have nothing to settle)
-        """Let the names of new files be safe from a loss of power."""
+        """Make the names of new files safe from a loss of power."""
 
 
 @contextmanager

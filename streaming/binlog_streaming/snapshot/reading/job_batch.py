@@ -50,7 +50,7 @@ class ReadingStep(StrEnum):
     ASIDE = "aside"
     """The job's record has the tables aside."""
     QUERY_BEGUN = "query begun"
-    """There is a checkpoint, without a batch."""
+    """The checkpoint exists, without a batch."""
     FIRST_BATCH_BEGUN = "first batch begun"
     """The checkpoint is at the tables' place, and its batch has not ended."""
     BATCH_BEGUN = "batch begun"
@@ -62,7 +62,7 @@ class ReadingStep(StrEnum):
 
 
 def run_once(job: Job) -> None:
-    """Let a job read all that it has to, in this process.
+    """Run a job in this process until it has read everything.
 
     Raises:
         BinlogError: What ends it.
@@ -196,7 +196,7 @@ class JobBatch:
         )
 
     def _bring_to(self, offset: SourceOffset) -> None:
-        """Let the job itself read up to *offset*."""
+        """Run the job itself up to *offset*."""
         checkpoint = read_checkpoint(self._state)
         assert checkpoint is not None
         assert checkpoint.offset is not None

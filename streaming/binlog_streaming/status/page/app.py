@@ -45,7 +45,7 @@ UPDATE_SECONDS = 2.0
 VIEWERS_MAX = 20
 FORM_SIZE_MAX = 4096
 LOGIN_PAUSE_SECONDS = 0.5
-"""After a wrong token, so that trying many takes long."""
+"""Pause after a wrong token, so that many attempts take long."""
 
 
 class PageServer(uvicorn.Server):
@@ -73,7 +73,7 @@ class PageServer(uvicorn.Server):
         self._page = page
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Let those go who have the page open, and end."""
+        """Close the connections of open pages, and end."""
         self._page.closing.set()
         await super().shutdown(sockets)
 

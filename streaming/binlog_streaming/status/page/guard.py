@@ -32,7 +32,7 @@ _LOCAL_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
 
 
 class Access:
-    """Knows the token, and the cookie that stands for it in a browser.
+    """Token of the page, and the cookie that a browser sends instead.
 
     Args:
         token: None: there is none.
@@ -65,7 +65,7 @@ class Access:
 
 
 class Guard:
-    """Lets requests through to *app* that may be answered, and adds headers to every answer.
+    """Passes allowed requests to *app*, and adds headers to every answer.
 
     Args:
         app: The application.

@@ -80,7 +80,7 @@ class CascadeImages:
         return sum(_size(row_batch) for row_batch in self.flat[: self.names.index(name)]) if name in self.names else 0
 
     def times_of(self, name: TableName) -> Indices:
-        """Those of a table's images."""
+        """Times of a table's images."""
         start = self.start(name)
         return self.times[start : start + sum(_size(row_batch) for row_batch in self.row_batches[name])]
 

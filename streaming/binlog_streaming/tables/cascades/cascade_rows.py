@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     Indices = NDArray[np.int64]
 
     Naming = Callable[[str, str], AbstractContextManager[None]]
-    """Within it errors name a table, and what it is read from."""
+    """Context in which errors name a table, and the source from which it is read."""
 
 
 @dataclass(frozen=True)

@@ -138,7 +138,7 @@ class EvidenceWatch:
         return evidence.proved
 
     def changed(self, uri: str) -> None:
-        """Something else than row events has changed rows of the target."""
+        """Note that rows of the target were changed otherwise than by row events."""
         self._left[uri] = _ALL
 
     def watched(self, uri: str) -> tuple[int, int]:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def settle_keys(target: Target, commit_id: CommitId) -> None:
-    """Let *target* have the key of rows that come next, after a statement that may have changed it.
+    """Give *target* the key of the rows that come next, after a statement that may have changed it.
 
     Args:
         target: As it is; another query's stays so.
@@ -34,7 +34,7 @@ def settle_keys(target: Target, commit_id: CommitId) -> None:
 
 
 def fit_columns(target: Target, commit_id: CommitId, schema: pa.Schema, positions: BatchPositions) -> None:
-    """Let *target* have the columns of rows that come next; make it, where it is not there.
+    """Give *target* the columns of the rows that come next; create it if it does not exist.
 
     Args:
         target: As it is.

@@ -36,7 +36,7 @@ class TargetAlteration:
         return bool(self.change or self.removed)
 
     def bring_into(self, target: Target, commit_id: CommitId) -> None:
-        """Do it, in one commit."""
+        """Apply it to *target*, in one commit."""
         if not self.removed and not self.change.converted:
             target.evolve(self.change, commit_id)
             return

@@ -56,7 +56,7 @@ if TYPE_CHECKING:
     from binlog_streaming.tables.statements.log_facts import LogFacts
 
     CommitAction = Callable[[Target, CommitId], bool]
-    """Does it in one commit; False: there was nothing to commit."""
+    """Function that does the work in one commit; False: there was nothing to commit."""
 
 _MICROS = 1_000_000
 _UNSETTLED = "a default whose bytes depend on the server"

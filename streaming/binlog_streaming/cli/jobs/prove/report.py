@@ -23,7 +23,7 @@ _STYLES = {ProofOutcome.EQUAL: "green", ProofOutcome.DIFFERENT: "red", ProofOutc
 
 
 def print_result(result: ProofResult, *, rows: bool) -> None:
-    """Say what was found of one target; *rows*: also which rows differ."""
+    """Print the result of one target; *rows*: with the rows that differ."""
     console = output_console()
     style = _STYLES.get(result.outcome, "dim")
     console.print(f"{escaped(result.table)} ({result.mode}): [{style}]{escaped(_told(result))}[/]", soft_wrap=True)
@@ -58,7 +58,7 @@ def _told(result: ProofResult) -> str:
 
 
 def print_summary(results: Sequence[ProofResult]) -> bool:
-    """Say what all of it means; whether all that can be compared is equal."""
+    """Print the summary; True if all that can be compared is equal."""
     counts = {outcome: sum(one.outcome is outcome for one in results) for outcome in ProofOutcome}
     rows = sum(one.rows for one in results if one.outcome is ProofOutcome.EQUAL)
     compared = len(results) - counts[ProofOutcome.EXEMPT]

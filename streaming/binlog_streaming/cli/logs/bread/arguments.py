@@ -93,7 +93,7 @@ class BreadArguments:
 
     @property
     def wanted_files(self) -> list[str]:
-        """Those that are read."""
+        """Files to read."""
         files = self.files or [STANDARD_INPUT]
         return files if self.all_files else files[:1]
 

@@ -78,7 +78,7 @@ class TextSink:
                 raise LogDamage(str(lines.damage))
 
     def finish(self) -> None:
-        """Nothing is left."""
+        """Do nothing: all lines are written."""
 
 
 class SortedSink:
@@ -142,7 +142,7 @@ class JsonSink:
             write_output(json_lines(rows, self._view.json_styles()))
 
     def finish(self) -> None:
-        """Nothing is left."""
+        """Do nothing: all lines are written."""
 
     def _take_one_by_one(self, block: LogBlock) -> None:
         # A block with damage is rare: which of its events are sound is tried out.
