@@ -1,4 +1,4 @@
-"""What logs of each format have and can do: `FORMAT_TRAITS`, by name. It loads no compiled code."""
+"""Capabilities of the formats: `FORMAT_TRAITS`, by name. This module loads no compiled code."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _TABLE_VIEWS = ("changes", "changefeed", "events", "transactions", "tables")
 
 @dataclass(frozen=True, slots=True)
 class FormatTraits:
-    """What all logs of a format have in common; who reads, follows or shows a log asks here, not for the format.
+    """Capabilities that all logs of a format share; code asks for these instead of the format's name.
 
     Attributes:
         views: What a row can be (option `view`); the default view comes first.

@@ -48,7 +48,7 @@ class LogFile:
 
 @dataclass(frozen=True, slots=True)
 class FileGtids:
-    """What a file of a log records of GTIDs, as texts; None: it does not (yet).
+    """GTIDs that a file of a log records, as texts; None: none (yet).
 
     Attributes:
         first: The last ones of each domain and server before it.
@@ -165,7 +165,7 @@ class LogFormat(ABC):
         """Bytes of its file up to *position*, or up to the end of its page; nothing is looked for at *position*."""
 
     def file_gtids(self, files: Sequence[LogFile]) -> list[FileGtids]:
-        """What each of *files*, which `files` gave, records of GTIDs; costs a look at a few places of each."""
+        """GTIDs that each of *files*, results of `files`, records; reads a few places of each."""
         return [NO_FILE_GTIDS for _ in files]
 
     def begins_server_run(self, file_no: int) -> bool | None:

@@ -124,7 +124,7 @@ class StatementScope:
         return scope
 
     def take_older(self, older: StatementScope) -> None:
-        """What statements tell of tables that were logged before the first one observed: foreign keys, engines."""
+        """Add facts about tables from statements before the first observed one: foreign keys, engines."""
         self.foreign_keys = older.foreign_keys
         self._engines = older._engines | self._engines
         if self.names.folds:

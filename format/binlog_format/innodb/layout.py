@@ -113,7 +113,7 @@ CHUNK_HEADER_SIZE = 3
 assert CHUNK_HEADER_STRUCT.size == CHUNK_HEADER_SIZE
 
 CHUNK_SPACE_MIN = 4
-"""If fewer bytes are left before the page's checksum, the next chunk is in the next page, whatever these bytes are."""
+"""Bytes before the page's checksum below which the next chunk is in the next page, whatever these bytes are."""
 assert CHUNK_SPACE_MIN == CHUNK_HEADER_SIZE + 1
 
 DUMMY_DATA_BYTE = 0xFF

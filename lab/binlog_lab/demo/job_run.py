@@ -24,7 +24,8 @@ if TYPE_CHECKING:
     from binlog_streaming.settings import Job
 
 STANDSTILL_S = 240.0
-"""If the log is complete, the job runs, and no batch ends for this time, the present rows are compared."""
+"""Seconds without the end of a batch, with a complete log and a running job, after which the present rows are
+compared."""
 
 
 @dataclass(frozen=True, slots=True)

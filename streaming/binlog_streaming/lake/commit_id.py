@@ -1,4 +1,4 @@
-"""Who writes what: `CommitId`, which each commit of a table carries, and `Applied`, what a table holds of them."""
+"""Ids of writes: `CommitId`, which each commit of a table carries, and `Applied`, the ids that a table contains."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ SOURCE_PROPERTY = "binlog-stream.sourceTable"
 MODE_PROPERTY = "binlog-stream.mode"
 KEYS_PROPERTY = "binlog-stream.keys"
 RULES_PROPERTY = "binlog-stream.rules"
-"""What tells the rules for columns and rows by which it was written from others; not there where nothing is hidden."""
+"""Fingerprint of the rules for columns and rows with which it was written; absent if nothing is hidden."""
 POSITION_KEY = "binlog-stream.position"
 GTID_KEY = "binlog-stream.gtid"
 GTID_POSITION_KEY = "binlog-stream.gtidPosition"
 KEYS_OPEN_PROPERTY = "binlog-stream.keysOpen"
 """The place of a statement after which another key may tell rows apart; empty once rows have shown which one."""
 DROPPED_PROPERTY = "binlog-stream.dropped"
-"""Where the source table was dropped, or renamed to another; empty once there is one of that name again."""
+"""Place where the source table was dropped, or renamed to another; empty once that name exists again."""
 DROPPED_COLUMNS_PROPERTY = "binlog-stream.droppedColumns"
 """Columns that the source table does not have any more, as `joined_keys` writes names."""
 COMPLETE_PROPERTY = "binlog-stream.complete"
 """`true`: all rows of the source table lie in the part of the log that was read; `false`: earlier ones are missing."""
 SET_ASIDE_PROPERTY = "binlog-stream.setAside"
-"""Why the target does not go on, and from which place of the log on; empty: it does."""
+"""Reason why the target is set aside, and the place in the log; empty: it is not."""
 VERIFIED_PROPERTY = "binlog-stream.verifiedThrough"
-"""Up to where in the log the target was proved to be the same as the source table, and with how many rows."""
+"""Place in the log up to which the target was proved equal to the source table, and the number of rows."""
 DECLARED_PROPERTY = "binlog-stream.declaredTypes"
 """Types of columns that only definitions state, as JSON by name in lower case; empty: there are none."""
 SNAPSHOT_PROPERTY = "binlog-stream.snapshot"
@@ -44,7 +44,7 @@ LAST_CHANGE_KEY = "binlog-stream.lastChange"
 
 @dataclass(frozen=True, slots=True)
 class CommitId:
-    """Who writes what: one commit of one table in one batch of one query.
+    """Id of a write: one commit of one table in one batch of one query.
 
     Attributes:
         query_id: Id of the streaming query; it lives in the checkpoint.

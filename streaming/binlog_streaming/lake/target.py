@@ -1,4 +1,4 @@
-"""What every sink can do: `Target`, one table at one place.
+"""The interface of every sink: `Target`, one table at one place.
 
 A target remembers which query made it, and with every write the batch that it holds now. Who writes has looked before:
 a commit by somebody else in between makes the write fail, or change nothing, so a batch never comes in twice.
@@ -55,12 +55,12 @@ class Target(ABC):
     """True if several processes may write parts of a step: `append_part`, `merge_part`, then `commit_parts`."""
 
     supports_other_owner: ClassVar[bool] = True
-    """Whether another query can go on with the table: `transfer_to`."""
+    """True if another query can continue with the table: `transfer_to`."""
 
     @classmethod
     @abstractmethod
     def at(cls, sink: Sink, uri: str) -> Target:
-        """Look at what is at *uri*.
+        """Read the table at *uri*.
 
         Raises:
             OptionError: `INVALID_VALUE`: the format cannot be kept there.
@@ -75,7 +75,7 @@ class Target(ABC):
         """The last batch of the commit id's query in the table; None while there is none."""
 
     def gtid_positions(self) -> list[str]:
-        """What the table, which is there, records of the GTIDs that it holds; they add up. Empty: nothing."""
+        """GTIDs that the existing table records; they add up. Empty: none."""
         recorded = (self.properties() or {}).get(GTID_POSITION_KEY)
         return [] if recorded is None else [recorded]
 
@@ -122,7 +122,7 @@ class Target(ABC):
 
     @abstractmethod
     def merge(self, change: Change, commit_id: CommitId) -> int:
-        """Bring *change* into the table in one commit, or in none when there is nothing to change.
+        """Write *change* into the table in one commit, or in none if there is nothing to change.
 
         Columns of the table that *change* does not have are null in rows that come new, and stay as they are in others.
 
@@ -163,7 +163,7 @@ class Target(ABC):
         raise NotImplementedError(f"{type(self).__name__} takes steps as a whole")
 
     def commit_parts(self, parts: Sequence[WrittenFiles[Any]], commit_id: CommitId) -> int:
-        """Bring all parts of a step into the table in one commit, or in none when there is nothing to change.
+        """Write all parts of a step into the table in one commit, or in none if there is nothing to change.
 
         Files go when the commit comes to nothing; those of parts that nobody commits stay until maintenance.
 
@@ -186,21 +186,21 @@ class Target(ABC):
 
     @abstractmethod
     def replace(self, rows: pa.RecordBatchReader, commit_id: CommitId) -> None:
-        """Put *rows* in the place of all rows, and their columns in the place of all columns, in one commit.
+        """Replace all rows by *rows*, and all columns by their columns, in one commit.
 
         *rows* may be what `read` of this very target gives.
         """
 
     @abstractmethod
     def maintain(self, sink: Sink) -> None:
-        """Now and then, after a commit: join small files, remove old ones; the rows stay as they are."""
+        """Do maintenance after some commits: join small files, remove old ones; the rows stay unchanged."""
 
     @abstractmethod
     def is_conflict(self, error: Exception) -> bool:
         """True if a write failed because another writer committed between the look and the write."""
 
     def close(self) -> None:  # noqa: B027 (most have nothing to close)
-        """Let go of connections."""
+        """Close connections."""
 
     def check_owner(self, commit_id: CommitId) -> None:
         """See that this query, this source table and this mode are those that made the table.

@@ -98,7 +98,7 @@ class CascadeLog:
     job: Job
 
     def scope_before(self, start: Position) -> StatementScope:
-        """What the schema file, and all statements and definitions of marks before *start* tell, foreign keys too.
+        """Read the scope, and foreign keys, from the schema file, statements and marks before *start*.
 
         Raises:
             BinlogError: As `Log.blocks`; what is wrong with the schema file.

@@ -1,4 +1,4 @@
-"""How far a target is in the log: `read_target_state(target)`."""
+"""Position of a target in the log: `read_target_state(target)`."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class TargetState:
 
 
 def read_target_state(target: Target, source_table: str, mode: Mode) -> TargetState | None:
-    """Look where *target* is; None while it does not exist.
+    """Read the state of *target*; None while it does not exist.
 
     Args:
         target: As it was looked at.

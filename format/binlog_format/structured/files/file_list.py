@@ -278,7 +278,7 @@ def _is_packed(directory: Directory, name: str) -> bool:
 
 
 def _whole_one(directory: Directory, one: SeriesFile, other: SeriesFile) -> SeriesFile:
-    """Of a file and a copy of its start (or of all of it), return the file.
+    """Choose the file of two, if the other is a copy of its start (or of all of it).
 
     Raises:
         StartError: `CONFLICTING_OPTIONS`: they are two files, which begin with events of one time.

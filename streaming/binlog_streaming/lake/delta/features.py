@@ -42,7 +42,7 @@ WRITER_VERSION_MAX = 7
 """The versions of the Delta protocol from which on tables name their features."""
 
 _IDENTITY_WRITER_VERSION = 6
-"""Up to this version a protocol names no features: version 6 is all before it, and identity columns."""
+"""Last version in which a protocol names no features: version 6 is all before it, and identity columns."""
 
 _VARIANT = re.compile(r'"(?:type|elementType|valueType)":\s*"variant')
 _NESTED = re.compile(r'"(?:elementType|keyType|valueType)":\s*\{')

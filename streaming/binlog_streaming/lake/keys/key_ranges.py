@@ -51,7 +51,7 @@ def key_cover(column: pa.ChunkedArray) -> tuple[Indices, Indices] | None:
 
 
 def cover(values: Indices, count_max: int) -> tuple[Indices, Indices]:
-    """Up to *count_max* ranges that hold all *values* (ascending, not empty), cut where the gaps are widest.
+    """Make up to *count_max* ranges that contain all *values* (ascending, not empty), cut at the widest gaps.
 
     Returns:
         First and last value of each range, both inclusive, ascending.

@@ -91,15 +91,15 @@ class Store(ABC):
 
     @abstractmethod
     def create(self, name: str, content: bytes) -> bool:
-        """Put a small file there, unless there is one of that name: then False."""
+        """Create a small file; False if that name exists."""
 
     @abstractmethod
     def exchange(self, name: str, before: bytes | None, content: bytes) -> bool:
-        """Put a small file in the place of what it holds, unless that is not *before* (None: no file): then False."""
+        """Replace the content of a small file; False if its content is not *before* (None: no file)."""
 
     @abstractmethod
     def write(self, name: str, content: bytes) -> None:
-        """Put a small file there, in the place of any file of that name; whole, or what was there stays."""
+        """Write a small file, replacing any file of that name; if this fails, the old content stays."""
 
     @abstractmethod
     def may_hold(self, name: str) -> bool:
