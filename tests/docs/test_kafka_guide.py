@@ -136,7 +136,7 @@ def expected_avro() -> str:
     insert = _messages(options, encoding)[0]
     shown = [f"{subject}: {schema}\n" for subject, schema in schemas.known.items()]
     bytes_of = "".join(f"{part}: {insert[part].hex()}\n" for part in ("key", "value"))
-    return f"```json\n{''.join(shown)}```\n\nand of the INSERT above the bytes:\n\n```text\n{bytes_of}```\n"
+    return f"```json\n{''.join(shown)}```\n\nand the INSERT above has these bytes:\n\n```text\n{bytes_of}```\n"
 
 
 def test_messages_are_those_of_the_guide() -> None:
