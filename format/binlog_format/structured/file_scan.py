@@ -93,7 +93,7 @@ class Cutter(Protocol[Made]):
         """
 
     def source_ids(self, missing: int | None = None) -> IdTable:
-        """Those that events are known to be of here; *missing* counts as one."""
+        """Ids of the known sources of events here; *missing* counts as one."""
 
     def check_incomplete(self, start: bytes, size: int) -> tuple[EntryStop, int, int] | None:
         """Check an entry of which only the start is there; None: it is right so far.

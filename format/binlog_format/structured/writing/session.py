@@ -68,7 +68,7 @@ class Channel:
             return True
 
     def close(self) -> None:
-        """Nothing more will be added."""
+        """Accept no more entries."""
         # Without the lock: a writer's finalizer may run where its thread holds it.
         self._is_closed = True
 
