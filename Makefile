@@ -9,6 +9,10 @@ INSTALLED := $(VENV)/.installed
 PYSPARK ?= 4.1.4
 COMPAT := .venv-pyspark-$(PYSPARK)
 COMPAT_INSTALLED := $(COMPAT)/.installed
+WHEEL := .venv-wheel
+WHEEL_INSTALLED := $(WHEEL)/.installed
+# What tests need beside the packages, without their roots.
+WHEEL_TREE := build/wheel-tree
 SOURCE ?= workload
 SINK ?= delta
 STORE ?= folder
@@ -38,7 +42,7 @@ export SPARK_SUBMIT_OPTS := $(SPARK_SUBMIT_OPTS) -XX:SharedArchiveFile=$(abspath
 # A process that may not keep what it has compiled of our modules compiles them at each start, and the tests start many.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help check setup java demo demo-logs docs kafka servers test test-all test-thorough test-rest test-fast test-bare test-demo test-compat soak fuzz fuzz-servers lint format bench bench-peers clean
+.PHONY: help check setup java demo demo-logs docs kafka servers test test-all test-thorough test-rest test-fast test-bare test-wheel test-demo test-compat soak fuzz fuzz-servers lint format bench bench-peers clean
 
 help: ## Say what can be made
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-13s %s\n", $$1, $$2}'
@@ -107,6 +111,23 @@ test-fast: setup ## Run the tests that need neither Spark nor a server nor long,
 test-bare: setup ## Run the fast tests, and those that need a server, as where no MariaDB, Maven and Chromium are: none may fail
 	@CI= $(BIN)/python -m pytest -p tests.bare_machine $(PARALLEL) -m "not spark and not thorough and (server or not slow)" \
 		--ignore=tests/tidy $(PYTEST_ARGS)
+
+$(WHEEL_INSTALLED): pyproject.toml $(shell find format connector streaming lab -name '*.py') | $(INSTALLED)
+	@echo "Setting up $(WHEEL) with the built wheel (a minute the first time)"
+	@rm -rf build/wheel && $(BIN)/python -m pip wheel --quiet --no-deps --wheel-dir build/wheel .
+	@test -x $(WHEEL)/bin/python || $(PYTHON) -m venv $(WHEEL)
+	@$(WHEEL)/bin/python -m pip install --quiet --upgrade 'pip>=25.1'
+	@$(WHEEL)/bin/python -m pip install --quiet "$$(echo build/wheel/*.whl)[all]" --group test
+	@$(WHEEL)/bin/python -m pip install --quiet --no-deps --force-reinstall build/wheel/*.whl
+	@touch $@
+
+# Pages, manifests, the demo and the shape of the source tree are those of a checkout.
+test-wheel: $(WHEEL_INSTALLED) java ## Run what `make test-bare` runs against the built wheel, with the roots out of the way
+	@rm -rf $(WHEEL_TREE) && mkdir -p $(WHEEL_TREE) && cp -r tests bench conf docs deploy *.md *.toml Makefile $(WHEEL_TREE)
+	@cd $(WHEEL_TREE) && CI= ../../$(WHEEL)/bin/python -m tests.warm_kernels
+	@cd $(WHEEL_TREE) && CI= ../../$(WHEEL)/bin/python -m pytest -p tests.bare_machine $(PARALLEL) \
+		-m "not spark and not thorough and (server or not slow)" \
+		--ignore=tests/tidy --ignore=tests/docs --ignore=tests/deploy --ignore=tests/streaming/demo/test_demo.py $(PYTEST_ARGS)
 
 test-demo: setup $(KERNELS) $(SERVERS) ## Run each demo of the README, small
 	@$(BIN)/python -m pytest tests/docs/test_demo_lines.py $(PYTEST_ARGS)
