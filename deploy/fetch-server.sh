@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Unpacks the newest MySQL or MariaDB server of Debian's unstable suite, with all its libraries, into a folder that is a
 # root directory of its own: fetch-server.sh mysql|mariadb FOLDER. Nothing else of the machine changes. It needs apt,
-# dpkg, root, and a Debian mirror among the machine's package sources. tests/judge/servers.py starts what is in the folder.
+# dpkg, root, and a Debian mirror among the machine's package sources. lab/binlog_lab/demo/mariadb/installed.py starts what is in it.
 set -euo pipefail
 kind=${1:?mysql or mariadb} folder=${2:?a folder}
 case $kind in

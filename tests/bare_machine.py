@@ -18,10 +18,12 @@ _IS_BARE = "BARE_MACHINE"
 
 
 def _hide() -> None:
-    from binlog_lab.demo.mariadb import server
+    from binlog_lab.demo.mariadb import installed
     from binlog_lab.demo.servers import fetch
+    from tests import servers
 
-    vars(server)["EXTRA_FOLDERS"] = ()
+    vars(installed)["EXTRA_FOLDERS"] = ()
+    vars(servers)["FETCHED"] = ()
     for name in ("S3PROXY", "REST_CATALOG", "KAFKA", "SPARK_KAFKA"):
         object.__setattr__(getattr(fetch, name), "folder", Path("/nowhere"))
     if _IS_BARE in os.environ:  # a process of pytest-xdist has the PATH of the first one

@@ -1,26 +1,79 @@
-"""MariaDB servers of tests: `mariadb_server_in(folder)`; nothing else in the tests makes one."""
+"""Servers of tests: `server_in(kind, folder)`, `mariadb_server_in(folder)`; nothing else in the tests makes one.
+
+MariaDB is that of PATH. Others are in folders that `deploy/fetch-server.sh` has made: those that `make servers` keeps,
+and those that `BINLOG_STREAM_SERVERS` names, separated by commas.
+"""
 
 from __future__ import annotations
 
 import os
+from enum import StrEnum
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from pathlib import Path
 
-    from binlog_lab.demo.mariadb.server import MariaDbServer
+    from binlog_lab.demo.mariadb.installed import Installed
+    from binlog_lab.demo.mariadb.server import DatabaseServer, MariaDbServer
+
+SERVERS_VARIABLE = "BINLOG_STREAM_SERVERS"
+FETCHED = tuple(Path(__file__).parent.parent / ".venv" / name for name in ("server-mysql", "server-mariadb"))
+_COMPLETE = ("--binlog-row-metadata=FULL",)
+"""What a job needs beside what MySQL has by default."""
+
+
+class ServerKind(StrEnum):
+    """A server that tests run on."""
+
+    MARIADB = "mariadb"
+    """MariaDB of PATH."""
+    NEW_MARIADB = "new_mariadb"
+    """A MariaDB that was fetched, of a newer series."""
+    MYSQL = "mysql"
+    """A MySQL that was fetched."""
+
+
+def fetched_servers() -> list[str]:
+    """Folders with servers: those that the environment names, and those that `make servers` has fetched."""
+    named = filter(None, os.environ.get(SERVERS_VARIABLE, "").split(","))
+    return [*named, *(str(path) for path in FETCHED if path.is_dir())]
+
+
+def server_in(kind: ServerKind, folder: Path, *, options: Sequence[str] = ()) -> DatabaseServer:
+    """A server that is not started yet, with a log of rows and names; skips where there is none of its kind."""
+    if kind is ServerKind.MARIADB:
+        return mariadb_server_in(folder, options=options)
+    from binlog_lab.demo.mariadb.server import MariaDbServer, MySqlServer
+
+    installed = fetched(kind)
+    if kind is ServerKind.MYSQL:
+        return MySqlServer(folder, installed, options=[*_COMPLETE, *options])
+    return MariaDbServer(folder, installed=installed, options=options)
+
+
+def fetched(kind: ServerKind) -> Installed:
+    """The server of a kind that was fetched; the test is skipped where there is none."""
+    from binlog_lab.demo.mariadb.installed import find_server
+
+    vendor = "MySQL" if kind is ServerKind.MYSQL else "MariaDB"
+    for name in fetched_servers():
+        installed = find_server(name)
+        if installed.vendor == vendor:
+            return installed
+    pytest.skip(f"no {vendor} server was fetched: make servers, or {SERVERS_VARIABLE}=FOLDER")
 
 
 def mariadb_server_in(folder: Path, *, server_id: int = 1, options: Sequence[str] = ()) -> MariaDbServer:
     """A server that is not started yet; a test is skipped where none is installed, but fails in CI."""
-    from binlog_lab.demo.mariadb.server import MariaDbError, MariaDbServer
+    from binlog_lab.demo.mariadb.installed import DatabaseServerError
+    from binlog_lab.demo.mariadb.server import MariaDbServer
 
     try:
         return MariaDbServer(folder, server_id=server_id, options=options)
-    except MariaDbError as error:
+    except DatabaseServerError as error:
         if os.environ.get("CI") == "true":
             raise
         pytest.skip(str(error))

@@ -196,7 +196,8 @@ class PythonReplication(Peer):
     @contextmanager
     def _server(self, path: Path) -> Iterator[list[str]]:
         """A server of the file; the program's command, but for its last two arguments."""
-        from binlog_lab.demo.mariadb.server import MariaDbError, MariaDbServer
+        from binlog_lab.demo.mariadb.installed import DatabaseServerError
+        from binlog_lab.demo.mariadb.server import MariaDbServer
 
         with tempfile.TemporaryDirectory(prefix="peers-", dir=BUILT) as directory, ExitStack() as running:
             try:
@@ -205,7 +206,7 @@ class PythonReplication(Peer):
                 (server.binlog_directory / FILE_NAME).hardlink_to(path)
                 (server.binlog_directory / "mariadb-bin.index").write_text(f"{server.binlog_directory / FILE_NAME}\n")
                 running.enter_context(server)
-            except MariaDbError as error:
+            except DatabaseServerError as error:
                 raise PeerError(str(error)) from error
             password = secrets.token_hex(16)
             with server.connect() as connection, connection.cursor() as cursor:

@@ -65,7 +65,7 @@ def server_log(transactions: int = TRANSACTIONS) -> ServerLog:
     """The file; a server is started and makes it if it is not there, which takes a minute or two.
 
     Raises:
-        MariaDbError: No server is installed.
+        DatabaseServerError: No server is installed.
     """
     directory = DATA / f"server-{_VERSION}-{transactions}"
     about = directory / "about.json"

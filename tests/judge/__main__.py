@@ -20,22 +20,23 @@ from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from binlog_lab.demo.mariadb.installed import MARIADB_OF_PATH, DatabaseServerError, find_server
 from tests.judge.coverage import Coverage
 from tests.judge.found_cases import write_case
 from tests.judge.histories.columns import kinds_of
 from tests.judge.histories.history import History, Session
 from tests.judge.histories.pairs import live_pairs
 from tests.judge.rounds import JobChoices, Judged, Round, replayed
-from tests.judge.servers import LiveServer, NoServerError, find_server
+from tests.judge.servers import LiveServer
 from tests.judge.shrinking import shrunk, sign_of
 from tests.judge.verdicts import judge
+from tests.servers import fetched_servers
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tests.judge.servers import Installed
+    from binlog_lab.demo.mariadb.installed import Installed
 
-SERVERS_VARIABLE = "BINLOG_STREAM_SERVERS"
 FOLDED_EVERY = 4
 """Of so many parts of the time one is for a server that folds names of tables."""
 OF_A_SIGN_MAX = 5
@@ -124,8 +125,7 @@ def servers_of(text: str) -> list[str]:
     """What is asked for; else MariaDB of PATH, and what the environment and `make servers` have."""
     if text:
         return [name for name in text.split(",") if name]
-    fetched = [str(path) for path in (Path(".venv/server-mysql"), Path(".venv/server-mariadb")) if path.is_dir()]
-    return ["mariadb", *filter(None, os.environ.get(SERVERS_VARIABLE, "").split(",")), *fetched]
+    return [MARIADB_OF_PATH, *fetched_servers()]
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -146,7 +146,7 @@ def main(arguments: Sequence[str]) -> int:
     for name in servers_of(given.servers):
         try:
             found.append(find_server(name))
-        except NoServerError as error:
+        except DatabaseServerError as error:
             print(f"left out: {name}: {error}")
             if os.environ.get("CI") == "true" and name == "mariadb":
                 return 2

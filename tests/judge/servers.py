@@ -1,43 +1,33 @@
-"""Live servers for histories: MariaDB on PATH, and any other one in a folder of its own: `find_server`.
+"""Live servers for histories: `LiveServer(find_server(name))`, as fast as a server without care for its data is.
 
-A folder is what `deploy/fetch-server.sh` makes: a root directory with the server and all its libraries, in which it
-runs. Each server has its own data directory, listens on a socket alone, and is stopped in the end.
+Each has its own data directory, listens on a socket alone, and is stopped in the end.
 """
 
 from __future__ import annotations
 
-import os
 import shutil
 import socket
 import subprocess
 import tempfile
 import time
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pymysql
 
-from binlog_lab.demo.mariadb.server import MariaDbError, find_program
+from binlog_lab.demo.mariadb.installed import DatabaseServerError, tail_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from pymysql.connections import Connection
+
+    from binlog_lab.demo.mariadb.installed import Installed
 
 START_SECONDS = 90.0
 STOP_SECONDS = 60.0
 POLL_SECONDS = 0.1
 SYSTEM = ("mysql", "information_schema", "performance_schema", "sys")
-MARIADB_TABLES = (
-    "mariadb_system_tables.sql",
-    "mariadb_performance_tables.sql",
-    "mariadb_system_tables_data.sql",
-    "mariadb_sys_schema.sql",
-)
 COMMON = (
-    "--no-defaults",
     "--server-id=7",
     "--skip-networking",
     "--binlog-format=ROW",
@@ -52,49 +42,7 @@ COMMON = (
     "--max-connections=50",
 )
 MARIADB = ("--sync-frm=OFF", "--innodb-log-file-size=32M", "--aria-pagecache-buffer-size=8M")
-MYSQL = ("--mysqlx=0", "--gtid-mode=ON", "--enforce-gtid-consistency=ON", "--skip-name-resolve", "--secure-file-priv=")
-
-
-class NoServerError(Exception):
-    """There is no such server here; the text says what is missing."""
-
-
-@dataclass(frozen=True)
-class Installed:
-    """A server that can be started.
-
-    Attributes:
-        name: As it was asked for.
-        root: The folder that it runs in; None: it is installed on this machine.
-        vendor: `MariaDB` or `MySQL`.
-    """
-
-    name: str
-    root: Path | None
-    vendor: str
-
-
-def find_server(name: str) -> Installed:
-    """The server `mariadb` of PATH, or that in the folder *name*.
-
-    Raises:
-        NoServerError: There is none, or it cannot be run here.
-    """
-    if name == "mariadb":
-        try:
-            find_program("mariadbd")
-        except MariaDbError as error:
-            raise NoServerError(str(error)) from error
-        return Installed(name, None, "MariaDB")
-    root = Path(name)
-    # MariaDB has a program mysqld too.
-    vendors = {"MariaDB": root / "usr/sbin/mariadbd", "MySQL": root / "usr/sbin/mysqld"}
-    found = [vendor for vendor, program in vendors.items() if program.exists()]
-    if not found:
-        raise NoServerError(f"there is no server in {root}: deploy/fetch-server.sh fetches one")
-    if os.geteuid() != 0:
-        raise NoServerError(f"the server in {root} runs in a root directory of its own, which only root can do")
-    return Installed(name, root, found[0])
+MYSQL = ("--mysqlx=0", "--gtid-mode=ON", "--enforce-gtid-consistency=ON", "--skip-name-resolve")
 
 
 class LiveServer:
@@ -114,18 +62,14 @@ class LiveServer:
         self._folded_names = folded_names
         self._process: subprocess.Popen[bytes] | None = None
         self.version = ""
-        self._chroot = () if installed.root is None else ("chroot", str(installed.root))
-        base = None if installed.root is None else installed.root / "data"
-        if base is not None:
-            base.mkdir(exist_ok=True)
-        self._folder = Path(tempfile.mkdtemp(prefix="judge-", dir=base))
+        self._folder = Path(tempfile.mkdtemp(prefix="judge-"))
         self.log_directory = self._folder / "log"
         self.log_directory.mkdir()
         (self._folder / "tmp").mkdir()
 
     def __enter__(self) -> LiveServer:
         try:
-            self._install()
+            self.installed.make_data(self._folder / "data", [self._names()] if self.is_mysql else MARIADB[:1])
             self._start()
         except BaseException:
             self._remove()
@@ -138,7 +82,7 @@ class LiveServer:
     @property
     def is_mysql(self) -> bool:
         """Whether it is MySQL."""
-        return self.installed.vendor == "MySQL"
+        return self.installed.is_mysql
 
     def connect(self) -> Connection:
         """A new connection; `with` closes it."""
@@ -160,44 +104,11 @@ class LiveServer:
                 self.ask("SET FOREIGN_KEY_CHECKS = 0", f"DROP DATABASE `{name}`")
         self.ask("RESET BINARY LOGS AND GTIDS" if self.is_mysql else "RESET MASTER")
 
-    def _inside(self, path: Path) -> str:
-        # A path as the server sees it.
-        root = self.installed.root
-        return str(path) if root is None else f"/{path.relative_to(root)}"
-
-    def _program(self, name: str) -> str:
-        return find_program(name) if self.installed.root is None else f"/usr/sbin/{name}"
-
-    def _data(self) -> str:
-        return self._inside(self._folder / "data")
-
     def _names(self) -> str:
         return f"--lower-case-table-names={self._folded_names}"
 
-    def _install(self) -> None:
-        if self.is_mysql:
-            self._run([self._program("mysqld"), *COMMON[:1], "--initialize-insecure", self._names()], b"")
-        elif self.installed.root is None:
-            options = ["--auth-root-authentication-method=normal", "--skip-test-db", "--skip-name-resolve"]
-            self._run([self._program("mariadb-install-db"), *COMMON[:1], *options, *MARIADB[:1]], b"")
-        else:
-            (self._folder / "data" / "mysql").mkdir(parents=True)
-            texts = [(self.installed.root / "usr/share/mariadb" / name).read_bytes() for name in MARIADB_TABLES]
-            script = b"".join([b"create database if not exists mysql;\nuse mysql;\n", *texts])
-            messages = "--lc-messages-dir=/usr/share/mariadb"
-            self._run([self._program("mariadbd"), *COMMON[:1], "--bootstrap", messages], script)
-
-    def _run(self, command: Sequence[str], stdin: bytes) -> None:
-        where = [f"--datadir={self._data()}", *_as_user()]
-        done = subprocess.run([*self._chroot, *command, *where], input=stdin, capture_output=True, check=False)
-        if done.returncode != 0:
-            raise NoServerError(f"{self.installed.name}: {_tail((done.stdout + done.stderr).decode(errors='replace'))}")
-
     def _start(self) -> None:
-        program = self._program("mysqld" if self.is_mysql else "mariadbd")
-        options = [*COMMON, *(MYSQL if self.is_mysql else MARIADB), *_as_user(), self._names()]
-        if self.installed.root is not None and not self.is_mysql:
-            options.append("--lc-messages-dir=/usr/share/mariadb")
+        options = [*COMMON, *(MYSQL if self.is_mysql else MARIADB), self._names()]
         paths = {
             "datadir": "data",
             "tmpdir": "tmp",
@@ -206,9 +117,9 @@ class LiveServer:
             "log-error": "error.log",
             "log-bin": "log/mysql-bin",
         }
-        options += [f"--{option}={self._inside(self._folder / name)}" for option, name in paths.items()]
+        options += [f"--{option}={self._folder / name}" for option, name in paths.items()]
         self._process = subprocess.Popen(
-            [*self._chroot, program, *options],
+            [*self.installed.command(), *options],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
@@ -221,7 +132,8 @@ class LiveServer:
                 ((self.version,),) = self.ask("SELECT VERSION()")
             if not self.version and (self._process.poll() is not None or time.monotonic() > deadline):
                 log = self._folder / "error.log"
-                raise NoServerError(f"{self.installed.name} does not start: {_tail(log.read_text(errors='replace'))}")
+                told = tail_of(log.read_text(errors="replace"))
+                raise DatabaseServerError("NOT_STARTED", f"{self.installed.name} does not start: {told}")
             time.sleep(POLL_SECONDS)
 
     def _remove(self) -> None:
@@ -234,11 +146,3 @@ class LiveServer:
                 process.kill()
                 process.wait()
         shutil.rmtree(self._folder, ignore_errors=True)
-
-
-def _as_user() -> list[str]:
-    return ["--user=root"] if os.geteuid() == 0 else []
-
-
-def _tail(text: str) -> str:
-    return " | ".join(text.strip().splitlines()[-5:])

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pytest
 
+from binlog_lab.demo.mariadb.installed import DatabaseServerError, find_server
 from binlog_streaming.lake.commit_id import DROPPED_COLUMNS_PROPERTY, DROPPED_PROPERTY
 from binlog_streaming.plan.memory import SetAside
 from tests.judge.coverage import Coverage, is_computable, pair_of
@@ -17,7 +18,7 @@ from tests.judge.found_cases import write_case
 from tests.judge.histories.history import Done, History
 from tests.judge.rounds import Round, replayed
 from tests.judge.running import JobEnd
-from tests.judge.servers import LiveServer, NoServerError, find_server
+from tests.judge.servers import LiveServer
 from tests.judge.shrinking import shrunk, sign_of
 from tests.judge.tables import (
     ServerTable,
@@ -54,7 +55,7 @@ STATEMENTS = (
 def server() -> Iterator[LiveServer]:
     try:
         installed = find_server("mariadb")
-    except NoServerError as error:
+    except DatabaseServerError as error:
         if os.environ.get("CI") == "true":
             raise
         pytest.skip(str(error))
@@ -204,5 +205,5 @@ def test_a_name_is_looked_at_again() -> None:
 
 
 def test_a_server_that_is_not_there_is_told(tmp_path: Path) -> None:
-    with pytest.raises(NoServerError, match="fetch-server"):
+    with pytest.raises(DatabaseServerError, match="fetch-server"):
         find_server(str(tmp_path))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from binlog_lab.demo.mariadb.server import MariaDbError
+from binlog_lab.demo.mariadb.installed import DatabaseServerError
 from tests.soak.snapshots import Method, SnapshotSoak, Victim
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 def test_tables_equal_the_servers_whatever_is_killed(method: Method, tmp_path: Path) -> None:
     try:
         soak = SnapshotSoak(tmp_path, method=method, seed=8, tell=print)
-    except MariaDbError as error:
+    except DatabaseServerError as error:
         if os.environ.get("CI") == "true":
             raise
         pytest.skip(str(error))

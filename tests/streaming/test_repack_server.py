@@ -20,13 +20,15 @@ from binlog_format import open_log
 from binlog_format.errors import BinlogError
 from binlog_format.innodb.reader import InnodbLog
 from binlog_format.source_file import LocalDirectory
-from binlog_lab.demo.mariadb.server import MariaDbError, MariaDbServer, find_program
+from binlog_lab.demo.mariadb.installed import DatabaseServerError, find_program
 from tests.format.classic.logs import groups_of, open_classic
 from tests.servers import mariadb_server_in
 from tests.streaming.test_repack import expected_groups, packed_groups
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from binlog_lab.demo.mariadb.server import MariaDbServer
 
 pytestmark = pytest.mark.server
 
@@ -231,7 +233,7 @@ def test_classic_log_of_a_running_server_is_read_directly(mariadb_server: MariaD
 
 def test_missing_server_says_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "/nowhere")
-    with pytest.raises(MariaDbError, match="apt-get install mariadb-server") as raised:
+    with pytest.raises(DatabaseServerError, match="apt-get install mariadb-server") as raised:
         find_program("a-server-that-nobody-has")
     assert raised.value.condition == "BINLOG_SERVER.NOT_FOUND"
 
@@ -239,5 +241,5 @@ def test_missing_server_says_how_to_install_it(monkeypatch: pytest.MonkeyPatch) 
 def test_server_that_does_not_start_says_why(mariadb_server: MariaDbServer, tmp_path: Path) -> None:
     del mariadb_server  # only to be skipped with the others where there is none
     broken = mariadb_server_in(tmp_path / "broken", options=["--no-such-option"])
-    with pytest.raises(MariaDbError, match="no-such-option"):
+    with pytest.raises(DatabaseServerError, match="no-such-option"):
         broken.start()

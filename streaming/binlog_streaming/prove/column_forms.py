@@ -4,7 +4,7 @@ Equal values have equal bytes on both sides, and different ones different bytes:
 
 * numbers, times and dates as text, with all digits that the type has; a decimal without its point; FLOAT and DOUBLE as
   the eight bytes of the double, which the servers give as a coordinate of a point;
-* text as UTF-8, whatever its character set is; bytes as they are; of what may be long, the MD5 of it.
+* text as UTF-8, whatever its character set is; bytes as they are; of what may be long, the SHA-256 of it.
 
 A target has null where a value is in no calendar (0000-00-00, a zero month), so such a value is NULL here as well.
 """
@@ -109,7 +109,7 @@ def column_form(column: SourceColumn, kind: pa.DataType, *, is_mariadb: bool) ->
     if base in _ADDRESSES:
         return ColumnForm(column.name, f"CAST({sql} AS CHAR)", _unchanged, _as_quoted)
     if base in _SHAPES and pa.types.is_struct(kind):
-        return ColumnForm(column.name, f"UNHEX(MD5({sql}))", lambda array: digests_of(_shape_bytes(array)), None)
+        return ColumnForm(column.name, f"UNHEX(SHA2({sql}, 256))", lambda array: digests_of(_shape_bytes(array)), None)
     return None
 
 
@@ -120,13 +120,13 @@ def _text_form(name: str, base: str, sql: str, *, is_mariadb: bool) -> ColumnFor
         text = f"CONVERT({sql} USING utf8mb4)"
     if base in _TEXTS:
         return ColumnForm(name, text, _unchanged, _text)
-    return ColumnForm(name, f"UNHEX(MD5({text}))", digests_of, None)
+    return ColumnForm(name, f"UNHEX(SHA2({text}, 256))", digests_of, None)
 
 
 def _bytes_form(name: str, base: str, sql: str) -> ColumnForm:
     if base in _BYTES:
         return ColumnForm(name, sql, lambda array: comparable(array)[0], _bytes)
-    return ColumnForm(name, f"UNHEX(MD5({sql}))", digests_of, None)
+    return ColumnForm(name, f"UNHEX(SHA2({sql}, 256))", digests_of, None)
 
 
 def _moment_form(name: str, base: str, sql: str, digits: int, kind: pa.DataType) -> ColumnForm:

@@ -13,8 +13,8 @@ import pyarrow as pa
 
 from binlog_format.kernels import as_bytes, empty_bytes
 from binlog_format.rows.arrow_arrays import text_array
-from binlog_streaming.prove.md5_kernels import md5_of_each
 from binlog_streaming.prove.message_kernels import add_sizes, bucket_of_each, put_values
+from binlog_streaming.prove.sha256_kernels import sha256_of_each
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from binlog_format.kernels import Bytes
 
-DIGEST_SIZE = 16
+DIGEST_SIZE = 32
 
 
 class RowMessages(NamedTuple):
@@ -66,7 +66,7 @@ def messages_of(columns: Sequence[pa.Array], row_count: int) -> RowMessages:
 
 
 def hashes_of(messages: RowMessages) -> NDArray[np.uint64]:
-    """The first eight bytes of each message's MD5, the first one highest: in SQL `CONV(LEFT(MD5(m), 16), 16, 10)`."""
+    """The first eight bytes of each message's SHA-256 as a number: in SQL `CONV(LEFT(SHA2(m, 256), 16), 16, 10)`."""
     halves = _digests(messages).reshape(-1, DIGEST_SIZE)[:, :8]
     return np.ascontiguousarray(halves).view(">u8").reshape(-1).astype(np.uint64)
 
@@ -79,7 +79,7 @@ def buckets_of(messages: RowMessages, count: int) -> NDArray[np.int64]:
 
 
 def digests_of(array: pa.Array) -> pa.Array:
-    """The MD5 of each value of text or bytes, as bytes: in SQL `UNHEX(MD5(value))`; null stays null."""
+    """The SHA-256 of each value of text or bytes, as bytes: in SQL `UNHEX(SHA2(value, 256))`; null stays null."""
     valid, offsets, data = _parts(array)
     digests = _digests(RowMessages(data, offsets))
     places = np.arange(len(array) + 1, dtype=np.int32) * DIGEST_SIZE
@@ -88,8 +88,8 @@ def digests_of(array: pa.Array) -> pa.Array:
 
 def _digests(messages: RowMessages) -> Bytes:
     digests = empty_bytes(DIGEST_SIZE * len(messages))
-    state, words, tail = np.zeros(4, np.uint64), np.zeros(16, np.uint64), empty_bytes(128)
-    md5_of_each(messages.data, messages.offsets, digests, state, words, tail)
+    state, words, tail = np.zeros(8, np.uint32), np.zeros(64, np.uint32), empty_bytes(128)
+    sha256_of_each(messages.data, messages.offsets, digests, state, words, tail)
     return digests
 
 

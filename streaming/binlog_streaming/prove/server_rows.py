@@ -109,7 +109,7 @@ class ServerRows:
 
 
 def _hash(message: str) -> str:
-    return f"CONV(LEFT(MD5({message}), 16), 16, 10)"
+    return f"CONV(LEFT(SHA2({message}, 256), 16), 16, 10)"
 
 
 def _rows(rows: Sequence[tuple[bytes, int]]) -> Rows:

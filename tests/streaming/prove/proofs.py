@@ -16,12 +16,12 @@ from tests.streaming.snapshot.live import session_on
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from binlog_lab.demo.mariadb.server import MariaDbServer
+    from binlog_lab.demo.mariadb.server import DatabaseServer
     from binlog_streaming.prove.table_proof import ProofResult
 
 
 def job_on(
-    server: MariaDbServer, folder: Path, *rules: TableRule, table_format: TableFormat = TableFormat.DELTA
+    server: DatabaseServer, folder: Path, *rules: TableRule, table_format: TableFormat = TableFormat.DELTA
 ) -> Job:
     """A job about the server's log; without rules it mirrors all tables."""
     return Job(
@@ -33,7 +33,7 @@ def job_on(
 
 
 def prove(
-    server: MariaDbServer, job: Job, tables: str | None = None, *, repairs: bool = False
+    server: DatabaseServer, job: Job, tables: str | None = None, *, repairs: bool = False
 ) -> dict[tuple[str, str], ProofResult]:
     """What a proof finds, by table and mode."""
     proof = JobProof(job, lambda: session_on(server), lambda _: None, lambda _: None, repairs)

@@ -18,24 +18,24 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
 
-    from binlog_lab.demo.mariadb.server import MariaDbServer
+    from binlog_lab.demo.mariadb.server import DatabaseServer
     from binlog_streaming.snapshot.table_snapshot import TableSnapshot
 
 BLACKHOLE = "INSTALL SONAME 'ha_blackhole'"
 
 
-def url_of(server: MariaDbServer, user: str = "root") -> str:
+def url_of(server: DatabaseServer, user: str = "root") -> str:
     return f"mysql://{user}@127.0.0.1:{server.port}/"
 
 
-def session_on(server: MariaDbServer) -> ServerSession:
+def session_on(server: DatabaseServer) -> ServerSession:
     """A session as a snapshot has it."""
     session = connect(ServerAddress.parse(url_of(server)), Credentials("root", server.password))
     prepare_session(session)
     return session
 
 
-def run_sql(server: MariaDbServer, statements: Iterable[str]) -> None:
+def run_sql(server: DatabaseServer, statements: Iterable[str]) -> None:
     """Run statements as root, without checks of what values may be."""
     with server.connect() as connection, connection.cursor() as cursor:
         cursor.execute("SET SESSION sql_mode = 'NO_UNSIGNED_SUBTRACTION'")

@@ -1,76 +1,60 @@
-"""A private MariaDB server, for the demo and for tests: `MariaDbServer`."""
+"""Private servers, for the demo and for tests: `MariaDbServer`, `MySqlServer`."""
 
 from __future__ import annotations
 
-import os
 import secrets
-import shutil
 import signal
 import subprocess
 import tempfile
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 import pymysql
 from pymysql.constants import CLIENT
 
-from binlog_format.errors import BinlogError
+from binlog_lab.demo.mariadb.installed import MARIADB_OF_PATH, DatabaseServerError, find_server, tail_of
 from binlog_lab.demo.servers.ports import free_ports
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-EXTRA_FOLDERS = ("/usr/sbin", "/usr/local/sbin", "/usr/local/bin", "/usr/bin")
-"""Folders of servers that are not on the PATH of ordinary users."""
+    from binlog_lab.demo.mariadb.installed import Installed
 
 _POLL_SECONDS = 0.05
 _START_SECONDS = 60.0
 _STOP_SECONDS = 60.0
-_LOG_TAIL_LINES = 5
 
 _NEVER_SYNCED = "--loose-debug-no-sync"
 """Option by which nothing is forced to the disk. A server that is killed loses nothing by that, and starts in a third
 of the time."""
 
 
-class MariaDbError(BinlogError):
-    """The server is not there, or does not run."""
-
-    FAMILY = "BINLOG_SERVER"
-    SUBCLASSES = frozenset({"NOT_FOUND", "NOT_STARTED"})
-
-
-class MariaDbServer:
-    """A server on its own data directory, with a row-based binlog; a context manager that starts and stops it.
+class DatabaseServer:
+    """A server on its own data directory, with a binlog; a context manager that starts and stops it.
 
     It listens on a socket and on a port of the loopback interface alone, and its account has a random password.
 
     Args:
+        installed: What to start.
         directory: Everything is below it: `data`, `binlog`, the error log. A data directory in it is used again.
-        server_id: `server_id`, the second number of its GTIDs.
-        gtid_domain_id: The first one.
-        options: More options for `mariadbd`; they win over those given here.
+        options: Of the server.
 
     Attributes:
+        installed: What it is.
         binlog_directory: Where the binlog files are.
+        error_log: Where it writes what goes wrong.
         port: TCP port, while it runs.
         password: Of root, its account for tests.
-
-    Raises:
-        MariaDbError: `NOT_FOUND`: no server is installed.
     """
 
-    def __init__(
-        self, directory: Path, *, server_id: int = 1, gtid_domain_id: int = 0, options: Sequence[str] = ()
-    ) -> None:
-        self._server = find_program("mariadbd")
-        self._installer = find_program("mariadb-install-db")
+    def __init__(self, installed: Installed, directory: Path, options: Sequence[str]) -> None:
+        self.installed = installed
         self._directory = directory.resolve()
         self._data = self._directory / "data"
         # A server that starts removes what looks like temporary tables of servers there, also those of another one.
         self._temporary = self._directory / "tmp"
-        self._options = [f"--server-id={server_id}", f"--gtid-domain-id={gtid_domain_id}", *options]
+        self._options = options
         self.password = secrets.token_hex(16)
         self._process: subprocess.Popen[bytes] | None = None
         self._socket_folder: tempfile.TemporaryDirectory[str] | None = None
@@ -78,7 +62,7 @@ class MariaDbServer:
         self.error_log = self._directory / "error.log"
         self.port = 0
 
-    def __enter__(self) -> MariaDbServer:
+    def __enter__(self) -> Self:
         self.start()
         return self
 
@@ -96,7 +80,7 @@ class MariaDbServer:
         """Start the server and wait until it answers.
 
         Raises:
-            MariaDbError: `NOT_STARTED`, with the last lines of the error log.
+            DatabaseServerError: `NOT_STARTED`, with the last lines of the error log.
         """
         self.binlog_directory.mkdir(parents=True, exist_ok=True)
         self._temporary.mkdir(exist_ok=True)
@@ -107,7 +91,7 @@ class MariaDbServer:
         # Paths of sockets are limited to about 100 bytes; the directory's own may be longer.
         self._socket_folder = tempfile.TemporaryDirectory(prefix="mariadb-")
         self._process = subprocess.Popen(
-            [self._server, "--no-defaults", *self._arguments()],
+            [*self.installed.command(), *self._arguments()],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
@@ -131,10 +115,11 @@ class MariaDbServer:
         )
 
     def gtid_position(self) -> str:
-        """`@@gtid_binlog_pos`: the last GTID of each domain in the binlog."""
+        """`@@gtid_binlog_pos`, the last GTID of each domain in the binlog; of MySQL `@@gtid_executed`."""
         with self.connect() as connection, connection.cursor() as cursor:
-            cursor.execute("SELECT @@global.gtid_binlog_pos")
-            return str(cursor.fetchone()[0])
+            name = "gtid_executed" if self.installed.is_mysql else "gtid_binlog_pos"
+            cursor.execute(f"SELECT @@global.{name}")
+            return str(cursor.fetchone()[0]).replace("\n", "")
 
     def stop(self) -> None:
         """Shut down in order; nothing when it does not run."""
@@ -162,24 +147,7 @@ class MariaDbServer:
             folder.cleanup()
 
     def _install(self) -> None:
-        result = subprocess.run(
-            [
-                self._installer,
-                "--no-defaults",
-                f"--datadir={self._data}",
-                f"--tmpdir={self._temporary}",
-                "--auth-root-authentication-method=normal",
-                "--skip-test-db",
-                "--skip-name-resolve",
-                _NEVER_SYNCED,
-                *_as_user(),
-            ],
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        if result.returncode != 0:
-            raise MariaDbError("NOT_STARTED", f"mariadb-install-db failed: {_tail(result.stdout + result.stderr)}")
+        self.installed.make_data(self._data, [f"--tmpdir={self._temporary}", _NEVER_SYNCED])
 
     def _write_accounts(self) -> None:
         """SQL that the server runs before it listens; not in the binlog."""
@@ -187,7 +155,8 @@ class MariaDbServer:
         accounts.touch(mode=0o600)
         accounts.write_text(
             "SET sql_log_bin=0;\n"
-            f"CREATE OR REPLACE USER root@'127.0.0.1' IDENTIFIED BY '{self.password}';\n"
+            "CREATE USER IF NOT EXISTS root@'127.0.0.1';\n"
+            f"ALTER USER root@'127.0.0.1' IDENTIFIED BY '{self.password}';\n"
             "GRANT ALL ON *.* TO root@'127.0.0.1' WITH GRANT OPTION;\n"
             f"ALTER USER root@localhost IDENTIFIED BY '{self.password}';\n"
             "DROP USER IF EXISTS root@'::1';\n"
@@ -196,23 +165,15 @@ class MariaDbServer:
     def _arguments(self) -> list[str]:
         assert self._socket_folder is not None, "start() has made it"
         return [
-            *_as_user(),
             f"--datadir={self._data}",
             f"--tmpdir={self._temporary}",
             f"--socket={self._socket_folder.name}/mariadb.sock",
-            f"--pid-file={self._directory}/mariadbd.pid",
+            f"--pid-file={self._directory}/server.pid",
             f"--log-error={self.error_log}",
             f"--init-file={self._directory}/accounts.sql",
             f"--port={self.port}",
             "--bind-address=127.0.0.1",
-            "--skip-name-resolve",
-            f"--log-bin={self.binlog_directory}/mariadb-bin",
-            "--binlog-format=ROW",
-            "--binlog-row-image=FULL",
-            "--binlog-row-metadata=FULL",
-            "--binlog-checksum=CRC32",
-            "--character-set-server=utf8mb4",
-            "--default-time-zone=+00:00",
+            f"--log-bin={self.binlog_directory}/{'mysql' if self.installed.is_mysql else 'mariadb'}-bin",
             "--sync-binlog=0",
             "--innodb-flush-log-at-trx-commit=2",
             _NEVER_SYNCED,
@@ -238,31 +199,63 @@ class MariaDbServer:
             self._remove_socket()
             raise self._not_started(f"it ended with status {status}")
 
-    def _not_started(self, reason: str) -> MariaDbError:
+    def _not_started(self, reason: str) -> DatabaseServerError:
         log = self.error_log.read_text(errors="replace") if self.error_log.exists() else ""
-        return MariaDbError("NOT_STARTED", f"the MariaDB server did not start, {reason}: {_tail(log)}")
+        return DatabaseServerError(
+            "NOT_STARTED", f"the {self.installed.vendor} server did not start, {reason}: {tail_of(log)}"
+        )
 
 
-def find_program(name: str) -> str:
-    """Path of one of the server's programs.
+_ROWS = (
+    "--skip-name-resolve",
+    "--binlog-format=ROW",
+    "--binlog-row-image=FULL",
+    "--binlog-row-metadata=FULL",
+    "--binlog-checksum=CRC32",
+    "--character-set-server=utf8mb4",
+    "--default-time-zone=+00:00",
+)
+
+
+class MariaDbServer(DatabaseServer):
+    """A MariaDB server with a log of rows.
+
+    Args:
+        directory: As that of every server.
+        server_id: `server_id`, the second number of its GTIDs.
+        gtid_domain_id: The first one.
+        options: More options for `mariadbd`; they win over those given here.
+        installed: Which one; None: that of PATH.
 
     Raises:
-        MariaDbError: `NOT_FOUND`.
+        DatabaseServerError: `NOT_FOUND`: no server is installed.
     """
-    folders = os.pathsep.join((os.environ.get("PATH", ""), *EXTRA_FOLDERS))
-    found = shutil.which(name, path=folders)
-    if found is None:
-        raise MariaDbError(
-            "NOT_FOUND",
-            f"there is no {name} on PATH",
-            hint="On Debian or Ubuntu: apt-get install mariadb-server",
-        )
-    return found
+
+    def __init__(
+        self,
+        directory: Path,
+        *,
+        server_id: int = 1,
+        gtid_domain_id: int = 0,
+        options: Sequence[str] = (),
+        installed: Installed | None = None,
+    ) -> None:
+        numbers = (f"--server-id={server_id}", f"--gtid-domain-id={gtid_domain_id}")
+        super().__init__(installed or find_server(MARIADB_OF_PATH), directory, [*_ROWS, *numbers, *options])
 
 
-def _as_user() -> list[str]:
-    return ["--user=root"] if os.geteuid() == 0 else []
+class MySqlServer(DatabaseServer):
+    """A MySQL server as it is installed: all that decides about its log has MySQL's defaults.
 
+    Args:
+        directory: As that of every server.
+        installed: Which one.
+        server_id: `server_id`.
+        options: More options for `mysqld`.
+    """
 
-def _tail(text: str) -> str:
-    return " | ".join(text.strip().splitlines()[-_LOG_TAIL_LINES:])
+    def __init__(
+        self, directory: Path, installed: Installed, *, server_id: int = 1, options: Sequence[str] = ()
+    ) -> None:
+        # The X protocol would listen on a port that all servers of a machine share.
+        super().__init__(installed, directory, [f"--server-id={server_id}", "--mysqlx=0", *options])

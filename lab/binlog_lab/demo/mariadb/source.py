@@ -61,7 +61,7 @@ class MariaDbSource(DemoLogSource):
             of the job. None: the log has all.
 
     Raises:
-        MariaDbError: No server is installed.
+        DatabaseServerError: No server is installed.
     """
 
     title = "MariaDB under load"

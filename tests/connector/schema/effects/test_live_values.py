@@ -2,7 +2,7 @@
 
 Texts are made of what means something to a server: numbers, dates, times, and what is nearly one of these. The same
 seed gives the same values; `python -m tests.connector.schema.effects.test_live_values SERVER SEED` asks another server
-(`tests.judge.servers.find_server`), or for other values.
+(`binlog_lab.demo.mariadb.installed.find_server`), or for other values.
 """
 
 from __future__ import annotations
@@ -18,8 +18,9 @@ import pytest
 
 from binlog_format.rows.declared.declared_defaults import Moment
 from binlog_format.vendor import Vendor
+from binlog_lab.demo.mariadb.installed import DatabaseServerError, find_server
 from tests.connector.schema.effects.test_measured_values import Measured, array, converted, how
-from tests.judge.servers import LiveServer, NoServerError, find_server
+from tests.judge.servers import LiveServer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -187,7 +188,7 @@ def _is_equal(found: object, right: object) -> bool:
 def test_random_values_become_what_a_live_server_makes_of_them(seed: str) -> None:
     try:
         installed = find_server("mariadb")
-    except NoServerError as error:
+    except DatabaseServerError as error:
         if os.environ.get("CI") == "true":
             raise
         pytest.skip(str(error))

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from binlog_format.gtids.gtid_set import GtidPoint
-    from binlog_lab.demo.mariadb.server import MariaDbServer
+    from binlog_lab.demo.mariadb.server import DatabaseServer
     from binlog_streaming.snapshot.run import SnapshotResult
 
 
@@ -33,13 +33,13 @@ def job_in(folder: Path, log: Path, *rules: TableRule, sink: Sink | None = None,
     )
 
 
-def session_of(server: MariaDbServer) -> ServerSession:
+def session_of(server: DatabaseServer) -> ServerSession:
     """A session as the command opens it."""
     return connect(ServerAddress.parse(url_of(server)), Credentials("root", server.password))
 
 
 def read_tables(
-    server: MariaDbServer, job: Job, tables: str | None = None, *, at: GtidPoint | None = None, sessions: int = 2
+    server: DatabaseServer, job: Job, tables: str | None = None, *, at: GtidPoint | None = None, sessions: int = 2
 ) -> SnapshotResult:
     """Read the tables of a job, as the command does."""
     with session_of(server) as session:
@@ -53,7 +53,7 @@ def target_rows(job: Job, table: str, mode: str = "") -> list[dict[str, Any]]:
     return found
 
 
-def server_rows(server: MariaDbServer, table: str) -> list[tuple[Any, ...]]:
+def server_rows(server: DatabaseServer, table: str) -> list[tuple[Any, ...]]:
     """What SELECT says, sorted."""
     with server.connect() as connection, connection.cursor() as cursor:
         cursor.execute(f"SELECT * FROM {table}")
