@@ -20,10 +20,10 @@ from binlog_lab.event_encoding.event_encoding import Origin, encode_gtid, encode
 from binlog_lab.event_encoding.table_encoding import ColumnSpec, TableEncoder, TableSpec
 from binlog_lab.innodb_writer.options import WriterOptions
 from binlog_lab.innodb_writer.server import BinlogWriter
+from binlog_streaming.job_state.progress import BatchProgress, Outcome, TableProgress
 from binlog_streaming.settings import Job, Sink, Source
 from binlog_streaming.status.page.serving import serving
 from binlog_streaming.status.recorder import StatusRecorder
-from binlog_streaming.tables.progress import BatchProgress, Outcome, TableProgress
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -38,7 +38,7 @@ from binlog_streaming.topics.job import TopicsJob
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from binlog_streaming.tables.progress import BatchProgress
+    from binlog_streaming.job_state.progress import BatchProgress
     from binlog_streaming.topics.progress import Published
 
 ROWS_PER_COMMIT = 40

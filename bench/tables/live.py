@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from bench.logs.backlog import Group
-    from binlog_streaming.tables.progress import BatchProgress
+    from binlog_streaming.job_state.progress import BatchProgress
 
 PATIENCE_S = 300
 """For one batch; only on a machine that has much else to do it takes more than some seconds."""

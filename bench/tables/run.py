@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from binlog_streaming.tables.progress import BatchProgress
+    from binlog_streaming.job_state.progress import BatchProgress
 
 _ROOT = Path(__file__).parents[2]
 

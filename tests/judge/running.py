@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
+    from binlog_streaming.job_state.progress import BatchProgress
     from binlog_streaming.plan.memory import SetAside
     from binlog_streaming.settings import Job
-    from binlog_streaming.tables.progress import BatchProgress
 
 Result = TypeVar("Result")
 

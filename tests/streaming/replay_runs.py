@@ -17,6 +17,7 @@ from binlog_format import open_log
 from binlog_format.gtids.gtid_set import parse_gtids
 from binlog_streaming.job_state.checkpoint import read_checkpoint
 from binlog_streaming.job_state.declared_types import with_declared_types
+from binlog_streaming.job_state.progress import BatchProgress
 from binlog_streaming.job_state.record_keeper import RecordKeeper
 from binlog_streaming.job_state.state_files import state_of
 from binlog_streaming.jobs.replay.replay import ReplayRequest, plan_replay
@@ -25,7 +26,6 @@ from binlog_streaming.settings.model import Job, Sink, Source, TableRule
 from binlog_streaming.tables.apply import apply_component
 from binlog_streaming.tables.batch import BatchContext, write_plan
 from binlog_streaming.tables.evidence.watch import watched_after
-from binlog_streaming.tables.progress import BatchProgress
 from binlog_streaming.tables.target_checks import check_folders
 from tests.faults.processes import Killed
 from tests.truth.cases import case_path

@@ -11,11 +11,11 @@ from binlog_connector.following.log_end import end_of_log, start_of_log
 from binlog_connector.following.watched import WatchedLog
 from binlog_format.errors import AccessError
 from binlog_streaming.cli.status.observing import exporting
+from binlog_streaming.job_state.progress import BatchProgress, Outcome, TableProgress
 from binlog_streaming.job_state.record import JobRecord, Verified
 from binlog_streaming.plan.memory import SetAside
 from binlog_streaming.settings import Metrics
 from binlog_streaming.status.recorder import StatusRecorder
-from binlog_streaming.tables.progress import BatchProgress, Outcome, TableProgress
 from tests.faults.http_receiver import HttpReceiver
 from tests.streaming.tables.oltp import OLTP
 from tests.streaming.test_job_check import job_for

@@ -18,6 +18,7 @@ from binlog_connector.rules.rule_changes import rules_fingerprint
 from binlog_connector.schema.definitions import TableName
 from binlog_format.errors import OptionError, StorageError
 from binlog_format.position import Position
+from binlog_streaming.job_state.progress import BatchProgress, Outcome, TableProgress
 from binlog_streaming.job_state.record import RECORD_FILE
 from binlog_streaming.job_state.record_keeper import RecordKeeper
 from binlog_streaming.plan.memory import Learned
@@ -36,7 +37,6 @@ from binlog_streaming.settings import (
     Trigger,
     UnknownValues,
 )
-from binlog_streaming.tables.progress import BatchProgress, Outcome, TableProgress
 from tests.corpus import SERVER_CASES
 
 ORDERS, ITEMS = ("shop", "orders"), ("shop", "items")

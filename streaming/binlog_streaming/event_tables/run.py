@@ -18,7 +18,7 @@ from binlog_connector.spark.options import SourceOptions
 from binlog_streaming.event_tables.rows import place_of, table_rows
 from binlog_streaming.event_tables.state import EventTablesStateFile
 from binlog_streaming.event_tables.writing import write_rows
-from binlog_streaming.tables.progress import BatchProgress, Progress
+from binlog_streaming.job_state.progress import BatchProgress, Progress
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from binlog_connector.following.offsets import SourceOffset
     from binlog_connector.following.steps import Step
     from binlog_format.structured.event_log import EventLog, EventSource, LogBlock
+    from binlog_streaming.job_state.progress import BatchListener
     from binlog_streaming.settings import EventTablesJob
-    from binlog_streaming.tables.progress import BatchListener
 
 THREADS = 2
 """Tables that are written at a time."""

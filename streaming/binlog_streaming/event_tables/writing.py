@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from binlog_format.errors import TableError
+from binlog_streaming.job_state.progress import Outcome, TableProgress
 from binlog_streaming.lake.commit_id import CommitId
 from binlog_streaming.lake.crash_points import CrashPoint, reached
 from binlog_streaming.lake.evolution import reconciled
@@ -20,7 +21,6 @@ from binlog_streaming.plan.batch_plan import COLUMNS_STEP, ROWS_STEP
 from binlog_streaming.settings import Mode
 from binlog_streaming.settings.partition_rules import partition_rule
 from binlog_streaming.tables.open_targets import OpenTargets
-from binlog_streaming.tables.progress import Outcome, TableProgress
 
 if TYPE_CHECKING:
     from binlog_format.position import Position

@@ -38,10 +38,10 @@ if TYPE_CHECKING:
     from binlog_connector.following.offsets import SourceOffset
     from binlog_connector.schema.log_ddl import DdlStatement
     from binlog_format.errors import DataLossError
+    from binlog_streaming.job_state.progress import BatchProgress
     from binlog_streaming.job_state.record import RecordChange
     from binlog_streaming.plan.memory import SetAside
     from binlog_streaming.settings.model import Job
-    from binlog_streaming.tables.progress import BatchProgress
 
 logger = logging.getLogger(__name__)
 

@@ -14,8 +14,8 @@ import typer
 
 from binlog_connector.installing import require
 from binlog_format.errors import BinlogError, OptionError
+from binlog_streaming.job_state.progress import Outcome
 from binlog_streaming.lake.sinks import sink_type
-from binlog_streaming.tables.progress import Outcome
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     from openlineage.client import OpenLineageClient
     from openlineage.client.event_v2 import RunEvent, RunState
 
+    from binlog_streaming.job_state.progress import BatchProgress
     from binlog_streaming.lineage.events import RunEvents, WrittenTable
     from binlog_streaming.settings import Job, Sink
-    from binlog_streaming.tables.progress import BatchProgress
 
 logger = logging.getLogger(__name__)
 

@@ -28,9 +28,9 @@ if TYPE_CHECKING:
 
     from binlog_connector.following.offsets import SourceOffset
     from binlog_format.gtids.gtid_set import GtidPoint
+    from binlog_streaming.job_state.progress import BatchProgress
     from binlog_streaming.job_state.record import JobRecord
     from binlog_streaming.settings.job_file import AnyJob
-    from binlog_streaming.tables.progress import BatchProgress
     from binlog_streaming.topics.progress import Published
 
 

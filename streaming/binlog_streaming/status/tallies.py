@@ -13,9 +13,9 @@ from binlog_streaming.status.wording import without_access
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
 
+    from binlog_streaming.job_state.progress import BatchProgress
     from binlog_streaming.job_state.record import JobRecord
     from binlog_streaming.status.model import BatchStatus
-    from binlog_streaming.tables.progress import BatchProgress
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,6 +17,7 @@ from binlog_connector.rules.rule_changes import rules_fingerprint
 from binlog_connector.schema.snapshot_marks import TableProved
 from binlog_connector.schema.table_changes import TableRenamed
 from binlog_format.errors import BinlogError, TableError, UnsupportedError
+from binlog_streaming.job_state.progress import Note, Outcome, ProgressTally, notes_about
 from binlog_streaming.lake.commit_id import QUERY_PROPERTY, SET_ASIDE_PROPERTY, CommitId
 from binlog_streaming.lake.crash_points import CrashPoint, reached
 from binlog_streaming.lake.sinks import sink_type
@@ -33,7 +34,6 @@ from binlog_streaming.tables.declared_columns import agreed_types, lacks_types, 
 from binlog_streaming.tables.evidence.watch import EvidenceWatch
 from binlog_streaming.tables.open_targets import OpenTargets
 from binlog_streaming.tables.positions import BatchPositions
-from binlog_streaming.tables.progress import Note, Outcome, ProgressTally, notes_about
 from binlog_streaming.tables.rows_step import RowsContent, prepared_rows, target_schema
 from binlog_streaming.tables.statements.columns_step import fit_columns, settle_keys
 from binlog_streaming.tables.statements.log_facts import LogFacts
@@ -54,12 +54,12 @@ if TYPE_CHECKING:
 
     from binlog_connector.schema.definitions import TableName
     from binlog_format.log.log import Log
+    from binlog_streaming.job_state.progress import TableProgress
     from binlog_streaming.lake.target import Target, TargetFactory
     from binlog_streaming.plan.batch_plan import ChangeStep, Component, LogPlace
     from binlog_streaming.plan.table_selection import SelectedTable
     from binlog_streaming.tables.batch_run import BatchRun
     from binlog_streaming.tables.division import StepDivision
-    from binlog_streaming.tables.progress import TableProgress
     from binlog_streaming.tables.rows_step import PreparedRows
     from binlog_streaming.tables.statements.work import Work
 

@@ -36,12 +36,12 @@ if TYPE_CHECKING:
 
     from binlog_connector.schema.definitions import TableName
     from binlog_format.position import Position
+    from binlog_streaming.job_state.progress import TableProgress
     from binlog_streaming.plan.batch_plan import BatchPlan, Component
     from binlog_streaming.plan.memory import JobMemory
     from binlog_streaming.plan.planning import Row
     from binlog_streaming.settings import Job
     from binlog_streaming.tables.evidence.watch import Watched
-    from binlog_streaming.tables.progress import TableProgress
     from binlog_streaming.tables.tasks import Tasks
 
     Result = tuple[str, list[TableProgress] | BinlogError]

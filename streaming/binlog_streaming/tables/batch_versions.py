@@ -16,20 +16,20 @@ import pyarrow as pa
 
 from binlog_format.errors import OptionError
 from binlog_format.gtids.gtid_set import parse_gtids
+from binlog_streaming.job_state.progress import Outcome
 from binlog_streaming.lake.commit_id import QUERY_PROPERTY, CommitId
 from binlog_streaming.lake.sinks import sink_type
 from binlog_streaming.settings.choices import Mode
 from binlog_streaming.tables.open_targets import OpenTargets
-from binlog_streaming.tables.progress import Outcome
 
 if TYPE_CHECKING:
     import datetime as dt
     from collections.abc import Sequence
 
     from binlog_format.position import Position
+    from binlog_streaming.job_state.progress import TableProgress
     from binlog_streaming.lake.target import Target
     from binlog_streaming.settings.model import Job
-    from binlog_streaming.tables.progress import TableProgress
 
 NAME = "_binlog_stream.batches"
 PLACE = "_binlog_stream/batches"

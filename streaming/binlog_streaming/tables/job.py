@@ -26,6 +26,8 @@ from binlog_format import open_log
 from binlog_format.errors import BinlogError, OptionError
 from binlog_streaming.job_state.checkpoint import read_offset
 from binlog_streaming.job_state.declared_types import with_declared_types
+from binlog_streaming.job_state.job_lock import JobLock
+from binlog_streaming.job_state.progress import NOTE_TEXTS, BatchProgress, Progress
 from binlog_streaming.job_state.record_keeper import RecordKeeper
 from binlog_streaming.job_state.state_files import state_of
 from binlog_streaming.lake.sinks import sink_type
@@ -35,8 +37,6 @@ from binlog_streaming.spark_session import PLANNING_ONLY, is_submitted, local_se
 from binlog_streaming.tables.batch import BatchContext, plan_of, write_batch
 from binlog_streaming.tables.batch_versions import BatchVersions
 from binlog_streaming.tables.evidence.watch import watched_after
-from binlog_streaming.tables.job_lock import JobLock
-from binlog_streaming.tables.progress import NOTE_TEXTS, BatchProgress, Progress
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -48,10 +48,10 @@ if TYPE_CHECKING:
     from binlog_connector.schema.definitions import TableName
     from binlog_format.log.log import Log
     from binlog_format.position import Position
+    from binlog_streaming.job_state.progress import BatchListener, Note
     from binlog_streaming.plan.snapshots import PlannedSnapshot
     from binlog_streaming.settings import Job
     from binlog_streaming.tables.evidence.watch import Watched
-    from binlog_streaming.tables.progress import BatchListener, Note
 
 
 logger = logging.getLogger(__name__)

@@ -14,8 +14,8 @@ from binlog_connector.kafka.reading.topic_reader import TopicReader
 from binlog_format.errors import BrokerError
 from binlog_format.position import Place
 from binlog_format.views.table_filter import TableFilter
+from binlog_streaming.job_state.progress import BatchProgress, Progress
 from binlog_streaming.settings import Begin
-from binlog_streaming.tables.progress import BatchProgress, Progress
 from binlog_streaming.topic_tables.batch import read_batch
 from binlog_streaming.topic_tables.state import PartitionState, TopicTablesStateFile
 from binlog_streaming.topic_tables.writing import write_batch
@@ -24,8 +24,8 @@ from binlog_streaming.topics.connecting import connection_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from binlog_streaming.job_state.progress import BatchListener
     from binlog_streaming.settings import TopicTablesJob
-    from binlog_streaming.tables.progress import BatchListener
     from binlog_streaming.topic_tables.batch import TopicBatch, Truncate
 
 BATCH_MESSAGES_MAX = 250_000

@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from binlog_connector.kafka_decode.row_changes import ReceivedChanges
+    from binlog_streaming.job_state.progress import TableProgress
     from binlog_streaming.settings import TableRule, TopicTablesJob
-    from binlog_streaming.tables.progress import TableProgress
     from binlog_streaming.topic_tables.batch import TopicBatch, Truncate
     from binlog_streaming.topic_tables.state import TopicTablesState
 

@@ -189,7 +189,7 @@ def test_stopped_is_not_ended(once: bool, number: signal.Signals, status: int, t
 def test_lines_for_people_say_once_what_is_special_about_a_table(capsys: pytest.CaptureFixture[str]) -> None:
     from binlog_format.position import Position
     from binlog_streaming.cli.jobs.running import LinePrinter
-    from binlog_streaming.tables.progress import NOTE_TEXTS, BatchProgress, Note, Outcome, TableProgress
+    from binlog_streaming.job_state.progress import NOTE_TEXTS, BatchProgress, Note, Outcome, TableProgress
 
     table = TableProgress(
         source_table="shop.t",

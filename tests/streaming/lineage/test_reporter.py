@@ -11,9 +11,9 @@ import pytest
 
 from binlog_format.errors import OptionError
 from binlog_format.position import Position
+from binlog_streaming.job_state.progress import BatchProgress, Outcome, TableProgress
 from binlog_streaming.lineage.reporter import reporting
 from binlog_streaming.settings import Lineage
-from binlog_streaming.tables.progress import BatchProgress, Outcome, TableProgress
 from tests.faults.http_receiver import HttpReceiver
 from tests.program import run_program
 from tests.streaming.tables.jobs.test_job import write_job

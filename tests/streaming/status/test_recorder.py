@@ -15,6 +15,7 @@ from binlog_connector.schema.definitions import TableName
 from binlog_format.errors import OptionError, StorageError
 from binlog_format.gtids.gtid_set import parse_gtids
 from binlog_format.position import Position
+from binlog_streaming.job_state.progress import BatchProgress, Outcome, TableProgress
 from binlog_streaming.job_state.record import JobRecord, Verified
 from binlog_streaming.plan.memory import Learned, SetAside
 from binlog_streaming.plan.snapshots import PlannedSnapshot
@@ -23,7 +24,6 @@ from binlog_streaming.status.model import Level, Phase
 from binlog_streaming.status.recorder import StatusRecorder
 from binlog_streaming.status.state_file import SILENT_SECONDS, STATUS_FILE, StatusFile, phase_of
 from binlog_streaming.status.view import view_of
-from binlog_streaming.tables.progress import BatchProgress, Outcome, TableProgress
 from tests.faults.processes import files_up_to, in_a_process
 from tests.streaming.tables.oltp import OLTP
 from tests.streaming.test_job_check import job_for

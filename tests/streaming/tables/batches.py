@@ -23,10 +23,10 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from binlog_format.log.log import Log
+    from binlog_streaming.job_state.progress import TableProgress
     from binlog_streaming.lake.target import TargetFactory
     from binlog_streaming.plan.batch_plan import BatchPlan
     from binlog_streaming.plan.memory import Written
-    from binlog_streaming.tables.progress import TableProgress
 
     Range = tuple[Position, Position]
 

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
     from binlog_connector.following.offsets import SourceOffset
     from binlog_streaming.cli.status.observing import PageOptions
+    from binlog_streaming.job_state.progress import BatchListener, BatchProgress, Progress
     from binlog_streaming.settings import EventTablesJob, TopicTablesJob
-    from binlog_streaming.tables.progress import BatchListener, BatchProgress, Progress
 
 
 class Running(Protocol):

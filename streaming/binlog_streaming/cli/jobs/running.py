@@ -13,7 +13,7 @@ from binlog_format.errors import visible
 from binlog_streaming.cli.output import Output, write_json_lines
 from binlog_streaming.cli.progress import starting
 from binlog_streaming.cli.status.observing import NO_PAGE, observed
-from binlog_streaming.tables.progress import NOTE_TEXTS
+from binlog_streaming.job_state.progress import NOTE_TEXTS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 
     from binlog_connector.following.offsets import SourceOffset
     from binlog_streaming.cli.status.observing import PageOptions
+    from binlog_streaming.job_state.progress import BatchProgress, Note
     from binlog_streaming.settings import Job
     from binlog_streaming.tables.job import TablesJob
-    from binlog_streaming.tables.progress import BatchProgress, Note
 
 SIGNALLED = 128
 """Exit status of a program that a signal has ended, minus the number of the signal."""

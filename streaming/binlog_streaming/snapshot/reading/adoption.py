@@ -21,6 +21,7 @@ from binlog_connector.schema.history import SchemaHistory
 from binlog_format.errors import OptionError, SchemaError, TableError
 from binlog_format.rows.arrow_schema import arrow_schema
 from binlog_format.rows.column_types import NO_METADATA_HINT
+from binlog_streaming.job_state.progress import Outcome, TableProgress
 from binlog_streaming.jobs.log_tables import find_tables
 from binlog_streaming.lake.commit_id import GTID_POSITION_KEY, QUERY_PROPERTY, SNAPSHOT_PROPERTY, CommitId
 from binlog_streaming.lake.sinks import sink_type
@@ -31,7 +32,6 @@ from binlog_streaming.plan.table_selection import TableSelection
 from binlog_streaming.settings import Deletes, Mode
 from binlog_streaming.snapshot.reading.job_batch import JobBatch, run_once
 from binlog_streaming.snapshot.reading.log_place import offset_of
-from binlog_streaming.tables.progress import Outcome, TableProgress
 
 if TYPE_CHECKING:
     from collections.abc import Callable

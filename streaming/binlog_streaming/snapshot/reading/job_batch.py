@@ -23,14 +23,14 @@ from binlog_format.errors import OptionError, StartError
 from binlog_format.position import Place
 from binlog_streaming.job_state.checkpoint import begin_batch, begin_query, end_batch, read_checkpoint
 from binlog_streaming.job_state.declared_types import with_declared_types
+from binlog_streaming.job_state.job_lock import JobLock
+from binlog_streaming.job_state.progress import BatchProgress
 from binlog_streaming.job_state.record_keeper import RecordKeeper
 from binlog_streaming.job_state.state_files import state_of
 from binlog_streaming.jobs.replay.replay import ReplaySource
 from binlog_streaming.plan.cascades import CascadeLog
 from binlog_streaming.plan.memory import Learned, SetAside
 from binlog_streaming.tables.job import TablesJob
-from binlog_streaming.tables.job_lock import JobLock
-from binlog_streaming.tables.progress import BatchProgress
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -39,9 +39,9 @@ if TYPE_CHECKING:
     from binlog_connector.schema.definitions import TableName
     from binlog_connector.schema.log_ddl import DdlStatement
     from binlog_streaming.job_state.checkpoint import Checkpoint
+    from binlog_streaming.job_state.progress import TableProgress
     from binlog_streaming.plan.snapshots import PlannedSnapshot
     from binlog_streaming.settings.model import Job
-    from binlog_streaming.tables.progress import TableProgress
 
 
 class ReadingStep(StrEnum):

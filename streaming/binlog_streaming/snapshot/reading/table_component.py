@@ -21,10 +21,10 @@ from binlog_streaming.tables.batch_run import BatchRun
 if TYPE_CHECKING:
     from binlog_connector.following.offsets import SourceOffset
     from binlog_format.vendor import Vendor
+    from binlog_streaming.job_state.progress import TableProgress
     from binlog_streaming.settings.model import Job
     from binlog_streaming.snapshot.reading.plan import ReadTable
     from binlog_streaming.snapshot.reading.table_rows import RowsPlace, TableRows
-    from binlog_streaming.tables.progress import TableProgress
 
 _BEGUN = STEPS_PER_CHANGE
 _ROWS = _BEGUN + ROWS_STEP

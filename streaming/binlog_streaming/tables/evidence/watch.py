@@ -17,10 +17,10 @@ from binlog_streaming.tables.evidence.row_evidence import RowEvidence, evidence_
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+    from binlog_streaming.job_state.progress import TableProgress
     from binlog_streaming.lake.commit_id import CommitId
     from binlog_streaming.lake.target import Target
     from binlog_streaming.settings import Job, TableRule
-    from binlog_streaming.tables.progress import TableProgress
 
 PROVED_PROPERTY = "binlog-stream.provedRows"
 """Number of rows that changes had proved, and the GTID of the last; written when the number has doubled."""

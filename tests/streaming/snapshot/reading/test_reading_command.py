@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from binlog_streaming.job_state.job_lock import JobLock
 from binlog_streaming.settings import load_job
-from binlog_streaming.tables.job_lock import JobLock
 from tests.program import run_program
 from tests.streaming.snapshot.live import job_file, run_sql, url_of
 from tests.streaming.snapshot.reading.readings import server_rows, target_rows

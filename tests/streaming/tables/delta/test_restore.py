@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from binlog_format import open_log
 from binlog_format.errors import TableError
+from binlog_streaming.job_state.progress import Outcome
 from binlog_streaming.lake.commit_id import SET_ASIDE_PROPERTY
 from binlog_streaming.lake.crash_points import CrashPoint, watched
 from binlog_streaming.lake.delta import log as delta_log
@@ -22,7 +23,6 @@ from binlog_streaming.lake.delta.actions import CommitInformation, DeltaTransact
 from binlog_streaming.lake.delta.history import LogHistory
 from binlog_streaming.settings import Merge, OnError, TableFormat
 from binlog_streaming.tables.apply import apply_component
-from binlog_streaming.tables.progress import Outcome
 from tests.streaming.tables.batches import cut, plan, run, write
 from tests.streaming.tables.lake.sink_cases import COMMIT_ID, MIRROR_COMMIT_ID, Place, change_of, numbers
 from tests.streaming.tables.shop import ShopLog

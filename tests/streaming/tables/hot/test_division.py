@@ -24,6 +24,7 @@ from binlog_format.position import Position
 from binlog_format.rows.decoding import DEFAULT_DECODING, Decoding
 from binlog_format.views.index.table_index import TableIndex
 from binlog_lab.event_encoding.table_encoding import ColumnSpec, TableSpec
+from binlog_streaming.job_state.progress import Outcome
 from binlog_streaming.lake.crash_points import CrashPoint, watched
 from binlog_streaming.lake.sinks import sink_type
 from binlog_streaming.modes.shards import IndivisibleError
@@ -33,7 +34,6 @@ from binlog_streaming.settings import Deletes, Merge, Mode, Sink, TableFormat, T
 from binlog_streaming.tables import division, parts
 from binlog_streaming.tables.batch import ComponentWriter
 from binlog_streaming.tables.division import is_divided, part_count, task_counts
-from binlog_streaming.tables.progress import Outcome
 from tests.faults.cuts import Cut, CutOff
 from tests.streaming.tables.batches import cut, plan, run
 from tests.streaming.tables.lake.sink_cases import MIRROR_COMMIT_ID, Place
@@ -44,8 +44,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
     from pathlib import Path
 
+    from binlog_streaming.job_state.progress import TableProgress
     from binlog_streaming.plan.batch_plan import BatchPlan
-    from binlog_streaming.tables.progress import TableProgress
     from binlog_streaming.tables.tasks import Result, Shard
 
 PARTITIONS = 5

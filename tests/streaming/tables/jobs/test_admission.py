@@ -11,12 +11,12 @@ from deltalake import DeltaTable
 
 from binlog_connector.schema.definitions import TableName
 from binlog_format.errors import DataLossError, OptionError, SchemaError, TableError, UnsupportedError
+from binlog_streaming.job_state.progress import BatchProgress, Note
 from binlog_streaming.job_state.record_keeper import RecordKeeper
 from binlog_streaming.jobs.replay.replay import ReplayRequest, plan_replay
 from binlog_streaming.lake.commit_id import COMPLETE_PROPERTY, SET_ASIDE_PROPERTY
 from binlog_streaming.settings.choices import Begin, Mode, OnCascade, OnError, OnRowStatement, OnStatement
 from binlog_streaming.settings.model import Job
-from binlog_streaming.tables.progress import BatchProgress, Note
 from tests.streaming.replay_runs import run
 from tests.streaming.tables.shop import ShopLog
 from tests.streaming.tables.statements.statement_stories import ID, NAME, ORDERS, wanted

@@ -10,9 +10,9 @@ from deltalake import DeltaTable
 
 from binlog_format import open_log
 from binlog_format.errors import DataLossError, SchemaError, TableError
+from binlog_streaming.job_state.progress import Outcome
 from binlog_streaming.settings import Mode, TableRule
 from binlog_streaming.tables.apply import apply_component
-from binlog_streaming.tables.progress import Outcome
 from tests.streaming.tables.batches import MIRROR, cut, plan, run, write
 from tests.streaming.tables.oltp import CHANGES, IMAGES, OLTP, TABLES, mirror, play_changelog, truth
 

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from binlog_format import open_log
+from binlog_streaming.job_state.progress import Outcome
 from binlog_streaming.lake.crash_points import CrashPoint, watched
 from binlog_streaming.settings import Mode, Sink, TableFormat, TableRule
 from binlog_streaming.tables.apply import apply_component
-from binlog_streaming.tables.progress import Outcome
 from tests.streaming.tables.batches import cut, run, write
 from tests.streaming.tables.jobs.test_apply import components
 from tests.streaming.tables.lake.sink_cases import COMMIT_ID, MIRROR_SINKS, SINKS, Place

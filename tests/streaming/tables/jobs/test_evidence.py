@@ -23,7 +23,7 @@ from tests.streaming.tables.statements.statement_stories import ORDERS
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from binlog_streaming.tables.progress import BatchProgress
+    from binlog_streaming.job_state.progress import BatchProgress
     from tests.streaming.tables.shop import ShopLog
     from tests.streaming.tables.statements.statement_stories import Story
 

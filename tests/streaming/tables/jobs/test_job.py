@@ -19,13 +19,13 @@ from binlog_format.classic.reader import ClassicLog
 from binlog_format.errors import DataLossError, StartError, TableError
 from binlog_lab.innodb_writer.options import WriterOptions
 from binlog_lab.repack.repacker import Repacker
+from binlog_streaming.job_state.progress import BatchProgress, Outcome
 from binlog_streaming.lake.commit_id import GTID_POSITION_KEY
 from binlog_streaming.lake.delta.target import DeltaTarget
 from binlog_streaming.plan.failures import named_error
 from binlog_streaming.settings import Job, Merge, Mode, Sink, Source, TableFormat, TableRule, Trigger, load_job
 from binlog_streaming.tables import division
 from binlog_streaming.tables.job import TablesJob
-from binlog_streaming.tables.progress import BatchProgress, Outcome
 from tests.program import run_program
 from tests.streaming.tables.jobs.processes import RunningJob
 from tests.streaming.tables.jobs.test_apply_sinks import check

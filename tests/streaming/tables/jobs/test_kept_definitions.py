@@ -36,7 +36,7 @@ from tests.streaming.tables.shop import ShopLog
 
 if TYPE_CHECKING:
     from binlog_connector.schema.definitions import TableDefinition
-    from binlog_streaming.tables.progress import BatchProgress
+    from binlog_streaming.job_state.progress import BatchProgress
 
 ID = ColumnSpec("id", "int")
 ORDERS = TableSpec("shop", "orders", (ID, ColumnSpec("note", "varchar(20)", nullable=True)), ("id",))

@@ -12,12 +12,12 @@ import pytest
 from binlog_format import open_log
 from binlog_format.errors import OptionError, TableError
 from binlog_lab.event_encoding.table_encoding import ColumnSpec
+from binlog_streaming.job_state.progress import Outcome
 from binlog_streaming.lake.commit_id import SET_ASIDE_PROPERTY
 from binlog_streaming.lake.delta import data_files as delta_files
 from binlog_streaming.lake.iceberg import data_files as iceberg_files
 from binlog_streaming.settings import OnError, TableFormat, TableRule
 from binlog_streaming.tables.apply import apply_component
-from binlog_streaming.tables.progress import Outcome
 from tests.streaming.tables.batches import cut, plan, run, write
 from tests.streaming.tables.lake.sink_cases import MIRROR_SINKS, Place
 from tests.streaming.tables.shop import ShopLog
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from binlog_format.log.log import Log
-    from binlog_streaming.tables.progress import TableProgress
+    from binlog_streaming.job_state.progress import TableProgress
 
 ITEMS = wanted("items", ID, NAME)
 ERRORS = (ValueError("no such\nplace"), AssertionError(), KeyError("x"), pa.ArrowInvalid("Invalid UTF8 payload"))

@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
+    from binlog_streaming.job_state.progress import TableProgress
     from binlog_streaming.lake.target import TargetFactory
     from binlog_streaming.settings import Sink
-    from binlog_streaming.tables.progress import TableProgress
 
     Story = Callable[[ShopLog], None]
 

@@ -16,6 +16,7 @@ from binlog_connector.schema.definitions import TableName
 from binlog_format import open_log
 from binlog_format.errors import SchemaError, TableError
 from binlog_lab.event_encoding.table_encoding import ColumnSpec, TableSpec
+from binlog_streaming.job_state.progress import Note
 from binlog_streaming.lake.commit_id import DROPPED_PROPERTY, GTID_POSITION_KEY, KEYS_PROPERTY
 from binlog_streaming.lake.crash_points import watched
 from binlog_streaming.settings import (
@@ -28,7 +29,6 @@ from binlog_streaming.settings import (
     TableRule,
     UnknownValues,
 )
-from binlog_streaming.tables.progress import Note
 from tests.chance import stride
 from tests.faults.cuts import Cut, CutOff
 from tests.streaming.tables.batches import cut, plan
