@@ -36,9 +36,8 @@ def main() -> None:
             "checkpoint": str(folder / "checkpoint"),
             "tables": [{}],
         }
-        running = TablesJob(msgspec.convert(job, Job), session=session)
-        running.start(once=True)
-        running.wait()
+        running = TablesJob(msgspec.convert(job, Job), session=session, once=True)
+        running.run()
         gateway = SparkContext._gateway
         assert gateway is not None
         session.stop()

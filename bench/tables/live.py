@@ -168,7 +168,7 @@ def _running_job(interval: str) -> Iterator[_Live]:
         try:
             yield live
         finally:
-            running.request_stop()
+            running.stop()
             running.wait()
     finally:
         live.close()

@@ -200,9 +200,8 @@ def _run(spark: SparkSession, plan: RunPlan, log: str, work: Path) -> list[Batch
         "evidence": plan.evidence,
     }
     batches: list[BatchProgress] = []
-    running = TablesJob(msgspec.convert(sections, Job), session=spark, listener=batches.append)
-    running.start(once=True)
-    running.wait()
+    running = TablesJob(msgspec.convert(sections, Job), session=spark, listener=batches.append, once=True)
+    running.run()
     return batches
 
 

@@ -155,7 +155,7 @@ def _running_job(work: Path, server: MariaDbServer) -> Iterator[_RunningJob]:
     try:
         yield running
     finally:
-        job.request_stop()
+        job.stop()
         job.wait()
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
@@ -18,13 +19,13 @@ from binlog_connector.spark.options import SourceOptions
 from binlog_streaming.event_tables.rows import place_of, table_rows
 from binlog_streaming.event_tables.state import EventTablesStateFile
 from binlog_streaming.event_tables.writing import write_rows
+from binlog_streaming.job_state.job_run import LOOK_SECONDS, JobRun
 from binlog_streaming.job_state.progress import BatchProgress, Progress
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Iterable, Iterator
 
     from binlog_connector.following.offsets import SourceOffset
-    from binlog_connector.following.steps import Step
     from binlog_format.structured.event_log import EventLog, EventSource, LogBlock
     from binlog_streaming.job_state.progress import BatchListener
     from binlog_streaming.settings import EventTablesJob
@@ -47,25 +48,35 @@ class Waiting(NamedTuple):
     tables: dict[str, int]
 
 
-class EventTablesRun:
-    """One run of a job; `stop` may be called from other threads, and by signals.
+class EventBatch(NamedTuple):
+    """Events, before they are in the tables.
+
+    Attributes:
+        blocks: The events.
+        end: Where the log goes on after them.
+        event_count: How many they are, if they are new; None: the batch was under way when the last process ended.
+    """
+
+    blocks: Iterable[LogBlock]
+    end: SourceOffset
+    event_count: int | None
+
+
+class EventTablesRun(JobRun[EventBatch, BatchProgress, Progress]):
+    """One run of a job.
 
     Args:
         job: The settings.
         once: End at what is in the log when this starts.
         listener: Told of each batch.
 
-    Attributes:
-        progress: What has been written.
-        query_id: What the tables know the job by.
-
     Raises:
         BinlogError: The checkpoint, or the settings, cannot be used.
     """
 
     def __init__(self, job: EventTablesJob, *, once: bool = False, listener: BatchListener | None = None) -> None:
+        super().__init__(job, Progress(), once=once, listener=listener)
         self._job = job
-        self._listener = listener
         self._file = EventTablesStateFile(job)
         self._options = SourceOptions.parse(job.source_options())
         self._how = FollowOptions(
@@ -74,42 +85,18 @@ class EventTablesRun:
             fail_on_data_loss=self._options.fail_on_data_loss,
             ends=once,
         )
+        self._opened = ExitStack()
         self._tailer: Tailer | None = None
-        self._stopped = False
-        self.progress = Progress()
-        self.query_id = self._file.state.query_id
+
+    @property
+    def query_id(self) -> str:
+        """What the tables know the job by."""
+        return self._file.state.query_id
 
     @property
     def offset(self) -> SourceOffset | None:
-        """Offset at which the job continues in its log; None: it has not begun."""
+        """See `JobRun`."""
         return self._file.start
-
-    def stop(self) -> None:
-        """End after the batch under way."""
-        self._stopped = True
-        if self._tailer is not None:
-            self._tailer.stop()
-
-    def run(self, on_start: Callable[[], None] = lambda: None) -> None:
-        """Write events into the tables until `stop` is called, or the end is reached.
-
-        Args:
-            on_start: Called once everything is ready.
-
-        Raises:
-            BinlogError: What ended it; the tables and the checkpoint stay as good as before.
-        """
-        self._repeat()
-        with self._follow() as tailer:
-            self._tailer = tailer
-            if self._file.state.start is None:
-                # Tables are made in its name; and `latest` is now, also for who comes back after being killed.
-                self._file.begin(msgspec.structs.replace(self._file.state, start=tailer.offset.to_json()))
-            on_start()
-            if self._stopped:
-                return
-            for step in tailer.steps():
-                self._take(step)
 
     def waiting(self) -> Waiting:
         """Find the work that the job would do now; nothing is written.
@@ -117,7 +104,7 @@ class EventTablesRun:
         Raises:
             BinlogError: As `run`, before the first batch.
         """
-        with self._follow() as tailer, WatchedLog(self._job.source.path, tailer.format_name) as watched:
+        with self._open() as tailer, WatchedLog(self._job.source.path, tailer.format_name) as watched:
             offset, log = tailer.offset, watched.log
             assert log.events is not None, "the job is of a log of events"
             sources: dict[EventSource, None] = {}
@@ -131,53 +118,73 @@ class EventTablesRun:
             )
             return Waiting(offset, log.span(offset.position).size, dict(sorted(places.items())))
 
-    def _follow(self) -> Tailer:
+    def _open(self) -> Tailer:
         return Tailer(self._job.source.path, self._options.start, saved=self._file.start, how=self._how)
 
-    def _repeat(self) -> None:
-        """Do the batch again that was under way when the last process ended."""
+    def _begin(self, resources: ExitStack) -> None:
+        self._file = EventTablesStateFile(self._job)  # as whoever had the lock before left it
+        self._opened = resources
+        if self._file.end is None:
+            self._follow_log()
+
+    def _follow_log(self) -> Tailer:
+        self._tailer = tailer = self._opened.enter_context(self._open())
+        if self._file.state.start is None:
+            # Tables are made in its name; and `latest` is now, also for who comes back after being killed.
+            self._file.begin(msgspec.structs.replace(self._file.state, start=tailer.offset.to_json()))
+        if self.is_stopped:
+            tailer.stop()
+        return tailer
+
+    def _interrupt(self) -> None:
+        if self._tailer is not None:
+            self._tailer.stop()
+
+    def _next(self) -> EventBatch | None:
         start, end = self._file.start, self._file.end
-        if start is None or end is None:
-            return
+        if start is not None and end is not None:
+            return EventBatch(self._begun_blocks(start, end), end, None)
+        step = (self._tailer or self._follow_log()).step(LOOK_SECONDS)
+        return (
+            None if step is None else EventBatch(step.entries() if step.group_count else (), step.end, step.group_count)
+        )
+
+    def _begun_blocks(self, start: SourceOffset, end: SourceOffset) -> Iterator[LogBlock]:
         with WatchedLog(self._job.source.path, start.format or None) as watched:
             decision = compare(watched, start)
             if decision.loss is not None:
                 raise decision.loss  # whatever is accepted: a batch that is done again must be the same
             assert watched.log.events is not None, "the job is of a log of events"
-            self._write(_planned(watched.log.events, start, end), end)
+            yield from _planned(watched.log.events, start, end)
 
-    def _take(self, step: Step) -> None:
+    def _is_ended(self) -> bool:
+        return self._tailer is not None and self._tailer.is_ended
+
+    def _apply(self, batch: EventBatch) -> BatchProgress | None:
         state = self._file.state
-        if step.group_count:
-            begun = msgspec.structs.replace(state, batch_id=state.batch_id + 1, end=step.end.to_json())
-            self._file.begin(begun)
-            self._write(step.entries(), step.end, step.group_count)
-        else:
-            self._file.finish(msgspec.structs.replace(state, start=step.end.to_json()))
-
-    def _write(self, blocks: Iterable[LogBlock], end: SourceOffset, events: int | None = None) -> None:
-        """Write a recorded batch into the tables, and record that it is there."""
+        if batch.event_count == 0:
+            self._file.finish(msgspec.structs.replace(state, start=batch.end.to_json()))
+            return None
+        if batch.event_count is not None:
+            state = msgspec.structs.replace(state, batch_id=state.batch_id + 1, end=batch.end.to_json())
+            self._file.begin(state)
         started = time.monotonic()
-        state = self._file.state
-        tables = table_rows(blocks, self._job.tables)
+        tables = table_rows(batch.blocks, self._job.tables)
         read_seconds = time.monotonic() - started
         with ThreadPoolExecutor(THREADS) as pool:
-            done = list(pool.map(lambda rows: write_rows(self._job, state, rows, end.position), tables))
+            done = list(pool.map(lambda rows: write_rows(self._job, state, rows, batch.end.position), tables))
         known = tuple(sorted({*state.tables, *(rows.place for rows in tables)}))
-        self._file.finish(msgspec.structs.replace(state, start=end.to_json(), end=None, tables=known))
-        batch = BatchProgress(
+        self._file.finish(msgspec.structs.replace(state, start=batch.end.to_json(), end=None, tables=known))
+        return BatchProgress(
             batch_id=state.batch_id,
             tables=tuple(done),
             seconds=time.monotonic() - started,
             finished_at=time.time(),
             bytes_behind=None,
             read_seconds=read_seconds,
-            offset=end,
-            transactions=events,
+            offset=batch.end,
+            transactions=batch.event_count,
         )
-        self.progress.add(batch)
-        if self._listener is not None:
-            self._listener(batch)
 
 
 def _planned(events: EventLog, start: SourceOffset, end: SourceOffset) -> Iterable[LogBlock]:

@@ -1,1 +1,1 @@
-"""State of a job between its runs: offsets, records of tables and of batches, definitions."""
+"""Loop of all kinds of jobs (`job_run.JobRun`), their progress, and their state between runs."""

@@ -13,7 +13,7 @@ from binlog_format.position import Place
 if TYPE_CHECKING:
     from types import TracebackType
 
-    from binlog_streaming.settings.model import Job
+    from binlog_streaming.settings.job_file import AnyJob
 
 LOCK_FILE = "binlog-stream.lock"
 """File in the checkpoint's folder. The system releases the lock when a process ends, however it ends."""
@@ -30,7 +30,7 @@ class JobLock:
         job: The settings.
     """
 
-    def __init__(self, job: Job) -> None:
+    def __init__(self, job: AnyJob) -> None:
         self._checkpoint = job.checkpoint
         self._file: BinaryIO | None = None
 

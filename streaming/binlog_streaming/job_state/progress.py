@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from dataclasses import dataclass, field
@@ -11,19 +12,24 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from binlog_streaming.plan.memory import Learned
+from binlog_streaming.plan.snapshots import snapshot_command
 from binlog_streaming.settings import Begin
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from binlog_connector.following.offsets import SourceOffset
     from binlog_connector.schema.definitions import TableName
     from binlog_connector.schema.snapshot_marks import TableProved
     from binlog_format.position import Position
     from binlog_streaming.plan.memory import SetAside
+    from binlog_streaming.plan.snapshots import PlannedSnapshot
     from binlog_streaming.plan.table_selection import SelectedTable
 
     BatchListener = Callable[["BatchProgress"], None]
+
+
+logger = logging.getLogger(__name__)
 
 
 class Outcome(StrEnum):
@@ -275,6 +281,56 @@ class BatchProgress:
 
 
 @dataclass(slots=True)
+class _News:
+    """Logs what is new in a batch: each thing once.
+
+    Attributes:
+        notes: Tables, and what was logged of them.
+        waiting: Tables that wait for their snapshots.
+        snapshots: Those that have ended.
+    """
+
+    notes: set[tuple[str, Note]] = field(default_factory=set)
+    waiting: set[TableName] = field(default_factory=set)
+    snapshots: set[str] = field(default_factory=set)
+
+    def log(self, batch: BatchProgress) -> None:
+        for stopped in batch.set_aside:
+            logger.error(
+                "set aside: %s at=%s gtid=%s: %s", stopped.name, stopped.position, stopped.gtid, stopped.reason
+            )
+        for one in batch.learned.snapshots.values():
+            self._log_snapshot(one)
+        for name in sorted(batch.learned.waiting - self.waiting):
+            logger.warning("waits for its snapshot: table=%s (%s)", name, snapshot_command(name))
+        self.waiting |= batch.learned.waiting
+        for table in batch.tables:
+            for note in sorted(table.notes):
+                if (table.source_table, note) not in self.notes:
+                    self.notes.add((table.source_table, note))
+                    logger.warning(
+                        "%s: %s table=%s target=%s", note, NOTE_TEXTS[note], table.source_table, table.target
+                    )
+
+    def _log_snapshot(self, one: PlannedSnapshot) -> None:
+        if one.is_open or one.snapshot in self.snapshots:
+            return
+        self.snapshots.add(one.snapshot)
+        if one.problem is None:
+            logger.info(
+                "complete: table=%s rows=%d gtid=%s snapshot=%s", one.name, one.rows, one.ended_gtid, one.snapshot
+            )
+        else:
+            logger.error(
+                "not complete: table=%s snapshot=%s: %s; take it again (%s)",
+                one.name,
+                one.snapshot,
+                one.problem,
+                snapshot_command(one.name),
+            )
+
+
+@dataclass(slots=True)
 class Progress:
     """Progress of a job since its start; may be read from any thread."""
 
@@ -284,9 +340,15 @@ class Progress:
     last: BatchProgress | None = None
     changes_by_table: dict[str, int] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
+    _news: _News = field(default_factory=_News)
+
+    def know(self, snapshots: Iterable[PlannedSnapshot]) -> None:
+        """Take *snapshots*, which the job's record has, as told."""
+        self._news.snapshots |= {one.snapshot for one in snapshots if not one.is_open}
 
     def add(self, batch: BatchProgress) -> None:
-        """Take in one more batch."""
+        """Take in one more batch, and log what an operator should know of it."""
+        self._news.log(batch)
         by_table = {table.source_table: table.changes for table in batch.tables}
         with self._lock:
             self.batches += 1

@@ -1,7 +1,7 @@
-"""A job, running: `TablesJob(job).start()`, then `wait()`; `request_stop()` from anywhere.
+"""The run of a job that keeps tables in step with a log: `TablesJob`.
 
-The stream reads the view `tables` of the Spark source; each micro-batch is one Spark job (`batch.write_batch`). Spark
-moves the offset in its checkpoint only after a batch that was written as a whole.
+The stream reads the view `tables` of the Spark source. Spark calls for each micro-batch, which is one Spark job
+(`batch.write_batch`), and moves the offset in its checkpoint only after a batch that was written as a whole.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from dataclasses import replace
 from functools import partial
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark import SparkContext
@@ -24,15 +24,14 @@ from pyspark import SparkContext
 from binlog_connector.spark.options import SourceOptions
 from binlog_format import open_log
 from binlog_format.errors import BinlogError, OptionError
-from binlog_streaming.job_state.checkpoint import read_offset
+from binlog_streaming.job_state.checkpoint import read_checkpoint, read_offset
 from binlog_streaming.job_state.declared_types import with_declared_types
-from binlog_streaming.job_state.job_lock import JobLock
-from binlog_streaming.job_state.progress import NOTE_TEXTS, BatchProgress, Progress
+from binlog_streaming.job_state.job_run import JobRun
+from binlog_streaming.job_state.progress import BatchProgress, Progress
 from binlog_streaming.job_state.record_keeper import RecordKeeper
 from binlog_streaming.job_state.state_files import state_of
 from binlog_streaming.lake.sinks import sink_type
 from binlog_streaming.plan.failures import named_error
-from binlog_streaming.plan.snapshots import snapshot_command
 from binlog_streaming.spark_session import PLANNING_ONLY, is_submitted, local_session
 from binlog_streaming.tables.batch import BatchContext, plan_of, write_batch
 from binlog_streaming.tables.batch_versions import BatchVersions
@@ -40,16 +39,16 @@ from binlog_streaming.tables.evidence.watch import watched_after
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+    from contextlib import ExitStack
 
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
     from binlog_connector.following.offsets import SourceOffset
-    from binlog_connector.schema.definitions import TableName
     from binlog_format.log.log import Log
     from binlog_format.position import Position
-    from binlog_streaming.job_state.progress import BatchListener, Note
-    from binlog_streaming.plan.snapshots import PlannedSnapshot
+    from binlog_streaming.job_state.progress import BatchListener
+    from binlog_streaming.job_state.record import JobRecord
     from binlog_streaming.settings import Job
     from binlog_streaming.tables.evidence.watch import Watched
 
@@ -60,11 +59,24 @@ STOP_PATIENCE_S = 30.0
 """Seconds that a stop waits for the running batch; a batch that is cut off does no harm, it is repeated."""
 
 
-class TablesJob:
-    """Keeps the tables of a job in step with its log.
+class MicroBatch(NamedTuple):
+    """What Spark calls with.
+
+    Attributes:
+        frame: Rows of the view `tables`.
+        batch_id: Number of the batch.
+    """
+
+    frame: DataFrame
+    batch_id: int
+
+
+class TablesJob(JobRun[MicroBatch, BatchProgress, Progress]):
+    """One run of a job; `stop` ends it at once when it is called twice.
 
     Args:
         job: The settings.
+        once: Take what is there now, in batches, then end.
         session: A Spark session to use; default: that of this process, or one of its own, which ends with the job.
         listener: Called after every batch, on a thread of Spark's; what it raises ends the job.
         held: Tables (database and name) that exist without having been written by this checkpoint.
@@ -78,59 +90,60 @@ class TablesJob:
         self,
         job: Job,
         *,
+        once: bool = False,
         session: SparkSession | None = None,
         listener: BatchListener | None = None,
         held: Iterable[tuple[str, str]] = (),
         from_first: bool | None = None,
     ) -> None:
         self.job = job = with_declared_types(job)
-        self.progress = Progress()
+        super().__init__(job, Progress(), once=once or job.trigger.available_now, listener=listener)
         self.record = RecordKeeper(job)
         self._versions = BatchVersions(job)
         self._session = session
         self._owns_session = False
-        self._listener = listener
         self._held = tuple(held)
         self._from_first = from_first
         self._query: StreamingQuery | None = None
         self._log: Log | None = None
-        self._lock = JobLock(job)
         self._failure: BinlogError | None = None
         self._ending: Exception | None = None
-        self._noted: set[tuple[str, Note]] = set()
-        self._waiting: frozenset[TableName] = frozenset()
-        self._told: set[str] = set()
         self._watched: dict[str, Watched] = {}
         self._wake = threading.Event()
-        self._stop_requested = False
-        self._idle = threading.Event()
-        self._idle.set()
+        self._idle_now = threading.Event()
+        self._idle_now.set()
 
-    def start(self, *, once: bool = False) -> None:
-        """Start the stream; returns when it runs.
+    @property
+    def offset(self) -> SourceOffset | None:
+        """See `JobRun`."""
+        checkpoint = read_checkpoint(state_of(self.job))
+        return None if checkpoint is None else checkpoint.offset
 
-        Args:
-            once: Take what is there now, in batches, then end.
+    @property
+    def recorded(self) -> JobRecord:
+        """See `JobRun`."""
+        return self.record.record
 
-        Raises:
-            StorageError: `IN_USE`: another process runs the job, or writes its tables.
-            BinlogError: The log, an option, the job's record or Spark's start.
-        """
-        options = self.job.source_options()
+    @property
+    def start_facts(self) -> dict[str, object]:
+        """See `JobRun`."""
+        return {"spark_log": None if self.spark_log is None else str(self.spark_log)}
+
+    def stop(self) -> None:
+        """See `JobRun`; called again, it does not wait for the batch."""
+        if self.is_stopped:
+            self._idle_now.set()
+        super().stop()
+
+    def _check(self, resources: ExitStack) -> None:
         # What is wrong with the log or the options is reported at once, not when Java has started.
-        SourceOptions.parse({"path": self.job.source.path, **options})
-        try:
-            self._start(options, once=once)
-        except BaseException:
-            self._close()
-            raise
+        SourceOptions.parse({"path": self.job.source.path, **self.job.source_options()})
+        self._log = resources.enter_context(open_log(self.job.source.path))
 
-    def _start(self, options: dict[str, str], *, once: bool) -> None:
-        self._log = open_log(self.job.source.path)
-        self._lock.take()
+    def _begin(self, resources: ExitStack) -> None:
         self.record.begin()
         self.record.record_batch(self._held, from_first=self._from_first)
-        self._told |= {one.snapshot for one in self.record.record.snapshots if not one.is_open}
+        self.progress.know(self.record.record.snapshots)
         if self._session is None:
             self._owns_session = SparkContext._active_spark_context is None
             self._session = local_session(
@@ -139,12 +152,17 @@ class TablesJob:
                 settings=PLANNING_ONLY | {key: _spark_value(value) for key, value in self.job.spark.settings.items()},
                 log_file=self.spark_log,
             )
+            resources.callback(self._stop_session)
             load_workers(self._session.sparkContext, self.job.sink.format)
+
+    def _launch(self) -> None:
+        assert self._session is not None, "it has begun"
         try:
-            frame = self._session.readStream.format("binlog-stream").options(**options).load(self.job.source.path)
+            reader = self._session.readStream.format("binlog-stream").options(**self.job.source_options())
+            frame = reader.load(self.job.source.path)
             writer = frame.writeStream.foreachBatch(self._write_batch).queryName(self.job.name)
             writer = writer.option("checkpointLocation", self.job.checkpoint)
-            if once or self.job.trigger.available_now:
+            if self.once:
                 writer = writer.trigger(availableNow=True)
             else:
                 writer = writer.trigger(processingTime=f"{self.job.trigger.interval_ms} milliseconds")
@@ -155,31 +173,23 @@ class TablesJob:
             raise named_error(str(error)) or _not_started(error, self.job.checkpoint, self.spark_log) from error
         except Exception as error:
             raise named_error(str(error)) or error from error
+        self._resources.callback(self._stop_query, self._query)
         threading.Thread(target=self._watch, args=(self._query,), name="binlog-stream-watch", daemon=True).start()
 
-    def wait(self) -> None:
-        """Return when the job has ended, or has stopped as was asked; then the job is over and its session closed.
-
-        Raises:
-            BinlogError: What ended it.
-        """
-        assert self._query is not None
+    def _next(self) -> None:
+        """Wait for the end, or for `stop`: Spark calls with batches."""
         self._wake.wait()
-        try:
-            if self._stop_requested:
-                self._stop_query(self._query)
-            elif self._failure is not None:
-                raise self._failure
-            elif self._ending is not None:
-                raise named_error(str(self._ending)) or self._ending from self._ending
-        finally:
-            self._close()
+        if self.is_stopped:
+            self._idle_now.wait(STOP_PATIENCE_S)
+        if self._failure is not None:
+            raise self._failure
+        if self._ending is not None and not self.is_stopped:
+            raise named_error(str(self._ending)) or self._ending from self._ending
 
-    def request_stop(self) -> None:
-        """Finish the batch, then end `wait()`; end at once on a second call. Fit for signal handlers."""
-        if self._stop_requested:
-            self._idle.set()
-        self._stop_requested = True
+    def _is_ended(self) -> bool:
+        return self._wake.is_set()
+
+    def _interrupt(self) -> None:
         self._wake.set()
 
     @property
@@ -206,84 +216,50 @@ class TablesJob:
         self._wake.set()
 
     def _write_batch(self, frame: DataFrame, batch_id: int) -> None:
-        self._idle.clear()
-        started = time.monotonic()
+        self._idle_now.clear()
         try:
-            query_id = frame.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId")
-            assert query_id is not None
-            # Spark has written down where the batch ends before it begins.
-            offset = read_offset(state_of(self.job), batch_id)
-            context = BatchContext(
-                query_id=query_id,
-                batch_id=batch_id,
-                job=self.job,
-                gtid_position=gtid_position(offset),
-                memory=self.record.memory(batch_id),
-                watched=self._watched,
-            )
-            plan = plan_of(frame, context)
-            read_seconds = time.monotonic() - started
-            defined = self.record.keep_definitions(batch_id, plan.learned.definitions, offset)
-            tables = write_batch(frame, replace(context, defined=defined), plan)
-            self._watched = watched_after(self._watched, tables)
-            if plan.end is not None:
-                self._versions.record(query_id, batch_id, plan.end, context.gtid_position, tables)
-            batch = BatchProgress(
-                batch_id=batch_id,
-                tables=tuple(tables),
-                seconds=time.monotonic() - started,
-                finished_at=time.time(),
-                bytes_behind=self._bytes_behind(max((table.position for table in tables), default=None)),
-                learned=plan.learned,
-                read_seconds=read_seconds,
-                offset=offset,
-                defined=defined,
-            )
-            self.record.saw_batch(batch)
-            self._say_notes(batch)
-            self.progress.add(batch)
-            if self._listener is not None:
-                self._listener(batch)
+            self._take(MicroBatch(frame, batch_id))
         except BinlogError as error:
             self._failure = error
             raise
         finally:
-            self._idle.set()
+            self._idle_now.set()
 
-    def _say_notes(self, batch: BatchProgress) -> None:
-        for stopped in batch.set_aside:
-            logger.error(
-                "set aside: %s at=%s gtid=%s: %s", stopped.name, stopped.position, stopped.gtid, stopped.reason
-            )
-        for one in batch.learned.snapshots.values():
-            self._say_snapshot(one)
-        for name in sorted(batch.learned.waiting - self._waiting):
-            logger.warning("waits for its snapshot: table=%s (%s)", name, snapshot_command(name))
-        self._waiting |= batch.learned.waiting
-        for table in batch.tables:
-            for note in sorted(table.notes):
-                if (table.source_table, note) not in self._noted:
-                    self._noted.add((table.source_table, note))
-                    logger.warning(
-                        "%s: %s table=%s target=%s", note, NOTE_TEXTS[note], table.source_table, table.target
-                    )
-
-    def _say_snapshot(self, one: PlannedSnapshot) -> None:
-        if one.is_open or one.snapshot in self._told:
-            return
-        self._told.add(one.snapshot)
-        if one.problem is None:
-            logger.info(
-                "complete: table=%s rows=%d gtid=%s snapshot=%s", one.name, one.rows, one.ended_gtid, one.snapshot
-            )
-        else:
-            logger.error(
-                "not complete: table=%s snapshot=%s: %s; take it again (%s)",
-                one.name,
-                one.snapshot,
-                one.problem,
-                snapshot_command(one.name),
-            )
+    def _apply(self, batch: MicroBatch) -> BatchProgress:
+        frame, batch_id = batch
+        started = time.monotonic()
+        query_id = frame.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId")
+        assert query_id is not None
+        # Spark has written down where the batch ends before it begins.
+        offset = read_offset(state_of(self.job), batch_id)
+        context = BatchContext(
+            query_id=query_id,
+            batch_id=batch_id,
+            job=self.job,
+            gtid_position=gtid_position(offset),
+            memory=self.record.memory(batch_id),
+            watched=self._watched,
+        )
+        plan = plan_of(frame, context)
+        read_seconds = time.monotonic() - started
+        defined = self.record.keep_definitions(batch_id, plan.learned.definitions, offset)
+        tables = write_batch(frame, replace(context, defined=defined), plan)
+        self._watched = watched_after(self._watched, tables)
+        if plan.end is not None:
+            self._versions.record(query_id, batch_id, plan.end, context.gtid_position, tables)
+        progress = BatchProgress(
+            batch_id=batch_id,
+            tables=tuple(tables),
+            seconds=time.monotonic() - started,
+            finished_at=time.time(),
+            bytes_behind=self._bytes_behind(max((table.position for table in tables), default=None)),
+            learned=plan.learned,
+            read_seconds=read_seconds,
+            offset=offset,
+            defined=defined,
+        )
+        self.record.saw_batch(progress)
+        return progress
 
     def _bytes_behind(self, position: Position | None) -> int | None:
         assert self._log is not None
@@ -298,15 +274,11 @@ class TablesJob:
         return total
 
     def _stop_query(self, query: StreamingQuery) -> None:
-        self._idle.wait(STOP_PATIENCE_S)
         # Java may have got the same signal and be gone: then there is nothing left to stop.
         with contextlib.suppress(Py4JError, OSError):
             query.stop()
 
-    def _close(self) -> None:
-        self._lock.give_back()
-        if self._log is not None:
-            self._log.close()
+    def _stop_session(self) -> None:
         if self._owns_session and self._session is not None:
             with contextlib.suppress(Py4JError, OSError):
                 self._session.stop()

@@ -1,1 +1,1 @@
-"""Tables kept in step with topics, exactly once: start with `job.TopicTablesJob`."""
+"""Tables kept in step with topics, exactly once: start with `run.TopicTablesRun`."""

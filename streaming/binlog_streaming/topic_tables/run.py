@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import threading
 import time
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -14,6 +14,7 @@ from binlog_connector.kafka.reading.topic_reader import TopicReader
 from binlog_format.errors import BrokerError
 from binlog_format.position import Place
 from binlog_format.views.table_filter import TableFilter
+from binlog_streaming.job_state.job_run import LOOK_SECONDS, JobRun
 from binlog_streaming.job_state.progress import BatchProgress, Progress
 from binlog_streaming.settings import Begin
 from binlog_streaming.topic_tables.batch import read_batch
@@ -22,7 +23,8 @@ from binlog_streaming.topic_tables.writing import write_batch
 from binlog_streaming.topics.connecting import connection_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
+    from contextlib import ExitStack
 
     from binlog_streaming.job_state.progress import BatchListener
     from binlog_streaming.settings import TopicTablesJob
@@ -32,9 +34,6 @@ BATCH_MESSAGES_MAX = 250_000
 BATCH_SIZE_MAX = 128 << 20
 """Bytes of values in a batch, unless a fetch brings more."""
 
-LOOK_SECONDS = 1.0
-"""Seconds that a look for messages waits for one."""
-
 NEW_TOPICS_SECONDS = 10.0
 """Seconds between looks for new topics and partitions."""
 
@@ -42,8 +41,27 @@ TRUNCATE_SECONDS = 60.0
 """Seconds that a TRUNCATE waits for its messages in the other partitions."""
 
 
-class TopicTablesRun:
-    """One run of a job; `stop` may be called from other threads, and by signals.
+@dataclass(frozen=True, slots=True)
+class ReadMessages:
+    """A batch, before it is in the tables.
+
+    Attributes:
+        batch: What is in the messages.
+        ends: Offsets after them, by partition.
+        started: When reading them began, by the monotonic clock.
+        truncated: Partitions whose TRUNCATE this is.
+        is_cut: Reading goes on elsewhere than after the messages that were fetched.
+    """
+
+    batch: TopicBatch
+    ends: Mapping[FetchedPartition, int]
+    started: float
+    truncated: tuple[FetchedPartition, ...] = ()
+    is_cut: bool = False
+
+
+class TopicTablesRun(JobRun[ReadMessages, BatchProgress, Progress]):
+    """One run of a job.
 
     Args:
         job: The settings.
@@ -52,10 +70,6 @@ class TopicTablesRun:
         batch_messages_max: Messages in a batch, about.
         truncate_seconds: As `TRUNCATE_SECONDS`.
         client: As `TopicReader` takes it.
-
-    Attributes:
-        progress: What has been written.
-        query_id: What the tables know the job by.
 
     Raises:
         BinlogError: The checkpoint, or the settings, cannot be used.
@@ -71,45 +85,28 @@ class TopicTablesRun:
         truncate_seconds: float = TRUNCATE_SECONDS,
         client: str | None = None,
     ) -> None:
+        super().__init__(job, Progress(), once=once, listener=listener)
         self._job = job
-        self._once = once
-        self._listener = listener
         self._batch_messages_max = batch_messages_max
         self._truncate_seconds = truncate_seconds
         self._client = client
         self._wanted = TableFilter(job.source.topics)
         self._file = TopicTablesStateFile(job)
-        self._stopped = threading.Event()
+        self._opened: TopicReader | None = None
         self._read_to: dict[FetchedPartition, PartitionState] = {}
         self._held: dict[FetchedPartition, Truncate] = {}
         self._held_since = 0.0
-        self.progress = Progress()
-        self.query_id = self._file.state.query_id
+        self._looked = 0.0
+        self._ends: dict[FetchedPartition, int] | None = None
+
+    @property
+    def query_id(self) -> str:
+        """What the tables know the job by."""
+        return self._file.state.query_id
 
     @property
     def offset(self) -> None:
         """None: it reads no log."""
-
-    def stop(self) -> None:
-        """End after the batch under way."""
-        self._stopped.set()
-
-    def run(self, on_start: Callable[[], None] = lambda: None) -> None:
-        """Write messages into the tables until `stop` is called, or the end is reached.
-
-        Args:
-            on_start: Called once everything is ready.
-
-        Raises:
-            BinlogError: What ended it; the tables and the checkpoint stay as good as before.
-        """
-        with TopicReader(connection_of(self._job.source), self._client) as reader:
-            if self._file.is_new:
-                self._file.begin(self._file.state)  # tables are made in its name
-            self._prepare(reader)
-            on_start()
-            self._repeat(reader)
-            self._follow(reader)
 
     def waiting(self) -> dict[FetchedPartition, tuple[int, int]]:
         """Offset at which reading would continue in each partition, and its end; nothing is written.
@@ -127,35 +124,42 @@ class TopicTablesRun:
         self._read_to = {FetchedPartition(one.topic, one.partition): one for one in states}
         self._look_for_topics(reader)
 
-    def _repeat(self, reader: TopicReader) -> None:
-        """Do the batch again that was under way when the last process ended."""
+    @property
+    def _reader(self) -> TopicReader:
+        assert self._opened is not None, "it has begun"
+        return self._opened
+
+    def _begin(self, resources: ExitStack) -> None:
+        self._opened = resources.enter_context(TopicReader(connection_of(self._job.source), self._client))
+        self._file = TopicTablesStateFile(self._job)  # as whoever had the lock before left it
+        if self._file.is_new:
+            self._file.begin(self._file.state)  # tables are made in its name
+        self._prepare(self._opened)
+
+    def _next(self) -> ReadMessages | None:
         state = self._file.state
-        if not state.ends:
-            return
-        started = time.monotonic()
-        batch = read_batch(reader.read_ranges(state.ranges), self._read_to)
-        self._write(batch, {one: end for one, (_, end) in state.ranges.items()}, started)
+        if state.ends:
+            started = time.monotonic()
+            batch = read_batch(self._reader.read_ranges(state.ranges), self._read_to)
+            return ReadMessages(batch, {one: end for one, (_, end) in state.ranges.items()}, started)
+        if self._ends is None:
+            self._ends = {one: end for one, (_, end) in self._reader.ranges(self._read_to).items()}
+            self._go_on()
+            self._looked = time.monotonic()
+        elif not self.once and time.monotonic() - self._looked >= NEW_TOPICS_SECONDS:
+            self._looked = time.monotonic()
+            if self._look_for_topics(self._reader):
+                self._go_on()
+        return self._whole_truncate() or self._rows()
 
-    def _follow(self, reader: TopicReader) -> None:
-        ends = {one: end for one, (_, end) in reader.ranges(self._read_to).items()}
-        self._go_on(reader)
-        looked = time.monotonic()
-        while not self._stopped.is_set():
-            if not self._once and time.monotonic() - looked >= NEW_TOPICS_SECONDS:
-                looked = time.monotonic()
-                if self._look_for_topics(reader):
-                    self._go_on(reader)
-            took = self._take_truncate(reader) or self._take_rows(reader)
-            if took:
-                continue
-            self._check_held()
-            if self._once and not self._held and all(reader.position(one) >= end for one, end in ends.items()):
-                return
+    def _is_ended(self) -> bool:
+        ends = self._ends or {}
+        return self.once and not self._held and all(self._reader.position(one) >= end for one, end in ends.items())
 
-    def _take_rows(self, reader: TopicReader) -> bool:
-        messages = reader.read(self._batch_messages_max, BATCH_SIZE_MAX, LOOK_SECONDS)
+    def _rows(self) -> ReadMessages | None:
+        messages = self._reader.read(self._batch_messages_max, BATCH_SIZE_MAX, LOOK_SECONDS)
         if not messages:
-            return False
+            return None
         started = time.monotonic()
         batch = read_batch(messages, self._read_to)
         ends = {one: state.offset for one, state in batch.partitions.items()}
@@ -167,63 +171,61 @@ class TopicTablesRun:
             ends |= {one: first.offset for one, first in firsts.items()}
             before = [one.before(ends[one.partition]) for one in messages]
             batch = read_batch([one for one in before if len(one)], self._read_to)
-        self._write(batch, ends, started)
-        if self._held:
-            self._go_on(reader)
-        return True
+        return ReadMessages(batch, ends, started, is_cut=bool(self._held))
 
-    def _take_truncate(self, reader: TopicReader) -> bool:
+    def _whole_truncate(self) -> ReadMessages | None:
         for topic in {one.topic for one in self._held}:
             partitions = [one for one in self._read_to if one.topic == topic]
             held = {(self._held[one].table, self._held[one].place) for one in partitions if one in self._held}
             if len(held) == 1 and all(one in self._held for one in partitions):
                 ranges = {one: (self._held[one].offset, self._held[one].offset + 1) for one in partitions}
                 started = time.monotonic()
-                batch = read_batch(reader.read_ranges(ranges), self._read_to)
-                self._write(batch, {one: end for one, (_, end) in ranges.items()}, started)
-                for one in partitions:
-                    del self._held[one]
-                self._go_on(reader)
-                return True
-        return False
+                batch = read_batch(self._reader.read_ranges(ranges), self._read_to)
+                ends = {one: end for one, (_, end) in ranges.items()}
+                return ReadMessages(batch, ends, started, truncated=tuple(partitions), is_cut=True)
+        return None
 
-    def _write(self, batch: TopicBatch, ends: Mapping[FetchedPartition, int], started: float) -> None:
-        """Write a batch into the tables, between the two times that it is recorded."""
-        after, read_seconds = dict(self._read_to), time.monotonic() - started
-        for one, end in ends.items():
-            after[one] = msgspec.structs.replace(batch.partitions.get(one, after[one]), offset=end)
-        if batch.count or batch.truncates:
-            state = self._file.state
-            is_repeated = bool(state.ends)
-            begun = msgspec.structs.replace(
-                state,
-                batch_id=state.batch_id + (not is_repeated),
-                ends=tuple((one.topic, one.number, end) for one, end in sorted(ends.items())),
-                partitions=tuple(self._read_to[one] for one in sorted(self._read_to)),
-            )
-            self._file.begin(begun)
-            written = write_batch(self._job, begun, batch)
-            partitions = tuple(after[one] for one in sorted(after))
-            self._file.finish(msgspec.structs.replace(begun, ends=(), partitions=partitions, tables=written.tables))
-            self._tell(
-                BatchProgress(
-                    batch_id=begun.batch_id,
-                    tables=written.progress,
-                    seconds=time.monotonic() - started,
-                    finished_at=time.time(),
-                    bytes_behind=None,
-                    read_seconds=read_seconds,
-                )
-            )
+    def _apply(self, batch: ReadMessages) -> BatchProgress | None:
+        after, read_seconds = dict(self._read_to), time.monotonic() - batch.started
+        for one, end in batch.ends.items():
+            after[one] = msgspec.structs.replace(batch.batch.partitions.get(one, after[one]), offset=end)
+        report = None
+        if batch.batch.count or batch.batch.truncates or self._file.state.ends:
+            report = self._written(batch, after, read_seconds)
         self._read_to = after
+        for one in batch.truncated:
+            del self._held[one]
+        if batch.is_cut:
+            self._go_on()
+        return report
 
-    def _tell(self, batch: BatchProgress) -> None:
-        self.progress.add(batch)
-        if self._listener is not None:
-            self._listener(batch)
+    def _written(
+        self, batch: ReadMessages, after: Mapping[FetchedPartition, PartitionState], read_seconds: float
+    ) -> BatchProgress:
+        """Write a batch into the tables, between the two times that it is recorded."""
+        state = self._file.state
+        is_repeated = bool(state.ends)
+        begun = msgspec.structs.replace(
+            state,
+            batch_id=state.batch_id + (not is_repeated),
+            ends=tuple((one.topic, one.number, end) for one, end in sorted(batch.ends.items())),
+            partitions=tuple(self._read_to[one] for one in sorted(self._read_to)),
+        )
+        self._file.begin(begun)
+        written = write_batch(self._job, begun, batch.batch)
+        partitions = tuple(after[one] for one in sorted(after))
+        self._file.finish(msgspec.structs.replace(begun, ends=(), partitions=partitions, tables=written.tables))
+        return BatchProgress(
+            batch_id=begun.batch_id,
+            tables=written.progress,
+            seconds=time.monotonic() - batch.started,
+            finished_at=time.time(),
+            bytes_behind=None,
+            read_seconds=read_seconds,
+        )
 
-    def _go_on(self, reader: TopicReader) -> None:
-        reader.go_on_at({one: state.offset for one, state in self._read_to.items() if one not in self._held})
+    def _go_on(self) -> None:
+        self._reader.go_on_at({one: state.offset for one, state in self._read_to.items() if one not in self._held})
 
     def _look_for_topics(self, reader: TopicReader) -> bool:
         """See that what is to be read next is there; whether there are new partitions.
@@ -258,7 +260,8 @@ class TopicTablesRun:
                 f'it begins at offset {start}; begin = "empty" (in [[tables]]) makes tables of what is left',
             )
 
-    def _check_held(self) -> None:
+    def _idle(self) -> None:
+        # A TRUNCATE that waits for its messages in other partitions does not wait for ever.
         if self._held and time.monotonic() - self._held_since > self._truncate_seconds:
             one, truncate = min(self._held.items())
             raise BrokerError(

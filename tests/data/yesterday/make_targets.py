@@ -100,9 +100,8 @@ def make(archive: Path) -> None:
 
 def run(path: Path, session: SparkSession) -> None:
     """As `binlog-stream run PATH --once`."""
-    job = TablesJob(load_job(path), session=session)
-    job.start(once=True)
-    job.wait()
+    job = TablesJob(load_job(path), session=session, once=True)
+    job.run()
 
 
 if __name__ == "__main__":

@@ -44,9 +44,8 @@ def run_job(job: Settings, folder: Path, spark: SparkSession) -> JobEnd:
     made = job_from(dict(job), file=folder / "bad-day.toml")
     with _warnings() as warnings:
         try:
-            running = TablesJob(made, session=spark)
-            running.start(once=True)
-            running.wait()
+            running = TablesJob(made, session=spark, once=True)
+            running.run()
         except Exception as error:  # judged: one without a name is as bad as a wrong table
             return JobEnd(error, tuple(warnings))
     return JobEnd(None, tuple(warnings))

@@ -188,7 +188,7 @@ def test_stopped_is_not_ended(once: bool, number: signal.Signals, status: int, t
 
 def test_lines_for_people_say_once_what_is_special_about_a_table(capsys: pytest.CaptureFixture[str]) -> None:
     from binlog_format.position import Position
-    from binlog_streaming.cli.jobs.running import LinePrinter
+    from binlog_streaming.cli.jobs.lines import BatchLines
     from binlog_streaming.job_state.progress import NOTE_TEXTS, BatchProgress, Note, Outcome, TableProgress
 
     table = TableProgress(
@@ -205,7 +205,7 @@ def test_lines_for_people_say_once_what_is_special_about_a_table(capsys: pytest.
         commit_time=1,
         notes=frozenset({Note.WHOLE_ROWS}),
     )
-    printer = LinePrinter()
+    printer = BatchLines()
     for number in range(2):
         printer.batch(
             BatchProgress(batch_id=number, tables=(table, table), seconds=0.1, finished_at=2.0, bytes_behind=None)

@@ -19,7 +19,7 @@ from binlog_connector.kafka.topics import Topics
 from binlog_format.position import Position
 from binlog_lab.demo.proof.topics import read_topic
 from binlog_lab.demo.servers.kafka_broker import GUEST, USER
-from binlog_streaming.cli.jobs.publish import _JsonLines
+from binlog_streaming.cli.jobs.lines import PublishJsonLines
 from binlog_streaming.settings.publish_text import publish_job_text
 from binlog_streaming.topics.progress import Published, Records
 from tests.program import PROGRAM, run_program
@@ -193,10 +193,10 @@ def test_who_may_not_write_is_told(kafka_broker: KafkaBroker, recording: Recordi
 
 def test_what_came_last_has_its_line_when_nothing_follows(capfd: pytest.CaptureFixture[str]) -> None:
     """However soon after another line it came; a fast machine publishes a whole log before a second is over."""
-    lines = _JsonLines(clock=lambda: 0.0)
+    lines = PublishJsonLines(clock=lambda: 0.0)
     offset = SourceOffset(Position(0, 1, 0), format="innodb")
     for groups in (3, 4):
-        lines.published(Published(offset, groups, 100, None, Records(Counter({"a": groups})), 0.1, 1))
+        lines.batch(Published(offset, groups, 100, None, Records(Counter({"a": groups})), 0.1, 1))
     assert capfd.readouterr().out == ""
     lines.idle()
     (line,) = json_lines(capfd.readouterr().out)

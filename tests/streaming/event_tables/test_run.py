@@ -10,7 +10,7 @@ import pytest
 
 from binlog_connector.crash_points import watched
 from binlog_connector.metrics.exporter import lag_of
-from binlog_format.errors import DataLossError, OptionError, SchemaError, TableError
+from binlog_format.errors import DataLossError, OptionError, SchemaError, StorageError, TableError
 from binlog_lab.demo.proof.targets import read_target
 from binlog_streaming.event_tables.run import EventTablesRun
 from binlog_streaming.lake.sinks import sink_type
@@ -109,6 +109,26 @@ def test_killed_at_each_step_while_files_are_rotated(tmp_path: Path, sink: str) 
         assert_tables_hold(job, program.count)
 
 
+def test_a_second_process_on_the_same_checkpoint_is_kept_out(tmp_path: Path) -> None:
+    """It would give the number of a batch to other events; after the first one has ended, it goes on."""
+    with Program(tmp_path / "log") as program:
+        program.log(40)
+        job = job_at(tmp_path)
+
+        def begin_another(_: object) -> None:
+            with pytest.raises(StorageError, match="IN_USE"):
+                run_once(job)
+
+        first = EventTablesRun(job, once=True, listener=begin_another)
+        second = EventTablesRun(job, once=True)  # it has looked at the checkpoint before the first one wrote it
+        first.run()
+        assert first.progress.batches > 1
+        second.run()
+        assert second.query_id == first.query_id
+        assert second.progress.batches == 0
+        assert_tables_hold(job, 40)
+
+
 def test_new_and_changed_sources(tmp_path: Path) -> None:
     """A source that comes later adds its table; one with more arguments adds columns; with another type, it ends."""
     rules = '[[tables]]\narguments = "columns"\ntarget = "{category}"\n'
@@ -137,11 +157,9 @@ def test_metrics_tell_what_is_taken_and_what_waits(tmp_path: Path) -> None:
         with StatusRecorder(job) as recorder:
             running = EventTablesRun(job, once=True, listener=recorder.batch)
 
-            def started() -> None:
-                recorder.goes_on_at(running.offset)
-                recorder.started()
-
-            running.run(started)
+            running.start(recorder.goes_on_at)
+            recorder.started()
+            running.wait()
             taken = recorder.progress
             sizes = sum(file.stat().st_size for file in program.directory.iterdir())
             assert (taken.transactions, taken.size.total) == (40, sizes)

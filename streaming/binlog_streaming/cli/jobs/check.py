@@ -9,8 +9,6 @@ import typer
 from rich.table import Table
 
 from binlog_streaming.cli.help_text import PANEL, help_of
-from binlog_streaming.cli.jobs.event_tables import check_event_job
-from binlog_streaming.cli.jobs.topic_tables import check_topic_job
 from binlog_streaming.cli.options import JobArgument  # noqa: TC001 (typer looks at annotations)
 from binlog_streaming.cli.output import Output, OutputOption, escaped, output_console, write_json_lines
 from binlog_streaming.cli.progress import progress_bar
@@ -20,7 +18,7 @@ if TYPE_CHECKING:
 
     from binlog_streaming.jobs.check import JobReport, LogReport
     from binlog_streaming.jobs.tables import TableReport
-    from binlog_streaming.settings import Job, PublishJob
+    from binlog_streaming.settings import EventTablesJob, Job, PublishJob, TopicTablesJob
 
 COLUMNS_SHOWN_MAX = 12
 MIB = 1 << 20
@@ -58,10 +56,10 @@ def check(
 
     checked = any_job_at(job)
     if isinstance(checked, TopicTablesJob):
-        check_topic_job(checked, output)
+        _check_topics(checked, output)
         return
     if isinstance(checked, EventTablesJob):
-        check_event_job(checked, output)
+        _check_events(checked, output)
         return
     if isinstance(checked, PublishJob):
         can_run = _check_publish(checked, output, scan * MIB)
@@ -94,6 +92,52 @@ def _check_publish(job: PublishJob, output: Output, scan_size: int) -> bool:
     else:
         print_report(output_console(), job, report)
     return not report.problems
+
+
+def _check_events(job: EventTablesJob, output: Output) -> None:
+    """Report where *job* would continue, and the tables for the waiting events; nothing is written.
+
+    Raises:
+        BinlogError: What the job itself would report at its start.
+    """
+    from binlog_streaming.event_tables.run import EventTablesRun
+
+    waiting = EventTablesRun(job).waiting()
+    position = str(waiting.offset.position)
+    if output is Output.JSONL:
+        write_json_lines([{"kind": "log", "path": job.source.path, "position": position, "bytes": waiting.size}])
+        write_json_lines(
+            {"kind": "table", "target": place, "sources": count} for place, count in waiting.tables.items()
+        )
+        write_json_lines([{"kind": "result", "can_run": True}])
+        return
+    typer.echo(f"{job.name}: {job.source.path} -> {job.sink.directory} ({job.sink.format})")
+    typer.echo(f"from {position}, {waiting.size:,} bytes to read")
+    for place, count in waiting.tables.items():
+        typer.echo(f"{place}: events of {count} source{'' if count == 1 else 's'}")
+    typer.echo("It can run.")
+
+
+def _check_topics(job: TopicTablesJob, output: Output) -> None:
+    """Report where *job* would continue; nothing is written.
+
+    Raises:
+        BinlogError: What the job itself would report at its start.
+    """
+    from binlog_streaming.topic_tables.run import TopicTablesRun
+
+    waiting = TopicTablesRun(job).waiting()
+    if output is Output.JSONL:
+        write_json_lines(
+            {"kind": "partition", "topic": one.topic, "partition": one.number, "offset": offset, "end": end}
+            for one, (offset, end) in sorted(waiting.items())
+        )
+        write_json_lines([{"kind": "result", "can_run": True}])
+        return
+    typer.echo(f"{job.name}: {job.source.bootstrap_servers} -> {job.sink.directory} ({job.sink.format})")
+    for one, (offset, end) in sorted(waiting.items()):
+        typer.echo(f"{one}: from offset {offset}, {end - offset:,} to read")
+    typer.echo("It can run.")
 
 
 def _json_rows(job: Job, report: JobReport) -> list[dict[str, object]]:

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from binlog_connector.installing import require
 from binlog_streaming.cli.help_text import PANEL, help_of
-from binlog_streaming.cli.jobs.event_tables import run_event_job
 from binlog_streaming.cli.jobs.running import run_job
-from binlog_streaming.cli.jobs.topic_tables import run_topic_job
 from binlog_streaming.cli.options import JobArgument  # noqa: TC001 (typer looks at annotations)
 from binlog_streaming.cli.output import Output
 from binlog_streaming.cli.status.observing import (  # typer looks at annotations
@@ -19,6 +17,9 @@ from binlog_streaming.cli.status.observing import (  # typer looks at annotation
     StatusOption,
     StatusTokenOption,
 )
+
+if TYPE_CHECKING:
+    from binlog_streaming.settings.job_file import AnyJob
 
 OnceOption = Annotated[bool, typer.Option("--once", help="Take what is there now, then end.")]
 BatchOutputOption = Annotated[
@@ -56,12 +57,8 @@ def run(
     from binlog_streaming.jobs.mirror import any_job_at
     from binlog_streaming.settings import EventTablesJob, TopicTablesJob, tables_job
 
-    settings, page = any_job_at(job), PageOptions(status, status_token_file)
-    if isinstance(settings, TopicTablesJob):
-        run_topic_job(settings, once=once, output=output, page=page)
-        return
-    if isinstance(settings, EventTablesJob):
-        run_event_job(settings, once=once, output=output, page=page)
-        return
-    require("pyspark")  # before anything is written
-    run_job(tables_job(settings, Path(job)), once=once, output=output, page=page)
+    settings: AnyJob = any_job_at(job)
+    if not isinstance(settings, EventTablesJob | TopicTablesJob):
+        require("pyspark")  # before anything is written
+        settings = tables_job(settings, Path(job))
+    run_job(settings, once=once, output=output, page=PageOptions(status, status_token_file))

@@ -67,9 +67,8 @@ def run_once(job: Job) -> None:
     Raises:
         BinlogError: What ends it.
     """
-    running = TablesJob(job)
-    running.start(once=True)
-    running.wait()
+    running = TablesJob(job, once=True)
+    running.run()
 
 
 class JobBatch:

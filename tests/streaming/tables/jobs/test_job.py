@@ -60,9 +60,8 @@ def job_for(
 
 def run_once(job: Job, spark: SparkSession) -> list[BatchProgress]:
     seen: list[BatchProgress] = []
-    running = TablesJob(job, session=spark, listener=seen.append)
-    running.start(once=True)
-    running.wait()
+    running = TablesJob(job, session=spark, listener=seen.append, once=True)
+    running.run()
     assert running.progress.batches == len(seen)
     return seen
 
@@ -227,7 +226,7 @@ def test_purged_log_is_named(spark: SparkSession, tmp_path: Path) -> None:
 
 def test_missing_log_is_named_before_spark_starts(tmp_path: Path) -> None:
     with pytest.raises(StartError, match="PATH_NOT_FOUND"):
-        TablesJob(job_for(tmp_path, log=tmp_path / "nothing")).start()
+        TablesJob(job_for(tmp_path, log=tmp_path / "nothing"), once=True).start()
 
 
 @pytest.mark.parametrize(

@@ -156,9 +156,8 @@ def test_job_equals_select(spark: SparkSession, live: Live, tmp_path: Path, tabl
         checkpoint=str(tmp_path / "checkpoint"),
         tables=(MIRROR,),
     )
-    running = TablesJob(job, session=spark)
-    running.start(once=True)
-    running.wait()
+    running = TablesJob(job, session=spark, once=True)
+    running.run()
     assert running.progress.batches > 1
     replace(live, is_declared=True).check(tmp_path / "tables", table_format)
 

@@ -51,9 +51,8 @@ def images() -> Iterator[list[dict[str, object]]]:
 def test_targets_of_an_earlier_version_go_on(spark: SparkSession, images: list[dict[str, object]], name: str) -> None:
     job = load_job(PLACE / f"{name}.toml")
     changes: list[int] = []
-    running = TablesJob(job, session=spark, listener=lambda batch: changes.append(batch.changes))
-    running.start(once=True)
-    running.wait()
+    running = TablesJob(job, session=spark, listener=lambda batch: changes.append(batch.changes), once=True)
+    running.run()
     assert sum(changes) == NEW * 3 + NEW // 2 * 2
     assert rows_of(job, Mode.CHANGELOG, [*COLUMNS, "_change_type"]) == as_rows(images)
     if job.sink.format is TableFormat.PARQUET:

@@ -1,0 +1,222 @@
+"""Lines about a job that runs: `BatchLines` for one with tables, `PublishLines` for one that publishes; or as JSON."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from typing import TYPE_CHECKING
+
+import typer
+
+from binlog_format.errors import visible
+from binlog_streaming.cli.output import write_json_lines
+from binlog_streaming.job_state.progress import NOTE_TEXTS
+from binlog_streaming.settings.topic_source_model import TopicSource
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from binlog_streaming.event_tables.run import EventTablesRun
+    from binlog_streaming.job_state.progress import BatchProgress, Note, Progress
+    from binlog_streaming.settings import EventTablesJob, Job, PublishJob, TopicTablesJob
+    from binlog_streaming.tables.job import TablesJob
+    from binlog_streaming.topic_tables.run import TopicTablesRun
+    from binlog_streaming.topics.job import TopicsJob
+    from binlog_streaming.topics.progress import Published, PublishProgress
+
+    TablesOf = Job | EventTablesJob | TopicTablesJob
+    RunOf = TablesJob | EventTablesRun | TopicTablesRun
+
+LINE_SECONDS = 1.0
+"""A line tells of all transactions of so long: there may be hundreds."""
+
+
+def say_addresses(addresses: Mapping[str, str]) -> None:
+    """Print the addresses of metrics and page, for people."""
+    for name, address in addresses.items():
+        typer.echo(f"{name}: {address}")
+
+
+class BatchLines:
+    """Lines for people."""
+
+    def __init__(self) -> None:
+        self._told: set[tuple[str, Note]] = set()
+
+    def started(self, job: TablesOf, running: RunOf, addresses: Mapping[str, str]) -> None:
+        """Report the start of the job."""
+        del running
+        source = job.source
+        told = f"{source.bootstrap_servers} ({source.topics})" if isinstance(source, TopicSource) else source.path
+        typer.echo(f"{job.name}: {told} -> {job.sink.directory} ({job.sink.format})")
+        say_addresses(addresses)
+
+    def batch(self, batch: BatchProgress) -> None:
+        """Report a finished batch."""
+        parts = [
+            f"batch {batch.batch_id}",
+            f"{len(batch.tables)} tables",
+            f"{batch.changes:,} changes",
+            f"{batch.seconds:.2f} s",
+            f"{batch.changes / max(batch.seconds, 1e-9):,.0f} changes/s",
+        ]
+        if batch.lag_seconds is not None:
+            parts.append(f"lag {batch.lag_seconds:.1f} s")
+        if batch.bytes_behind is not None:
+            parts.append(f"{batch.bytes_behind:,} bytes behind")
+        repeated = sum(table.outcome == "repeated" for table in batch.tables)
+        if repeated:
+            parts.append(f"{repeated} tables had it already")
+        typer.echo("  ".join(parts))
+        for table in batch.tables:
+            for note in sorted(table.notes):
+                # They stay the same from batch to batch.
+                if (table.source_table, note) not in self._told:
+                    self._told.add((table.source_table, note))
+                    typer.echo(visible(f"{table.source_table}: {NOTE_TEXTS[note]}"))
+        for stopped in batch.set_aside:
+            typer.echo(visible(f"{stopped.name}: set aside at {stopped.gtid or stopped.position}: {stopped.reason}"))
+
+    def idle(self) -> None:
+        """Nothing: each batch has its line at once."""
+
+    def ended(self, progress: Progress, *, stopped: bool) -> None:
+        """Sum up."""
+        how = "stopped" if stopped else "ended"
+        typer.echo(f"{how}: {progress.changes:,} changes in {progress.batches} batches")
+
+
+class BatchJsonLines:
+    """Lines for programs: events `started`, `batch`, and `ended` or `stopped`."""
+
+    def started(self, job: TablesOf, running: RunOf, addresses: Mapping[str, str]) -> None:
+        """Report the start of the job."""
+        source = job.source
+        facts = {
+            "event": "started",
+            "name": job.name,
+            "source": source.topics if isinstance(source, TopicSource) else source.path,
+            "directory": job.sink.directory,
+            "format": str(job.sink.format),
+            "checkpoint": job.checkpoint,
+            "query_id": running.query_id,
+            **running.start_facts,
+            "metrics": addresses.get("metrics"),
+            "status": addresses.get("status"),
+        }
+        write_json_lines([facts])
+
+    def batch(self, batch: BatchProgress) -> None:
+        """Report a finished batch."""
+        write_json_lines([batch.as_json()])
+
+    def idle(self) -> None:
+        """Nothing: each batch has its line at once."""
+
+    def ended(self, progress: Progress, *, stopped: bool) -> None:
+        """Sum up."""
+        how = "stopped" if stopped else "ended"
+        write_json_lines([{"event": how, "batches": progress.batches, "changes": progress.changes}])
+
+
+class PublishLines:
+    """A line for all that was published within a second; for people.
+
+    Args:
+        clock: Seconds that only go forward.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._waiting: list[Published] = []
+        self._since = clock()
+
+    def started(self, job: PublishJob, running: TopicsJob, addresses: Mapping[str, str]) -> None:
+        """Report the start of the job."""
+        offset = running.offset
+        assert offset is not None, "it has begun"
+        typer.echo(f"{job.name}: {job.source.path} -> {job.sink.bootstrap_servers} ({job.sink.topic_prefix})")
+        typer.echo(f"from {offset.position}{f', after GTID {offset.gtid}' if offset.gtid else ''}")
+        say_addresses(addresses)
+        self._since = self._clock()
+
+    def batch(self, one: Published) -> None:
+        """Take one more transaction."""
+        self._waiting.append(one)
+        if self._clock() - self._since >= LINE_SECONDS:
+            self._say_waiting()
+
+    def idle(self) -> None:
+        """Print the last published transaction, after a while without new ones: no later line would show it."""
+        if self._waiting:
+            self._say_waiting()
+
+    def ended(self, progress: PublishProgress, *, stopped: bool) -> None:
+        """Sum up."""
+        self.idle()
+        how = "stopped" if stopped else "ended"
+        typer.echo(f"{how}: {progress.records:,} messages, {progress.groups:,} transactions of the log")
+
+    def _say_waiting(self) -> None:
+        records: Counter[str] = Counter()
+        for one in self._waiting:
+            records.update(one.records.counts)
+        now = self._clock()
+        self._say(self._waiting, records, now - self._since)
+        self._waiting, self._since = [], now
+
+    def _say(self, published: list[Published], records: Counter[str], seconds: float) -> None:
+        last = published[-1]
+        parts = [
+            f"{sum(one.groups for one in published):,} transactions of the log in {len(published):,} of Kafka",
+            f"{records.total():,} messages in {len(records)} topics",
+            f"{records.total() / max(seconds, 1e-9):,.0f} messages/s",
+            f"up to {last.offset.position}",
+        ]
+        if last.last_timestamp is not None:
+            parts.append(f"committed {max(time.time() - last.last_timestamp, 0):.1f} s before")
+        typer.echo("  ".join(parts))
+
+
+class PublishJsonLines(PublishLines):
+    """Lines for programs: events `started`, `published`, and `ended` or `stopped`."""
+
+    def started(self, job: PublishJob, running: TopicsJob, addresses: Mapping[str, str]) -> None:
+        """Report the start of the job."""
+        offset = running.offset
+        assert offset is not None, "it has begun"
+        facts = {
+            "event": "started",
+            "name": job.name,
+            "source": job.source.path,
+            "bootstrap_servers": job.sink.bootstrap_servers,
+            "topic_prefix": job.sink.topic_prefix,
+            "offset": offset.to_json(),
+            "metrics": addresses.get("metrics"),
+            "status": addresses.get("status"),
+        }
+        write_json_lines([facts])
+
+    def ended(self, progress: PublishProgress, *, stopped: bool) -> None:
+        """Sum up."""
+        self.idle()
+        facts = {
+            "event": "stopped" if stopped else "ended",
+            "messages": progress.records,
+            "transactions": progress.groups,
+            "kafka_transactions": progress.transactions,
+        }
+        write_json_lines([facts])
+
+    def _say(self, published: list[Published], records: Counter[str], seconds: float) -> None:
+        facts = {
+            "event": "published",
+            "messages": dict(records),
+            "transactions": sum(one.groups for one in published),
+            "kafka_transactions": len(published),
+            "bytes": sum(one.size for one in published),
+            "seconds": round(seconds, 3),
+            "offset": published[-1].offset.to_json(),
+            "commit_time": published[-1].last_timestamp,
+        }
+        write_json_lines([facts])

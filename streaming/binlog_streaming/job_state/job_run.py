@@ -1,0 +1,177 @@
+"""One run of a job, whatever its kind: `JobRun`; `start` gets it ready, `wait` takes batch after batch.
+
+What all kinds have in common is here: one process at a time, a stop after the batch under way, who is told of what. A
+kind states how it begins, where its batches come from (first of all the one that was under way when the last process
+ended), and how a batch is applied, so that one that is applied again changes nothing:
+
+| kind | source of batches | what decides whether one is done |
+|---|---|---|
+| `tables.job.TablesJob` | Spark's stream, which calls for each | `Target.is_done`; then Spark's checkpoint |
+| `event_tables.run.EventTablesRun` | steps of the tailer | `Target.is_done`; then `events.json` |
+| `topic_tables.run.TopicTablesRun` | messages of the topics | `Target.is_done`; then `topics.json` |
+| `topics.job.TopicsJob` | steps of the tailer | the offset in Kafka, in the transaction of the messages |
+"""
+
+from __future__ import annotations
+
+import threading
+from abc import ABC, abstractmethod
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar
+
+from binlog_streaming.job_state.job_lock import JobLock
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from binlog_connector.following.offsets import SourceOffset
+    from binlog_streaming.job_state.record import JobRecord
+    from binlog_streaming.settings.job_file import AnyJob
+
+LOOK_SECONDS = 1.0
+"""How long a look for what is new waits for it."""
+
+Batch = TypeVar("Batch")
+Report = TypeVar("Report")
+Counted = TypeVar("Counted", contravariant=True)
+Sums = TypeVar("Sums", bound="RunProgress[Any]")
+
+
+class RunProgress(Protocol[Counted]):
+    """Sums up what a run has done."""
+
+    def add(self, batch: Counted, /) -> None:
+        """Take in one more batch."""
+
+
+class JobRun(ABC, Generic[Batch, Report, Sums]):
+    """One run of a job; `stop` may be called from other threads.
+
+    Args:
+        job: The settings.
+        progress: Sums up what has been done.
+        once: End at what is in the source when this starts.
+        listener: Told of each batch that is applied; what it raises ends the job.
+
+    Attributes:
+        once: See above.
+        progress: See above.
+    """
+
+    is_fenced: ClassVar[bool] = False
+    """Whether the target itself ends a process when another one takes its place; else a lock keeps others out."""
+
+    def __init__(self, job: AnyJob, progress: Sums, *, once: bool, listener: Callable[[Report], None] | None) -> None:
+        self.progress = progress
+        self.once = once
+        self._lock = JobLock(job)
+        self._listener = listener
+        self._resources = ExitStack()
+        self._stopped = threading.Event()
+
+    @property
+    @abstractmethod
+    def offset(self) -> SourceOffset | None:
+        """Where the job goes on in its log; None: it reads none, or has not begun."""
+
+    @property
+    def recorded(self) -> JobRecord | None:
+        """What the job remembers of its tables; None: nothing is recorded of them but how far they are."""
+        return None
+
+    @property
+    def start_facts(self) -> dict[str, object]:
+        """What programs are told of this kind of job as it starts, beside what they are told of all."""
+        return {}
+
+    def run(self, on_ready: Callable[[SourceOffset | None], None] = lambda _: None) -> None:
+        """`start`, then `wait`."""
+        self.start(on_ready)
+        self.wait()
+
+    def start(self, on_ready: Callable[[SourceOffset | None], None] = lambda _: None) -> None:
+        """Get everything ready.
+
+        Args:
+            on_ready: Told of `offset`, before the first batch.
+
+        Raises:
+            StorageError: `IN_USE`: another process runs the job, or writes its tables.
+            BinlogError: The source, the target, the settings or the checkpoint cannot be used.
+        """
+        try:
+            self._check(self._resources)
+            if not self.is_fenced:
+                self._resources.enter_context(self._lock)
+            self._begin(self._resources)
+            on_ready(self.offset)
+            self._launch()
+        except BaseException:
+            self._resources.close()
+            raise
+
+    def wait(self, on_idle: Callable[[], None] = lambda: None) -> None:
+        """Take batches until `stop` is called, or the end is reached; then everything is closed.
+
+        Args:
+            on_idle: Called whenever nothing new has come for a moment.
+
+        Raises:
+            BinlogError: What ended the job; target and checkpoint stay as good as before.
+        """
+        with self._resources:
+            while not self.is_stopped:
+                batch = self._next()
+                if batch is not None:
+                    self._take(batch)
+                elif self._is_ended():
+                    return
+                else:
+                    self._idle()
+                    on_idle()
+
+    def stop(self) -> None:
+        """End after the batch under way."""
+        self._stopped.set()
+        self._interrupt()
+
+    @property
+    def is_stopped(self) -> bool:
+        """Whether `stop` was called."""
+        return self._stopped.is_set()
+
+    def _take(self, batch: Batch) -> None:
+        report = self._apply(batch)
+        if report is None:
+            return
+        self.progress.add(report)
+        if self._listener is not None:
+            self._listener(report)
+
+    def _check(self, resources: ExitStack) -> None:
+        """See that source and settings can be used, before others are kept out; *resources* closes what it opens."""
+
+    @abstractmethod
+    def _begin(self, resources: ExitStack) -> None:
+        """Read the checkpoint, and open what is needed; *resources* closes it."""
+
+    def _launch(self) -> None:
+        """Let batches come, where they come by themselves."""
+
+    @abstractmethod
+    def _next(self) -> Batch | None:
+        """The batch that was under way when the last process ended, else the next one; None: nothing came yet."""
+
+    @abstractmethod
+    def _is_ended(self) -> bool:
+        """Whether nothing more will come."""
+
+    @abstractmethod
+    def _apply(self, batch: Batch) -> Report | None:
+        """Bring a batch into the target, with all that the checkpoint records of it; None: nothing was in it."""
+
+    def _idle(self) -> None:
+        """Nothing new has come for a moment."""
+
+    def _interrupt(self) -> None:
+        """End a wait for what is new."""
