@@ -42,6 +42,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
     """Links to files of the site become links within it, with titles for names; of other files the name stays."""
+    del config  # MkDocs passes it by name
     source = page.file.src_uri
     place = source if source in FROM_THE_REPOSITORY else f"{DOCS}/{source}"
 

@@ -155,5 +155,5 @@ class _Setter(FileSystemEventHandler):
     def __init__(self, changed: _Flag) -> None:
         self._changed = changed
 
-    def on_any_event(self, event: FileSystemEvent) -> None:
+    def on_any_event(self, _event: FileSystemEvent) -> None:
         self._changed.set()

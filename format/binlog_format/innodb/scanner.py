@@ -210,7 +210,7 @@ class CommitScanner:
         if code == SCAN_BAD_LENGTH:
             error = scan_errors.bad_length(pages, page, byte)
         elif code == SCAN_END_MARK:
-            error = self._judge_end_mark(pages, page, chunk, byte, open_kind) or error
+            error = self._judge_end_mark(pages, page, byte, open_kind) or error
         if link_code != LINK_DONE:
             error = scan_errors.bad_link(pages, chunks, link_code, reached)
             page, chunk = int(chunks["page"][reached]), int(chunks["number"][reached])
@@ -236,9 +236,7 @@ class CommitScanner:
         is_full = code == SCAN_TABLE_FULL or pages.count == pages.capacity
         return _Step(window, error, finished, page, chunk, open_kind, open_first, is_full)
 
-    def _judge_end_mark(
-        self, pages: PageWindow, page: int, chunk: int, byte: int, open_kind: int
-    ) -> BinlogError | None:
+    def _judge_end_mark(self, pages: PageWindow, page: int, byte: int, open_kind: int) -> BinlogError | None:
         """Return the error of an end mark; None: it can be right, or the page will be read again."""
         if page == pages.count - 1:
             self._end_mark_looks = 0

@@ -40,7 +40,7 @@ def recover(directory: Path, redo: RedoLog, page_size: int) -> None:
         for file_no, page_no, page in pages:
             if file_no in opened:
                 opened[file_no].write_pages(page_no, [page.ljust(page_size, b"\0")])
-        _zero_rest(opened[redo.end.file_no], directory, redo, page_size)
+        _zero_rest(opened[redo.end.file_no], directory, redo)
         for file in opened.values():
             file.sync()
     finally:
@@ -51,7 +51,7 @@ def recover(directory: Path, redo: RedoLog, page_size: int) -> None:
             files[file_no].unlink()
 
 
-def _zero_rest(file: WriterFile, directory: Path, redo: RedoLog, page_size: int) -> None:
+def _zero_rest(file: WriterFile, directory: Path, redo: RedoLog) -> None:
     """Zero what follows the end of the log in its last file, and give the file back its full size."""
     _, page_no, page_offset = redo.end
     first = page_no + (page_offset > 0)

@@ -84,6 +84,7 @@ class ParquetTarget(Target):
 
     def applied(self, commit_id: CommitId) -> Applied | None:
         """See `Target`."""
+        del commit_id  # a file has one place in the order of steps, whoever wrote it
         return None if self.newest is None else Applied(*self.newest.place, self.newest.recorded.get(LAST_CHANGE_KEY))
 
     def gtid_positions(self) -> list[str]:
@@ -141,6 +142,7 @@ class ParquetTarget(Target):
         Raises:
             UnsupportedError: `FORMAT`.
         """
+        del change  # refused whatever it is
         raise self._refused(commit_id, f"mode {commit_id.mode} cannot be kept in plain Parquet files", _NEW_WAY)
 
     def evolve(self, change: SchemaChange, commit_id: CommitId) -> None:
@@ -178,6 +180,7 @@ class ParquetTarget(Target):
         Raises:
             UnsupportedError: `FORMAT`.
         """
+        del rows  # refused whatever they are
         raise self._refused(commit_id, "rows in plain Parquet files cannot be replaced", _NEW_WAY)
 
     def maintain(self, sink: Sink) -> None:

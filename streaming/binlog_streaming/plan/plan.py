@@ -327,7 +327,7 @@ def _components(planning: Planning) -> Iterator[Component]:
             known=_known(planning, table, about),
             complete=planning.complete.get(name),
             is_assumed=name in planning.assumed,
-            complete_from=planning.complete_from(name, about),
+            complete_from=planning.complete_from(about),
             completing=name in planning.snapshots.tables,
             set_aside=None if refusal is None else SetAside.at(name, refusal.place, refusal.gtid, refusal.error),
         )

@@ -128,7 +128,7 @@ class Planning:
             index = replace(index, snapshot="")
         return replace(part, index=index.to_bytes(), is_repair=is_repair)
 
-    def complete_from(self, name: TableName, about: Sequence[ChangeStep]) -> int:
+    def complete_from(self, about: Sequence[ChangeStep]) -> int:
         """First step from which on a table is complete, if it is complete at the end of the batch."""
         ends = [step.number for step in about if isinstance(step.change, SnapshotEnded)]
         return max(ends, default=0)

@@ -145,7 +145,7 @@ def _time_end(how: Circumstances) -> int:
     return TIME_MAX if how.vendor is Vendor.MYSQL else TIME_MAX + MICROS - 1
 
 
-def moments_of_times(old: ColumnSide, new: ColumnSide, how: Circumstances) -> Effect:
+def moments_of_times(_old: ColumnSide, new: ColumnSide, how: Circumstances) -> Effect:
     """Times as moments of the day of the statement."""
     shift = times.zone_shift(how)
     if isinstance(shift, str):

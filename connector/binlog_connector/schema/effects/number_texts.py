@@ -136,7 +136,7 @@ def _has_garbage(rest: str) -> bool:
     return bool(rest.strip(" "))
 
 
-def _whole(text: str, how: Circumstances) -> _Read | None:
+def _whole(text: str, _how: Circumstances) -> _Read | None:
     match = _WHOLE.match(text)
     if match is None:
         return _nothing_read(text)
@@ -145,7 +145,7 @@ def _whole(text: str, how: Circumstances) -> _Read | None:
     return _Read(decimal.Decimal(match[1]), _has_garbage(text[match.end() :]))
 
 
-def _rounded(text: str, how: Circumstances) -> _Read | None:
+def _rounded(text: str, _how: Circumstances) -> _Read | None:
     match = _ANY.match(text)
     if match is None:
         return _nothing_read(text)
@@ -161,7 +161,7 @@ def _rounded(text: str, how: Circumstances) -> _Read | None:
     return _Read(whole, garbage)
 
 
-def _exact(text: str, how: Circumstances) -> _Read | None:
+def _exact(text: str, _how: Circumstances) -> _Read | None:
     match = _ANY.match(text)
     if match is None:
         return _nothing_read(text)

@@ -71,7 +71,7 @@ def in_turn(steps: list[Conversion]) -> Conversion:
     return convert
 
 
-def put_into_text(new: ColumnSide, how: Circumstances) -> Conversion:
+def put_into_text(new: ColumnSide, _how: Circumstances) -> Conversion:
     """Texts of ASCII characters, of something that was no text, as a column of text holds them."""
     if new.type_name == "char":
         return in_turn([cut_text(new), plain(lambda texts: pc.utf8_rtrim(texts, " "))])
@@ -237,7 +237,7 @@ def put_into_bytes(new: ColumnSide, how: Circumstances) -> Conversion:
     return in_turn([_ascii_bytes, fit])
 
 
-def text_of_bytes_effect(old: ColumnSide, new: ColumnSide, how: Circumstances) -> Effect:
+def text_of_bytes_effect(_old: ColumnSide, new: ColumnSide, how: Circumstances) -> Effect:
     """Effect on binary strings whose column becomes a text: they are bytes of its character set."""
     charset = new.definition.charset
     if charset not in _ONE_BYTE_ASCII and charset not in _TEXTS_OF:
@@ -255,7 +255,7 @@ def text_of_bytes_effect(old: ColumnSide, new: ColumnSide, how: Circumstances) -
     return Converted(in_turn([convert, put_into_text(new, how)]), "bytes become texts")
 
 
-def _ascii_text(value: bytes, how: Circumstances) -> object:
+def _ascii_text(value: bytes, _how: Circumstances) -> object:
     return value.decode("ascii") if value.isascii() else UNKNOWN
 
 
@@ -280,14 +280,14 @@ def _first_plane_text(value: bytes, how: Circumstances) -> object:
     return UNKNOWN if not isinstance(text, str) or any(byte >= _FOUR_BYTES for byte in value) else text
 
 
-def _latin_text(value: bytes, how: Circumstances) -> object:
+def _latin_text(value: bytes, _how: Circumstances) -> object:
     try:
         return value.decode("cp1252")
     except UnicodeDecodeError:
         return UNKNOWN
 
 
-def _utf16_text(value: bytes, how: Circumstances) -> object:
+def _utf16_text(value: bytes, _how: Circumstances) -> object:
     try:
         return (b"\0" * (len(value) % 2) + value).decode("utf-16-be")
     except UnicodeDecodeError:

@@ -89,10 +89,10 @@ def _simple(reader: TokenReader, session: StatementSession) -> DeclaredDefault:
     if token.kind is TokenKind.SYMBOL and token.text in "+-" and reader.peek(1).kind is TokenKind.NUMBER:
         sign = reader.take().text.replace("+", "")
         return DeclaredDefault(DefaultKind.NUMBER, sign + reader.take().text)
-    return _worded(reader, session)
+    return _worded(reader)
 
 
-def _worded(reader: TokenReader, session: StatementSession) -> DeclaredDefault:
+def _worded(reader: TokenReader) -> DeclaredDefault:
     word = reader.take().word
     following = reader.peek().kind
     if word == "NULL":

@@ -143,21 +143,21 @@ def _temporal_fits(column: Column, name: str, numbers: tuple[int, ...]) -> bool:
     return column.type is old or (column.type is new and column.metadata == (numbers[0] if numbers else 0))
 
 
-def _decimal_fits(column: Column, numbers: tuple[int, ...], charset: str | None, vendor: Vendor) -> bool:
+def _decimal_fits(column: Column, numbers: tuple[int, ...], _charset: str | None, _vendor: Vendor) -> bool:
     precision, scale = (*numbers, 0)[:2] if numbers else (10, 0)
     return column.type is ColumnType.NEWDECIMAL and column.metadata == precision | scale << 8
 
 
-def _bit_fits(column: Column, numbers: tuple[int, ...], charset: str | None, vendor: Vendor) -> bool:
+def _bit_fits(column: Column, numbers: tuple[int, ...], _charset: str | None, _vendor: Vendor) -> bool:
     bits = numbers[0] if numbers else 1
     return column.type is ColumnType.BIT and (column.metadata & 0xFF) + 8 * (column.metadata >> 8) == bits
 
 
-def _char_fits(column: Column, numbers: tuple[int, ...], charset: str | None, vendor: Vendor) -> bool:
+def _char_fits(column: Column, numbers: tuple[int, ...], charset: str | None, _vendor: Vendor) -> bool:
     return column.type in _STRINGS and _size_fits(column.size_max, numbers[0] if numbers else 1, charset)
 
 
-def _varchar_fits(column: Column, numbers: tuple[int, ...], charset: str | None, vendor: Vendor) -> bool:
+def _varchar_fits(column: Column, numbers: tuple[int, ...], charset: str | None, _vendor: Vendor) -> bool:
     if not numbers:
         return column.type in _VARCHARS or column.type is ColumnType.VARCHAR_COMPRESSED
     if column.type is ColumnType.VARCHAR_COMPRESSED:
@@ -170,21 +170,21 @@ def _size_fits(size: int, characters: int, charset: str | None) -> bool:
     return any(size == characters * each for each in sizes)
 
 
-def _binary_fits(column: Column, numbers: tuple[int, ...], charset: str | None, vendor: Vendor) -> bool:
+def _binary_fits(column: Column, numbers: tuple[int, ...], _charset: str | None, vendor: Vendor) -> bool:
     return _char_fits(column, numbers, "binary", vendor)
 
 
-def _varbinary_fits(column: Column, numbers: tuple[int, ...], charset: str | None, vendor: Vendor) -> bool:
+def _varbinary_fits(column: Column, numbers: tuple[int, ...], _charset: str | None, vendor: Vendor) -> bool:
     return _varchar_fits(column, numbers, "binary", vendor)
 
 
-def _json_fits(column: Column, numbers: tuple[int, ...], charset: str | None, vendor: Vendor) -> bool:
+def _json_fits(column: Column, _numbers: tuple[int, ...], _charset: str | None, vendor: Vendor) -> bool:
     if vendor is Vendor.MYSQL:
         return column.type is ColumnType.JSON
     return column.type in _BLOBS and column.metadata == _BLOB_PREFIXES["longtext"]
 
 
-def _vector_fits(column: Column, numbers: tuple[int, ...], charset: str | None, vendor: Vendor) -> bool:
+def _vector_fits(column: Column, numbers: tuple[int, ...], _charset: str | None, vendor: Vendor) -> bool:
     if vendor is Vendor.MYSQL:
         return column.type is ColumnType.VECTOR
     return column.type is ColumnType.VARCHAR and (not numbers or column.size_max == 4 * numbers[0])

@@ -180,7 +180,7 @@ def _integer(column: Column, default: DeclaredDefault) -> int:
     return _whole(default, -(1 << (bits - 1)), (1 << (bits - 1)) - 1)
 
 
-def _year(column: Column, default: DeclaredDefault) -> int:
+def _year(_column: Column, default: DeclaredDefault) -> int:
     year = _whole(default, 0, 2155)
     if year == 0 and default.kind is DefaultKind.TEXT and len(default.text.strip()) < 4:
         return 2000

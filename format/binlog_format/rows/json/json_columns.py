@@ -127,4 +127,4 @@ def _replaced(texts: Bytes, ends: Int32s, valid: NDArray[np.bool_]) -> pa.Array:
     return pa.array(parts, pa.string())
 
 
-JSONS = Family(lambda layout, index, decoding: pa.string(), _documents)
+JSONS = Family(lambda _layout, _index, _decoding: pa.string(), _documents)

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 def _family(write: Callable[[Bytes, Int32s, int, Int32s, Bytes], int], width: int, text_max: int) -> Family:
-    def decode(column: Column, data: Bytes, offsets: Int32s, decoding: Decoding) -> pa.Array:
+    def decode(column: Column, data: Bytes, offsets: Int32s, _decoding: Decoding) -> pa.Array:
         size_max = len(offsets) * text_max
         check_text_size(size_max)
         out = empty_bytes(size_max)
@@ -38,7 +38,7 @@ def _family(write: Callable[[Bytes, Int32s, int, Int32s, Bytes], int], width: in
             raise BadValueError(bad_index, f"it is longer than {width} bytes")
         return text_array(pa.string(), out_offsets, out[: out_offsets[-1]], validity(offsets))
 
-    return Family(lambda layout, index, decoding: pa.string(), decode)
+    return Family(lambda _layout, _index, _decoding: pa.string(), decode)
 
 
 UUIDS = _family(kernels.write_uuids, kernels.UUID_SIZE, kernels.UUID_TEXT_SIZE)

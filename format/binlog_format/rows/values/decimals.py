@@ -32,7 +32,7 @@ _DECIMAL128_DIGITS = 38
 _INT64_DIGITS = 18
 
 
-def _decimal_type(layout: TableLayout, index: int, decoding: Decoding) -> pa.DataType:
+def _decimal_type(layout: TableLayout, index: int, _decoding: Decoding) -> pa.DataType:
     metadata = layout.columns[index].metadata
     precision, scale = metadata & 0xFF, metadata >> 8
     return pa.decimal128(precision, scale) if precision <= _DECIMAL128_DIGITS else pa.string()
@@ -46,7 +46,7 @@ def _groups(whole: int, fraction: int) -> Int64s:
     return np.array([(decimal_size(count), 10**count) for count in digits if count], dtype=np.int64)
 
 
-def _decimals(column: Column, data: Bytes, offsets: Int32s, decoding: Decoding) -> pa.Array:
+def _decimals(column: Column, data: Bytes, offsets: Int32s, _decoding: Decoding) -> pa.Array:
     precision, scale = column.metadata & 0xFF, column.metadata >> 8
     groups = _groups(precision - scale, scale)
     width = int(groups[:, 0].sum())

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     Int32s = NDArray[np.int32]
 
 
-def _label_type(layout: TableLayout, index: int, decoding: Decoding) -> pa.DataType:
+def _label_type(layout: TableLayout, index: int, _decoding: Decoding) -> pa.DataType:
     column = layout.columns[index]
     if column.enum_values is None and column.charset is not None:
         # The log has the labels, but not in a character set that is read.
@@ -38,7 +38,7 @@ def _label_type(layout: TableLayout, index: int, decoding: Decoding) -> pa.DataT
     return pa.string()
 
 
-def _enums(column: Column, data: Bytes, offsets: Int32s, decoding: Decoding) -> pa.Array:
+def _enums(column: Column, data: Bytes, offsets: Int32s, _decoding: Decoding) -> pa.Array:
     if column.metadata >> 8 == 1:
         small = np.empty(len(offsets), dtype=np.uint8)
         check_gathered(gather_1(data, offsets, small))
@@ -62,7 +62,7 @@ def _enums(column: Column, data: Bytes, offsets: Int32s, decoding: Decoding) -> 
     return pa.DictionaryArray.from_arrays(numbers, pa.array(labels, pa.string())).dictionary_decode()
 
 
-def _sets(column: Column, data: Bytes, offsets: Int32s, decoding: Decoding) -> pa.Array:
+def _sets(column: Column, data: Bytes, offsets: Int32s, _decoding: Decoding) -> pa.Array:
     masks = np.empty(len(offsets), dtype=np.uint64)
     check_gathered(gather_set(data, offsets, column.metadata >> 8, masks))
     valid = validity(offsets)

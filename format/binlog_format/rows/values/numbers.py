@@ -52,14 +52,14 @@ _INT24_SIGN = 0x800000
 _YEAR_BASE = 1900
 
 
-def _integer_type(layout: TableLayout, index: int, decoding: Decoding) -> pa.DataType:
+def _integer_type(layout: TableLayout, index: int, _decoding: Decoding) -> pa.DataType:
     column = layout.columns[index]
     if column.unsigned is None:
         raise no_metadata(layout, index, "whether it is UNSIGNED")
     return (_UNSIGNED if column.unsigned else _SIGNED)[column.type]
 
 
-def _integers(column: Column, data: Bytes, offsets: Int32s, decoding: Decoding) -> pa.Array:
+def _integers(column: Column, data: Bytes, offsets: Int32s, _decoding: Decoding) -> pa.Array:
     gather, dtype = _GATHER[column.type]
     values: NDArray[Any] = np.empty(len(offsets), dtype=dtype)
     check_gathered(gather(data, offsets, values))
@@ -76,7 +76,7 @@ def _integers(column: Column, data: Bytes, offsets: Int32s, decoding: Decoding) 
     return fixed_array(_SIGNED[column.type], signed, valid)
 
 
-def _years(column: Column, data: Bytes, offsets: Int32s, decoding: Decoding) -> pa.Array:
+def _years(_column: Column, data: Bytes, offsets: Int32s, _decoding: Decoding) -> pa.Array:
     values = np.empty(len(offsets), dtype=np.uint8)
     check_gathered(gather_1(data, offsets, values))
     years = values.astype(np.int32)
@@ -85,21 +85,21 @@ def _years(column: Column, data: Bytes, offsets: Int32s, decoding: Decoding) -> 
 
 
 INTEGERS = Family(_integer_type, _integers)
-YEARS = Family(lambda layout, index, decoding: pa.int32(), _years)
+YEARS = Family(lambda _layout, _index, _decoding: pa.int32(), _years)
 
 
 def _bit_count(column: Column) -> int:
     return (column.metadata & 0xFF) + 8 * (column.metadata >> 8)
 
 
-def _bit_type(layout: TableLayout, index: int, decoding: Decoding) -> pa.DataType:
+def _bit_type(layout: TableLayout, index: int, _decoding: Decoding) -> pa.DataType:
     count = _bit_count(layout.columns[index])
     if count == 64:
         return pa.decimal128(20, 0)
     return pa.bool_() if count == 1 else pa.int64()
 
 
-def _bits(column: Column, data: Bytes, offsets: Int32s, decoding: Decoding) -> pa.Array:
+def _bits(column: Column, data: Bytes, offsets: Int32s, _decoding: Decoding) -> pa.Array:
     count = _bit_count(column)
     values = np.empty(len(offsets), dtype=np.uint64)
     check_gathered(gather_bits(data, offsets, (count + 7) // 8, values))
@@ -117,11 +117,11 @@ def _bits(column: Column, data: Bytes, offsets: Int32s, decoding: Decoding) -> p
 BITS = Family(_bit_type, _bits)
 
 
-def _float_type(layout: TableLayout, index: int, decoding: Decoding) -> pa.DataType:
+def _float_type(layout: TableLayout, index: int, _decoding: Decoding) -> pa.DataType:
     return pa.float32() if layout.columns[index].type is ColumnType.FLOAT else pa.float64()
 
 
-def _floats(column: Column, data: Bytes, offsets: Int32s, decoding: Decoding) -> pa.Array:
+def _floats(column: Column, data: Bytes, offsets: Int32s, _decoding: Decoding) -> pa.Array:
     if column.type is ColumnType.FLOAT:
         singles = np.empty(len(offsets), dtype=np.uint32)
         check_gathered(gather_4(data, offsets, singles))

@@ -31,7 +31,7 @@ VECTOR_TYPE = pa.list_(pa.float32())
 _FLOAT_SIZE = 4
 
 
-def _vectors(column: Column, data: Bytes, offsets: Int32s, decoding: Decoding) -> pa.Array:
+def _vectors(column: Column, data: Bytes, offsets: Int32s, _decoding: Decoding) -> pa.Array:
     values = RowValues(data, offsets, size_prefix(column))
     byte_offsets = text_offsets(values)
     odd = np.flatnonzero(byte_offsets % _FLOAT_SIZE)
@@ -46,14 +46,14 @@ def _vectors(column: Column, data: Bytes, offsets: Int32s, decoding: Decoding) -
     return pa.Array.from_buffers(VECTOR_TYPE, len(offsets), lists, children=[floats])
 
 
-VECTORS = Family(lambda layout, index, decoding: VECTOR_TYPE, _vectors)
+VECTORS = Family(lambda _layout, _index, _decoding: VECTOR_TYPE, _vectors)
 
 
 GEOMETRY_TYPE = pa.struct([pa.field("srid", pa.int32()), pa.field("wkb", pa.binary())])
 """SRIDs above 2**31 - 1, which no reference system has, come out negative: the same 32 bits."""
 
 
-def _geometries(column: Column, data: Bytes, offsets: Int32s, decoding: Decoding) -> pa.Array:
+def _geometries(column: Column, data: Bytes, offsets: Int32s, _decoding: Decoding) -> pa.Array:
     values = RowValues(data, offsets, size_prefix(column))
     out = empty_bytes(int(text_offsets(values)[-1]))
     srids = np.empty(len(offsets), dtype=np.uint32)
@@ -67,4 +67,4 @@ def _geometries(column: Column, data: Bytes, offsets: Int32s, decoding: Decoding
     return struct_array(GEOMETRY_TYPE, fields, valid)
 
 
-GEOMETRIES = Family(lambda layout, index, decoding: GEOMETRY_TYPE, _geometries)
+GEOMETRIES = Family(lambda _layout, _index, _decoding: GEOMETRY_TYPE, _geometries)

@@ -98,7 +98,7 @@ def _fraction_size(column: Column) -> int:
     return (fraction_digits(column) + 1) // 2
 
 
-def _date_type(layout: TableLayout, index: int, decoding: Decoding) -> pa.DataType:
+def _date_type(_layout: TableLayout, _index: int, decoding: Decoding) -> pa.DataType:
     return _or_text(pa.date32(), decoding)
 
 

@@ -69,7 +69,7 @@ class RowValues(NamedTuple):
     prefix: int
 
 
-def text_type(layout: TableLayout, index: int, decoding: Decoding) -> pa.DataType:
+def text_type(layout: TableLayout, index: int, _decoding: Decoding) -> pa.DataType:
     """`string` or, for the character set `binary`, `binary`.
 
     Raises:

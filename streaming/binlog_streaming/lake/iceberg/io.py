@@ -43,7 +43,7 @@ class _SyncedFile(PyArrowFile):
 
 class _SyncedStream(pa.OSFile):  # type: ignore[misc] # pyarrow has no types
     # *folders*: where a name is new.
-    def __new__(cls, path: Path, folders: list[Path]) -> _SyncedStream:
+    def __new__(cls, path: Path, _folders: list[Path]) -> _SyncedStream:
         stream: _SyncedStream = super().__new__(cls, str(path), "wb")
         return stream
 

@@ -84,7 +84,7 @@ def stream_blocks(
             return
         if cut.stop in (EntryStop.SHORT, EntryStop.UNKNOWN_SOURCE):
             raise LogDamage(_reason(cut))
-        _check_size(descriptor, cut, file_offset)
+        _check_size(descriptor, cut)
         kept, room = end - start, max(CHUNK_SIZE, 2 * (end - start))
         target = buffer if len(buffer) == room else empty_bytes(room)
         target[:kept] = buffer[start:end].copy()
@@ -98,7 +98,7 @@ def stream_blocks(
             raise LogDamage(_reason(cut))
 
 
-def _check_size(descriptor: int, cut: Cut[LogBlock], file_offset: int) -> None:
+def _check_size(descriptor: int, cut: Cut[LogBlock]) -> None:
     # Whatever size an entry claims: of a file it is known what is left, before a byte is read.
     status = os.fstat(descriptor)
     if cut.stop is EntryStop.INCOMPLETE and stat.S_ISREG(status.st_mode):
