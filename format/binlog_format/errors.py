@@ -64,7 +64,7 @@ class BinlogError(Exception):
 
     @property
     def is_wrong_use(self) -> bool:
-        """Whether the command was given something that it is not for, rather than something that failed."""
+        """True if the command was given something that it is not for, rather than something that failed."""
         return False
 
     def __str__(self) -> str:

@@ -138,11 +138,11 @@ class BlockEncoder(Protocol):
 class MessageEncoding(Protocol):
     """Makes keys and values of all kinds of messages."""
 
-    def block(self, occasion: BlockContext, tables: Sequence[tuple[TableEnvelope, Int64s]]) -> BlockEncoder:
+    def block(self, context: BlockContext, tables: Sequence[tuple[TableEnvelope, Int64s]]) -> BlockEncoder:
         """Make the encoder for the changes of a block; called before all else that is encoded of it.
 
         Args:
-            occasion: The block.
+            context: The block.
             tables: Those with changes, at least one, and the rows of their events.
         """
 
@@ -162,10 +162,10 @@ class MessageEncoding(Protocol):
             milliseconds: When that was, since 1970 UTC.
         """
 
-    def schema_change(self, occasion: BlockContext, change: SchemaChangeMessage) -> tuple[Texts, Texts]:
+    def schema_change(self, context: BlockContext, change: SchemaChangeMessage) -> tuple[Texts, Texts]:
         """Key and value of the message about a statement."""
 
-    def truncate(self, occasion: BlockContext, event: int, name: TableName) -> Texts | None:
+    def truncate(self, context: BlockContext, event: int, name: TableName) -> Texts | None:
         """The value of the message about a TRUNCATE, which has no key; None: there is none."""
 
     def heartbeat(self, now_ns: int) -> tuple[bytes, bytes]:

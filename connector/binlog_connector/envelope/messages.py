@@ -135,21 +135,21 @@ class MessagesView:
         """
         for block in blocks:
             queries = None if self._queries is None else self._queries.of_rows(block)
-            occasion = BlockContext(block, self._options, self._threads.of_groups(block), queries, self._clock_ns())
+            context = BlockContext(block, self._options, self._threads.of_groups(block), queries, self._clock_ns())
             if self._transactions is not None:
                 self._transactions.enter(block)
-            yield from self._batches_of(occasion)
+            yield from self._batches_of(context)
 
-    def _batches_of(self, occasion: BlockContext) -> Iterator[pa.RecordBatch]:
-        block = occasion.block
+    def _batches_of(self, context: BlockContext) -> Iterator[pa.RecordBatch]:
+        block = context.block
         touched = self._selection.of(block)
-        encoder = self._encoder(occasion, touched)
+        encoder = self._encoder(context, touched)
         logged = self._logged(block) if self._asks_for_statements else []
-        statements = self._schema_changes.runs(occasion, logged) + self._truncates.runs(occasion, logged)
+        statements = self._schema_changes.runs(context, logged) + self._truncates.runs(context, logged)
         parts = self._parts(block, touched)
         ends = [min(int(one.table["event"][0]) for one in part) for part in parts[1:]] + [len(block.events)]
         for part, end in zip(parts, ends, strict=True):
-            runs = self._change_runs(part, occasion, encoder, end)
+            runs = self._change_runs(part, context, encoder, end)
             runs += [run for run in statements if run.events[0] < end]
             statements = [run for run in statements if run.events[0] >= end]
             for together in self._by_topic(runs):
@@ -187,10 +187,10 @@ class MessagesView:
             topics.setdefault(self._topic_of(run.kind, run.database, run.table), []).append(run)
         return topics.values()
 
-    def _encoder(self, occasion: BlockContext, touched: list[TableEvents]) -> BlockEncoder | None:
+    def _encoder(self, context: BlockContext, touched: list[TableEvents]) -> BlockEncoder | None:
         if not touched:
             return None
-        return self._encoding.block(occasion, [(self._envelope(one.layout), one.events) for one in touched])
+        return self._encoding.block(context, [(self._envelope(one.layout), one.events) for one in touched])
 
     def _parts(self, block: Block, touched: list[TableEvents]) -> list[list[Images]]:
         # At least one, in which there may be nothing: a transaction may end here whose rows came before.
@@ -214,13 +214,13 @@ class MessagesView:
         return images.select(~np.isin(images.table["kind"], unwanted))
 
     def _change_runs(
-        self, images: list[Images], occasion: BlockContext, encoder: BlockEncoder | None, end: int
+        self, images: list[Images], context: BlockContext, encoder: BlockEncoder | None, end: int
     ) -> list[MessageRun]:
         changes = [self._changes(one, encoder) for one in images]
         orders: list[Orders] | list[None] = [None] * len(changes)
         messages: list[MessageRun] = []
         if self._transactions is not None:
-            orders, messages = self._transactions.count(occasion, changes, end)
+            orders, messages = self._transactions.count(context, changes, end)
         return [_run(one, order) for one, order in zip(changes, orders, strict=True)] + messages
 
     def _changes(self, images: Images, encoder: BlockEncoder | None) -> ChangeMessages:
@@ -292,7 +292,7 @@ class Truncates:
         self._tables = tables
         self._encoding = encoding
 
-    def runs(self, occasion: BlockContext, statements: Sequence[LoggedStatement]) -> list[MessageRun]:
+    def runs(self, context: BlockContext, statements: Sequence[LoggedStatement]) -> list[MessageRun]:
         """The messages about *statements* of a block, each a run of its own, in order."""
         if MessageOperation.TRUNCATE in self._options.skipped_operations:
             return []
@@ -302,7 +302,7 @@ class Truncates:
             for operation in operations
             if isinstance(operation, TruncateTable) and self._tables.accepts_name(*operation.name)
         )
-        made = ((event, name, self._encoding.truncate(occasion, event, name)) for event, name in wanted)
+        made = ((event, name, self._encoding.truncate(context, event, name)) for event, name in wanted)
         return [_truncate_run(event, name, value) for event, name, value in made if value is not None]
 
 

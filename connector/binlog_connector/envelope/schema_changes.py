@@ -57,7 +57,7 @@ class SchemaChanges:
         self._tables = tables
         self._encoding = encoding
 
-    def runs(self, occasion: BlockContext, statements: Sequence[LoggedStatement]) -> list[MessageRun]:
+    def runs(self, context: BlockContext, statements: Sequence[LoggedStatement]) -> list[MessageRun]:
         """The messages about *statements* of a block, each a run of its own, in order."""
         if not self._options.schema_changes:
             return []
@@ -68,7 +68,7 @@ class SchemaChanges:
                 changes = [(kind, name) for kind, name in named if self._tables.accepts_name(*name)]
                 is_clear = not any(isinstance(one, NotParsed) and not one.names for one in operations)
                 text = statement.text if self._tells_text and (is_clear or self._tables.accepts_all) else None
-                made.append(self._run(occasion, event, statement, text, changes))
+                made.append(self._run(context, event, statement, text, changes))
         return made
 
     def _is_wanted(self, operation: Operation) -> bool:
@@ -83,7 +83,7 @@ class SchemaChanges:
 
     def _run(
         self,
-        occasion: BlockContext,
+        context: BlockContext,
         event: int,
         statement: DdlStatement,
         text: str | None,
@@ -93,7 +93,7 @@ class SchemaChanges:
         table = changes[0][1].table if changes else None
         events = np.array([event], dtype=np.int64)
         change = SchemaChangeMessage(event, database, table, text, changes)
-        keys, values = self._encoding.schema_change(occasion, change)
+        keys, values = self._encoding.schema_change(context, change)
         order = sort_keys(events, MessagePlace.STATEMENT)
         return MessageRun.of_texts(MessageKind.SCHEMA_CHANGE, database or None, table, order, events, keys, values)
 

@@ -60,19 +60,19 @@ class Transactions:
             self._open = None if block.groups["begins"][0] else _Open(0, self._open.counts)
 
     def count(
-        self, occasion: BlockContext, changes: Sequence[ChangeMessages], end: int
+        self, context: BlockContext, changes: Sequence[ChangeMessages], end: int
     ) -> tuple[list[Orders], list[MessageRun]]:
         """Number *changes* in their transactions, and make the messages about these.
 
         Args:
-            occasion: The block.
+            context: The block.
             changes: Of each table, those that follow the ones before.
             end: Row of the first event whose changes come later.
 
         Returns:
             For each of *changes* the orders of its values; the messages that begin and end transactions.
         """
-        block = occasion.block
+        block = context.block
         earlier = () if self._open is None else self._open.counts
         names = sorted({one.envelope.layout.full_name for one in changes}.union(earlier))
         sizes = [len(one.valued) for one in changes]

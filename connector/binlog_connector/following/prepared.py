@@ -1,7 +1,7 @@
 """The prepared XA transactions that a batch begins with, and what becomes of them in it: `PreparedHistory`.
 
 Only `classic` logs have any. Offsets carry them, so that a reader knows where the rows are when an XA COMMIT comes. One
-that is not known there is searched for in the log: what is said here must be right, but need not be all.
+that is not known there is searched for in the log: these entries must be right, but need not be complete.
 """
 
 from __future__ import annotations

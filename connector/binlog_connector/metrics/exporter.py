@@ -1,6 +1,6 @@
 """Metrics of followers of logs: `FollowerMetrics` has them, `MetricsExporter` shows them to Prometheus.
 
-They are worked out when somebody asks for them, in the thread of the answer: also of a follower that stands still.
+They are computed on request, in the thread of the answer: also of a follower that stands still.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Replacements of masked values: `parse_mask(text)` gives a `Mask`.
 
-NULL stays NULL, whatever the mask. Masks are worked out once for each different value of a column in a block.
+NULL stays NULL, whatever the mask. Masks are computed once for each different value of a column in a block.
 """
 
 from __future__ import annotations

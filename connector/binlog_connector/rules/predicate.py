@@ -180,7 +180,7 @@ class _Binding:
         if self.layout.columns[index].type in _TIME_TYPES:
             return _Comparable(_as_it_is, _time_of_day)
         if pa.types.is_boolean(kind):
-            return _Comparable(_as_it_is, _truth)
+            return _Comparable(_as_it_is, _boolean)
         if pa.types.is_floating(kind):
             return _Comparable(lambda values: values.cast(pa.float64()), _float)
         if pa.types.is_integer(kind) or pa.types.is_decimal(kind):
@@ -228,7 +228,7 @@ def _float(literal: Literal) -> pa.Scalar:
     return pa.scalar(float(_number(literal)), pa.float64())
 
 
-def _truth(literal: Literal) -> pa.Scalar:
+def _boolean(literal: Literal) -> pa.Scalar:
     if literal.value not in (True, False, Decimal(0), Decimal(1)):
         raise _expected("0, 1, TRUE or FALSE", literal)
     return pa.scalar(bool(literal.value))

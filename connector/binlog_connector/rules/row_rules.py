@@ -43,7 +43,7 @@ class TableRules:
         self._shown: dict[tuple[object, ...], ShownTable] = {}
 
     def __reduce__(self) -> tuple[object, ...]:
-        # Tasks get the rules; what was worked out with them is made there again.
+        # Tasks get the rules; values computed with them are computed again there.
         return TableRules, (self._rules, self._exclude)
 
     @property

@@ -66,7 +66,7 @@ class SchemaHistory:
     """Definitions of tables by position; tells `Decoding.schemas` what table maps leave open.
 
     DDL may be noted in any order and any number of times: each statement counts once, by its position. What the
-    definitions are is worked out when they are asked for.
+    definitions are is computed when they are requested.
 
     Args:
         base: What holds before all DDL; it is copied. None: nothing is known.

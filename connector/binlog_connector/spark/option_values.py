@@ -93,7 +93,7 @@ def numbers(given: Mapping[str, str], name: str) -> tuple[int, ...]:
 
 
 def moment(name: str, value: str) -> int:
-    """A time as seconds since 1970 UTC: such a number, or ISO 8601; UTC where no zone is said. A fraction rounds up."""
+    """A time as seconds since 1970 UTC: such a number, or ISO 8601; UTC without a zone. A fraction rounds up."""
     if value.isascii() and value.isdecimal() and len(value) != len("YYYYMMDD"):
         return int(value)
     try:

@@ -124,7 +124,7 @@ class ArchiveStore:
                     if size_max is not None and may_end and size >= size_max:
                         break
                 new.finish()
-                self._store.settle()
+                self._store.sync_names()
             except BaseException:
                 new.abandon()
                 raise

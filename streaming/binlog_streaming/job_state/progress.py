@@ -141,7 +141,7 @@ class ProgressTally:
     proved: int = 0
     watched: tuple[int, int] = (0, 0)
 
-    def saw(self, first_commit_time: int, commit_time: int) -> None:
+    def count_commits(self, first_commit_time: int, commit_time: int) -> None:
         """Count the times of changes that the server committed from one to the other."""
         self.first_commit_time = min(self.first_commit_time or first_commit_time, first_commit_time)
         self.commit_time = max(self.commit_time, commit_time)

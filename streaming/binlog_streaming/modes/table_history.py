@@ -139,7 +139,7 @@ class TableHistory:
         return UnsupportedError(
             "ROW_IMAGE",
             f"{self.images.source_table}: {self.schema.names[column]}: missing from row images; what foreign keys do "
-            "cannot be worked out without it",
+            "cannot be computed without it",
             hint='Set binlog_row_image=FULL on the server, or foreign_keys = "ignore" for the child table',
         )
 

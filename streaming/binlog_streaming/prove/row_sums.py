@@ -1,7 +1,7 @@
 """Rows as keys and hashes, and their sums by bucket: `Rows`, `Sums`.
 
 A bucket has the rows whose keys have the same CRC-32, modulo their number. Counts and sums do not depend on the order
-of rows, and unlike XOR a sum shows two rows that are there twice.
+of rows, and unlike XOR a sum shows two duplicate rows.
 """
 
 from __future__ import annotations

@@ -124,7 +124,7 @@ def bring_definitions(session: ServerSession, job: Job, names: Sequence[TableNam
 
 
 def write_definitions(session: ServerSession, names: Sequence[TableName]) -> BroughtDefinitions:
-    """As `bring_definitions`, after `begin_writing`.
+    """Write definitions like `bring_definitions`, after `begin_writing`.
 
     Raises:
         ServerError: What the server answered.

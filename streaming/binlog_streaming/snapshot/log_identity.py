@@ -1,4 +1,4 @@
-"""Whether a server writes the log that a job reads: `check_is_writer` looks, `begin_writing` proves it by a statement.
+"""Check that a server writes the log that a job reads: `check_is_writer` looks, `begin_writing` proves it.
 
 Looking changes nothing, and tells apart all servers whose logs differ. A copy of the server with its files, which has
 logged nothing since, differs in nothing; so before anything else is written, one statement that changes nothing is, and
@@ -36,7 +36,8 @@ if TYPE_CHECKING:
     from binlog_streaming.settings.model import JobLogSource
 
 PATIENCE_SECONDS = 60.0
-"""With a log that is copied from the server's machine: what the server has logged may be there a little later."""
+"""Seconds to wait for a log that is copied from the server's machine: it may get the server's last events a little
+later."""
 _POLL_SECONDS = 0.05
 _FIRST_EVENT = 4
 """Byte of the first event in a file, where the server's positions begin."""
@@ -72,7 +73,7 @@ def check_is_writer(session: ServerSession, path: str, format_name: str | None =
 
 
 def begin_writing(session: ServerSession, source: JobLogSource) -> None:
-    """What comes before anything else that is written on a server: the proof that it is the right one, and the marks.
+    """Prove that the server is the right one, and create the marks, before anything else is written on it.
 
     Args:
         session: On the server; it is set up to write. `check_is_writer` has looked at it.
@@ -193,7 +194,7 @@ def _check_place(
 
 
 def _check_last_group(session: ServerSession, path: str, watched: WatchedLog, end: SourceOffset) -> None:
-    """Of MySQL: the last group of the log is at the same byte of the server's binlog, and its UUID is the server's."""
+    """Check, for MySQL, that the last group of the log is at the same byte of the binlog, with the server's UUID."""
     found = _last_group(watched, end.position)
     if found is None:
         return

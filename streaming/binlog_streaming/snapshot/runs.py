@@ -56,7 +56,7 @@ class EarlierRuns:
 
     @property
     def is_any_cut(self) -> bool:
-        """Whether a later run may go on with what these have done; also while one of them is under way."""
+        """True if a later run may continue with the work of these runs; also while one of them is under way."""
         return any(self.is_open(table) or self.cut_run_that_took(table) for table in self._last_of_table)
 
     def run_of(self, source: tuple[str, str]) -> str | None:

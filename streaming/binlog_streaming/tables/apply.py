@@ -35,7 +35,7 @@ from binlog_streaming.tables.evidence.watch import EvidenceWatch
 from binlog_streaming.tables.open_targets import OpenTargets
 from binlog_streaming.tables.positions import BatchPositions
 from binlog_streaming.tables.rows_step import RowsContent, prepared_rows, target_schema
-from binlog_streaming.tables.statements.columns_step import fit_columns, settle_keys
+from binlog_streaming.tables.statements.columns_step import adopt_keys, fit_columns
 from binlog_streaming.tables.statements.log_facts import LogFacts
 from binlog_streaming.tables.statements.renames import (
     begun_empty,
@@ -254,13 +254,13 @@ class _ComponentRun:
         def write(target: Target, tally: ProgressTally) -> int:
             if mode is Mode.MIRROR and not keys:
                 tally.notes.add(Note.WHOLE_ROWS)
-            tally.saw(content.first_commit_time, content.last.commit_time())
+            tally.count_commits(content.first_commit_time, content.last.commit_time())
             if commit_id.gtid_position is None:
                 self._silent[table.name, mode] = table
             if target.is_done(commit_id) or content.is_done:
                 tally.add(Outcome.REPEATED)
                 return 0
-            settle_keys(target, commit_id)
+            adopt_keys(target, commit_id)
             target.check_owner(commit_id)
             reached(CrashPoint.LOOKED)
             evidence = self._watch.evidence(table.rule, commit_id, target, is_repair=content.is_repair)
@@ -273,7 +273,7 @@ class _ComponentRun:
             types = self._run.recorded(table.name, target, lambda held: recorded_of(held, content.layouts))
             if types:
                 target.set_properties(commit_id, recorded=types)
-            self._positions.take_back(target, commit_id)
+            self._positions.clear_position(target, commit_id)
             rows_written = prepared.bring_into(target, commit_id)
             if not rows_written:
                 self._silent[table.name, mode] = table
@@ -311,9 +311,9 @@ class _ComponentRun:
                     target.set_properties(commit_id, recorded=types)
                 return 0
             if not is_done:
-                self._positions.take_back(target, commit_id)
+                self._positions.clear_position(target, commit_id)
             commit_id = replace(commit_id, keys=work.keys)
-            tally.saw(step.statement.commit_time, step.statement.commit_time)
+            tally.count_commits(step.statement.commit_time, step.statement.commit_time)
             tally.statements += 1
             commits = not is_done and work.commit is not None and work.commit(target, commit_id)
             self._watch.changed(target.uri)

@@ -51,7 +51,7 @@ class LogPart:
 
 
 @dataclass(frozen=True, slots=True)
-class Overruled:
+class SupersededRows:
     """Rows of parts that later parts supersede, for some keys.
 
     Attributes:

@@ -33,7 +33,7 @@ from binlog_streaming.modes.whole_images import WholeImages
 from binlog_streaming.plan.failures import unexpected
 from binlog_streaming.settings import Deletes, Mode
 from binlog_streaming.tables.evidence.row_evidence import proved_rows
-from binlog_streaming.tables.late_dedup import LogPart, Overruled, key_messages, key_states, shared_keys
+from binlog_streaming.tables.late_dedup import LogPart, SupersededRows, key_messages, key_states, shared_keys
 from binlog_streaming.tables.open_targets import OpenTargets
 from binlog_streaming.tables.rows_step import KeyedImages, RowsContent, changelog_batch
 from binlog_streaming.tables.statements.log_facts import LogFacts
@@ -121,9 +121,9 @@ class PartsWriter:
         """
         parts = [pickle.dumps(some) for some in parts_of(step, self.part_count)]
         for _ in range(ATTEMPTS):
-            results = _fine(tasks.run_sharded(parts, self.merge_part, self.part_count, self.overrule))
+            results = _fine(tasks.run_sharded(parts, self.merge_part, self.part_count, self.find_superseded))
             merged = [result for result in results if isinstance(result, LogPart)]
-            superseded_by_later_part = [result for result in results if isinstance(result, Overruled)]
+            superseded_by_later_part = [result for result in results if isinstance(result, SupersededRows)]
             # A task that was lost is run again, and then some may have heard of the files of its first attempt.
             if all(one.attempts == {part.attempt for part in merged} for one in superseded_by_later_part):
                 return [*(part.written for part in merged), *(one.written for one in superseded_by_later_part)]
@@ -170,7 +170,7 @@ class PartsWriter:
         part = LogPart(uuid.uuid4().hex, start, end, written)
         yield from key_messages(part, pa.concat_tables(keys), self.part_count, key_states(change, written))
 
-    def overrule(self, messages: Iterable[bytes]) -> Iterator[LogPart | Overruled | Failure]:
+    def find_superseded(self, messages: Iterable[bytes]) -> Iterator[LogPart | SupersededRows | Failure]:
         """In a task: find rows of parts whose keys come again in later parts; one of the tasks returns the parts."""
         try:
             shared = shared_keys(messages, self.source_table)
@@ -185,7 +185,7 @@ class PartsWriter:
                         open_targets, lambda target: target.superseded_by_later_part(parts, shared.keys, shared.by)
                     )
             attempts = frozenset(part.attempt for part in shared.parts)
-            yield Overruled(attempts, replace(written, row_count=-shared.repeats))
+            yield SupersededRows(attempts, replace(written, row_count=-shared.repeats))
         except Exception as error:
             yield self._failure(error)
         freeze_garbage_collector()

@@ -37,7 +37,7 @@ class BatchPositions:
         """Position of a target after a step, if the target may record it."""
         return self._end if number >= self._last.get(table, number) else None
 
-    def take_back(self, target: Target, commit_id: CommitId) -> None:
+    def clear_position(self, target: Target, commit_id: CommitId) -> None:
         """Before a commit: remove the position that *target* records, unless the commit records a new one."""
         recorded = (target.properties() or {}).get(GTID_POSITION_KEY)
         if recorded and commit_id.gtid_position is None and self._end is not None:

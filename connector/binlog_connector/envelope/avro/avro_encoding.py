@@ -108,11 +108,11 @@ class AvroEncoding:
         self._topic_of, self._heartbeat_topic = topic_of, heartbeat_topic
         self._heads: dict[tuple[str, ...], _Heads] = {}
 
-    def block(self, occasion: BlockContext, tables: Sequence[tuple[TableEnvelope, Int64s]]) -> _AvroBlock:
+    def block(self, context: BlockContext, tables: Sequence[tuple[TableEnvelope, Int64s]]) -> _AvroBlock:
         """See `MessageEncoding`."""
         for envelope, _ in tables:
             self.heads_of(envelope)  # before a TRUNCATE in the same block asks for them
-        return _AvroBlock(self, occasion, np.concatenate([events for _, events in tables]))
+        return _AvroBlock(self, context, np.concatenate([events for _, events in tables]))
 
     def transaction_keys(self, ids: pa.Array) -> Encoded:
         """See `MessageEncoding`."""
@@ -131,32 +131,32 @@ class AvroEncoding:
             parts += [SameParts(VALUE_BRANCH), Longs(counts.to_numpy()), SameParts(VALUE_BRANCH), *_listed(collections)]
         return Encoded.of([*parts, Longs(milliseconds.to_numpy())], len(ids))
 
-    def schema_change(self, occasion: BlockContext, change: SchemaChangeMessage) -> tuple[Encoded, Encoded]:
+    def schema_change(self, context: BlockContext, change: SchemaChangeMessage) -> tuple[Encoded, Encoded]:
         """See `MessageEncoding`."""
         topic = self._topic_of(MessageKind.SCHEMA_CHANGE, change.database or None, change.table)
-        key_schema, value_schema = schema_change_schemas(occasion.block.vendor)
+        key_schema, value_schema = schema_change_schemas(context.block.vendor)
         keys = self._head(topic, "key", key_schema) + encoded_text(change.database)
         changed = [
             encoded_text(kind) + encoded_text(f'"{name.database}"."{name.table}"') for kind, name in change.tables
         ]
         array = encoded_long(len(changed)) + b"".join(changed) if changed else b""
         rest = (
-            encoded_long(occasion.now_ns // 1_000_000)
+            encoded_long(context.now_ns // 1_000_000)
             + (VALUE_BRANCH + encoded_text(change.database) + NULL_BRANCH)
             + (NULL_BRANCH if change.statement is None else VALUE_BRANCH + encoded_text(change.statement))
             + (array + encoded_long(0))
         )
-        source = _statement_source(occasion, change.event, change.database, change.table)
+        source = _statement_source(context, change.event, change.database, change.table)
         values = [SameParts(self._head(topic, "value", value_schema)), *source, SameParts(rest)]
         return Encoded.of([SameParts(keys)], 1), Encoded.of(values, 1)
 
-    def truncate(self, occasion: BlockContext, event: int, name: TableName) -> Encoded | None:
+    def truncate(self, context: BlockContext, event: int, name: TableName) -> Encoded | None:
         """See `MessageEncoding`; None if no change of the table is published, so there is nothing to remove."""
-        head = self._truncate_head(occasion, name)
+        head = self._truncate_head(context, name)
         if head is None:
             return None
-        source = _statement_source(occasion, event, name.database, name.table)
-        rest = NULL_BRANCH + _op("t", occasion.now_ns)
+        source = _statement_source(context, event, name.database, name.table)
+        rest = NULL_BRANCH + _op("t", context.now_ns)
         return Encoded.of([SameParts(head + NULL_BRANCH + NULL_BRANCH), *source, SameParts(rest)], 1)
 
     def heartbeat(self, now_ns: int) -> tuple[bytes, bytes]:
@@ -182,7 +182,7 @@ class AvroEncoding:
     def _head(self, topic: str, part: str, schema: Schema) -> bytes:
         return _head_of(self._ids.id_of(f"{topic}-{part}", avro_schema(schema)))
 
-    def _truncate_head(self, occasion: BlockContext, name: TableName) -> bytes | None:
+    def _truncate_head(self, context: BlockContext, name: TableName) -> bytes | None:
         # The statement tells nothing about columns. But a value without rows is the same bytes whatever they are: any
         # schema of this table reads it.
         subject = f"{self._topic_of(MessageKind.CHANGE, name.database, name.table)}-value"
@@ -190,7 +190,7 @@ class AvroEncoding:
         if latest is None:
             return None
         number, known = latest
-        ours = avro_schema(envelope_schema([], f"{self._options.topic_prefix}.{name}", occasion.block.vendor))
+        ours = avro_schema(envelope_schema([], f"{self._options.topic_prefix}.{name}", context.block.vendor))
         if _without_columns(json.loads(known)) == json.loads(ours):
             return _head_of(number)
         return _head_of(self._ids.id_of(subject, ours))
@@ -198,10 +198,10 @@ class AvroEncoding:
 
 class _AvroBlock:
     # See `BlockEncoder`.
-    def __init__(self, encoding: AvroEncoding, occasion: BlockContext, rows: Int64s) -> None:
+    def __init__(self, encoding: AvroEncoding, context: BlockContext, rows: Int64s) -> None:
         self._encoding = encoding
-        self.events = EventParts(occasion, rows)
-        self.ops = _runs([_op(op, occasion.now_ns) for op in OPS])
+        self.events = EventParts(context, rows)
+        self.ops = _runs([_op(op, context.now_ns) for op in OPS])
 
     def changes(self, envelope: TableEnvelope, images: Images) -> _AvroChanges:
         return _AvroChanges(self, self._encoding.heads_of(envelope), envelope, images)
@@ -249,9 +249,9 @@ def _without_columns(envelope: Any) -> Any:
     return envelope
 
 
-def _statement_source(occasion: BlockContext, event: int, database: str, table: str | None) -> list[AvroPart]:
+def _statement_source(context: BlockContext, event: int, database: str, table: str | None) -> list[AvroPart]:
     events, row_nos = np.array([event], dtype=np.int64), np.zeros(1, dtype=np.int32)
-    return EventParts(occasion, events).source(database, table, events, row_nos)
+    return EventParts(context, events).source(database, table, events, row_nos)
 
 
 def _op(op: str, now_ns: int) -> bytes:

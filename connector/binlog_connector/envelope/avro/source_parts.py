@@ -43,19 +43,19 @@ class EventParts:
     """Fields of values, encoded once for each event of a block, and then chosen for each value.
 
     Args:
-        occasion: The block.
+        context: The block.
         rows: The events, by their rows in its event table, each once.
     """
 
-    def __init__(self, occasion: BlockContext, rows: Int64s) -> None:
-        block = occasion.block
-        self._occasion, self._rows = occasion, rows
+    def __init__(self, context: BlockContext, rows: Int64s) -> None:
+        block = context.block
+        self._occasion, self._rows = context, rows
         self._groups = EventGroups(block, rows)
         self._slots = np.empty(len(block.events), dtype=np.int64)
         self._slots[rows] = np.arange(len(rows))
         seconds = block.events["timestamp"][rows].astype(np.int64)
         sure = union_states(np.ones(len(seconds), dtype=np.bool_))
-        fixed = [FORMAT_VERSION, connector_name(block.vendor), occasion.options.topic_prefix]
+        fixed = [FORMAT_VERSION, connector_name(block.vendor), context.options.topic_prefix]
         gtids = self._groups.gtids()
         self._start = self._encoded(
             SameParts(b"".join(map(encoded_text, fixed))), Longs(seconds * 1000), SameParts(_SNAPSHOT)

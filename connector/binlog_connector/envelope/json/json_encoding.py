@@ -62,10 +62,10 @@ class JsonEncoding:
         self._transaction_key = wrapping(TRANSACTION_KEY if options.schemas else None)
         self._transaction_value = wrapping(TRANSACTION_VALUE if options.schemas else None)
 
-    def block(self, occasion: BlockContext, tables: Sequence[tuple[TableEnvelope, Int64s]]) -> _JsonBlock:
+    def block(self, context: BlockContext, tables: Sequence[tuple[TableEnvelope, Int64s]]) -> _JsonBlock:
         """See `MessageEncoding`."""
-        texts = EventTexts.of(occasion, [(envelope.template, events) for envelope, events in tables])
-        return _JsonBlock(self._options, texts, op_texts(self._options, occasion.now_ns))
+        texts = EventTexts.of(context, [(envelope.template, events) for envelope, events in tables])
+        return _JsonBlock(self._options, texts, op_texts(self._options, context.now_ns))
 
     def transaction_keys(self, ids: pa.Array) -> JsonTexts:
         """See `MessageEncoding`."""
@@ -86,51 +86,51 @@ class JsonEncoding:
         ]
         return JsonTexts.of_rows(JsonRows(columns, count), *self._transaction_value)
 
-    def schema_change(self, occasion: BlockContext, change: SchemaChangeMessage) -> tuple[JsonTexts, JsonTexts]:
+    def schema_change(self, context: BlockContext, change: SchemaChangeMessage) -> tuple[JsonTexts, JsonTexts]:
         """See `MessageEncoding`."""
         database = strings_array([change.database])
         listed = [{"type": kind, "id": f'"{name.database}"."{name.table}"'} for kind, name in change.tables]
-        source = self._source(occasion, change.event, change.database, change.table)
+        source = self._source(context, change.event, change.database, change.table)
         columns = [
             json_column("source", strings_array([source]), style=_READY),
-            json_column("ts_ms", numbers_array(np.array([occasion.now_ns // 1_000_000], dtype=np.int64))),
+            json_column("ts_ms", numbers_array(np.array([context.now_ns // 1_000_000], dtype=np.int64))),
             json_column("databaseName", database),
             json_column("schemaName", pa.nulls(1, pa.string())),
             json_column("ddl", pa.array([change.statement], pa.string())),
             json_column("tableChanges", strings_array([compact(listed)]), style=_READY),
         ]
-        key, value = schema_change_schemas(occasion.block.vendor) if self._options.schemas else (None, None)
+        key, value = schema_change_schemas(context.block.vendor) if self._options.schemas else (None, None)
         keys = JsonRows([json_column("databaseName", database)], 1)
         return JsonTexts.of_rows(keys, *wrapping(key)), JsonTexts.of_rows(JsonRows(columns, 1), *wrapping(value))
 
-    def truncate(self, occasion: BlockContext, event: int, name: TableName) -> JsonTexts:
+    def truncate(self, context: BlockContext, event: int, name: TableName) -> JsonTexts:
         """See `MessageEncoding`."""
-        source = self._source(occasion, event, name.database, name.table)
+        source = self._source(context, event, name.database, name.table)
         is_flat = self._options.format is EnvelopeFormat.FLAT
-        value = _flat_truncate(source) if is_flat else _debezium_truncate(source, occasion.now_ns)
-        head, tail = wrapping(self._truncate_schema(occasion, name))
+        value = _flat_truncate(source) if is_flat else _debezium_truncate(source, context.now_ns)
+        head, tail = wrapping(self._truncate_schema(context, name))
         return JsonTexts.of([f"{head.tobytes().decode()}{value}{tail.tobytes().decode()}"])
 
     def heartbeat(self, now_ns: int) -> tuple[bytes, bytes]:
         """See `MessageEncoding`."""
         return heartbeat(self._options, now_ns)
 
-    def _source(self, occasion: BlockContext, event: int, database: str, table: str | None) -> str:
+    def _source(self, context: BlockContext, event: int, database: str, table: str | None) -> str:
         """The object `source` of a message about a statement."""
-        template = source_template(database, table, occasion.block.vendor, occasion.options)
-        texts = EventTexts.of(occasion, [(template, np.array([event], dtype=np.int64))])
+        template = source_template(database, table, context.block.vendor, context.options)
+        texts = EventTexts.of(context, [(template, np.array([event], dtype=np.int64))])
         segments = [bytes(texts.data[start:end]).decode() for start, end in itertools.pairwise(texts.segments)]
         row_in_sequence, row = "0" * SEQUENCE_WIDTHS[-1], "0"
         return f"{segments[0]}{row_in_sequence}{segments[1]}{row}{segments[2]}".removeprefix('"source":')
 
-    def _truncate_schema(self, occasion: BlockContext, name: TableName) -> Schema | None:
+    def _truncate_schema(self, context: BlockContext, name: TableName) -> Schema | None:
         # Of a row without columns: the statement tells nothing about them.
         if not self._options.schemas:
             return None
         full_name = f"{self._options.topic_prefix}.{name}"
         if self._options.format is EnvelopeFormat.FLAT:
             return flat_schema([], full_name)
-        return envelope_schema([], full_name, occasion.block.vendor)
+        return envelope_schema([], full_name, context.block.vendor)
 
 
 class _JsonBlock:

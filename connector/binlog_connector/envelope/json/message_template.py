@@ -137,14 +137,14 @@ class EventTexts:
     message_fields: Int64s
 
     @classmethod
-    def of(cls, occasion: BlockContext, parts: Sequence[tuple[MessageTemplate, Int64s]]) -> EventTexts:
+    def of(cls, context: BlockContext, parts: Sequence[tuple[MessageTemplate, Int64s]]) -> EventTexts:
         """Fill in the values of events.
 
         Args:
-            occasion: The block.
+            context: The block.
             parts: Templates, at least one, and the rows of the events that they are for.
         """
-        block = occasion.block
+        block = context.block
         rows = np.concatenate([events for _, events in parts])
         templates = np.repeat(np.arange(len(parts), dtype=np.int64), [len(events) for _, events in parts])
         literals = JsonTexts.of([literal for template, _ in parts for literal in template.literals])
@@ -154,7 +154,7 @@ class EventTexts:
         file_nos, group_files = np.unique(block.groups["file_no"], return_inverse=True)
         names = [block.path_of(int(number)).rsplit("/", 1)[-1] for number in file_nos]
         files = JsonTexts.of([compact(name) for name in names])
-        event_queries, queries, query_offsets = occasion.query_texts()
+        event_queries, queries, query_offsets = context.query_texts()
         sources = kernels.EventSources(
             literals.data,
             literals.offsets,
@@ -164,7 +164,7 @@ class EventTexts:
             files.data,
             files.offsets,
             group_files.astype(np.int64),
-            occasion.threads,
+            context.threads,
             queries,
             query_offsets,
             event_queries,

@@ -87,7 +87,7 @@ class ParsedColumn:
         values: Of ENUM and SET; None where one of them is not text.
         unsigned: Whether UNSIGNED, ZEROFILL or SERIAL is there.
         charset: CHARACTER SET, or that of COLLATE; None: the table's default.
-        nullable: None: nothing is said.
+        nullable: None: the definition does not contain it.
         key: `primary`, `unique` or empty.
         invisible: INVISIBLE.
         system_role: `start`, `end` or empty.

@@ -142,7 +142,7 @@ class PartitionRows:
         chosen: Places of the partitions.
 
     Raises:
-        NotEvaluatedError: What it is partitioned by, or a value of a partition, is of a kind that is not worked out.
+        NotEvaluatedError: What it is partitioned by, or a value of a partition, is of a kind that is not computed.
     """
 
     def __init__(self, definition: TableDefinition, chosen: frozenset[int]) -> None:
@@ -156,7 +156,7 @@ class PartitionRows:
             # Row images may come without it, and what is computed is not computed anew.
             if column is not None and column.generated is not None:
                 raise NotEvaluatedError(f"column {name} is a generated one")
-        # What is not worked out is named before any row is read.
+        # Values that cannot be computed are named before any row is read.
         empty = {
             name: pa.array([], _NO_VALUES.get(column.type_name, pa.null()))
             for name, column in self._definitions.items()

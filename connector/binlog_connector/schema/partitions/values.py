@@ -125,7 +125,7 @@ def evaluated(expression: Expression, columns: Columns, count: int = 1) -> Numbe
     if op == "UNIX_TIMESTAMP":
         return _unix_timestamps(expression, columns, count)
     if (op, len(expression.operands)) not in _FUNCTIONS:
-        raise NotEvaluatedError(f"{op} is not worked out here" if expression.operands else f"a {op} in it")
+        raise NotEvaluatedError(f"{op} is not computed here" if expression.operands else f"a {op} in it")
     if op != "FLOOR" and any(_has_fractions(operand, columns) for operand in expression.operands):
         raise NotEvaluatedError(f"{op} of a time with fractions of a second")
     operands = [evaluated(operand, columns, count) for operand in expression.operands]

@@ -82,7 +82,7 @@ def _declared_time(
         For a zero or partial date None, or its text where dates are texts.
 
     Raises:
-        UnknownDefaultError: It cannot be worked out.
+        UnknownDefaultError: It cannot be computed.
     """
     if column.type in TIME_TYPES:
         return _time(default, fraction_digits(column), decoding.time_type)

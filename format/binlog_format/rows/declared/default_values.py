@@ -109,7 +109,7 @@ def default_value(
         A scalar of the type that `arrow_type` gives.
 
     Raises:
-        UnknownDefaultError: It cannot be worked out.
+        UnknownDefaultError: It cannot be computed.
     """
     column = layout.columns[index]
     try:

@@ -192,7 +192,7 @@ def make_commit(store: Store, log: TableLog, actions: Sequence[Named]) -> bool:
         log: Its newest version, as far as we know.
         actions: Those of the commit; `information` is among them.
     """
-    store.settle()
+    store.sync_names()
     content = b"".join(_ENCODER.encode({name: action}) + b"\n" for name, action in actions)
     name = commit_name(log.version + 1)
     # Of an upload whose answer was lost, the next try finds that it is there.

@@ -128,7 +128,7 @@ class FolderStore(Store):
         with suppress(FileNotFoundError):
             shutil.rmtree(self._folder)
 
-    def settle(self) -> None:
+    def sync_names(self) -> None:
         """See `Store`."""
         for folder in self._written_to:
             sync_folder(folder)

@@ -126,7 +126,7 @@ class Store(ABC):
     def clear(self) -> None:
         """Remove all files, and the place itself."""
 
-    def settle(self) -> None:  # noqa: B027 (object stores have nothing to settle)
+    def sync_names(self) -> None:  # noqa: B027 (object stores have nothing to sync)
         """Make the names of new files safe from a loss of power."""
 
 

@@ -121,7 +121,7 @@ class JobBatch:
         """
         with self._lock:
             checkpoint = self._at_rest()
-            self._put_aside(offset, names, reason)
+            self._set_aside(offset, names, reason)
             reached(ReadingStep.ASIDE)
             if checkpoint is None:
                 self._begin_query(offset)
@@ -184,7 +184,7 @@ class JobBatch:
         keeper.changes()
         return keeper.record.from_first is False and bool(keeper.record.set_aside)
 
-    def _put_aside(self, offset: SourceOffset, names: Sequence[TableName], reason: str) -> None:
+    def _set_aside(self, offset: SourceOffset, names: Sequence[TableName], reason: str) -> None:
         self._keeper.begin()
         place = f"{offset.position}:0"
         self._keeper.set_aside(

@@ -1,4 +1,4 @@
-"""The step before rows, where no statement did it: `settle_keys`, `fit_columns`."""
+"""The step before rows, where no statement did it: `adopt_keys`, `fit_columns`."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from binlog_streaming.tables.positions import BatchPositions
 
 
-def settle_keys(target: Target, commit_id: CommitId) -> None:
+def adopt_keys(target: Target, commit_id: CommitId) -> None:
     """Give *target* the key of the rows that come next, after a statement that may have changed it.
 
     Args:
@@ -54,7 +54,7 @@ def fit_columns(target: Target, commit_id: CommitId, schema: pa.Schema, position
         asked = TargetAlteration(reconciled(there, wanted, commit_id.source_table))
     except SchemaError:
         if not has_rows(target):
-            positions.take_back(target, commit_id)
+            positions.clear_position(target, commit_id)
             target.replace(pa.RecordBatchReader.from_batches(wanted, []), commit_id)
             return
         held = fitting(there, wanted)
@@ -63,7 +63,7 @@ def fit_columns(target: Target, commit_id: CommitId, schema: pa.Schema, position
             raise
         asked = TargetAlteration(reconciled(held, wanted, commit_id.source_table), removed)
     if asked:
-        positions.take_back(target, commit_id)
+        positions.clear_position(target, commit_id)
         asked.bring_into(target, commit_id)
     # Of a table that was made anew nobody may have known the columns; rows have those that it has.
     dropped, live = dropped_columns(target), {name.casefold() for name in schema.names}
