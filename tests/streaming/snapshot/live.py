@@ -43,7 +43,7 @@ def run_sql(server: DatabaseServer, statements: Iterable[str]) -> None:
             cursor.execute(statement)
 
 
-def follow(primary: MariaDbServer, replica: MariaDbServer) -> None:
+def follow(primary: DatabaseServer, replica: DatabaseServer) -> None:
     """Let a server replicate another one, from the first GTID on."""
     run_sql(
         primary,
@@ -60,7 +60,7 @@ def follow(primary: MariaDbServer, replica: MariaDbServer) -> None:
     wait_for(primary, replica)  # it is connected
 
 
-def wait_for(primary: MariaDbServer, replica: MariaDbServer) -> None:
+def wait_for(primary: DatabaseServer, replica: DatabaseServer) -> None:
     """Until the replica has what the primary has, without an error."""
     run_sql(primary, ["CREATE OR REPLACE TABLE shop.last (n INT)"])  # groups that are skipped advance nothing
     with session_on(replica) as session:
