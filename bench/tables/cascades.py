@@ -33,7 +33,7 @@ from binlog_lab.innodb_writer.server import BinlogWriter
 from binlog_streaming.lake.commit_id import CommitId
 from binlog_streaming.lake.delta.target import DeltaTarget
 from binlog_streaming.plan.cascades import CascadeLog
-from binlog_streaming.plan.memory import JobMemory
+from binlog_streaming.plan.job_state import JobState
 from binlog_streaming.plan.plan import plan_batch
 from binlog_streaming.plan.table_selection import TableSelection
 from binlog_streaming.settings import Job, Mode
@@ -119,7 +119,7 @@ def _apply(job: Job, batch_id: int, start: Position | None) -> Position:
         start = log.start_position() if start is None else start
         end = log.span(start).end
         rows = [row for found in view.batches(log.committed_blocks(start, end)) for row in found.to_pylist()]
-        plan = plan_batch(rows, DEFAULT_DECODING, tables, JobMemory(), log=cascade_log)
+        plan = plan_batch(rows, DEFAULT_DECODING, tables, JobState(), log=cascade_log)
         assert plan.end is not None
         run = BatchRun("bench", batch_id, job.sink, plan.end, cascade_log=cascade_log)
         for component in plan.components:

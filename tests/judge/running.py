@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from binlog_streaming.job_state.progress import BatchProgress
-    from binlog_streaming.plan.memory import SetAside
+    from binlog_streaming.plan.job_state import SetAside
     from binlog_streaming.settings import Job
 
 Result = TypeVar("Result")

@@ -12,7 +12,7 @@ import pytest
 
 from binlog_lab.demo.mariadb.installed import DatabaseServerError, find_server
 from binlog_streaming.lake.commit_id import DROPPED_COLUMNS_PROPERTY, DROPPED_PROPERTY
-from binlog_streaming.plan.memory import SetAside
+from binlog_streaming.plan.job_state import SetAside
 from tests.judge.coverage import Coverage, is_computable, pair_of
 from tests.judge.found_cases import write_case
 from tests.judge.histories.history import Done, History

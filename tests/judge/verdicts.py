@@ -17,7 +17,7 @@ from tests.judge.tables import differences, read_targets
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from binlog_streaming.plan.memory import SetAside
+    from binlog_streaming.plan.job_state import SetAside
     from binlog_streaming.settings import Job
     from tests.judge.histories.history import Done, History
     from tests.judge.running import JobEnd

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
     from binlog_connector.following.offsets import SourceOffset
     from binlog_streaming.jobs.replay.replay import Replay
-    from binlog_streaming.plan.memory import JobMemory
+    from binlog_streaming.plan.job_state import JobState
     from binlog_streaming.tables.evidence.watch import Watched
     from binlog_streaming.tables.tasks import Tasks
     from tests.truth.truth_case import Case, Row
@@ -124,7 +124,7 @@ def run(
         offset, batch_id = end, batch_id + 1
 
 
-def _context(job: Job, query_id: str, batch_id: int, memory: JobMemory, watched: Mapping[str, Watched]) -> BatchContext:
+def _context(job: Job, query_id: str, batch_id: int, memory: JobState, watched: Mapping[str, Watched]) -> BatchContext:
     offset = _pending(job)
     return BatchContext(query_id, batch_id, job, str(offset.gtid.advanced_by(offset.skip_gtid)), memory, watched)
 
@@ -141,18 +141,20 @@ def _write(
 ) -> BatchProgress:
     job, batch_id, offset = context.job, context.batch_id, _pending(context.job)
     plan = context.plan(rows)
-    defined = keeper.keep_definitions(batch_id, plan.learned.definitions, offset)
+    defined = keeper.keep_definitions(batch_id, plan.state_change.definitions, offset)
     context = replace(context, defined=defined)
     if plan.end is None:
-        return BatchProgress(batch_id, (), 0.0, 0.0, None, plan.learned, offset=offset, defined=defined)
+        return BatchProgress(batch_id, (), 0.0, 0.0, None, plan.state_change, offset=offset, defined=defined)
     if tasks is not None:
         written = write_plan(context, plan, tasks)
-        return BatchProgress(batch_id, tuple(written), 0.0, 0.0, None, plan.learned, offset=offset, defined=defined)
+        return BatchProgress(
+            batch_id, tuple(written), 0.0, 0.0, None, plan.state_change, offset=offset, defined=defined
+        )
     check_folders(plan.components, job.sink.directory)
     batch = context.run(plan.end)
     with open_log(job.source.path) as log:
         tables = [table for component in plan.components for table in apply_component(batch, component, log)]
-    return BatchProgress(batch_id, tuple(tables), 0.0, 0.0, None, plan.learned, offset=offset, defined=defined)
+    return BatchProgress(batch_id, tuple(tables), 0.0, 0.0, None, plan.state_change, offset=offset, defined=defined)
 
 
 def plan(

@@ -13,7 +13,7 @@ from binlog_format.errors import AccessError
 from binlog_streaming.cli.status.observing import exporting
 from binlog_streaming.job_state.progress import BatchProgress, Outcome, TableProgress
 from binlog_streaming.job_state.record import JobRecord, Verified
-from binlog_streaming.plan.memory import SetAside
+from binlog_streaming.plan.job_state import SetAside
 from binlog_streaming.settings import Metrics
 from binlog_streaming.status.recorder import StatusRecorder
 from tests.faults.http_receiver import HttpReceiver

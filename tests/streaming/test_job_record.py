@@ -21,7 +21,7 @@ from binlog_format.position import Position
 from binlog_streaming.job_state.progress import BatchProgress, Outcome, TableProgress
 from binlog_streaming.job_state.record import RECORD_FILE
 from binlog_streaming.job_state.record_keeper import RecordKeeper
-from binlog_streaming.plan.memory import Learned
+from binlog_streaming.plan.job_state import StateChange
 from binlog_streaming.plan.table_selection import TableSelection
 from binlog_streaming.settings import (
     Deletes,
@@ -212,7 +212,7 @@ def test_tables_that_are_selected_later_wait_for_their_snapshot(tmp_path: Path) 
     keeper.begin()
     assert waiting(keeper, ("shop", "orders"), ("shop", "audit"), ("crm", "people")) == ["shop.audit", "crm.people"]
     # One that was given up, and is selected again, lacks what came in between, whatever was known of it.
-    keeper.saw_batch(BatchProgress(0, (), 0.0, 0.0, None, Learned(complete={TableName(*ITEMS): True})))
+    keeper.saw_batch(BatchProgress(0, (), 0.0, 0.0, None, StateChange(complete={TableName(*ITEMS): True})))
     RecordKeeper(job(tmp_path, RULES[0], crm)).begin()
     keeper = RecordKeeper(job(tmp_path, *RULES, crm))
     keeper.begin()
@@ -271,7 +271,7 @@ def test_targets_are_to_be_there_until_their_table_is_gone(tmp_path: Path) -> No
     known = {ORDERS: both, ITEMS: frozenset(), ("shop", "a.b"): frozenset({Mode.MIRROR})}
     assert keeper.written == {TableName(*name): modes for name, modes in known.items()}
 
-    keeper.saw_batch(BatchProgress(1, tables[2:], 0.1, 0.0, None, Learned(frozenset({TableName(*ORDERS)}))))
+    keeper.saw_batch(BatchProgress(1, tables[2:], 0.1, 0.0, None, StateChange(frozenset({TableName(*ORDERS)}))))
     again = RecordKeeper(job(tmp_path))
     again.begin()
     assert again.written == {TableName(*name): modes for name, modes in (known | {ORDERS: frozenset()}).items()}
@@ -291,8 +291,8 @@ def test_after_lost_changes_every_table_lacks_some(tmp_path: Path, caplog: pytes
     (tmp_path / "checkpoint" / "offsets" / "0").write_text(f'v1\n{{"conf":{{}}}}\n{begin}')
     goes_on = RecordKeeper(job(tmp_path, failOnDataLoss=False))
     goes_on.begin()
-    learned = Learned(complete={TableName(*ORDERS): True})
-    goes_on.saw_batch(BatchProgress(0, (), 0.1, 0.0, None, learned))
+    change = StateChange(complete={TableName(*ORDERS): True})
+    goes_on.saw_batch(BatchProgress(0, (), 0.1, 0.0, None, change))
     assert goes_on.memory(1).complete == {TableName(*ORDERS): True}
     min(log.glob("mysql-bin.0*")).unlink()
     memory = goes_on.memory(1)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from binlog_streaming.plan.memory import Learned
+from binlog_streaming.plan.job_state import StateChange
 from binlog_streaming.plan.snapshots import snapshot_command
 from binlog_streaming.settings import Begin
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from binlog_connector.schema.definitions import TableName
     from binlog_connector.schema.snapshot_marks import TableProved
     from binlog_format.position import Position
-    from binlog_streaming.plan.memory import SetAside
+    from binlog_streaming.plan.job_state import SetAside
     from binlog_streaming.plan.snapshots import PlannedSnapshot
     from binlog_streaming.plan.table_selection import SelectedTable
 
@@ -201,7 +201,7 @@ class BatchProgress:
         seconds: From the start of the batch to the last commit.
         finished_at: When the batch was in the tables, seconds since 1970 UTC.
         bytes_behind: Bytes of the log after `position` at that time; None when no table was touched.
-        learned: What later batches have to know.
+        state_change: What later batches have to know.
         read_seconds: Of `seconds`, until what to write was known.
         offset: Where the job goes on in its log; None: it reads none, or that is not known.
         transactions: Event groups that it took; None: the GTIDs of offsets tell.
@@ -213,7 +213,7 @@ class BatchProgress:
     seconds: float
     finished_at: float
     bytes_behind: int | None
-    learned: Learned = field(default_factory=Learned)
+    state_change: StateChange = field(default_factory=StateChange)
     read_seconds: float = 0.0
     offset: SourceOffset | None = None
     transactions: int | None = None
@@ -299,11 +299,11 @@ class _News:
             logger.error(
                 "set aside: %s at=%s gtid=%s: %s", stopped.name, stopped.position, stopped.gtid, stopped.reason
             )
-        for one in batch.learned.snapshots.values():
+        for one in batch.state_change.snapshots.values():
             self._log_snapshot(one)
-        for name in sorted(batch.learned.waiting - self.waiting):
+        for name in sorted(batch.state_change.waiting - self.waiting):
             logger.warning("waits for its snapshot: table=%s (%s)", name, snapshot_command(name))
-        self.waiting |= batch.learned.waiting
+        self.waiting |= batch.state_change.waiting
         for table in batch.tables:
             for note in sorted(table.notes):
                 if (table.source_table, note) not in self.notes:

@@ -17,7 +17,7 @@ from binlog_format.rows.decoding import ZeroDates
 from binlog_format.source_file import without_archive
 from binlog_format.views.table_filter import TableFilter
 from binlog_streaming.lake.storage.table_places import target_uri
-from binlog_streaming.plan.memory import SetAside  # noqa: TC001 - msgspec looks it up
+from binlog_streaming.plan.job_state import SetAside  # noqa: TC001 - msgspec looks it up
 from binlog_streaming.plan.snapshots import PlannedSnapshot  # noqa: TC001 - msgspec looks it up
 from binlog_streaming.settings.choices import Mode
 from binlog_streaming.settings.model import TableRule  # noqa: TC001 - msgspec looks it up

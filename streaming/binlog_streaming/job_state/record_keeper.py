@@ -29,7 +29,7 @@ from binlog_streaming.job_state.record import (
     changes_between,
 )
 from binlog_streaming.job_state.state_files import state_of
-from binlog_streaming.plan.memory import JobMemory
+from binlog_streaming.plan.job_state import JobState
 from binlog_streaming.settings.choices import Mode
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from binlog_format.errors import DataLossError
     from binlog_streaming.job_state.progress import BatchProgress
     from binlog_streaming.job_state.record import RecordChange
-    from binlog_streaming.plan.memory import SetAside
+    from binlog_streaming.plan.job_state import SetAside
     from binlog_streaming.settings.model import Job
 
 logger = logging.getLogger(__name__)
@@ -88,7 +88,7 @@ class RecordKeeper:
         """The record, as far as it was read and noted."""
         return self._record
 
-    def memory(self, batch_id: int) -> JobMemory:
+    def memory(self, batch_id: int) -> JobState:
         """The memory of the job before a batch.
 
         Raises:
@@ -103,7 +103,7 @@ class RecordKeeper:
             logger.warning("data is lost, and failOnDataLoss is false: every table lacks changes from now on: %s", loss)
         return self._memory(batch_id)
 
-    def peek(self) -> JobMemory:
+    def peek(self) -> JobState:
         """The memory of the job if it continued now; nothing is written.
 
         Raises:
@@ -126,11 +126,11 @@ class RecordKeeper:
         with WatchedLog(source.path, source.format) as watched:
             return compare(watched, offset).loss
 
-    def _memory(self, batch_id: int) -> JobMemory:
+    def _memory(self, batch_id: int) -> JobState:
         record, states = self._record, self._record.states(batch_id)
         complete = dict.fromkeys((TableName(*name) for name in states.complete), True)
         complete |= dict.fromkeys((TableName(*name) for name in states.incomplete), False)
-        return JobMemory(
+        return JobState(
             written=self.written,
             from_first=record.from_first,
             complete=complete,
@@ -243,7 +243,7 @@ class RecordKeeper:
 
         Args:
             batch_id: Of the batch.
-            statements: `Learned.definitions`.
+            statements: `StateChange.definitions`.
             end: Where it ends; None: that is not known, and nothing is kept.
 
         Returns:
@@ -264,24 +264,24 @@ class RecordKeeper:
         Raises:
             AccessError: The record cannot be written.
         """
-        learned, before = batch.learned, self._record
+        change, before = batch.state_change, self._record
         targets = set(before.targets)
         for table in batch.tables:
             if table.set_aside is None:
                 targets.add((*TableName.parse(table.source_table), table.mode))
-        complete = {name for name, is_complete in learned.complete.items() if is_complete}
-        incomplete = set(learned.complete) - complete
-        over = {one.name for one in batch.set_aside} | learned.returned
-        scope = learned.scope.to_json()
+        complete = {name for name, is_complete in change.complete.items() if is_complete}
+        incomplete = set(change.complete) - complete
+        over = {one.name for one in batch.set_aside} | change.returned
+        scope = change.scope.to_json()
         self._note(
             msgspec.structs.replace(
                 before,
                 tables=_sorted(before.tables, (one[:2] for one in targets)),
-                targets=tuple(sorted(one for one in targets if one[:2] not in learned.gone)),
+                targets=tuple(sorted(one for one in targets if one[:2] not in change.gone)),
                 complete=_sorted(complete, set(before.complete) - incomplete),
                 incomplete=_sorted(incomplete, set(before.incomplete) - complete),
                 set_aside=(*(one for one in before.set_aside if one.name not in over), *batch.set_aside),
-                snapshots=tuple(one for _, one in sorted(learned.snapshots.items())),
+                snapshots=tuple(one for _, one in sorted(change.snapshots.items())),
                 verified=_verified(before.verified, batch),
                 before=_states(before, batch.batch_id),
                 scope=ScopeRecord(batch_id=batch.batch_id, before=before.scope.at(batch.batch_id), after=scope),

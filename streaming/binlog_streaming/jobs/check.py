@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from binlog_format.position import Position
     from binlog_streaming.job_state.checkpoint import Checkpoint
     from binlog_streaming.jobs.log_tables import FoundTable, OnProgress
-    from binlog_streaming.plan.memory import JobMemory, Written
+    from binlog_streaming.plan.job_state import JobState, Written
     from binlog_streaming.plan.snapshots import PlannedSnapshot
     from binlog_streaming.settings.model import Job
 
@@ -287,7 +287,7 @@ def _with_missing(report: TableReport, written: Written) -> TableReport:
 
 
 def _with_memory(
-    report: TableReport, job: Job, memory: JobMemory, statements: Sequence[str], *, begins_there: bool
+    report: TableReport, job: Job, memory: JobState, statements: Sequence[str], *, begins_there: bool
 ) -> TableReport:
     """Report if the table is complete, or set aside; *statements* stop only a job that applies it."""
     name = TableName.parse(report.name)

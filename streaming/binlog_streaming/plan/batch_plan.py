@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from binlog_connector.schema.table_changes import TableChange
     from binlog_format.position import Position
     from binlog_streaming.plan.cascade_links import LinkedRowsStep
-    from binlog_streaming.plan.memory import Learned
+    from binlog_streaming.plan.job_state import StateChange
     from binlog_streaming.plan.table_selection import SelectedTable
 
     LogPlace = tuple[Position, int]
@@ -148,9 +148,9 @@ class BatchPlan:
     Attributes:
         components: They do not depend on each other; by their names.
         end: Where the log goes on after all that was touched; None: nothing was.
-        learned: What later batches have to know.
+        state_change: What later batches have to know.
     """
 
     components: tuple[Component, ...]
     end: Position | None
-    learned: Learned
+    state_change: StateChange

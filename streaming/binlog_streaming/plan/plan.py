@@ -44,7 +44,7 @@ from binlog_streaming.plan.batch_plan import (
 )
 from binlog_streaming.plan.cascade_links import Appliance, LinkedRowsStep, links_in
 from binlog_streaming.plan.cascades import cascades_in
-from binlog_streaming.plan.memory import JobMemory, SetAside, can_set_aside
+from binlog_streaming.plan.job_state import JobState, SetAside, can_set_aside
 from binlog_streaming.plan.planning import Planning, definitions_of, position_of, statements_of
 from binlog_streaming.plan.rows_steps import linked_rows_steps, rows_steps
 from binlog_streaming.plan.snapshots import Snapshots, changes_of_mark, faults_in
@@ -74,7 +74,7 @@ def plan_batch(
     rows: Iterable[Row],
     decoding: Decoding,
     selection: TableSelection,
-    memory: JobMemory | None = None,
+    memory: JobState | None = None,
     *,
     on_error: OnError = OnError.STOP,
     fail_on_data_loss: bool = True,
@@ -102,7 +102,7 @@ def plan_batch(
         BinlogError: What parsing statements raises.
     """
     rows = list(rows)
-    planning = _planning(rows, decoding, selection, memory or JobMemory())
+    planning = _planning(rows, decoding, selection, memory or JobState())
     first = min((position_of(row["start"]) for row in rows), default=None)
     last = max((position_of(row["end"]) for row in rows), default=None)
     for row in rows:
@@ -134,8 +134,8 @@ def plan_batch(
         _take_respelled(planning, DdlStatement(first, 0, ""))
     _take_statements(planning, changes)
     components = sorted(_components(planning), key=lambda one: one.name)
-    learned = replace(planning.learned(), definitions=definitions_of(rows))
-    return BatchPlan(tuple(components), end, learned)
+    change = replace(planning.state_change(), definitions=definitions_of(rows))
+    return BatchPlan(tuple(components), end, change)
 
 
 def _changes(
@@ -165,7 +165,7 @@ def _shown(changes: Sequence[AnyChange], decoding: Decoding, statement: DdlState
     return apply_rules_to_changes(changes, decoding.rules, decoding, statement.vendor)
 
 
-def _planning(rows: Sequence[Row], decoding: Decoding, selection: TableSelection, memory: JobMemory) -> Planning:
+def _planning(rows: Sequence[Row], decoding: Decoding, selection: TableSelection, memory: JobState) -> Planning:
     marks = [change for _, mark in statements_of(rows) if mark for change in changes_of_mark(mark, decoding)]
     begun = {change.name for change in marks if isinstance(change, SnapshotBegun)}
     snapshots = Snapshots(dict(memory.snapshots), faults_in(rows, marks))

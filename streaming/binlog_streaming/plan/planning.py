@@ -14,7 +14,7 @@ from binlog_format.views.index.table_index import TableIndex
 from binlog_streaming.plan.batch_plan import IndexPart
 from binlog_streaming.plan.cascades import Touched
 from binlog_streaming.plan.failures import named_error
-from binlog_streaming.plan.memory import Learned
+from binlog_streaming.plan.job_state import StateChange
 from binlog_streaming.plan.table_checks import Refusal
 from binlog_streaming.settings import Mode, OnCascade
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from binlog_connector.schema.statement_scope import StatementScope
     from binlog_streaming.plan.batch_plan import ChangeStep, LogPlace
     from binlog_streaming.plan.cascade_links import Link
-    from binlog_streaming.plan.memory import JobMemory
+    from binlog_streaming.plan.job_state import JobState
     from binlog_streaming.plan.snapshots import Snapshots
     from binlog_streaming.plan.table_selection import SelectedTable, TableSelection
 
@@ -56,7 +56,7 @@ class Planning:
     """
 
     selection: TableSelection
-    memory: JobMemory
+    memory: JobState
     snapshots: Snapshots
     returning: Set[TableName] = frozenset()
     refusals: Mapping[TableName, Refusal] = field(default_factory=dict)
@@ -133,13 +133,15 @@ class Planning:
         ends = [step.number for step in about if isinstance(step.change, SnapshotEnded)]
         return max(ends, default=0)
 
-    def learned(self) -> Learned:
+    def state_change(self) -> StateChange:
         """Facts for later batches."""
         for name in self.refusals:
             self.snapshots.stop(name, "the table was set aside")
         returned = frozenset(name for name in self.returning if name not in self.refusals)
         waiting = frozenset(name for name in self.tables if not self.snapshots.is_live(name))
-        return Learned(frozenset(self.gone), self.complete, self.memory.scope, self.snapshots.tables, returned, waiting)
+        return StateChange(
+            frozenset(self.gone), self.complete, self.memory.scope, self.snapshots.tables, returned, waiting
+        )
 
     def known(self) -> list[TableName]:
         """Tables of the job that exist, or existed, as far as that is known by now."""

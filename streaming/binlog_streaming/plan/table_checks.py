@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from binlog_streaming.plan.batch_plan import LogPlace
     from binlog_streaming.plan.cascade_links import Link
     from binlog_streaming.plan.cascades import CascadedChange
-    from binlog_streaming.plan.memory import JobMemory
+    from binlog_streaming.plan.job_state import JobState
     from binlog_streaming.plan.snapshots import Snapshots
     from binlog_streaming.plan.table_selection import SelectedTable
 
@@ -86,7 +86,7 @@ class TableChecks:
             created or emptied them. A server that is older than its log has such a log, too.
     """
 
-    memory: JobMemory
+    memory: JobState
     find: Callable[[TableName], SelectedTable | None]
     known: Callable[[], Sequence[TableName]]
     fail_on_data_loss: bool

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from binlog_connector.schema.definitions import TableName
-    from binlog_streaming.plan.memory import SetAside
+    from binlog_streaming.plan.job_state import SetAside
     from binlog_streaming.settings import TableRule
 
 ASIDE_DIRECTORY = ".binlog-stream/staging"

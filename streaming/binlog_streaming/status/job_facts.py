@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class JobFacts(TypedDict):
-    """See `JobState`."""
+    """See `RecordedStatus`."""
 
     name: str
     source: str

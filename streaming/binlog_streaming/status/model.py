@@ -1,4 +1,4 @@
-"""State of a job: `JobState` is the job's own record, `JobStatus` adds facts from its log and the verdict.
+"""State of a job: `RecordedStatus` is the job's own record, `JobStatus` adds facts from its log and the verdict.
 
 Plain values throughout, so that msgspec writes them as JSON and reads them back. Times are seconds since 1970 UTC.
 """
@@ -196,7 +196,7 @@ class ErrorStatus:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class JobState:
+class RecordedStatus:
     """A job's own record of its state, in its checkpoint.
 
     Attributes:
@@ -331,5 +331,5 @@ class JobStatus:
     verdict: Verdict
     now: float
     phase: Phase
-    state: JobState
+    state: RecordedStatus
     log: LogStatus | None

@@ -16,7 +16,7 @@ from binlog_format.errors import BinlogError
 from binlog_format.gtids.gtid import Gtid, GtidPosition
 from binlog_streaming.settings import PublishJob
 from binlog_streaming.status.job_facts import job_facts, log_measure
-from binlog_streaming.status.model import BATCHES_MAX, ERRORS_MAX, BatchStatus, ErrorStatus, JobState, Phase
+from binlog_streaming.status.model import BATCHES_MAX, ERRORS_MAX, BatchStatus, ErrorStatus, Phase, RecordedStatus
 from binlog_streaming.status.process import own_process
 from binlog_streaming.status.state_file import HEARTBEAT_SECONDS, StatusFile, phase_of
 from binlog_streaming.status.tallies import KnownTables, MinuteTallies, TableTallies
@@ -141,7 +141,7 @@ class StatusRecorder:
             self._take_published(one)
         self._changed.set()
 
-    def state(self) -> JobState:
+    def state(self) -> RecordedStatus:
         """The present state."""
         consumed, now = self.progress.consumed, self._clock()
         # Of a structured log, how to go on reading is megabytes; the lag does not need it.
@@ -149,7 +149,7 @@ class StatusRecorder:
         gtid = "" if consumed is None else str(consumed.offset.gtid)
         with self._lock:
             has_ended = self._phase not in _ALIVE
-            return JobState(
+            return RecordedStatus(
                 **self._facts,
                 phase=self._phase,
                 process=self._process,
@@ -258,7 +258,7 @@ class StatusRecorder:
         with self._lock:
             waiting = set() if self._known is None else set(self._known.waiting)
             if batch is not None:
-                waiting = (waiting | batch.learned.waiting) - batch.learned.snapshots.keys()
+                waiting = (waiting | batch.state_change.waiting) - batch.state_change.snapshots.keys()
             self._known = KnownTables(record, waiting)
 
     def _keep(self) -> None:
@@ -272,7 +272,7 @@ class StatusRecorder:
             took = time.monotonic() - began
             self._ended.wait(min(max(WRITE_SECONDS, took / WRITE_SHARE), HEARTBEAT_SECONDS))
 
-    def _write(self, state: JobState) -> None:
+    def _write(self, state: RecordedStatus) -> None:
         try:
             self._file.write(state)
         except Exception as error:  # whatever a storage library raises
@@ -282,14 +282,14 @@ class StatusRecorder:
             return
         self._could_write = True
 
-    def _recorded(self) -> JobState | None:
+    def _recorded(self) -> RecordedStatus | None:
         try:
             return self._file.read()
         except BinlogError as error:
             logger.warning("what was recorded of the job is not used: %s", error)
             return None
 
-    def _not_started(self, before: JobState) -> JobState:
+    def _not_started(self, before: RecordedStatus) -> RecordedStatus:
         now = self._clock()
         return replace(
             before,

@@ -12,7 +12,7 @@ import msgspec
 from binlog_format.errors import OptionError
 from binlog_format.position import Place
 from binlog_streaming.job_state.state_files import state_of
-from binlog_streaming.status.model import JobState, Phase
+from binlog_streaming.status.model import Phase, RecordedStatus
 from binlog_streaming.status.process import is_gone
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ class StatusFile:
         """Path of the file."""
         return f"{self._folder.directory.rstrip('/')}/{STATUS_FILE}"
 
-    def read(self) -> JobState | None:
+    def read(self) -> RecordedStatus | None:
         """Read the last record; None: there is none.
 
         Raises:
@@ -53,7 +53,7 @@ class StatusFile:
         if content is None:
             return None
         try:
-            return msgspec.json.decode(content, type=JobState)
+            return msgspec.json.decode(content, type=RecordedStatus)
         except msgspec.MsgspecError as error:
             raise OptionError(
                 "INVALID_VALUE",
@@ -62,7 +62,7 @@ class StatusFile:
                 hint="It was damaged, or written by a later version. Delete it: only what is shown depends on it",
             ) from error
 
-    def write(self, state: JobState) -> None:
+    def write(self, state: RecordedStatus) -> None:
         """Put *state* in the place of what was recorded.
 
         Raises:
@@ -71,7 +71,7 @@ class StatusFile:
         self._folder.write(STATUS_FILE, msgspec.json.encode(state))
 
 
-def phase_of(state: JobState, now: float) -> Phase:
+def phase_of(state: RecordedStatus, now: float) -> Phase:
     """Activity of a job, judged by others: a job that should run but gives no sign of life does not run."""
     if state.ended_at is not None:
         return state.phase

@@ -8,7 +8,7 @@ from binlog_streaming.status.model import Level, Phase, PurgeRisk, Verdict
 from binlog_streaming.status.wording import bytes_text, clock_text, count_text, duration_text
 
 if TYPE_CHECKING:
-    from binlog_streaming.status.model import BatchStatus, JobState, LogStatus, PurgeStatus
+    from binlog_streaming.status.model import BatchStatus, LogStatus, PurgeStatus, RecordedStatus
 
 CURRENT_SECONDS = 15.0
 """A change that waits no longer than this is about to be taken."""
@@ -21,7 +21,7 @@ RECENT_BATCHES = 10
 """Number of batches from which the speed of a job is computed."""
 
 
-def verdict_of(phase: Phase, state: JobState, log: LogStatus | None, now: float) -> Verdict:
+def verdict_of(phase: Phase, state: RecordedStatus, log: LogStatus | None, now: float) -> Verdict:
     """Verdict on a job, for people.
 
     Args:
@@ -41,7 +41,7 @@ _Part = tuple[Level, str, str]
 """Urgency, text and advice."""
 
 
-def _activity(phase: Phase, state: JobState, log: LogStatus | None, now: float) -> _Part:
+def _activity(phase: Phase, state: RecordedStatus, log: LogStatus | None, now: float) -> _Part:
     if phase is Phase.STARTING:
         return Level.OK, f"starting for {duration_text(now - state.started_at)}", ""
     if phase is Phase.RUNNING:
@@ -68,7 +68,7 @@ def _waiting(log: LogStatus | None) -> str:
     return f", {_amount(log)} not taken" if log.size else ", everything in the log is taken"
 
 
-def _running(state: JobState, log: LogStatus | None, now: float) -> _Part:
+def _running(state: RecordedStatus, log: LogStatus | None, now: float) -> _Part:
     latest = state.batches[-1] if state.batches else None
     if state.offset is None and latest is None:
         return Level.OK, "running, no batch has been finished yet", ""
@@ -104,7 +104,7 @@ def _amount(log: LogStatus) -> str:
     return bytes_text(log.size)
 
 
-def _ready_in(state: JobState, log: LogStatus, now: float) -> float | None:
+def _ready_in(state: RecordedStatus, log: LogStatus, now: float) -> float | None:
     """Seconds until the job has taken what waits, at the speed of its last batches; None: that is not known.
 
     It is not where batches have stopped, nor where the oldest waiting change gets older from batch to batch.
@@ -119,7 +119,7 @@ def _ready_in(state: JobState, log: LogStatus, now: float) -> float | None:
     return log.size * seconds / size if size and seconds > 0 else None
 
 
-def _hazards(state: JobState, log: LogStatus | None) -> list[_Part]:
+def _hazards(state: RecordedStatus, log: LogStatus | None) -> list[_Part]:
     parts = [] if log is None else [_purging(log.purge)]
     aside = [table for table in state.tables if table.set_aside is not None]
     if aside:

@@ -12,7 +12,7 @@ from binlog_connector.metrics.lag import Consumed
 from binlog_format.errors import OptionError
 from binlog_format.position import Place
 from binlog_streaming.status.job_facts import log_measure
-from binlog_streaming.status.model import JobState, JobStatus
+from binlog_streaming.status.model import JobStatus, RecordedStatus
 from binlog_streaming.status.state_file import StatusFile, phase_of
 from binlog_streaming.status.verdict import verdict_of
 
@@ -40,7 +40,7 @@ class JobView:
 
     def __init__(
         self,
-        read_state: Callable[[], JobState],
+        read_state: Callable[[], RecordedStatus],
         measure: LogMeasure | None,
         clock: Callable[[], float] = time.time,
     ) -> None:
@@ -81,7 +81,7 @@ def view_of(job: AnyJob, clock: Callable[[], float] = time.time) -> JobView:
     """
     file = StatusFile(job)
 
-    def read_state() -> JobState:
+    def read_state() -> RecordedStatus:
         state = file.read()
         if state is None:
             raise OptionError(
@@ -98,11 +98,13 @@ def view_of(job: AnyJob, clock: Callable[[], float] = time.time) -> JobView:
 def status_json(status: JobStatus) -> dict[str, object]:
     """*status* for msgspec to write, on one level: `verdict`, `now`, `phase`, `log`, and what the job recorded."""
     # The offset is for measuring; people are shown `position`.
-    recorded = {field.name: getattr(status.state, field.name) for field in fields(JobState) if field.name != "offset"}
+    recorded = {
+        field.name: getattr(status.state, field.name) for field in fields(RecordedStatus) if field.name != "offset"
+    }
     return {**recorded, "verdict": status.verdict, "now": status.now, "phase": status.phase, "log": status.log}
 
 
-def _consumed(state: JobState) -> Consumed | None:
+def _consumed(state: RecordedStatus) -> Consumed | None:
     if state.offset is None:
         return None
     return Consumed(SourceOffset.from_json(state.offset), state.commit_time)

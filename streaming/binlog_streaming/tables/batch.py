@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from binlog_format.position import Position
     from binlog_streaming.job_state.progress import TableProgress
     from binlog_streaming.plan.batch_plan import BatchPlan, Component
-    from binlog_streaming.plan.memory import JobMemory
+    from binlog_streaming.plan.job_state import JobState
     from binlog_streaming.plan.planning import Row
     from binlog_streaming.settings import Job
     from binlog_streaming.tables.evidence.watch import Watched
@@ -88,7 +88,7 @@ class BatchContext:
     batch_id: int
     job: Job
     gtid_position: str | None = None
-    memory: JobMemory | None = None
+    memory: JobState | None = None
     watched: Mapping[str, Watched] = field(default_factory=dict)
     defined: frozenset[TableName] | None = None
 

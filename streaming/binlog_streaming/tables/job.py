@@ -242,7 +242,7 @@ class TablesJob(JobRun[MicroBatch, BatchProgress, Progress]):
         )
         plan = plan_of(frame, context)
         read_seconds = time.monotonic() - started
-        defined = self.record.keep_definitions(batch_id, plan.learned.definitions, offset)
+        defined = self.record.keep_definitions(batch_id, plan.state_change.definitions, offset)
         tables = write_batch(frame, replace(context, defined=defined), plan)
         self._watched = watched_after(self._watched, tables)
         if plan.end is not None:
@@ -253,7 +253,7 @@ class TablesJob(JobRun[MicroBatch, BatchProgress, Progress]):
             seconds=time.monotonic() - started,
             finished_at=time.time(),
             bytes_behind=self._bytes_behind(max((table.position for table in tables), default=None)),
-            learned=plan.learned,
+            state_change=plan.state_change,
             read_seconds=read_seconds,
             offset=offset,
             defined=defined,

@@ -12,7 +12,7 @@ from binlog_connector.schema.definitions import TableName
 from binlog_connector.schema.snapshot_marks import Purpose
 from binlog_format.position import Position
 from binlog_streaming.job_state.record import RECORD_FILE, JobRecord
-from binlog_streaming.plan.memory import SetAside
+from binlog_streaming.plan.job_state import SetAside
 from binlog_streaming.plan.snapshots import PlannedSnapshot
 from binlog_streaming.settings import load_job
 from binlog_streaming.snapshot.job_tables import JobTables

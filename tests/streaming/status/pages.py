@@ -19,10 +19,10 @@ if TYPE_CHECKING:
 
     from binlog_connector.metrics.lag import Consumed
     from binlog_streaming.status.log_measure import LogMeasure
-    from binlog_streaming.status.model import JobState, LogStatus
+    from binlog_streaming.status.model import LogStatus, RecordedStatus
 
 
-def at_present(state: JobState) -> JobState:
+def at_present(state: RecordedStatus) -> RecordedStatus:
     """*state*, whose times are around `NOW`, as if that were now."""
     past = time.time() - NOW
 
@@ -30,7 +30,7 @@ def at_present(state: JobState) -> JobState:
         times = {name: getattr(value, name) for name in names}
         return replace(value, **{name: at + past for name, at in times.items() if at is not None})
 
-    recorded: JobState = moved(state, "started_at", "seen_at", "ended_at")
+    recorded: RecordedStatus = moved(state, "started_at", "seen_at", "ended_at")
     return replace(
         recorded,
         batches=tuple(moved(one, "finished_at") for one in state.batches),
@@ -49,7 +49,7 @@ class Shown:
         log: What its log shows.
     """
 
-    state: JobState
+    state: RecordedStatus
     log: LogStatus
 
     def measure(self, consumed: Callable[[], Consumed | None]) -> LogStatus:
@@ -67,7 +67,7 @@ class ShownRecorder(StatusRecorder):
         self.own_measure: LogMeasure = self.measure
         self.own_measure.measure = shown.measure  # type: ignore[method-assign]
 
-    def state(self) -> JobState:
+    def state(self) -> RecordedStatus:
         return at_present(self.shown.state)
 
 

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 from binlog_streaming.status.model import (
     BatchStatus,
     ErrorStatus,
-    JobState,
     LogStatus,
     Minute,
     Phase,
     PurgeRisk,
     PurgeStatus,
+    RecordedStatus,
     SnapshotStatus,
     TableStatus,
 )
@@ -43,9 +43,9 @@ def batch(number: int, *, lag: float = 0.8, ago: float = 2.0, size: int | None =
     )
 
 
-def state(**changes: Any) -> JobState:
+def state(**changes: Any) -> RecordedStatus:
     """A job that runs and is well; *changes* are put into it."""
-    made = JobState(
+    made = RecordedStatus(
         name="shop",
         source="/var/lib/mysql",
         target="/srv/lake (delta)",

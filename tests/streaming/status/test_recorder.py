@@ -17,7 +17,7 @@ from binlog_format.gtids.gtid_set import parse_gtids
 from binlog_format.position import Position
 from binlog_streaming.job_state.progress import BatchProgress, Outcome, TableProgress
 from binlog_streaming.job_state.record import JobRecord, Verified
-from binlog_streaming.plan.memory import Learned, SetAside
+from binlog_streaming.plan.job_state import SetAside, StateChange
 from binlog_streaming.plan.snapshots import PlannedSnapshot
 from binlog_streaming.settings import Status
 from binlog_streaming.status.model import Level, Phase
@@ -89,7 +89,7 @@ def test_what_a_job_remembers_of_its_tables_is_shown(tmp_path: Path, edges: tupl
     batch = progress(0, edges[1])
     half = replace(batch.tables[0], source_table="sb.half", mode="changelog")
     batch = replace(batch, tables=(*batch.tables, half, replace(half, mode="mirror", target="other")))
-    waits = replace(batch, learned=Learned(waiting=frozenset({TableName("sb", "late")})))
+    waits = replace(batch, state_change=StateChange(waiting=frozenset({TableName("sb", "late")})))
     recorder.batch(waits, record)
     tables = {table.name: table for table in recorder.state().tables}
     assert tables["sb.t"].is_complete is True

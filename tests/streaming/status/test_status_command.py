@@ -25,7 +25,7 @@ from tests.streaming.tables.oltp import OLTP
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from binlog_streaming.status.model import JobState
+    from binlog_streaming.status.model import RecordedStatus
 
 
 def job_file(folder: Path) -> Path:
@@ -49,7 +49,7 @@ def run_to(file: Path, *, at_end: bool, failure: Exception | None = None) -> Non
     recorder.__exit__(None if failure is None else type(failure), failure, None)
 
 
-def shown(job: JobState, width: int = 120) -> str:
+def shown(job: RecordedStatus, width: int = 120) -> str:
     console = Console(file=io.StringIO(), width=width, force_terminal=False, highlight=False, emoji=False)
     console.print(render(JobStatus(verdict_of(Phase.RUNNING, job, log(), NOW), NOW, Phase.RUNNING, job, log())))
     assert isinstance(console.file, io.StringIO)

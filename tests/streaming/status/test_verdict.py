@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from binlog_streaming.status.model import JobState, Level, LogStatus, Phase, PurgeRisk, PurgeStatus
+from binlog_streaming.status.model import Level, LogStatus, Phase, PurgeRisk, PurgeStatus, RecordedStatus
 from binlog_streaming.status.verdict import verdict_of
 from binlog_streaming.status.wording import bytes_text, clock_text, duration_text, visible
 from tests.streaming.status.states import DAY, HOSTILE, NOW, batch, error, log, state, trouble
@@ -15,7 +15,7 @@ BEHIND = log(waiting_seconds=7_500.0, transactions=120_000, size=1_200_000_000)
 FALLING = tuple(batch(n, lag=900.0 - n * 50, ago=20.0 - n * 2, size=10_000_000) for n in range(10))
 RISING = tuple(batch(n, lag=100.0 + n * 50, ago=20.0 - n * 2, size=10_000_000) for n in range(10))
 
-VERDICTS: dict[str, tuple[Phase, JobState, LogStatus | None, Level, str]] = {
+VERDICTS: dict[str, tuple[Phase, RecordedStatus, LogStatus | None, Level, str]] = {
     "all is well": (
         Phase.RUNNING, state(), log(), Level.OK,
         "Current, the last change came 1.2 s after its commit; safe for 3 d 4 h",

@@ -11,7 +11,7 @@ from binlog_connector.schema.statement_rows import find_statement_rows
 from binlog_format.position import Position
 from binlog_format.rows.decoding import DEFAULT_DECODING, Decoding
 from binlog_format.views.tables import TablesView
-from binlog_streaming.plan.memory import JobMemory
+from binlog_streaming.plan.job_state import JobState
 from binlog_streaming.plan.plan import plan_batch
 from binlog_streaming.plan.table_selection import TableSelection
 from binlog_streaming.settings import Mode, Sink, TableRule
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from binlog_streaming.job_state.progress import TableProgress
     from binlog_streaming.lake.target import TargetFactory
     from binlog_streaming.plan.batch_plan import BatchPlan
-    from binlog_streaming.plan.memory import Written
+    from binlog_streaming.plan.job_state import Written
 
     Range = tuple[Position, Position]
 
@@ -66,7 +66,7 @@ def plan(
     for low, high in _cut(log, batch, partitions):
         for found in view.batches(log.committed_blocks(low, high)):
             rows[:0] = found.to_pylist()
-    return plan_batch(rows, decoding, TableSelection(rules), JobMemory(written=written))
+    return plan_batch(rows, decoding, TableSelection(rules), JobState(written=written))
 
 
 def run(
@@ -106,4 +106,4 @@ def written_behind(written: Written, planned: BatchPlan, tables: Sequence[TableP
         database, _, name = table.source_table.partition(".")
         before = there.get(TableName(database, name), frozenset())
         there[TableName(database, name)] = before | {Mode(table.mode)}
-    return {name: frozenset() if name in planned.learned.gone else modes for name, modes in there.items()}
+    return {name: frozenset() if name in planned.state_change.gone else modes for name, modes in there.items()}

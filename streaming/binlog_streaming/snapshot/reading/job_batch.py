@@ -29,7 +29,7 @@ from binlog_streaming.job_state.record_keeper import RecordKeeper
 from binlog_streaming.job_state.state_files import state_of
 from binlog_streaming.jobs.replay.replay import ReplaySource
 from binlog_streaming.plan.cascades import CascadeLog
-from binlog_streaming.plan.memory import Learned, SetAside
+from binlog_streaming.plan.job_state import SetAside, StateChange
 from binlog_streaming.tables.job import TablesJob
 
 if TYPE_CHECKING:
@@ -233,13 +233,13 @@ class JobBatch:
                 scope.take_older(CascadeLog(self._job).scope_before(self._definitions[0].position))
             for definition in self._definitions:
                 scope.observe(definition)
-            learned = Learned(
+            change = StateChange(
                 complete=dict.fromkeys(names, True),
                 scope=scope,
                 snapshots=known | {taken.name: taken for taken, _ in self._completed},
                 returned=names,
             )
-            self._keeper.saw_batch(BatchProgress(self.batch_id, tables, 0.0, time.time(), None, learned))
+            self._keeper.saw_batch(BatchProgress(self.batch_id, tables, 0.0, time.time(), None, change))
         reached(ReadingStep.RECORDED)
         # After the record: done again by Spark, this batch changes nothing, and is the same.
         end_batch(self._state, self.batch_id)

@@ -17,7 +17,7 @@ from binlog_format.views.tables import TablesView
 from binlog_lab.event_encoding.table_encoding import ColumnSpec, TableSpec
 from binlog_streaming.lake.crash_points import watched
 from binlog_streaming.plan.cascades import CascadeLog
-from binlog_streaming.plan.memory import JobMemory
+from binlog_streaming.plan.job_state import JobState
 from binlog_streaming.plan.plan import plan_batch
 from binlog_streaming.plan.table_selection import TableSelection
 from binlog_streaming.settings import Job
@@ -161,7 +161,7 @@ class MemoryJob:
 
     def run(self, batches: int, cuts: Sequence[int] = (), cut_off: Callable[[int], CutOff] = CutOff) -> int:
         """Take the log in so many batches, each cut off at these steps and done again; how many cuts there were."""
-        memory, done = JobMemory(), 0
+        memory, done = JobState(), 0
         source = self._job.source
         selection = TableSelection(self._job.tables, source.exclude_tables)
         wanted = TableFilter(",".join(rule.select for rule in self._job.tables))
@@ -170,7 +170,7 @@ class MemoryJob:
                 view = TablesView(tables=wanted, find_statements=find_statement_rows, counts_others=True)
                 rows = [row for found in view.batches(log.committed_blocks(start, end)) for row in found.to_pylist()]
                 plan = plan_batch(rows, DEFAULT_DECODING, selection, memory, log=CascadeLog(self._job))
-                memory = replace(memory, scope=plan.learned.scope)
+                memory = replace(memory, scope=plan.state_change.scope)
                 if plan.end is None:
                     continue
                 run = BatchRun("q-1", number, self._job.sink, plan.end, cascade_log=CascadeLog(self._job))

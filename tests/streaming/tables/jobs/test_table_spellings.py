@@ -13,7 +13,7 @@ from binlog_format import open_log
 from binlog_format.errors import OptionError, SchemaError
 from binlog_format.rows.decoding import DEFAULT_DECODING
 from binlog_format.views.tables import TablesView
-from binlog_streaming.plan.memory import JobMemory
+from binlog_streaming.plan.job_state import JobState
 from binlog_streaming.plan.plan import plan_batch
 from binlog_streaming.plan.table_selection import TableSelection
 from binlog_streaming.settings import OnError, OnStatement, TableRule
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from binlog_streaming.plan.batch_plan import BatchPlan
-    from binlog_streaming.plan.memory import Learned
+    from binlog_streaming.plan.job_state import StateChange
 
 STAGE = TableName("shop", "Stage")
 RULE = TableRule(select=r"(?i:shop\..*)", on_drop=OnStatement.APPLY)
@@ -38,7 +38,7 @@ def plan_of(
     *,
     folds: bool | None = None,
     scope: StatementScope | None = None,
-    memory: JobMemory | None = None,
+    memory: JobState | None = None,
     on_error: OnError = OnError.STOP,
 ) -> BatchPlan:
     """The plan of statements, and of rows of the tables that are named between them."""
@@ -52,7 +52,7 @@ def plan_of(
     with open_log(str(folder)) as opened:
         parts = [opened.committed_blocks(*part) for part in cut(opened, GROUPS_MAX)]
         rows = [row for blocks in parts for found in view.batches(blocks) for row in found.to_pylist()]
-    memory = memory or JobMemory(scope=scope or StatementScope())
+    memory = memory or JobState(scope=scope or StatementScope())
     return plan_batch(rows, DEFAULT_DECODING, TableSelection((RULE,), None, folds), memory, on_error=on_error)
 
 
@@ -71,17 +71,17 @@ def test_statements_are_about_the_table_that_the_server_means(tmp_path: Path, fo
 def test_what_was_proved_counts_in_later_batches(tmp_path: Path) -> None:
     scope = StatementScope()
     created = ["CREATE DATABASE shop", "CREATE TABLE STAGE (id INT PRIMARY KEY)", "stage"]
-    learned = plan_of(tmp_path / "a", created, scope=scope).learned
-    later = StatementScope.from_json(learned.scope.to_json())
+    change = plan_of(tmp_path / "a", created, scope=scope).state_change
+    later = StatementScope.from_json(change.scope.to_json())
     (component,) = plan_of(tmp_path / "b", STORY, scope=later).components
     assert [what for _, what in steps(component)] == DONE
 
 
-def memory_of(learned: Learned, **more: object) -> JobMemory:
+def memory_of(change: StateChange, **more: object) -> JobState:
     """What the job knows after a batch that wrote `shop.Stage`."""
-    scope = StatementScope.from_json(learned.scope.to_json())
-    complete = {STAGE: True, **learned.complete}
-    return JobMemory(written={STAGE: frozenset()}, complete=complete, from_first=False, scope=scope, **more)  # type: ignore[arg-type]
+    scope = StatementScope.from_json(change.scope.to_json())
+    complete = {STAGE: True, **change.complete}
+    return JobState(written={STAGE: frozenset()}, complete=complete, from_first=False, scope=scope, **more)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("story", [["stage"], ["TRUNCATE STAGE", "stage"]])
@@ -91,13 +91,13 @@ def test_empty_target_under_another_spelling_goes_when_the_server_is_known_to_fo
     created = ["CREATE DATABASE shop", "CREATE TABLE Stage (id INT PRIMARY KEY)"]
     before = plan_of(tmp_path / "a", created)
     assert numbers(before) == {("shop.Stage", 3)}
-    planned = plan_of(tmp_path / "b", story, memory=memory_of(before.learned))
+    planned = plan_of(tmp_path / "b", story, memory=memory_of(before.state_change))
     steps_of = {str(name): steps(component) for component in planned.components for name in component.tables}
     assert steps_of["shop.Stage"] == [(0, "TableDropped")]
     assert steps_of["shop.stage"][-1][1] == "stage"
-    assert planned.learned.gone == {STAGE}
-    assert planned.learned.complete[STAGE.lowered] is True, "as it was under the other name"
-    later = plan_of(tmp_path / "c", story, memory=memory_of(planned.learned))
+    assert planned.state_change.gone == {STAGE}
+    assert planned.state_change.complete[STAGE.lowered] is True, "as it was under the other name"
+    later = plan_of(tmp_path / "c", story, memory=memory_of(planned.state_change))
     assert STAGE not in {name for component in later.components for name in component.tables}, "once"
 
 
@@ -106,7 +106,7 @@ def test_table_that_was_set_aside_under_another_spelling_does_not_go_on(tmp_path
     before = plan_of(tmp_path / "a", created, on_error=OnError.SET_ASIDE)
     stopped = next(one.tables[STAGE].set_aside for one in before.components if STAGE in one.tables)
     assert stopped is not None
-    memory = memory_of(before.learned, set_aside={STAGE: stopped})
+    memory = memory_of(before.state_change, set_aside={STAGE: stopped})
     with pytest.raises(SchemaError, match=r"TABLE_RENAMED\] shop\.stage is shop\.Stage, which was set aside at"):
         plan_of(tmp_path / "b", ["stage"], memory=memory)
 

@@ -22,7 +22,7 @@ from tests.streaming.tables.statements.statement_stories import ID, NAME, ORDERS
 if TYPE_CHECKING:
     from binlog_format.position import Position
     from binlog_streaming.plan.batch_plan import BatchPlan
-    from binlog_streaming.plan.memory import Written
+    from binlog_streaming.plan.job_state import Written
     from tests.streaming.tables.statements.statement_stories import Story
 
 ITEMS = wanted("items", ID, NAME)

@@ -71,4 +71,4 @@ class SnapshotJob:
             one for component in planned.components for one in apply_component(of_all, component, log, self.targets)
         ]
         if is_noted:
-            self.keeper.saw_batch(BatchProgress(batch_id, tuple(tables), 0.0, 0.0, None, planned.learned))
+            self.keeper.saw_batch(BatchProgress(batch_id, tuple(tables), 0.0, 0.0, None, planned.state_change))

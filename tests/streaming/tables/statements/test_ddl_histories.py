@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     import pytest
 
     from binlog_format.log.log import Log
-    from binlog_streaming.plan.memory import Written
+    from binlog_streaming.plan.job_state import Written
 
 RULES = (TableRule(), TableRule(deletes=Deletes.MARK), TableRule(mode=Mode.SCD2))
 
@@ -43,7 +43,7 @@ def write_with_faults(log: Log, targets: MemoryTargets, batches: int, chance: ra
         tables = write(log, batch, "memory", batch_id, (rule,), targets=targets, written=written)
         planned = plan(log, batch, (rule,), written=written)
         written = written_behind(written, planned, tables)
-        for name in sorted(planned.learned.gone):
+        for name in sorted(planned.state_change.gone):
             if chance.random() < 0.5:
                 targets.tables.pop(f"{name.database}/{name.table}", None)
 

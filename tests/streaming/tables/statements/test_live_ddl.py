@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from binlog_format.log.log import Log
     from binlog_lab.demo.mariadb.server import MariaDbServer
     from binlog_lab.event_encoding.table_encoding import TableSpec
-    from binlog_streaming.plan.memory import Written
+    from binlog_streaming.plan.job_state import Written
     from tests.streaming.tables.shop import Row, ShopLog
 
 pytestmark = [pytest.mark.server, pytest.mark.slow]

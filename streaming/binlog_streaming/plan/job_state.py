@@ -1,4 +1,4 @@
-"""Facts about its tables that a job keeps from batch to batch: `JobMemory`; a batch's additions: `Learned`."""
+"""Facts about its tables that a job keeps from batch to batch: `JobState`; a batch's additions: `StateChange`."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def can_set_aside(error: BinlogError) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class JobMemory:
+class JobState:
     """Facts that a job has when a batch begins.
 
     Attributes:
@@ -101,8 +101,8 @@ class JobMemory:
 
 
 @dataclass(frozen=True, slots=True)
-class Learned:
-    """Facts that a batch adds to the memory of its job.
+class StateChange:
+    """Facts that a batch adds to the state of its job.
 
     Attributes:
         gone: Tables that were dropped or renamed, and not created again: anyone may remove their targets.
