@@ -44,17 +44,19 @@ class Reached:
     gtids: GtidPoint
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class ProvedJobState:
     """OpenTargets at a job's checkpoint, and at its targets.
 
     Attributes:
         job: The settings.
         changes: Reads its log.
+        stopped_at: Where the job stood too long for an earlier table; it is not waited for there again.
     """
 
     job: Job
     changes: LogChanges
+    stopped_at: str = ""
 
     def near(self, gtids: GtidPoint, table: TableName, mode: Mode, uri: str, on_wait: Callable[[str], None]) -> Reached:
         """The target at the end of a batch, not far from *gtids*, before or after; waits until it is there.
@@ -88,7 +90,8 @@ class ProvedJobState:
             told = "the start of the log" if offset is None else str(offset.gtid or offset.position)
             if told != known:
                 known, since = told, time.monotonic()
-            if time.monotonic() - since > PATIENCE_S:
+            if told == self.stopped_at or time.monotonic() - since > PATIENCE_S:
+                self.stopped_at = told
                 raise TableError(
                     "STANDS_ELSEWHERE",
                     f"{table}: job {self.job.name} has come to {told}, and has not moved for {PATIENCE_S:.0f} s; the "

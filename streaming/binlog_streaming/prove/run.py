@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import uuid
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from binlog_format.errors import SchemaError, ServerError
+from binlog_format.errors import BinlogError, SchemaError
 from binlog_streaming.job_state.checkpoint import read_checkpoint
 from binlog_streaming.job_state.state_files import state_of
 from binlog_streaming.plan.table_selection import TableSelection
@@ -14,19 +15,22 @@ from binlog_streaming.prove.job_state import ProvedJobState
 from binlog_streaming.prove.log_changes import LogChanges
 from binlog_streaming.prove.repair import TableRepair, drop_left_repairs
 from binlog_streaming.prove.table_proof import ProofOutcome, ProofResult, TableProof
+from binlog_streaming.prove.time_limit import TimeLimit, TimeUpError
 from binlog_streaming.settings.choices import Mode
+from binlog_streaming.snapshot.dialect import prepare_session
 from binlog_streaming.snapshot.job_tables import JobTables
 from binlog_streaming.snapshot.log_identity import begin_writing, check_is_writer
 from binlog_streaming.snapshot.marks import NO_CHUNK, Mark, MarkKind, MarksTable
-from binlog_streaming.snapshot.rights import missing_rights
+from binlog_streaming.snapshot.rights import check_mark_rights, rights_refusal
 from binlog_streaming.snapshot.server_checks import check_server
 from binlog_streaming.snapshot.server_tables import find_server_tables
+from binlog_streaming.snapshot.source_table import TableLock
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from binlog_streaming.prove.read_view import Connect
-    from binlog_streaming.prove.table_proof import OnProgress
+    from binlog_streaming.prove.table_proof import OnProgress, ProofProgress
     from binlog_streaming.server.session import ServerSession
     from binlog_streaming.settings.model import Job
     from binlog_streaming.snapshot.server_tables import ServerTable
@@ -42,6 +46,7 @@ class JobProof:
         on_progress: Told of what is done.
         on_result: Told of each target, as soon as it is known.
         repairs: Rows that differ are brought back through the log.
+        table_timeout: Seconds that a target may take; None: no limit.
     """
 
     job: Job
@@ -49,6 +54,7 @@ class JobProof:
     on_progress: OnProgress
     on_result: Callable[[ProofResult], None]
     repairs: bool = False
+    table_timeout: int | None = None
 
     def prove(self, tables: str | None = None) -> list[ProofResult]:
         """Compare all targets, and record in the log which are equal.
@@ -57,11 +63,13 @@ class JobProof:
             tables: Only these tables of the job: regular expressions on `database.table`.
 
         Raises:
-            ServerError: `VERSION`, `SETTINGS`, `OTHER_SERVER`, `DENIED`, or what else the server answered.
+            ServerError: `VERSION`, `SETTINGS`, `OTHER_SERVER`, `REPLICA`, `DENIED`, or what it answered before
+                the first table.
             SchemaError: `TABLE_NOT_FOUND`: the server shows no table that is asked for.
-            BinlogError: Log, checkpoint or targets cannot be read.
+            BinlogError: Log or checkpoint cannot be read.
         """
-        with self.connect() as session:
+        with ExitStack() as opened:
+            session = opened.enter_context(self.connect())
             check_server(session)
             check_is_writer(session, self.job.source.path, self.job.source.format)
             found = find_server_tables(session, self.job, tables)
@@ -71,7 +79,7 @@ class JobProof:
                 hint = "See [[tables]] and --tables"
                 reason = "the server shows no table that is asked for"
                 raise SchemaError("TABLE_NOT_FOUND", reason, at=session.place, hint=hint)
-            _check_rights(session, found)
+            check_mark_rights(session, repairs=self.repairs)
             begin_writing(session, self.job.source)
             if self.repairs:
                 drop_left_repairs(session)
@@ -81,28 +89,53 @@ class JobProof:
                 )
                 for name in unseen
             ]
+            state = ProvedJobState(self.job, LogChanges(self.job))
             for table in found:
+                if not session.is_open:
+                    session = opened.enter_context(self.connect())
+                    prepare_session(session)
                 # All targets first: after a repair the log has more of the table than changes.
-                proved = [self._prove(session, table, mode, of_job) for mode in table.rule.modes]
+                proved = [self._judge(session, table, mode, state, of_job) for mode in table.rule.modes]
                 results += [self._told(one) for one in (_repaired(session, table, proved) if self.repairs else proved)]
             return results
 
-    def _prove(self, session: ServerSession, table: ServerTable, mode: Mode, of_job: JobTables) -> ProofResult:
-        obstacle = self._obstacle(table, mode, of_job)
-        if obstacle is not None:
-            return ProofResult(str(table.name), mode, *obstacle)
+    def _judge(
+        self, session: ServerSession, table: ServerTable, mode: Mode, state: ProvedJobState, of_job: JobTables
+    ) -> ProofResult:
+        """The result for one target; what is wrong with it is no matter of the other ones."""
+        limit = TimeLimit(self.table_timeout)
+        try:
+            limit.begin(session)
+            obstacle = self._obstacle(session, table, mode, of_job)
+            if obstacle is not None:
+                return ProofResult(str(table.name), mode, *obstacle)
+            return self._prove(session, table, mode, state, limit)
+        except (TimeUpError, BinlogError) as error:
+            session.roll_back()
+            return ProofResult(str(table.name), mode, ProofOutcome.NOT_COMPARED, limit.text(error))
+        finally:
+            limit.end(session)
+
+    def _prove(
+        self, session: ServerSession, table: ServerTable, mode: Mode, state: ProvedJobState, limit: TimeLimit
+    ) -> ProofResult:
         selected = TableSelection(self.job.tables, self.job.source.exclude_tables).find(table.name)
         assert selected is not None, "a rule selects it"
         uri = selected.uri(self.job.sink.directory, mode)
-        proof = TableProof(
-            ProvedJobState(self.job, LogChanges(self.job)), table, mode, uri, session, self.connect, self.on_progress
-        )
-        result = proof.prove()
+
+        def tell(progress: ProofProgress) -> None:
+            limit.check()
+            self.on_progress(progress)
+
+        result = TableProof(state, table, mode, uri, session, self.connect, tell).prove()
         if result.outcome is ProofOutcome.EQUAL and result.forms is not None and not result.forms.unknown:
+            limit.end(session)
             self._note(session, table, result)
         return result
 
-    def _obstacle(self, table: ServerTable, mode: Mode, of_job: JobTables) -> tuple[ProofOutcome, str] | None:
+    def _obstacle(
+        self, session: ServerSession, table: ServerTable, mode: Mode, of_job: JobTables
+    ) -> tuple[ProofOutcome, str] | None:
         if mode is Mode.CHANGELOG:
             return ProofOutcome.EXEMPT, "a changelog holds changes, not the rows of the table"
         if table.rule.where is not None:
@@ -110,8 +143,13 @@ class JobProof:
         if not self.job.sink.format.replaces_rows:
             return ProofOutcome.EXEMPT, f"plain {self.job.sink.format.capitalize()} files may go while they are read"
         refusal = table.refusal("FULL")
+        if refusal is None and table.source.lock is TableLock.TABLE:
+            refusal = f"its engine {table.source.engine} has no snapshots of rows"
         if refusal is not None:
             return ProofOutcome.EXEMPT, refusal
+        refusal = rights_refusal(session, table.source, locks_rows=self.repairs)
+        if refusal is not None:
+            return ProofOutcome.NOT_COMPARED, refusal
         if of_job.is_set_aside(table.name):
             return (
                 ProofOutcome.NOT_COMPARED,
@@ -156,16 +194,11 @@ def _repaired(session: ServerSession, table: ServerTable, results: Sequence[Proo
     keys = sorted({difference.key for one in results for difference in one.differences})
     repair = TableRepair(session, table, forms)
     obstacle = repair.obstacle(keys)
-    if obstacle is None:
-        told = f"repair: {len(keys):,} keys, {repair.repair(keys):,} rows are in the log; the job applies them"
-    else:
-        told = f"not repaired: {obstacle}; binlog-stream snapshot takes the table again"
+    try:
+        if obstacle is None:
+            told = f"repair: {len(keys):,} keys, {repair.repair(keys):,} rows are in the log; the job applies them"
+        else:
+            told = f"not repaired: {obstacle}; binlog-stream snapshot takes the table again"
+    except BinlogError as error:
+        told = f"not repaired: {error}"
     return [replace(one, repair=told) if one.outcome is ProofOutcome.DIFFERENT else one for one in results]
-
-
-def _check_rights(session: ServerSession, tables: tuple[ServerTable, ...]) -> None:
-    missing = missing_rights(session, [table.source for table in tables])
-    if missing:
-        account = session.value("SELECT CURRENT_USER()")
-        grants = "; ".join(f"GRANT {right} TO {account}" for right in missing)
-        raise ServerError("DENIED", f"missing rights: {', '.join(missing)}", at=session.place, hint=grants)

@@ -51,6 +51,9 @@ def named_error(error: pymysql.MySQLError, server: str) -> ServerError:
         )
     if number in _UNREACHABLE:
         return ServerError("UNREACHABLE", reason, at=at, hint="Does the server run, and is this its host and port?")
+    if number == LOCK_WAIT_TIMEOUT:
+        hint = "Who holds it: SHOW FULL PROCESSLIST, information_schema.INNODB_TRX. End that, then start again"
+        return ServerError("LOCKED", f"another session holds a lock: {reason}", at=at, hint=hint)
     if number in DENIED:
         return ServerError("DENIED", reason, at=at, hint="Rights that a snapshot needs are in docs/snapshot.md")
     return ServerError("FAILED", reason, at=at)

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
     Row = tuple[Any, ...]
 
+TABLE_WAIT_SECONDS = 10
+"""How long a statement waits for a table that another session has locked; the servers' own default is a day or more."""
 _CONNECT_SECONDS = 10
 _PROGRAM = "binlog-stream"
 _VERSION = re.compile(r"(?:5\.5\.5-)?(\d+)\.(\d+)\.(\d+)")
@@ -78,6 +80,11 @@ class ServerSession:
     def connection(self) -> pymysql.connections.Connection:
         """The client library's own, for `raw_rows`."""
         return self._connection
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the connection has not been lost."""
+        return bool(self._connection.open)
 
     @property
     def place(self) -> Place:
@@ -220,7 +227,7 @@ def connect(address: ServerAddress, credentials: Credentials) -> ServerSession:
     try:
         session = ServerSession(connection, address)
         _check_tls(session)
-        session.execute("SET SESSION time_zone = '+00:00'")
+        session.execute(f"SET SESSION time_zone = '+00:00', lock_wait_timeout = {TABLE_WAIT_SECONDS}")
     except BaseException:
         connection.close()
         raise

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING
 import pymysql
 
 from binlog_connector.schema.definitions import TableName
-from binlog_format.errors import SchemaError, ServerError
+from binlog_format.errors import SchemaError
 from binlog_format.views.table_filter import SNAPSHOT_DATABASE
 from binlog_streaming.server.failures import DENIED, NO_SUCH_TABLE, named_error, number_of
 from binlog_streaming.snapshot.log_identity import begin_writing, check_is_writer
 from binlog_streaming.snapshot.marks import NO_CHUNK, Mark, MarkKind, MarksTable
-from binlog_streaming.snapshot.rights import missing_rights
+from binlog_streaming.snapshot.rights import check_mark_rights
 from binlog_streaming.snapshot.server_checks import check_databases, check_server
 from binlog_streaming.snapshot.server_tables import find_server_tables
 from binlog_streaming.snapshot.source_table import locked_definition, read_columns
@@ -65,12 +65,8 @@ def plan_definitions(
     if not found:
         reason = "the server shows no table that is asked for"
         raise SchemaError("TABLE_NOT_FOUND", reason, at=session.place, hint="See [[tables]] and --tables")
-    missing = missing_rights(session, [table.source for table in found])
-    if missing:
-        account = session.value("SELECT CURRENT_USER()")
-        grants = "; ".join(f"GRANT {right} TO {account}" for right in missing)
-        raise ServerError("DENIED", f"missing rights: {', '.join(missing)}", at=session.place, hint=grants)
-    check_databases(session, {SNAPSHOT_DATABASE, *(table.source.schema for table in found)})
+    check_mark_rights(session)
+    check_databases(session, {SNAPSHOT_DATABASE})
     names = [table.name for table in found]
     return (*names, *parents_of(session, names))
 

@@ -111,6 +111,9 @@ class Mark:
 class MarksTable:
     """`binlog_stream.snapshot_marks` on a server."""
 
+    sql = table_sql(SNAPSHOT_DATABASE, MARKS_TABLE)
+    """Its full name."""
+
     def __init__(self, session: ServerSession) -> None:
         self._session = session
 

@@ -7,18 +7,19 @@ from typing import TYPE_CHECKING
 
 import pymysql
 
-from binlog_format.errors import SchemaError, ServerError
+from binlog_format.errors import SchemaError
 from binlog_format.views.table_filter import SNAPSHOT_DATABASE
 from binlog_streaming.server.failures import DENIED, number_of
 from binlog_streaming.snapshot.job_tables import JobTables
 from binlog_streaming.snapshot.log_identity import check_is_writer
-from binlog_streaming.snapshot.rights import missing_rights
+from binlog_streaming.snapshot.rights import check_mark_rights, rights_refusal
 from binlog_streaming.snapshot.runs import EarlierRuns
-from binlog_streaming.snapshot.server_checks import check_databases, check_server, find_engine
-from binlog_streaming.snapshot.server_tables import find_server_tables
+from binlog_streaming.snapshot.server_checks import check_databases, check_server, find_engine, unlogged_databases
+from binlog_streaming.snapshot.server_tables import LeftOut, find_others, find_server_tables
+from binlog_streaming.snapshot.source_table import TableLock
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from binlog_connector.schema.snapshot_marks import Purpose
     from binlog_streaming.server.session import ServerSession
@@ -54,6 +55,7 @@ class SnapshotPlan:
         complete: Names of tables that are complete already.
         unseen: Names of tables that the job has written, and that the server does not show: they were dropped, or the
             account has no right on them.
+        left_out: What else the rules select, and why it is not taken.
         run: UUID of the run that goes on; None: a new one.
         engine: What shadow tables are kept in.
         replicas: Those that are connected; None: the account may not see them.
@@ -65,6 +67,7 @@ class SnapshotPlan:
     taken: tuple[str, ...]
     complete: tuple[str, ...]
     unseen: tuple[str, ...]
+    left_out: tuple[LeftOut, ...]
     run: str | None
     engine: EngineChoice
     replicas: tuple[Replica, ...] | None
@@ -73,6 +76,12 @@ class SnapshotPlan:
     def size_estimate(self) -> int:
         """Bytes that the log grows by, about."""
         return sum(planned.table.size_estimate for planned in self.tables)
+
+    @property
+    def locked(self) -> tuple[str, ...]:
+        """Names of tables that are locked as a whole while a chunk is read: their engines lock no rows."""
+        tables = (planned.table.source for planned in self.tables)
+        return tuple(table.full_name for table in tables if table.lock is TableLock.TABLE)
 
     @property
     def keyless(self) -> tuple[str, ...]:
@@ -90,7 +99,7 @@ def make_plan(session: ServerSession, job: Job, *, tables: str | None = None, re
         restart: Begin every table anew, also where a run was cut off.
 
     Raises:
-        ServerError: Why it cannot be: `VERSION`, `SETTINGS`, `OTHER_SERVER`, `DENIED`, `NOT_LOGGED`, `TABLE_REFUSED`.
+        ServerError: Why it cannot be: `VERSION`, `SETTINGS`, `OTHER_SERVER`, `REPLICA`, `DENIED`, `NOT_LOGGED`.
         SchemaError: `TABLE_NOT_FOUND`: the server shows no table that is asked for.
         BinlogError: The job's log or its record cannot be read.
     """
@@ -104,7 +113,10 @@ def make_plan(session: ServerSession, job: Job, *, tables: str | None = None, re
         raise SchemaError("TABLE_NOT_FOUND", "the server shows no table that is asked for", at=session.place, hint=hint)
     is_all = tables is not None or restart
     wanted = [table for table in found if is_all or not of_job.is_complete(table.name)]
-    _check_tables(session, wanted)
+    check_mark_rights(session)
+    check_databases(session, {SNAPSHOT_DATABASE})
+    left_out = tuple(_left_out(session, wanted))
+    refused = {one.name for one in left_out}
     earlier = EarlierRuns(session)
     cut = {} if restart else {table.name: earlier.cut_run_that_took(table.name) for table in wanted}
     planned = tuple(
@@ -114,7 +126,7 @@ def make_plan(session: ServerSession, job: Job, *, tables: str | None = None, re
             is_resumed=not restart and earlier.is_open(table.name) and not of_job.is_set_aside(table.name),
         )
         for table in wanted
-        if cut.get(table.name) is None
+        if cut.get(table.name) is None and table.source.full_name not in refused
     )
     runs = [*cut.values(), *(earlier.run_of(one.table.name) for one in planned if one.is_resumed)]
     return SnapshotPlan(
@@ -124,26 +136,22 @@ def make_plan(session: ServerSession, job: Job, *, tables: str | None = None, re
         taken=tuple(str(name) for name, run in cut.items() if run is not None),
         complete=tuple(str(table.name) for table in found if table not in wanted),
         unseen=unseen,
+        left_out=(*left_out, *find_others(session, job, tables)),
         run=next(filter(None, runs), None),
         engine=find_engine(session),
         replicas=find_replicas(session),
     )
 
 
-def _check_tables(session: ServerSession, tables: Sequence[ServerTable]) -> None:
-    missing = missing_rights(session, [table.source for table in tables])
-    if missing:
-        account = session.value("SELECT CURRENT_USER()")
-        grants = "; ".join(f"GRANT {right} TO {account}" for right in missing)
-        raise ServerError("DENIED", f"missing rights: {', '.join(missing)}", at=session.place, hint=grants)
-    check_databases(session, {SNAPSHOT_DATABASE, *(table.source.schema for table in tables)})
+def _left_out(session: ServerSession, tables: Sequence[ServerTable]) -> Iterator[LeftOut]:
+    """Which of *tables* cannot be taken, and why."""
     row_image = str(session.variable("binlog_row_image"))
-    refused = [(table.source.full_name, why) for table in tables if (why := table.refusal(row_image)) is not None]
-    if refused:
-        reason = "; ".join(f"{name}: {why}" for name, why in refused)
-        raise ServerError(
-            "TABLE_REFUSED", reason, at=session.place, hint="Leave them out with --tables or excludeTables"
-        )
+    unlogged = unlogged_databases(session, {table.source.schema for table in tables})
+    for table in tables:
+        refusal = table.refusal(row_image) or unlogged.get(table.source.schema)
+        refusal = refusal or rights_refusal(session, table.source)
+        if refusal is not None:
+            yield LeftOut(table.source.full_name, refusal)
 
 
 _MARIADB_REPLICA_WORDS = (10, 5, 1)

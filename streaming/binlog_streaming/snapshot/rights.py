@@ -1,4 +1,4 @@
-"""Missing rights for a snapshot: `missing_rights`, found by statements that do nothing.
+"""Missing rights: `check_mark_rights` and `rights_refusal`, found by statements that do nothing.
 
 Servers check rights before they look for a table. A statement about a table that does not exist therefore tells whether
 the right is there, whatever way it was granted: to the account, to a role, by a pattern.
@@ -10,10 +10,12 @@ from typing import TYPE_CHECKING
 
 import pymysql
 
+from binlog_format.errors import ServerError
 from binlog_format.views.table_filter import SNAPSHOT_DATABASE
 from binlog_streaming.server.failures import DENIED, number_of
 from binlog_streaming.snapshot.dialect import locking_clause
-from binlog_streaming.snapshot.sql_text import name_list, table_sql
+from binlog_streaming.snapshot.source_table import TableLock
+from binlog_streaming.snapshot.sql_text import name_list, quoted, table_sql
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -28,25 +30,74 @@ _ON_MARKS = {
     "INSERT": f"INSERT INTO {_NOTHING} VALUES (1)",
     "SELECT": f"SELECT 1 FROM {_NOTHING}",
 }
+_ON_REPAIRS = {"DELETE": f"DELETE FROM {_NOTHING}"}
 
 
-def missing_rights(session: ServerSession, tables: Iterable[SourceTable]) -> list[str]:
-    """Rights that the account lacks, as GRANT takes them: `SELECT ON shop.orders`.
+def check_mark_rights(session: ServerSession, *, repairs: bool = False) -> None:
+    """See that the account may write marks and shadows.
+
+    Args:
+        session: On the server.
+        repairs: Rows are brought back, which are deleted from a shadow first.
+
+    Raises:
+        ServerError: `DENIED`, with the GRANT; or what the server answered otherwise.
+    """
+    probes = _ON_MARKS | (_ON_REPAIRS if repairs else {})
+    missing = [right for right, probe in probes.items() if _is_denied(session, probe, right)]
+    if missing:
+        reason = f"missing rights: {', '.join(f'{right} ON {SNAPSHOT_DATABASE}.*' for right in missing)}"
+        hint = grant_statement(session, missing, f"{quoted(SNAPSHOT_DATABASE)}.*")
+        raise ServerError("DENIED", reason, at=session.place, hint=hint)
+
+
+def rights_refusal(session: ServerSession, table: SourceTable, *, locks_rows: bool = True) -> str | None:
+    """Why the account may not read a table, with the GRANT; None: it may.
+
+    Args:
+        session: On the server.
+        table: The table.
+        locks_rows: Its rows are locked as chunks lock them, too; or the whole table, where its engine locks no rows.
 
     Raises:
         ServerError: What the server answered otherwise.
     """
-    missing = [
-        f"{right} ON {SNAPSHOT_DATABASE}.*" for right, probe in _ON_MARKS.items() if _is_denied(session, probe, right)
-    ]
-    for table in tables:
-        if not table.columns:
-            missing.append(f"SELECT ON {table.full_name}")
-            continue
-        select = f"SELECT {name_list(table.column_names)} FROM {table_sql(table.schema, table.name)} LIMIT 0"
-        if _is_denied(session, f"{select} {locking_clause(session, is_waiting=False)}", "SELECT"):
-            missing.append(f"SELECT ON {table.full_name}")
-    return missing
+    source = table_sql(table.schema, table.name)
+    select = f"SELECT {name_list(table.column_names) or '1'} FROM {source} LIMIT 0"
+    lock = "" if not locks_rows or table.lock is not TableLock.ROWS else locking_clause(session, is_waiting=False)
+    refusals = []
+    try:
+        is_denied = not table.columns or _is_denied(session, f"{select} {lock}", "SELECT")
+    except ServerError as error:
+        if error.subclass != "LOCKED":
+            raise
+        return str(error)
+    if is_denied:
+        refusals.append((f"SELECT ON {table.full_name}", grant_statement(session, ["SELECT"], source)))
+    if locks_rows and table.lock is TableLock.TABLE:
+        nothing = table_sql(table.schema, "no_such_table")
+        for schema, probe in ((table.schema, nothing), (SNAPSHOT_DATABASE, _NOTHING)):
+            if _is_denied(session, f"LOCK TABLES {probe} READ", "LOCK TABLES"):
+                on = f"{quoted(schema)}.*"
+                refusals.append((f"LOCK TABLES ON {schema}.*", grant_statement(session, ["LOCK TABLES"], on)))
+    if not refusals:
+        return None
+    return f"missing rights: {', '.join(right for right, _ in refusals)} ({'; '.join(grant for _, grant in refusals)})"
+
+
+def grant_statement(session: ServerSession, rights: Iterable[str], on: str) -> str:
+    """The statement that gives the session's account some rights.
+
+    Args:
+        session: On the server.
+        rights: `SELECT`, for example.
+        on: What they are on, as SQL.
+
+    Raises:
+        ServerError: What the server answered.
+    """
+    user, _, host = str(session.value("SELECT CURRENT_USER()")).rpartition("@")
+    return f"GRANT {', '.join(rights)} ON {on} TO {session.filled('%s@%s', user, host)}"
 
 
 def may_install_plugins(session: ServerSession) -> bool:

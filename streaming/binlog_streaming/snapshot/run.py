@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import time
 import uuid
@@ -18,6 +19,7 @@ from binlog_streaming.snapshot.log_identity import begin_writing
 from binlog_streaming.snapshot.marks import MarksTable
 from binlog_streaming.snapshot.pace import Pace, RateLimit
 from binlog_streaming.snapshot.runs import RUN, TABLES_LEFT
+from binlog_streaming.snapshot.server_tables import LeftOut
 from binlog_streaming.snapshot.shadow import drop_left_shadows
 from binlog_streaming.snapshot.source_table import read_table
 from binlog_streaming.snapshot.table_snapshot import (
@@ -42,6 +44,8 @@ LOCKED_SECONDS_MAX = 600.0
 KEYLESS_NOWAIT_SECONDS = 10.0
 """Seconds of attempts, without waiting for locks, at the only chunk of a table without a key, so that others do not
 wait."""
+_OF_ONE_TABLE = frozenset({"BUSY", "LOCKED", "TABLE_REFUSED", "TABLE_NOT_FOUND", "DENIED", "FAILED"})
+"""What ends the snapshot of a table, and lets others go on."""
 _PAUSE_SECONDS = 0.01
 _TURN_SECONDS = 10
 """Seconds to wait for the session of a run that was killed: its server may still be in its last statement."""
@@ -76,11 +80,13 @@ class SnapshotResult:
         tables: How many tables.
         rows: Rows in them, those of runs before that were cut off included.
         seconds: How long it took.
+        failed: Tables that could not be taken, and why.
     """
 
     tables: int
     rows: int
     seconds: float
+    failed: tuple[LeftOut, ...] = ()
 
 
 def run_snapshot(
@@ -103,8 +109,7 @@ def run_snapshot(
         on_progress: Told of every chunk.
 
     Raises:
-        ServerError: `OTHER_SERVER`, `BUSY`, `LOCKED`, `NOT_LOGGED`, `TABLE_REFUSED`, or what else the server answered.
-        SchemaError: `TABLE_NOT_FOUND`: a table was dropped meanwhile.
+        ServerError: `OTHER_SERVER`, `NOT_LOGGED`, `UNREACHABLE`, or what the server answered before the first table.
         BinlogError: The job's log cannot be read.
     """
     started = time.monotonic()
@@ -115,13 +120,18 @@ def run_snapshot(
     drop_left_shadows(session)
     # What foreign keys lead to from there may not be the job's, and decides what happens to its rows.
     write_definitions(session, parents_of(session, [planned.table.name for planned in plan.tables]))
-    rows = 0
+    rows, failed = 0, []
     for number, planned in enumerate(plan.tables):
         left = len(plan.tables) - number - 1
         about = {"server": plan.server, RUN: run, TABLES_LEFT: left}
         taking = _TableRun(session, planned, engine, about, rate=rate, limit=limit, on_progress=on_progress)
-        rows += taking.take(restart=restart or not planned.is_resumed)
-    return SnapshotResult(len(plan.tables), rows, time.monotonic() - started)
+        try:
+            rows += taking.take(restart=restart or not planned.is_resumed)
+        except (ServerError, SchemaError) as error:
+            if error.subclass not in _OF_ONE_TABLE:
+                raise
+            failed.append(LeftOut(planned.table.source.full_name, str(error)))
+    return SnapshotResult(len(plan.tables) - len(failed), rows, time.monotonic() - started, tuple(failed))
 
 
 class _TableRun:
@@ -153,15 +163,18 @@ class _TableRun:
         if not self._session.value("SELECT GET_LOCK(%s, %s)", turn, _TURN_SECONDS):
             reason = f"another run takes a snapshot of {self._source.full_name}"
             raise ServerError("BUSY", reason, at=self._session.place, hint="Wait for it, or end it")
-        snapshot = self._begin(restart=restart)
-        while not snapshot.is_complete:
-            try:
-                self._write_chunks(snapshot)
-            except TableChangedError as change:
-                snapshot = self._begin_anew(snapshot, change)
-        snapshot.end()
-        # After an error the end of the session gives the turn away, and rolls back what was not committed.
-        self._session.execute("DO RELEASE_LOCK(%s)", turn)
+        try:
+            snapshot = self._begin(restart=restart)
+            while not snapshot.is_complete:
+                try:
+                    self._write_chunks(snapshot)
+                except TableChangedError as change:
+                    snapshot = self._begin_anew(snapshot, change)
+            snapshot.end()
+        finally:
+            # Where the session is lost, its end gives the turn away.
+            with contextlib.suppress(pymysql.MySQLError):
+                self._session.try_execute("DO RELEASE_LOCK(%s)", turn)
         self._tell(snapshot, 0, is_done=True)
         return snapshot.row_count
 
@@ -187,6 +200,10 @@ class _TableRun:
             reason = f"{source.full_name} was dropped or renamed while its snapshot was taken"
             raise SchemaError("TABLE_NOT_FOUND", reason, at=self._session.place)
         self._source = source
+        if source.lock is None:
+            snapshot.cancel(f"its engine is {source.engine} now")
+            reason = f"{source.full_name} was altered meanwhile, and its engine is {source.engine} now"
+            raise ServerError("TABLE_REFUSED", reason, at=self._session.place)
         return self._start(self._planned.purpose)
 
     def _write_chunks(self, snapshot: TableSnapshot) -> None:

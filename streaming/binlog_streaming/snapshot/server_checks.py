@@ -128,11 +128,23 @@ def check_databases(session: ServerSession, databases: Iterable[str]) -> None:
     Raises:
         ServerError: `NOT_LOGGED`; or what the server answered otherwise.
     """
+    for reason in unlogged_databases(session, databases).values():
+        raise ServerError("NOT_LOGGED", reason, at=session.place)
+
+
+def unlogged_databases(session: ServerSession, databases: Iterable[str]) -> dict[str, str]:
+    """Why the server does not log some of *databases*, by their names, where the account may see it.
+
+    Raises:
+        ServerError: What the server answered otherwise.
+    """
     taken, left_out = _log_filters(session)
-    unlogged = [name for name in databases if (taken and name not in taken) or (not taken and name in left_out)]
-    if unlogged:
-        setting = f"binlog_do_db = {','.join(taken)}" if taken else f"binlog_ignore_db = {','.join(left_out)}"
-        raise ServerError("NOT_LOGGED", f"{setting} leaves out {', '.join(unlogged)}", at=session.place)
+    setting = f"binlog_do_db = {','.join(taken)}" if taken else f"binlog_ignore_db = {','.join(left_out)}"
+    return {
+        name: f"{setting} leaves out {name}"
+        for name in databases
+        if (taken and name not in taken) or (not taken and name in left_out)
+    }
 
 
 def _log_filters(session: ServerSession) -> tuple[list[str], list[str]]:

@@ -17,7 +17,29 @@ if TYPE_CHECKING:
     from binlog_streaming.settings.model import Job, TableRule
 
 _NOT_USERS = frozenset({"mysql", "sys", "performance_schema", "information_schema", SNAPSHOT_DATABASE})
-_WITH_ROW_LOCKS = frozenset({"INNODB"})
+_KINDS = {
+    "VIEW": "a view has no rows of its own",
+    "SYSTEM VIEW": "a view has no rows of its own",
+    "SEQUENCE": "of a sequence no target has the next number",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class LeftOut:
+    """What the rules of a job select, and a command does not take.
+
+    Attributes:
+        name: `database.table`.
+        reason: Why.
+        has_rows: It has rows that the job lacks then.
+    """
+
+    name: str
+    reason: str
+    has_rows: bool = True
+
+    def __str__(self) -> str:
+        return f"{self.name}: {self.reason}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +49,6 @@ class ServerTable:
     Attributes:
         source: What it looks like.
         rule: What the job does with it.
-        engine: Of the table.
         is_versioned: It has system versioning.
         row_estimate: How many rows it has, about.
         size_estimate: Bytes of them, about.
@@ -35,7 +56,6 @@ class ServerTable:
 
     source: SourceTable
     rule: TableRule
-    engine: str
     is_versioned: bool
     row_estimate: int
     size_estimate: int
@@ -58,8 +78,8 @@ class ServerTable:
         """
         if self.is_versioned:
             return "it has system versioning: its log holds row versions, which a snapshot of current rows has not"
-        if self.engine.upper() not in _WITH_ROW_LOCKS:
-            return f"its engine {self.engine} has no row locks, so a chunk has no exact place in the log"
+        if self.source.columns and self.source.lock is None:
+            return f"its engine is {self.source.engine}, whose rows are elsewhere, or cannot be locked as they are read"
         if row_image not in ("FULL", "FULL_NODUP") and set(self.rule.modes) != {Mode.CHANGELOG}:
             return (
                 f"binlog_row_image is {row_image}: where the key of a row changes that no chunk has brought yet, "
@@ -83,20 +103,41 @@ def find_server_tables(session: ServerSession, job: Job, tables: str | None = No
     return tuple(sorted(_selected(session, job, TableFilter(tables)), key=lambda table: table.source.full_name))
 
 
+def find_others(session: ServerSession, job: Job, tables: str | None = None) -> tuple[LeftOut, ...]:
+    """What the rules of *job* select beside tables, by name: views and sequences.
+
+    Raises:
+        OptionError: `INVALID_VALUE`: *tables* is none.
+        ServerError: What the server answered.
+    """
+    rules = [TableFilter(rule.select, job.source.exclude_tables) for rule in job.tables]
+    wanted = TableFilter(tables)
+    rows = session.rows(
+        "SELECT TABLE_SCHEMA, TABLE_NAME, TABLE_TYPE FROM information_schema.TABLES"
+        " WHERE TABLE_TYPE NOT IN ('BASE TABLE', 'SYSTEM VERSIONED') ORDER BY 1, 2"
+    )
+    return tuple(
+        LeftOut(f"{schema}.{name}", _KINDS.get(kind, f"it is a {kind}, no table"), has_rows=False)
+        for schema, name, kind in rows
+        if schema not in _NOT_USERS
+        and wanted.accepts_name(schema, name)
+        and any(rule.accepts_name(schema, name) for rule in rules)
+    )
+
+
 def _selected(session: ServerSession, job: Job, wanted: TableFilter) -> Iterator[ServerTable]:
     rules = [(TableFilter(rule.select, job.source.exclude_tables), rule) for rule in job.tables]
     rows = session.rows(
-        "SELECT TABLE_SCHEMA, TABLE_NAME, ENGINE, TABLE_TYPE, TABLE_ROWS, DATA_LENGTH FROM information_schema.TABLES"
+        "SELECT TABLE_SCHEMA, TABLE_NAME, TABLE_TYPE, TABLE_ROWS, DATA_LENGTH FROM information_schema.TABLES"
         " WHERE TABLE_TYPE IN ('BASE TABLE', 'SYSTEM VERSIONED')"
     )
-    for schema, name, engine, kind, row_estimate, size_estimate in rows:
+    for schema, name, kind, row_estimate, size_estimate in rows:
         rule = next((rule for matching, rule in rules if matching.accepts_name(schema, name)), None)
         if schema in _NOT_USERS or rule is None or not wanted.accepts_name(schema, name):
             continue
         yield ServerTable(
             source=read_table(session, schema, name),
             rule=rule,
-            engine=str(engine),
             is_versioned=kind == "SYSTEM VERSIONED",
             row_estimate=int(row_estimate or 0),
             size_estimate=int(size_estimate or 0),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 from binlog_connector.schema.stated_definitions import (
@@ -25,6 +26,18 @@ if TYPE_CHECKING:
 _PRIMARY = "PRIMARY"
 _NEXT_ID = re.compile(r" AUTO_INCREMENT=\d+")
 _COMMENT = re.compile(r"\s*/\*.*?\*/")
+
+
+class TableLock(StrEnum):
+    """What keeps the rows of a chunk as they are until they are logged."""
+
+    ROWS = "rows"
+    """Shared locks on them."""
+    TABLE = "table"
+    """A lock on the table against changes: its engine locks no rows."""
+
+
+_LOCKS = {"INNODB": TableLock.ROWS} | dict.fromkeys(("MYISAM", "ARIA", "MEMORY", "CSV", "ARCHIVE"), TableLock.TABLE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +96,7 @@ class SourceTable:
         columns: All columns in order, invisible and generated ones too.
         primary_key: Names of its columns; empty: it has none.
         key: What chunks are cut by; None: no index is of use, the table is one chunk.
+        engine: What it is kept in.
     """
 
     schema: str
@@ -90,6 +104,12 @@ class SourceTable:
     columns: tuple[SourceColumn, ...]
     primary_key: tuple[str, ...]
     key: Key | None
+    engine: str
+
+    @property
+    def lock(self) -> TableLock | None:
+        """What a chunk of it takes; None: its rows are not in the server, or are locked in a way not known here."""
+        return _LOCKS.get(self.engine.upper())
 
     @property
     def full_name(self) -> str:
@@ -120,7 +140,20 @@ def read_table(session: ServerSession, schema: str, name: str) -> SourceTable:
     keys = [Key(index, key_columns) for index, key_columns in usable if key_columns]
     keys.sort(key=lambda key: (key.index != _PRIMARY, len(key.columns)))
     primary_key = tuple(str(part["column_name"]) for part in indexes.get(_PRIMARY, ()))
-    return SourceTable(schema, name, columns, primary_key, keys[0] if keys else None)
+    engine = read_engine(session, schema, name)
+    return SourceTable(schema, name, columns, primary_key, keys[0] if keys else None, engine)
+
+
+def read_engine(session: ServerSession, schema: str, name: str) -> str:
+    """The engine that a table is kept in; empty: there is none that the account may see.
+
+    Raises:
+        ServerError: What the server answered.
+    """
+    engine = session.value(
+        "SELECT ENGINE FROM information_schema.TABLES WHERE TABLE_SCHEMA = %s AND TABLE_NAME = %s", schema, name
+    )
+    return str(engine or "")
 
 
 def read_columns(session: ServerSession, schema: str, name: str) -> tuple[SourceColumn, ...]:

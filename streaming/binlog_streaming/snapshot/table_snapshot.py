@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 import uuid
 from dataclasses import dataclass
@@ -12,11 +13,19 @@ import pymysql
 from binlog_connector.schema.snapshot_marks import Purpose
 from binlog_format.errors import ServerError
 from binlog_streaming.server import failures
+from binlog_streaming.server.session import TABLE_WAIT_SECONDS
 from binlog_streaming.snapshot.chunk_sql import bound_statement, rows_statement
-from binlog_streaming.snapshot.dialect import locking_clause, logged_place
+from binlog_streaming.snapshot.dialect import LOCK_WAIT_SECONDS, locking_clause, logged_place
 from binlog_streaming.snapshot.marks import NO_CHUNK, Bounds, Mark, MarkKind, MarksTable, begin_detail
 from binlog_streaming.snapshot.shadow import ShadowEngine, ShadowTable, drop_shadow, shadow_name
-from binlog_streaming.snapshot.source_table import columns_digest, definition_of, locked_definition, read_columns
+from binlog_streaming.snapshot.source_table import (
+    TableLock,
+    columns_digest,
+    definition_of,
+    locked_definition,
+    read_columns,
+    read_engine,
+)
 from binlog_streaming.snapshot.sql_text import table_sql
 
 if TYPE_CHECKING:
@@ -170,12 +179,10 @@ class TableSnapshot:
             TableChangedError: The source is another one.
             ServerError: What the server answered.
         """
-        locking = locking_clause(self._session, is_waiting=is_waiting)
+        has_row_locks = self.table.lock is TableLock.ROWS
+        locking = locking_clause(self._session, is_waiting=is_waiting) if has_row_locks else ""
         try:
-            if self.table.key is None:
-                # Rows that come meanwhile must not be missing from the only chunk: gaps are locked too.
-                self._session.try_execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
-            self._session.try_execute("START TRANSACTION")
+            self._begin_chunk()
             self._check_definition()
             # The network's time is not within that of the locks.
             rows = rows_statement(self.table, self._shadow.sql, bounds, locking)
@@ -188,12 +195,34 @@ class TableSnapshot:
         except TableChangedError:
             self._session.roll_back()
             raise
+        finally:
+            if not has_row_locks:
+                self._unlock_table()
         written = WrittenChunk(row_count, time.perf_counter() - started)
         self._after, self.is_complete = bounds.through, bounds.through is None
         self.chunk_count += 1
         self.row_count += row_count
         self._shadow.take(row_count)
         return written
+
+    def _begin_chunk(self) -> None:
+        execute = self._session.try_execute
+        if self.table.lock is TableLock.ROWS:
+            if self.table.key is None:
+                # Rows that come meanwhile must not be missing from the only chunk: gaps are locked too.
+                execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+            execute("START TRANSACTION")
+            return
+        # START TRANSACTION would give the lock away.
+        execute("SET SESSION autocommit = 0, lock_wait_timeout = %s", LOCK_WAIT_SECONDS)
+        source = table_sql(self.table.schema, self.table.name)
+        execute(f"LOCK TABLES {source} READ, {self._shadow.sql} WRITE, {self._marks.sql} WRITE")
+
+    def _unlock_table(self) -> None:
+        # A session that is lost has no lock; what lost it is told already.
+        with contextlib.suppress(pymysql.MySQLError):
+            self._session.try_execute("UNLOCK TABLES")
+            self._session.try_execute("SET SESSION autocommit = 1, lock_wait_timeout = %s", TABLE_WAIT_SECONDS)
 
     def _check_definition(self) -> None:
         """See that the table is what it was, and keep it so to the end of the transaction."""
@@ -203,7 +232,9 @@ class TableSnapshot:
         if definition != self._definition:
             # Another index, or the first chunk: what counts is the columns, which take the server longer to tell.
             columns = read_columns(self._session, self.table.schema, self.table.name)
-            if columns != self.table.columns or columns_digest(definition) != self._columns_digest:
+            engine = read_engine(self._session, self.table.schema, self.table.name)
+            is_same = columns == self.table.columns and engine == self.table.engine
+            if not is_same or columns_digest(definition) != self._columns_digest:
                 raise TableChangedError
             self._definition = definition
 

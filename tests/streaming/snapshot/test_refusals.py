@@ -9,14 +9,17 @@ import pytest
 
 from binlog_connector.schema.snapshot_marks import Purpose
 from binlog_format.errors import OptionError, SchemaError, ServerError
+from binlog_streaming.server import session as session_module
 from binlog_streaming.server.address import ServerAddress
 from binlog_streaming.server.credentials import Credentials
 from binlog_streaming.server.session import ServerVersion, connect
 from binlog_streaming.settings import load_job
 from binlog_streaming.snapshot.plan import make_plan
+from binlog_streaming.snapshot.reading.plan import plan_reading
 from binlog_streaming.snapshot.server_checks import check_server
 from binlog_streaming.snapshot.shadow import ShadowEngine
 from tests.corpus import SERVER_CASES
+from tests.program import run_program
 from tests.servers import mariadb_server_in
 from tests.streaming.snapshot.live import job_file, run_sql, session_on, url_of
 
@@ -103,26 +106,62 @@ def test_partial_row_images_are_refused_for_tables_that_hold_rows(
     with setting(shared_server, "binlog_row_image", "'MINIMAL'"):
         assert plan_of(shared_server, changelog).tables
         job = job_file(tmp_path, shared_server.binlog_directory)
-        with pytest.raises(ServerError, match=r"TABLE_REFUSED.*shop\.items: binlog_row_image is MINIMAL"):
-            plan_of(shared_server, job)
+        plan = plan_of(shared_server, job)
+        assert not plan.tables
+        (left_out,) = plan.left_out
+        assert str(left_out).startswith("shop.items: binlog_row_image is MINIMAL")
 
 
 @pytest.mark.parametrize(
-    ("table", "reason"),
+    ("other", "reason"),
     [
-        ("(id INT PRIMARY KEY) ENGINE=MyISAM", "its engine MyISAM has no row locks"),
-        ("(id INT PRIMARY KEY) ENGINE=Aria", "its engine Aria has no row locks"),
-        ("(id INT PRIMARY KEY) WITH SYSTEM VERSIONING", "it has system versioning"),
+        ("TABLE shop.other (id INT PRIMARY KEY) WITH SYSTEM VERSIONING", "it has system versioning"),
+        (
+            "TABLE shop.other (id INT PRIMARY KEY) ENGINE=MRG_MyISAM",
+            "its engine is MRG_MyISAM, whose rows are elsewhere",
+        ),
+        ("VIEW shop.other AS SELECT 1", "a view has no rows of its own"),
+        ("SEQUENCE shop.other", "of a sequence no target has the next number"),
     ],
 )
-def test_tables_that_cannot_be_taken_are_refused_by_name(
-    shared_server: MariaDbServer, job: Path, table: str, reason: str
+def test_what_cannot_be_taken_is_left_out_by_name_and_the_rest_is_taken(
+    shared_server: MariaDbServer, job: Path, other: str, reason: str
 ) -> None:
-    run_sql(shared_server, [f"CREATE TABLE shop.other {table}"])
+    run_sql(shared_server, [f"CREATE {other}"])
     try:
-        with pytest.raises(ServerError, match=rf"TABLE_REFUSED.*shop\.other: {reason}"):
-            plan_of(shared_server, job)
-        assert len(plan_of(shared_server, job, r"shop\.items").tables) == 1
+        plan = plan_of(shared_server, job)
+        assert [planned.table.source.full_name for planned in plan.tables] == ["shop.items"]
+        (left_out,) = plan.left_out
+        assert str(left_out).startswith(f"shop.other: {reason}")
+        has_rows = other.startswith("TABLE")
+        assert left_out.has_rows == has_rows
+        with session_on(shared_server) as session:
+            assert [str(one).partition(":")[0] for one in plan_reading(session, load_job(job)).left_out] == [
+                "shop.other"
+            ]
+        assert plan_of(shared_server, job, r"shop\.items").left_out == ()
+        environment = {"BINLOG_STREAM_PASSWORD": shared_server.password}
+        done = run_program("snapshot", job, "--server", url_of(shared_server), "--yes", environment=environment)
+        assert done.returncode == (1 if has_rows else 0), done.stderr
+        assert f"left out shop.other: {reason}" in done.stdout
+        assert "1 table, " in done.stdout
+    finally:
+        run_sql(shared_server, [f"DROP {other.split()[0]} shop.other", "DROP DATABASE IF EXISTS binlog_stream"])
+
+
+def test_a_table_that_another_session_has_locked_is_left_out(
+    shared_server: MariaDbServer, job: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(session_module, "TABLE_WAIT_SECONDS", 1)
+    run_sql(shared_server, ["CREATE TABLE shop.other (id INT PRIMARY KEY)"])
+    try:
+        with shared_server.connect() as connection, connection.cursor() as cursor:
+            cursor.execute("LOCK TABLES shop.other WRITE")
+            plan = plan_of(shared_server, job)
+        assert [planned.table.source.full_name for planned in plan.tables] == ["shop.items"]
+        assert [one.name for one in plan.left_out] == ["shop.other"]
+        assert "[BINLOG_SERVER.LOCKED]" in plan.left_out[0].reason
+        assert "SHOW FULL PROCESSLIST" in plan.left_out[0].reason
     finally:
         run_sql(shared_server, ["DROP TABLE shop.other"])
 
@@ -145,10 +184,20 @@ def test_each_missing_right_is_named(shared_server: MariaDbServer, job: Path, mi
         assert plan.tables
         assert plan.replicas is None
     else:
-        with pytest.raises(ServerError) as raised:
-            plan_of(shared_server, job, r"shop\.items", user="cdc")
-        assert raised.value.condition == "BINLOG_SERVER.DENIED"
-        assert raised.value.reason == f"missing rights: {missing}"
+        if missing == RIGHTS[0]:
+            (left_out,) = plan_of(shared_server, job, r"shop\.items", user="cdc").left_out
+            reason, _, grant = left_out.reason.removesuffix(")").partition(" (")
+        else:
+            with pytest.raises(ServerError) as raised:
+                plan_of(shared_server, job, r"shop\.items", user="cdc")
+            assert raised.value.condition == "BINLOG_SERVER.DENIED"
+            reason, grant = raised.value.reason, raised.value.hint or ""
+        assert reason == f"missing rights: {missing}"
+        assert logged(shared_server) == last
+        # The hint is SQL that gives what is missing.
+        run_sql(shared_server, [grant])
+        assert plan_of(shared_server, job, r"shop\.items", user="cdc").tables
+        return
     assert logged(shared_server) == last
 
 
@@ -180,7 +229,7 @@ def test_another_server_with_the_same_numbers(tmp_path: Path, shared_server: Mar
         run_sql(
             twin, ["CREATE DATABASE shop", ITEMS, *["FLUSH BINARY LOGS"] * 2, "INSERT INTO shop.items VALUES (1, 1)"]
         )
-        run_sql(twin, [f"INSERT INTO shop.items VALUES ({number}, 1)" for number in range(2, 100)])
+        run_sql(twin, [f"INSERT INTO shop.items VALUES ({number}, 1)" for number in range(2, 300)])
         run_sql(shared_server, ["FLUSH BINARY LOGS"] * 2)
         with pytest.raises(ServerError, match=r"OTHER_SERVER.*mariadb-bin\.000003 begins after GTID"):
             plan_of(twin, job)

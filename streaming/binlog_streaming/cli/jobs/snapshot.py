@@ -23,6 +23,7 @@ from binlog_streaming.cli.options import (  # noqa: TC001 (typer looks at annota
 if TYPE_CHECKING:
     from binlog_streaming.server.session import ServerSession
     from binlog_streaming.snapshot.plan import SnapshotPlan
+    from binlog_streaming.snapshot.run import SnapshotResult
 
 
 class Method(StrEnum):
@@ -94,7 +95,8 @@ def snapshot(  # noqa: PLR0913 - the options of the command
 
         binlog-stream snapshot job.toml --server mysql://cdc@db.example.com/ --tables 'shop\..*'
 
-    docs/snapshot.md has all of it. Exit status: 0 all rows are there, 1 a named error, 2 wrong use, 130 interrupted.
+    docs/snapshot.md has all of it. Exit status: 0 all rows are there, 1 a named error, or a table was left out, 2 wrong
+    use, or not the log's server, 130 interrupted.
     """
     require("pymysql")
     _check_options(method, definitions=definitions, rate=rate, restart=restart, at=at)
@@ -118,7 +120,11 @@ def snapshot(  # noqa: PLR0913 - the options of the command
         plan = make_plan(session, settings, tables=tables, restart=restart)
         print_plan(plan, str(address))
         if plan.tables and (yes or is_confirmed("writes on the server")):
-            _run(session, plan, rate=rate, restart=restart)
+            failed = _run(session, plan, rate=rate, restart=restart).failed
+        else:
+            failed = ()
+    if failed or any(one.has_rows for one in plan.left_out):
+        raise typer.Exit(1)
 
 
 def _check_options(method: Method, *, definitions: bool, rate: int | None, restart: bool, at: str | None) -> None:
@@ -132,7 +138,7 @@ def _check_options(method: Method, *, definitions: bool, rate: int | None, resta
             raise OptionError("INVALID_VALUE", f"{name} means nothing with --definitions")
 
 
-def _run(session: ServerSession, plan: SnapshotPlan, *, rate: int | None, restart: bool) -> None:
+def _run(session: ServerSession, plan: SnapshotPlan, *, rate: int | None, restart: bool) -> SnapshotResult:
     from binlog_streaming.snapshot.run import run_snapshot
 
     try:
@@ -142,3 +148,4 @@ def _run(session: ServerSession, plan: SnapshotPlan, *, rate: int | None, restar
         typer.echo("The same command goes on where this one was.", err=True)
         raise
     print_result(result)
+    return result

@@ -11,6 +11,7 @@ from rich.table import Table
 from binlog_streaming.cli.jobs.snapshot_report import (
     is_confirmed,
     names_text,
+    print_left_out,
     print_result,
     showing_progress,
     size_text,
@@ -60,15 +61,16 @@ def read_tables(job: Job, address: ServerAddress, credentials: Credentials, aske
     with connect(address, credentials) as session:
         plan = plan_reading(session, job, tables=asked.tables, at=at, sessions=asked.sessions)
     _print_plan(plan, job, str(address))
-    if not plan.tables or not (asked.is_confirmed or is_confirmed("writes tables anew")):
-        return
-    try:
-        with showing_progress() as on_progress:
-            result = run_reading(plan, job, lambda: connect(address, credentials), on_progress=on_progress)
-    except KeyboardInterrupt:
-        typer.echo("Tables that were complete stay so; the same command reads the others.", err=True)
-        raise
-    print_result(result, "their targets")
+    if plan.tables and (asked.is_confirmed or is_confirmed("writes tables anew")):
+        try:
+            with showing_progress() as on_progress:
+                result = run_reading(plan, job, lambda: connect(address, credentials), on_progress=on_progress)
+        except KeyboardInterrupt:
+            typer.echo("Tables that were complete stay so; the same command reads the others.", err=True)
+            raise
+        print_result(result, "their targets")
+    if any(one.has_rows for one in plan.left_out):
+        raise typer.Exit(1)
 
 
 def _print_plan(plan: ReadingPlan, job: Job, address: str) -> None:
@@ -76,6 +78,7 @@ def _print_plan(plan: ReadingPlan, job: Job, address: str) -> None:
     console.print(f"server   {escaped(address)}, {escaped(plan.server)}")
     for name, text in _facts(plan, job):
         console.print(f"{name:<8} {escaped(text)}", soft_wrap=True)
+    print_left_out(plan.left_out)
     if not plan.tables:
         console.print("Nothing to do.")
         return

@@ -15,10 +15,11 @@ from binlog_streaming.cli.output import escaped, output_console
 from binlog_streaming.cli.progress import progress_line
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
     from binlog_streaming.snapshot.plan import PlannedTable, SnapshotPlan
     from binlog_streaming.snapshot.run import SnapshotProgress, SnapshotResult
+    from binlog_streaming.snapshot.server_tables import LeftOut
 
 _NAMES_SHOWN_MAX = 20
 _MIB = 1 << 20
@@ -45,6 +46,7 @@ def print_plan(plan: SnapshotPlan, address: str) -> None:
     console.print(f"server   {escaped(address)}, {escaped(plan.server)}")
     for name, text in _facts(plan):
         console.print(f"{name:<8} {escaped(text)}", soft_wrap=True)
+    print_left_out(plan.left_out)
     if plan.tables:
         console.print(_tables(plan))
     else:
@@ -59,6 +61,9 @@ def _facts(plan: SnapshotPlan) -> Iterator[tuple[str, str]]:
         yield "writes", f"into the database binlog_stream, tables in {plan.engine.engine}{engine}"
         yield "log", f"grows by about {size_text(plan.size_estimate)}"
         yield "replicas", _replicas(plan)
+    if plan.locked:
+        what = "locked as a whole against changes for each chunk, as their engines lock no rows"
+        yield "warning", f"{what}: {names_text(plan.locked)}"
     if plan.keyless:
         yield "warning", f"no unique key, so all rows are locked at once against changes: {names_text(plan.keyless)}"
     if plan.unseen:
@@ -70,6 +75,12 @@ def _facts(plan: SnapshotPlan) -> Iterator[tuple[str, str]]:
         yield "taken", f"by the run that was cut off (--restart takes them again): {names_text(plan.taken)}"
     if plan.complete:
         yield "complete", f"left out (--tables takes them again): {names_text(plan.complete)}"
+
+
+def print_left_out(left_out: Sequence[LeftOut]) -> None:
+    """Say what is not taken, and why."""
+    for one in left_out:
+        output_console().print(f"left out {escaped(str(one))}", soft_wrap=True)
 
 
 def _replicas(plan: SnapshotPlan) -> str:
@@ -153,6 +164,8 @@ def print_result(result: SnapshotResult, place: str = "the log") -> None:
     """Print the result: the tables that are in the log now, or in another place."""
     tables = "1 table" if result.tables == 1 else f"{result.tables:,} tables"
     output_console().print(f"{tables}, {result.rows:,} rows are in {place}, after {result.seconds:,.1f} s")
+    for one in result.failed:
+        typer.echo(f"not taken {one}", err=True)
 
 
 def names_text(names: tuple[str, ...] | list[str]) -> str:

@@ -16,18 +16,18 @@ from binlog_format.vendor import Vendor
 from binlog_streaming.settings import Deletes, Mode
 from binlog_streaming.snapshot.job_tables import JobTables
 from binlog_streaming.snapshot.log_identity import check_is_writer
-from binlog_streaming.snapshot.server_tables import find_server_tables
-from binlog_streaming.snapshot.sql_text import name_list, table_sql
+from binlog_streaming.snapshot.rights import rights_refusal
+from binlog_streaming.snapshot.server_tables import LeftOut, find_others, find_server_tables
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from binlog_connector.schema.table_changes import TableCreated
     from binlog_format.gtids.gtid_set import GtidPoint
     from binlog_streaming.server.session import ServerSession
     from binlog_streaming.settings.model import Job, TableRule
     from binlog_streaming.snapshot.server_tables import ServerTable
-    from binlog_streaming.snapshot.source_table import SourceTable
+    from binlog_streaming.snapshot.source_table import SourceColumn, SourceTable
 
 
 _WITH_SNAPSHOTS = frozenset({"INNODB", "ROCKSDB", "TOKUDB"})
@@ -64,6 +64,7 @@ class ReadingPlan:
         tables: What would be read, in order.
         complete: Names of tables that are complete already.
         unseen: Names of tables that the job has written, and that the server does not show.
+        left_out: What else the rules select, and why it is not read.
         sessions: How many read at the same time.
         at: Where in the job's log the server is, as it was given; None: the server reports it.
         is_known: The server itself confirms *at*, or reports it.
@@ -73,6 +74,7 @@ class ReadingPlan:
     tables: tuple[ReadTable, ...]
     complete: tuple[str, ...]
     unseen: tuple[str, ...]
+    left_out: tuple[LeftOut, ...]
     sessions: int
     at: GtidPoint | None = None
     is_known: bool = True
@@ -96,8 +98,8 @@ def plan_reading(
         sessions: How many may read at the same time.
 
     Raises:
-        ServerError: `SETTINGS`, `OTHER_SERVER`, `DENIED`, `TABLE_REFUSED`.
-        SchemaError: `TABLE_NOT_FOUND`; `NO_COLUMN_METADATA`: the log does not tell the types that it has.
+        ServerError: `SETTINGS`, `OTHER_SERVER`, or what else the server answered.
+        SchemaError: `TABLE_NOT_FOUND`: the server shows no table that is asked for.
         BinlogError: The job's log or its record cannot be read.
     """
     has_binlog = session.variable("log_bin") == "ON"
@@ -113,16 +115,20 @@ def plan_reading(
         hint = f"Of the job's tables it does not show {', '.join(unseen)}" if unseen else "See [[tables]] and --tables"
         raise SchemaError("TABLE_NOT_FOUND", "the server shows no table that is asked for", at=session.place, hint=hint)
     wanted = [table for table in found if tables is not None or not of_job.is_complete(table.name)]
-    _check_rights(session, [table.source for table in wanted])
-    _check_tables(session, wanted, is_live=at is None)
+    left_out = tuple(_left_out(session, wanted, is_live=at is None))
+    refused = {one.name for one in left_out}
     vendor = Vendor.MARIADB if session.version.is_mariadb else Vendor.MYSQL
-    read = tuple(_read_table(table, vendor, job) for table in wanted)
-    _check_types(job, read, session.variable("binlog_row_metadata") if at is None else None)
+    read = [_read_table(table, vendor, job) for table in wanted if table.source.full_name not in refused]
+    known = [one for one in read if isinstance(one, ReadTable)]
+    metadata = session.variable("binlog_row_metadata") if at is None else None
+    typed = list(_typed(job, known, metadata))
+    refusals = [one for one in (*read, *typed) if isinstance(one, LeftOut)]
     return ReadingPlan(
         server=str(session.version),
-        tables=read,
+        tables=tuple(one for one in typed if isinstance(one, ReadTable)),
         complete=tuple(str(table.name) for table in found if table not in wanted),
         unseen=unseen,
+        left_out=(*left_out, *refusals, *find_others(session, job, tables)),
         # Without a binlog nothing tells whether several sessions see the same rows.
         sessions=sessions if has_binlog else 1,
         at=at,
@@ -130,49 +136,34 @@ def plan_reading(
     )
 
 
-def _read_table(table: ServerTable, vendor: Vendor, job: Job) -> ReadTable:
+def _read_table(table: ServerTable, vendor: Vendor, job: Job) -> ReadTable | LeftOut:
     source = table.source
     columns = [column.to_json() for column in source.columns]
     created = created_table(table.name, columns, source.row_key, vendor, job.decoding())
     if created.columns is None:
-        raise SchemaError("DDL_NOT_PARSED", f"{source.full_name}: a column has a type that is not known here")
+        return LeftOut(source.full_name, "a column has a type that is not known here")
     logged = tuple(fact.column for fact in created.columns)
     names = [column.name for column in logged]
     key = tuple(names.index(name) for name in created.primary_key)
     return ReadTable(table, created, TableLayout(source.schema, source.name, logged, key, "", b"", vendor))
 
 
-def _check_rights(session: ServerSession, tables: Sequence[SourceTable]) -> None:
-    missing = []
+def _left_out(session: ServerSession, tables: Sequence[ServerTable], *, is_live: bool) -> Iterator[LeftOut]:
+    """Which of *tables* cannot be read, and why."""
     for table in tables:
-        if table.columns:
-            select = f"SELECT {name_list(table.column_names)} FROM {table_sql(table.schema, table.name)} LIMIT 0"
-            try:
-                session.execute(select)
-                continue
-            except ServerError as error:
-                if error.subclass != "DENIED":
-                    raise
-        missing.append(f"SELECT ON {table.full_name}")
-    if missing:
-        account = session.value("SELECT CURRENT_USER()")
-        grants = "; ".join(f"GRANT {right} TO {account}" for right in missing)
-        raise ServerError("DENIED", f"missing rights: {', '.join(missing)}", at=session.place, hint=grants)
-
-
-def _check_tables(session: ServerSession, tables: Sequence[ServerTable], *, is_live: bool) -> None:
-    refused = [(table.source.full_name, why) for table in tables if (why := _refusal(table, is_live=is_live))]
-    if refused:
-        reason = "; ".join(f"{name}: {why}" for name, why in refused)
-        hint = "Leave them out with --tables or excludeTables"
-        raise ServerError("TABLE_REFUSED", reason, at=session.place, hint=hint)
+        refusal = _refusal(table, is_live=is_live) or rights_refusal(session, table.source, locks_rows=False)
+        if refusal is not None:
+            yield LeftOut(table.source.full_name, refusal)
 
 
 def _refusal(table: ServerTable, *, is_live: bool) -> str | None:
     if table.is_versioned:
         return "it has system versioning: its log holds row versions, which current rows have not"
-    if is_live and table.engine.upper() not in _WITH_SNAPSHOTS:
-        return f"its engine {table.engine} has no snapshots of rows (a restored backup can be read: --at GTID)"
+    if is_live and table.source.columns and table.source.engine.upper() not in _WITH_SNAPSHOTS:
+        return (
+            f"its engine {table.source.engine} has no snapshots of rows (--method log locks the table for a moment; "
+            "a restored backup can be read: --at GTID)"
+        )
     if table.rule.drops_generated:
         return 'generated = "drop" is set for it, and what is read does not tell which columns are (use --method log)'
     return _key_refusal(table.source, table.rule)
@@ -189,8 +180,8 @@ def _key_refusal(source: SourceTable, rule: TableRule) -> str | None:
     return None
 
 
-def _check_types(job: Job, tables: Sequence[ReadTable], metadata: str | None) -> None:
-    """See that the log has the types that are read here.
+def _typed(job: Job, tables: Sequence[ReadTable], metadata: str | None) -> Iterator[ReadTable | LeftOut]:
+    """Those of *tables* whose types the log has as they are read here; of the others why it has not.
 
     Args:
         job: Its log.
@@ -201,22 +192,26 @@ def _check_types(job: Job, tables: Sequence[ReadTable], metadata: str | None) ->
     with WatchedLog(job.source.path, job.source.format) as watched:
         schemas = RangeSchemas(watched, watched.log.end_position(), schema_file, kept=job.kept_definitions)
         for one in tables:
-            name, source = one.table.name, one.source
-            if metadata in (None, "FULL"):
-                is_declared = schema_file is not None and schema_file.definition(*name) is not None
-                is_declared = is_declared or (bool(job.source.declared_types) and schemas.definition(name) is not None)
-            elif schemas.definition(name) is None:
-                reason = f"{source.full_name}: the log does not describe its columns (binlog_row_metadata)"
-                raise SchemaError("NO_COLUMN_METADATA", reason, hint=NO_METADATA_HINT)
+            name, is_described = one.table.name, metadata in (None, "FULL")
+            is_declared = schema_file is not None and schema_file.definition(*name) is not None
+            if not is_described or job.source.declared_types:
+                is_declared = is_declared or schemas.definition(name) is not None
+            unknown = next(filter(_is_only_declared, one.source.columns), None)
+            if is_declared or (is_described and unknown is None):
+                yield one
+            elif not is_described:
+                reason = f"the log does not describe its columns (binlog_row_metadata). {NO_METADATA_HINT}"
+                yield LeftOut(one.source.full_name, reason)
             else:
-                is_declared = True
-            for column in source.columns:
-                if column.column_type.lower().startswith(_ONLY_DECLARED) and not is_declared:
-                    raise SchemaError(
-                        "NO_COLUMN_METADATA",
-                        f"{source.full_name}.{column.name}: the log does not record that it is {column.column_type}",
-                        hint="Give its CREATE TABLE in a schema file (option schemaFile), or use --method log",
-                    )
+                assert unknown is not None, "else the table is read"
+                reason = (
+                    f"the log does not record that {unknown.name} is {unknown.column_type}. Use --method log, or give"
+                )
+                yield LeftOut(one.source.full_name, f"{reason} its CREATE TABLE in a schema file (source.schemaFile)")
+
+
+def _is_only_declared(column: SourceColumn) -> bool:
+    return column.column_type.lower().startswith(_ONLY_DECLARED)
 
 
 def check_restored(session: ServerSession, at: GtidPoint) -> bool:

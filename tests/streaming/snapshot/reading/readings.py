@@ -47,6 +47,12 @@ def read_tables(
     return run_reading(plan, job, lambda: session_of(server), run=run)
 
 
+def left_out(server: DatabaseServer, job: Job) -> list[str]:
+    """What a plan leaves out, and why."""
+    with session_of(server) as session:
+        return [str(one) for one in plan_reading(session, job).left_out]
+
+
 def target_rows(job: Job, table: str, mode: str = "") -> list[dict[str, Any]]:
     """Rows of a Delta target; *table* is its folder below that of the sink."""
     found: list[dict[str, Any]] = DeltaTable(f"{job.sink.directory}/{table}{mode}").to_pyarrow_table().to_pylist()

@@ -14,10 +14,9 @@ import pytest
 from binlog_connector.following.watched import WatchedLog
 from binlog_connector.spark.table_schemas import RangeSchemas, SchemaFile
 from binlog_format import open_log
-from binlog_format.errors import SchemaError
 from binlog_format.rows.decoding import Decoding
 from tests.streaming.snapshot.live import run_sql
-from tests.streaming.snapshot.reading.readings import job_in, read_tables, target_rows
+from tests.streaming.snapshot.reading.readings import job_in, left_out, read_tables, target_rows
 from tests.streaming.snapshot.test_types import CREATE_ODD, ODD_MODE, ODD_ROWS
 from tests.truth.live.tables import COLUMNS, EVERY_TYPE
 
@@ -99,8 +98,8 @@ def test_rows_of_any_size_are_whole(server: MariaDbServer, tmp_path: Path) -> No
 
 def test_a_uuid_that_the_log_does_not_declare_is_refused(server: MariaDbServer, tmp_path: Path) -> None:
     run_sql(server, ["CREATE TABLE shop.named (id INT PRIMARY KEY, u UUID)"])
-    with pytest.raises(SchemaError, match=r"shop\.named\.u: the log does not record that it is uuid"):
-        read_tables(server, job_in(tmp_path, server.binlog_directory))
+    told = left_out(server, job_in(tmp_path, server.binlog_directory))
+    assert any(text.startswith("shop.named: the log does not record that u is uuid") for text in told)
 
 
 def test_a_uuid_that_a_statement_in_the_log_declares_is_read_as_rows_have_it(

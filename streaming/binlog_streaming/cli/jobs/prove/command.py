@@ -34,6 +34,9 @@ def prove(
             "--repair", help="Let the server write the rows that differ into its log, where the job puts them right."
         ),
     ] = False,
+    table_timeout: Annotated[
+        int | None, typer.Option(min=1, metavar="SECONDS", help="A target may take so long; then the next one.")
+    ] = None,
     password_file: PasswordFileOption = None,
 ) -> None:
     r"""Prove that a job's tables equal those of the server: all rows and columns, at one GTID.
@@ -46,7 +49,8 @@ def prove(
 
         binlog-stream prove job.toml --server mysql://cdc@db.example.com/ --tables 'shop\..*'
 
-    Exit status: 0 all tables that can be compared are equal, 1 one differs or is not complete, 2 wrong use.
+    Exit status: 0 all tables that can be compared are equal, 1 one differs or is not complete, 2 wrong use, or
+    not the log's server.
     """
     require("pymysql")
     # Decoder and tables take a second to import: not for other commands.
@@ -67,6 +71,7 @@ def prove(
             on_progress,
             lambda one: print_result(one, rows=rows),
             repair,
+            table_timeout,
         )
         results = proof.prove(tables)
     if not print_summary(results):

@@ -1,0 +1,129 @@
+"""Each table is judged by itself: what is wrong with one is told, and the others are compared all the same."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pytest
+
+from binlog_format.errors import ServerError
+from binlog_streaming.prove import job_state
+from binlog_streaming.prove.run import JobProof
+from binlog_streaming.prove.table_proof import ProofOutcome
+from binlog_streaming.server.address import ServerAddress
+from binlog_streaming.server.credentials import Credentials
+from binlog_streaming.server.session import connect
+from binlog_streaming.snapshot.server_checks import check_server
+from tests.streaming.prove.proofs import held, job_on, overwrite, place, prove
+from tests.streaming.replay_runs import run
+from tests.streaming.snapshot.live import run_sql, session_on, url_of
+
+if TYPE_CHECKING:
+    from binlog_lab.demo.mariadb.server import MariaDbServer
+    from binlog_streaming.prove.table_proof import ProofResult
+    from binlog_streaming.settings import Job
+
+pytestmark = pytest.mark.server
+
+NAMES = ("a", "b", "c")
+EQUAL = (ProofOutcome.EQUAL, "")
+ACCOUNT = (
+    "CREATE OR REPLACE USER cdc@'127.0.0.1' IDENTIFIED BY 'secret'",
+    "GRANT SELECT ON shop.a TO cdc@'127.0.0.1'",
+    "GRANT SELECT ON shop.c TO cdc@'127.0.0.1'",
+    "GRANT INSERT ON shop.b TO cdc@'127.0.0.1'",  # so that it is seen
+    "GRANT SELECT, INSERT, CREATE, DROP ON binlog_stream.* TO cdc@'127.0.0.1'",
+)
+
+
+@pytest.fixture
+def job(shared_server: MariaDbServer, tmp_path: Path) -> Job:
+    """A job whose three tables are equal."""
+    run_sql(shared_server, ["DROP DATABASE IF EXISTS binlog_stream", "CREATE OR REPLACE DATABASE shop", "RESET MASTER"])
+    for name in NAMES:
+        create = f"CREATE TABLE shop.{name} (id INT PRIMARY KEY, v INT)"
+        run_sql(shared_server, [create, f"INSERT INTO shop.{name} SELECT seq, 1 FROM shop.seq_1_to_20"])
+    job = job_on(shared_server, tmp_path)
+    run(job)
+    return job
+
+
+def outcomes(found: dict[tuple[str, str], ProofResult]) -> dict[str, tuple[ProofOutcome, str]]:
+    return {name[-1]: (one.outcome, one.reason) for (name, _), one in found.items()}
+
+
+def test_a_target_that_cannot_be_read_stops_no_other(shared_server: MariaDbServer, job: Job) -> None:
+    for file in Path(place(job, "shop.b")).rglob("*.parquet"):
+        file.unlink()
+    found = outcomes(prove(shared_server, job))
+    outcome, reason = found.pop("b")
+    assert (outcome, reason.partition("]")[0]) == (ProofOutcome.NOT_COMPARED, "[BINLOG_TABLE.WRITE_FAILED")
+    assert found == {"a": EQUAL, "c": EQUAL}
+
+
+def test_a_table_that_takes_too_long_stops_no_other(shared_server: MariaDbServer, job: Job) -> None:
+    proof = JobProof(job, lambda: session_on(shared_server), lambda _: None, lambda _: None, table_timeout=2)
+    with shared_server.connect() as connection, connection.cursor() as cursor:
+        cursor.execute("LOCK TABLES shop.b WRITE")
+        found = outcomes({(one.table, ""): one for one in proof.prove()})
+    late = (ProofOutcome.NOT_COMPARED, "it was not done within 2 s (--table-timeout)")
+    assert found == {"a": EQUAL, "b": late, "c": EQUAL}
+
+
+def test_a_job_that_stands_still_is_waited_for_once(
+    shared_server: MariaDbServer, job: Job, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(job_state, "DISTANCE_MAX", -1)
+    monkeypatch.setattr(job_state, "PATIENCE_S", 3.0)
+    begun = time.monotonic()
+    found = outcomes(prove(shared_server, job))
+    assert time.monotonic() - begun < 8
+    assert {outcome for outcome, _ in found.values()} == {ProofOutcome.NOT_COMPARED}
+    assert all("STANDS_ELSEWHERE" in reason for _, reason in found.values())
+
+
+def test_rights_of_one_table_stop_no_other_and_hints_are_sql(shared_server: MariaDbServer, job: Job) -> None:
+    """The rights that the page lists suffice for a repair, and each hint, run as it is, gives what is missing."""
+    run_sql(shared_server, ACCOUNT)
+    for name in NAMES:
+        rows = held(job, f"shop.{name}")
+        overwrite(job, f"shop.{name}", rows.set_column(1, rows.schema.field(1), pa.array([2] * 20, pa.int32())))
+
+    def found(*, repairs: bool) -> dict[str, tuple[ProofOutcome, str]]:
+        address = ServerAddress.parse(url_of(shared_server, "cdc"))
+        proof = JobProof(job, lambda: connect(address, Credentials("cdc", "secret")), _ignore, _ignore, repairs)
+        results = proof.prove()
+        assert [one.repair for one in results if one.repair] == [
+            "repair: 20 keys, 20 rows are in the log; the job applies them"
+        ] * (sum(one.outcome is ProofOutcome.DIFFERENT for one in results) if repairs else 0)
+        return outcomes({(one.table, ""): one for one in results})
+
+    different = (ProofOutcome.DIFFERENT, "")
+    told = found(repairs=False)
+    outcome, reason = told.pop("b")
+    assert outcome is ProofOutcome.NOT_COMPARED
+    assert told == {"a": different, "c": different}
+    grant = reason.removeprefix("missing rights: SELECT ON shop.b (").removesuffix(")")
+    assert grant == "GRANT SELECT ON `shop`.`b` TO 'cdc'@'127.0.0.1'"
+    with pytest.raises(ServerError, match=r"DENIED.*missing rights: DELETE ON binlog_stream\.\*") as raised:
+        found(repairs=True)
+    run_sql(shared_server, [grant, raised.value.hint or ""])
+    assert found(repairs=True) == dict.fromkeys(NAMES, different)
+    run(job)
+    assert found(repairs=False) == dict.fromkeys(NAMES, EQUAL)
+
+
+def test_a_server_that_the_account_may_not_ask_about_replicas_is_no_replica(shared_server: MariaDbServer) -> None:
+    run_sql(
+        shared_server,
+        ["CREATE DATABASE IF NOT EXISTS shop", "CREATE OR REPLACE USER u@'127.0.0.1' IDENTIFIED BY 'secret'"],
+    )
+    with connect(ServerAddress.parse(url_of(shared_server, "u")), Credentials("u", "secret")) as session:
+        check_server(session)
+
+
+def _ignore(_: object) -> None:
+    """Told of progress and results, which the test looks at otherwise."""
