@@ -19,8 +19,7 @@ from binlog_format.formats.opening import open_live_files
 from binlog_format.gtids.gtid import GtidPosition
 from binlog_format.gtids.gtid_set import parse_gtids
 from binlog_format.position import Place, Position
-from binlog_streaming.archive.archive_store import PART_SIZE_MAX, ArchiveStore
-from binlog_streaming.archive.known_bytes import CHANGED_HINT, KnownBytes
+from binlog_streaming.archive.archive_store import CHANGED_HINT, PART_SIZE_MAX, ArchiveStore, KnownBytes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator

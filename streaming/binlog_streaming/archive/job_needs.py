@@ -11,7 +11,7 @@ from binlog_format.source_file import ARCHIVE_MARK
 from binlog_streaming.job_state.checkpoint import read_checkpoint
 from binlog_streaming.job_state.state_files import state_of
 from binlog_streaming.settings import Job, PublishJob, load_any_job
-from binlog_streaming.topics.published_offset import published_offset
+from binlog_streaming.topics.connecting import published_offset
 from binlog_streaming.topics.record import begun_with
 
 if TYPE_CHECKING:

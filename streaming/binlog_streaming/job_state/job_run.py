@@ -1,4 +1,4 @@
-"""One run of a job, whatever its kind: `JobRun`; `start` gets it ready, `wait` takes batch after batch.
+"""One run of a job of any kind: `JobRun`; `start` gets it ready, `wait` takes batches; `JobLock` keeps others out.
 
 What all kinds have in common is here: one process at a time, a stop after the batch under way, who is told of what. A
 kind states how it begins, where its batches come from (first of all the one that was under way when the last process
@@ -14,15 +14,20 @@ ended), and how a batch is applied, so that one that is applied again changes no
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import threading
 from abc import ABC, abstractmethod
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, BinaryIO, ClassVar, Generic, Protocol, TypeVar
 
-from binlog_streaming.job_state.job_lock import JobLock
+from binlog_format.errors import StorageError, storage_error
+from binlog_format.position import Place
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from types import TracebackType
 
     from binlog_connector.following.offsets import SourceOffset
     from binlog_streaming.job_state.record import JobRecord
@@ -175,3 +180,65 @@ class JobRun(ABC, Generic[Batch, Report, Sums]):
 
     def _interrupt(self) -> None:
         """End a wait for what is new."""
+
+
+LOCK_FILE = "binlog-stream.lock"
+"""File in the checkpoint's folder. The system releases the lock when a process ends, however it ends."""
+
+_HELD = frozenset({errno.EWOULDBLOCK, errno.EAGAIN, errno.EACCES})
+
+
+class JobLock:
+    """A lock on a job's checkpoint; a context manager that takes it and gives it back.
+
+    In an object store there is none: there the checkpoint's own files tell, a batch later, that two processes write.
+
+    Args:
+        job: The settings.
+    """
+
+    def __init__(self, job: AnyJob) -> None:
+        self._checkpoint = job.checkpoint
+        self._file: BinaryIO | None = None
+
+    def __enter__(self) -> JobLock:
+        self.take()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.give_back()
+
+    def take(self) -> None:
+        """Take the lock.
+
+        Raises:
+            StorageError: `IN_USE`: another process has it.
+            StorageError, AccessError: The checkpoint's folder cannot be written.
+        """
+        if "://" in self._checkpoint or self._file is not None:
+            return
+        path = Path(self._checkpoint) / LOCK_FILE
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            file = path.open("ab")
+        except OSError as error:
+            raise storage_error(path, "write", error) from error
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            file.close()
+            if error.errno not in _HELD:
+                return  # a file system without locks
+            raise StorageError(
+                "IN_USE",
+                "another process works with this checkpoint: the job runs, or its tables are being written",
+                at=Place(self._checkpoint),
+                hint="Stop the job, or wait for the other command",
+            ) from error
+        self._file = file
+
+    def give_back(self) -> None:
+        """Release the lock."""
+        if self._file is not None:
+            self._file.close()
+            self._file = None

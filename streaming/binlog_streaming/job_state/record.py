@@ -1,4 +1,4 @@
-"""Settings at the start of a checkpoint, which must not differ later: `JobRecord`, `changes_between`.
+"""Settings at the start of a checkpoint, which must not differ later: `JobRecord`, `with_declared_types`.
 
 A checkpoint knows how far a job has come, but not with which tables, modes and places. What would let tables begin or
 go on in the middle of the log, without a word, is therefore written down in the checkpoint's directory, with the names
@@ -16,6 +16,8 @@ from binlog_connector.rules.rule_changes import hiding_changes, salt_fingerprint
 from binlog_format.rows.decoding import ZeroDates
 from binlog_format.source_file import without_archive
 from binlog_format.views.table_filter import TableFilter
+from binlog_streaming.job_state.checkpoint import read_checkpoint
+from binlog_streaming.job_state.state_files import state_of
 from binlog_streaming.lake.storage.table_places import target_uri
 from binlog_streaming.plan.job_state import SetAside  # noqa: TC001 - msgspec looks it up
 from binlog_streaming.plan.snapshots import PlannedSnapshot  # noqa: TC001 - msgspec looks it up
@@ -338,3 +340,30 @@ def _told(table: str, was: str, is_now: str) -> str:
 
 def _shown(value: str | None) -> str:
     return repr(str(value)) if value else "nothing"
+
+
+def with_declared_types(job: Job) -> Job:
+    """The same job with `source.declaredTypes`, as it was begun where the job file leaves it open.
+
+    Raises:
+        OptionError: `INVALID_VALUE`: the checkpoint is none.
+        BinlogError: It cannot be read.
+    """
+    if job.source.declared_types is not None:
+        return job
+    source = msgspec.structs.replace(job.source, declared_types=_was_begun_with(job))
+    return msgspec.structs.replace(job, source=source)
+
+
+def _was_begun_with(job: Job) -> bool:
+    state = state_of(job)
+    checkpoint = read_checkpoint(state)
+    if checkpoint is None or (checkpoint.pending or checkpoint.offset) is None:
+        return True
+    content = state.read(RECORD_FILE)
+    if content is None:
+        return False  # of a version that kept no record
+    try:
+        return msgspec.json.decode(content, type=JobRecord).options.get(DECLARED_TYPES) == "true"
+    except msgspec.MsgspecError:
+        return False  # `RecordKeeper` names what is wrong with it

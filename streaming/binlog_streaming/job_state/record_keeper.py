@@ -17,7 +17,6 @@ from binlog_format.errors import OptionError
 from binlog_format.events.layout import EventType
 from binlog_format.position import Place
 from binlog_streaming.job_state.checkpoint import read_checkpoint, read_offset
-from binlog_streaming.job_state.declared_types import with_declared_types
 from binlog_streaming.job_state.definition_keeper import DefinitionKeeper, keep_batch
 from binlog_streaming.job_state.record import (
     RECORD_FILE,
@@ -27,6 +26,7 @@ from binlog_streaming.job_state.record import (
     Verified,
     changed_log,
     changes_between,
+    with_declared_types,
 )
 from binlog_streaming.job_state.state_files import state_of
 from binlog_streaming.plan.job_state import JobState

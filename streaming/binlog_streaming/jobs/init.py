@@ -19,7 +19,7 @@ from binlog_streaming.settings.model import Job, LowerCase, Sink, Source, TableR
 from binlog_streaming.settings.publish_model import FollowedSource, KafkaSink, PublishJob
 from binlog_streaming.settings.publish_text import publish_job_text
 from binlog_streaming.settings.text import job_text
-from binlog_streaming.topics.job_log import require_changes
+from binlog_streaming.topics.record import require_changes
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

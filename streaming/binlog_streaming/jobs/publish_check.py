@@ -19,8 +19,7 @@ from binlog_format.rows.decoding import TimeType
 from binlog_format.views.table_filter import TableFilter
 from binlog_streaming.jobs.check import LogReport, log_report, size_behind
 from binlog_streaming.jobs.log_tables import SCAN_SIZE, find_tables
-from binlog_streaming.topics.connecting import connection_of, names_of, registry_of
-from binlog_streaming.topics.published_offset import published_offset
+from binlog_streaming.topics.connecting import connection_of, names_of, published_offset, registry_of
 from binlog_streaming.topics.record import begun_with, differences, other_log
 from binlog_streaming.topics.step_messages import envelope_options
 

@@ -42,11 +42,10 @@ from binlog_streaming.plan.batch_plan import (
     Component,
     RowsStep,
 )
-from binlog_streaming.plan.cascade_links import Appliance, LinkedRowsStep, links_in
+from binlog_streaming.plan.cascade_links import Appliance, LinkedRowsStep, linked_rows_steps, links_in, rows_steps
 from binlog_streaming.plan.cascades import cascades_in
 from binlog_streaming.plan.job_state import JobState, SetAside, can_set_aside
 from binlog_streaming.plan.planning import Planning, definitions_of, position_of, statements_of
-from binlog_streaming.plan.rows_steps import linked_rows_steps, rows_steps
 from binlog_streaming.plan.snapshots import Snapshots, changes_of_mark, faults_in
 from binlog_streaming.plan.table_checks import TableChecks
 from binlog_streaming.plan.table_selection import SelectedTable

@@ -1,10 +1,10 @@
-"""Facts from the log about a job: its lag, and the time left before files that it needs are purged: `LogMeasure`."""
+"""Facts from the log about a job, its lag and the purge of files that it needs: `LogMeasure`; names: `job_facts`."""
 
 from __future__ import annotations
 
 import threading
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypedDict
 
 from binlog_connector.metrics.lag import LagMeter
 from binlog_format.archives.archive_directory import ArchiveDirectory
@@ -12,6 +12,7 @@ from binlog_format.archives.directories import open_directory
 from binlog_format.errors import BinlogError, DataLossError
 from binlog_format.formats.opening import open_live_files
 from binlog_format.source_file import ARCHIVE_MARK, without_archive
+from binlog_streaming.settings import EventTablesJob, Job, PublishJob, TopicTablesJob
 from binlog_streaming.status.model import LogStatus, PurgeRisk, PurgeStatus
 from binlog_streaming.status.wording import without_access
 
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from binlog_connector.metrics.lag import Consumed, Lag
     from binlog_format.live_files import LiveFiles
     from binlog_format.position import Position
+    from binlog_streaming.settings.job_file import AnyJob
 
 NOT_SET = (
     "How long the server keeps its files is not known: set purge_after in [status] of the job file to its "
@@ -166,3 +168,35 @@ def _unknown(problem: str, purge: PurgeStatus) -> LogStatus:
         file="",
         purge=purge,
     )
+
+
+class JobFacts(TypedDict):
+    """See `RecordedStatus`."""
+
+    name: str
+    source: str
+    target: str
+    kind: str
+
+
+def job_facts(job: AnyJob) -> JobFacts:
+    """Name, source and target of a job."""
+    if isinstance(job, PublishJob):
+        target = f"{job.sink.bootstrap_servers} ({job.sink.topic_prefix})"
+        return JobFacts(name=job.name, source=without_access(job.source.path), target=target, kind="topics")
+    target = f"{without_access(job.sink.directory)} ({job.sink.format})"
+    if isinstance(job, TopicTablesJob):
+        source = f"{job.source.bootstrap_servers} ({job.source.topics})"
+        return JobFacts(name=job.name, source=source, target=target, kind="from_topics")
+    kind = "events" if isinstance(job, EventTablesJob) else "tables"
+    return JobFacts(name=job.name, source=without_access(job.source.path), target=target, kind=kind)
+
+
+def log_measure(job: AnyJob, clock: Callable[[], float]) -> LogMeasure | None:
+    """Meter of the log of *job*; None: it reads none."""
+    if isinstance(job, TopicTablesJob):
+        return None
+    expiry = job.status.purge_after_seconds if isinstance(job, Job | PublishJob) else None
+    # A program's log has no server that removes its files.
+    not_known = NOT_SET if isinstance(job, Job | PublishJob) else ""
+    return LogMeasure(job.source.path, job.source.format, expiry, not_known=not_known, clock=clock)

@@ -1,10 +1,13 @@
-"""File of a job's state for others: `StatusFile(job)`, a small file in its checkpoint.
+"""File of a job's state for others, in its checkpoint: `StatusFile(job)`; and its process: `is_gone`.
 
 It is for people, and never what a job goes on from: a lost one costs nothing but the numbers in it.
 """
 
 from __future__ import annotations
 
+import os
+import socket
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -12,8 +15,7 @@ import msgspec
 from binlog_format.errors import OptionError
 from binlog_format.position import Place
 from binlog_streaming.job_state.state_files import state_of
-from binlog_streaming.status.model import Phase, RecordedStatus
-from binlog_streaming.status.process import is_gone
+from binlog_streaming.status.model import Phase, ProcessId, RecordedStatus
 
 if TYPE_CHECKING:
     from binlog_streaming.settings.job_file import AnyJob
@@ -76,3 +78,26 @@ def phase_of(state: RecordedStatus, now: float) -> Phase:
     if state.ended_at is not None:
         return state.phase
     return Phase.LOST if is_gone(state.process) or now - state.seen_at > SILENT_SECONDS else state.phase
+
+
+_BOOT = Path("/proc/sys/kernel/random/boot_id")
+_SPACE = Path("/proc/self/ns/pid")
+
+
+def own_process() -> ProcessId:
+    """Id of this process."""
+    return ProcessId(socket.gethostname(), os.getpid(), _space())
+
+
+def is_gone(process: ProcessId) -> bool:
+    """True if *process* is known to have ended; False if this process cannot see it."""
+    is_here = bool(process.space) and process.space == _space()
+    return is_here and not Path(f"/proc/{process.pid}").exists()
+
+
+def _space() -> str:
+    # Numbers of processes mean the same within one start of a machine, and one namespace of it: containers differ.
+    try:
+        return f"{_BOOT.read_text().strip()}/{_SPACE.readlink()}"
+    except OSError:
+        return ""

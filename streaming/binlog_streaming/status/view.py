@@ -11,7 +11,7 @@ from binlog_connector.following.offsets import SourceOffset
 from binlog_connector.metrics.lag import Consumed
 from binlog_format.errors import OptionError
 from binlog_format.position import Place
-from binlog_streaming.status.job_facts import log_measure
+from binlog_streaming.status.log_measure import log_measure
 from binlog_streaming.status.model import JobStatus, RecordedStatus
 from binlog_streaming.status.state_file import StatusFile, phase_of
 from binlog_streaming.status.verdict import verdict_of

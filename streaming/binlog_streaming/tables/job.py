@@ -25,9 +25,9 @@ from binlog_connector.spark.options import SourceOptions
 from binlog_format import open_log
 from binlog_format.errors import BinlogError, OptionError
 from binlog_streaming.job_state.checkpoint import read_checkpoint, read_offset
-from binlog_streaming.job_state.declared_types import with_declared_types
 from binlog_streaming.job_state.job_run import JobRun
 from binlog_streaming.job_state.progress import BatchProgress, Progress
+from binlog_streaming.job_state.record import with_declared_types
 from binlog_streaming.job_state.record_keeper import RecordKeeper
 from binlog_streaming.job_state.state_files import state_of
 from binlog_streaming.lake.sinks import sink_type

@@ -1,18 +1,22 @@
-"""Connections and names from settings: `connection_of`, `names_of`, `publishing_of`, `registry_of`."""
+"""Brokers and registry that settings name: `connection_of`, `names_of`, `registry_of`; and `published_offset`."""
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING
 
+from binlog_connector.following.offsets import SourceOffset
 from binlog_connector.kafka.connection import Connection, Secret
+from binlog_connector.kafka.offset_store import OffsetStore
 from binlog_connector.kafka.publisher import PublisherOptions
 from binlog_connector.kafka.registry import RegistryConnection, SchemaRegistry
 from binlog_connector.kafka.topic_names import TopicNames
 from binlog_connector.kafka.topic_templates import TopicTemplates
+from binlog_connector.kafka.topics import Topics
 from binlog_streaming.settings.publish_model import Client, MessageFormat
 
 if TYPE_CHECKING:
-    from binlog_streaming.settings.publish_model import KafkaSink, Registry, Security
+    from binlog_streaming.settings.publish_model import KafkaSink, PublishJob, Registry, Security
     from binlog_streaming.settings.topic_source_model import TopicSource
 
 
@@ -84,3 +88,25 @@ def publishing_of(sink: KafkaSink, names: TopicNames, *, is_first_start: bool) -
         client=None if sink.client is Client.AUTO else sink.client.value,
         compression=sink.compression,
     )
+
+
+def published_offset(job: PublishJob, *, may_be_new: bool) -> SourceOffset | None:
+    """Offset at which *job* continues; None: it has published nothing yet.
+
+    Args:
+        job: The settings.
+        may_be_new: Without an offset in Kafka it is a new job; else its offsets are lost.
+
+    Raises:
+        BrokerError: Kafka cannot be asked, or the offsets are lost.
+    """
+    connection, names = connection_of(job.sink), names_of(job.sink)
+    store = OffsetStore(connection, names.offsets, job.sink.topic_prefix)
+    with Topics(connection) as topics:
+        is_there = topics.partition_count(names.offsets) is not None
+    newest = store.newest(waits=False) if is_there else None
+    if newest is None and not may_be_new:
+        raise store.lost("it has no record" if is_there else "the topic is not there")
+    if newest is None or newest.offset is None:
+        return None
+    return SourceOffset.from_json(json.loads(newest.offset))

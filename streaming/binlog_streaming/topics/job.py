@@ -24,9 +24,8 @@ from binlog_format import open_log
 from binlog_streaming.job_state.job_run import LOOK_SECONDS, JobRun
 from binlog_streaming.prefetch import prefetch
 from binlog_streaming.topics.connecting import connection_of, names_of, publishing_of, registry_of
-from binlog_streaming.topics.job_log import require_changes
 from binlog_streaming.topics.progress import Published, PublishProgress, Records
-from binlog_streaming.topics.record import begun_with, check_log, check_same, remember
+from binlog_streaming.topics.record import begun_with, check_log, check_same, remember, require_changes
 from binlog_streaming.topics.step_messages import StepMessages
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""Settings at the start of a publishing job, in its checkpoint: `PublishRecord`, `begun_with`, `remember`.
+"""Settings at the start of a publishing job, in its checkpoint: `PublishRecord`, `begun_with`.
 
 How far it has come is in Kafka, with the messages. The record only states that the job has begun: offsets that are not
 in Kafka after that are lost, and no new start.
@@ -13,7 +13,7 @@ import msgspec
 from binlog_connector.following.resume import is_same_log
 from binlog_connector.rules.row_rule import RowRule  # noqa: TC001 - msgspec looks it up
 from binlog_connector.rules.rule_changes import hiding_changes, hiding_part, salt_fingerprints
-from binlog_format.errors import OptionError
+from binlog_format.errors import OptionError, UnsupportedError
 from binlog_format.position import Place
 from binlog_format.rows.decoding import ZeroDates
 from binlog_format.source_file import without_archive
@@ -24,6 +24,7 @@ from binlog_streaming.topics.connecting import names_of
 
 if TYPE_CHECKING:
     from binlog_connector.following.offsets import SourceOffset
+    from binlog_format.log.log import Log
     from binlog_streaming.settings.publish_model import PublishJob
 
 _ZERO_DATES = "zeroDates"
@@ -179,3 +180,19 @@ def remember(job: PublishJob) -> None:
         StorageError, AccessError: It cannot be written.
     """
     state_of(job).write(RECORD_FILE, msgspec.json.encode(PublishRecord.of(job)))
+
+
+def require_changes(log: Log) -> None:
+    """See that *log* has what is published: changes of tables.
+
+    Raises:
+        UnsupportedError: `FORMAT`.
+    """
+    if not log.traits.has_changes:
+        raise UnsupportedError(
+            "FORMAT",
+            f"this is a {log.format_name} log: it has events of a program, and changes of tables are published alone",
+            at=Place(log.path),
+            hint="Keep its events in tables (binlog-stream init --for tables, then run), or send them to Kafka with "
+            'Spark: docs/structured-tables.md, "Into Kafka"',
+        )

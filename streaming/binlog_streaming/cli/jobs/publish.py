@@ -88,7 +88,7 @@ def _settings(job: str, to: str | None, tables: str | None, exclude_tables: str 
 def _write_down(settings: PublishJob, output: Output) -> None:
     from binlog_format import open_log
     from binlog_streaming.jobs.publish import write_down
-    from binlog_streaming.topics.job_log import require_changes
+    from binlog_streaming.topics.record import require_changes
 
     with open_log(settings.source.path) as log:  # what is wrong with it is reported before anything is written
         require_changes(log)

@@ -25,11 +25,10 @@ from binlog_streaming.job_state.checkpoint import read_checkpoint
 from binlog_streaming.job_state.record_keeper import begins_with_first
 from binlog_streaming.job_state.state_files import StateFolder, state_of
 from binlog_streaming.jobs.mirror import OWN_FOLDER
-from binlog_streaming.jobs.replay.ownership_transfer import transfer_checkpoint
+from binlog_streaming.jobs.replay.ownership_transfer import give_back, set_aside_by, transfer_checkpoint
 from binlog_streaming.jobs.replay.range import ReplayRange, find_range, open_log_of
 from binlog_streaming.jobs.replay.record import ReplayCheckpoint, ReplayRecord
 from binlog_streaming.jobs.replay.tables import ReplayTables, Sorted, elsewhere, without_tables
-from binlog_streaming.jobs.set_aside import give_back, set_aside_by
 from binlog_streaming.lake.sinks import may_have_tables
 from binlog_streaming.settings.model import Job, Metrics, Source
 

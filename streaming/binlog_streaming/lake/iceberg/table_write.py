@@ -6,11 +6,15 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
+from pyiceberg.catalog.rest import RestCatalog
+from pyiceberg.table import TableProperties
 from pyiceberg.table.locations import load_location_provider
+from pyiceberg.transforms import UnknownTransform
 from pyiceberg.types import IntegerType, LongType
 
 from binlog_streaming.lake.iceberg.commit import IcebergCommit, with_schema
 from binlog_streaming.lake.iceberg.data_files import (
+    NUMBER_FIELDS,
     IcebergDataFiles,
     key_batches,
     live_rows,
@@ -20,7 +24,7 @@ from binlog_streaming.lake.iceberg.data_files import (
 )
 from binlog_streaming.lake.iceberg.deletes import IcebergVectorFile, write_position_deletes
 from binlog_streaming.lake.iceberg.schema import arrow_schema
-from binlog_streaming.lake.iceberg.table_files import LiveFile, live_files, marked_rows
+from binlog_streaming.lake.iceberg.table_files import LiveFile, live_files, marked_rows, refused
 from binlog_streaming.lake.keys.key_ranges import files_that_may_hold
 from binlog_streaming.lake.merge import WrittenFiles
 from binlog_streaming.prefetch import prefetch
@@ -285,3 +289,79 @@ def _bounds(file: DataFile, number: int) -> tuple[int, int] | None:
     if low is None or high is None:
         return None
     return int.from_bytes(low, "little", signed=True), int.from_bytes(high, "little", signed=True)
+
+
+FORMAT_VERSION_MAX = 3
+"""Written through REST catalogs alone."""
+
+
+def checked_write(table: Table, uri: str, *, file_size: int, columns: Schema | None) -> IcebergTableWrite:
+    """Begin a commit into *table*, which must have nothing that is not written correctly here.
+
+    Args:
+        table: As it was looked at.
+        uri: Of the table, for messages.
+        file_size: Bytes of a data file.
+        columns: New columns; None: as they are.
+
+    Raises:
+        TableError: `TABLE_FEATURE`.
+    """
+    require_writable(table, uri)
+    if columns is not None:
+        require_kept_columns(table, columns, uri)
+    return IcebergTableWrite(table, uri, file_size=file_size, columns=columns)
+
+
+def require_writable(table: Table, uri: str) -> None:
+    """See that rows can be added to the table.
+
+    Raises:
+        TableError: `TABLE_FEATURE`: it has something that another writer gave it, and that would not be kept.
+    """
+    for feature, way in _features(table):
+        raise refused(uri, feature, way)
+
+
+def require_kept_columns(table: Table, schema: Schema, uri: str) -> None:
+    """See that no column goes that the table's partitions or its sort order name.
+
+    Raises:
+        TableError: `TABLE_FEATURE`.
+    """
+    kept = {field.field_id for field in schema.fields}
+    for field in table.sort_order().fields:
+        if field.source_id not in kept:
+            name = table.schema().find_column_name(field.source_id)
+            way = "Take the sort order away (ALTER TABLE ... WRITE UNORDERED)"
+            raise refused(uri, f"a sort order by {name}, which changes", way)
+    for partition in table.spec().fields:
+        if partition.source_id not in kept:
+            way = f"Drop the partition field (ALTER TABLE ... DROP PARTITION FIELD {partition.name})"
+            name = table.schema().find_column_name(partition.source_id)
+            raise refused(uri, f"partitions by {name}, which changes", way)
+
+
+def _features(table: Table) -> Iterator[tuple[str, str]]:
+    version = table.metadata.format_version
+    if version > FORMAT_VERSION_MAX:
+        yield f"format version {version}", "Let this job make the table anew"
+    elif version == FORMAT_VERSION_MAX and not isinstance(table.catalog, RestCatalog):
+        # Other catalogs leave it to pyiceberg to write the table's metadata, which it does up to version 2.
+        yield f"format version {version}", "Keep it in a REST catalog, or let this job make the table anew"
+    elif version == FORMAT_VERSION_MAX and (
+        own := [field.name for field in NUMBER_FIELDS if field.name in table.schema().column_names]
+    ):
+        yield f"columns with Iceberg's own names: {', '.join(own)}", "Rename them (ALTER TABLE ... RENAME COLUMN)"
+    unknown = [field.name for field in table.spec().fields if isinstance(field.transform, UnknownTransform)]
+    if unknown:
+        yield f"partitions by {', '.join(unknown)}", "Drop the partition fields (ALTER TABLE ... DROP PARTITION FIELD)"
+    required = [field.name for field in table.schema().fields if field.required]
+    if required:
+        yield (
+            f"columns that must not be null: {', '.join(required)}",
+            "Let them be null (ALTER TABLE ... ALTER COLUMN ... DROP NOT NULL): rows may come without some columns",
+        )
+    kind = table.properties.get(TableProperties.WRITE_FILE_FORMAT, TableProperties.WRITE_FILE_FORMAT_DEFAULT)
+    if kind != TableProperties.WRITE_FILE_FORMAT_DEFAULT:
+        yield f"files in {kind}", f"Set the table property {TableProperties.WRITE_FILE_FORMAT} to parquet"

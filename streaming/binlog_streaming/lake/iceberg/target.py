@@ -48,12 +48,11 @@ from binlog_streaming.lake.iceberg.catalog import (
 )
 from binlog_streaming.lake.iceberg.commit import SNAPSHOT_PROPERTY, IcebergCommit, has_snapshot
 from binlog_streaming.lake.iceberg.data_files import live_rows
-from binlog_streaming.lake.iceberg.features import require_kept_columns, require_writable
 from binlog_streaming.lake.iceberg.maintenance import maintain, sequence_number
 from binlog_streaming.lake.iceberg.partitions import partition_spec
 from binlog_streaming.lake.iceberg.schema import arrow_schema, evolved, iceberg_schema, replaced
 from binlog_streaming.lake.iceberg.table_files import live_files
-from binlog_streaming.lake.iceberg.table_write import VECTORS_FROM, IcebergTableWrite
+from binlog_streaming.lake.iceberg.table_write import VECTORS_FROM, checked_write
 from binlog_streaming.lake.merge import WrittenFiles, remove_rows, supersede, supersede_part, superseded_by_later_part
 from binlog_streaming.lake.schema_cast import cast_rows, changed_rows
 from binlog_streaming.lake.storage.store import looking_at
@@ -73,6 +72,7 @@ if TYPE_CHECKING:
     from binlog_streaming.lake.evolution import SchemaChange
     from binlog_streaming.lake.find import Search
     from binlog_streaming.lake.iceberg.table_files import LiveFile
+    from binlog_streaming.lake.iceberg.table_write import IcebergTableWrite
     from binlog_streaming.settings import Sink
 
 SOMETIMES = (GTID_KEY, GTID_POSITION_KEY)
@@ -382,10 +382,7 @@ class IcebergTarget(Target):
         return isinstance(error, (CommitFailedException, TableAlreadyExistsError, ValidationException))
 
     def _write(self, columns: Schema | None = None) -> IcebergTableWrite:
-        require_writable(self.table, self.uri)
-        if columns is not None:
-            require_kept_columns(self.table, columns, self.uri)
-        return IcebergTableWrite(self.table, self.uri, file_size=self.file_size, columns=columns)
+        return checked_write(self.table, self.uri, file_size=self.file_size, columns=columns)
 
     def _commit(self, write: IcebergTableWrite, commit_id: CommitId) -> None:
         write.prepare()

@@ -22,9 +22,9 @@ from binlog_connector.schema.statement_scope import StatementScope
 from binlog_format.errors import OptionError, StartError
 from binlog_format.position import Place
 from binlog_streaming.job_state.checkpoint import begin_batch, begin_query, end_batch, read_checkpoint
-from binlog_streaming.job_state.declared_types import with_declared_types
-from binlog_streaming.job_state.job_lock import JobLock
+from binlog_streaming.job_state.job_run import JobLock
 from binlog_streaming.job_state.progress import BatchProgress
+from binlog_streaming.job_state.record import with_declared_types
 from binlog_streaming.job_state.record_keeper import RecordKeeper
 from binlog_streaming.job_state.state_files import state_of
 from binlog_streaming.jobs.replay.replay import ReplaySource

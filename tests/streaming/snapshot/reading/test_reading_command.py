@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from binlog_streaming.job_state.job_lock import JobLock
+from binlog_streaming.job_state.job_run import JobLock
 from binlog_streaming.settings import load_job
 from tests.program import run_program
 from tests.streaming.snapshot.live import job_file, run_sql, url_of

@@ -19,8 +19,7 @@ from binlog_format.errors import OptionError
 from binlog_format.rows.decoding import Decoding
 from binlog_format.views.changes import ChangesView
 from binlog_lab.event_encoding.table_encoding import ColumnSpec, TableSpec
-from binlog_streaming.job_state.declared_types import with_declared_types
-from binlog_streaming.job_state.record import RECORD_FILE
+from binlog_streaming.job_state.record import RECORD_FILE, with_declared_types
 from binlog_streaming.lake.commit_id import DECLARED_PROPERTY
 from binlog_streaming.lake.sinks import sink_type
 from binlog_streaming.settings import Job, Mode, Sink, Source, TableRule

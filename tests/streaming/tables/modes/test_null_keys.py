@@ -13,8 +13,8 @@ from binlog_format.events.table_map_layout import ColumnType
 from binlog_format.rows.decoding import DEFAULT_DECODING
 from binlog_format.rows.images import read_images
 from binlog_streaming.modes.layout_cast import cast_layouts
-from binlog_streaming.modes.null_keys import null_key
 from binlog_streaming.modes.row_batches import RowBatch, StepImages
+from binlog_streaming.modes.row_keys import null_key
 from tests.format.rows.plain_blocks import plain_block
 from tests.format.rows.plain_rows import WRITE, PlainColumn, date_bytes, gtid_event, rows_event, table_map
 from tests.streaming.tables.modes.row_images import step_of
