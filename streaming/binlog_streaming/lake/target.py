@@ -7,6 +7,7 @@ a commit by somebody else in between makes the write fail, or change nothing, so
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from binlog_format.errors import TableError
@@ -24,7 +25,8 @@ from binlog_streaming.lake.find import filtered
 from binlog_streaming.settings.choices import Mode
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from contextlib import AbstractContextManager
 
     import numpy as np
     import pyarrow as pa
@@ -36,6 +38,23 @@ if TYPE_CHECKING:
     from binlog_streaming.lake.find import Search
     from binlog_streaming.lake.merge import WrittenFiles
     from binlog_streaming.settings import Sink
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedFile:
+    """A data file of a target, with what the table format records of it.
+
+    Attributes:
+        name: Its path, for messages.
+        size: Its bytes.
+        row_count: Its rows, deleted ones included; None: this is not recorded.
+        open: Opens it, to be read.
+    """
+
+    name: str
+    size: int
+    row_count: int | None
+    open: Callable[[], AbstractContextManager[pa.NativeFile]]
 
 
 class Target(ABC):
@@ -179,6 +198,10 @@ class Target(ABC):
     @abstractmethod
     def read(self) -> pa.RecordBatchReader:
         """All rows, in `schema()`, a file or less at a time."""
+
+    def recorded_files(self) -> Iterator[RecordedFile]:
+        """The Parquet files that the rows are in; none where the format records nothing of its files."""
+        yield from ()
 
     def select(self, search: Search, names: Sequence[str]) -> pa.Table:
         """The columns *names* of the rows that *search* wants, in no order."""

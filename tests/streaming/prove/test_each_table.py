@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from binlog_format.errors import ServerError
@@ -16,6 +17,7 @@ from binlog_streaming.prove.table_proof import ProofOutcome
 from binlog_streaming.server.address import ServerAddress
 from binlog_streaming.server.credentials import Credentials
 from binlog_streaming.server.session import connect
+from binlog_streaming.settings import TableFormat
 from binlog_streaming.snapshot.server_checks import check_server
 from tests.streaming.prove.proofs import held, job_on, overwrite, place, prove
 from tests.streaming.replay_runs import run
@@ -61,6 +63,31 @@ def test_a_target_that_cannot_be_read_stops_no_other(shared_server: MariaDbServe
     found = outcomes(prove(shared_server, job))
     outcome, reason = found.pop("b")
     assert (outcome, reason.partition("]")[0]) == (ProofOutcome.NOT_COMPARED, "[BINLOG_TABLE.WRITE_FAILED")
+    assert found == {"a": EQUAL, "c": EQUAL}
+
+
+@pytest.mark.parametrize("table_format", [TableFormat.DELTA, TableFormat.ICEBERG])
+@pytest.mark.parametrize(("added", "what"), [(1, "21 rows, the table records 20"), (0, "bytes, the table records ")])
+def test_a_data_file_that_was_changed_in_place_is_found(
+    shared_server: MariaDbServer, job: Job, tmp_path: Path, table_format: TableFormat, added: int, what: str
+) -> None:
+    if table_format is TableFormat.ICEBERG:
+        (tmp_path / "iceberg").mkdir()
+        job = job_on(shared_server, tmp_path / "iceberg", table_format=table_format)
+        run(job)
+    (file,) = (
+        path
+        for path in Path(job.sink.directory).rglob("*.parquet")
+        if "b" in path.relative_to(job.sink.directory).parts
+    )
+    rows = pq.read_table(file)
+    pq.write_table(pa.concat_tables([rows, rows.slice(0, added)]), file, compression="none", write_statistics=False)
+    found = outcomes(prove(shared_server, job, repairs=True))
+    outcome, reason = found.pop("b")
+    assert outcome is ProofOutcome.DIFFERENT
+    assert reason.startswith("data files were changed in place: ")
+    assert file.name in reason
+    assert what in reason
     assert found == {"a": EQUAL, "c": EQUAL}
 
 

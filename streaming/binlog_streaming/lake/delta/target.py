@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, ClassVar
 
 import pyarrow as pa
@@ -20,7 +21,7 @@ from binlog_streaming.lake.commit_id import (
     CommitId,
 )
 from binlog_streaming.lake.crash_points import CrashPoint, reached
-from binlog_streaming.lake.delta.actions import Metadata
+from binlog_streaming.lake.delta.actions import Metadata, statistics_of
 from binlog_streaming.lake.delta.column_mapping import MODE, file_columns
 from binlog_streaming.lake.delta.columns import created, delta_schema, table_schema, with_columns
 from binlog_streaming.lake.delta.commit import FEED, DeltaTableWrite, upgrade, with_properties
@@ -41,11 +42,11 @@ from binlog_streaming.lake.merge import WrittenFiles, remove_rows, supersede, su
 from binlog_streaming.lake.schema_cast import cast_rows, changed_rows
 from binlog_streaming.lake.storage.store import looking_at
 from binlog_streaming.lake.storage.table_places import store_at
-from binlog_streaming.lake.target import Target
+from binlog_streaming.lake.target import RecordedFile, Target
 from binlog_streaming.settings import Merge, Mode
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     import numpy as np
     from numpy.typing import NDArray
@@ -299,6 +300,13 @@ class DeltaTarget(Target):
         columns = file_columns(self._there().metadata)
         batches = (rows for add in files for rows in live_rows(store, add, schema, columns=columns))
         return pa.RecordBatchReader.from_batches(schema, batches)
+
+    def recorded_files(self) -> Iterator[RecordedFile]:
+        """See `Target`."""
+        for add in self._there().files.values():
+            count = statistics_of(add).get("numRecords")
+            rows = count if isinstance(count, int) else None
+            yield RecordedFile(add.place, add.size, rows, partial(self.store.opened, add.place))
 
     def select(self, search: Search, names: Sequence[str]) -> pa.Table:
         """See `Target`."""

@@ -14,9 +14,10 @@ from binlog_streaming.lake.iceberg.deletes import is_vector, read_deletes, refer
 from binlog_streaming.lake.iceberg.manifest_cache import live_entries
 from binlog_streaming.lake.iceberg.manifests import FIRST_ROW_ID, manifests_of
 from binlog_streaming.lake.keys.sorting import union
+from binlog_streaming.lake.target import RecordedFile
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
     from numpy.typing import NDArray
     from pyiceberg.io import FileIO
@@ -79,6 +80,13 @@ def live_files(metadata: TableMetadata, io: FileIO, uri: str) -> list[LiveFile]:
     data.sort(key=lambda entry: (entry.sequence_number or 0, entry.data_file.file_path))
     own, shared = _by_reach(deletes)
     return [_with_deletes(entry, own, shared) for entry in data]
+
+
+def recorded_files(metadata: TableMetadata, io: FileIO, uri: str) -> Iterator[RecordedFile]:
+    """The data files of `live_files`, with what manifests record of them."""
+    for live in live_files(metadata, io, uri):
+        path = live.file.file_path
+        yield RecordedFile(path, live.file.file_size_in_bytes, live.file.record_count, io.new_input(path).open)
 
 
 def marked_rows(io: FileIO, live: LiveFile) -> Rows:

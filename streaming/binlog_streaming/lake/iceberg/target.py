@@ -51,7 +51,7 @@ from binlog_streaming.lake.iceberg.data_files import live_rows
 from binlog_streaming.lake.iceberg.maintenance import maintain, sequence_number
 from binlog_streaming.lake.iceberg.partitions import partition_spec
 from binlog_streaming.lake.iceberg.schema import arrow_schema, evolved, iceberg_schema, replaced
-from binlog_streaming.lake.iceberg.table_files import live_files
+from binlog_streaming.lake.iceberg.table_files import live_files, recorded_files
 from binlog_streaming.lake.iceberg.table_write import VECTORS_FROM, checked_write
 from binlog_streaming.lake.merge import WrittenFiles, remove_rows, supersede, supersede_part, superseded_by_later_part
 from binlog_streaming.lake.schema_cast import cast_rows, changed_rows
@@ -60,7 +60,7 @@ from binlog_streaming.lake.target import Target
 from binlog_streaming.settings import Merge, Mode
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     import numpy as np
     from numpy.typing import NDArray
@@ -73,6 +73,7 @@ if TYPE_CHECKING:
     from binlog_streaming.lake.find import Search
     from binlog_streaming.lake.iceberg.table_files import LiveFile
     from binlog_streaming.lake.iceberg.table_write import IcebergTableWrite
+    from binlog_streaming.lake.target import RecordedFile
     from binlog_streaming.settings import Sink
 
 SOMETIMES = (GTID_KEY, GTID_POSITION_KEY)
@@ -339,14 +340,14 @@ class IcebergTarget(Target):
             self._commit(write, commit_id)
 
     def read(self) -> pa.RecordBatchReader:
-        """See `Target`.
-
-        Raises:
-            TableError: `TABLE_FEATURE`.
-        """
+        """See `Target`; a table with what is not read here is `TABLE_FEATURE`."""
         metadata, io = self.table.metadata, self.table.io
         batches = chain.from_iterable(live_rows(metadata, io, live) for live in live_files(metadata, io, self.uri))
         return pa.RecordBatchReader.from_batches(self.schema(), batches)
+
+    def recorded_files(self) -> Iterator[RecordedFile]:
+        """See `Target`."""
+        return recorded_files(self.table.metadata, self.table.io, self.uri)
 
     def select(self, search: Search, names: Sequence[str]) -> pa.Table:
         """See `Target`."""
