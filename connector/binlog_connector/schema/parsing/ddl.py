@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -83,19 +84,30 @@ _ABOUT_TABLES = re.compile(
 )
 
 
+KEPT_MAX = 512
+"""Statements whose meaning is kept: plans, definitions and targets ask for the same ones, one after the other."""
+KEPT_TEXT_MAX = 1 << 16
+"""Characters of such a statement, at most."""
+
+
 def parse_ddl(text: str, session: StatementSession) -> list[Operation]:
     """Parse a statement's effects on tables, in order; empty if it has none.
 
     A statement about tables that is not understood gives `NotParsed`, one about accounts nothing; nothing is raised.
     """
+    return list(_parsed(text, session) if len(text) <= KEPT_TEXT_MAX else _parsed.__wrapped__(text, session))
+
+
+@functools.lru_cache(maxsize=KEPT_MAX)
+def _parsed(text: str, session: StatementSession) -> tuple[Operation, ...]:
     readings = [_read(text, one) for one in reading_sessions(text, session)]
     understood = [one for one in readings if not isinstance(one, NotParsed)]
     if not understood:
-        return [one for one in readings[:1] if isinstance(one, NotParsed)]
+        return tuple(one for one in readings[:1] if isinstance(one, NotParsed))
     if any(one != understood[0] for one in understood):
         error = DdlSyntaxError("what the quotes mean depends on an sql_mode that the log does not record", 0)
-        return [_not_parsed(text, error, session)]
-    return understood[0]
+        return (_not_parsed(text, error, session),)
+    return tuple(understood[0])
 
 
 def _read(text: str, session: StatementSession) -> list[Operation] | NotParsed:
