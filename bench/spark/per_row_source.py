@@ -13,8 +13,9 @@ from pyspark import cloudpickle
 from pyspark.sql.types import StructType
 
 from bench import per_row_decoder
+from binlog_connector.options.query_views import open_watched
 from binlog_connector.spark.partitions import RangePartition
-from binlog_connector.spark.reading import open_watched, planned_blocks
+from binlog_connector.spark.reading import planned_blocks
 from binlog_connector.spark.source import BinlogDataSource
 from binlog_connector.spark.stream_reader import BinlogStreamReader
 

@@ -12,6 +12,8 @@ from typer.testing import CliRunner
 
 from binlog_connector.envelope.messages import MessagesView
 from binlog_connector.envelope.options import EnvelopeFormat, EnvelopeOptions, MessageOperation
+from binlog_connector.options.query_views import make_view
+from binlog_connector.options.source_options import SourceOptions
 from binlog_connector.rules.rule_texts import read_rules
 from binlog_connector.schema.history import SchemaHistory
 from binlog_connector.schema.history_file import save_history
@@ -19,8 +21,6 @@ from binlog_connector.schema.log_ddl import DdlStatement
 from binlog_connector.schema.parsing.ddl import parse_ddl
 from binlog_connector.schema.parsing.session import StatementSession
 from binlog_connector.schema.statement_errors import shown
-from binlog_connector.spark.options import SourceOptions
-from binlog_connector.spark.reading import make_view
 from binlog_format import open_log
 from binlog_format.errors import SchemaError
 from binlog_format.events.account_statements import contains_password, is_account_statement

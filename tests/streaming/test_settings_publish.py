@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from binlog_connector.envelope.options import DecimalHandling, MessageOperation
-from binlog_connector.spark.option_table import OPTION_NAMES
+from binlog_connector.options.option_table import OPTION_NAMES
 from binlog_format.errors import OptionError
 from binlog_streaming.settings import Job, PublishJob, load_job, load_publish_job, parse_any_job
 from binlog_streaming.settings.debezium import OWN_NAMES, hint_for

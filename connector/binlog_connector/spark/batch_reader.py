@@ -12,10 +12,11 @@ from binlog_connector.following.prepared import PreparedHistory
 from binlog_connector.following.skipping import taken_in
 from binlog_connector.following.starts import advance, ending, initial_offset, initial_offset_or_gap
 from binlog_connector.following.watched import file_start
+from binlog_connector.options.query_views import open_watched
 from binlog_connector.spark.failures import readable, readable_errors
 from binlog_connector.spark.partitions import RangePartition, plan_partitions, with_gap
-from binlog_connector.spark.pushdown.wanted import wanted_by
-from binlog_connector.spark.reading import RangeReader, open_watched
+from binlog_connector.spark.reading import RangeReader
+from binlog_connector.spark.wanted import wanted_by
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -24,11 +25,11 @@ if TYPE_CHECKING:
     from pyspark.sql.datasource import Filter, InputPartition
     from pyspark.sql.types import StructType
 
+    from binlog_connector.definitions.known_statements import SchemaFile
     from binlog_connector.following.offsets import SourceOffset
     from binlog_connector.following.watched import WatchedLog
-    from binlog_connector.spark.options import SourceOptions
-    from binlog_connector.spark.pushdown.wanted import Wanted
-    from binlog_connector.spark.table_schemas import SchemaFile
+    from binlog_connector.options.query_views import Wanted
+    from binlog_connector.options.source_options import SourceOptions
     from binlog_format.position import Position
 
 logger = logging.getLogger(__name__)

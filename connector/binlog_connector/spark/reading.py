@@ -1,42 +1,40 @@
-"""Common parts of both readers: open the log, choose the view, and read one partition as Arrow batches for Spark."""
+"""Common parts of both readers: read one partition as Arrow batches for Spark."""
 
 from __future__ import annotations
 
-import functools
 import itertools
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 from binlog_connector.following.range_complete import check_range_complete
-from binlog_connector.following.watched import WatchedLog
-from binlog_connector.spark.options import SourceOptions, View
-from binlog_connector.spark.pushdown.wanted import ALL_WANTED, Wanted
+from binlog_connector.options.query_views import (
+    ALL_WANTED,
+    Wanted,
+    make_decoding,
+    make_view,
+    open_watched,
+    query_filters,
+    schemas_for,
+)
+from binlog_connector.options.source_options import SourceOptions, View
 from binlog_connector.spark.schema import as_spark_sees_it, to_spark
 from binlog_connector.spark.spark_api import arrow_schema_of
-from binlog_connector.spark.worker_process import freeze_garbage_collector
-from binlog_format.errors import SchemaError, StartError
-from binlog_format.rows.decoding import DEFAULT_DECODING, Decoding
+from binlog_connector.worker_process import freeze_garbage_collector
+from binlog_format.errors import SchemaError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from pyspark.sql.types import StructType
 
+    from binlog_connector.definitions.known_statements import SchemaFile
+    from binlog_connector.following.watched import WatchedLog
     from binlog_connector.schema.server_runs import ServerRuns
-    from binlog_connector.spark.message_options import MessageOptions
-    from binlog_connector.spark.message_view import MessageView
     from binlog_connector.spark.partitions import RangePartition
-    from binlog_connector.spark.table_schemas import RangeSchemas, SchemaFile
     from binlog_format.block import Block
-    from binlog_format.events.table_map import TableLayout
-    from binlog_format.gtids.domain_starts import Taken
     from binlog_format.log.log import Log
-    from binlog_format.position import Position
-    from binlog_format.views.changes import ChangesView
-    from binlog_format.views.group_filter import GroupFilter
-    from binlog_format.views.table_filter import TableFilter
 
 GAP_TYPE = "gap"
 """Type of the row of view `events` that stands for what is missing."""
@@ -47,163 +45,6 @@ BATCH_ROWS_MIN = 16_384
 BATCH_BLOCKS_MIN = 5
 """Batches below both are joined: each costs Spark a fixed time, and a block of the log holds a few thousand rows. (To
 ask each batch for its bytes takes half as long as to join it.)"""
-
-
-class BatchView(Protocol):
-    """Interface of the views of `binlog_format.views`."""
-
-    def schema(self, layout: TableLayout | None) -> pa.Schema:
-        """The columns; *layout* where they depend on a table."""
-
-    def batches(self, blocks: Iterable[Block]) -> Iterator[pa.RecordBatch]:
-        """The rows of *blocks*, in total order."""
-
-
-def open_watched(options: SourceOptions, format_name: str | None = None) -> WatchedLog:
-    """Open the log of *options*; the caller closes it.
-
-    Args:
-        options: Of the query.
-        format_name: The format that the log had before, where the options leave it open: then it need not be found out
-            again, unless there is no such log any more.
-    """
-    try:
-        return WatchedLog(options.path, options.format or format_name or None, bound=options.bound)
-    except StartError as error:
-        if options.format is not None or not format_name or error.subclass != "NO_LOG_FILES":
-            raise
-        return WatchedLog(options.path, bound=options.bound)
-
-
-def make_decoding(options: SourceOptions, schemas: RangeSchemas | None) -> Decoding:
-    """Decoding of values with *options*."""
-    return Decoding(
-        schemas,
-        options.zero_dates,
-        options.time_type,
-        options.replace_invalid_text,
-        options.rules,
-        options.declared_types,
-    )
-
-
-def make_view(
-    options: SourceOptions,
-    *,
-    skip: Taken | None = None,
-    until: Taken | None = None,
-    wanted: Wanted = ALL_WANTED,
-    decoding: Decoding = DEFAULT_DECODING,
-    image_type: pa.DataType | None = None,
-    server_runs: ServerRuns | None = None,
-) -> BatchView:
-    """The view that *options* ask for. Imports compiled code, which takes a moment in a new process."""
-    tables, groups = _filters(options, skip, until, wanted)
-    match options.view:
-        case View.CHANGEFEED:
-            from binlog_format.views.changefeed import ChangefeedView
-
-            assert options.table is not None
-            return ChangefeedView(
-                table=options.table,
-                tables=tables,
-                groups=groups,
-                decoding=decoding,
-                include_absent=options.include_absent,
-            )
-        case View.TABLES:
-            from binlog_connector.schema.statement_rows import find_statement_rows
-            from binlog_format.views.tables import TablesView
-
-            finder = functools.partial(find_statement_rows, server_runs=server_runs)
-            return TablesView(
-                tables=tables,
-                groups=groups,
-                decoding=decoding,
-                find_statements=finder,
-                counts_others=options.counts_others,
-                tells_problems=options.tells_problems,
-            )
-        case View.EVENTS:
-            from binlog_format.views.events.view import EventsView
-
-            return EventsView(tables=None if tables.accepts_all else tables, groups=groups)
-        case View.TRANSACTIONS:
-            from binlog_format.views.transactions import TransactionsView
-
-            return TransactionsView(tables=None if tables.accepts_all else tables, groups=groups)
-    if options.messages is not None:
-        return _message_view(options.messages, tables, groups, decoding)
-    return _changes_view(options, tables, groups, decoding, wanted.ops, image_type)
-
-
-def _message_view(
-    messages: MessageOptions, tables: TableFilter, groups: GroupFilter, decoding: Decoding
-) -> MessageView:
-    from binlog_connector.envelope.messages import MessagesView
-    from binlog_connector.spark.message_view import MessageView
-
-    made = MessagesView(messages.envelope, tables=tables, groups=groups, decoding=decoding)
-    return MessageView(made, messages.topics)
-
-
-def _filters(
-    options: SourceOptions, skip: Taken | None, until: Taken | None, wanted: Wanted
-) -> tuple[TableFilter, GroupFilter]:
-    from binlog_format.views.group_filter import GroupFilter
-    from binlog_format.views.table_filter import TableFilter
-
-    tables = TableFilter(
-        options.table_expressions, options.exclude_tables, databases=wanted.databases, names=wanted.tables
-    )
-    groups = GroupFilter(
-        skip,
-        until,
-        options.ignored_domains,
-        options.ignored_servers,
-        wanted.first_second,
-        wanted.last_second,
-    )
-    return tables, groups
-
-
-def _changes_view(
-    options: SourceOptions,
-    tables: TableFilter,
-    groups: GroupFilter,
-    decoding: Decoding,
-    ops: frozenset[str] | None,
-    image_type: pa.DataType | None,
-) -> ChangesView:
-    from binlog_format.views.change_extras import ChangeExtras
-    from binlog_format.views.changes import ChangesView
-
-    finder = None
-    if options.include_ddl:
-        from binlog_connector.schema.statement_rows import find_statements
-
-        finder = functools.partial(find_statements, folds_names=bool(options.folds_names))
-    extras = ChangeExtras(options.include_query, finder, ops, image_type, options.rules is None)
-    return ChangesView(table=options.table, tables=tables, decoding=decoding, groups=groups, extras=extras)
-
-
-def schemas_for(
-    options: SourceOptions, watched: WatchedLog, start: Position, file: SchemaFile | None
-) -> RangeSchemas | None:
-    """Schemas of tables from *start* on; None: the view gives no rows of tables."""
-    if options.view in (View.EVENTS, View.TRANSACTIONS):
-        return None
-    from binlog_connector.spark.table_schemas import RangeSchemas
-
-    return RangeSchemas(
-        watched,
-        start,
-        file,
-        folds_names=options.folds_names,
-        declared_types=options.declared_types,
-        defined_tables=options.defined_tables,
-        kept=options.kept_definitions,
-    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,7 +74,7 @@ class RangeReader:
         with open_watched(self.options, partition.format) as watched:
             options = self.options.of_log(watched.log)
             if options.view is View.LOGS:
-                from binlog_connector.spark.logs.reading import event_batches
+                from binlog_connector.spark.event_reading import event_batches
 
                 batches = event_batches(watched.log, options, self.wanted.events, partition)
             else:
@@ -273,11 +114,11 @@ class RangeReader:
         return ServerRuns(watched.log)
 
     def _only_rows(self, blocks: Iterator[Block], watched: WatchedLog, partition: RangePartition) -> Iterator[Block]:
+        from binlog_connector.definitions.known_statements import scope_before
         from binlog_connector.schema.row_format import RowFormat, only_rows
         from binlog_connector.schema.server_runs import ServerRuns
-        from binlog_connector.spark.known_scopes import scope_before
 
-        tables, groups = _filters(self.options, partition.skip, partition.until, self.wanted)
+        tables, groups = query_filters(self.options, partition.skip, partition.until, self.wanted)
         row_format = RowFormat(
             tables,
             table=self.options.table,

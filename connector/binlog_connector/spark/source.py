@@ -14,10 +14,10 @@ from binlog_connector.spark.failures import readable
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
+    from binlog_connector.definitions.known_statements import SchemaFile
+    from binlog_connector.options.source_options import SourceOptions
     from binlog_connector.spark.batch_reader import BinlogBatchReader
-    from binlog_connector.spark.options import SourceOptions
     from binlog_connector.spark.stream_reader import BinlogStreamReader
-    from binlog_connector.spark.table_schemas import SchemaFile
     from binlog_format.events.table_map import TableLayout
 
 # Spark loads this module in a process of its own just to see that there is such a source, and in another one for its
@@ -37,8 +37,8 @@ class BinlogDataSource(DataSource):
     @readable
     def schema(self) -> StructType:
         """The view's columns; with the option `table`, typed by the log, or by a schema file."""
-        from binlog_connector.spark.options import SourceOptions, View
-        from binlog_connector.spark.reading import make_decoding, make_view, open_watched
+        from binlog_connector.options.query_views import make_decoding, make_view, open_watched
+        from binlog_connector.options.source_options import SourceOptions, View
         from binlog_connector.spark.schema import to_spark
 
         options = SourceOptions.parse(self.options)
@@ -48,7 +48,7 @@ class BinlogDataSource(DataSource):
         with open_watched(options) as watched:
             options = options.of_log(watched.log)
             if options.view is View.LOGS:
-                from binlog_connector.spark.logs.reading import events_schema
+                from binlog_connector.spark.event_reading import events_schema
 
                 return to_spark(events_schema(watched.log, options))
             if options.table is not None and options.view in (View.CHANGES, View.CHANGEFEED):
@@ -67,8 +67,8 @@ class BinlogDataSource(DataSource):
     @readable
     def reader(self, schema: StructType) -> BinlogBatchReader:
         """Make the reader for `spark.read`."""
+        from binlog_connector.options.source_options import SourceOptions
         from binlog_connector.spark.batch_reader import BinlogBatchReader, FilteringBatchReader
-        from binlog_connector.spark.options import SourceOptions
         from binlog_connector.spark.spark_api import hands_over_filters
 
         options = SourceOptions.parse(self.options)
@@ -78,7 +78,7 @@ class BinlogDataSource(DataSource):
     @readable
     def streamReader(self, schema: StructType) -> BinlogStreamReader:
         """Make the reader for `spark.readStream`."""
-        from binlog_connector.spark.options import SourceOptions
+        from binlog_connector.options.source_options import SourceOptions
         from binlog_connector.spark.stream_reader import BinlogStreamReader
 
         options = SourceOptions.parse(self.options)
@@ -88,6 +88,6 @@ class BinlogDataSource(DataSource):
 def _schema_file(options: SourceOptions) -> SchemaFile | None:
     if options.schema_file is None:
         return None
-    from binlog_connector.spark.table_schemas import SchemaFile
+    from binlog_connector.definitions.known_statements import SchemaFile
 
     return SchemaFile.read(options.schema_file)

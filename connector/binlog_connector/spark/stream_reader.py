@@ -20,9 +20,10 @@ from binlog_connector.following.prepared import PreparedHistory
 from binlog_connector.following.resume import compare
 from binlog_connector.following.skipping import taken_in
 from binlog_connector.following.starts import Edge, advance, ending, initial_offset, initial_offset_or_gap
+from binlog_connector.options.query_views import open_watched
 from binlog_connector.spark.failures import readable, readable_errors
 from binlog_connector.spark.partitions import RangePartition, plan_partitions, with_gap
-from binlog_connector.spark.reading import RangeReader, open_watched
+from binlog_connector.spark.reading import RangeReader
 from binlog_connector.spark.spark_api import (
     ReadAllAvailable,
     ReadLimit,
@@ -40,11 +41,11 @@ if TYPE_CHECKING:
     from pyspark.sql.datasource import InputPartition
     from pyspark.sql.types import StructType
 
+    from binlog_connector.definitions.known_statements import SchemaFile
     from binlog_connector.following.starts import Advance, Ending
     from binlog_connector.following.watched import WatchedLog
-    from binlog_connector.spark.options import SourceOptions
+    from binlog_connector.options.source_options import SourceOptions
     from binlog_connector.spark.spark_api import ReadLimit
-    from binlog_connector.spark.table_schemas import SchemaFile
     from binlog_format.position import Position
     from binlog_format.transactions.xa import XaStep
 

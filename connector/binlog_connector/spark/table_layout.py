@@ -6,9 +6,9 @@ import itertools
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from binlog_connector.definitions.range_schemas import RangeSchemas
 from binlog_connector.following.starts import initial_offset_or_gap
 from binlog_connector.following.watched import file_start
-from binlog_connector.spark.table_schemas import RangeSchemas
 from binlog_format.errors import SchemaError
 from binlog_format.position import Position
 from binlog_format.rows.declared.declared_layout import declared_layout
@@ -18,9 +18,9 @@ from binlog_format.views.table_filter import is_of_snapshots
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+    from binlog_connector.definitions.known_statements import SchemaFile
     from binlog_connector.following.starts import Start
     from binlog_connector.following.watched import WatchedLog
-    from binlog_connector.spark.table_schemas import SchemaFile
     from binlog_format.events.table_map import TableLayout
     from binlog_format.log.log import Log
 

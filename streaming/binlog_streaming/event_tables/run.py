@@ -15,7 +15,7 @@ from binlog_connector.following.range_complete import check_range_complete
 from binlog_connector.following.resume import compare
 from binlog_connector.following.tailer import FollowOptions, Tailer
 from binlog_connector.following.watched import WatchedLog
-from binlog_connector.spark.options import SourceOptions
+from binlog_connector.options.source_options import SourceOptions
 from binlog_streaming.event_tables.rows import place_of, table_rows
 from binlog_streaming.event_tables.state import EventTablesStateFile
 from binlog_streaming.event_tables.writing import write_rows

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from binlog_connector.definitions.known_statements import SchemaFile
 from binlog_connector.following.kept_definitions import KeptDefinitions, KeptState, goes_on, restored, state_of_history
 from binlog_connector.following.resume import compare
 from binlog_connector.following.watched import WatchedLog
@@ -20,7 +21,6 @@ from binlog_connector.schema.catalog import Catalog
 from binlog_connector.schema.history import SchemaHistory
 from binlog_connector.schema.log_ddl import ddl_statements
 from binlog_connector.schema.stated_definitions import stated_definitions
-from binlog_connector.spark.table_schemas import SchemaFile
 from binlog_format.views.table_filter import TableFilter
 from binlog_streaming.job_state.state_files import state_of
 from binlog_streaming.settings.model import GHOST_TABLES, KEPT_DEFINITIONS_FILE

@@ -10,9 +10,9 @@ from binlog_connector.following.resume import compare
 from binlog_connector.following.starts import initial_offset
 from binlog_connector.following.watched import WatchedLog
 from binlog_connector.metrics.lag import LagMeter
+from binlog_connector.options.source_options import SourceOptions
 from binlog_connector.schema.definitions import TableName
 from binlog_connector.schema.history import SchemaHistory
-from binlog_connector.spark.options import SourceOptions
 from binlog_format.views.table_filter import TableFilter
 from binlog_streaming.job_state.checkpoint import read_checkpoint
 from binlog_streaming.job_state.record import START_OPTIONS

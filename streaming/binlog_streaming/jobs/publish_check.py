@@ -12,8 +12,8 @@ from binlog_connector.following.resume import compare
 from binlog_connector.following.starts import initial_offset
 from binlog_connector.following.watched import WatchedLog
 from binlog_connector.kafka.topics import Topics
+from binlog_connector.options.source_options import SourceOptions
 from binlog_connector.schema.history import SchemaHistory
-from binlog_connector.spark.options import SourceOptions
 from binlog_format.errors import BinlogError, BrokerError, OptionError, RegistryError
 from binlog_format.rows.decoding import TimeType
 from binlog_format.views.table_filter import TableFilter

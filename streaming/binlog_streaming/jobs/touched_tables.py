@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from binlog_connector.options.source_options import SourceOptions
 from binlog_connector.schema.definitions import TableName
 from binlog_connector.schema.log_ddl import DdlStatement
 from binlog_connector.schema.statement_rows import find_statement_rows
@@ -14,7 +15,6 @@ from binlog_connector.schema.table_changes import (
     UnsupportedChange,
     table_changes,
 )
-from binlog_connector.spark.options import SourceOptions
 from binlog_format.errors import BinlogError, DataLossError
 from binlog_format.gtids.gtid import GtidPosition
 from binlog_format.gtids.gtid_set import GtidSet

@@ -6,15 +6,15 @@ from dataclasses import dataclass
 from heapq import merge
 from typing import TYPE_CHECKING, NamedTuple
 
+from binlog_connector.definitions.known_statements import SchemaFile
 from binlog_connector.following.watched import WatchedLog
+from binlog_connector.options.query_views import make_decoding, schemas_for
+from binlog_connector.options.source_options import SourceOptions
 from binlog_connector.schema.foreign_keys import ForeignKeys, take_inline_keys
 from binlog_connector.schema.log_ddl import all_statements
 from binlog_connector.schema.server_runs import ServerRuns
 from binlog_connector.schema.stated_definitions import stated_definitions
 from binlog_connector.schema.statement_scope import StatementScope
-from binlog_connector.spark.options import SourceOptions
-from binlog_connector.spark.reading import make_decoding, schemas_for
-from binlog_connector.spark.table_schemas import SchemaFile
 from binlog_format.errors import UnsupportedError
 from binlog_format.transactions.expansion import expanded
 from binlog_format.views.cascading import DELETES, UPDATES, first_cascading

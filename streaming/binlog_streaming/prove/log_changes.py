@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from binlog_connector.definitions.known_statements import SchemaFile
 from binlog_connector.metrics.lag import LagMeter
+from binlog_connector.options.query_views import make_decoding, make_view, open_watched, schemas_for
+from binlog_connector.options.source_options import SourceOptions
 from binlog_connector.schema.snapshot_marks import TableProved
-from binlog_connector.spark.options import SourceOptions
-from binlog_connector.spark.reading import make_decoding, make_view, open_watched, schemas_for
-from binlog_connector.spark.table_schemas import SchemaFile
 from binlog_format.errors import BinlogError
 from binlog_format.log.search import end_of_gtids
 from binlog_format.rows.images import ImageKind

@@ -10,9 +10,9 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from binlog_connector.definitions.known_statements import SchemaFile
 from binlog_connector.schema.table_changes import PartitionsDropped, TableCreated
-from binlog_connector.spark.table_schemas import SchemaFile
-from binlog_connector.spark.worker_process import freeze_garbage_collector
+from binlog_connector.worker_process import freeze_garbage_collector
 from binlog_format import open_log
 from binlog_format.errors import BinlogError
 from binlog_streaming.modes.shards import IndivisibleError, RefutedPartError

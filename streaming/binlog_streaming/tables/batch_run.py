@@ -12,8 +12,8 @@ from binlog_streaming.tables.evidence.watch import WantedEvidence
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from binlog_connector.definitions.known_statements import SchemaFile
     from binlog_connector.schema.definitions import TableName
-    from binlog_connector.spark.table_schemas import SchemaFile
     from binlog_format.position import Position
     from binlog_format.rows.decoding import Decoding
     from binlog_streaming.lake.target import Target

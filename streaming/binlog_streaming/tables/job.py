@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark import SparkContext
 
-from binlog_connector.spark.options import SourceOptions
+from binlog_connector.options.source_options import SourceOptions
 from binlog_format import open_log
 from binlog_format.errors import BinlogError, OptionError
 from binlog_streaming.job_state.checkpoint import read_checkpoint, read_offset

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from binlog_connector.spark.worker_process import freeze_garbage_collector
+from binlog_connector.worker_process import freeze_garbage_collector
 from binlog_format import open_log
 from binlog_format.errors import BinlogError
 from binlog_format.views.changefeed import ABSENT_FIELD

@@ -19,7 +19,7 @@ from binlog_connector.following.steps import Step
 from binlog_connector.following.tailer import STEP_SIZE_MAX, FollowOptions, Tailer
 from binlog_connector.kafka.publisher import Publisher
 from binlog_connector.kafka.topics import Topics
-from binlog_connector.spark.options import SourceOptions
+from binlog_connector.options.source_options import SourceOptions
 from binlog_format import open_log
 from binlog_streaming.job_state.job_run import LOOK_SECONDS, JobRun
 from binlog_streaming.prefetch import prefetch

@@ -12,6 +12,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from binlog_connector.definitions.known_statements import SchemaFile, scope_before
+from binlog_connector.definitions.range_schemas import RangeSchemas
 from binlog_connector.envelope.avro.avro_encoding import AvroEncoding
 from binlog_connector.envelope.json.json_encoding import JsonEncoding
 from binlog_connector.envelope.message_batch import OPS, MessageKind
@@ -19,11 +21,9 @@ from binlog_connector.envelope.message_lines import NEW_KEY_HEADER, OLD_KEY_HEAD
 from binlog_connector.envelope.messages import MessagesView
 from binlog_connector.envelope.options import EnvelopeOptions
 from binlog_connector.kafka.messages import Headers, Messages
+from binlog_connector.options.source_options import SourceOptions
 from binlog_connector.schema.row_format import RowFormat, only_rows
 from binlog_connector.schema.server_runs import ServerRuns
-from binlog_connector.spark.known_scopes import scope_before
-from binlog_connector.spark.options import SourceOptions
-from binlog_connector.spark.table_schemas import RangeSchemas, SchemaFile
 from binlog_format.views.table_filter import TableFilter
 from binlog_streaming.job_state.definition_keeper import DefinitionKeeper
 

@@ -13,7 +13,7 @@ from binlog_connector.following.offsets import SourceOffset
 from binlog_connector.following.resume import compare
 from binlog_connector.following.starts import Edge, advance, initial_offset
 from binlog_connector.following.watched import WatchedLog
-from binlog_connector.spark.options import SourceOptions
+from binlog_connector.options.source_options import SourceOptions
 from binlog_format.errors import DataLossError, OptionError, StartError
 from binlog_format.gtids.gtid_set import GtidSet, parse_gtids
 from tests.corpus import SERVER_CASES

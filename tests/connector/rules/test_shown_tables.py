@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 
+from binlog_connector.options.source_options import SourceOptions
 from binlog_connector.rules.masks import Mask, MaskKind
 from binlog_connector.rules.row_rule import RowRule
 from binlog_connector.rules.row_rules import TableRules
@@ -16,7 +17,6 @@ from binlog_connector.rules.rule_texts import read_rules
 from binlog_connector.rules.rules_on_tables import BoundRule
 from binlog_connector.schema.definitions import TableName
 from binlog_connector.schema.online_schema_change import origin_of
-from binlog_connector.spark.options import SourceOptions
 from binlog_format.errors import BinlogError, OptionError, SchemaError
 from binlog_format.events.table_map import parse_table_map
 from binlog_format.rows.arrow_schema import arrow_schema

@@ -6,11 +6,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from binlog_connector.definitions.known_statements import scope_before
 from binlog_connector.following.watched import WatchedLog
-from binlog_connector.spark.known_scopes import scope_before
-from binlog_connector.spark.options import SourceOptions
+from binlog_connector.options.query_views import make_view
+from binlog_connector.options.source_options import SourceOptions
 from binlog_connector.spark.partitions import RangePartition
-from binlog_connector.spark.reading import RangeReader, make_view, planned_blocks
+from binlog_connector.spark.reading import RangeReader, planned_blocks
 from binlog_connector.spark.schema import to_spark
 from binlog_format import open_log
 from binlog_format.errors import DataLossError, UnsupportedError

@@ -8,8 +8,8 @@ import pytest
 
 from binlog_connector.following.offsets import SourceOffset
 from binlog_connector.following.starts import Ending
+from binlog_connector.options.source_options import SourceOptions
 from binlog_connector.spark.batch_reader import BinlogBatchReader
-from binlog_connector.spark.options import SourceOptions
 from binlog_connector.spark.partitions import RangePartition
 from binlog_connector.spark.source import BinlogDataSource
 from binlog_connector.spark.spark_api import ReadAllAvailable, ReadMaxBytes

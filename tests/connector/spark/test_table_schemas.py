@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from binlog_connector.definitions import known_statements
+from binlog_connector.definitions.known_statements import SchemaFile
+from binlog_connector.options.source_options import SourceOptions
 from binlog_connector.schema.history import SchemaHistory
-from binlog_connector.spark import table_schemas
 from binlog_connector.spark.batch_reader import BinlogBatchReader
-from binlog_connector.spark.options import SourceOptions
 from binlog_connector.spark.source import BinlogDataSource
-from binlog_connector.spark.table_schemas import SchemaFile
 from binlog_format import open_log
 from binlog_format.errors import BinlogError
 from binlog_format.rows.decoding import Decoding
@@ -39,7 +39,7 @@ def rows_of(path: str, **options: str) -> list[dict[str, object]]:
 
 @pytest.fixture(autouse=True)
 def new_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(table_schemas, "_known", {})
+    monkeypatch.setattr(known_statements, "_known", {})
 
 
 @pytest.mark.parametrize("case", CASES)

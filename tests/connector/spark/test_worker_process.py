@@ -9,7 +9,7 @@ import pytest
 
 PROGRAM = """
 import gc, sys
-from binlog_connector.spark.worker_process import freeze_garbage_collector
+from binlog_connector.worker_process import freeze_garbage_collector
 {before}
 freeze_garbage_collector()
 print(gc.get_freeze_count())

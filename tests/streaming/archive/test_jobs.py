@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from binlog_connector.spark.options import SourceOptions
+from binlog_connector.options.source_options import SourceOptions
 from binlog_format.errors import DataLossError
 from binlog_format.source_file import with_archive
 from binlog_streaming.job_state.record import JobRecord, changes_between

@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 from binlog_connector.following.starts import ending, initial_offset
 from binlog_connector.following.watched import WatchedLog
-from binlog_connector.spark.options import SourceOptions
+from binlog_connector.options.source_options import SourceOptions
 from binlog_format import Position, open_log
 from binlog_format.errors import BinlogError
 from binlog_streaming.cli.logs import changes, events, find, groups

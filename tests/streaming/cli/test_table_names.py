@@ -11,9 +11,9 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
+from binlog_connector.definitions import known_statements
 from binlog_connector.following.starts import Edge
 from binlog_connector.following.tailer import STEP_SIZE_MAX, FollowOptions, Tailer
-from binlog_connector.spark import table_schemas
 from binlog_format.errors import SchemaError
 from binlog_lab.event_encoding.table_encoding import ColumnSpec, TableSpec
 from binlog_streaming.cli.jobs import init
@@ -36,7 +36,7 @@ FLAG = "--lower-case-table-names"
 
 @pytest.fixture(autouse=True)
 def new_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(table_schemas, "_known", {})
+    monkeypatch.setattr(known_statements, "_known", {})
 
 
 def write_log(folder: Path, *statements: str, metadata: bool = False) -> Path:

@@ -13,9 +13,10 @@ import pytest
 from binlog_connector.following.starts import Edge
 from binlog_connector.following.tailer import FollowOptions, Tailer
 from binlog_connector.following.watched import WatchedLog
-from binlog_connector.spark.options import SourceOptions
+from binlog_connector.options.query_views import make_decoding, make_view
+from binlog_connector.options.source_options import SourceOptions
 from binlog_connector.spark.partitions import RangePartition
-from binlog_connector.spark.reading import RangeReader, make_decoding, make_view
+from binlog_connector.spark.reading import RangeReader
 from binlog_connector.spark.schema import to_spark
 from binlog_connector.spark.table_layout import find_layout
 from binlog_format.errors import BinlogError, OptionError, UnsupportedError

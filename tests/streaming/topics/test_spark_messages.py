@@ -16,9 +16,10 @@ from binlog_connector.following.starts import Edge
 from binlog_connector.following.tailer import FollowOptions, Tailer
 from binlog_connector.kafka.connection import Connection
 from binlog_connector.kafka.topics import Topics
-from binlog_connector.spark.options import SourceOptions
+from binlog_connector.options.query_views import make_view
+from binlog_connector.options.source_options import SourceOptions
 from binlog_connector.spark.partitions import RangePartition
-from binlog_connector.spark.reading import RangeReader, make_view
+from binlog_connector.spark.reading import RangeReader
 from binlog_connector.spark.schema import to_spark
 from binlog_format import open_log
 from binlog_format.errors import OptionError

@@ -53,7 +53,7 @@ def find(
 
 def _find(log: Log, gtid: str | None, time: str | None) -> Position:
     # Compiled code takes a moment to load: not for --help.
-    from binlog_connector.spark.option_values import moment
+    from binlog_connector.options.option_values import moment
     from binlog_format.log.search import find_gtid
 
     try:

@@ -194,7 +194,7 @@ def start_of(start: str | None, edge: From | None, timestamp: str | None) -> Sta
     """
     from binlog_connector.following.offsets import SourceOffset
     from binlog_connector.following.starts import Edge
-    from binlog_connector.spark.option_values import moment
+    from binlog_connector.options.option_values import moment
     from binlog_format.position import Position
 
     given = [f"--{name}" for name, value in (("start", start), ("from", edge), ("timestamp", timestamp)) if value]

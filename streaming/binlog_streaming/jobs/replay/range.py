@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from binlog_connector.following.log_end import end_of_log
 from binlog_connector.following.starts import Edge, Ending, advance, ending, initial_offset
 from binlog_connector.following.watched import WatchedLog
-from binlog_connector.spark.options import SourceOptions
+from binlog_connector.options.source_options import SourceOptions
 from binlog_format.errors import BinlogError, OptionError, StartError
 from binlog_format.gtids.gtid_set import GtidSet
 from binlog_streaming.job_state.record import START_OPTIONS

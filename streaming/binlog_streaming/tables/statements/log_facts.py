@@ -8,12 +8,12 @@ from bisect import bisect_right
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from binlog_connector.definitions.range_schemas import RangeSchemas
 from binlog_connector.following.watched import WatchedLog
 from binlog_connector.schema.layout_definitions import merged_definition
 from binlog_connector.schema.parsing.charsets import UTF8MB4
 from binlog_connector.schema.parsing.columns import CHARACTER_TYPES
 from binlog_connector.schema.table_changes import default_facts
-from binlog_connector.spark.table_schemas import RangeSchemas
 from binlog_format.errors import BinlogError, SchemaError
 from binlog_format.position import Position
 from binlog_format.rows.arrow_schema import arrow_schema
@@ -23,10 +23,10 @@ from binlog_streaming.modes.row_batches import RowBatch, version_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
+    from binlog_connector.definitions.known_statements import SchemaFile
     from binlog_connector.schema.definitions import TableDefinition, TableName
     from binlog_connector.schema.log_ddl import DdlStatement
     from binlog_connector.schema.table_changes import TableCreated
-    from binlog_connector.spark.table_schemas import SchemaFile
     from binlog_format.events.table_map import TableLayout
     from binlog_format.log.log import Log
     from binlog_streaming.modes.partial.absent_columns import AbsentFacts

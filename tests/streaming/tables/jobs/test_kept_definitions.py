@@ -12,14 +12,15 @@ from typing import TYPE_CHECKING
 import msgspec
 import pytest
 
+from binlog_connector.definitions import known_statements
+from binlog_connector.definitions.known_statements import SchemaFile
+from binlog_connector.definitions.range_schemas import RangeSchemas
 from binlog_connector.following.kept_definitions import KeptDefinitions
 from binlog_connector.following.offsets import SourceOffset
 from binlog_connector.following.starts import Edge
 from binlog_connector.following.tailer import FollowOptions, Tailer
 from binlog_connector.following.watched import WatchedLog
 from binlog_connector.schema.definitions import TableName
-from binlog_connector.spark import table_schemas
-from binlog_connector.spark.table_schemas import RangeSchemas, SchemaFile
 from binlog_format.errors import BinlogError, OptionError
 from binlog_lab.event_encoding.table_encoding import ColumnSpec, TableSpec
 from binlog_streaming.job_state.definition_keeper import DefinitionKeeper
@@ -49,12 +50,12 @@ NAME = TableName("shop", "orders")
 
 @pytest.fixture(autouse=True)
 def new_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(table_schemas, "_known", {})
+    monkeypatch.setattr(known_statements, "_known", {})
 
 
 def forget_all() -> None:
     """As a new process begins."""
-    table_schemas._known.clear()
+    known_statements._known.clear()
 
 
 def purge(log: ShopLog, *, before: int) -> None:

@@ -12,10 +12,10 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from binlog_connector.following.starts import Edge, StartMoment
-from binlog_connector.spark.logs.options import ALL_EVENTS, EventOptions, check_log
-from binlog_connector.spark.message_options import KAFKA_VALUE, MessageOptions
-from binlog_connector.spark.option_table import BATCH_ONLY, OPTION_NAMES
-from binlog_connector.spark.option_values import (
+from binlog_connector.options.event_options import ALL_EVENTS, EventOptions, check_log
+from binlog_connector.options.message_options import KAFKA_VALUE, MessageOptions
+from binlog_connector.options.option_table import BATCH_ONLY, OPTION_NAMES
+from binlog_connector.options.option_values import (
     choice,
     count,
     flag,

@@ -14,7 +14,7 @@ from binlog_connector.envelope.options import (
     UnsignedBigintHandling,
 )
 from binlog_connector.kafka.topic_templates import NAME_EXPECTED, TopicTemplates, is_topic_name, template_mistake
-from binlog_connector.spark.option_values import choice, flag, folds_names, invalid
+from binlog_connector.options.option_values import choice, flag, folds_names, invalid
 from binlog_format.errors import OptionError
 
 if TYPE_CHECKING:

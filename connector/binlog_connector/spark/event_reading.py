@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from binlog_connector.spark.options import SourceOptions
+    from binlog_connector.options.source_options import SourceOptions
     from binlog_connector.spark.partitions import RangePartition
     from binlog_format.log.log import Log
     from binlog_format.structured.event_log import EventSource, LogBlock

@@ -13,18 +13,14 @@ happens to hold:
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from itertools import chain
-from pathlib import Path
 from typing import TYPE_CHECKING
 
+from binlog_connector.definitions.known_statements import SchemaFile, known_statements
 from binlog_connector.following.kept_definitions import KeptDefinitions, restored
 from binlog_connector.following.watched import WatchedLog
 from binlog_connector.rules.defined_tables import DefinedTables
-from binlog_connector.schema.catalog import Catalog, Unclear
 from binlog_connector.schema.definitions import TableDefinition, TableName
-from binlog_connector.schema.dump import read_schema_file
-from binlog_connector.schema.history import SchemaHistory
 from binlog_connector.schema.layout_definitions import (
     known_columns,
     leaves_open,
@@ -33,54 +29,19 @@ from binlog_connector.schema.layout_definitions import (
 )
 from binlog_connector.schema.log_ddl import ddl_statements
 from binlog_connector.schema.stated_definitions import later_definitions, stated_definitions
-from binlog_format.errors import OptionError, SchemaError
+from binlog_format.errors import SchemaError
 from binlog_format.rows.declared.completion import DDL_SOURCE, apply_completion
 from binlog_format.transactions.expansion import expanded
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+    from binlog_connector.schema.history import SchemaHistory
     from binlog_connector.schema.log_ddl import DdlStatement
     from binlog_connector.schema.stated_definitions import LaterDefinition
     from binlog_format.block import Block
     from binlog_format.events.table_map import TableLayout
     from binlog_format.position import Position
-
-_KNOWN_MAX = 8
-
-
-@dataclass(frozen=True, slots=True)
-class SchemaFile:
-    """A schema file, read once where the query is planned.
-
-    Attributes:
-        path: Where it was.
-        stamp: Tells its contents from others at that path.
-        catalog: What it contains.
-    """
-
-    path: str
-    stamp: tuple[int, int]
-    catalog: Catalog
-
-    @classmethod
-    def read(cls, path: str) -> SchemaFile:
-        """Read *path*.
-
-        Raises:
-            OptionError: `INVALID_VALUE`.
-            SchemaError: `DDL_NOT_PARSED`.
-        """
-        try:
-            status = Path(path).stat()
-        except OSError as error:
-            raise OptionError("INVALID_VALUE", f"option schemaFile: {path}: {error.strerror}") from error
-        return cls(path, (status.st_mtime_ns, status.st_size), read_schema_file(path))
-
-    def definition(self, database: str, table: str) -> TableDefinition | None:
-        """Its definition of a table; None: nothing, or nothing that was understood."""
-        state = self.catalog.tables.get(self.catalog.key(TableName(database, table)))
-        return None if isinstance(state, Unclear) else state
 
 
 class RangeSchemas:
@@ -112,13 +73,11 @@ class RangeSchemas:
         self._format = watched.log.format_name
         self._start = start
         self._declared_types = declared_types
-        self._file = (
-            None if file is None else SchemaHistory(_base(file), base_source=file.path, folds_names=folds_names)
-        )
+        self._file = None if file is None else file.history(folds_names)
         self._tables = frozenset() if self._file is None else frozenset(self._file.base.tables)
         self._defined = None if defined_tables is None else DefinedTables(defined_tables)
         self._kept = kept
-        self._known = _known_of(watched, file, folds_names, kept)
+        self._known = known_statements(watched, file, folds_names=folds_names, kept=kept)
 
     @property
     def _history(self) -> SchemaHistory:
@@ -224,21 +183,16 @@ class RangeSchemas:
             return None
 
     def _look_back(self) -> None:
-        known_to = self._history.known_to
-        if known_to is not None and known_to >= self._start:
+        known = self._known
+        if known.is_read_to(self._start):
             return
         with WatchedLog(self._path, self._format) as watched:
-            log = watched.log
-            first = log.start_position()
-            if known_to is not None and known_to > first:
-                first = known_to
-            if first < self._start:
-                for block in expanded(log.blocks(first, self._start)):
-                    self._history.observe(block)
-            if known_to is None:
+            is_first = known.history.known_to is None
+            for block in known.unread(watched, self._start):
+                known.history.observe(block)
+            if is_first:
                 self._restore(watched)
-            self._known.identity = watched.identity(self._start.file_no)
-        self._history.known_to = self._start
+            known.read_to(watched, self._start)
 
     def _restore(self, watched: WatchedLog) -> None:
         kept = None if self._kept is None else KeptDefinitions.read(self._kept)
@@ -246,37 +200,3 @@ class RangeSchemas:
         state = None if kept is None or log_start <= kept.known_from else kept.usable(watched, self._start)
         if state is not None:
             self._known.history = restored(self._history, state, log_start)
-
-
-@dataclass(slots=True)
-class _Known:
-    history: SchemaHistory
-    identity: str = ""  # of the file that `history.known_to` is in
-    later: Mapping[TableName, LaterDefinition] = field(default_factory=dict)  # of the log from `later_from` on
-    later_from: Position | None = None
-
-
-_known: dict[tuple[str, str, bool | None, str | None, str, tuple[int, int]], _Known] = {}
-
-
-def _known_of(watched: WatchedLog, file: SchemaFile | None, folds_names: bool | None, kept: str | None) -> _Known:
-    """Definitions that this process has read of a log, unless the log has been begun anew since."""
-    log = watched.log
-    key = (log.path, log.format_name, folds_names, kept, *(("", (0, 0)) if file is None else (file.path, file.stamp)))
-    found = _known.get(key)
-    if found is not None and found.history.known_to is not None:
-        file_no = found.history.known_to.file_no
-        is_anew = watched.has(file_no) and watched.identity(file_no) != found.identity
-        # Files in between were purged unread: what their statements changed is not known.
-        if is_anew or file_no + 1 < log.start_position().file_no:
-            found = None
-    if found is None:
-        if len(_known) >= _KNOWN_MAX:
-            _known.clear()
-        source = "the schema file" if file is None else file.path
-        found = _known[key] = _Known(SchemaHistory(_base(file), base_source=source, folds_names=folds_names))
-    return found
-
-
-def _base(file: SchemaFile | None) -> Catalog:
-    return Catalog() if file is None else file.catalog

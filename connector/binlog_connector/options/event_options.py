@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from binlog_connector.spark.option_values import invalid
+from binlog_connector.options.option_values import invalid
 from binlog_format.errors import OptionError
 from binlog_format.structured.views.event_filter import ALL_SOURCES, SourceRules
 

@@ -1,1 +1,0 @@
-"""Structured logs in Spark: view `logs`."""

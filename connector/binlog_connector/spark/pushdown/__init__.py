@@ -1,1 +1,0 @@
-"""Filters that Spark hands to batch queries: start with `wanted.wanted_by`."""
