@@ -37,7 +37,7 @@ def demo(
         str,
         typer.Option(
             metavar="|".join(_STORES),
-            help="Where the tables are: in a folder, or in an S3 server (Iceberg: with a REST catalog).",
+            help="Place of the tables: in a folder, or in an S3 server (Iceberg: with a REST catalog).",
         ),
     ] = "folder",
     rows: Annotated[
@@ -47,17 +47,17 @@ def demo(
         float, typer.Option(min=1, help="Time in which they are written; a slow machine takes longer.")
     ] = 40.0,
     directory: Annotated[
-        Path, typer.Option(help="Where log, tables and checkpoint go; what the last demo left there is deleted.")
+        Path, typer.Option(help="Folder for log, tables and checkpoint; files of the last demo are deleted.")
     ] = Path("demo-output"),
-    keep: Annotated[bool, typer.Option(help="Leave the tables there.")] = True,
+    keep: Annotated[bool, typer.Option(help="Keep the tables at the end.")] = True,
 ) -> None:
     """Keep tables in step with a live log, and compare every row with the expected ones.
 
-    On the way tables are altered, and the job is killed in the middle of a batch and started again. Exit status 0 only
+    Meanwhile tables are altered, and the job is killed in the middle of a batch and started again. Exit status 0 only
     if all rows are equal. A picture of rates and lag stays at DIRECTORY/demo.png.
 
     With --source mariadb the server's tables are older than its log: `binlog-stream snapshot` completes them under
-    load, and `binlog-stream prove` must call all of them equal in the end.
+    load, and `binlog-stream prove` must prove that all of them are equal in the end.
 
     With --sink kafka the log is published to a Kafka broker, the publisher is killed again and again, and the tables
     are rebuilt from the topics.

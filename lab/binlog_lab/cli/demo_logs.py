@@ -20,11 +20,11 @@ def demo_logs(
     events: Annotated[int, typer.Option(min=100, help="Events that they log, about.")] = 200_000,
     seconds: Annotated[float, typer.Option(min=1, help="Time in which they log them.")] = 20.0,
     directory: Annotated[
-        Path, typer.Option(help="Where log, table and checkpoint go; what the last demo left there is deleted.")
+        Path, typer.Option(help="Folder for log, table and checkpoint; files of the last demo are deleted.")
     ] = Path("demo-output"),
-    keep: Annotated[bool, typer.Option(help="Leave the table there.")] = True,
+    keep: Annotated[bool, typer.Option(help="Keep the table at the end.")] = True,
 ) -> None:
-    """Write a live structured log into a Delta table, and compare every event with what was logged.
+    """Write a live structured log into a Delta table, and compare every event with the logged ones.
 
     Several threads of a program log; their files are renamed while they are read. The job that writes the table is
     killed (kill -9) on the way and started again. Exit status 0 only if every event is in the table, once.

@@ -38,7 +38,9 @@ def register(app: typer.Typer) -> None:
 def repack(
     classic: Annotated[str, typer.Argument(help="Directory of a MariaDB server's binlog files, or one of them.")],
     to: Annotated[Path, typer.Option("--to", help="Directory for the .ibb files; a log in it is continued.")],
-    follow: Annotated[bool, typer.Option("--follow", help="Go on as the server writes, until interrupted.")] = False,
+    follow: Annotated[
+        bool, typer.Option("--follow", help="Continue while the server writes, until interrupted.")
+    ] = False,
     cache_size: CacheSizeOption = "32K",
     max_binlog_size: MaxBinlogSizeOption = "64M",
     state_interval: StateIntervalOption = "2M",
@@ -48,7 +50,7 @@ def repack(
 ) -> None:
     """Write a server's event groups as a live .ibb log, as a MariaDB 12.3 server would have written them.
 
-    Started again, it goes on where the .ibb log ends, also after it was killed.
+    Started again, it continues at the end of the .ibb log, also after a kill.
     """
     options = WriterOptions(
         cache_size=parse_size(cache_size),

@@ -32,7 +32,7 @@ def _rate(text: str) -> SimulatedRate:
 
 def simulate(  # noqa: PLR0913 - the options of the command
     file: Annotated[Path, typer.Argument(exists=True, dir_okay=False, help="Operations: an .ops file, or JSON lines.")],
-    to: Annotated[Path, typer.Option("--to", help="Directory for the .ibb files; must hold none.")],
+    to: Annotated[Path, typer.Option("--to", help="Directory for the .ibb files; must contain none.")],
     page_size: Annotated[
         str, typer.Option(metavar="SIZE", help="Servers write 16K; a power of two from 512 to 64K.")
     ] = str(_DEFAULTS.page_size),
@@ -53,7 +53,7 @@ def simulate(  # noqa: PLR0913 - the options of the command
         Path | None, typer.Option(help="Directory for the copies of the log that the operations ask for.")
     ] = None,
 ) -> None:
-    """Write the log that a MariaDB 12.3 server would write for what its sessions do, byte for byte.
+    """Write the log that a MariaDB 12.3 server would write for given operations, byte for byte.
 
     Both forms of the operations are described in docs/simulate.md.
     """

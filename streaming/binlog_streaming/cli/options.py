@@ -47,11 +47,11 @@ PasswordFileOption = Annotated[
     Path | None,
     typer.Option(
         metavar="FILE",
-        help="A file with the password; without it BINLOG_STREAM_PASSWORD counts, then ~/.my.cnf, "
+        help="A file with the password; without it BINLOG_STREAM_PASSWORD is used, then ~/.my.cnf, "
         "[\\[binlog-stream]] or [\\[client]].",
     ),
 ]
-ExcludeTablesOption = Annotated[str | None, typer.Option(metavar="RE", help="The same, for what to leave out.")]
+ExcludeTablesOption = Annotated[str | None, typer.Option(metavar="RE", help="The same, for tables to leave out.")]
 SchemaFileOption = Annotated[
     Path | None,
     typer.Option(
@@ -66,7 +66,7 @@ LowerCaseOption = Annotated[
         "--lower-case-table-names",
         min=0,
         max=2,
-        help="What SELECT @@lower_case_table_names gives on the server: with 1 and 2 Orders and orders are one table; "
+        help="Result of SELECT @@lower_case_table_names on the server: with 1 and 2 Orders and orders are one table; "
         "default: as the log proves it.",
     ),
 ]
@@ -74,11 +74,11 @@ RulesOption = Annotated[
     str | None,
     typer.Option(
         metavar="RULES",
-        help="What of the tables is not shown: a TOML file with [\\[tables]] (columns, drop_columns, mask, where), or "
+        help="Hidden parts of tables: a TOML file with [\\[tables]] (columns, drop_columns, mask, where), or "
         "the same as JSON.",
     ),
 ]
-ZeroDatesOption = Annotated[ZeroDates, typer.Option(help="What dates like 0000-00-00 become.")]
+ZeroDatesOption = Annotated[ZeroDates, typer.Option(help="Handling of dates like 0000-00-00.")]
 TimeTypeOption = Annotated[TimeType, typer.Option(help="TIME columns as text, or as a number of microseconds.")]
 ReplaceInvalidTextOption = Annotated[
     bool, typer.Option("--replace-invalid-text", help="Put U+FFFD where text is not valid, instead of stopping.")

@@ -14,11 +14,11 @@ if TYPE_CHECKING:
     import msgspec
 
 TOP = (
-    Setting("name", "What the job is called in messages and in metrics; default: the name of this file.", '"app"'),
+    Setting("name", "Name of the job in messages and in metrics; default: the name of this file.", '"app"'),
     Setting(
         "checkpoint",
-        "How far the job has come. It belongs to the tables below: with another (or a new) checkpoint, a job refuses "
-        "to write into tables that exist already, because it would double or lose rows.",
+        "Progress of the job. It belongs to the tables below: with another (or a new) checkpoint, a job refuses to "
+        "write into existing tables, because it would double or lose rows.",
     ),
 )
 
@@ -27,24 +27,25 @@ EVENT_SOURCE = (
     Setting("format", "structured; default: detected, but for a URL.", '"structured"'),
     Setting(
         "startingOffsets",
-        "Where a new job starts: earliest (what is still there of the log), latest (what comes from now on), or a "
-        "place such as { file_no = 1710072000000000000, page = 12, chunk = 0 }. A job that has begun goes on where it "
-        "was.",
+        "Start of a new job: earliest (the oldest file of the log), latest (the present end), or a "
+        "place such as { file_no = 1710072000000000000, page = 12, chunk = 0 }. A job that has begun continues "
+        "where it stopped.",
         '"latest"',
     ),
-    Setting("startingTimestamp", "Or with the first event that happened then or later.", '"2026-01-31T12:00:00Z"'),
-    Setting("failOnDataLoss", "Stop when something is gone from the log that had not been read."),
+    Setting("startingTimestamp", "Or start with the first event at this time or later.", '"2026-01-31T12:00:00Z"'),
+    Setting("failOnDataLoss", "Stop if log data disappeared before it was read."),
     Setting("maxBytesPerTrigger", "Bytes of the log in one batch; this bounds the memory that a batch takes."),
 )
 EVENT_RULES = (
     Setting(
         "arguments",
-        "json: one column of text, so that events of all sources fit into one table. columns: a typed column for each "
+        "json: one column of text, so that events of all sources fit into one table. columns: a typed column for "
+        "each "
         "argument; events of each source (a place in the program that logs) then go into a table of their own.",
     ),
     Setting(
         "target",
-        "Where in the sink's directory. {category}, {severity}, {function}, {file}, {line} and {source_id} are those "
+        "Place in the sink's directory. {category}, {severity}, {function}, {file}, {line} and {source_id} are those "
         'of the source of an event. Default: logs; with arguments = "columns": {category}/{file}_{line}.',
         '"{category}/{severity}"',
     ),
@@ -52,9 +53,9 @@ EVENT_RULES = (
     Setting("categories", "Regular expressions, separated by commas, each for the whole category.", '"net,db.*"'),
     Setting("source_files", "The same for the source file, with its folders.", "'.*/server\\.cpp'"),
     Setting("formats", "One regular expression for the whole format string.", "'.*failed.*'"),
-    Setting("partition_by", "How new tables are partitioned, as in jobs of databases.", '["category"]'),
+    Setting("partition_by", "Partitions of new tables, as in jobs of databases.", '["category"]'),
 )
-_RULES_COMMENT = "Tables, and which events go there. Each entry takes all that it selects, whatever others take."
+_RULES_COMMENT = "Tables and their events. Each entry takes all events that it selects, whatever other entries take."
 
 
 def event_job_text(job: EventTablesJob, *, comments: Sequence[str] = ()) -> str:

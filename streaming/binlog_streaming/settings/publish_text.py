@@ -25,19 +25,19 @@ if TYPE_CHECKING:
     import msgspec
 
 TOP = (
-    Setting("name", "What the job is called in messages and in metrics; default: the name of this file.", '"shop"'),
+    Setting("name", "Name of the job in messages and in metrics; default: the name of this file.", '"shop"'),
     Setting(
         "checkpoint",
-        "A folder. How far the job has come is in Kafka, written by the same transactions as the messages; here is "
-        "only that it has begun, and with what: if the offsets in Kafka are lost, the job stops, and does not begin "
-        "anew.",
+        "A folder. The progress of the job is in Kafka, written by the same transactions as the messages; the "
+        "folder only records that the job has begun, and its settings: if the offsets in Kafka are lost, the job "
+        "stops, and does not begin anew.",
     ),
 )
 _SPARKS_OWN = ("maxBytesPerTrigger", "maxFilesPerTrigger", "minPartitions", "bound", "timeType", "declaredTypes")
 _DECLARED_TYPES = Setting(
     "declaredTypes",
-    "UUID, INET4, INET6 and VECTOR columns of MariaDB are what statements in the log declare (text; true in a file "
-    "that init writes), also where table maps have names; false: bytes there. It stays as the job began.",
+    "UUID, INET4, INET6 and VECTOR columns of MariaDB have the types that statements in the log declare (text; true "
+    "in a file that init writes), even if table maps have names; false: bytes there. It cannot be changed later.",
     "true",
 )
 FOLLOWED_SOURCE = (
@@ -56,7 +56,7 @@ RULES = (
     *ROWS,
     Setting(
         "generated",
-        "What becomes of generated columns, which the log may lack (MariaDB leaves VIRTUAL ones out of partial row "
+        "Handling of generated columns, which the log may lack (MariaDB leaves VIRTUAL ones out of partial row "
         "images, MariaDB 11.8 STORED ones too, also with binlog_row_image=FULL): fail (the job stops before such a "
         "row), null (they are null there), or drop (messages have no generated columns at all).",
     ),
@@ -64,12 +64,12 @@ RULES = (
 SINK = (
     Setting("kind", "kafka; or tables, whose settings are others: binlog-stream init LOG."),
     Setting("bootstrap_servers", "Some of the brokers: host:port,host:port."),
-    Setting("topic_prefix", "Name of the source, in topics and messages. One job publishes under it."),
+    Setting("topic_prefix", "Name of the source, in topics and messages. Only one job can publish under it."),
     Setting("topic", "Topic of a table; other characters than letters, digits, dots, _ and - become _."),
-    Setting("partitions", "Create topics that are not there, with so many partitions; default: none is created.", "1"),
+    Setting("partitions", "Create missing topics, with this number of partitions; default: none is created.", "1"),
     Setting("replication", "Copies of each of these partitions; default: as the brokers are set.", "3"),
     Setting("topic_settings", "Settings of topics that are created.", '{ "cleanup.policy" = "compact" }'),
-    Setting("envelope", "What the value of a change is: debezium (before, after, op, source, ...), or flat (the row)."),
+    Setting("envelope", "Form of the value of a change: debezium (before, after, op, source, ...), or flat (the row)."),
     Setting("format", "json; or avro, with schemas in a registry: [sink.registry]."),
     Setting("schemas_enable", "In JSON: keys and values carry their schema, as Kafka Connect's converter writes it."),
     Setting("tombstones", "A delete is followed by a message with its key and without a value."),
@@ -77,12 +77,15 @@ SINK = (
     Setting("query", "Changes carry the text of their statement, where the log has it (annotated rows)."),
     Setting(
         "transaction_metadata",
-        "Changes tell their place in their transaction, and each transaction has a message for its begin and its end.",
+        "Changes contain their place in their transaction, and each transaction has a message for its begin and its "
+        "end.",
     ),
     Setting("transaction_topic", "Where these go."),
     Setting("schema_changes", "Statements that change tables (CREATE, ALTER, TRUNCATE, ...) have messages."),
     Setting("schema_topic", "Where these go."),
-    Setting("heartbeat", "A message comes so often when nothing else does: 10s, 1m, ...; default: none.", '"10s"'),
+    Setting(
+        "heartbeat", "Interval of a message that is sent if there is no other: 10s, 1m, ...; default: none.", '"10s"'
+    ),
     Setting("heartbeat_topic", "Where it goes."),
     Setting("decimal_handling", "DECIMAL: precise (bytes, with the scale in the schema), double, or string."),
     Setting("unsigned_bigint_handling", "BIGINT UNSIGNED: long, or precise (as a decimal)."),
@@ -94,9 +97,12 @@ SINK = (
     Setting(
         "delivery",
         "exactly-once: consumers that read with isolation.level=read_committed see each change once. at-least-once: "
-        "for brokers without transactions; after a failure the last changes come again.",
+        "for brokers without transactions; after a failure the last changes are sent again.",
     ),
-    Setting("offsets_topic", "Where the offset of each transaction goes, with it; compacted, created if need be."),
+    Setting(
+        "offsets_topic",
+        "Topic for the offset of each transaction, in the same transaction; compacted, created if missing.",
+    ),
     Setting(
         "client", "kafka-python, confluent-kafka (binlog-stream[rdkafka]; faster), or auto: the faster one there is."
     ),
@@ -114,7 +120,7 @@ SECURITY = (
 )
 
 REGISTRY = (
-    Setting("url", 'Of a schema registry, for format = "avro".', '"https://registry:8081"'),
+    Setting("url", 'Address of a schema registry, for format = "avro".', '"https://registry:8081"'),
     Setting("user", "Name for HTTP's basic authentication; default: none.", '"binlog-stream"'),
     Setting("password_variable", "Environment variable with the password.", '"REGISTRY_PASSWORD"'),
     Setting("password_file", "Or a file with it.", '"/run/secrets/registry"'),

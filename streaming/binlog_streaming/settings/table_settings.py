@@ -23,21 +23,22 @@ class Setting:
 ROWS = (
     Setting(
         "columns",
-        "The only columns that are shown, now and whenever others are added; default: all. The name of a column that "
+        "The only columns that are shown, also after others are added; default: all. The name of a column that "
         'not all tables have ends in a question mark: "note?".',
         '["id", "country"]',
     ),
-    Setting("drop_columns", "Or columns that are not shown; others that are added are.", '["password"]'),
+    Setting("drop_columns", "Or columns that are hidden; columns that are added later are shown.", '["password"]'),
     Setting(
         "mask",
-        "What replaces values: null, text and a text, last and a number (of characters that are shown), or "
+        "Replacement of values: null, text and a text, last and a number (of characters that are shown), or "
         "sha256 (of the salt and the value, in hexadecimal digits). NULL stays NULL.",
         '{ email = "sha256", card = "last 4", phone = "text ***", note = "null" }',
     ),
     Setting("salt_variable", "Environment variable with the salt of sha256, which keeps values secret.", '"SHOP_SALT"'),
     Setting(
         "where",
-        "Only rows of which this is true; an update that enters or leaves it is an insert or a delete. Comparisons "
+        "Only rows for which this is true; an update after which it becomes true or false is an insert or a delete. "
+        "Comparisons "
         "with literals, BETWEEN, IN, LIKE, IS NULL, AND, OR, NOT, with the values before masks.",
         """ "country = 'DE' AND deleted_at IS NULL" """.strip(),
     ),
@@ -46,76 +47,80 @@ TABLES = (
     Setting("select", "Regular expressions on database.table, separated by commas, each for the whole name."),
     Setting(
         "mode",
-        "mirror: the rows that the table has now, by primary key. changelog: every change, in order, in the shape of a "
-        "change data feed. scd2: every version that a row ever had, with the times between which it held. Several: "
+        "mirror: the rows that the table has now, by primary key. changelog: every change, in order, in the shape "
+        "of a "
+        "change data feed. scd2: every version of a row, with the times between which it was valid. Several: "
         '["mirror", "changelog"], with {mode} in the target.',
     ),
     Setting(
         "keys",
-        "Columns that tell rows apart, for tables whose primary key the log does not know; default: the primary key, "
-        "or the whole row where there is none.",
+        "Columns that identify rows, for tables whose primary key is not in the log; default: the primary key, or "
+        "the whole row without one.",
         '["id"]',
     ),
     Setting("target", "Place in the sink's directory; {database}, {table} and {mode} are filled in."),
     Setting(
         "deletes",
-        "What a deleted row becomes in a mirror: remove, or mark (it stays, with _deleted true and the time in "
+        "Handling of a deleted row in a mirror: remove, or mark (it stays, with _deleted true and the time in "
         "_deleted_at).",
     ),
     Setting(
         "on_truncate",
-        "What a TRUNCATE of the source table does: apply (a mirror becomes empty, versions end, a changelog gets a row "
+        "Effect of a TRUNCATE of the source table: apply (a mirror becomes empty, versions end, a changelog gets a "
+        "row "
         "that records it), ignore, or fail (the job stops before it).",
     ),
-    Setting("on_drop", "The same for DROP TABLE and DROP DATABASE; with ignore the rows stay as they were last."),
+    Setting("on_drop", "The same for DROP TABLE and DROP DATABASE; with ignore the rows stay unchanged."),
     Setting(
         "on_partition_drop",
-        "What DROP PARTITION and TRUNCATE PARTITION of the source table do: fail (the job stops before them), keep "
-        "(the rows stay in the targets), or apply (they go from a mirror, versions end; the bounds of the "
+        "Effect of DROP PARTITION and TRUNCATE PARTITION of the source table: fail (the job stops before them), "
+        "keep (the rows stay in the targets), or apply (they are deleted from a mirror, versions end; the bounds of "
+        "the "
         "partitions come from the log's CREATE TABLE or from schemaFile).",
     ),
     Setting(
         "unknown_values",
-        "What existing rows get in a new column where the log lacks what they hold (an expression as "
+        "Value of existing rows in a new column if the log lacks it (an expression as "
         "default, AUTO_INCREMENT, a generated column): fail (the job stops before it), or null.",
     ),
     Setting(
         "generated",
-        "What becomes of generated columns, which the log may lack after an UPDATE (MariaDB leaves VIRTUAL ones out of "
+        "Handling of generated columns, which the log may lack after an UPDATE (MariaDB leaves VIRTUAL ones out of "
         "partial row images, MariaDB 11.8 STORED ones too, also with binlog_row_image=FULL): fail (the job stops "
         "before it), null (they are null there), or drop (targets have no generated columns at all).",
     ),
     Setting(
         "rewritten",
-        "What a column gets whose values an ALTER TABLE changed, where it is not known to what (docs/ddl.md has the "
-        "table): fail (the job stops before it), or null. Columns of the key are never null.",
+        "Value of a column after an ALTER TABLE whose effect on its values is unknown (docs/ddl.md has the table): "
+        "fail (the job stops before it), or null. Columns of the key are never null.",
     ),
     Setting(
         "on_statement",
-        "What a statement does that changes rows of the table without row events (binlog_format=MIXED or STATEMENT): "
+        "Effect of a statement that changes rows of the table without row events (binlog_format=MIXED or STATEMENT): "
         "fail (the job stops before it), or ignore (the table lacks these changes).",
     ),
     Setting(
         "foreign_keys",
-        "What a DELETE or a change of keys in a parent table does, where CASCADE or SET NULL of a foreign key may "
-        "change rows of this table and the log does not have that (MariaDB; MySQL before 9.6, or with native foreign "
-        "keys): fail (the job stops before it), apply (they are derived, and made in the targets), or ignore (the "
+        "Effect of a DELETE or a change of keys in a parent table, if CASCADE or SET NULL of a foreign key may "
+        "change rows of this table and these changes are not logged (MariaDB; MySQL before 9.6, or with native "
+        "foreign keys): fail (the job stops before it), apply (the changes are derived, and applied to the "
+        "targets), or ignore (the "
         "table lacks these changes).",
     ),
     Setting(
         "begin",
-        "Where a mirror or scd2 table may begin: created (its CREATE TABLE or a TRUNCATE lies in what is read, or the "
-        "log begins with the server's first transaction; otherwise the job stops), snapshot (otherwise it waits for "
-        "the rows that binlog-stream snapshot puts into the log), or empty (it was empty where the job begins, or gaps "
-        "are wanted).",
+        "Start of a mirror or scd2 table: created (its CREATE TABLE or a TRUNCATE is in the part of the log that is "
+        "read, or the log begins with the server's first transaction; otherwise the job stops), snapshot (otherwise "
+        "it waits for the rows that binlog-stream snapshot writes into the log), or empty (it was empty where the "
+        "job begins, or gaps are accepted).",
     ),
     Setting(
         "partition_by",
-        "How new targets are partitioned: by columns; Iceberg's also by year(c), month(c), day(c), hour(c), "
+        "Partitions of new targets: by columns; Iceberg's also by year(c), month(c), day(c), hour(c), "
         "bucket(16, c) and truncate(4, c).",
         '["country"]',
     ),
-    Setting("evidence", "The same as at the top, for these tables alone; default: as there.", '"off"'),
+    Setting("evidence", "The same as at the top, only for these tables; default: as there.", '"off"'),
     Setting("evidence_after", "The same.", "100_000"),
     Setting("evidence_sample", "The same.", "0"),
     *ROWS,

@@ -25,33 +25,33 @@ _HEAD = """\
 
 
 TOP = (
-    Setting(
-        "name", "What the job is called in Spark, in messages and in metrics; default: the name of this file.", '"shop"'
-    ),
+    Setting("name", "Name of the job in Spark, in messages and in metrics; default: the name of this file.", '"shop"'),
     Setting(
         "checkpoint",
-        "How far the job has come. It belongs to the tables below: with another (or a new) checkpoint, a job refuses "
-        "to write into tables that are there already, because it would double or lose rows.",
+        "Progress of the job. It belongs to the tables below: with another (or a new) checkpoint, a job refuses to "
+        "write into existing tables, because it would double or lose rows.",
     ),
     Setting(
         "on_error",
-        "When one table cannot go on (a statement that is not understood, lost column names, a foreign writer, a type "
-        "that does not fit): stop (the job), or set_aside (this table stays as it is and is named; all others go on).",
+        "Effect of an error in one table (a statement that is not understood, lost column names, another writer, an "
+        "incompatible type): stop (the job), or set_aside (this table stays as it is and is named; all others "
+        "continue).",
     ),
     Setting(
         "evidence",
-        "What changes prove of the rows that they replace, in tables that are complete: keys (an update or a delete "
-        "finds a row with its key, an insert finds none; a target that contradicts the log stops), rows (and that row "
-        "is the image before the change, in all columns that this has), or off.",
+        "Check of the rows that changes replace, in complete tables: keys (an update or a delete must find a row "
+        "with its key, an insert must find none; otherwise the table stops), rows (that row must also equal the "
+        "image before the change, in all columns of the image), or off.",
     ),
     Setting(
         "evidence_after",
-        "After a start, a snapshot, a statement that does something to a table, or a commit of somebody else to a "
-        "target, so many of its next rows are compared as a whole; with evidence = off none are.",
+        "Number of rows that are compared completely after a start, a snapshot, a statement that changes the table, "
+        "or a commit of another program to a target; with evidence = off none are.",
     ),
     Setting(
         "evidence_sample",
-        "Up to so many rows of each step are compared as a whole, where that costs next to nothing: in a small file.",
+        "Largest number of rows of each step that are compared completely if this costs almost nothing: in a small "
+        "file.",
     ),
 )
 SOURCE = (
@@ -59,35 +59,42 @@ SOURCE = (
     Setting("format", "The format that the log must have: innodb or classic; default: detected.", '"classic"'),
     Setting(
         "archive",
-        "An archive of the log (binlog-stream archive): what the server has purged is read from there.",
+        "An archive of the log (binlog-stream archive): files that the server has purged are read from there.",
         '"s3://backup/binlogs"',
     ),
     Setting(
         "excludeTables",
-        "Tables to leave out, whatever [[tables]] selects: regular expressions on database.table, separated by commas, "
+        "Tables to leave out, whatever [[tables]] selects: regular expressions on database.table, separated by "
+        "commas, "
         "each for the whole name.",
         r"'mysql\..*'",
     ),
     Setting(
         "startingOffsets",
-        "Where a new job starts: earliest (what is still there of the log), latest (what comes from now on), or a "
-        "place such as { file_no = 3, page = 12, chunk = 0 }. A job that has begun goes on where it was.",
+        "Start of a new job: earliest (the oldest file of the log), latest (the present end), or a place such as { "
+        "file_no = 3, page = 12, chunk = 0 }. A job that has begun continues where it stopped.",
         '"earliest"',
     ),
-    Setting("startingGtid", "Or after these transactions: 0-1-100,1-2-7 (MariaDB), uuid:1-77 (MySQL).", '"0-1-100"'),
-    Setting("startingTimestamp", "Or with the first transaction committed then or later.", "2026-01-31T12:00:00Z"),
+    Setting(
+        "startingGtid", "Or start after these transactions: 0-1-100,1-2-7 (MariaDB), uuid:1-77 (MySQL).", '"0-1-100"'
+    ),
+    Setting(
+        "startingTimestamp",
+        "Or start with the first transaction committed at this time or later.",
+        "2026-01-31T12:00:00Z",
+    ),
     Setting("maxBytesPerTrigger", "Bytes of the log in one batch; this bounds the memory that a batch takes."),
     Setting("maxFilesPerTrigger", "Files of the log in one batch; default: as many as there are.", "1"),
     Setting("minPartitions", "Least number of parts in which a batch is read; default: by size.", "2"),
     Setting(
         "bound",
-        "How far to read: visible (all whole transactions on disk), or sealed (innodb: only files that the server can "
-        "no longer take back after a crash; minutes to hours later).",
+        "End of reading: visible (all complete transactions on disk), or sealed (innodb: only files that crash "
+        "recovery can no longer change; minutes to hours later).",
         '"visible"',
     ),
     Setting(
         "failOnDataLoss",
-        "Stop when something is gone from the log that had not been read; false: go on after it, with a warning.",
+        "Stop if log data disappeared before it was read; false: continue after the gap, with a warning.",
         "true",
     ),
     Setting("ignoreDomainIds", "GTID domains (MariaDB) to leave out.", "[7]"),
@@ -99,20 +106,21 @@ SOURCE = (
     ),
     Setting(
         "lowerCaseTableNames",
-        "What SELECT @@lower_case_table_names gives on the server: with 1 and 2 Orders and orders are one table. "
-        "Default: found out from the log, and asked for where a statement spells a table otherwise than its rows.",
+        "Result of SELECT @@lower_case_table_names on the server: with 1 and 2 Orders and orders are one table. "
+        "Default: taken from the log if it proves it; required if a statement spells a table otherwise than its "
+        "rows.",
         "1",
     ),
     Setting(
         "declaredTypes",
-        "UUID, INET4, INET6 and VECTOR columns of MariaDB are what statements in the log declare; false: the bytes "
-        "that table maps have. Default: true for a new job; one that has begun goes on as it began.",
+        "UUID, INET4, INET6 and VECTOR columns of MariaDB have the types that statements in the log declare; false: "
+        "they are bytes, as in table maps. Default: true for a new job; an existing job keeps its types.",
         "true",
     ),
-    Setting("timeType", "What TIME columns become: text, or micros (a number of microseconds).", '"text"'),
+    Setting("timeType", "Type of TIME columns: text, or micros (a number of microseconds).", '"text"'),
     Setting(
         "zeroDates",
-        "What 0000-00-00 and the like become: null, error, or text (all dates are texts then, in new jobs).",
+        "Handling of 0000-00-00 and similar dates: null, error, or text (then all dates are texts; only for new jobs).",
         '"null"',
     ),
     Setting(
@@ -125,61 +133,65 @@ SINK = (
     Setting("format", "Kind of the tables: delta, iceberg, or parquet (in a folder, for changelogs only)."),
     Setting(
         "merge",
-        "How superseded rows go: rewrite (their files are written anew; every reader reads them), mark (Delta: in "
-        "deletion vectors; Iceberg: in position delete files, or in vectors; that costs what changes and not what the "
-        "table weighs; for readers that know these, as Spark and DuckDB do), or auto (small tables stay plain, large "
-        "ones are marked once writing anew costs more).",
+        "Removal of superseded rows: rewrite (their files are written anew; every reader can read them), mark "
+        "(Delta: in deletion vectors; Iceberg: in position delete files, or in vectors; the cost depends on the "
+        "changes and not on the size of the table; for readers that support these, such as Spark and DuckDB), or "
+        "auto (small tables stay plain, large ones are marked once writing anew costs more).",
     ),
     Setting(
         "storage",
-        "Access to an object store, under the names that obstore and deltalake know; for Iceberg tables see catalog.",
+        "Access options of an object store, under the names of obstore and deltalake; for Iceberg tables see catalog.",
         '{ AWS_REGION = "eu-central-1" }',
     ),
     Setting(
         "catalog",
-        "Catalog of Iceberg tables, and access to their files, under the names that pyiceberg knows; without it there "
-        "is a catalog in the directory, which is a folder then.",
+        "Catalog of Iceberg tables, and access to their files, under the names of pyiceberg; without it there is a "
+        "catalog in the directory, which must be a folder.",
         '{ type = "rest", uri = "https://catalog.example/", warehouse = "lake" }',
     ),
-    Setting("target_file_size", "Bytes; smaller files make merges touch less, and readers open more."),
-    Setting("retention", "How long files that a merge replaced stay, for readers of older versions."),
+    Setting("target_file_size", "Bytes; with smaller files merges rewrite less, and readers open more files."),
+    Setting("retention", "Time for which replaced files are kept, for readers of older versions."),
 )
 TRIGGER = (
     Setting("interval", "A batch starts this often, when there is something new: 500ms, 2s, 1m, ..."),
-    Setting("available_now", "true (or --once): take what is there now, then end."),
+    Setting("available_now", "true (or --once): read the present log, then end."),
 )
 METRICS = (
-    Setting("port", "Prometheus finds metrics at http://host:port/metrics; 0: a free port; default: none.", "9187"),
-    Setting("host", "Address to listen at; there is no password, so others than this machine are your choice."),
+    Setting("port", "Prometheus reads metrics at http://host:port/metrics; 0: a free port; default: none.", "9187"),
+    Setting(
+        "host",
+        "Address to listen at; there is no password, so other addresses than this machine are your responsibility.",
+    ),
     Setting("otlp", "Push metrics to OpenTelemetry too, to the address in OTEL_EXPORTER_OTLP_ENDPOINT."),
 )
 LINEAGE = (
     Setting(
         "namespace",
-        "Of the job in OpenLineage; default: it is told nothing. OPENLINEAGE_URL in the environment is its address.",
+        "Namespace of the job in OpenLineage; default: no events are sent. OPENLINEAGE_URL in the environment is "
+        "the address.",
         '"shop"',
     ),
     Setting(
         "source",
-        "What other tools call the server there: the namespace of the source tables; default: made of source.path.",
+        "Name of the server in other tools: the namespace of the source tables; default: made from source.path.",
         '"mysql://db.example:3306"',
     ),
 )
 STATUS = (
     Setting(
         "purge_after",
-        "How long the server keeps a file after its last write to it (binlog_expire_logs_seconds): the job's status "
-        "then tells how long it is safe.",
+        "Time for which the server keeps a file after its last write to it (binlog_expire_logs_seconds): then the "
+        "job's status shows how long the job is safe.",
         '"7d"',
     ),
 )
 SPARK = (
-    Setting("master", "Where Spark runs; spark-submit's own settings win over these."),
+    Setting("master", "Spark's master; spark-submit's own settings override these."),
     Setting("settings", "Spark's settings.", '{ "spark.driver.memory" = "1g" }'),
 )
 RULES_COMMENT = (
-    "Which tables, and how. The first entry that matches a table counts: put exceptions first. Tables that none "
-    "matches are left out."
+    "Tables and their settings. The first entry that matches a table is used: put exceptions first. Tables without "
+    "a matching entry are left out."
 )
 
 

@@ -24,16 +24,16 @@ def register(app: typer.Typer) -> None:
 def adopt(
     job: JobArgument,
     table: Annotated[str, typer.Option(metavar="TABLE", help="database.table, as the log has it.")],
-    at: Annotated[str, typer.Option(metavar="GTID", help="All of the log that the target's rows hold.")],
+    at: Annotated[str, typer.Option(metavar="GTID", help="GTIDs of the log that the target's rows contain.")],
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Begin without asking.")] = False,
     server: OptionalServerOption = None,
     password_file: PasswordFileOption = None,
 ) -> None:
     """Adopt a target that another program has filled: from Spark, an export, another tool.
 
-    Its columns are compared with those of the log, one by one, and its keys are checked for duplicates. Then it is the
-    job's, complete at the GTID, and the job goes on from there. A job that is before that reads up to it first; it must
-    not run meanwhile. Rows are not compared with the server. For example:
+    Its columns are compared with those of the log, one by one, and its keys are checked for duplicates. Then the job
+    owns it, complete at the GTID, and continues from there. A job at an earlier position reads up to the GTID first; it
+    must not run meanwhile. Rows are not compared with the server. For example:
 
         binlog-stream adopt job.toml --table shop.orders --at 0-1-575
 

@@ -25,9 +25,7 @@ MIB = 1 << 20
 
 ScanOption = Annotated[
     int,
-    typer.Option(
-        "--scan", metavar="MIB", min=1, help="Look for tables in the newest files, as many as hold this many MiB."
-    ),
+    typer.Option("--scan", metavar="MIB", min=1, help="Search tables in the newest files, up to this number of MiB."),
 ]
 SCAN_MIB = 1024
 
@@ -45,8 +43,8 @@ def check(
     """Report what a job would do: read its file, look at its log, tables and checkpoint, and change nothing.
 
     Shown are the log (format, files, GTIDs), where the job would start (its checkpoint, or fresh), and each table with
-    its columns, keys, modes and targets; of a job that publishes, the brokers are asked for its offset and its topics,
-    of one that reads topics, for what is in them. Of a structured log the tables are shown that its sources go into.
+    its columns, keys, modes and targets; for a job that publishes, also its offset and its topics; for a job that reads
+    topics, the messages to read; for a structured log, the tables of its sources.
 
     Exit status: 0 it can run (warnings do not count), 1 it could not, 2 a mistake in the job file.
     """

@@ -37,7 +37,7 @@ def register(app: typer.Typer) -> None:
 
 def init(  # noqa: PLR0913 - the options of the command
     path: PathArgument,
-    sink: Annotated[SinkKind, typer.Option("--for", help="What the job keeps in step.")] = SinkKind.TABLES,
+    sink: Annotated[SinkKind, typer.Option("--for", help="Kind of the job's targets.")] = SinkKind.TABLES,
     table_format: Annotated[
         TableFormat | None, typer.Option("--format", help="Kind of the tables; default: delta.")
     ] = None,
@@ -47,18 +47,18 @@ def init(  # noqa: PLR0913 - the options of the command
     server: OptionalServerOption = None,
     password_file: PasswordFileOption = None,
 ) -> None:
-    """Write a job file for a log: its tables, with keys and modes that suit them, and every setting explained.
+    """Write a job file for a log: its tables, with their keys and modes, and every setting explained.
 
     For example:
 
         binlog-stream init /var/lib/mysql > job.toml && binlog-stream check job.toml
 
-    Tables with a primary key are mirrored, others get a changelog; tables whose columns nobody knows are left out, and
-    the file explains why. Paths in the file that are relative start at its folder: tables and checkpoint lie beside it.
+    Tables with a primary key are mirrored, others get a changelog; tables with unknown columns are left out, and the
+    file explains why. Relative paths in the file start at its folder: tables and checkpoint are beside it.
 
-    With --server the definitions of these tables are written into the log of the server, which is the log's own: tables
-    that are older than the log lack them there (foreign keys, generated columns, UUID). No rows are copied. The file
-    then has the server's lower_case_table_names.
+    With --server the definitions of these tables are written into the log of the server, which must write this log: the
+    log lacks them for older tables (foreign keys, generated columns, UUID). No rows are copied. The file then has the
+    server's lower_case_table_names.
 
     With --for kafka the job publishes the log to topics: set its bootstrap_servers and topic_prefix, and see
     docs/kafka.md.

@@ -29,22 +29,22 @@ CheckpointOption = Annotated[
     str | None,
     typer.Option(
         metavar="DIR",
-        help="Folder of the checkpoint. Default: in the folder of the tables; for a URL in the user's own state, "
-        "which is printed at the start.",
+        help="Folder of the checkpoint. Default: in the folder of the tables; for a URL: in the "
+        "user's state folder, which is printed at the start.",
     ),
 ]
 ModeOption = Annotated[
     Mode,
     typer.Option(
         help="mirror: the rows that a table has now, by primary key. changelog: every change, in order. scd2: "
-        "every version of every row, with the times between which it held."
+        "every version of every row, with the times between which it was valid."
     ),
 ]
 OnPartitionDropOption = Annotated[
     OnPartitionDrop,
     typer.Option(
-        help="What DROP PARTITION and TRUNCATE PARTITION do. keep: the rows stay in the tables. apply: they go, "
-        "where it can be told which ones were in the partitions."
+        help="Effect of DROP PARTITION and TRUNCATE PARTITION. keep: the rows stay in the tables. "
+        "apply: they are deleted, if the rows of the partitions can be computed."
     ),
 ]
 BeginOption = Annotated[
@@ -72,16 +72,20 @@ def mirror(  # noqa: PLR0913 - the options of the command
     begin: BeginOption = Begin.CREATED,
     on_statement: Annotated[
         OnRowStatement,
-        typer.Option(help="What a statement does that changes rows without row events (binlog_format=MIXED)."),
+        typer.Option(help="Effect of a statement that changes rows without row events (binlog_format=MIXED)."),
     ] = OnRowStatement.FAIL,
     foreign_keys: Annotated[
         OnCascade,
-        typer.Option(help="What a row of a parent does whose foreign keys may change rows that the log does not have."),
+        typer.Option(
+            help="Effect of a change of a parent row, if foreign keys may change other rows that are not logged."
+        ),
     ] = OnCascade.FAIL,
     on_partition_drop: OnPartitionDropOption = OnPartitionDrop.FAIL,
     on_error: Annotated[
         OnError,
-        typer.Option(help="When one table cannot go on: stop, or set_aside: it stays as it is, all others go on."),
+        typer.Option(
+            help="Effect of an error in one table: stop, or set_aside: it stays as it is, all others continue."
+        ),
     ] = OnError.STOP,
     once: OnceOption = False,
     output: BatchOutputOption = Output.TABLE,
@@ -90,10 +94,10 @@ def mirror(  # noqa: PLR0913 - the options of the command
 ) -> None:
     r"""Keep every table of a log in a folder; no job file is needed.
 
-    It follows the log until it is stopped; with --once it takes what is there now, and ends. Called again for the same
-    folder it goes on where it was, exactly once: DIR/.binlog-stream holds the checkpoint, and job.toml there holds the
-    same as a job file, to begin with where more is wanted (then: binlog-stream run JOB.toml). The commands check,
-    status, versions and replay take DIR in the place of a job file.
+    It follows the log until it is stopped; with --once it reads the present log, and ends. Called again for the same
+    folder it continues where it stopped, exactly once: DIR/.binlog-stream contains the checkpoint, and job.toml, the
+    same job as a file, to which you can add settings (then: binlog-stream run JOB.toml). The commands check, status,
+    versions and replay take DIR in the place of a job file.
 
     Tables can go to an object store (--to s3://bucket/lake); access is taken from the environment (AWS_...). Spark
     writes the checkpoint to a folder of this machine: keep it as long as the tables.

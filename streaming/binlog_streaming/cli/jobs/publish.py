@@ -49,13 +49,13 @@ def publish(  # noqa: PLR0913 - the options of the command
 ) -> None:
     r"""Publish the changes of a log to topics of Kafka, exactly once, as a job file describes.
 
-    It follows the log until it is stopped (SIGINT or SIGTERM: it ends after the transaction under way). Started again
-    it goes on where it was: the offset is in Kafka, written by the same transactions as the messages. What cannot be
-    read or sent ends the job before anything of it is visible.
+    It follows the log until it is stopped (SIGINT or SIGTERM: it ends after the current transaction). Started again it
+    continues where it stopped: the offset is in Kafka, written by the same transactions as the messages. Data that
+    cannot be read or sent ends the job before anything of it is visible.
 
     For a first try no job file is needed: --to names a broker without TLS and passwords, and a prefix. Topics
-    PREFIX.<database>.<table> are created, with one partition. Called again it goes on. What is not set there is in the
-    job file that it writes beside its checkpoint, whose place it tells.
+    PREFIX.<database>.<table> are created, with one partition. Called again it continues. All other settings are in the
+    job file that it writes beside its checkpoint; it prints the path.
 
     For example:
 

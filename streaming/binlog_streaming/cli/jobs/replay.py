@@ -30,12 +30,12 @@ def replay(
         typer.Option(
             "--from",
             metavar="GTID",
-            help="Begin after this. Default: where the tables are; where there are none, the start of the log.",
+            help="Begin after these. Default: the position of the tables; without tables, the start of the log.",
         ),
     ] = None,
     end: Annotated[
         str | None,
-        typer.Option("--to", metavar="GTID", help="Up to and including this. Default: what is there now."),
+        typer.Option("--to", metavar="GTID", help="End with these, included. Default: the present end of the log."),
     ] = None,
     target: Annotated[
         str | None,
@@ -43,12 +43,13 @@ def replay(
     ] = None,
     hand_over: Annotated[
         bool,
-        typer.Option("--hand-over", help="The job goes on where the replay ends; it must have no checkpoint yet."),
+        typer.Option("--hand-over", help="The job continues where the replay ends; it must have no checkpoint yet."),
     ] = False,
     set_aside: Annotated[
         bool,
         typer.Option(
-            "--set-aside", help="Bring the tables that the job set aside to where it is, and let it go on with them."
+            "--set-aside",
+            help="Bring the tables that the job set aside to its position, so that it continues with them.",
         ),
     ] = False,
     output: BatchOutputOption = Output.TABLE,
@@ -62,7 +63,7 @@ def replay(
     left alone; with any other nothing is written: the error names its position. Tables record their position in the
     property binlog-stream.gtidPosition.
 
-    A replay that was stopped or killed goes on when it is called again with the same options. The tables then belong
+    A replay that was stopped or killed continues when it is started again with the same options. The tables then belong
     to the replay, not to the job: a job goes on from there by --hand-over. Tables that a job set aside (on_error) come
     back by --set-aside, once the reason is mended; the job must not run meanwhile.
 

@@ -21,7 +21,7 @@ from binlog_streaming.cli.status.observing import (  # typer looks at annotation
 if TYPE_CHECKING:
     from binlog_streaming.settings.job_file import AnyJob
 
-OnceOption = Annotated[bool, typer.Option("--once", help="Take what is there now, then end.")]
+OnceOption = Annotated[bool, typer.Option("--once", help="Read the present log, then end.")]
 BatchOutputOption = Annotated[
     Output, typer.Option("--output", "-o", help="A line for each batch: for people (table) or as JSON (jsonl).")
 ]
@@ -44,12 +44,11 @@ def run(
     The log may be a database server's, or a structured log of a program.
 
     It follows them until it is stopped: Ctrl-C (SIGINT) or SIGTERM finishes the current batch, then stops. Started
-    again it goes on where it was: the checkpoint directory of the job knows. A table that cannot be written ends the
-    job before anything is counted as done.
+    again it continues where it stopped, as its checkpoint records. A table that cannot be written ends the job before
+    anything is counted as done.
 
-    `binlog-stream status JOB.toml` tells how it is, and so does a page where --status names an address.
-
-    What belongs to the checkpoint (log, tables, modes, places) cannot be changed in the job file later on.
+    `binlog-stream status JOB.toml` shows its state, and so does a page with --status ADDRESS. Settings that belong to
+    the checkpoint (log, tables, modes, places) cannot be changed in the job file later on.
 
     Exit status: 0 ended as asked, 1 a named error (docs/operations.md has them all), 2 a mistake in the job file; 143
     (SIGTERM) or 130 (SIGINT) stopped before it had taken what --once was to take.

@@ -43,7 +43,8 @@ RateOption = Annotated[
     int | None, typer.Option(min=1, metavar="ROWS", help="Rows in a second, at most (--method log).")
 ]
 RestartOption = Annotated[
-    bool, typer.Option("--restart", help="Begin every table anew, also where a run was cut off (--method log).")
+    bool,
+    typer.Option("--restart", help="Begin every table anew, also if an earlier run was interrupted (--method log)."),
 ]
 SessionsOption = Annotated[
     int, typer.Option(min=1, max=64, help="Sessions that read at the same time (--method read).")
@@ -80,12 +81,12 @@ def snapshot(  # noqa: PLR0913 - the options of the command
     r"""Complete a job's tables with the existing rows of a server that is older than its log.
 
     --method log writes rows into the server's own log, where the job reads them, running or not, in chunks that are
-    marked. Rows of a chunk are locked for about 20 ms against changes, not against reading. Interrupted at any point,
-    the same command goes on after the last chunk.
+    marked. Rows of a chunk are locked for about 20 ms against changes, not against reading. After an interruption at
+    any point the same command continues after the last chunk.
 
     --method read writes nothing on the server and locks nothing: it reads the tables as they are at one point of the
-    log, several times as fast, and writes them into their targets. The job must not run meanwhile; it goes on from that
-    point. Interrupted, the same command reads tables anew that were not complete. With --at GTID the server is a
+    log, several times as fast, and writes them into their targets. The job must not run meanwhile; it continues from
+    that point. After an interruption the same command reads incomplete tables anew. With --at GTID the server is a
     restored backup.
 
     --definitions writes SHOW CREATE TABLE of each table into the server's log, and copies no rows: from there on a job

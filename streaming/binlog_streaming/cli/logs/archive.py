@@ -22,7 +22,7 @@ def register(app: typer.Typer) -> None:
 def archive(  # noqa: PLR0913 - the options of the command
     path: PathArgument,
     to: Annotated[str, typer.Option("--to", metavar="URL", help="A folder, or a place in an object store (s3://...).")],
-    once: Annotated[bool, typer.Option("--once", help="End when all that is there has been archived.")] = False,
+    once: Annotated[bool, typer.Option("--once", help="End when all present files are archived.")] = False,
     retention: Annotated[
         str | None, typer.Option(metavar="TIME", help="Remove archived files older than this, such as 30d.")
     ] = None,
@@ -31,7 +31,7 @@ def archive(  # noqa: PLR0913 - the options of the command
         typer.Option("--keep-for", metavar="JOB.toml", help="Keep older files that a job still needs; repeat it."),
     ] = None,
     every: Annotated[
-        str, typer.Option(metavar="TIME", help="How often what is new in the file under way is stored.")
+        str, typer.Option(metavar="TIME", help="Interval at which the new part of the current file is stored.")
     ] = "10s",
     metrics_port: Annotated[
         int | None, typer.Option(min=0, max=65535, help="Export metrics for Prometheus at this port.")
@@ -40,10 +40,10 @@ def archive(  # noqa: PLR0913 - the options of the command
 ) -> None:
     """Store a log's files in an archive, verified, before the server purges them; every command reads it as a log.
 
-    Finished files are linked (same file system) or copied whole, the file under way in ranges. It goes on until it is
-    stopped, and where it was when it is started again. Access to an object store is set in the environment
-    (AWS_ACCESS_KEY_ID, AWS_ENDPOINT_URL ...). What is archived is never written over: a log that was reset, or went on
-    otherwise after a crash, ends the command with an error.
+    Finished files are linked (same file system) or copied whole, the current file in ranges. It runs until it is
+    stopped, and continues where it stopped when it is started again. Access to an object store is set in the
+    environment (AWS_ACCESS_KEY_ID, AWS_ENDPOINT_URL ...). Archived data is never overwritten: a log that was reset, or
+    has changed after a crash, ends the command with an error.
 
     To read it: the archive's URL in the place of the directory, or DIRECTORY?archive=URL for both as one log.
     """

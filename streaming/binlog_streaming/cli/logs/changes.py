@@ -91,8 +91,8 @@ _OutputOption = Annotated[
         "--output",
         "-o",
         help="For people (table), for programs (jsonl: one JSON object a line), or into FILE (parquet; arrow: an "
-        "Arrow IPC file). As messages, one JSON object a line: in Debezium's envelope (debezium), or as rows with what "
-        "happened to them (flat).",
+        "Arrow IPC file). As messages, one JSON object a line: in Debezium's envelope "
+        "(debezium), or as flat rows with their operation (flat).",
     ),
 ]
 _TopicPrefixOption = Annotated[

@@ -45,7 +45,7 @@ def events(
         int | None, typer.Option(min=0, help=f"Rows to print; default: all as jsonl, {TABLE_ROWS} as table.")
     ] = None,
 ) -> None:
-    """List the replication events of a log: types, sizes, tables, statements; what is compressed is shown plain."""
+    """List the replication events of a log, decompressed: types, sizes, tables, statements."""
     # Compiled code takes a moment to load: not for --help.
     from binlog_format.log.read_range import ReadRange
     from binlog_format.transactions.expansion import expanded

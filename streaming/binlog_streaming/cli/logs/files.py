@@ -35,7 +35,7 @@ def register(app: typer.Typer) -> None:
 def files(
     path: PathArgument, output: OutputOption = Output.TABLE, start: StartOption = None, end: EndOption = None
 ) -> None:
-    """List the files of a log: state, size, how much of it is used, headers, GTID states and the bound."""
+    """List the files of a log: state, size, used size, headers, GTID states and the bound."""
     first, last = positions_of(path, start, end)
     with open_log(path) as log:
         traits = log.traits

@@ -35,12 +35,13 @@ def find(
         str | None,
         typer.Option(
             metavar="TIME",
-            help="The first event group committed then or later: 2026-01-31T12:00:00 (UTC unless it has +02:00), "
+            help="The first event group committed at this time or later: 2026-01-31T12:00:00 (UTC "
+            "unless it has +02:00), "
             "or seconds since 1970.",
         ),
     ] = None,
 ) -> None:
-    """Find an event group by its GTID or its time: its position, file and byte, and what it holds."""
+    """Find an event group by its GTID or its time: its position, file and byte, and its content."""
     if (gtid is None) == (time is None):
         raise OptionError("MISSING", "find: give one of --gtid and --time")
     with open_log(path) as log:

@@ -48,7 +48,7 @@ def groups(
         int | None, typer.Option(min=0, help=f"Groups to print; default: all as jsonl, {TABLE_ROWS} as table.")
     ] = None,
 ) -> None:
-    """List the event groups of a log in commit order: where they are, what they hold, and a digest of their bytes."""
+    """List the event groups of a log in commit order: their places, their events, and a digest of their bytes."""
     from binlog_format.log.read_range import ReadRange  # compiled code takes a moment to load: not for --help
 
     with open_log(path) as log:

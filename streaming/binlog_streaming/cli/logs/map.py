@@ -28,7 +28,7 @@ def map_pages(
     start: StartOption = None,
     end: EndOption = None,
 ) -> None:
-    """Draw the pages of an .ibb log or a structured log as cells, coloured by what they hold."""
+    """Draw the pages of an .ibb log or a structured log as cells, coloured by their content."""
     if output.suffix not in SUFFIXES:
         raise OptionError(
             "INVALID_VALUE", f"map: --output {output}: expected a name that ends in {', '.join(SUFFIXES)}"

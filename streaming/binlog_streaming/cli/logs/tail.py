@@ -78,20 +78,23 @@ class TailSink(Protocol):
 
 
 _FromOption = Annotated[
-    From | None, typer.Option("--from", help="Begin with what comes now (latest, the default), or with all there is.")
+    From | None,
+    typer.Option("--from", help="Begin with new changes (latest, the default), or with the oldest change in the log."),
 ]
 _TimestampOption = Annotated[
     str | None,
     typer.Option(
         metavar="TIME",
-        help="Begin with the first transaction committed then or later: 2026-01-31T12:00:00, UTC unless it has a zone.",
+        help="Begin with the first transaction committed at this time or later: "
+        "2026-01-31T12:00:00, UTC unless it has a zone.",
     ),
 ]
 _ResumeOption = Annotated[
     Path | None,
     typer.Option(
         metavar="FILE",
-        help="Go on at the position in FILE, and keep it up to date; other starts count only while it is not there.",
+        help="Continue at the position in FILE, and keep it up to date; other starts are used only "
+        "if it does not exist.",
     ),
 ]
 _OutputOption = Annotated[
@@ -102,12 +105,12 @@ _OutputOption = Annotated[
         help="For people (live, the default on a terminal) or for programs (jsonl: the same lines as `changes`).",
     ),
 ]
-_OnceOption = Annotated[bool, typer.Option("--once", help="End at what is there now.")]
+_OnceOption = Annotated[bool, typer.Option("--once", help="End at the present end of the log.")]
 _LossOption = Annotated[
     bool,
     typer.Option(
         "--fail-on-data-loss/--skip-data-loss",
-        help="What to do when changes that come next are not there any more: stop, or warn and go on after them.",
+        help="Effect of lost log data: stop, or warn and continue after it.",
     ),
 ]
 
@@ -128,7 +131,7 @@ def tail(  # noqa: PLR0913 - the options of the command
     timestamp: _TimestampOption = None,
     resume: _ResumeOption = None,
     until_idle: Annotated[
-        float | None, typer.Option(min=0.0, metavar="SECONDS", help="End when nothing has come for so long.")
+        float | None, typer.Option(min=0.0, metavar="SECONDS", help="End when nothing has come for this time.")
     ] = None,
     once: _OnceOption = False,
     schema_file: SchemaFileOption = None,

@@ -39,8 +39,8 @@ def verify(
     """Check every checksum, header, chunk, reference, event, entry and GTID state of a log.
 
     Each finding is a line with its place and the name of the condition; damage does not end the check. The exit status
-    is 1 when something is wrong. What is merely not there yet, at the end of a live log, is a remark. At the end it is
-    told whether all changed rows are in the log: statements in the log's text change rows that no row event has.
+    is 1 if there is an error. Data that is not written yet, at the end of a live log, is a remark. The last line shows
+    if all changed rows are in the log: statements in the log's text change rows that no row event has.
     """
     # Compiled code takes a moment to load: not for --help.
     from binlog_format.formats.verify import verify_log

@@ -48,16 +48,16 @@ def doctor(
 ) -> None:
     """Look for common mistakes: on this machine, in a log, in a job, and on its server. Nothing is changed.
 
-    Looked at are Python, Java, packages and their versions, compiled kernels, the machine's name; of a log its files
-    and rights to read them, row format, row images, names of columns, keys; of a job all that check tells, room on
-    disks, rights to write, how far behind it is and until when it is safe; of a server its settings, its expiry, its
-    clock, and whether the log is its own. Every line that is not ok states how to put it right.
+    It checks Python, Java, packages and their versions, compiled kernels, the machine's name; of a log its files and
+    rights to read them, row format, row images, names of columns, keys; of a job all results of check, free space,
+    rights to write, its lag and how long it is safe; of a server its settings, its expiry, its clock, and that it
+    writes this log. Every line that is not ok has advice.
 
     For example:
 
         binlog-stream doctor job.toml --server mysql://cdc@db.example.com/
 
-    Exit status: 0 nothing is wrong (warnings do not count), 1 something is, 2 wrong use.
+    Exit status: 0 no mistake (warnings do not count), 1 a mistake, 2 wrong use.
     """
     # Compiled code takes a moment to load: not for --help.
     from binlog_streaming.doctor.findings import Health

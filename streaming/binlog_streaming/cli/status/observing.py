@@ -29,7 +29,7 @@ StatusOption = Annotated[
         "--status",
         metavar="HOST:PORT",
         envvar="BINLOG_STREAM_STATUS",
-        help="Show how the job is on a page, for example at 127.0.0.1:8765 (port 0: a free one). An address that "
+        help="Show the state of the job on a page, for example at 127.0.0.1:8765 (port 0: a free one). An address that "
         f"others reach needs a token: --status-token-file, or the variable {TOKEN_VARIABLE}.",
     ),
 ]

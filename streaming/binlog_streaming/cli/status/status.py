@@ -33,15 +33,15 @@ def status(
 ) -> None:
     """Show the state of a job: running or not, lag, time until log files are purged, tables, batches and errors.
 
-    What the job did is read from its checkpoint, where it records it; how far behind that is, and when the server
-    removes the files that the job needs, is measured now, also while the job does not run. Set status.purge_after in
-    the job file to the server's binlog_expire_logs_seconds, so that this can tell how long the job is safe.
+    The job records its work in its checkpoint; the lag, and the time at which the server removes files that the job
+    needs, are measured now, also while the job does not run. Set status.purge_after in the job file to the server's
+    binlog_expire_logs_seconds, so that this can tell how long the job is safe.
 
-    For example, from a timer that sends a message when somebody has to look:
+    For example, from a timer that sends a message if a check is needed:
 
         binlog-stream status job.toml || mail -s "binlog-stream" ops@example.com
 
-    Exit status: 0 all is well, 3 somebody should look, 1 changes are not taken or will be lost (or a named error), 2
+    Exit status: 0 no problem, 3 a warning, 1 changes are not read or will be lost (or a named error), 2
     wrong use, or the job has recorded nothing.
     """
     # Compiled code takes a moment to load: not for --help.

@@ -31,7 +31,8 @@ def prove(
     repair: Annotated[
         bool,
         typer.Option(
-            "--repair", help="Let the server write the rows that differ into its log, where the job puts them right."
+            "--repair",
+            help="Make the server write the rows that differ into its log, from which the job repairs its tables.",
         ),
     ] = False,
     table_timeout: Annotated[
@@ -41,9 +42,9 @@ def prove(
 ) -> None:
     r"""Prove that a job's tables equal those of the server: all rows and columns, at one GTID.
 
-    The server computes checksums of all rows as of one place in its log, without a lock; the same are computed of the
-    job's tables as they are at a later place, and of what the log has between the two. The job may run meanwhile, or
-    have read the log before. What is equal is noted in the log, and the tables state it (verifiedThrough).
+    The server computes checksums of all rows as of one place in its log, without a lock; the same are computed from the
+    job's tables at a later place, and from the changes between the two. The job may run meanwhile, or have read the log
+    before. Equal tables are noted in the log, and record it in a property (verifiedThrough).
 
     For example:
 
