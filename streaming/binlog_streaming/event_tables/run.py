@@ -90,7 +90,7 @@ class EventTablesRun(JobRun[EventBatch, BatchProgress, Progress]):
 
     @property
     def query_id(self) -> str:
-        """What the tables know the job by."""
+        """Id under which the tables know the job."""
         return self._file.state.query_id
 
     @property

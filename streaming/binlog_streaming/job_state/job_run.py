@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from binlog_streaming.settings.job_file import AnyJob
 
 LOOK_SECONDS = 1.0
-"""How long a look for what is new waits for it."""
+"""Seconds that a look for new data waits."""
 
 Batch = TypeVar("Batch")
 Report = TypeVar("Report")
@@ -64,7 +64,8 @@ class JobRun(ABC, Generic[Batch, Report, Sums]):
     """
 
     is_fenced: ClassVar[bool] = False
-    """Whether the target itself ends a process when another one takes its place; else a lock keeps others out."""
+    """True if the target itself ends a process when another one takes its place; else a lock keeps other processes
+    out."""
 
     def __init__(self, job: AnyJob, progress: Sums, *, once: bool, listener: Callable[[Report], None] | None) -> None:
         self.progress = progress
@@ -77,16 +78,16 @@ class JobRun(ABC, Generic[Batch, Report, Sums]):
     @property
     @abstractmethod
     def offset(self) -> SourceOffset | None:
-        """Where the job goes on in its log; None: it reads none, or has not begun."""
+        """Offset at which the job continues in its log; None: it reads none, or has not begun."""
 
     @property
     def recorded(self) -> JobRecord | None:
-        """What the job remembers of its tables; None: nothing is recorded of them but how far they are."""
+        """Record of the job's tables; None: nothing is recorded of them but their progress."""
         return None
 
     @property
     def start_facts(self) -> dict[str, object]:
-        """What programs are told of this kind of job as it starts, beside what they are told of all."""
+        """Facts about this kind of job for programs, at its start, beside those of all jobs."""
         return {}
 
     def run(self, on_ready: Callable[[SourceOffset | None], None] = lambda _: None) -> None:
@@ -142,7 +143,7 @@ class JobRun(ABC, Generic[Batch, Report, Sums]):
 
     @property
     def is_stopped(self) -> bool:
-        """Whether `stop` was called."""
+        """True if `stop` was called."""
         return self._stopped.is_set()
 
     def _take(self, batch: Batch) -> None:
@@ -169,7 +170,7 @@ class JobRun(ABC, Generic[Batch, Report, Sums]):
 
     @abstractmethod
     def _is_ended(self) -> bool:
-        """Whether nothing more will come."""
+        """True if nothing more will come."""
 
     @abstractmethod
     def _apply(self, batch: Batch) -> Report | None:

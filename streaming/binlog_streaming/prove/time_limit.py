@@ -28,7 +28,7 @@ class TimeLimit:
 
     @property
     def is_over(self) -> bool:
-        """Whether the time is over."""
+        """True if the time is over."""
         return self._end is not None and time.monotonic() >= self._end
 
     def begin(self, session: ServerSession) -> None:
@@ -59,7 +59,7 @@ class TimeLimit:
             self._set(session, 0)
 
     def text(self, error: Exception) -> str:
-        """Why a table was not compared, after *error*."""
+        """Reason why a table was not compared, after *error*."""
         if isinstance(error, TimeUpError) or (isinstance(error, ServerError) and self.is_over):
             return f"it was not done within {self._seconds:,} s (--table-timeout)"
         return str(error)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     Row = tuple[Any, ...]
 
 TABLE_WAIT_SECONDS = 10
-"""How long a statement waits for a table that another session has locked; the servers' own default is a day or more."""
+"""Seconds that a statement waits for a table that another session has locked; the servers' default is a day or more."""
 _CONNECT_SECONDS = 10
 _PROGRAM = "binlog-stream"
 _VERSION = re.compile(r"(?:5\.5\.5-)?(\d+)\.(\d+)\.(\d+)")
@@ -83,7 +83,7 @@ class ServerSession:
 
     @property
     def is_open(self) -> bool:
-        """Whether the connection has not been lost."""
+        """True if the connection has not been lost."""
         return bool(self._connection.open)
 
     @property

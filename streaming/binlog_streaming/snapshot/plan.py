@@ -144,7 +144,7 @@ def make_plan(session: ServerSession, job: Job, *, tables: str | None = None, re
 
 
 def _left_out(session: ServerSession, tables: Sequence[ServerTable]) -> Iterator[LeftOut]:
-    """Which of *tables* cannot be taken, and why."""
+    """The *tables* that cannot be copied, with reasons."""
     row_image = str(session.variable("binlog_row_image"))
     unlogged = unlogged_databases(session, {table.source.schema for table in tables})
     for table in tables:

@@ -52,7 +52,7 @@ def check_mark_rights(session: ServerSession, *, repairs: bool = False) -> None:
 
 
 def rights_refusal(session: ServerSession, table: SourceTable, *, locks_rows: bool = True) -> str | None:
-    """Why the account may not read a table, with the GRANT; None: it may.
+    """Reason why the account may not read a table, with the GRANT; None: it may.
 
     Args:
         session: On the server.

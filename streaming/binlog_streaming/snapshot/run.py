@@ -45,7 +45,7 @@ KEYLESS_NOWAIT_SECONDS = 10.0
 """Seconds of attempts, without waiting for locks, at the only chunk of a table without a key, so that others do not
 wait."""
 _OF_ONE_TABLE = frozenset({"BUSY", "LOCKED", "TABLE_REFUSED", "TABLE_NOT_FOUND", "DENIED", "FAILED"})
-"""What ends the snapshot of a table, and lets others go on."""
+"""Errors that end the snapshot of one table only: others continue."""
 _PAUSE_SECONDS = 0.01
 _TURN_SECONDS = 10
 """Seconds to wait for the session of a run that was killed: its server may still be in its last statement."""

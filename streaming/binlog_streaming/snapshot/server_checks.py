@@ -133,7 +133,7 @@ def check_databases(session: ServerSession, databases: Iterable[str]) -> None:
 
 
 def unlogged_databases(session: ServerSession, databases: Iterable[str]) -> dict[str, str]:
-    """Why the server does not log some of *databases*, by their names, where the account may see it.
+    """Reasons why the server does not log some of *databases*, by their names, if the account may see them.
 
     Raises:
         ServerError: What the server answered otherwise.

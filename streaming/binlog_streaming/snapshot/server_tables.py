@@ -26,7 +26,7 @@ _KINDS = {
 
 @dataclass(frozen=True, slots=True)
 class LeftOut:
-    """What the rules of a job select, and a command does not take.
+    """A table that the rules of a job select, and that a command leaves out.
 
     Attributes:
         name: `database.table`.
@@ -104,7 +104,7 @@ def find_server_tables(session: ServerSession, job: Job, tables: str | None = No
 
 
 def find_others(session: ServerSession, job: Job, tables: str | None = None) -> tuple[LeftOut, ...]:
-    """What the rules of *job* select beside tables, by name: views and sequences.
+    """Find views and sequences that the rules of *job* select, by name.
 
     Raises:
         OptionError: `INVALID_VALUE`: *tables* is none.

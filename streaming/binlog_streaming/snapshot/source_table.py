@@ -29,7 +29,7 @@ _COMMENT = re.compile(r"\s*/\*.*?\*/")
 
 
 class TableLock(StrEnum):
-    """What keeps the rows of a chunk as they are until they are logged."""
+    """Lock that keeps the rows of a chunk unchanged until they are logged."""
 
     ROWS = "rows"
     """Shared locks on them."""
@@ -108,7 +108,7 @@ class SourceTable:
 
     @property
     def lock(self) -> TableLock | None:
-        """What a chunk of it takes; None: its rows are not in the server, or are locked in a way not known here."""
+        """Lock for a chunk; None: its rows are not in the server, or are locked in a way not known here."""
         return _LOCKS.get(self.engine.upper())
 
     @property

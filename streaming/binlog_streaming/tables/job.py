@@ -60,7 +60,7 @@ STOP_PATIENCE_S = 30.0
 
 
 class MicroBatch(NamedTuple):
-    """What Spark calls with.
+    """Arguments of a call by Spark.
 
     Attributes:
         frame: Rows of the view `tables`.

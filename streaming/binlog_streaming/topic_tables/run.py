@@ -101,7 +101,7 @@ class TopicTablesRun(JobRun[ReadMessages, BatchProgress, Progress]):
 
     @property
     def query_id(self) -> str:
-        """What the tables know the job by."""
+        """Id under which the tables know the job."""
         return self._file.state.query_id
 
     @property

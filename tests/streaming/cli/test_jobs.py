@@ -84,7 +84,7 @@ def test_help_explains_and_has_no_colours_when_piped(command: str) -> None:
     told = {
         "init": "binlog-stream init /var/lib/mysql > job.toml && binlog-stream check job.toml",
         "check": "Exit status: 0 it can run (warnings do not count), 1 it could not, 2 a mistake in the job file.",
-        "run": "Started again it goes on where it was: the checkpoint directory of the job knows.",
+        "run": "Started again it continues where it stopped, as its checkpoint records.",
         "mirror": r"binlog-stream mirror /var/lib/mysql --to lake --tables 'shop\..*' --once",
     }
     assert told[command] in text

@@ -150,7 +150,7 @@ def _read_table(table: ServerTable, vendor: Vendor, job: Job) -> ReadTable | Lef
 
 
 def _left_out(session: ServerSession, tables: Sequence[ServerTable], *, is_live: bool) -> Iterator[LeftOut]:
-    """Which of *tables* cannot be read, and why."""
+    """The *tables* that cannot be read, with reasons."""
     for table in tables:
         refusal = _refusal(table, is_live=is_live) or rights_refusal(session, table.source, locks_rows=False)
         if refusal is not None:
