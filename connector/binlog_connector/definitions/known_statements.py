@@ -1,4 +1,4 @@
-"""What this process has read of the statements of logs: `known_statements`, the one cache, and `scope_before`.
+"""Statements of logs that this process has read: `known_statements`, the one cache, and `scope_before`.
 
 Readers of parts of a log need what the statements before their part say. Each part goes on from where the process has
 looked before, unless the log has been begun anew since.
@@ -93,7 +93,7 @@ class _Mark:
 
 @dataclass(slots=True)
 class KnownStatements:
-    """What this process knows of the statements of one log.
+    """Facts from the statements of one log that this process has read.
 
     Attributes:
         history: Definitions of tables; `history.known_to` is the place that DDL has been read up to.
@@ -155,7 +155,7 @@ _known: dict[_Key, KnownStatements] = {}
 def known_statements(
     watched: WatchedLog, file: SchemaFile | None = None, *, folds_names: bool | None = None, kept: str | None = None
 ) -> KnownStatements:
-    """What this process knows of a log already; nothing, where the log has been begun anew since.
+    """Known statements of a log; none if the log has been begun anew since.
 
     Args:
         watched: The log.
@@ -176,7 +176,7 @@ def known_statements(
 
 
 def scope_before(watched: WatchedLog, start: Position) -> StatementScope:
-    """What all statements before *start* tell of names in it; reads on from where this process has looked before.
+    """Scope after all statements before *start*; continues where this process has stopped before.
 
     Raises:
         BinlogError: As `Log.blocks`.

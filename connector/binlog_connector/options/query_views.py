@@ -163,7 +163,7 @@ def _message_view(
 def query_filters(
     options: SourceOptions, skip: Taken | None, until: Taken | None, wanted: Wanted
 ) -> tuple[TableFilter, GroupFilter]:
-    """Which tables and which groups *options* leave over, and Spark's filters of them."""
+    """Filters of tables and groups for *options* and Spark's filters."""
     from binlog_format.views.group_filter import GroupFilter
     from binlog_format.views.table_filter import TableFilter
 
