@@ -6,6 +6,7 @@ of rows, and unlike XOR a sum shows two duplicate rows.
 
 from __future__ import annotations
 
+import random
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -22,6 +23,11 @@ if TYPE_CHECKING:
 
 BUCKETS = 1024
 _MODULUS = 1 << 64
+
+
+def sample_of(percent: int | None) -> tuple[int, ...]:
+    """Some buckets by chance, *percent* of all; empty: all."""
+    return () if percent is None else tuple(sorted(random.sample(range(BUCKETS), max(1, BUCKETS * percent // 100))))
 
 
 class Rows(NamedTuple):
@@ -78,6 +84,14 @@ class Sums:
         for sign in (1, -1):
             chosen = rows.signs == sign
             add_to_buckets(buckets[chosen], rows.hashes[chosen], sign, self.counts, self.totals)
+
+    def in_sample(self, sample: Sequence[int]) -> Sums:
+        """The same counts, and the sums of some buckets alone; of all, if *sample* is empty."""
+        if not sample:
+            return self
+        totals = np.zeros_like(self.totals)
+        totals[list(sample)] = self.totals[list(sample)]
+        return Sums(self.counts, totals)
 
     def differing(self, other: Sums) -> list[int]:
         """Buckets in which two sides are not the same."""

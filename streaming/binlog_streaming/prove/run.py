@@ -14,6 +14,7 @@ from binlog_streaming.plan.table_selection import TableSelection
 from binlog_streaming.prove.job_state import ProvedJobState
 from binlog_streaming.prove.log_changes import LogChanges
 from binlog_streaming.prove.repair import TableRepair, drop_left_repairs
+from binlog_streaming.prove.row_sums import sample_of
 from binlog_streaming.prove.table_proof import ProofOutcome, ProofResult, TableProof
 from binlog_streaming.prove.time_limit import TimeLimit, TimeUpError
 from binlog_streaming.settings.choices import Mode
@@ -47,6 +48,7 @@ class JobProof:
         on_result: Told of each target, as soon as it is known.
         repairs: Rows that differ are brought back through the log.
         table_timeout: Seconds that a target may take; None: no limit.
+        sample: Percent of the rows whose values are compared, beside the number of all; None: all.
     """
 
     job: Job
@@ -55,6 +57,7 @@ class JobProof:
     on_result: Callable[[ProofResult], None]
     repairs: bool = False
     table_timeout: int | None = None
+    sample: int | None = None
 
     def prove(self, tables: str | None = None) -> list[ProofResult]:
         """Compare all targets, and record in the log which are equal.
@@ -127,8 +130,9 @@ class JobProof:
             limit.check()
             self.on_progress(progress)
 
-        result = TableProof(state, table, mode, uri, session, self.connect, tell).prove()
-        if result.outcome is ProofOutcome.EQUAL and result.forms is not None and not result.forms.unknown:
+        result = TableProof(state, table, mode, uri, session, self.connect, tell, sample_of(self.sample)).prove()
+        is_whole = result.forms is not None and not result.forms.unknown and not result.is_sample
+        if result.outcome is ProofOutcome.EQUAL and is_whole:
             limit.end(session)
             self._note(session, table, result)
         return result

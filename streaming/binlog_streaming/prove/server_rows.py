@@ -43,15 +43,22 @@ class ServerRows:
     table: SourceTable
     forms: TableForms
 
-    def sums(self, on_rows: Callable[[int], None]) -> Sums:
-        """Counts and sums of hashes by bucket; *on_rows* is told of rows as they are summed.
+    def sums(self, on_rows: Callable[[int], None], sample: Sequence[int] = ()) -> Sums:
+        """Counts and sums of hashes by bucket.
+
+        Args:
+            on_rows: Told of rows as they are summed.
+            sample: Only rows of these buckets are hashed, and the others counted; empty: all are hashed.
 
         Raises:
             ServerError: `TABLE_REFUSED`: a row is longer than `max_allowed_packet`; or what else the server answered.
         """
         found = Sums.empty()
         hashed = f"CAST({_hash(self.forms.row_sql)} AS UNSIGNED)"
-        asked = f"{self._bucket} AS bucket, COUNT(*), SUM(IFNULL({hashed}, {_TOO_LONG}))"
+        summed = f"IFNULL({hashed}, {_TOO_LONG})"
+        if sample:
+            summed = f"IF({self._bucket} IN ({', '.join(map(str, sample))}), {summed}, 0)"
+        asked = f"{self._bucket} AS bucket, COUNT(*), SUM({summed})"
         for bounds in self._chunks():
             rows = self.session.rows(f"SELECT {asked} FROM {chunk_source(self.table, bounds)} GROUP BY bucket")
             for bucket, count, total in rows:

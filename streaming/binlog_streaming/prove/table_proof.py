@@ -103,6 +103,7 @@ class ProofResult:
         differences: Rows that differ, as far as they were looked at.
         is_partial: There are more of them.
         repair: What was done about them; empty: nothing.
+        is_sample: Values of some rows were compared, beside the counts of all.
     """
 
     table: str
@@ -116,6 +117,7 @@ class ProofResult:
     differences: tuple[Difference, ...] = ()
     is_partial: bool = False
     repair: str = ""
+    is_sample: bool = False
 
     def count(self, kind: DifferenceKind) -> int:
         """Number of rows with this difference."""
@@ -134,6 +136,7 @@ class TableProof:
         session: On the server.
         connect: Makes another one.
         on_progress: Told of what is done.
+        sample: Buckets whose values are compared, beside the counts of all; empty: all.
     """
 
     state: ProvedJobState
@@ -143,6 +146,7 @@ class TableProof:
     session: ServerSession
     connect: Connect
     on_progress: OnProgress
+    sample: tuple[int, ...] = ()
 
     def prove(self) -> ProofResult:
         """Compare; begins anew where the table is altered meanwhile.
@@ -172,7 +176,7 @@ class TableProof:
             if not forms.columns:
                 return self._not_compared("none of its columns can be compared")
             server = ServerRows(self.session, source, forms)
-            expected = server.sums(self._counter("server"))
+            expected = server.sums(self._counter("server"), self.sample)
             reached = self.state.near(
                 gtids, self.table.name, self.mode, self.uri, lambda place: self._tell("job", job_at=place)
             )
@@ -187,7 +191,8 @@ class TableProof:
                 held = held_rows.sums(self._counter("target"))
                 later, buckets = self._later_rows(gtids, reached, forms)
                 expected.add_rows(later, buckets)
-                return self._result(server, held_rows, (expected, held), str(reached.gtids), (later, buckets))
+                sums = expected.in_sample(self.sample), held.in_sample(self.sample)
+                return self._result(server, held_rows, sums, str(reached.gtids), (later, buckets))
 
     def _result(
         self,
@@ -207,6 +212,7 @@ class TableProof:
             rows=expected.row_count,
             held_rows=held.row_count,
             forms=forms,
+            is_sample=bool(self.sample),
         )
         if forms.missing and result.rows:
             reason = f"the target lacks columns: {', '.join(forms.missing)}"

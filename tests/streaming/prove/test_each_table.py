@@ -12,6 +12,7 @@ import pytest
 
 from binlog_format.errors import ServerError
 from binlog_streaming.prove import job_state
+from binlog_streaming.prove.row_sums import BUCKETS
 from binlog_streaming.prove.run import JobProof
 from binlog_streaming.prove.table_proof import ProofOutcome
 from binlog_streaming.server.address import ServerAddress
@@ -89,6 +90,26 @@ def test_a_data_file_that_was_changed_in_place_is_found(
     assert file.name in reason
     assert what in reason
     assert found == {"a": EQUAL, "c": EQUAL}
+
+
+def test_a_sample_counts_all_rows_and_compares_some(
+    shared_server: MariaDbServer, job: Job, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    missing, changed = (held(job, f"shop.{name}") for name in "ab")
+    overwrite(job, "shop.a", missing.slice(1))
+    overwrite(job, "shop.b", changed.set_column(1, changed.schema.field(1), pa.array([2] + [1] * 19, pa.int32())))
+    seen = set()
+    for chosen in ([], list(range(BUCKETS))):
+        monkeypatch.setattr("random.sample", lambda numbers, count, chosen=chosen: chosen or [numbers[0]][:count])
+        proof = JobProof(job, lambda: session_on(shared_server), _ignore, _ignore, sample=1)
+        results = {one.table[-1]: one for one in proof.prove()}
+        assert results["a"].outcome is ProofOutcome.DIFFERENT
+        assert results["c"].outcome is ProofOutcome.EQUAL
+        assert results["c"].is_sample
+        seen.add(results["b"].outcome)
+    assert seen == {ProofOutcome.EQUAL, ProofOutcome.DIFFERENT}
+    with session_on(shared_server) as session:
+        assert session.value("SELECT COUNT(*) FROM binlog_stream.snapshot_marks WHERE kind = 'proof'") == 0
 
 
 def test_a_table_that_takes_too_long_stops_no_other(shared_server: MariaDbServer, job: Job) -> None:

@@ -11,13 +11,15 @@ from binlog_format.errors import ServerError
 from binlog_streaming.server.address import ServerAddress
 from binlog_streaming.server.credentials import Credentials
 from binlog_streaming.server.session import connect
-from binlog_streaming.settings import load_job
+from binlog_streaming.settings import Source, load_job
 from binlog_streaming.snapshot import log_identity
+from binlog_streaming.snapshot.log_identity import begin_writing, check_is_writer
 from binlog_streaming.snapshot.plan import make_plan
 from binlog_streaming.snapshot.reading.plan import plan_reading
 from binlog_streaming.snapshot.run import run_snapshot
+from binlog_streaming.snapshot.server_checks import check_server
 from tests.program import run_program
-from tests.servers import mariadb_server_in
+from tests.servers import ServerKind, mariadb_server_in, server_in
 from tests.streaming.snapshot.live import BLACKHOLE, follow, job_file, run_sql, session_on, url_of, wait_for
 
 if TYPE_CHECKING:
@@ -147,6 +149,24 @@ def test_a_copy_that_has_logged_nothing_since_gets_one_statement_that_changes_no
         log.rename(tmp_path / "behind")
         log.symlink_to(server.binlog_directory)
         assert run_snapshot(session, plan).rows == 10
+
+
+@pytest.mark.parametrize("kind", [ServerKind.MYSQL, ServerKind.NEW_MARIADB])
+def test_servers_of_other_kinds_are_told_apart_too(tmp_path: Path, kind: ServerKind) -> None:
+    """Two with the same id and as many transactions: one has the log, the other one has not."""
+    with server_in(kind, tmp_path / "one") as one, server_in(kind, tmp_path / "two") as two:
+        for server in (one, two):
+            run_sql(server, [*SHOP, "INSERT INTO shop.items VALUES (1, 1)"])
+        run_sql(two, [f"INSERT INTO shop.items VALUES ({number}, 1)" for number in range(2, 9)])
+        source = Source(path=str(one.binlog_directory))
+        with session_on(one) as session:
+            check_server(session)
+            check_is_writer(session, source.path)
+            begin_writing(session, source)
+            check_is_writer(session, source.path)
+        with session_on(two) as session, pytest.raises(ServerError, match="OTHER_SERVER") as raised:
+            check_is_writer(session, source.path)
+        assert raised.value.is_wrong_use
 
 
 def test_an_id_that_was_changed_is_told_with_the_remedy(tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ def register(app: typer.Typer) -> None:
     app.command("prove", help=help_of(prove), rich_help_panel=PANEL)(prove)
 
 
-def prove(
+def prove(  # noqa: PLR0913 - the options of the command
     job: JobArgument,
     server: ServerOption,
     tables: TablesOption = None,
@@ -37,6 +37,12 @@ def prove(
     ] = False,
     table_timeout: Annotated[
         int | None, typer.Option(min=1, metavar="SECONDS", help="A target may take so long; then the next one.")
+    ] = None,
+    sample: Annotated[
+        int | None,
+        typer.Option(
+            min=1, max=100, metavar="PERCENT", help="Compare the values of so many rows, by chance, and count all."
+        ),
     ] = None,
     password_file: PasswordFileOption = None,
 ) -> None:
@@ -73,6 +79,7 @@ def prove(
             lambda one: print_result(one, rows=rows),
             repair,
             table_timeout,
+            sample,
         )
         results = proof.prove(tables)
     if not print_summary(results):

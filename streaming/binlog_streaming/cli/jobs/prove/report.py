@@ -47,7 +47,8 @@ def print_result(result: ProofResult, *, rows: bool) -> None:
 
 def _told(result: ProofResult) -> str:
     if result.outcome is ProofOutcome.EQUAL:
-        return f"equal through {result.gtids}, {result.rows:,} rows"
+        in_sample = " in a sample" if result.is_sample else ""
+        return f"equal{in_sample} through {result.gtids}, {result.rows:,} rows"
     if result.outcome is not ProofOutcome.DIFFERENT:
         return f"{result.outcome}: {result.reason}"
     counts = ", ".join(f"{result.count(kind):,} {kind}" for kind in DifferenceKind if result.count(kind))
