@@ -17,14 +17,13 @@ import pyarrow as pa
 from binlog_format.errors import ServerError, TableError
 from binlog_streaming.lake.commit_id import KEYS_PROPERTY, split_keys
 from binlog_streaming.lake.sinks import sink_type
-from binlog_streaming.prove.data_files import changed_files
 from binlog_streaming.prove.differences import Difference, DifferenceKind, find_differences
 from binlog_streaming.prove.log_changes import DisturbedError
 from binlog_streaming.prove.read_view import read_view
 from binlog_streaming.prove.row_sums import Rows
 from binlog_streaming.prove.server_rows import ServerRows
 from binlog_streaming.prove.table_forms import table_forms
-from binlog_streaming.prove.target_rows import TargetRows
+from binlog_streaming.prove.target_rows import TargetRows, changed_files
 from binlog_streaming.server.failures import TABLE_CHANGED
 from binlog_streaming.snapshot.source_table import read_table
 from binlog_streaming.snapshot.sql_text import table_sql

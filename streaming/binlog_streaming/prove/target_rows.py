@@ -1,4 +1,4 @@
-"""The rows that a target holds of its source table as it is: `TargetRows(target, mode, rule)`."""
+"""The rows that a target holds of its source table: `TargetRows(target, mode, rule)`; `changed_files(target)`."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
+import pyarrow.parquet as pq
 
 from binlog_format.rows.arrow_arrays import mask_array
 from binlog_streaming.modes.mode_columns import DELETED, IS_CURRENT
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from binlog_streaming.lake.target import Target
+    from binlog_streaming.lake.target import RecordedFile, Target
     from binlog_streaming.prove.table_forms import TableForms
     from binlog_streaming.settings.model import TableRule
 
@@ -88,3 +89,29 @@ class TargetRows:
 
     def _rows(self, batch: pa.RecordBatch) -> tuple[Rows, np.ndarray]:
         return self.forms.rows(batch.column, np.ones(batch.num_rows, np.int64))
+
+
+def changed_files(target: Target) -> list[str]:
+    """Say which data files have been changed in place, and how.
+
+    Reading trusts what a table format records: of a file into which somebody has put rows, only so many are read.
+
+    Raises:
+        OSError: A file cannot be read.
+        pyarrow.ArrowException: A file is no Parquet file.
+    """
+    return [text for file in target.recorded_files() for text in _differences(file)]
+
+
+def _differences(file: RecordedFile) -> list[str]:
+    with file.open() as opened:
+        opened.seek(0, 2)
+        size = opened.tell()
+        opened.seek(0)
+        rows = pq.read_metadata(opened).num_rows
+    found = []
+    if file.row_count is not None and rows != file.row_count:
+        found.append(f"{file.name} has {rows:,} rows, the table records {file.row_count:,}")
+    elif size != file.size:
+        found.append(f"{file.name} has {size:,} bytes, the table records {file.size:,}")
+    return found
