@@ -129,7 +129,7 @@ test-wheel: $(WHEEL_INSTALLED) java ## Run what `make test-bare` runs against th
 		-m "not spark and not thorough and (server or not slow)" \
 		--ignore=tests/tidy --ignore=tests/docs --ignore=tests/deploy --ignore=tests/streaming/demo/test_demo.py $(PYTEST_ARGS)
 
-test-demo: setup $(KERNELS) $(SERVERS) ## Run each demo of the README, small
+test-demo: setup $(KERNELS) $(FETCHED) ## Run each demo of the README, small
 	@$(BIN)/python -m pytest tests/docs/test_demo_lines.py $(PYTEST_ARGS)
 
 $(COMPAT_INSTALLED): pyproject.toml
