@@ -1,4 +1,7 @@
-"""Messages about transactions, and where changes are in theirs: `Transactions`."""
+"""Messages about transactions, and where changes are in theirs: `Transactions`.
+
+Names of the event groups of some events: `EventGroups`.
+"""
 
 from __future__ import annotations
 
@@ -8,11 +11,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from binlog_connector.envelope.encoding import Collections, Orders
-from binlog_connector.envelope.event_groups import EventGroups
 from binlog_connector.envelope.message_batch import MessageKind, MessagePlace, MessageRun, sort_keys
-from binlog_format.rows.arrow_arrays import numbers_array
+from binlog_format.rows.arrow_arrays import numbers_array, strings_array
+from binlog_format.views.columns import PlaceColumns
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -26,6 +30,47 @@ if TYPE_CHECKING:
 
     Int64s = NDArray[np.int64]
     Mask = NDArray[np.bool_]
+    from numpy.typing import NDArray
+
+
+@dataclass(frozen=True, slots=True)
+class EventGroups:
+    """The groups of some events, for messages.
+
+    Attributes:
+        block: Of the events.
+        events: Rows of its event table.
+    """
+
+    block: Block
+    events: Int64s
+
+    @property
+    def rows(self) -> Int64s:
+        """Row of each event's group."""
+        rows: Int64s = self.block.events["group"][self.events]
+        return rows
+
+    def gtids(self) -> pa.Array:
+        """GTID of each group as text; null without."""
+        return PlaceColumns(self.block.events, self.block.groups, self.events, self.block.gtid_sources).gtid()
+
+    def file_names(self) -> pa.Array:
+        """Name of the file that each group is in."""
+        file_nos, codes = np.unique(self.block.groups["file_no"][self.rows], return_inverse=True)
+        names = [self.block.path_of(int(number)).rsplit("/", 1)[-1] for number in file_nos]
+        return strings_array(names).take(numbers_array(codes.astype(np.int64)))
+
+    def file_offsets(self) -> Int64s:
+        """Byte in its file where each group starts."""
+        offsets: Int64s = self.block.groups["file_offset"][self.rows]
+        return offsets
+
+    def transaction_ids(self) -> pa.Array:
+        """The GTID of each group, or else its file and place in it, as Debezium has it."""
+        places = numbers_array(self.file_offsets()).cast(pa.string())
+        unnamed = pc.binary_join_element_wise("file=", self.file_names(), ",pos=", places, "")
+        return pc.coalesce(self.gtids(), unnamed)
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,8 +10,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from binlog_connector.following.decision import START_AGAIN, Decision, lost
-from binlog_connector.following.entry_resume import compare_entries
+from binlog_connector.following.entry_resume import START_AGAIN, Decision, compare_entries, lost
 from binlog_connector.following.log_end import end_of_log, start_of_file, start_of_log
 from binlog_connector.following.watched import WatchedLog, written_order
 from binlog_format.gtids.gtid_set import NO_GTIDS, GtidSet

@@ -1,4 +1,7 @@
-"""One step of a log that is being followed: `Step`, rows and the offset after them."""
+"""One step of a log that is being followed: `Step`, rows and the offset after them.
+
+Check that a planned range still exists when it is read: `check_range_complete`.
+"""
 
 from __future__ import annotations
 
@@ -6,10 +9,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
 from binlog_connector.following.entry_marks import state_of
-from binlog_connector.following.range_complete import check_range_complete
 from binlog_connector.following.skipping import taken_in
 from binlog_format.block import Block
-from binlog_format.errors import CorruptError
+from binlog_format.errors import CorruptError, DataLossError
 from binlog_format.structured.event_log import LogBlock
 from binlog_format.views.group_filter import GroupFilter
 
@@ -18,8 +20,26 @@ if TYPE_CHECKING:
 
     from binlog_connector.following.offsets import SourceOffset
     from binlog_connector.following.watched import WatchedLog
-    from binlog_format.errors import DataLossError
+    from binlog_format.log.log import Log
     from binlog_format.position import Position
+
+
+def check_range_complete(log: Log, reached: Position, end: Position) -> None:
+    """See that a read which came to *reached* has read everything before *end*.
+
+    What was planned was on disk, so a log that ends earlier is an error.
+
+    Raises:
+        DataLossError: `TRUNCATED_TRANSACTION`: the log ends before *end* now.
+    """
+    # After the last group there may be records that are no groups: only a look tells whether they are there.
+    if reached < end and log.span(reached).end < end:
+        raise DataLossError(
+            "TRUNCATED_TRANSACTION",
+            f"{log.path}: the log ends at {reached} now, but reached {end} when this was planned",
+            hint="The server crashed and took transactions back, or the files were cut; see docs/operations.md",
+        )
+
 
 _AnyBlock = TypeVar("_AnyBlock", Block, LogBlock)
 

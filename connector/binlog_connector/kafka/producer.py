@@ -1,14 +1,27 @@
-"""The interface of a Kafka client for a publisher: `Producer`; `clients.open_producer` makes one."""
+"""The interface of a Kafka client for a publisher: `Producer`; `clients.open_producer` makes one.
+
+Guarantee for consumers of topics: `Delivery`; for settings, which load no client.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import TYPE_CHECKING, Protocol
 
 from binlog_format.errors import OptionError
 
 if TYPE_CHECKING:
     from binlog_connector.kafka.messages import Messages
+
+
+class Delivery(StrEnum):
+    """Guarantee for consumers."""
+
+    EXACTLY_ONCE = "exactly-once"
+    AT_LEAST_ONCE = "at-least-once"
+    """For brokers without transactions: after an error or a kill, all messages since the last record are sent again."""
+
 
 BATCH_SIZE = 1_000_000
 """Bytes of a record batch; a topic's default limit is 1,048,588."""

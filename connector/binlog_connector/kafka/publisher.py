@@ -31,10 +31,9 @@ from typing import TYPE_CHECKING
 
 from binlog_connector.crash_points import reached
 from binlog_connector.kafka.clients import open_producer
-from binlog_connector.kafka.delivery import Delivery
 from binlog_connector.kafka.failures import is_transient
 from binlog_connector.kafka.offset_store import NOTHING, OffsetRecord, OffsetStore
-from binlog_connector.kafka.producer import ProducerSettings
+from binlog_connector.kafka.producer import Delivery, ProducerSettings
 from binlog_connector.kafka.topics import Topics
 from binlog_format.errors import BrokerError, RegistryError
 from binlog_format.position import Place

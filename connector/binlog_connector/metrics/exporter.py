@@ -20,9 +20,8 @@ if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
     from prometheus_client.core import Metric
 
-    from binlog_connector.metrics.follower import Follower, LogProgress
+    from binlog_connector.metrics.follower import Follower, LogProgress, Rate
     from binlog_connector.metrics.lag import Lag
-    from binlog_connector.metrics.rates import Rate
     from binlog_format.gtids.gtid_set import GtidPoint
 
 logger = logging.getLogger(__name__)

@@ -13,7 +13,7 @@ from binlog_connector.envelope.options import (
     TimePrecision,
     UnsignedBigintHandling,
 )
-from binlog_connector.kafka.topic_templates import NAME_EXPECTED, TopicTemplates, is_topic_name, template_mistake
+from binlog_connector.kafka.topic_names import NAME_EXPECTED, TopicTemplates, is_topic_name, template_mistake
 from binlog_connector.options.option_values import choice, flag, folds_names, invalid
 from binlog_format.errors import OptionError
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from binlog_connector.envelope.messages import MessagesView
-    from binlog_connector.kafka.topic_templates import TopicTemplates
+    from binlog_connector.kafka.topic_names import TopicTemplates
     from binlog_format.block import Block
 
     Int64s = NDArray[np.int64]

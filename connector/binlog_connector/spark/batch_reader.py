@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSourceReader
 
-from binlog_connector.following.prepared import PreparedHistory
+from binlog_connector.following.offsets import PreparedHistory
 from binlog_connector.following.skipping import taken_in
 from binlog_connector.following.starts import advance, ending, initial_offset, initial_offset_or_gap
 from binlog_connector.following.watched import file_start

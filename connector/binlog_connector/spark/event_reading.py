@@ -6,8 +6,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from binlog_connector.following.entry_marks import state_of
-from binlog_connector.following.range_complete import check_range_complete
 from binlog_connector.following.starts import StartMoment
+from binlog_connector.following.steps import check_range_complete
 from binlog_format.errors import OptionError, SchemaError
 from binlog_format.structured.views.event_filter import ALL_EVENTS
 

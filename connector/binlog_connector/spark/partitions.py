@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql.datasource import InputPartition
 
 from binlog_connector.following.entry_marks import states_at
-from binlog_connector.following.prepared import PreparedHistory
+from binlog_connector.following.offsets import PreparedHistory
 
 if TYPE_CHECKING:
     from binlog_format.gtids.domain_starts import Taken

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from binlog_connector.following.range_complete import check_range_complete
+from binlog_connector.following.steps import check_range_complete
 from binlog_connector.options.query_views import (
     ALL_WANTED,
     Wanted,

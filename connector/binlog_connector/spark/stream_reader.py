@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql.datasource import DataSourceStreamReader
 
 from binlog_connector.following.log_end import end_of_log, end_position, offset_at
-from binlog_connector.following.offsets import SourceOffset
-from binlog_connector.following.prepared import PreparedHistory
+from binlog_connector.following.offsets import PreparedHistory, SourceOffset
 from binlog_connector.following.resume import compare
 from binlog_connector.following.skipping import taken_in
 from binlog_connector.following.starts import Edge, advance, ending, initial_offset, initial_offset_or_gap

@@ -1,6 +1,8 @@
 """The program's frame: registers the commands, and turns every named error into one line and an exit status.
 
 Exit status: 0 done, or nobody reads on (`| head`); 1 a named error or a finding; 2 wrong use; 130 interrupted.
+
+A line on the terminal while kernels are compiled, which happens once after installation: `show_compiling`.
 """
 
 from __future__ import annotations
@@ -19,10 +21,37 @@ from typer.main import get_command
 
 from binlog_connector.installing import missing_extra
 from binlog_format.errors import BinlogError, storage_error, told_options
+from binlog_format.kernels import watch_compiling
 from binlog_streaming.cli.output import escaped
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+
+_CLEAR = "\r\x1b[K"
+
+
+class _Line:
+    # Only there while the compiler works: what the command prints comes after it.
+    def __init__(self) -> None:
+        self._depth = 0  # a kernel compiles those that it calls
+        self._count = 0
+
+    def __call__(self, starts: bool) -> None:
+        self._depth += 1 if starts else -1
+        self._count += starts
+        if self._depth == 1 and starts:
+            sys.stderr.write(f"{_CLEAR}Compiling for this machine, once after installation: kernel {self._count} ...")
+        elif self._depth == 0:
+            sys.stderr.write(_CLEAR)
+        sys.stderr.flush()
+
+
+def show_compiling() -> None:
+    """Show the line from now on, if there is a terminal."""
+    if sys.stderr.isatty():
+        watch_compiling(_Line())
+
 
 app = typer.Typer(
     name="binlog-stream",
@@ -106,7 +135,6 @@ def register_commands(arguments: Sequence[str]) -> None:
     """Add the command that is called; all of them where help is, or a name that is no command."""
     if list(arguments) == ["--version"]:
         return
-    from binlog_streaming.cli.compiling import show_compiling  # NumPy takes a moment to load
 
     show_compiling()
     name = next((argument for argument in arguments if not argument.startswith("-")), "")

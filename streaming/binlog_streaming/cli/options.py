@@ -1,13 +1,33 @@
-"""Options that several commands understand alike: which tables, how values are given, how large files are."""
+"""Options that several commands understand alike: which tables, how values are given, how large files are.
+
+Help texts from docstrings, whose paragraphs flow to the terminal's width: `help_of(command)`.
+"""
 
 from __future__ import annotations
 
+import inspect
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from binlog_format.rows.decoding import TimeType, ZeroDates
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+PANEL = "Tables kept in step"
+"""The heading of the commands about jobs."""
+
+
+def help_of(command: Callable[..., None]) -> str:
+    """The docstring of *command*: lines of a paragraph are joined, indented ones stay as they are."""
+    paragraphs = inspect.cleandoc(command.__doc__ or "").split("\n\n")
+    return "\n\n".join(
+        paragraph if paragraph.startswith(" ") else " ".join(paragraph.split("\n")) for paragraph in paragraphs
+    )
+
 
 _UNITS = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 

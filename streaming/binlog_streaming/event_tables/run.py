@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 
 from binlog_connector.following.entry_marks import state_of
-from binlog_connector.following.range_complete import check_range_complete
 from binlog_connector.following.resume import compare
+from binlog_connector.following.steps import check_range_complete
 from binlog_connector.following.tailer import FollowOptions, Tailer
 from binlog_connector.following.watched import WatchedLog
 from binlog_connector.options.source_options import SourceOptions

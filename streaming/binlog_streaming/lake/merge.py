@@ -20,8 +20,7 @@ import pyarrow.compute as pc
 
 from binlog_streaming.lake.change import Overlay
 from binlog_streaming.lake.evidence import ContradictedError, contradictions
-from binlog_streaming.lake.keys.key_lookup import KeyLookup
-from binlog_streaming.lake.keys.sorting import union
+from binlog_streaming.lake.keys.key_lookup import KeyLookup, union
 from binlog_streaming.lake.rows_before import KeyRows, differing_rows
 from binlog_streaming.lake.schema_cast import cast_table
 from binlog_streaming.settings.choices import Merge

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from binlog_format.rows.arrow_arrays import fixed_array, mask_array
-from binlog_streaming.lake.keys.sorting import distinct, integers
+from binlog_streaming.lake.keys.key_lookup import distinct, integers
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -19,7 +19,7 @@ from binlog_streaming.modes.partial.absent_columns import (
     WHOLE_IMAGES_HINT,
 )
 from binlog_streaming.modes.partial.image_facts import NO_FACTS, AbsentKinds
-from binlog_streaming.modes.partial.refusals import generated_absent, kind_unknown
+from binlog_streaming.modes.partial.rows import generated_absent, kind_unknown
 from binlog_streaming.modes.row_batches import NO_IMAGE
 
 if TYPE_CHECKING:

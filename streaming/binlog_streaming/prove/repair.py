@@ -16,14 +16,13 @@ import pymysql
 
 from binlog_format.errors import BinlogError, ServerError, TableError
 from binlog_format.views.table_filter import SHADOW_PREFIX, SNAPSHOT_DATABASE
-from binlog_streaming.prove.key_texts import key_condition, key_literals
+from binlog_streaming.prove.server_rows import key_condition, key_literals
 from binlog_streaming.server import failures
 from binlog_streaming.settings.choices import OnCascade
-from binlog_streaming.snapshot.dialect import LOCK_WAIT_SECONDS, locking_clause
 from binlog_streaming.snapshot.marks import NO_CHUNK, Mark, MarkKind, MarksTable
 from binlog_streaming.snapshot.shadow import ShadowEngine, ShadowTable, drop_shadow
 from binlog_streaming.snapshot.source_table import read_columns, read_table
-from binlog_streaming.snapshot.sql_text import name_list, quoted, table_sql
+from binlog_streaming.snapshot.sql_text import LOCK_WAIT_SECONDS, locking_clause, name_list, quoted, table_sql
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

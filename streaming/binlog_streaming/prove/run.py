@@ -18,7 +18,6 @@ from binlog_streaming.prove.row_sums import sample_of
 from binlog_streaming.prove.table_proof import ProofOutcome, ProofResult, TableProof
 from binlog_streaming.prove.time_limit import TimeLimit, TimeUpError
 from binlog_streaming.settings.choices import Mode
-from binlog_streaming.snapshot.dialect import prepare_session
 from binlog_streaming.snapshot.job_tables import JobTables
 from binlog_streaming.snapshot.log_identity import begin_writing, check_is_writer
 from binlog_streaming.snapshot.marks import NO_CHUNK, Mark, MarkKind, MarksTable
@@ -26,6 +25,7 @@ from binlog_streaming.snapshot.rights import check_mark_rights, rights_refusal
 from binlog_streaming.snapshot.server_checks import check_server
 from binlog_streaming.snapshot.server_tables import find_server_tables
 from binlog_streaming.snapshot.source_table import TableLock
+from binlog_streaming.snapshot.sql_text import prepare_session
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

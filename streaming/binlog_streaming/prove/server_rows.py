@@ -1,4 +1,7 @@
-"""Sums of a table's rows, computed by the server: `ServerRows` gives sums by bucket, and the rows of some buckets."""
+"""Sums of a table's rows, computed by the server: `ServerRows` gives sums by bucket, and the rows of some buckets.
+
+Messages of keys, read again: `key_condition` for SQL, `key_text` for people.
+"""
 
 from __future__ import annotations
 
@@ -9,18 +12,59 @@ import numpy as np
 import pyarrow as pa
 
 from binlog_format.errors import ServerError
-from binlog_streaming.prove.key_texts import key_condition
 from binlog_streaming.prove.row_sums import BUCKETS, Rows, Sums
 from binlog_streaming.snapshot.chunk_sql import bound_statement, chunk_source
 from binlog_streaming.snapshot.marks import Bounds
-from binlog_streaming.snapshot.sql_text import table_sql
+from binlog_streaming.snapshot.sql_text import quoted, table_sql
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
+    from binlog_streaming.prove.column_forms import ColumnForm
     from binlog_streaming.prove.table_forms import TableForms
     from binlog_streaming.server.session import ServerSession
     from binlog_streaming.snapshot.source_table import SourceTable
+
+
+def key_values(message: bytes) -> Iterator[bytes | None]:
+    """The values of a message, in order; None: NULL."""
+    at = 0
+    while at < len(message):
+        if message[at : at + 1] == b"N":
+            yield None
+            at += 1
+            continue
+        colon = message.index(b":", at)
+        end = colon + 1 + int(message[at:colon])
+        yield message[colon + 1 : end]
+        at = end
+
+
+def key_literals(forms: Sequence[ColumnForm], message: bytes) -> list[str]:
+    """The values of a key as SQL."""
+    return [_literal(form, value) for form, value in zip(forms, key_values(message), strict=True)]
+
+
+def key_condition(forms: Sequence[ColumnForm], message: bytes) -> str:
+    """SQL that is true for the row with a key."""
+    literals = key_literals(forms, message)
+    return " AND ".join(f"{quoted(form.name)} <=> {literal}" for form, literal in zip(forms, literals, strict=True))
+
+
+def key_text(forms: Sequence[ColumnForm], message: bytes) -> str:
+    """A key for people: `id = 7, name = 'x'`."""
+    parts = []
+    for form, value in zip(forms, key_values(message), strict=True):
+        literal = _literal(form, value)
+        text = repr((value or b"").decode()) if literal.startswith("_utf8mb4") else literal
+        parts.append(f"{form.name} = {text}")
+    return ", ".join(parts)
+
+
+def _literal(form: ColumnForm, value: bytes | None) -> str:
+    assert form.literal is not None, "keys have columns with literals alone"
+    return "NULL" if value is None else form.literal(value)
+
 
 CHUNK_ROWS = 100_000
 """Rows of a statement: about a second of the server's time, so that progress is seen and an interrupt soon heeded."""

@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 from binlog_connector.envelope.options import EnvelopeFormat
-from binlog_connector.kafka.topic_templates import NAME_EXPECTED, is_topic_name, template_mistake
+from binlog_connector.kafka.topic_names import NAME_EXPECTED, is_topic_name, template_mistake
 from binlog_connector.options.source_options import SourceOptions
 from binlog_connector.rules.row_rule import RuleError
 from binlog_format.errors import OptionError, StartError

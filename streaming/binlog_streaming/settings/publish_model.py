@@ -16,7 +16,7 @@ from binlog_connector.envelope.options import (
     TimePrecision,
     UnsignedBigintHandling,
 )
-from binlog_connector.kafka.delivery import Delivery
+from binlog_connector.kafka.producer import Delivery
 from binlog_connector.rules.row_rule import RowRule
 from binlog_connector.rules.row_rules import bound_rule, defined_tables, table_rules
 from binlog_streaming.settings.durations import parse_milliseconds

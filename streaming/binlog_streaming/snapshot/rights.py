@@ -13,9 +13,8 @@ import pymysql
 from binlog_format.errors import ServerError
 from binlog_format.views.table_filter import SNAPSHOT_DATABASE
 from binlog_streaming.server.failures import DENIED, number_of
-from binlog_streaming.snapshot.dialect import locking_clause
 from binlog_streaming.snapshot.source_table import TableLock
-from binlog_streaming.snapshot.sql_text import name_list, quoted, table_sql
+from binlog_streaming.snapshot.sql_text import locking_clause, name_list, quoted, table_sql
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

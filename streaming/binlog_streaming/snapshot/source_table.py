@@ -15,7 +15,7 @@ from binlog_connector.schema.stated_definitions import (
     STATEMENT,
     TIME_ZONE,
 )
-from binlog_streaming.snapshot.key_column import KeyColumn, key_column
+from binlog_streaming.snapshot.chunk_sql import KeyColumn, key_column
 from binlog_streaming.snapshot.sql_text import table_sql
 
 if TYPE_CHECKING:

@@ -1,4 +1,7 @@
-"""Names and values as SQL text: `quoted`, `table_sql`, `literal`."""
+"""Names and values as SQL text: `quoted`, `table_sql`, `literal`.
+
+Differences between MariaDB and MySQL in a snapshot: `prepare_session`, `locking_clause`, `logged_place`.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,51 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+
+    from binlog_streaming.server.session import ServerSession
+
+
+LOCK_WAIT_SECONDS = 1
+"""Seconds that a chunk of one row waits for its lock: the shortest time that the servers offer."""
+
+# A value that would change on its way is an error. No mode that refuses values which rows already have (zero dates),
+# none that turns an id 0 into the next one, and not
+# NO_ENGINE_SUBSTITUTION: a replica without BLACKHOLE would stop, and makes an InnoDB table without it.
+_SQL_MODE = "STRICT_ALL_TABLES,NO_AUTO_VALUE_ON_ZERO,ALLOW_INVALID_DATES"
+
+
+def prepare_session(session: ServerSession) -> None:
+    """Set up *session* to write chunks.
+
+    Raises:
+        ServerError: What the server answered.
+    """
+    session.execute("SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED")
+    session.execute("SET SESSION sql_mode = %s", _SQL_MODE)
+    session.execute(f"SET SESSION innodb_lock_wait_timeout = {LOCK_WAIT_SECONDS}")
+    if session.version.is_mariadb:
+        # Replicas apply marked groups all the same, unless they are set to leave them out.
+        session.execute("SET SESSION skip_replication = 1, max_statement_time = 0")
+
+
+def locking_clause(session: ServerSession, *, is_waiting: bool) -> str:
+    """The clause that takes shared locks on the rows of a chunk; without waiting it fails at once where one is held."""
+    if session.version.is_mariadb:
+        return f"LOCK IN SHARE MODE {f'WAIT {LOCK_WAIT_SECONDS}' if is_waiting else 'NOWAIT'}"
+    return "FOR SHARE" if is_waiting else "FOR SHARE NOWAIT"
+
+
+def logged_place(session: ServerSession) -> str | None:
+    """A text that is another one after the session has written a group into the log; None: the server does not tell.
+
+    Raises:
+        ServerError: What the server answered.
+    """
+    if session.version.is_mariadb:
+        return str(session.value("SELECT @@SESSION.last_gtid"))
+    if session.variable("gtid_mode") == "ON":
+        return str(session.value("SELECT @@GLOBAL.gtid_executed"))
+    return None
 
 
 def quoted(name: str) -> str:

@@ -15,7 +15,6 @@ from binlog_format.errors import ServerError
 from binlog_streaming.server import failures
 from binlog_streaming.server.session import TABLE_WAIT_SECONDS
 from binlog_streaming.snapshot.chunk_sql import bound_statement, rows_statement
-from binlog_streaming.snapshot.dialect import LOCK_WAIT_SECONDS, locking_clause, logged_place
 from binlog_streaming.snapshot.marks import NO_CHUNK, Bounds, Mark, MarkKind, MarksTable, begin_detail
 from binlog_streaming.snapshot.shadow import ShadowEngine, ShadowTable, drop_shadow, shadow_name
 from binlog_streaming.snapshot.source_table import (
@@ -26,7 +25,7 @@ from binlog_streaming.snapshot.source_table import (
     read_columns,
     read_engine,
 )
-from binlog_streaming.snapshot.sql_text import table_sql
+from binlog_streaming.snapshot.sql_text import LOCK_WAIT_SECONDS, locking_clause, logged_place, table_sql
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from binlog_connector.kafka.key_partitions import key_partitions
-from binlog_connector.kafka_decode.message_error import MessageError
+from binlog_connector.kafka.record_batches import key_partitions
+from binlog_connector.kafka_decode.connect_columns import MessageError
 from binlog_connector.kafka_decode.row_changes import TRUNCATE, ReceivedChanges, received_changes
 from binlog_connector.schema.definitions import TableName
 from binlog_format.errors import DataLossError, UnsupportedError
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from binlog_connector.kafka.reading.fetcher import FetchedPartition
+    from binlog_connector.kafka.reading.rdkafka_fetcher import FetchedPartition
     from binlog_connector.kafka.reading.topic_reader import PartitionMessages
 
     Int64s = NDArray[np.int64]

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from binlog_connector.kafka.reading.fetcher import FetchedPartition
+from binlog_connector.kafka.reading.rdkafka_fetcher import FetchedPartition
 from binlog_streaming.job_state.batch_state import BatchState, BatchStateFile
 from binlog_streaming.settings.choices import Mode  # noqa: TC001 - msgspec looks it up
 from binlog_streaming.settings.model import TableRule  # noqa: TC001 - msgspec looks them up

@@ -10,8 +10,7 @@ from binlog_connector.kafka.connection import Connection, Secret
 from binlog_connector.kafka.offset_store import OffsetStore
 from binlog_connector.kafka.publisher import PublisherOptions
 from binlog_connector.kafka.registry import RegistryConnection, SchemaRegistry
-from binlog_connector.kafka.topic_names import TopicNames
-from binlog_connector.kafka.topic_templates import TopicTemplates
+from binlog_connector.kafka.topic_names import TopicNames, TopicTemplates
 from binlog_connector.kafka.topics import Topics
 from binlog_streaming.settings.publish_model import Client, MessageFormat
 

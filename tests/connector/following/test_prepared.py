@@ -10,8 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from binlog_connector.following.offsets import SourceOffset
-from binlog_connector.following.prepared import PreparedHistory, prepared_from_text, prepared_to_text
+from binlog_connector.following.offsets import PreparedHistory, SourceOffset, prepared_from_text, prepared_to_text
 from binlog_connector.spark.source import BinlogDataSource
 from binlog_format.position import Position
 from binlog_format.transactions import prepared

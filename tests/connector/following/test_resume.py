@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from binlog_connector.following.decision import Decision
+from binlog_connector.following.entry_resume import Decision
 from binlog_connector.following.log_end import end_of_log
 from binlog_connector.following.offsets import SourceOffset
 from binlog_connector.following.resume import compare

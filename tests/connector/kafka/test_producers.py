@@ -15,9 +15,9 @@ from binlog_connector.kafka import messages as messages_module
 from binlog_connector.kafka.clients import CLIENTS as KNOWN
 from binlog_connector.kafka.clients import open_producer
 from binlog_connector.kafka.connection import Connection
-from binlog_connector.kafka.key_partitions import key_partitions
 from binlog_connector.kafka.messages import Messages
 from binlog_connector.kafka.producer import MESSAGE_SIZE_MAX, ProducerSettings
+from binlog_connector.kafka.record_batches import key_partitions
 from binlog_format.errors import BrokerError, OptionError
 from tests.connector.kafka.topics import CLIENTS, PARTITIONS, PATIENT_TIMEOUT, consumed, new_case
 

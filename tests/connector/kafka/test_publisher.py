@@ -14,10 +14,9 @@ from kafka.admin import KafkaAdminClient
 
 from binlog_connector.crash_points import watched
 from binlog_connector.kafka.clients import open_producer
-from binlog_connector.kafka.delivery import Delivery
 from binlog_connector.kafka.messages import Messages
 from binlog_connector.kafka.offset_store import OffsetRecord, OffsetStore
-from binlog_connector.kafka.producer import ProducerSettings
+from binlog_connector.kafka.producer import Delivery, ProducerSettings
 from binlog_connector.kafka.publisher import PublishStep
 from binlog_connector.kafka.topics import Topics
 from binlog_format.errors import BrokerError, UnsupportedError

@@ -10,10 +10,9 @@ from hypothesis import strategies as st
 from kafka import TopicPartition
 from kafka.record.memory_records import MemoryRecords
 
-from binlog_connector.kafka.key_partitions import key_partitions
 from binlog_connector.kafka.messages import Headers, Messages
 from binlog_connector.kafka.python_producer import HEADER_SIZE, filled_batch
-from binlog_connector.kafka.record_batches import record_batches
+from binlog_connector.kafka.record_batches import key_partitions, record_batches
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

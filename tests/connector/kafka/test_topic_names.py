@@ -6,8 +6,7 @@ import re
 
 import pytest
 
-from binlog_connector.kafka.topic_names import TopicNames
-from binlog_connector.kafka.topic_templates import TopicTemplates
+from binlog_connector.kafka.topic_names import TopicNames, TopicTemplates
 from binlog_format.errors import OptionError
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from binlog_connector.metrics.rates import Rate
+from binlog_connector.metrics.follower import Rate
 from tests.faults.clock import FakeClock
 
 

@@ -15,9 +15,14 @@ from hypothesis import strategies as st
 
 from binlog_connector.envelope.connect_values import connect_column
 from binlog_connector.envelope.options import EnvelopeOptions, TimePrecision, UnsignedBigintHandling
-from binlog_connector.kafka_decode.binary_values import bytes_of, decimals_of, unsigned_of
-from binlog_connector.kafka_decode.connect_columns import json_type, received_column
-from binlog_connector.kafka_decode.message_error import MessageError
+from binlog_connector.kafka_decode.connect_columns import (
+    MessageError,
+    bytes_of,
+    decimals_of,
+    json_type,
+    received_column,
+    unsigned_of,
+)
 from binlog_format.errors import UnsupportedError
 from binlog_format.events.table_map import Column, TableLayout
 from binlog_format.kernels import empty_bytes

@@ -12,7 +12,7 @@ from binlog_format.views.table_filter import TableFilter
 from binlog_streaming.server.address import ServerAddress
 from binlog_streaming.server.credentials import Credentials
 from binlog_streaming.server.session import ServerSession, connect
-from binlog_streaming.snapshot.dialect import prepare_session
+from binlog_streaming.snapshot.sql_text import prepare_session
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

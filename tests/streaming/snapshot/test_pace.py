@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from binlog_streaming.snapshot.pace import BYTES_MAX, LOCK_SECONDS, SIZE_MAX, Pace, RateLimit
+from binlog_streaming.snapshot.run import BYTES_MAX, LOCK_SECONDS, SIZE_MAX, Pace, RateLimit
 from tests.faults.clock import FakeClock
 
 ROWS_PER_SECOND = 500_000

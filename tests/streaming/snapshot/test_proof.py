@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from binlog_connector.schema.snapshot_marks import Purpose
-from binlog_streaming.snapshot.pace import Pace
+from binlog_streaming.snapshot.run import Pace
 from binlog_streaming.snapshot.shadow import ShadowEngine
 from binlog_streaming.snapshot.source_table import read_table
 from binlog_streaming.snapshot.table_snapshot import RowsLockedError, TableSnapshot

@@ -9,7 +9,7 @@ import pytest
 
 from binlog_connector.envelope.messages import MessagesView
 from binlog_connector.envelope.options import EnvelopeOptions, TimePrecision, UnsignedBigintHandling
-from binlog_connector.kafka_decode.message_error import MessageError
+from binlog_connector.kafka_decode.connect_columns import MessageError
 from binlog_connector.kafka_decode.row_changes import received_changes
 from binlog_connector.schema.history import SchemaHistory
 from binlog_format import open_log

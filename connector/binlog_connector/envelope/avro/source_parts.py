@@ -23,8 +23,8 @@ from binlog_connector.envelope.avro.parts import (
     union_states,
 )
 from binlog_connector.envelope.connect_schema import connector_name
-from binlog_connector.envelope.event_groups import EventGroups
 from binlog_connector.envelope.json.message_template import FORMAT_VERSION
+from binlog_connector.envelope.transactions import EventGroups
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -14,7 +14,7 @@ from kafka.errors import KafkaError, OffsetOutOfRangeError
 
 from binlog_connector.kafka.clients import default_client
 from binlog_connector.kafka.failures import broker_error
-from binlog_connector.kafka.reading.fetcher import (
+from binlog_connector.kafka.reading.rdkafka_fetcher import (
     FETCH_SIZE,
     POLL_MS,
     RECORDS_MAX,

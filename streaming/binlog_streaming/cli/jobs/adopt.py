@@ -6,12 +6,13 @@ from typing import Annotated
 
 import typer
 
-from binlog_streaming.cli.help_text import PANEL, help_of
 from binlog_streaming.cli.jobs.snapshot_report import is_confirmed
-from binlog_streaming.cli.options import (  # noqa: TC001 (typer looks at annotations)
+from binlog_streaming.cli.options import (
+    PANEL,
     JobArgument,
     OptionalServerOption,
     PasswordFileOption,
+    help_of,
 )
 from binlog_streaming.cli.output import output_console
 

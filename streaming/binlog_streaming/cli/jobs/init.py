@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
-from binlog_streaming.cli.help_text import PANEL, help_of
 from binlog_streaming.cli.jobs.check import MIB, SCAN_MIB, ScanOption
-from binlog_streaming.cli.options import (  # noqa: TC001 (typer looks at annotations)
+from binlog_streaming.cli.options import (
+    PANEL,
     LowerCaseOption,
     OptionalServerOption,
     PasswordFileOption,
     SchemaFileOption,
+    help_of,
 )
 from binlog_streaming.cli.output import PathArgument  # noqa: TC001 (typer looks at annotations)
 from binlog_streaming.cli.progress import progress_bar

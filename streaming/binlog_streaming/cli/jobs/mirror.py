@@ -7,10 +7,9 @@ from typing import Annotated
 import typer
 
 from binlog_connector.installing import require
-from binlog_streaming.cli.help_text import PANEL, help_of
 from binlog_streaming.cli.jobs.run import BatchOutputOption, OnceOption  # noqa: TC001 (typer looks at annotations)
 from binlog_streaming.cli.jobs.running import run_job
-from binlog_streaming.cli.options import ExcludeTablesOption, TablesOption  # noqa: TC001 (typer looks at annotations)
+from binlog_streaming.cli.options import PANEL, ExcludeTablesOption, TablesOption, help_of
 from binlog_streaming.cli.output import Output, PathArgument
 from binlog_streaming.cli.status.observing import PageOptions, StatusOption, StatusTokenOption
 from binlog_streaming.settings.choices import (

@@ -9,10 +9,9 @@ import typer
 
 from binlog_format.errors import OptionError
 from binlog_format.position import Place
-from binlog_streaming.cli.help_text import PANEL, help_of
 from binlog_streaming.cli.jobs.run import OnceOption  # noqa: TC001 (typer looks at annotations)
 from binlog_streaming.cli.jobs.running import run_job
-from binlog_streaming.cli.options import ExcludeTablesOption, TablesOption  # noqa: TC001 (typer looks at annotations)
+from binlog_streaming.cli.options import PANEL, ExcludeTablesOption, TablesOption, help_of
 from binlog_streaming.cli.output import Output
 from binlog_streaming.cli.status.observing import PageOptions, StatusOption, StatusTokenOption
 

@@ -10,14 +10,15 @@ import typer
 from binlog_connector.installing import require
 from binlog_format.errors import OptionError
 from binlog_streaming.cli.definitions import bring_definitions_of
-from binlog_streaming.cli.help_text import PANEL, help_of
 from binlog_streaming.cli.jobs.snapshot_reading import SESSIONS, Reading, read_tables
 from binlog_streaming.cli.jobs.snapshot_report import is_confirmed, print_plan, print_result, showing_progress
-from binlog_streaming.cli.options import (  # noqa: TC001 (typer looks at annotations)
+from binlog_streaming.cli.options import (
+    PANEL,
     JobArgument,
     PasswordFileOption,
     ServerOption,
     TablesOption,
+    help_of,
 )
 
 if TYPE_CHECKING:

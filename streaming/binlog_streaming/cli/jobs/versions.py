@@ -8,8 +8,11 @@ import msgspec
 import typer
 from rich.table import Table
 
-from binlog_streaming.cli.help_text import PANEL, help_of
-from binlog_streaming.cli.options import JobArgument  # noqa: TC001 (typer looks at annotations)
+from binlog_streaming.cli.options import (
+    PANEL,
+    JobArgument,
+    help_of,
+)
 from binlog_streaming.cli.output import Output, OutputOption, escaped, output_console, write_json_lines
 
 if TYPE_CHECKING:

@@ -11,8 +11,8 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from binlog_streaming.cli.help_text import PANEL, help_of
 from binlog_streaming.cli.jobs.check import MIB, ScanOption
+from binlog_streaming.cli.options import PANEL, help_of
 from binlog_streaming.cli.output import Output, OutputOption, output_console, write_json_lines
 from binlog_streaming.cli.progress import progress_bar
 

@@ -7,8 +7,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from binlog_streaming.cli.help_text import PANEL, help_of
-from binlog_streaming.cli.options import JobArgument  # noqa: TC001 (typer looks at annotations)
+from binlog_streaming.cli.options import (
+    PANEL,
+    JobArgument,
+    help_of,
+)
 from binlog_streaming.cli.output import output_console, write_json_lines
 
 if TYPE_CHECKING:

@@ -18,10 +18,9 @@ from binlog_streaming.lake.delta.actions import Add, milliseconds, statistics_of
 from binlog_streaming.lake.delta.column_mapping import FileColumns
 from binlog_streaming.lake.delta.partitions import partition_folder, partition_texts, partition_value
 from binlog_streaming.lake.delta.vectors import read_vector
-from binlog_streaming.lake.dictionaries import dictionary_columns
-from binlog_streaming.lake.keys.sorting import complement
+from binlog_streaming.lake.keys.key_lookup import complement
 from binlog_streaming.lake.row_values import row_ids
-from binlog_streaming.lake.schema_cast import cast_to_schema, with_values
+from binlog_streaming.lake.schema_cast import cast_to_schema, dictionary_columns, with_values
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

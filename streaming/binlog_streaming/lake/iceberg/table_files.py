@@ -13,7 +13,7 @@ from binlog_format.errors import TableError
 from binlog_streaming.lake.iceberg.deletes import is_vector, read_deletes, referenced_file
 from binlog_streaming.lake.iceberg.manifest_cache import live_entries
 from binlog_streaming.lake.iceberg.manifests import FIRST_ROW_ID, manifests_of
-from binlog_streaming.lake.keys.sorting import union
+from binlog_streaming.lake.keys.key_lookup import union
 from binlog_streaming.lake.target import RecordedFile
 
 if TYPE_CHECKING:

@@ -25,7 +25,7 @@ from binlog_streaming.lake.iceberg.data_files import (
 from binlog_streaming.lake.iceberg.deletes import IcebergVectorFile, write_position_deletes
 from binlog_streaming.lake.iceberg.schema import arrow_schema
 from binlog_streaming.lake.iceberg.table_files import LiveFile, live_files, marked_rows, refused
-from binlog_streaming.lake.keys.key_ranges import files_that_may_hold
+from binlog_streaming.lake.keys.key_lookup import files_that_may_hold
 from binlog_streaming.lake.merge import WrittenFiles
 from binlog_streaming.prefetch import prefetch
 

@@ -7,6 +7,8 @@ image has are changed. The image before an update serves for columns that the on
 
 An update that changes the key moves the row, with columns that may be in no image. Where an earlier image of the step
 has them, they come along; else they are only in the target, under the old key, and are read from there.
+
+Errors of steps whose row images lack columns: `generated_absent`, `kind_unknown`, `lacking_columns`.
 """
 
 from __future__ import annotations
@@ -17,12 +19,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
+from binlog_format.errors import UnsupportedError
 from binlog_format.rows.arrow_arrays import mask_array, numbers_array
 from binlog_streaming.lake.change import Patches
 from binlog_streaming.lake.row_values import matching_rows
-from binlog_streaming.modes.partial.absent_columns import WHOLE_IMAGES_HINT
+from binlog_streaming.modes.partial.absent_columns import GENERATED_HINT, UNCLEAR_HINT, WHOLE_IMAGES_HINT
 from binlog_streaming.modes.partial.image_facts import AbsentKinds
-from binlog_streaming.modes.partial.refusals import generated_absent, kind_unknown, lacking_columns
 from binlog_streaming.modes.partial.row_kernels import (
     COMPUTED,
     DEFAULT,
@@ -40,7 +42,6 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from binlog_format.errors import UnsupportedError
     from binlog_streaming.modes.row_batches import StepImages
     from binlog_streaming.modes.row_keys import KeyTable
 
@@ -50,6 +51,36 @@ if TYPE_CHECKING:
     Lookup = Callable[[pa.Table], pa.Table]
     """Function from keys to the target's rows with these keys (it may return others too), with all columns, in any
     order."""
+
+
+def generated_absent(
+    source_table: str, names: Sequence[str], count: int, *, hint: str = GENERATED_HINT
+) -> UnsupportedError:
+    """The error for generated columns that row images lack."""
+    why = "generated columns that row images lack: the server computes them anew and does not log them"
+    return lacking_columns(source_table, names, count, why, hint=hint)
+
+
+def kind_unknown(source_table: str, names: Sequence[str], count: int) -> UnsupportedError:
+    """The error for columns that images after updates lack, and that may be generated."""
+    why = (
+        "missing from images of updates, and it is not known whether these columns are generated: others are "
+        "unchanged then, and generated ones the server computes anew"
+    )
+    return lacking_columns(source_table, names, count, why, hint=UNCLEAR_HINT)
+
+
+def lacking_columns(source_table: str, names: Sequence[str], count: int, why: str, *, hint: str) -> UnsupportedError:
+    """The error for columns that row images lack.
+
+    Args:
+        source_table: `database.table`.
+        names: Of the columns.
+        count: Of rows.
+        why: What they are missing from, and what is not known of them.
+        hint: What the operator can do.
+    """
+    return UnsupportedError("ROW_IMAGE", f"{source_table}: {', '.join(names)}: {why} ({count} rows)", hint=hint)
 
 
 @dataclass(frozen=True, slots=True)

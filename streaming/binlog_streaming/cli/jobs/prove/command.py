@@ -7,12 +7,13 @@ from typing import Annotated
 import typer
 
 from binlog_connector.installing import require
-from binlog_streaming.cli.help_text import PANEL, help_of
-from binlog_streaming.cli.options import (  # noqa: TC001 (typer looks at annotations)
+from binlog_streaming.cli.options import (
+    PANEL,
     JobArgument,
     PasswordFileOption,
     ServerOption,
     TablesOption,
+    help_of,
 )
 
 

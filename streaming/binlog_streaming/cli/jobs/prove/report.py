@@ -10,9 +10,8 @@ import typer
 
 from binlog_streaming.cli.output import escaped, output_console
 from binlog_streaming.cli.progress import progress_line
-from binlog_streaming.prove.differences import DifferenceKind
-from binlog_streaming.prove.key_texts import key_text
-from binlog_streaming.prove.table_proof import ProofOutcome
+from binlog_streaming.prove.server_rows import key_text
+from binlog_streaming.prove.table_proof import DifferenceKind, ProofOutcome
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
