@@ -41,7 +41,10 @@ def named_error(error: pymysql.MySQLError, server: str) -> ServerError:
     text = str(error.args[1]) if len(error.args) > 1 else str(error)
     reason, at = f"{text} (error {number})", Place(server)
     if number in _AUTHENTICATION:
-        hint = "The password comes from --password-file, BINLOG_STREAM_PASSWORD or ~/.my.cnf, in this order"
+        hint = (
+            "The password comes from --password-file, BINLOG_STREAM_PASSWORD or ~/.my.cnf, in this order. An account that "
+            "must use TLS (REQUIRE SSL) is refused in the same words: ?ssl-mode=REQUIRED in the URL"
+        )
         return ServerError("AUTHENTICATION", reason, at=at, hint=hint)
     if number in _TLS or (number in _UNREACHABLE and "SSL" in text):
         return ServerError("TLS", reason, at=at, hint="See ssl-mode and ssl-ca of the URL (docs/snapshot.md)")

@@ -206,6 +206,10 @@ def test_wrong_password_and_user(shared_server: MariaDbServer, job: Path) -> Non
     with pytest.raises(ServerError, match="AUTHENTICATION") as raised:
         connect(address, Credentials("root", "not the password"))
     assert "not the password" not in str(raised.value)
+    # The server says the same where TLS is missing.
+    run_sql(shared_server, ["CREATE OR REPLACE USER tls@'127.0.0.1' IDENTIFIED BY 'secret' REQUIRE SSL"])
+    with pytest.raises(ServerError, match=r"AUTHENTICATION.*REQUIRE SSL.*ssl-mode=REQUIRED"):
+        connect(ServerAddress.parse(url_of(shared_server, "tls")), Credentials("tls", "secret"))
 
 
 def test_no_server_and_no_tls(shared_server: MariaDbServer) -> None:
