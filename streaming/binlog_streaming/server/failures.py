@@ -42,8 +42,8 @@ def named_error(error: pymysql.MySQLError, server: str) -> ServerError:
     reason, at = f"{text} (error {number})", Place(server)
     if number in _AUTHENTICATION:
         hint = (
-            "The password comes from --password-file, BINLOG_STREAM_PASSWORD or ~/.my.cnf, in this order. An account that "
-            "must use TLS (REQUIRE SSL) is refused in the same words: ?ssl-mode=REQUIRED in the URL"
+            "The password comes from --password-file, BINLOG_STREAM_PASSWORD or ~/.my.cnf, in this order. "
+            "An account that must use TLS (REQUIRE SSL) is refused in the same words: ?ssl-mode=REQUIRED in the URL"
         )
         return ServerError("AUTHENTICATION", reason, at=at, hint=hint)
     if number in _TLS or (number in _UNREACHABLE and "SSL" in text):
