@@ -40,6 +40,8 @@ COMMON = (
     "--innodb-doublewrite=OFF",
     "--innodb-file-per-table=OFF",
     "--max-connections=50",
+    # A statement may meet a prepared transaction whose end a shorter history lacks: the default is a year.
+    "--lock-wait-timeout=30",
 )
 MARIADB = ("--sync-frm=OFF", "--innodb-log-file-size=32M", "--aria-pagecache-buffer-size=8M")
 MYSQL = ("--mysqlx=0", "--gtid-mode=ON", "--enforce-gtid-consistency=ON", "--skip-name-resolve")

@@ -16,7 +16,7 @@ from binlog_connector.schema.keys.altered_keys import (
 from binlog_connector.schema.parsing.charsets import BINARY
 from binlog_connector.schema.parsing.columns import resolved, sized_text
 from binlog_connector.schema.parsing.defaults import SYSTEM_TIME
-from binlog_format.events.charsets import decode_text, is_known
+from binlog_format.events.charsets import can_hold, decode_text, is_known
 from binlog_format.rows.declared.declared_types import character_size
 from binlog_format.vendor import Vendor
 
@@ -206,14 +206,15 @@ def _keeps_labels(column: ColumnDefinition, charset: str, vendor: Vendor | None)
     """True if labels are the same after CONVERT TO: MariaDB reads their bytes as text in the new character set.
 
     Live on 10.11 and 11.8: of ENUM('a', 'é') in latin1 it makes ENUM('a', '?') in utf8mb4, and all labels are '?' in
-    utf16; rows that had such a label have none then. MySQL 9.7 loses some on the way into utf16.
+    utf16; rows that had such a label have none then. MySQL 9.7 loses or changes those that are not ASCII, too, and some
+    on the way into utf16.
     """
     assert column.charset is not None
-    if vendor is Vendor.MYSQL:
-        return column.charset == charset or not {column.charset, charset} & _WIDE
-    if {column.charset, charset} <= _UTF8:
-        return True
     texts = "".join(column.enum_values or ())
+    if vendor is Vendor.MYSQL and column.charset != charset and {column.charset, charset} & _WIDE:
+        return False
+    if {column.charset, charset} <= _UTF8:
+        return can_hold(texts, charset)
     if not texts.isascii():
         return column.charset == charset
     charsets = {column.charset, charset} - {BINARY}

@@ -158,6 +158,12 @@ class ForeignKeys:
             for child, keys in self.keys.items()
         }
 
+    def folded(self) -> ForeignKeys:
+        """The same keys, on a server for which names in upper and lower case are the same."""
+        keys = self.copy()
+        keys.fold()
+        return keys
+
     def to_json(self) -> str:
         """The keys as text; `from_json` reads it."""
         return msgspec.json.encode([_Child(*item) for item in sorted(self.keys.items())]).decode()

@@ -170,7 +170,7 @@ class StatementScope:
                     # CREATE TABLE ... SELECT fills the table that it made.
                     found = self._rows(operation, set() if created else self._temporary.get(session, set()))
                     if found is not None and found.names is not None and not operation.adds:
-                        found = replace(found, cascaded=tuple(self._children(found.names)))
+                        found = replace(found, cascaded=tuple(dict.fromkeys(self._children(found.names))))
                     if found is not None:
                         yield found
                 case TruncateTable():
@@ -280,9 +280,10 @@ class StatementScope:
         keys = self.foreign_keys
         if keys is None:
             return
-        for name in names:
-            reached = [*keys.reached_by_delete(name), *keys.reached_by_update(name, keys.updating_columns(name))]
-            yield from dict.fromkeys(cascade.child for cascade in reached if cascade.child not in names)
+        for known in (keys,) if self.names.folds is not None else (keys, keys.folded()):
+            for name in names:
+                reached = [*known.reached_by_delete(name), *known.reached_by_update(name, known.updating_columns(name))]
+                yield from dict.fromkeys(cascade.child for cascade in reached if cascade.child not in names)
 
     def _called(self, calls: tuple[str, ...]) -> TableName | None:
         if not calls or not self._functions:

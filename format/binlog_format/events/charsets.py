@@ -20,6 +20,7 @@ LEAD_3 = -3
 LEAD_2_OR_4 = -4
 
 _LAST_BMP = 0xFFFF
+UTF8MB4 = "utf8mb4"
 
 
 class CharsetTables(NamedTuple):
@@ -60,6 +61,22 @@ def decode_text(content: bytes, charset: str) -> str:
             raise UnicodeDecodeError(charset, content, 0, len(content), "character beyond U+FFFF")
         return text
     return _decode_by_tables(content, charset)
+
+
+def can_hold(text: str, charset: str) -> bool:
+    """True if a character set has all characters of *text*; False where it is not known."""
+    if text.isascii() or charset == UTF8MB4:
+        return True
+    if not is_known(charset) or charset == "ascii":
+        return False
+    if charset in ("utf8mb3", "ucs2"):
+        return max(text) <= chr(_LAST_BMP)
+    if charset in layout.UPPER_HALVES:
+        return set(map(ord, text)) <= set(charset_tables(charset).singles.tolist())
+    try:
+        return decode_text(text.encode(layout.CODECS[charset]), charset) == text
+    except UnicodeError:
+        return False
 
 
 def _decode_by_tables(content: bytes, charset: str) -> str:

@@ -49,7 +49,7 @@ from binlog_streaming.plan.planning import Planning, definitions_of, position_of
 from binlog_streaming.plan.snapshots import Snapshots, changes_of_mark, faults_in
 from binlog_streaming.plan.table_checks import TableChecks
 from binlog_streaming.plan.table_selection import SelectedTable
-from binlog_streaming.plan.table_spellings import named_changes, take_unclear_names
+from binlog_streaming.plan.table_spellings import named_changes, take_unclear_keys, take_unclear_names
 from binlog_streaming.settings import Mode, OnError, OnStatement
 
 if TYPE_CHECKING:
@@ -124,6 +124,7 @@ def plan_batch(
     carried = []
     if log is not None and states and last is not None:
         carried = _take_cascades(planning, states, last, log)
+        take_unclear_keys(planning, states, log)
         end = last if planning.cascades else end
     admission = TableChecks(
         planning.memory, planning.find, planning.known, fail_on_data_loss, planning.snapshots, decoding.rules is None

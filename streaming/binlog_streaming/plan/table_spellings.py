@@ -23,18 +23,22 @@ from binlog_connector.schema.table_changes import (
     UnsupportedChange,
 )
 from binlog_format.errors import OptionError, SchemaError
+from binlog_streaming.plan.cascade_links import Appliance, reached
+from binlog_streaming.plan.cascades import cascades_in
 from binlog_streaming.plan.snapshots import snapshot_command
 from binlog_streaming.plan.table_checks import Refusal
-from binlog_streaming.settings import OnStatement
+from binlog_streaming.settings import OnCascade, OnStatement
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
 
     from binlog_connector.schema.definitions import TableName
+    from binlog_connector.schema.foreign_keys import ForeignKeys
     from binlog_connector.schema.log_ddl import DdlStatement
     from binlog_connector.schema.snapshot_marks import SnapshotChange
     from binlog_connector.schema.table_changes import StatementChange
     from binlog_format.position import Position
+    from binlog_streaming.plan.cascades import CascadeLog
     from binlog_streaming.plan.planning import Planning
 
     Changes = list[tuple[DdlStatement, list[StatementChange | SnapshotChange]]]
@@ -117,6 +121,43 @@ def take_unclear_names(planning: Planning, changes: Changes) -> None:
             if written != name and name in names and planning.find(name) is not None:
                 place = (statement.position, statement.event_no)
                 planning.problems.append((name, Refusal(place, statement.gtid, _error(name, written, statement))))
+
+
+def take_unclear_keys(planning: Planning, states: Sequence[tuple[Position, ForeignKeys]], log: CascadeLog) -> None:
+    """Note a problem for each child of the job whose rows a foreign key changes if the server folds names, only then.
+
+    Args:
+        planning: Of the batch.
+        states: The foreign keys, each from a position on.
+        log: Where the changes of parents are.
+    """
+    if planning.memory.scope.names.folds is not None:
+        return
+    names = {*planning.parts, *(planning.memory.written or ())}
+    folded = [(since, keys.folded()) for since, keys in states]
+    unclear: set[TableName] = set()
+    for (_, keys), (_, other) in zip(states, folded, strict=True):
+        for part in planning.touched if keys.keys != other.keys else ():
+            unclear |= {one.child for one in {*reached(part, other)} - {*reached(part, keys)}}
+    found = cascades_in(
+        planning.touched if unclear else (),
+        folded,
+        log,
+        lambda child: child in unclear & names and _follows(planning, child),
+        Appliance(lambda _: False, None),
+    )
+    for one in found:
+        about = (
+            f"a foreign key of it changes its rows with those of {one.parent} if the server takes names for one that "
+            "differ in letters of another case, and the log does not show whether it does"
+        )
+        error = SchemaError("NAMES_UNCLEAR", f"{one.cascade.child}: {about}", hint=HINT)
+        planning.problems.append((one.cascade.child, Refusal(one.place, one.change.gtid, error)))
+
+
+def _follows(planning: Planning, child: TableName) -> bool:
+    table = planning.find(child)
+    return table is not None and planning.holds_rows(child) and table.rule.foreign_keys is not OnCascade.IGNORE
 
 
 def _last_drop(changes: Changes) -> Position | None:

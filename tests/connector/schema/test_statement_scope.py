@@ -235,3 +235,8 @@ def test_what_was_logged_before_tells_engines_and_foreign_keys() -> None:
     (deleted,) = observed(scope, "DELETE FROM u WHERE a = 1")
     assert deleted == RowsChanged((U,), cascaded=(TableName("shop", "v"),))
     assert observed(scope, "INSERT INTO u VALUES (1)") == [RowsChanged((U,))]
+    v, w = TableName("shop", "v"), TableName("shop", "w")
+    observed(scope, "CREATE TABLE w (a INT REFERENCES V (a) ON DELETE CASCADE)")
+    assert observed(scope, "DELETE FROM v WHERE a = 1") == [RowsChanged((v,), cascaded=(w,))], "names may be folded"
+    scope.names.state(folds=False)
+    assert observed(scope, "DELETE FROM v WHERE a = 1") == [RowsChanged((v,))]

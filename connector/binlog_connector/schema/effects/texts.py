@@ -45,10 +45,9 @@ _ONE_BYTE_ASCII: Final = frozenset(
 
 def text_effect(old: ColumnSide, new: ColumnSide, how: Circumstances) -> Effect:
     """Effect on texts whose column gets another kind of text, or another character set."""
-    steps: list[Conversion] = []
+    steps = lost_characters(old, new, how)
     what = []
-    if _may_lose_characters(old, new, how):
-        steps.append(_LOSSES.get(new.definition.charset or "", _only_ascii))
+    if steps:
         what.append(f"characters that {new.definition.charset or 'the new character set'} lacks are lost")
     if _may_be_too_long(old, new):
         steps.append(cut_text(new))
@@ -57,6 +56,11 @@ def text_effect(old: ColumnSide, new: ColumnSide, how: Circumstances) -> Effect:
         steps.append(plain(lambda texts: pc.utf8_rtrim(texts, " ")))
         what.append("spaces at the end are removed")
     return Converted(in_turn(steps), ", ".join(what)) if steps else SAME
+
+
+def lost_characters(old: ColumnSide, new: ColumnSide, how: Circumstances) -> list[Conversion]:
+    """Conversions of characters that the new character set lacks; empty: it has all."""
+    return [_LOSSES.get(new.definition.charset or "", _only_ascii)] if _may_lose_characters(old, new, how) else []
 
 
 def in_turn(steps: list[Conversion]) -> Conversion:

@@ -100,7 +100,8 @@ def _into_text(old: ColumnSide, new: ColumnSide, how: Circumstances, *, is_binar
     if shown is None or isinstance(shown, str):
         return Unknown(shown or f"how the server writes a {before.upper()} as text")
     put = texts.put_into_bytes(new, how) if is_binary else texts.put_into_text(new, how)
-    return Converted(texts.in_turn([shown, put]), "values become their texts")
+    lost = [] if is_binary or before in NUMBERS | times.TIMES else texts.lost_characters(old, new, how)
+    return Converted(texts.in_turn([shown, *lost, put]), "values become their texts")
 
 
 def _out_of_text(old: ColumnSide, new: ColumnSide, how: Circumstances, *, is_binary: bool) -> Effect:
@@ -136,7 +137,7 @@ def _out_of_other(old: ColumnSide, new: ColumnSide, how: Circumstances) -> Effec
         convert = labels.label_of_number(old, new, how)
     elif before in LABELS and after in NUMBERS:
         convert = _as_number(labels.number_of_label(old), old, new, how)
-    elif before in times.TIMES and after in LABELS:
+    elif before in times.TIMES and after in LABELS and new.labels is not None:
         shown = times.text_of_time(old, how)
         if isinstance(shown, str):
             return Unknown(shown)

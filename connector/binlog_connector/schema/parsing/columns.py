@@ -17,6 +17,7 @@ from binlog_connector.schema.parsing.defaults import (
     parse_default,
 )
 from binlog_connector.schema.parsing.lexer import MODE_MAXDB, MODE_ORACLE, MODE_REAL_AS_FLOAT, TokenKind
+from binlog_format.events.charsets import can_hold
 from binlog_format.rows.declared.declared_defaults import Generated
 from binlog_format.rows.declared.declared_types import character_size
 from binlog_format.vendor import Vendor
@@ -336,13 +337,16 @@ def resolved(spec: ParsedColumn, default_charset: str | None, vendor: Vendor | N
     elif name in _BINARY or name in _BINARY_IN_LOG:
         charset = BINARY
     name, numbers = _fitted(name, numbers, charset)
+    labels = spec.values if name in ("enum", "set") else None
+    if labels is not None and charset is not None and charset != BINARY and not can_hold("".join(labels), charset):
+        labels = None  # the server has others: a lax session puts a question mark where a character is missing
     return ColumnDefinition(
         spec.name,
         name + (f"({','.join(map(str, numbers))})" if numbers else ""),
         spec.nullable is not False,
         unsigned=(spec.unsigned or name == "year") if is_numeric(name) else None,
         charset=charset,
-        enum_values=spec.values if name in ("enum", "set") else None,
+        enum_values=labels,
         invisible=spec.invisible,
         system_role=spec.system_role,
         default=spec.default,
@@ -350,6 +354,9 @@ def resolved(spec: ParsedColumn, default_charset: str | None, vendor: Vendor | N
         zerofill=spec.zerofill,
         compressed=spec.compressed,
         expression=spec.expression,
+        unknown=frozenset(["enum_values"])
+        if spec.values and labels is None and name in ("enum", "set")
+        else frozenset(),
     )
 
 

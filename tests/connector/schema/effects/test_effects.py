@@ -318,16 +318,34 @@ def test_conversion_of_all_columns_is_a_change_of_the_table() -> None:
     ],
 )
 @pytest.mark.parametrize("kind", ["ENUM", "SET"])
-def test_mariadb_reads_the_bytes_of_labels_in_the_new_character_set(
+def test_servers_read_the_bytes_of_labels_in_the_new_character_set(
     kind: str, labels: str, old: str, new: str, keeps: bool
 ) -> None:
-    """Live in `tests/connector/schema/test_live_server.py`; MySQL converts labels but into utf16 and its like."""
+    """Live in `tests/connector/schema/test_live_server.py`."""
     columns = f"id INT PRIMARY KEY, c {kind}({labels}) CHARACTER SET {old}"
     found = effects(columns, f"CONVERT TO CHARACTER SET {new}", LAX)["c"]
     assert isinstance(found, Same) == keeps
     mysql = how(MYSQL, strict=False)
     of_mysql = effects(columns, f"CONVERT TO CHARACTER SET {new}", mysql)["c"]
-    assert isinstance(of_mysql, Same) != bool({old, new} & {"utf16", "ucs2"})
+    assert isinstance(of_mysql, Same) == keeps
+
+
+@pytest.mark.parametrize(("charset", "has"), [("ascii", False), ("cp1251", False), ("latin2", True), ("utf8mb3", True)])
+def test_labels_with_characters_that_their_character_set_lacks_are_not_known(charset: str, has: bool) -> None:
+    """The server has a question mark there, and rows that had the label have that."""
+    columns = table(f"c ENUM('x', 'é') CHARACTER SET {charset}, d VARCHAR(9)").columns
+    assert columns is not None
+    assert (columns[0].enum_values is not None) is has
+    assert columns[0].knows("enum_values") is has
+
+
+@pytest.mark.parametrize(("vendor", "charset", "known"), [(MYSQL, "ascii", False), (MARIADB, "utf8mb4", True)])
+def test_labels_become_texts_of_another_character_set(vendor: Vendor, charset: str, known: bool) -> None:
+    columns = "id INT PRIMARY KEY, c ENUM('x', 'é') CHARACTER SET latin1"
+    effect = effects(columns, f"MODIFY c VARCHAR(9) CHARACTER SET {charset}", how(vendor, strict=False))["c"]
+    assert isinstance(effect, Converted)
+    values = effect.convert(pa.array(["x", "é"]))
+    assert (values.unknown is None or not any(values.unknown)) is known
 
 
 @pytest.mark.parametrize(

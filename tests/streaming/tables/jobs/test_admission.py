@@ -148,6 +148,40 @@ def test_child_is_refused_where_a_statement_as_text_may_change_its_rows(
     run(job(tmp_path, select=r"shop\.items", foreign_keys=OnCascade.IGNORE))
 
 
+@pytest.mark.parametrize("spelled", ["ITEMS orders", "items ORDERS"])
+@pytest.mark.parametrize("on_cascade", [OnCascade.FAIL, OnCascade.APPLY])
+def test_key_under_another_spelling_is_named_where_the_server_may_fold_names(
+    tmp_path: Path, spelled: str, on_cascade: OnCascade
+) -> None:
+    child, parent = spelled.split()
+
+    def story(writer: ShopLog) -> None:
+        writer.statement(CHILD.replace("items", child).replace("orders", parent))
+        orders_twice(writer)
+        writer.insert(ITEMS, (10, "1"))
+
+    log(tmp_path, story, delete_parent)
+    wanted = job(tmp_path, foreign_keys=on_cascade)
+    named = r"NAMES_UNCLEAR\] shop\.items: a foreign key of it changes its rows|FOREIGN_KEY_CASCADE\] .*shop\.ITEMS"
+    with pytest.raises((SchemaError, UnsupportedError), match=named):
+        run(wanted)
+    run(job(tmp_path, foreign_keys=OnCascade.IGNORE))
+
+
+def test_key_under_another_spelling_is_another_tables_where_the_server_does_not_fold_names(tmp_path: Path) -> None:
+    def delete_other(writer: ShopLog) -> None:
+        writer.delete(ORDERS, (2, "b"))
+
+    log(tmp_path, lambda writer: writer.statement(CHILD.replace("items", "ITEMS")), orders_twice, delete_parent)
+    with pytest.raises(UnsupportedError, match=r"FOREIGN_KEY_CASCADE\] .*shop\.ITEMS"):
+        run(job(tmp_path))
+    run(job(tmp_path, select=r"shop\.(items|orders)"))  # no table items is there
+    log(tmp_path, lambda writer: writer.insert(ITEMS, (10, "1")), delete_other, first=500)
+    with pytest.raises(SchemaError, match=r"NAMES_UNCLEAR\] shop\.items"):
+        run(job(tmp_path, select=r"shop\.(items|orders)"))
+    run(job(tmp_path, source={"lowerCaseTableNames": 0}, select=r"shop\.(items|orders)"))
+
+
 def test_changelog_of_a_child_is_not_refused(tmp_path: Path) -> None:
     log(tmp_path, with_child, delete_parent)
     run(job(tmp_path, mode=Mode.CHANGELOG))
