@@ -21,7 +21,7 @@ from binlog_streaming.settings.choices import Mode
 from binlog_streaming.snapshot.job_tables import JobTables
 from binlog_streaming.snapshot.log_identity import begin_writing, check_is_writer
 from binlog_streaming.snapshot.marks import NO_CHUNK, Mark, MarkKind, MarksTable
-from binlog_streaming.snapshot.rights import check_mark_rights, rights_refusal
+from binlog_streaming.snapshot.rights import check_mark_rights, lock_refusal, rights_refusal
 from binlog_streaming.snapshot.server_checks import check_server
 from binlog_streaming.snapshot.server_tables import find_server_tables
 from binlog_streaming.snapshot.source_table import TableLock
@@ -151,7 +151,7 @@ class JobProof:
             refusal = f"its engine {table.source.engine} has no snapshots of rows"
         if refusal is not None:
             return ProofOutcome.EXEMPT, refusal
-        refusal = rights_refusal(session, table.source, locks_rows=self.repairs)
+        refusal = rights_refusal(session, table.source, locks_rows=self.repairs) or lock_refusal(session, table.source)
         if refusal is not None:
             return ProofOutcome.NOT_COMPARED, refusal
         if of_job.is_set_aside(table.name):

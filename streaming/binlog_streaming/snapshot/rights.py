@@ -84,6 +84,22 @@ def rights_refusal(session: ServerSession, table: SourceTable, *, locks_rows: bo
     return f"missing rights: {', '.join(right for right, _ in refusals)} ({'; '.join(grant for _, grant in refusals)})"
 
 
+def lock_refusal(session: ServerSession, table: SourceTable) -> str | None:
+    """Why the account may not lock a table for the moment in which its rows are tied to a place; None: it may.
+
+    MariaDB tells that place, and needs no lock.
+
+    Raises:
+        ServerError: What the server answered otherwise.
+    """
+    if session.version.is_mariadb:
+        return None
+    if not _is_denied(session, f"LOCK TABLES {table_sql(table.schema, 'no_such_table')} READ", "LOCK TABLES"):
+        return None
+    grant = grant_statement(session, ["LOCK TABLES"], f"{quoted(table.schema)}.*")
+    return f"missing rights: LOCK TABLES ON {table.schema}.* ({grant})"
+
+
 def grant_statement(session: ServerSession, rights: Iterable[str], on: str) -> str:
     """The statement that gives the session's account some rights.
 

@@ -6,15 +6,18 @@ import hashlib
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
+import pymysql
+
 from binlog_format.errors import ServerError
 from binlog_format.views.table_filter import MARKS_TABLE, SNAPSHOT_DATABASE
+from binlog_streaming.server.failures import named_error
 from binlog_streaming.snapshot.marks import MarksTable
 from binlog_streaming.snapshot.source_table import read_columns
-from binlog_streaming.snapshot.sql_text import name_list, table_sql
+from binlog_streaming.snapshot.sql_text import quoted, table_sql
 
 if TYPE_CHECKING:
     from binlog_streaming.server.session import ServerSession
-    from binlog_streaming.snapshot.source_table import SourceTable
+    from binlog_streaming.snapshot.source_table import SourceColumn, SourceTable
 
 ROWS_KEPT_MAX = 100_000
 """Rows after which an InnoDB shadow is emptied; TRUNCATE costs as much as thousands of rows."""
@@ -59,12 +62,17 @@ class ShadowTable:
             ServerError: `TABLE_REFUSED`: the server cannot make such a table; or what else it answered.
         """
         drop_shadow(self._session, self.name)
-        source = table_sql(self._table.schema, self._table.name)
-        # CREATE TABLE ... LIKE and a change of its engine fails on generated columns, checks and spatial indexes.
-        self._session.execute(
-            f"CREATE TABLE {self.sql} ENGINE={self._engine} AS"
-            f" SELECT {name_list(self._table.column_names)} FROM {source} LIMIT 0"
-        )
+        # Column by column: CREATE TABLE ... LIKE and a change of its engine fails on generated columns, checks and
+        # spatial indexes, CREATE TABLE ... SELECT under enforce_gtid_consistency, and BLACKHOLE has no SRIDs.
+        columns = ", ".join(_declaration(column) for column in self._table.columns)
+        try:
+            self._session.try_execute(f"CREATE TABLE {self.sql} ({columns}) ENGINE={self._engine}")
+        except pymysql.MySQLError as error:
+            refused = named_error(error, str(self._session.address))
+            if refused.subclass != "FAILED":
+                raise refused from error
+            reason = f"{self._table.full_name}: the server makes no copy of its columns: {error.args[-1]}"
+            raise ServerError("TABLE_REFUSED", reason, at=self._session.place) from error
         self._check()
 
     def take(self, row_count: int) -> None:
@@ -95,6 +103,12 @@ class ShadowTable:
                 types = f"{wanted.column_type}, and {made.column_type} in a copy"
                 reason = f"{self._table.full_name}: column {wanted.name} is {types}"
                 raise ServerError("TABLE_REFUSED", reason, at=self._session.place)
+
+
+def _declaration(column: SourceColumn) -> str:
+    charset = f" CHARACTER SET {column.character_set} COLLATE {column.collation}" if column.character_set else ""
+    null = "NULL" if column.is_nullable else "NOT NULL"
+    return f"{quoted(column.name)} {column.value_type[0]}{charset} {null}"
 
 
 def drop_left_shadows(session: ServerSession) -> None:

@@ -50,6 +50,7 @@ class SourceColumn:
         character_set: Of text; None: no text.
         collation: Of text; None: no text.
         is_generated: It is computed from others.
+        is_nullable: It can be NULL.
     """
 
     name: str
@@ -57,6 +58,7 @@ class SourceColumn:
     character_set: str | None
     collation: str | None
     is_generated: bool = False
+    is_nullable: bool = True
 
     @property
     def value_type(self) -> tuple[str, str | None]:
@@ -165,12 +167,13 @@ def read_columns(session: ServerSession, schema: str, name: str) -> tuple[Source
     rows = session.rows(
         "SELECT COLUMN_NAME, COLUMN_TYPE, CHARACTER_SET_NAME, COLLATION_NAME,"
         # The columns of a row's period are in MariaDB's expressions, too.
-        " GENERATION_EXPRESSION NOT IN ('', 'ROW START', 'ROW END') FROM information_schema.COLUMNS"
+        " GENERATION_EXPRESSION NOT IN ('', 'ROW START', 'ROW END'), IS_NULLABLE = 'YES'"
+        " FROM information_schema.COLUMNS"
         " WHERE TABLE_SCHEMA = %s AND TABLE_NAME = %s ORDER BY ORDINAL_POSITION",
         schema,
         name,
     )
-    return tuple(SourceColumn(str(row[0]), _text(row[1]), row[2], row[3], bool(row[4])) for row in rows)
+    return tuple(SourceColumn(str(row[0]), _text(row[1]), row[2], row[3], bool(row[4]), bool(row[5])) for row in rows)
 
 
 def definition_of(create_table: object) -> str:

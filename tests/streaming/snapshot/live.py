@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -15,12 +16,18 @@ from binlog_streaming.server.session import ServerSession, connect
 from binlog_streaming.snapshot.sql_text import prepare_session
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
     from pathlib import Path
 
     from binlog_lab.demo.mariadb.server import DatabaseServer
     from binlog_streaming.snapshot.table_snapshot import TableSnapshot
 
+REPLACED = re.compile(r"CREATE OR REPLACE (DATABASE|TABLE|USER) ([\w.@'`]+)")
+NUMBERS = re.compile(r"\b(?:\w+\.)?seq_1_to_(\d+)\b")
+MYSQL_NUMBERS = (
+    r"(WITH RECURSIVE numbers AS (SELECT 1 AS seq UNION ALL SELECT seq + 1 FROM numbers WHERE seq < \1)"
+    r" SELECT seq FROM numbers) seq_1_to_\1"
+)
 BLACKHOLE = "INSTALL SONAME 'ha_blackhole'"
 
 
@@ -39,8 +46,21 @@ def run_sql(server: DatabaseServer, statements: Iterable[str]) -> None:
     """Run statements as root, without checks of what values may be."""
     with server.connect() as connection, connection.cursor() as cursor:
         cursor.execute("SET SESSION sql_mode = 'NO_UNSIGNED_SUBTRACTION'")
+        if server.installed.is_mysql:
+            cursor.execute("SET SESSION cte_max_recursion_depth = 100000000")
+            statements = (own for statement in statements for own in of_mysql(statement))
         for statement in statements:
             cursor.execute(statement)
+
+
+def of_mysql(statement: str) -> Iterator[str]:
+    """What MySQL has in place of MariaDB's OR REPLACE, its tables of numbers, and MD5()."""
+    replaced = REPLACED.match(statement)
+    if replaced is not None:
+        yield f"DROP {replaced[1]} IF EXISTS {replaced[2]}"
+        statement = f"CREATE {replaced[1]} {replaced[2]}{statement[replaced.end() :]}"
+    statement = statement.replace("RESET MASTER", "RESET BINARY LOGS AND GTIDS")
+    yield NUMBERS.sub(MYSQL_NUMBERS, statement).replace("UNHEX(MD5(seq))", "LEFT(UNHEX(SHA2(seq, 256)), 16)")
 
 
 def follow(primary: DatabaseServer, replica: DatabaseServer) -> None:

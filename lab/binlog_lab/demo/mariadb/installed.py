@@ -70,7 +70,10 @@ class Installed:
         texts = self.root / "usr/share" / self.vendor.lower()
         words = [str(loader), "--library-path", libraries, str(self.root / "usr/sbin" / program), "--no-defaults"]
         words += [*_as_user(), f"--basedir={self.root / 'usr'}", f"--lc-messages-dir={texts}"]
-        words += [f"--character-sets-dir={texts / 'charsets'}"]
+        plugins = self.root / "usr/lib/mysql/plugin"
+        # Without one, servers that look for plugins fail.
+        words.append(f"--plugin-dir={plugins if plugins.is_dir() else texts}")
+        words.append(f"--character-sets-dir={texts / 'charsets'}")
         return [*words, "--secure-file-priv="] if self.is_mysql else words
 
     def make_data(self, data: Path, options: Sequence[str] = ()) -> None:

@@ -17,7 +17,7 @@ from binlog_format.vendor import Vendor
 from binlog_streaming.settings import Deletes, Mode
 from binlog_streaming.snapshot.job_tables import JobTables
 from binlog_streaming.snapshot.log_identity import check_is_writer
-from binlog_streaming.snapshot.rights import rights_refusal
+from binlog_streaming.snapshot.rights import lock_refusal, rights_refusal
 from binlog_streaming.snapshot.server_tables import LeftOut, find_others, find_server_tables
 
 if TYPE_CHECKING:
@@ -153,6 +153,7 @@ def _left_out(session: ServerSession, tables: Sequence[ServerTable], *, is_live:
     """The *tables* that cannot be read, with reasons."""
     for table in tables:
         refusal = _refusal(table, is_live=is_live) or rights_refusal(session, table.source, locks_rows=False)
+        refusal = refusal or (lock_refusal(session, table.source) if is_live else None)
         if refusal is not None:
             yield LeftOut(table.source.full_name, refusal)
 

@@ -1,7 +1,8 @@
-"""One point of a server's log for several sessions, without a lock: `sessions_at_one_point`.
+"""One point of a server's log for several sessions: `sessions_at_one_point`.
 
 Each session begins a transaction with a consistent snapshot, and asks where in the log that is. Those of one point see
 the same rows. Where something was committed between, all begin again: at the first or second attempt they agree.
+MySQL does not tell where that is: there the tables are locked against changes while the sessions begin.
 """
 
 from __future__ import annotations
@@ -11,12 +12,15 @@ from typing import TYPE_CHECKING
 
 from binlog_format.errors import ServerError
 from binlog_format.gtids.gtid import GtidPosition
+from binlog_streaming.snapshot.locked_point import begin_under_lock
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from contextlib import ExitStack
 
+    from binlog_format.gtids.gtid_set import GtidPoint
     from binlog_streaming.server.session import ServerSession
+    from binlog_streaming.snapshot.source_table import SourceTable
 
 ATTEMPTS = 1000
 """Number of attempts to reach one point with all sessions: each takes a millisecond or two."""
@@ -46,22 +50,26 @@ class LogPoint:
 
 
 def sessions_at_one_point(
-    connect: Callable[[], ServerSession], count: int, opened: ExitStack
-) -> tuple[list[ServerSession], LogPoint]:
+    connect: Callable[[], ServerSession], count: int, tables: Sequence[SourceTable], opened: ExitStack
+) -> tuple[list[ServerSession], LogPoint | GtidPoint]:
     """Open sessions that all see the rows of one point of the log.
 
     Args:
         connect: Opens a session.
         count: How many.
+        tables: That are read.
         opened: Closes them.
 
     Raises:
-        ServerError: `SETTINGS`: the server does not tell the point of a snapshot; `BUSY`: no point was found; or what
-            it answered otherwise.
+        ServerError: `SETTINGS`: the server does not tell the point of a snapshot; `BUSY`: no point was found;
+            `LOCKED`: others write the tables without a pause; or what it answered otherwise.
     """
     sessions = [opened.enter_context(connect()) for _ in range(count)]
     for session in sessions:
         prepare_reading(session)
+    if not sessions[0].version.is_mariadb:
+        with connect() as locking:
+            return sessions, begin_under_lock(sessions, locking, tables)
     for _ in range(ATTEMPTS):
         for session in sessions:
             begin_snapshot(session)
@@ -102,7 +110,7 @@ def _point(session: ServerSession) -> tuple[str, int]:
     name, byte = found.get("binlog_snapshot_file", ""), found.get("binlog_snapshot_position", "0")
     if not name:
         reason = "the server does not tell where in its log a snapshot is (binlog_snapshot_file)"
-        hint = "It needs a binlog, of MariaDB; of a restored backup give its place: --at GTID"
+        hint = "It needs a binlog; of a restored backup without one give its place, --at GTID, and --sessions 1"
         raise ServerError("SETTINGS", reason, at=session.place, hint=hint)
     return name, int(byte)
 

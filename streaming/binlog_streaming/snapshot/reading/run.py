@@ -107,15 +107,16 @@ def run_reading(
 def _sessions(
     plan: ReadingPlan, job: Job, connect: Callable[[], ServerSession], opened: ExitStack
 ) -> tuple[list[ServerSession], SourceOffset]:
+    tables = [one.table.source for one in plan.tables]
     if plan.at is None:
         # One more: it finds where ranges end.
-        sessions, point = sessions_at_one_point(connect, plan.sessions + 1, opened)
+        sessions, point = sessions_at_one_point(connect, plan.sessions + 1, tables, opened)
         with WatchedLog(job.source.path, job.source.format) as watched:
             return sessions, offset_of(watched, point)
     with WatchedLog(job.source.path, job.source.format) as watched:
         offset = offset_of(watched, plan.at)
     if plan.sessions > 1:
-        return sessions_at_one_point(connect, plan.sessions + 1, opened)[0], offset
+        return sessions_at_one_point(connect, plan.sessions + 1, tables, opened)[0], offset
     session = opened.enter_context(connect())
     prepare_reading(session)
     begin_snapshot(session)

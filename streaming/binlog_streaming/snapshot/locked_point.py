@@ -1,0 +1,69 @@
+"""One point of the log for some tables, under a short lock: `begin_under_lock`, for servers that do not tell it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pymysql
+
+from binlog_format.errors import ServerError
+from binlog_format.gtids.gtid_set import parse_gtids
+from binlog_streaming.server import failures
+from binlog_streaming.snapshot.sql_text import table_sql
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from binlog_format.gtids.gtid_set import GtidPoint
+    from binlog_streaming.server.session import ServerSession
+    from binlog_streaming.snapshot.source_table import SourceTable
+
+LOCK_TRIES = 30
+"""Number of attempts to get the lock, a second each, before the tables count as busy."""
+
+BEGIN_SNAPSHOT = (
+    "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ",
+    "START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY",
+)
+
+
+def begin_under_lock(
+    sessions: Sequence[ServerSession], locking: ServerSession, tables: Sequence[SourceTable]
+) -> GtidPoint:
+    """Begin a transaction in each session; they all see what the tables have at the GTIDs that this returns.
+
+    Args:
+        sessions: Without anything under way.
+        locking: Another one, which holds the lock; others can read the tables meanwhile, and wait to write them.
+        tables: Which ones.
+
+    Raises:
+        ServerError: `LOCKED`, `SETTINGS`, or what else the server answered.
+    """
+    is_mariadb = locking.version.is_mariadb
+    if not is_mariadb and locking.variable("gtid_mode") != "ON":
+        hint = "SET GLOBAL gtid_mode = ON, by the steps in MySQL's manual"
+        raise ServerError(
+            "SETTINGS", "gtid_mode is not ON: nothing tells a place in the log", at=locking.place, hint=hint
+        )
+    locking.execute("SET SESSION lock_wait_timeout = 1")
+    locks = ", ".join(f"{table_sql(table.schema, table.name)} READ" for table in tables)
+    for _ in range(LOCK_TRIES):
+        try:
+            locking.try_execute(f"LOCK TABLES {locks}")
+        except pymysql.MySQLError as error:
+            if failures.number_of(error) != failures.LOCK_WAIT_TIMEOUT:
+                with locking.named_errors():
+                    raise
+            continue
+        # Nobody is within a change of the tables: what is committed of them is in both.
+        for session in sessions:
+            for statement in BEGIN_SNAPSHOT:
+                session.execute(statement)
+        name = "gtid_binlog_pos" if is_mariadb else "gtid_executed"
+        gtids = parse_gtids(str(locking.value(f"SELECT @@GLOBAL.{name}")).replace("\n", ""))
+        locking.execute("UNLOCK TABLES")
+        return gtids
+    names = ", ".join(table.full_name for table in tables)
+    reason = f"{names}: transactions that changed them were open for {LOCK_TRIES} s"
+    raise ServerError("LOCKED", reason, at=locking.place, hint="See information_schema.INNODB_TRX; then start again")
