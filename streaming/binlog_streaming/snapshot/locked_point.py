@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 import pymysql
 
 from binlog_format.errors import ServerError
-from binlog_format.gtids.gtid_set import parse_gtids
+from binlog_format.gtids.gtid import GtidPosition
+from binlog_format.gtids.gtid_set import GtidSet
 from binlog_streaming.server import failures
 from binlog_streaming.snapshot.sql_text import table_sql
 
@@ -61,7 +62,8 @@ def begin_under_lock(
             for statement in BEGIN_SNAPSHOT:
                 session.execute(statement)
         name = "gtid_binlog_pos" if is_mariadb else "gtid_executed"
-        gtids = parse_gtids(str(locking.value(f"SELECT @@GLOBAL.{name}")).replace("\n", ""))
+        text = str(locking.value(f"SELECT @@GLOBAL.{name}"))
+        gtids: GtidPoint = GtidPosition.parse(text) if is_mariadb else GtidSet.parse(text)
         locking.execute("UNLOCK TABLES")
         return gtids
     names = ", ".join(table.full_name for table in tables)
