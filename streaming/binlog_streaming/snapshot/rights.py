@@ -85,7 +85,7 @@ def rights_refusal(session: ServerSession, table: SourceTable, *, locks_rows: bo
 
 
 def lock_refusal(session: ServerSession, table: SourceTable) -> str | None:
-    """Why the account may not lock a table for the moment in which its rows are tied to a place; None: it may.
+    """Reason why the account may not lock a table for the moment in which its rows are tied to a place; None: it may.
 
     MariaDB tells that place, and needs no lock.
 
