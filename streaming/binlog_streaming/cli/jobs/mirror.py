@@ -60,6 +60,12 @@ def register(app: typer.Typer) -> None:
     app.command("mirror", help=help_of(mirror), rich_help_panel=PANEL)(mirror)
 
 
+ForeignKeysOption = Annotated[
+    OnCascade,
+    typer.Option(help="Effect of a change of a parent row, if foreign keys may change other rows that are not logged."),
+]
+
+
 def mirror(  # noqa: PLR0913 - the options of the command
     path: PathArgument,
     to: Annotated[str, typer.Option("--to", metavar="DIR", help="Folder or URL; tables go to DIR/<database>/<table>.")],
@@ -73,12 +79,7 @@ def mirror(  # noqa: PLR0913 - the options of the command
         OnRowStatement,
         typer.Option(help="Effect of a statement that changes rows without row events (binlog_format=MIXED)."),
     ] = OnRowStatement.FAIL,
-    foreign_keys: Annotated[
-        OnCascade,
-        typer.Option(
-            help="Effect of a change of a parent row, if foreign keys may change other rows that are not logged."
-        ),
-    ] = OnCascade.FAIL,
+    foreign_keys: ForeignKeysOption = OnCascade.FAIL,
     on_partition_drop: OnPartitionDropOption = OnPartitionDrop.FAIL,
     on_error: Annotated[
         OnError,
