@@ -51,82 +51,10 @@ SLOW = (
     "streaming/test_replay.py",
 )
 """Whole modules and folders whose tests take long together: they are marked `slow`, as single tests are."""
-THOROUGH = (
-    # Whole processes are killed, or lose what they write to; test_statements.py and test_apply_sinks.py kill a fork at
-    # every step, test_replay.py goes on after it.
-    r"streaming/tables/jobs/test_kill\.py",
-    r"streaming/cli/test_spark\.py::test_command_is_killed",
-    r"streaming/cli/test_tail\.py::test_nothing_is_lost_when_it_is_killed",
-    r"streaming/cli/test_pipes\.py::test_job_without_a_reader",
-    r"connector/spark/test_unreadable\.py",
-    r"streaming/test_spark_session\.py::test_a_user_s_garbage_collector",
-    r"streaming/demo/test_demo\.py::test_demo_ends_well",
-    r"streaming/tables/jobs/test_job\.py::test_command_ends_cleanly_on_a_signal",
-    r"streaming/cli/test_mistakes\.py::test_job_whose_output_is_full",
-    r"streaming/test_replay\.py::test_replay_that_is_killed.*(behind|iceberg)",
-    r"docs/test_examples\.py::test_readme_s_stream",
-    # What differs between the two kinds of tables has tests of its own, and Iceberg's commits take long.
-    r"streaming/tables/(jobs|statements)/test_live_(tables|ddl)\.py::.*iceberg",
-    r"streaming/tables/statements/test_statements\.py::test_kill_at_any_step",
-    r"streaming/tables/statements/test_cut_over\.py::test_sinks_hold.*iceberg",
-    r"streaming/tables/jobs/test_job\.py::test_(other_formats|many_batches)",
-    r"streaming/tables/jobs/test_apply_sinks\.py::test_kill_at_a_step.*iceberg",
-    r"streaming/tables/statements/test_positions\.py::.*iceberg",
-    r"streaming/tables/iceberg/test_maintenance\.py::test_(manifests_are_joined|a_commit_does_not_become)",
-    r"streaming/tables/iceberg/test_catalogs\.py::test_(cut_off|what_another).*((changelog|scd2)-rest|rest-s3)",
-    r"streaming/tables/iceberg/test_catalogs\.py::test_all_kinds.*auto",
-    # The same with other servers, formats, settings and signals, or at other moments.
-    r"streaming/tables/statements/test_cut_over\.py::test_cut_off_at_any_step.*(several|selected|mark)",
-    r"streaming/tables/jobs/test_faults\.py::test_log_rewritten",
-    r"streaming/test_repack_server\.py::test_killed_again",
-    r"streaming/demo/test_mariadb_source\.py",
-    r"streaming/cli/test_pipes\.py::test_command_without_a_reader.*\[(-|mirror|init|files|groups|.*jsonl)",
-    r"faults/test_live_writer\.py::test_tailer_of_late.*\[[12]-",
-    r"truth/test_parts\.py::test_blocks_of_other_sizes.*(rotation|/ops|mysql-9/types|types_[mno]|json_full|20000).*",
-    r"truth/test_parts\.py::test_(parts_of|reading_after).*(ops_[nm]|types_[mno]|json)",
-    r"test_peers_mistakes\.py::test_8_a_flipped_byte_never.*mariadb",
-    r"format/classic/test_verify\.py::test_every_single_bit_flip",
-    r"format/views/test_bounded\.py::test_changes_of_a_wide_table.*None",
-    r"streaming/test_repack\.py::test_killed_repack.*(rotation|\[[13])",
-    r"connector/schema/test_table_changes_corpus\.py::.*(rotation|ops_|types_[mno]|huge|json|torn|oltp)",
-    r"streaming/bad_days/test_formats\.py::.*\[.*(ROW|STATEMENT|types|rotation|ops)",
-    r"streaming/bad_days/test_server_cases\.py::.*\[.*(oltp|rotation|huge|json|encr|ops_|types_[mno]|mysql.*(types|torn)|10.*ops)",
-    r"streaming/tables/statements/test_live_ddl\.py::.*(MINIMAL|NOBLOB)",
-    r"connector/schema/test_live_defaults\.py::test_rows_hold",
-    r"streaming/snapshot/test_proof\.py::.*InnoDB",
-    r"streaming/snapshot/test_replicas\.py::.*FILTER",
-    r"streaming/snapshot/test_refusals\.py::test_(databases_that|another_server_with)",
-    r"connector/spark/test_spark\.py::test_(wrong_stream|planning_error).*options[12]",
-    r"connector/spark/test_listener\.py::test_metrics_of_a_query",
-    r"connector/spark/test_spark\.py::test_all_types_of_a_server",
-    r"docs/test_examples\.py::(.*mariadb|test_blocks_of_the_spark_guide)",
-    r"docs/test_tables_guide\.py::test_worked_example",
-    r"connector/envelope/test_messages\.py::test_messages_of_real.*(False-mysql-9/types|True-mysql-9/json|True-mariadb)",
-    r"streaming/cli/test_jobs\.py::test_stopped_is_not_ended",
-    r"streaming/topics/test_spark_messages\.py::test_rows_are.*(mysql|ops-flat|types_full-other)",
-    r"streaming/topics/test_spark_messages\.py::test_example",
-    r"bench/test_(table_run|published)\.py::test_a_run_",
-    r"bench/test_target_limits\.py::test_the_first_commit",
-    r"streaming/test_spark_session\.py::test_the_same_workers",
-    r"streaming/tables/lake/test_object_store\.py::test_mirror_into",
-    r"streaming/tables/iceberg/test_catalogs\.py::test_(job_into|all_kinds.*rest)",
-    r"streaming/tables/iceberg/test_access\.py::test_job_goes_on",
-    r"streaming/tables/cascades/test_cascades\.py::test_each_step.*\[(7|12)",
-    r"streaming/tables/cascades/test_live_cascades\.py::.*(in iceberg|with keys|-3\]|marked-|scd2-|alone-|outside-)",
-    r"streaming/tables/jobs/test_job\.py::test_tasks_share.*rewrite",
-    r"streaming/tables/cascades/test_cascades_truth\.py::.*ops_(compressed|nochecksum)",
-    r"streaming/tables/hot/test_division\.py::test_mirror_equals.*(7|rewrite)",
-    # Faults at other moments; and what does not depend on the client, with the other one.
-    r"connector/kafka/test_broker_faults\.py::test_broker_(freezes.*(sent|confluent)|is_killed.*(begun|sent)|is_away)",
-    r"connector/kafka/test_broker_faults\.py::test_(network_is_cut.*(begun|sent)|a_broker_that.*confluent)",
-    r"connector/kafka/test_publisher\.py::test_(lost_off|offsets_that|the_topic|publishers_sh|an_open|a_strange).*confluent",
-)
-"""Patterns of tests that take long and find little that others do not: they are marked `thorough`."""
 FIRST_SPARK = ("tests/connector/", "tests/docs/", "tests/streaming/archive/", "tests/streaming/bad_days/")
 """Tests of one of the two Spark sessions; those of the other one take about as long."""
 _FUNCTION = re.compile(r"^ *def (\w+)\(([^)]*)\)", re.MULTILINE)
 _USES_KAFKA = re.compile(r"\bkafka_broker\b")
-_IS_THOROUGH = re.compile("|".join(THOROUGH))
 TIME_IS_OVER = "the time for tests is over"
 _STARTED = time.monotonic()
 
@@ -139,10 +67,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
-    """Mark what is in `SLOW` and in `THOROUGH`."""
+    """Mark what is in `SLOW`, and the cases of a test that its mark `thorough_where` names."""
     if _is_slow(item.path):
         item.add_marker(pytest.mark.slow)
-    if _IS_THOROUGH.match(item.nodeid.removeprefix("tests/")):
+    _, _, case = item.name.partition("[")
+    if any(re.search(mark.args[0], case.removesuffix("]")) for mark in item.iter_markers("thorough_where")):
         item.add_marker(pytest.mark.thorough)
 
 

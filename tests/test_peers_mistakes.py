@@ -202,6 +202,7 @@ def rotation(target: Path, name: str = "mariadb-10.11/rotation") -> tuple[Case, 
     return truth, target / "mysql-bin.000007"
 
 
+@pytest.mark.thorough_where("mariadb")
 @pytest.mark.parametrize("name", ["mariadb-10.11/rotation", "mysql-9/rotation"])
 def test_8_a_flipped_byte_never_passes_as_a_value(name: str, tmp_path: Path) -> None:
     """Every 41st byte of a file in the middle, one after the other."""

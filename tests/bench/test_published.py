@@ -73,6 +73,7 @@ def test_a_table_that_differs_is_seen(tmp_path: Path) -> None:
         compare_tables(tmp_path / "0", tmp_path / "expected")
 
 
+@pytest.mark.thorough
 @pytest.mark.spark
 @pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(WRITERS))

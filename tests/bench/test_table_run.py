@@ -22,6 +22,7 @@ def test_rates_count_all_batches_or_those_after_the_load() -> None:
     assert (run.rows_per_s, run.merged_rows_per_s, run.rows_per_cpu_s) == (32.0, 15.0, 40.0)
 
 
+@pytest.mark.thorough
 @pytest.mark.spark
 @pytest.mark.slow
 @pytest.mark.parametrize("mode", ["mirror", "changelog"])

@@ -63,6 +63,7 @@ def test_files_that_somebody_else_adds_have_statistics(tmp_path: Path) -> None:
     assert sorted(actions["max.id"].to_pylist()) == [99, 199, 299]
 
 
+@pytest.mark.thorough
 @pytest.mark.spark
 @pytest.mark.slow
 def test_the_first_commit_is_measured(tmp_path: Path) -> None:

@@ -69,6 +69,7 @@ def ten_lines() -> CodeBlock:
     return block
 
 
+@pytest.mark.thorough
 @pytest.mark.spark
 def test_readme_s_stream_runs_as_a_program_and_follows(live_log: LiveLog, tmp_path: Path) -> None:
     """A process of its own, as a user starts it; what is committed while it runs comes in a later batch."""
@@ -91,6 +92,7 @@ def test_readme_s_first_program_has_ten_lines() -> None:
     assert len(lines) <= 10
 
 
+@pytest.mark.thorough_where("mariadb")
 def test_batches_without_spark(live_log: LiveLog, tmp_path: Path) -> None:
     blocks = [
         block
@@ -111,6 +113,7 @@ def test_batches_without_spark(live_log: LiveLog, tmp_path: Path) -> None:
 # --- commands ------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.thorough_where("mariadb")
 @pytest.mark.parametrize("document", sorted(MIN_COMMANDS))
 def test_commands_run_as_written(
     live_log: LiveLog, document: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -149,6 +152,7 @@ def run_until_it_has_done_something(command: list[str], log: LiveLog, directory:
 # --- docs/spark.md -------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.thorough
 @pytest.mark.spark
 def test_blocks_of_the_spark_guide_run_one_after_the_other(
     spark: SparkSession, live_log: LiveLog, tmp_path: Path

@@ -36,6 +36,7 @@ def block(language: str, *, with_text: str = "") -> str:
     return blocks[0].text
 
 
+@pytest.mark.thorough
 @pytest.mark.server
 @pytest.mark.spark
 @pytest.mark.slow

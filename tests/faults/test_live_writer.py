@@ -58,6 +58,7 @@ def _operations(source: random.Random, count: int) -> Iterator[Operation]:
         yield name, source.randrange(3), first, second
 
 
+@pytest.mark.thorough_where("^[12]-")
 @pytest.mark.parametrize("in_order", [True, False], ids=["beginning first", "any sectors"])
 @pytest.mark.parametrize("page_size", [1024, 4096, 16384])
 @pytest.mark.parametrize("seed", range(3))

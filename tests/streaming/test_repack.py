@@ -176,6 +176,7 @@ def test_repack_again_writes_nothing_more(tmp_path: Path) -> None:
     assert {path.name: path.read_bytes() for path in (tmp_path / "ibb").iterdir()} == files
 
 
+@pytest.mark.thorough_where("rotation|^[13]")
 @pytest.mark.parametrize("case", ["mariadb-10.11/ops", "mariadb-10.11/rotation", "mariadb-10.11/oltp_small"])
 @pytest.mark.parametrize("seed", range(4))
 def test_killed_repack_goes_on_where_it_was(case: str, seed: int, tmp_path: Path) -> None:

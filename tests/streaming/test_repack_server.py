@@ -178,6 +178,7 @@ def test_live_target_reaches_the_server_while_it_works(mariadb_server: MariaDbSe
     assert packed[-1][0] == position
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 def test_killed_again_and_again_it_neither_loses_nor_doubles(mariadb_server: MariaDbServer, tmp_path: Path) -> None:
     """SIGKILL at any moment, while the server goes on working."""

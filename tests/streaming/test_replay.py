@@ -81,6 +81,7 @@ def test_tables_are_what_the_server_had_at_each_gtid(tmp_path: Path, name: str) 
     assert not (tmp_path / "tables").exists()
 
 
+@pytest.mark.thorough_where("behind|iceberg")
 @pytest.mark.parametrize("table_format", [TableFormat.DELTA, TableFormat.ICEBERG])
 @pytest.mark.parametrize("stop", ["before", "behind"])
 def test_replay_that_is_killed_goes_on(tmp_path: Path, table_format: TableFormat, stop: str) -> None:

@@ -24,6 +24,7 @@ print(*sorted(bean.getName() for bean in beans), sep="|")
 """
 
 
+@pytest.mark.thorough
 @pytest.mark.spark
 @pytest.mark.parametrize(
     ("options", "collectors"),
@@ -50,6 +51,7 @@ print(rows > 0, sum(command[-1:] == ["pyspark.worker"] for command in commands),
 """
 
 
+@pytest.mark.thorough
 @pytest.mark.spark
 @pytest.mark.parametrize("path", ["", "/nowhere"])
 def test_the_same_workers_read_and_write_with_the_installed_pyspark(tmp_path: Path, path: str) -> None:

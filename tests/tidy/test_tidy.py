@@ -11,8 +11,6 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import THOROUGH
-
 REPO = Path(__file__).resolve().parents[2]
 ROOT_PACKAGES = {
     "format": "binlog_format",
@@ -207,12 +205,3 @@ def test_servers_of_tests_are_made_in_one_place() -> None:
     programs = {REPO / "tests/servers.py", REPO / "tests/soak" / "snapshots.py"}  # `make soak` needs a server
     found = [path for path in (REPO / "tests").rglob("*.py") if path not in programs and makes.search(path.read_text())]
     assert found == []
-
-
-@pytest.mark.parametrize("pattern", THOROUGH)
-def test_thorough_tests_are_there(pattern: str) -> None:
-    file, _, test = pattern.replace("\\", "").partition("::")
-    (path,) = [one for one in (REPO / "tests").rglob("test_*.py") if re.search(file, one.as_posix())][:1]
-    name = re.match(r"[a-z_]*", test)
-    assert name is not None
-    assert f"def {name[0]}" in path.read_text()

@@ -41,6 +41,7 @@ def check_parts(path: Path, decoding: Decoding | None) -> None:
     assert [change for part in parts for change in part] == whole
 
 
+@pytest.mark.thorough_where("ops_[nm]|types_[mno]|json")
 @pytest.mark.parametrize("name", [*NAMED, *NAMELESS])
 def test_parts_of_a_log_are_the_whole(name: str) -> None:
     """XA transactions among them are prepared in one part and committed in another."""
@@ -53,6 +54,7 @@ def test_parts_of_a_repacked_log_are_the_whole(name: str, tmp_path: Path) -> Non
     check_parts(repacked(case(name).path, tmp_path / "ibb"), None)
 
 
+@pytest.mark.thorough_where("rotation|/ops|mysql-9/types|types_[mno]|json_full|20000")
 @pytest.mark.parametrize("block_size", [512, 20_000])
 @pytest.mark.parametrize("name", [*NAMED, *NAMELESS])
 def test_blocks_of_other_sizes_give_the_same(name: str, block_size: int) -> None:
@@ -63,6 +65,7 @@ def test_blocks_of_other_sizes_give_the_same(name: str, block_size: int) -> None
         assert changes_of(log.changes(decoding=decoding)) == json_changes(truth.path, decoding=decoding)
 
 
+@pytest.mark.thorough_where("ops_[nm]|types_[mno]|json")
 @pytest.mark.parametrize("name", [*NAMED, *NAMELESS])
 def test_reading_after_a_gtid_gives_the_rest(name: str) -> None:
     truth = case(name)

@@ -303,6 +303,7 @@ def _converted(layout: TableLayout, row: dict[str, Any] | None, options: Envelop
     return {name: message_value(column, value, options) for column, (name, value) in values}
 
 
+@pytest.mark.thorough_where("False-mysql-9/types|True-mysql-9/json|True-mariadb")
 @pytest.mark.parametrize("case", ["mariadb-10.11/types_full", "mysql-9/types_full", "mysql-9/json_full"])
 @pytest.mark.parametrize("schemas", [False, True])
 def test_messages_of_real_logs_hold_every_value(case: str, schemas: bool) -> None:

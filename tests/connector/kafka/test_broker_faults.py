@@ -99,17 +99,20 @@ def _client_threads() -> set[str]:
     return {thread.name for thread in threading.enumerate() if CLIENT_ID in thread.name}
 
 
+@pytest.mark.thorough_where("sent|confluent")
 @pytest.mark.parametrize("step", [PublishStep.SENT, PublishStep.RECORDED])
 def test_broker_freezes_past_every_timeout(case: Case, step: PublishStep) -> None:
     """It may have committed before it froze, or do so when it goes on: nobody has seen the answer."""
     _publish_through(case, step, lambda: _freeze(case.broker))
 
 
+@pytest.mark.thorough_where("begun|sent")
 @pytest.mark.parametrize("step", [PublishStep.BEGUN, PublishStep.SENT, PublishStep.RECORDED])
 def test_broker_is_killed_and_comes_back(case: Case, step: PublishStep) -> None:
     _publish_through(case, step, lambda: _restart(case.broker))
 
 
+@pytest.mark.thorough
 def test_broker_is_away_for_some_time(case: Case) -> None:
     def away() -> None:
         case.broker.kill()
@@ -118,6 +121,7 @@ def test_broker_is_away_for_some_time(case: Case) -> None:
     _publish_through(case, PublishStep.SENT, away)
 
 
+@pytest.mark.thorough_where("begun|sent")
 @pytest.mark.parametrize("step", [PublishStep.BEGUN, PublishStep.SENT, PublishStep.RECORDED])
 def test_network_is_cut(far_case: Case, kafka_network: TcpProxy, step: PublishStep) -> None:
     def cut() -> None:
@@ -195,6 +199,7 @@ def test_memory_is_bounded_while_no_broker_answers(kafka_broker: KafkaBroker, cl
     producer.close()
 
 
+@pytest.mark.thorough_where("confluent")
 def test_a_broker_that_never_comes_back_is_named(case: Case) -> None:
     impatient = replace(case, publishing=replace(case.publishing, patience=0.0))
     with impatient.publisher() as publisher:

@@ -211,6 +211,7 @@ def test_a_topic_that_was_never_there_is_named(case: Case) -> None:
         publisher.publish(lambda: [numbered("nobody.made", 0, 1)], "1")
 
 
+@pytest.mark.thorough_where("confluent")
 def test_lost_offsets_are_never_a_new_start(case: Case) -> None:
     with case.publisher() as publisher:
         publish_groups(publisher, case, 1)
@@ -256,6 +257,7 @@ def test_a_fenced_publisher_whose_name_nobody_took_goes_on(case: Case) -> None:
     assert_once_in_order(case, 3)
 
 
+@pytest.mark.thorough_where("confluent")
 @pytest.mark.parametrize("policy", ["delete", "compact,delete"])
 def test_offsets_that_would_be_deleted_with_time_are_refused(case: Case, policy: str) -> None:
     with Topics(case.connection) as topics:
@@ -264,12 +266,14 @@ def test_offsets_that_would_be_deleted_with_time_are_refused(case: Case, policy:
         pass
 
 
+@pytest.mark.thorough_where("confluent")
 def test_the_topic_of_offsets_is_compacted(case: Case) -> None:
     with case.publisher(), Topics(case.connection) as topics:
         assert topics.settings(case.publishing.offsets_topic)["cleanup.policy"] == "compact"
         assert topics.partition_count(case.publishing.offsets_topic) == 1
 
 
+@pytest.mark.thorough_where("confluent")
 def test_publishers_share_a_topic_of_offsets(case: Case, kafka_broker: KafkaBroker) -> None:
     """The newest record is found though the other one has written hundreds since, and has a transaction open."""
     other = new_case(kafka_broker, case.client)
@@ -285,6 +289,7 @@ def test_publishers_share_a_topic_of_offsets(case: Case, kafka_broker: KafkaBrok
     assert (found.number, found.offset) == (2, "1")
 
 
+@pytest.mark.thorough_where("confluent")
 def test_an_open_transaction_of_others_hides_no_record(case: Case) -> None:
     """Records after its beginning cannot be read: the one before them is not taken for the newest."""
     store = OffsetStore(case.connection, case.publishing.offsets_topic, case.publishing.name)
@@ -304,6 +309,7 @@ def test_an_open_transaction_of_others_hides_no_record(case: Case) -> None:
         other.close()
 
 
+@pytest.mark.thorough_where("confluent")
 @pytest.mark.parametrize(
     ("value", "expected", "text"),
     [

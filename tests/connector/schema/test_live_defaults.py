@@ -133,6 +133,7 @@ def _added(statement: DdlStatement, decoding: Decoding) -> ColumnFacts:
     return facts
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("kinds", "settings"),
     [

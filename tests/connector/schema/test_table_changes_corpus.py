@@ -63,6 +63,7 @@ def _typed(case: Path) -> list[tuple[TableLayout, TableLayout]]:
     return list(found.values())
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("case", CASES, ids=_name)
 def test_columns_from_statements_have_the_types_of_table_maps(case: Path) -> None:
     found = _typed(case)
@@ -74,6 +75,7 @@ def test_columns_from_statements_have_the_types_of_table_maps(case: Path) -> Non
     assert found
 
 
+@pytest.mark.thorough_where("rotation|ops_|types_[mno]|huge|json|torn|oltp")
 @pytest.mark.parametrize("case", CASES, ids=_name)
 def test_every_statement_is_understood_and_comes_through_the_view(case: Path) -> None:
     kinds: Counter[type] = Counter()

@@ -151,6 +151,7 @@ class Told(BinlogMetricsListener):
             assert self.changed.wait_for(what, 60)
 
 
+@pytest.mark.thorough
 @pytest.mark.spark
 def test_metrics_of_a_query(tmp_path: Path, spark: SparkSession) -> None:
     log = tmp_path / "log"

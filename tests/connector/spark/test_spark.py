@@ -154,6 +154,7 @@ def test_starting_gtid(spark: SparkSession, log: Path) -> None:
     assert {row["gtid"] for row in frame.select("gtid").distinct().collect()} == {"0-11-599", "0-11-600", "0-11-601"}
 
 
+@pytest.mark.thorough_where("options[12]")
 @pytest.mark.parametrize(
     ("options", "line"),
     [
@@ -259,6 +260,7 @@ def test_statements_of_the_view_tables_are_those_of_the_log(spark: SparkSession)
     assert {one.text for one in logged if table_changes(one)} <= {one.text for one in found}
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("server", ["mariadb-10.11", "mysql-9"])
 def test_all_types_of_a_server_go_through_spark(spark: SparkSession, server: str) -> None:
     """Geometry, vectors, times, decimals, bits: typed images in Spark are those of the view."""
@@ -324,6 +326,7 @@ def test_lost_data_is_a_row_of_events(spark: SparkSession, tmp_path: Path) -> No
     assert "transactions after GTID 0-11-5 up to 0-11-" in gaps[0]["text"]
 
 
+@pytest.mark.thorough_where("options[12]")
 @pytest.mark.parametrize(
     ("options", "line"),
     [

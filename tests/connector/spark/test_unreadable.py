@@ -61,6 +61,7 @@ def without_privileges() -> list[str]:
     return [setpriv, f"--bounding-set={privileges}", f"--inh-caps={privileges}"]
 
 
+@pytest.mark.thorough
 @pytest.mark.spark
 def test_a_log_that_may_not_be_read_is_named_in_one_line(tmp_path: Path, without_privileges: list[str]) -> None:
     directory, file = tmp_path / "directory", tmp_path / "file"

@@ -53,6 +53,7 @@ def test_committed_log_has_no_findings() -> None:
     assert list(verify_log(str(OLTP_SMALL))) == []
 
 
+@pytest.mark.thorough
 def test_every_single_bit_flip_is_found() -> None:
     """All bits but the one that states that the file is in use, which a server changes without a new checksum."""
     content = small_file()

@@ -62,6 +62,7 @@ def test_parts_are_the_whole_in_order(events: list[tuple[int, bool]], widths: li
     assert list(itertools.chain(*map(rows_of, parts))) == rows_of(images)
 
 
+@pytest.mark.thorough_where("None")
 @pytest.mark.parametrize("table", [None, "shop.items"])
 def test_changes_of_a_wide_table_come_in_small_batches(table: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
     cells_max = 8 * _WIDE

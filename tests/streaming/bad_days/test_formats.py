@@ -97,6 +97,7 @@ def run(spark: SparkSession, folder: Path, name: str, **more: object) -> JobEnd:
     return run_job(job, folder, spark)
 
 
+@pytest.mark.thorough_where("ROW|STATEMENT|types|rotation|ops")
 @pytest.mark.parametrize("binlog_format", FORMATS)
 @pytest.mark.parametrize("name", CASES)
 def test_every_table_is_equal_or_named(

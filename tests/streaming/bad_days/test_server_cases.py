@@ -41,6 +41,7 @@ def test_there_are_all_cases() -> None:
     assert {name.partition("/")[0] for name in CASES} == {"mariadb-10.11", "mariadb-11.8", "mysql-9"}
 
 
+@pytest.mark.thorough_where("oltp|rotation|huge|json|encr|ops_|types_[mno]|mysql.*(types|torn)|10.*ops")
 @pytest.mark.parametrize("name", CASES)
 def test_every_table_is_equal_or_named(spark: SparkSession, tmp_path: Path, name: str) -> None:
     found = verdicts(spark, tmp_path / "aside", name, on_error="set_aside")

@@ -162,6 +162,7 @@ def test_wrong_options_of_mirror_are_called_by_their_names(tmp_path: Path) -> No
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.thorough
 @pytest.mark.spark
 @pytest.mark.parametrize(("once", "number", "status"), [(False, signal.SIGINT, 0), (True, signal.SIGTERM, 143)])
 def test_stopped_is_not_ended(once: bool, number: signal.Signals, status: int, tmp_path: Path) -> None:

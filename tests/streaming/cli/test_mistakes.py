@@ -97,6 +97,7 @@ def test_output_to_a_full_disk_is_one_line(arguments: tuple[object, ...]) -> Non
         assert_one_line(run(*arguments, stdout=full), 1, "NO_SPACE] standard output: cannot write it")
 
 
+@pytest.mark.thorough
 @pytest.mark.skipif(not FULL.exists(), reason="only Linux has /dev/full")
 def test_job_whose_output_is_full_ends_in_order(tmp_path: Path) -> None:
     with FULL.open("w") as full:

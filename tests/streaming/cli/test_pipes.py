@@ -32,6 +32,7 @@ def run_without_a_reader(*arguments: str, read: int = 0) -> tuple[int, bytes]:
     return command.returncode, errors
 
 
+@pytest.mark.thorough_where("^(-|mirror|init|files|groups|.*jsonl)")
 @pytest.mark.parametrize(
     "arguments",
     [
@@ -71,6 +72,7 @@ def test_check_without_a_reader(tmp_path: Path) -> None:
     assert run_without_a_reader("check", str(tmp_path / "job.toml")) == (0, b"")
 
 
+@pytest.mark.thorough
 @pytest.mark.spark
 def test_job_without_a_reader_ends_behind_its_batch(tmp_path: Path) -> None:
     status, errors = run_without_a_reader("mirror", LOG, "--to", str(tmp_path / "lake"))

@@ -61,6 +61,7 @@ def test_mirror_once_and_again_gives_the_tables_of_the_server(spark: SparkSessio
         assert told in " ".join((other.stdout + other.stderr).split())
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 def test_command_is_killed_called_again_and_the_job_goes_on(spark: SparkSession, tmp_path: Path) -> None:
     job_file = tmp_path / "job.toml"

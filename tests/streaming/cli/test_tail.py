@@ -300,6 +300,7 @@ def has_moved(resume: Path, before: SourceOffset | None) -> bool:
     return OffsetFile(resume).load() not in (before, None)
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 def test_nothing_is_lost_when_it_is_killed_again_and_again(tmp_path: Path) -> None:
     log, resume = tmp_path / "log", tmp_path / "offset.json"

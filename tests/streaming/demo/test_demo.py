@@ -54,6 +54,7 @@ def environment(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv(name, "")
 
 
+@pytest.mark.thorough
 @pytest.mark.spark
 @pytest.mark.slow
 @pytest.mark.parametrize(

@@ -43,6 +43,7 @@ class StateThatTells(DemoState):
             self.written.set()
 
 
+@pytest.mark.thorough
 @pytest.mark.server
 @pytest.mark.slow
 def test_repacked_log_of_a_server_under_load_leads_to_what_select_gives(tmp_path: Path) -> None:
@@ -74,6 +75,7 @@ def test_repacked_log_of_a_server_under_load_leads_to_what_select_gives(tmp_path
     assert 0 < points.null_count < len(points), "there are changes from before and from behind"
 
 
+@pytest.mark.thorough
 @pytest.mark.server
 @pytest.mark.slow
 def test_tables_older_than_their_log_are_completed_and_proved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

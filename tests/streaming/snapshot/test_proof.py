@@ -95,6 +95,7 @@ def as_row(image: dict[str, Any] | None) -> Row:
     return tuple(image.items())
 
 
+@pytest.mark.thorough_where("InnoDB")
 @pytest.mark.parametrize(
     ("engine", "source"),
     [*((engine, "InnoDB") for engine in ShadowEngine), *((ShadowEngine.BLACKHOLE, name) for name in WITHOUT_ROW_LOCKS)],

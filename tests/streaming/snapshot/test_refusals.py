@@ -227,6 +227,7 @@ def test_another_server_than_that_of_the_log(shared_server: MariaDbServer, tmp_p
         plan_of(shared_server, job)
 
 
+@pytest.mark.thorough
 def test_another_server_with_the_same_numbers(tmp_path: Path, shared_server: MariaDbServer, job: Path) -> None:
     """A twin with one server id, domain and names of files, which has logged as much, and other things."""
     with mariadb_server_in(tmp_path / "twin") as twin:
@@ -246,6 +247,7 @@ def test_no_such_tables(shared_server: MariaDbServer, job: Path) -> None:
         plan_of(shared_server, job, "(")
 
 
+@pytest.mark.thorough
 def test_databases_that_are_not_logged(tmp_path: Path) -> None:
     with mariadb_server_in(tmp_path / "server", options=["--binlog-do-db=shop"]) as server:
         run_sql(server, ["CREATE DATABASE shop", "USE shop", ITEMS])

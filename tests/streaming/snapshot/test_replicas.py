@@ -61,6 +61,7 @@ def in_binlog_stream(server: MariaDbServer) -> list[str]:
         return [name for (name,) in rows]
 
 
+@pytest.mark.thorough_where("FILTER")
 @pytest.mark.parametrize("filters", ["REPLICATE", "FILTER_ON_MASTER"])
 def test_a_replica_without_the_engine_goes_on(primary: MariaDbServer, tmp_path: Path, filters: str) -> None:
     job = job_file(tmp_path, primary.binlog_directory)

@@ -119,6 +119,7 @@ def by_topic(rows: list[dict[str, Any]]) -> dict[str, list[Message]]:
     return topics
 
 
+@pytest.mark.thorough_where("mysql|ops-flat|types_full-other")
 @pytest.mark.parametrize("how", OPTIONS)
 @pytest.mark.parametrize("case", ["mariadb-10.11/ops", "mariadb-10.11/types_full", "mysql-9/types_full"])
 def test_rows_are_the_messages_that_are_published(case: str, how: str) -> None:
@@ -165,6 +166,7 @@ spark.stop()
 """
 
 
+@pytest.mark.thorough
 @pytest.mark.server
 @pytest.mark.slow
 def test_example_writes_topics_as_publish_does(kafka_broker: KafkaBroker, tmp_path: Path) -> None:

@@ -148,6 +148,7 @@ def two_levels(tables: LinkedTables) -> None:
     tables.update("parent", 2, id=3)
 
 
+@pytest.mark.thorough_where("7|12")
 @pytest.mark.parametrize("batches", [1, 7, 12])
 def test_each_step_that_is_cut_off_is_done_again_with_the_same_result(tmp_path: Path, batches: int) -> None:
     tables = written(tmp_path, two_levels)

@@ -61,6 +61,7 @@ def test_the_server_changed_rows_that_the_log_does_not_have() -> None:
         assert sorted(derived) == ["t.chi"] * 5 + ["t.chn"]
 
 
+@pytest.mark.thorough_where("ops_(compressed|nochecksum)")
 @pytest.mark.parametrize(("name", "table_format"), [one for one in PLACES if case(one[0]).has_full_images])
 def test_changelog_has_each_change_of_the_server_and_scd2_each_version(
     tmp_path: Path, name: str, table_format: TableFormat
@@ -85,6 +86,7 @@ def test_changelog_has_each_change_of_the_server_and_scd2_each_version(
         assert sorted(past, key=repr) == sorted(ended, key=repr)
 
 
+@pytest.mark.thorough_where("ops_(compressed|nochecksum)")
 @pytest.mark.parametrize(("name", "table_format"), PLACES)
 def test_mirror_is_what_the_server_had_after_each_transaction_that_foreign_keys_carried_on(
     tmp_path: Path, name: str, table_format: TableFormat

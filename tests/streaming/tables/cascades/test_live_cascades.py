@@ -128,6 +128,7 @@ def played(rows: list[dict[str, object]], keys: tuple[str, ...]) -> list[dict[st
     return list(found.values())
 
 
+@pytest.mark.thorough_where("in iceberg|with keys|-3$|marked-|scd2-|alone-|outside-")
 @pytest.mark.parametrize(("name", "sessions"), [*((name, 1) for name in RULES), ("mirror", 3), ("changelog", 3)])
 def test_targets_equal_select(server: MariaDbServer, tmp_path: Path, name: str, sessions: int) -> None:
     chance = random.Random(f"{name} {chance_seed()}")

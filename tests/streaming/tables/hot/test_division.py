@@ -132,6 +132,7 @@ def write_batch(
     return progress
 
 
+@pytest.mark.thorough_where("7|rewrite")
 @pytest.mark.parametrize(
     ("kind", "merge", "task_count"),
     [

@@ -219,6 +219,7 @@ def test_check_says_nothing_that_is_secret(guarded: GuardedCatalog, sink: Sink, 
         assert_silent(guarded, ran.stdout, ran.stderr)
 
 
+@pytest.mark.thorough
 @pytest.mark.spark
 def test_job_goes_on_while_its_tokens_expire(
     spark: SparkSession, guarded: GuardedCatalog, sink: Sink, tmp_path: Path

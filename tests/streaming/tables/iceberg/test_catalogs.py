@@ -133,6 +133,7 @@ def everywhere(function: Test) -> Test:
 # --- Steps ---
 
 
+@pytest.mark.thorough_where("auto|rest")
 @everywhere
 @pytest.mark.parametrize("kind", list(Merge))
 def test_all_kinds_of_steps_and_maintenance(lake: Lake, kind: Merge) -> None:
@@ -195,6 +196,7 @@ HELD = {
 }
 
 
+@pytest.mark.thorough_where("(changelog|scd2)-rest|rest-s3")
 @everywhere
 @pytest.mark.parametrize("mode", list(Mode))
 @pytest.mark.parametrize("step", [CrashPoint.LOOKED, CrashPoint.FILES_WRITTEN, CrashPoint.COMMITTED])
@@ -213,6 +215,7 @@ def test_cut_off_at_any_step_and_repeated(lake: Lake, mode: Mode, step: CrashPoi
     assert lake.rows() == HELD[mode]
 
 
+@pytest.mark.thorough_where("(changelog|scd2)-rest|rest-s3")
 @everywhere
 @pytest.mark.parametrize("mode", list(Mode))
 def test_what_another_writer_commits_meanwhile_is_kept(lake: Lake, mode: Mode) -> None:
@@ -472,6 +475,7 @@ def test_partitions_that_cannot_be_are_refused(tmp_path: Path, rule: str, named:
 # --- Jobs, and other readers ---
 
 
+@pytest.mark.thorough
 @pytest.mark.server
 @pytest.mark.spark
 def test_job_into_a_catalog_equals_the_server_and_says_its_versions(

@@ -92,6 +92,7 @@ def test_somebody_elses_commit_while_files_are_joined_is_kept(place: Place, monk
     assert len(files_of(place)) < 17
 
 
+@pytest.mark.thorough
 def test_manifests_are_joined_whoever_writes(place: Place) -> None:
     """Every look at a table reads all of them."""
     for batch_id in range(60):
@@ -106,6 +107,7 @@ def test_manifests_are_joined_whoever_writes(place: Place) -> None:
     assert place.sorted_rows() == [(n, str(max(b for b in range(60) if b % 7 == n))) for n in range(7)]
 
 
+@pytest.mark.thorough
 def test_a_commit_does_not_become_dearer_with_the_number_of_commits(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -119,6 +119,7 @@ def killed_writes() -> Iterator[subprocess.Popen[str]]:
         yield process
 
 
+@pytest.mark.thorough_where("iceberg")
 @pytest.mark.slow
 @pytest.mark.parametrize("step_no", [1, 5, 19])
 @pytest.mark.parametrize(("table_format", "mode"), CASES, ids=IDS)

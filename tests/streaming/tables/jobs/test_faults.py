@@ -121,6 +121,7 @@ def test_files_purged_under_a_stopped_job_are_named_and_may_come_back(spark: Spa
     assert rows(tmp_path, "orders") == [(1, "a"), (2, "b"), (3, "c"), (4, "d")]
 
 
+@pytest.mark.thorough
 @pytest.mark.spark
 @pytest.mark.parametrize("forgotten", [False, True], ids=["stopped", "killed before the checkpoint"])
 def test_log_rewritten_after_a_crash_of_the_server_is_named(

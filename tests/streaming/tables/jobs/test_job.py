@@ -75,6 +75,7 @@ def write_job(folder: Path, *, log: Path = OLTP, tables: str = "", bytes_max: st
     return path
 
 
+@pytest.mark.thorough_where("rewrite")
 @pytest.mark.parametrize(("mode", "merge"), [(Mode.MIRROR, "auto"), (Mode.MIRROR, "rewrite"), (Mode.CHANGELOG, "auto")])
 def test_tasks_share_one_table(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: Mode, merge: str
@@ -121,6 +122,7 @@ def test_tables_equal_the_server(spark: SparkSession, tmp_path: Path, log_format
         assert commit[GTID_POSITION_KEY].startswith("0-1011-")
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("table_format", "mode"),
     [
@@ -143,6 +145,7 @@ def test_other_formats_equal_the_server(
     check(tmp_path / "tables", table_format, mode)
 
 
+@pytest.mark.thorough
 def test_many_batches_and_both_modes(spark: SparkSession, tmp_path: Path) -> None:
     rules = (
         TableRule(select=r"sb\.sbtest[12]", mode=Mode.CHANGELOG),
@@ -258,6 +261,7 @@ def test_command_takes_what_is_there_and_ends(spark: SparkSession, tmp_path: Pat
     assert load_job(tmp_path / "job.toml").checkpoint == str(tmp_path / "checkpoint")
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 def test_command_ends_cleanly_on_a_signal(tmp_path: Path) -> None:
     with RunningJob(write_job(tmp_path, bytes_max="20k")) as running:

@@ -108,6 +108,7 @@ def wait_for_growth(count: Callable[[Path], int], folder: Path, growth: int, run
         time.sleep(0.003)
 
 
+@pytest.mark.thorough
 def test_kills_lose_nothing_and_double_nothing(tmp_path: Path) -> None:
     seed = chance_seed()
     print(f"seed {seed}")  # noqa: T201 (pytest shows it when the test fails)

@@ -120,6 +120,7 @@ def live(tmp_path_factory: pytest.TempPathFactory) -> Live:
     return Live(server.binlog_directory, tables)
 
 
+@pytest.mark.thorough_where("iceberg")
 @pytest.mark.parametrize("table_format", MIRROR_SINKS, ids=str)
 def test_mirrors_equal_select(live: Live, tmp_path: Path, table_format: TableFormat) -> None:
     """Batches are cut off somewhere and done again."""
@@ -128,6 +129,7 @@ def test_mirrors_equal_select(live: Live, tmp_path: Path, table_format: TableFor
     live.check(tmp_path, table_format)
 
 
+@pytest.mark.thorough_where("iceberg")
 @pytest.mark.parametrize("table_format", MIRROR_SINKS, ids=str)
 def test_current_versions_and_unmarked_rows_equal_select(live: Live, tmp_path: Path, table_format: TableFormat) -> None:
     for name, rules, without in (
@@ -147,6 +149,7 @@ def is_there(row: Row) -> bool:
     return bool(row.get("_is_current", True)) and not row.get("_deleted")
 
 
+@pytest.mark.thorough_where("iceberg")
 @pytest.mark.spark
 @pytest.mark.parametrize("table_format", MIRROR_SINKS, ids=str)
 def test_job_equals_select(spark: SparkSession, live: Live, tmp_path: Path, table_format: TableFormat) -> None:

@@ -380,6 +380,7 @@ def test_checkpoint_that_spark_cannot_write_is_one_line(
     assert "a job file can name a folder for the checkpoint alone" in line
 
 
+@pytest.mark.thorough
 @pytest.mark.spark
 def test_mirror_into_an_object_store_is_asked_for_by_its_url(
     object_store: ObjectStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

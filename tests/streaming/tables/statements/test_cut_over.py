@@ -318,6 +318,7 @@ RULES = {
 }
 
 
+@pytest.mark.thorough_where("several|selected|mark")
 @pytest.mark.parametrize("rule", RULES.values(), ids=RULES)
 @pytest.mark.parametrize("story", STORIES.values(), ids=STORIES)
 def test_cut_off_at_any_step_and_repeated_does_the_same(tmp_path: Path, story: Story, rule: TableRule) -> None:
@@ -348,6 +349,7 @@ def _content(targets: MemoryTargets, name: str) -> tuple[object, ...]:
     return sorted(map(str, table.rows)), {key: text for key, text in table.properties.items() if text}
 
 
+@pytest.mark.thorough_where("iceberg")
 @pytest.mark.slow
 @pytest.mark.parametrize("rule", [SCD2, MARK], ids=["scd2", "mark"])
 @pytest.mark.parametrize("variant", MIRROR_VARIANTS)

@@ -75,6 +75,7 @@ class LiveShop:
             cursor.execute(text, None if values is None else tuple(values))
 
 
+@pytest.mark.thorough_where("MINIMAL|NOBLOB|iceberg")
 @pytest.mark.parametrize(
     ("seed", "image", "table_format"),
     [

@@ -85,6 +85,7 @@ def columns_without_a_statement(log: ShopLog) -> None:
     log.insert(PRICED, (2, "b", 7))
 
 
+@pytest.mark.thorough_where("iceberg")
 @pytest.mark.parametrize(("story", "sizes"), [(rows_around_statements, (1, 3)), (columns_without_a_statement, (1, 1))])
 @pytest.mark.parametrize(("table_format", "rule"), CASES, ids=IDS)
 def test_target_says_the_end_of_a_batch_when_it_has_all_of_it(
@@ -115,6 +116,7 @@ def test_target_says_the_end_of_a_batch_when_it_has_all_of_it(
     raise AssertionError("there are more steps")
 
 
+@pytest.mark.thorough_where("iceberg")
 @pytest.mark.parametrize(("table_format", "rule"), CASES, ids=IDS)
 def test_last_step_that_commits_nothing_says_the_end_too(
     tmp_path: Path, table_format: TableFormat, rule: TableRule

@@ -87,6 +87,7 @@ def test_statement_cut_off_at_any_step_and_repeated_does_the_same(tmp_path: Path
     raise AssertionError("there are more steps")
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 @pytest.mark.parametrize("table_format", MIRROR_SINKS, ids=str)
 def test_kill_at_any_step_then_the_same_batch_again(tmp_path: Path, table_format: TableFormat) -> None:
