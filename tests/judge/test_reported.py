@@ -118,7 +118,9 @@ FOUND: Mapping[str, Expected] = {
     "my_set_to_decimal": EQUAL,
     "my_swapped_and_altered": EQUAL,
     "numbered_anew": Expected(named=r"\[BINLOG_\w+\.\w+\] h1\.t3\b.*\bid\b"),
+    "selected_labels_in_latin1": EQUAL,
     "set_labels_removed": EQUAL,
+    "text_of_a_column_added_again": EQUAL,
     "time_fraction": EQUAL,
 }
 """By case that `make fuzz-servers` found."""

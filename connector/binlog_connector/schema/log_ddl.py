@@ -9,14 +9,14 @@ import numpy as np
 
 from binlog_connector.schema.definitions import TableName
 from binlog_connector.schema.operations import ChangeRows
-from binlog_connector.schema.parsing.charsets import decode_statement
+from binlog_connector.schema.parsing.charsets import UTF8MB4, decode_statement
 from binlog_connector.schema.parsing.ddl import DDL_WORDS, TRUNCATE
 from binlog_connector.schema.parsing.row_statements import NO_ROWS_WORDS
 from binlog_connector.schema.parsing.session import StatementSession
 from binlog_connector.schema.parsing.set_statement import SET, first_word
 from binlog_format.errors import CorruptError
 from binlog_format.events.account_statements import is_account_statement
-from binlog_format.events.layout import EventType
+from binlog_format.events.layout import GTID_FLAG_STANDALONE, EventType
 from binlog_format.events.query import parse_incident, parse_query, parse_query_status
 from binlog_format.events.query_layout import (
     QUERY_DATABASE_SIZE_OFFSET,
@@ -266,7 +266,7 @@ def _statements(
             raise CorruptError(error.subclass, error.reason, at=block.place(start)) from error
         if not status.takes_effect:
             continue
-        text = decode_statement(query.text, status.client_charset)
+        text = decode_statement(query.text, _charset(block, event, query.text, status.client_charset))
         word = first_word(
             text, StatementSession(sql_mode=status.sql_mode, vendor=block.vendor, server_version=block.server_version)
         )
@@ -275,6 +275,21 @@ def _statements(
         if word in _ACCOUNT_WORDS and is_account_statement(text):
             continue
         yield row, word, _statement(block, event, text, query, status)
+
+
+def _charset(block: Block, event: np.void, text: bytes, client_charset: str | None) -> str | None:
+    """Character set of a statement's text.
+
+    A server writes CREATE TABLE ... SELECT anew, with the columns that it found, as UTF-8 whatever the client sends,
+    and the event has the client's character set all the same. MariaDB logs it in a group with the rows, MySQL 8.0.21
+    and later with two words at its end.
+    """
+    if not text.startswith(b"CREATE"):
+        return client_charset
+    group = block.groups[int(event["group"])]
+    is_in_group = bool(group["has_gtid"]) and not int(group["gtid_flags"]) & GTID_FLAG_STANDALONE
+    is_written_anew = is_in_group if block.vendor is Vendor.MARIADB else text.endswith(b" START TRANSACTION")
+    return UTF8MB4 if is_written_anew else client_charset
 
 
 def _statement(block: Block, event: np.void, text: str, query: QueryEvent, status: QueryStatus) -> DdlStatement:

@@ -62,12 +62,14 @@ class ColumnChanged:
         new: After it.
         effect: What becomes of its values.
         arrow_type: Of these after it; None: it has a type that is not read.
+        old_arrow_type: Of these before it, as the definition states them; None: not known.
     """
 
     old: ColumnDefinition
     new: ColumnDefinition
     effect: Effect
     arrow_type: pa.DataType | None = None
+    old_arrow_type: pa.DataType | None = None
 
 
 def circumstances_of(statement: DdlStatement, decoding: Decoding, *, ignores: bool = False) -> Circumstances:
@@ -164,7 +166,7 @@ def _plain_change(
     except BinlogError as error:
         return ColumnChanged(old, new, SAME if _is_equal(old, new) else Unknown(error.reason))
     effect = _without_null(value_effect(*sides, how), *sides, how)
-    return ColumnChanged(old, new, _numbered(effect, old, new, sql_mode), sides[1].arrow_type)
+    return ColumnChanged(old, new, _numbered(effect, old, new, sql_mode), sides[1].arrow_type, sides[0].arrow_type)
 
 
 def _is_equal(old: ColumnDefinition, new: ColumnDefinition) -> bool:

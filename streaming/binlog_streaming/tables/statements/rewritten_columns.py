@@ -32,6 +32,8 @@ from binlog_streaming.tables.statements.row_retention import has_rows, living
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from numpy.typing import NDArray
+
     from binlog_connector.schema.effects.column_effects import ColumnChanged
     from binlog_connector.schema.effects.conversion import Effect
     from binlog_connector.schema.table_changes import TableAltered
@@ -49,6 +51,13 @@ NULL_IS_OPEN = (
     "none of these)"
 )
 
+_WIDER_KINDS = (
+    (pa.types.is_decimal, pa.types.is_integer),
+    (pa.types.is_floating, pa.types.is_integer),
+    (pa.types.is_timestamp, pa.types.is_date),
+)
+"""Kinds of a target's column, and those of a source's that it holds with texts of their own."""
+
 
 @dataclass(frozen=True, slots=True)
 class RewrittenColumn:
@@ -59,12 +68,14 @@ class RewrittenColumn:
         effect: What becomes of its values; None: they become null.
         arrow_type: Of the values after the statement.
         context: The statement and the target.
+        old_arrow_type: Of the values before it, as the source table had them; None: not known.
     """
 
     name: str
     effect: Converted | None
     arrow_type: pa.DataType
     context: StatementContext
+    old_arrow_type: pa.DataType | None = None
 
     def values(self, rows: pa.RecordBatch) -> pa.Array:
         """Values of the column after the statement, in *rows* as they were before it."""
@@ -97,7 +108,23 @@ class RewrittenColumn:
             before = before.cast(pa.string())
         if pa.types.is_large_binary(before.type) or pa.types.is_binary_view(before.type):
             before = before.cast(pa.binary())
-        return self.effect.convert(before)
+        stored, inexact = _as_the_source(before, self.old_arrow_type)
+        values = self.effect.convert(stored)
+        if inexact is None or not inexact.any():
+            return values
+        return Values(values.array, inexact if values.unknown is None else inexact | values.unknown)
+
+
+def _as_the_source(stored: pa.Array, kind: pa.DataType | None) -> tuple[pa.Array, NDArray[np.bool_] | None]:
+    """Values of a target in the type of the source's column, and which of them it cannot hold.
+
+    The target keeps the kind of a column that was dropped and added again, and its values have another text: 5.00.
+    """
+    if kind is None or not any(is_stored(stored.type) and is_source(kind) for is_stored, is_source in _WIDER_KINDS):
+        return stored, None
+    narrow = stored.cast(kind, safe=False)
+    back = narrow.cast(stored.type, safe=False)
+    return narrow, pc.not_equal(back, stored).fill_null(False).to_numpy(zero_copy_only=False)
 
 
 def _mask(values: Values, count: int) -> pa.BooleanArray:
@@ -179,7 +206,7 @@ def _converted(context: StatementContext, target: Target, name: str, change: Col
         return None
     assert change.arrow_type is not None
     (stored,) = target.stored_schema(pa.schema([pa.field(change.new.name, change.arrow_type)]))
-    return RewrittenColumn(name, effect, stored.type, context)
+    return RewrittenColumn(name, effect, stored.type, context, change.old_arrow_type)
 
 
 def _failing(target: Target, columns: list[RewrittenColumn]) -> dict[str, str]:
