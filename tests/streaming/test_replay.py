@@ -435,7 +435,7 @@ def test_command_explains_itself_and_says_mistakes(tmp_path: Path) -> None:
 
     told = " ".join(call("--help").stdout.split())
     assert "binlog-stream replay job.toml --to 0-1-575 --target lake-then" in told
-    assert "A replay that was stopped or killed goes on when it is called again with the same options." in told
+    assert "A replay that was stopped or killed continues when it is started again with the same options." in told
     job_file = tmp_path / "job.toml"
     job_file.write_text(
         f'checkpoint = "checkpoint"\n[source]\npath = "{case_path(MARIADB)}"\n[sink]\ndirectory = "tables"\n'

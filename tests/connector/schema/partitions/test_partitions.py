@@ -239,7 +239,7 @@ def test_unix_timestamps_are_in_utc_and_literals_in_the_time_zone_of_the_session
     ("create", "reason"),
     [
         ("(v VARCHAR(9)) PARTITION BY LIST COLUMNS (v) (PARTITION p VALUES IN ('a'))", "its collation decides"),
-        ("(a INT) PARTITION BY RANGE (CEILING(a)) (PARTITION p VALUES LESS THAN (3))", "CEILING is not worked out"),
+        ("(a INT) PARTITION BY RANGE (CEILING(a)) (PARTITION p VALUES LESS THAN (3))", "CEILING is not computed here"),
         ("(a DATETIME) PARTITION BY RANGE (YEARWEEK(a)) (PARTITION p VALUES LESS THAN (3))", "YEARWEEK is not"),
         ("(a TIMESTAMP(3)) PARTITION BY RANGE (UNIX_TIMESTAMP(a) * 2) (PARTITION p VALUES LESS THAN (3))", "fractions"),
         ("(a TIME) PARTITION BY RANGE COLUMNS (a) (PARTITION p VALUES LESS THAN ('10:00:00'))", "is a time"),
