@@ -24,6 +24,8 @@ PARALLEL := -n $(JOBS) --dist loadscope --no-loadscope-reorder
 KERNELS := $(VENV)/.kernels
 CLASSES := $(VENV)/spark-classes.jsa
 FETCHED := $(VENV)/.servers
+# Fast tests, and those of servers, which skip where there is none.
+BARE := "not spark and not thorough and (server or not slow)"
 # `make test-thorough` and `make test-rest` begin no test after so many seconds.
 REST_SECONDS ?= 3600
 FUZZ_SECONDS ?= 60
@@ -109,7 +111,7 @@ test-fast: setup ## Run the tests that need neither Spark nor a server nor long,
 	@$(BIN)/python -m pytest $(PARALLEL) -m "not spark and not server and not slow and not thorough" $(PYTEST_ARGS)
 
 test-bare: setup ## Run the fast tests, and those that need a server, as where no MariaDB, Maven and Chromium are: none may fail
-	@CI= $(BIN)/python -m pytest -p tests.bare_machine $(PARALLEL) -m "not spark and not thorough and (server or not slow)" \
+	@CI= $(BIN)/python -m pytest -p tests.bare_machine $(PARALLEL) -m $(BARE) \
 		--ignore=tests/tidy $(PYTEST_ARGS)
 
 $(WHEEL_INSTALLED): pyproject.toml $(shell find format connector streaming lab -name '*.py') | $(INSTALLED)
@@ -126,7 +128,7 @@ test-wheel: $(WHEEL_INSTALLED) java ## Run what `make test-bare` runs against th
 	@rm -rf $(WHEEL_TREE) && mkdir -p $(WHEEL_TREE) && cp -r tests bench conf docs deploy *.md *.toml Makefile $(WHEEL_TREE)
 	@cd $(WHEEL_TREE) && CI= ../../$(WHEEL)/bin/python -m tests.warm_kernels
 	@cd $(WHEEL_TREE) && CI= ../../$(WHEEL)/bin/python -m pytest -p tests.bare_machine $(PARALLEL) \
-		-m "not spark and not thorough and (server or not slow)" \
+		-m $(BARE) \
 		--ignore=tests/tidy --ignore=tests/docs --ignore=tests/deploy --ignore=tests/streaming/demo/test_demo.py $(PYTEST_ARGS)
 
 test-demo: setup $(KERNELS) $(FETCHED) ## Run each demo of the README, small

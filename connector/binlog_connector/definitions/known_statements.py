@@ -1,7 +1,7 @@
-"""Statements of logs that this process has read: `known_statements`, the one cache, and `scope_before`.
+"""Statements of logs that this process has read: `known_statements`, the one cache.
 
-Readers of parts of a log need what the statements before their part say. Each part goes on from where the process has
-looked before, unless the log has been begun anew since.
+A reader of a part of a log needs the meaning of the statements before that part. The process reads on from the place
+that it has reached for an earlier part, unless the log was reset since then.
 """
 
 from __future__ import annotations
@@ -125,7 +125,7 @@ class KnownStatements:
         self._history_mark = _Mark.of(watched, position)
 
     def is_of(self, watched: WatchedLog) -> bool:
-        """False if the log has been begun anew since, or files were purged unread: what they changed is not known."""
+        """False if the log was reset since then, or unread files were purged: their changes are not known."""
         mark = self._history_mark
         if mark is None:
             return True
@@ -134,7 +134,11 @@ class KnownStatements:
         return not is_anew and file_no + 1 >= watched.log.start_position().file_no
 
     def scope_before(self, watched: WatchedLog, start: Position) -> StatementScope:
-        """See the function `scope_before`."""
+        """Scope after all statements before *start*; it continues from the place that this process has reached.
+
+        Raises:
+            BinlogError: As `Log.blocks`.
+        """
         log, mark = watched.log, self._scope_mark
         goes_on = mark is not None and mark.position <= start and mark.is_in(watched)
         scope = StatementScope.from_json(self.scope if goes_on else {})
@@ -155,7 +159,7 @@ _known: dict[_Key, KnownStatements] = {}
 def known_statements(
     watched: WatchedLog, file: SchemaFile | None = None, *, folds_names: bool | None = None, kept: str | None = None
 ) -> KnownStatements:
-    """Known statements of a log; none if the log has been begun anew since.
+    """Known statements of a log; none of those from before a reset.
 
     Args:
         watched: The log.
@@ -173,12 +177,3 @@ def known_statements(
         history = SchemaHistory(folds_names=folds_names) if file is None else file.history(folds_names)
         found = _known[key] = KnownStatements(history)
     return found
-
-
-def scope_before(watched: WatchedLog, start: Position) -> StatementScope:
-    """Scope after all statements before *start*; continues where this process has stopped before.
-
-    Raises:
-        BinlogError: As `Log.blocks`.
-    """
-    return known_statements(watched).scope_before(watched, start)

@@ -190,19 +190,19 @@ class MessagesView:
     def _encoder(self, context: BlockContext, touched: list[TableEvents]) -> BlockEncoder | None:
         if not touched:
             return None
-        return self._encoding.block(context, [(self._envelope(one.layout), one.events) for one in touched])
+        return self._encoding.block(context, [(self._envelope(table.layout), table.events) for table in touched])
 
     def _parts(self, block: Block, touched: list[TableEvents]) -> list[list[Images]]:
         # At least one, in which there may be nothing: a transaction may end here whose rows came before.
         images = [
             self._wanted(
                 read_images(
-                    block.data, block.events, one.events, one.layout, place=block.place, decoding=self._decoding
+                    block.data, block.events, table.events, table.layout, place=block.place, decoding=self._decoding
                 )
             )
-            for one in touched
+            for table in touched
         ]
-        parts = [[one for one in part if len(one)] for part in bounded(images)]
+        parts = [[of_table for of_table in part if len(of_table)] for part in bounded(images)]
         return [part for part in parts if part] or [[]]
 
     def _wanted(self, images: Images) -> Images:

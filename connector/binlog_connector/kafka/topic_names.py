@@ -36,8 +36,8 @@ def template_mistake(template: str, places: Sequence[str]) -> str | None:
     try:
         filled = template.format_map(dict.fromkeys(places, "x"))
     except (KeyError, IndexError, ValueError):
-        told = " and ".join(f"{{{place}}}" for place in places)
-        return f"only {told} in braces"
+        names = " and ".join(f"{{{place}}}" for place in places)
+        return f"only {names} in braces"
     return None if is_topic_name(filled) else NAME_EXPECTED
 
 

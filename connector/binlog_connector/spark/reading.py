@@ -114,7 +114,7 @@ class RangeReader:
         return ServerRuns(watched.log)
 
     def _only_rows(self, blocks: Iterator[Block], watched: WatchedLog, partition: RangePartition) -> Iterator[Block]:
-        from binlog_connector.definitions.known_statements import scope_before
+        from binlog_connector.definitions.known_statements import known_statements
         from binlog_connector.schema.row_format import RowFormat, only_rows
         from binlog_connector.schema.server_runs import ServerRuns
 
@@ -123,7 +123,7 @@ class RangeReader:
             tables,
             table=self.options.table,
             folds_names=self.options.folds_names,
-            scope_before=lambda: scope_before(watched, partition.start),
+            scope_before=lambda: known_statements(watched).scope_before(watched, partition.start),
         )
         tells_text = self.options.rules is None
         return only_rows(blocks, row_format, groups, ServerRuns(watched.log), tells_text=tells_text)

@@ -3,9 +3,8 @@
 All filters stay with Spark too: what is left out here, its own evaluation would leave out. So a filter that is not
 understood, or only partly, costs nothing but time.
 
-Filters that Spark hands to a batch query of view `logs`, as far as they save reading: `events_wanted_by`.
-
-Values that a Spark filter allows in its column: `texts_of`, a set of texts; `range_of`, a range.
+`events_wanted_by` does it for view `logs`. `texts_of` and `range_of` give the texts, or the range, that a filter allows
+in its column.
 """
 
 from __future__ import annotations

@@ -100,7 +100,7 @@ def check_log_receives(session: ServerSession, path: str, format_name: str | Non
         BinlogError: The log cannot be read.
     """
     with WatchedLog(path, format_name) as watched:
-        start = end_of_log(watched).position
+        read_to = end_of_log(watched).position
     name = f"no_such_table_{uuid.uuid4().hex}"
     before = logged_place(session)
     session.execute(f"DROP TABLE IF EXISTS {table_sql(SNAPSHOT_DATABASE, name)}")
@@ -113,7 +113,8 @@ def check_log_receives(session: ServerSession, path: str, format_name: str | Non
             hint="sql_log_bin, binlog_do_db or binlog_ignore_db leave it out",
         )
     end = time.monotonic() + PATIENCE_SECONDS
-    while not _has_text(path, format_name, start, name.encode()):
+    while (unread := _end_without(path, format_name, read_to, name.encode())) is not None:
+        read_to = unread
         if time.monotonic() > end:
             logged = f" as {after}" if after is not None and session.version.is_mariadb else ""
             raise ServerError(
@@ -126,9 +127,14 @@ def check_log_receives(session: ServerSession, path: str, format_name: str | Non
         time.sleep(_POLL_SECONDS)
 
 
-def _has_text(path: str, format_name: str | None, start: Position, text: bytes) -> bool:
+def _end_without(path: str, format_name: str | None, start: Position, text: bytes) -> Position | None:
+    """End of what the log has after *start*, all of it without *text*; None: the text is there."""
     with WatchedLog(path, format_name) as watched:
-        return any(text in block.data.tobytes() for block in watched.log.committed_blocks(start))
+        for block in watched.log.committed_blocks(start):
+            if text in block.data.tobytes():
+                return None
+            start = block.next_position
+    return start
 
 
 def _check_vendor(session: ServerSession, path: str, gtids: GtidPoint) -> None:

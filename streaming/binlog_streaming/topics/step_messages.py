@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from binlog_connector.definitions.known_statements import SchemaFile, scope_before
+from binlog_connector.definitions.known_statements import SchemaFile, known_statements
 from binlog_connector.definitions.range_schemas import RangeSchemas
 from binlog_connector.envelope.avro.avro_encoding import AvroEncoding
 from binlog_connector.envelope.json.json_encoding import JsonEncoding
@@ -119,8 +119,11 @@ class StepMessages:
         )
         blocks = self._definitions.observed(schemas.observed(step.blocks()))
         if source.fail_on_statement:
-            before = partial(scope_before, step.watched, start)
-            row_format = RowFormat(self._tables, folds_names=folds_names, scope_before=before)
+            row_format = RowFormat(
+                self._tables,
+                folds_names=folds_names,
+                scope_before=lambda: known_statements(step.watched).scope_before(step.watched, start),
+            )
             tells_text = self._decoding.rules is None
             blocks = only_rows(blocks, row_format, groups, ServerRuns(step.watched.log), tells_text=tells_text)
         view = MessagesView(

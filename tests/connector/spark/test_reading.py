@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from binlog_connector.definitions.known_statements import scope_before
+from binlog_connector.definitions.known_statements import known_statements
 from binlog_connector.following.watched import WatchedLog
 from binlog_connector.options.query_views import make_view
 from binlog_connector.options.source_options import SourceOptions
@@ -81,7 +81,7 @@ def test_what_statements_before_a_part_say_is_read_on_from_where_it_was_known() 
     with WatchedLog(path) as watched:
         start, end = watched.log.start_position(), watched.log.end_position()
         (middle,) = watched.log.split(start, end, 2)
-        whole = scope_before(watched, end).to_json()
-        assert scope_before(watched, start).to_json() != whole
-        part = scope_before(watched, middle).to_json()
-        assert scope_before(watched, end).to_json() == whole != part
+        whole = known_statements(watched).scope_before(watched, end).to_json()
+        assert known_statements(watched).scope_before(watched, start).to_json() != whole
+        part = known_statements(watched).scope_before(watched, middle).to_json()
+        assert known_statements(watched).scope_before(watched, end).to_json() == whole != part
