@@ -83,10 +83,9 @@ $(CLASSES): $(INSTALLED) | java
 demo-logs: setup ## Write a live structured log into a Delta table, kill the job, and compare every event
 	@$(BIN)/binlog-stream demo-logs
 
-servers: setup ## Fetch the S3 server, the Iceberg REST catalog and the Kafka broker that tests and the demo use, and MySQL and MariaDB for the judge
+servers: setup ## Fetch the S3 server, the Iceberg REST catalog and the Kafka broker that tests and the demo use, and MySQL and a newer MariaDB
 	@$(BIN)/python -m binlog_lab.demo.servers.fetch
-	@deploy/fetch-server.sh mysql $(VENV)/server-mysql || true
-	@deploy/fetch-server.sh mariadb $(VENV)/server-mariadb || true
+	@for kind in mysql mariadb; do deploy/fetch-server.sh $$kind $(VENV)/server-$$kind || true; done
 
 # Tests that need a server which cannot be fetched are left out.
 $(FETCHED): $(wildcard deploy/rest-catalog/* deploy/kafka/* deploy/spark-kafka/*) | setup

@@ -11,6 +11,7 @@ from binlog_streaming.settings import load_job
 from binlog_streaming.snapshot.shadow import ShadowEngine, ShadowTable
 from binlog_streaming.snapshot.source_table import read_table
 from tests.program import run_program
+from tests.servers import ServerKind
 from tests.streaming.prove.proofs import held, prove
 from tests.streaming.replay_runs import run
 from tests.streaming.snapshot.live import job_file, run_sql, session_on, url_of
@@ -104,9 +105,8 @@ def test_tables_older_than_the_log_are_complete_and_proved(
     )
 
 
+@pytest.mark.parametrize("any_server", [pytest.param(ServerKind.MYSQL, marks=pytest.mark.thorough)], indirect=True)
 def test_a_shadow_is_made_where_servers_make_invisible_keys(any_server: DatabaseServer) -> None:
-    if not any_server.installed.is_mysql:
-        pytest.skip("MariaDB makes no invisible keys")
     fill(any_server)
     run_sql(any_server, ["SET GLOBAL sql_generate_invisible_primary_key = 1", "CREATE DATABASE binlog_stream"])
     try:
