@@ -54,6 +54,16 @@ def server_in(kind: ServerKind, folder: Path, *, options: Sequence[str] = ()) ->
     return MariaDbServer(folder, installed=installed, options=options)
 
 
+def as_installed(kind: ServerKind, folder: Path) -> DatabaseServer:
+    """A server that is not started yet, with what its vendor's defaults make of its log; skips as `server_in` does."""
+    if kind is ServerKind.MYSQL:
+        from binlog_lab.demo.mariadb.server import MySqlServer
+
+        return MySqlServer(folder, fetched(kind))
+    defaults = ("--binlog-format=MIXED", "--binlog-row-metadata=NO_LOG", "--binlog-checksum=NONE")
+    return server_in(kind, folder, options=[*defaults, "--character-set-server=latin1", "--default-time-zone=SYSTEM"])
+
+
 def fetched(kind: ServerKind) -> Installed:
     """The server of a kind that was fetched; the test is skipped where there is none."""
     from binlog_lab.demo.mariadb.installed import find_server

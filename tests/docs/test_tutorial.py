@@ -6,27 +6,26 @@ import contextlib
 import io
 import os
 import re
-import time
 from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.docs.live_logs import PATIENCE_S
 from tests.docs.markdown import REPO
 from tests.program import run_program
-from tests.streaming.snapshot.live import run_sql, session_on
+from tests.servers import ServerKind, as_installed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    from pymysql.cursors import Cursor
     from pyspark.sql import SparkSession
 
-    from binlog_lab.demo.mariadb.server import MariaDbServer
+    from binlog_lab.demo.mariadb.server import DatabaseServer
 
 PAGE = "docs/tutorial.md"
 STEP = re.compile(r"^```(\w+)\n(.*?)^```$|^    (binlog-stream|export) ([^\n]*)$", re.MULTILINE | re.DOTALL)
-GTID = re.compile(r"\b\d+-\d+-\d+\b")
+GTID = re.compile(r"\b(\d+-\d+-\d+|[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}:[\d:-]+)\b")
 LEFT_OUT = ("pip ", "PYSPARK_PYTHON")
 
 
@@ -52,38 +51,53 @@ def shown_by_duckdb() -> Iterator[None]:
         yield
 
 
+@pytest.fixture(
+    params=[
+        ServerKind.MARIADB,
+        pytest.param(ServerKind.NEW_MARIADB, marks=pytest.mark.thorough),
+        pytest.param(ServerKind.MYSQL, marks=pytest.mark.thorough),
+    ]
+)
+def installed_server(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[DatabaseServer]:
+    """A server of each kind, with the settings that it has when it has just been installed."""
+    with as_installed(request.param, tmp_path / "server") as server:
+        yield server
+
+
 @pytest.mark.server
 @pytest.mark.spark
 @pytest.mark.slow
 @pytest.mark.usefixtures("shown_by_duckdb")
 def test_tutorial_runs_as_it_is_written(
     spark: SparkSession,
-    mariadb_server: MariaDbServer,
+    installed_server: DatabaseServer,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     monkeypatch.chdir(tmp_path)
     program, printed, told = "", "", list[str]()
-    for kind, text in steps():
-        told.append(kind)
-        match kind:
-            case "sql":
-                run_statements(mariadb_server, text)
-            case "export":
-                monkeypatch.setenv(*text.split("=", 1))
-            case "binlog-stream":
-                printed = run_command(mariadb_server, text, tmp_path)
-            case "toml":
-                set_in_job(tmp_path / "job.toml", text)
-            case "python":
-                program = text
-            case "text":
-                assert run_python(program) == text
-            case "console":
-                assert GTID.sub("GTID", printed) == GTID.sub("GTID", text)
-            case _:
-                raise AssertionError(f"what to do with {kind}?")
+    # One session for all of its SQL, as of somebody who pastes it.
+    with installed_server.connect() as connection, connection.cursor() as cursor:
+        for kind, text in steps():
+            told.append(kind)
+            match kind:
+                case "sql":
+                    run_statements(cursor, text)
+                case "export":
+                    monkeypatch.setenv(*text.split("=", 1))
+                case "binlog-stream":
+                    printed = run_command(installed_server, text, tmp_path)
+                case "toml":
+                    set_in_job(tmp_path / "job.toml", text)
+                case "python":
+                    program = text
+                case "text":
+                    assert run_python(program) == text
+                case "console":
+                    assert GTID.sub("GTID", printed) == GTID.sub("GTID", text)
+                case _:
+                    raise AssertionError(f"what to do with {kind}?")
     assert "waits for its snapshot: table=shop.items" in caplog.text
     assert told.count("binlog-stream") >= 6
     assert told.count("sql") >= 5
@@ -91,25 +105,12 @@ def test_tutorial_runs_as_it_is_written(
     assert told[-2:] == ["binlog-stream", "console"]
 
 
-def run_statements(server: MariaDbServer, text: str) -> None:
-    for statement in text.split(";\n"):
-        if statement.startswith("PURGE"):
-            purge(server, statement)
-        elif statement:
-            run_sql(server, [statement])
+def run_statements(cursor: Cursor, text: str) -> None:
+    for statement in filter(None, text.split(";\n")):
+        cursor.execute(statement)
 
 
-def purge(server: MariaDbServer, statement: str) -> None:
-    """A server purges a file when its recovery does not need it any more, which it finds out by itself."""
-    deadline = time.monotonic() + PATIENCE_S
-    with session_on(server) as session:
-        while len(session.rows("SHOW BINARY LOGS")) > 1:
-            assert time.monotonic() < deadline
-            session.execute(statement)
-            time.sleep(0.05)
-
-
-def run_command(server: MariaDbServer, text: str, folder: Path) -> str:
+def run_command(server: DatabaseServer, text: str, folder: Path) -> str:
     line = text.replace("/var/lib/mysql", str(server.binlog_directory))
     line = line.replace("127.0.0.1:3306", f"127.0.0.1:{server.port}")
     words, _, file = line.partition(" > ")
