@@ -185,7 +185,10 @@ def differing(shown: ShownRows, held: pa.Table, numbers: Indices) -> Differing |
     wrong: dict[str, Mask] = {}
     for name in shown.values.column_names:
         ours, theirs = one_array(shown.values.column(name)), one_array(held.column(name))
-        unequal = ~equal_rows(comparable_table([ours]), comparable_table([theirs]))
+        parts = comparable_table([ours]), comparable_table([theirs])
+        if parts[0].equals(parts[1]):
+            continue  # nearly always, and several times as fast as row by row
+        unequal = ~equal_rows(*parts)
         if (lacking := shown.lacking.get(name.casefold())) is not None:
             unequal &= ~lacking
         if shown.nulls_prove_nothing:

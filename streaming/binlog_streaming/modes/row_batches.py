@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import threading
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, TypeVar
@@ -268,9 +269,11 @@ class StepImages:
 
     def _gathered(self, numbers: Indices, kind: pa.DataType, read: _ColumnReader) -> pa.ChunkedArray:
         # What *read* gives for images of one row batch, for images of all of them; it is told which images are none.
-        if not self._last_split or self._last_split[0].numbers is not numbers:
-            self._last_split[:] = [self._split(numbers)]  # columns are asked for one after the other
-        split = self._last_split[0]
+        # Columns are asked for one after the other, and several threads may ask, each for its own numbers.
+        thread = threading.get_ident()
+        split = self._last_splits.get(thread)
+        if split is None or split.numbers is not numbers:
+            split = self._last_splits[thread] = self._split(numbers)
         chunks = [read(row_batch, images, missing) for row_batch, images, missing in split.parts]
         joined = pa.chunked_array(chunks, kind)
         return joined if split.back is None else joined.take(split.back)
@@ -293,8 +296,8 @@ class StepImages:
         return _Split(numbers, parts, back)
 
     @cached_property
-    def _last_split(self) -> list[_Split]:
-        return []
+    def _last_splits(self) -> dict[int, _Split]:
+        return {}
 
     @cached_property
     def _all(self) -> Indices:

@@ -110,8 +110,18 @@ class RowEvidence:
             return None
         self.compared += 0 if self.rows == 0 else len(chosen)
 
+        # Masks over all images, made once: rows are asked for file by file. Nearly always no image lacks anything.
+        all_have = not images.has_absent and images.has_same_columns
+        has_values = {} if all_have else {name: images.has_values(columns.get_field_index(name)) for name in names}
+
         def shown(numbers: Indices) -> ShownRows:
-            return _shown(images, columns, names, firsts[numbers], nulls_prove_nothing=self.nulls_prove_nothing)
+            wanted = firsts[numbers]
+            values = []
+            for name in names:
+                index = columns.get_field_index(name)
+                values.append(images.values(index, columns.field(index).type, wanted))
+            lacking = {name.casefold(): ~has[wanted] for name, has in has_values.items() if not has[wanted].all()}
+            return ShownRows(pa.table(values, names=list(names)), lacking, self.nulls_prove_nothing)
 
         is_chosen = np.zeros(len(firsts), np.bool_)
         is_chosen[chosen] = True
@@ -228,20 +238,6 @@ def _hint(images: StepImages) -> str:
         'prove names the rows that differ. To bring it back, set evidence = "off" for this table, let the job go on, '
         f"and take its rows anew: {snapshot_command(TableName.parse(images.source_table))}"
     )
-
-
-def _shown(
-    images: StepImages, columns: pa.Schema, names: Sequence[str], numbers: Indices, *, nulls_prove_nothing: bool
-) -> ShownRows:
-    # Some of the images, and what they lack: columns that they leave out, or that their table did not have yet.
-    values, lacking = [], {}
-    for name in names:
-        index = columns.get_field_index(name)
-        values.append(images.values(index, columns.field(index).type, numbers))
-        lacks = ~images.has_values(index)[numbers]
-        if lacks.any():
-            lacking[name.casefold()] = lacks
-    return ShownRows(pa.table(values, names=list(names)), lacking, nulls_prove_nothing)
 
 
 def _differences(different: DifferentRow, masked: Collection[str]) -> str:
