@@ -269,13 +269,10 @@ class StepImages:
 
     def _gathered(self, numbers: Indices, kind: pa.DataType, read: _ColumnReader) -> pa.ChunkedArray:
         # What *read* gives for images of one row batch, for images of all of them; it is told which images are none.
-        # Columns are asked for one after the other, and several threads may ask, each for its own numbers.
-        thread = threading.get_ident()
-        split = self._last_splits.get(thread)
-        if split is None or split.numbers is not numbers:
+        thread = threading.get_ident()  # several may ask, each for column after column of its own numbers
+        if (split := self._last_splits.get(thread)) is None or split.numbers is not numbers:
             split = self._last_splits[thread] = self._split(numbers)
-        chunks = [read(row_batch, images, missing) for row_batch, images, missing in split.parts]
-        joined = pa.chunked_array(chunks, kind)
+        joined = pa.chunked_array([read(*part) for part in split.parts], kind)
         return joined if split.back is None else joined.take(split.back)
 
     def _split(self, numbers: Indices) -> _Split:
