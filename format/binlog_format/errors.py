@@ -191,6 +191,20 @@ class StartError(BinlogError):
     )
 
 
+class SwitchError(BinlogError):
+    """A job cannot go on in the log of another server."""
+
+    FAMILY = "BINLOG_SWITCH"
+    SUBCLASSES = frozenset(
+        {"NO_GTIDS", "OTHER_SERVER", "MISSING_GTIDS", "ERRANT_TRANSACTIONS", "PURGED", "WITHIN_BATCH", "JOB_CHANGED"}
+    )
+
+    @property
+    def is_wrong_use(self) -> bool:
+        """See `BinlogError`: nothing was changed."""
+        return True
+
+
 class OptionError(BinlogError):
     """An option or a setting is not one that exists."""
 

@@ -16,14 +16,17 @@ from binlog_connector.schema.catalog import TableState, Unclear
 from binlog_connector.schema.definitions import TableDefinition, TableName
 from binlog_connector.schema.history import SchemaHistory
 from binlog_format.errors import OptionError, storage_error
-from binlog_format.position import Position  # noqa: TC001 - msgspec looks it up
+from binlog_format.position import Position
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from binlog_connector.following.offsets import SourceOffset
     from binlog_connector.following.watched import WatchedLog
 
 VERSION = 1
+OF_OTHER_LOG = Position(-1, 0, 0)
+"""Before the start of every log."""
 _NOT_UNDERSTOOD = "it was purged from the log"
 """Text in place of the reason, which quotes the statement."""
 
@@ -74,6 +77,7 @@ class KeptDefinitions(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         version: Of the file.
         known_from: All statements from here on are known: a log that still begins here needs nothing that is kept.
+            `OF_OTHER_LOG`: what is kept comes from another log.
         states: By position.
     """
 
@@ -110,6 +114,27 @@ class KeptDefinitions(msgspec.Struct, frozen=True, kw_only=True):
             return None
         except OSError as error:
             raise storage_error(path, "read", error) from error
+
+    def moved(self, before: SourceOffset, after: SourceOffset) -> KeptDefinitions | None:
+        """The same for another log; None: nothing that is kept holds at its place there.
+
+        Args:
+            before: A place in the log that these are of.
+            after: The same place in the other log.
+        """
+        state = next((state for state in reversed(self.states) if state.position <= before.position), None)
+        if state is None:
+            return None
+        if state.position.file_no == before.position.file_no and state.identity != before.fingerprint:
+            return None  # of a log that was there before
+        moved = msgspec.structs.replace(
+            state,
+            position=after.position,
+            identity=after.fingerprint,
+            crc=after.last_page_crc,
+            unclear=tuple(UnclearTable(table.name, after.position) for table in state.unclear),
+        )
+        return KeptDefinitions(known_from=OF_OTHER_LOG, states=(moved,))
 
     def usable(self, watched: WatchedLog, start: Position) -> KeptState | None:
         """The newest state that holds at or before *start*, where the log has all that came after it; None: none is.
