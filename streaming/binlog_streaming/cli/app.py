@@ -80,6 +80,7 @@ COMMANDS = {
     "publish": "jobs.publish",
     "status": "status.status",
     "doctor": "status.doctor",
+    "switch": "jobs.switch",
     "replay": "jobs.replay",
     "versions": "jobs.versions",
     "snapshot": "jobs.snapshot",
@@ -91,7 +92,19 @@ COMMANDS = {
 OTHER_COMMANDS = "binlog_stream.commands"
 """Entry points with functions `register(app)`, by the names of their commands: those of the laboratory, for one."""
 
-JOB_COMMANDS = ("init", "check", "run", "publish", "status", "replay", "versions", "snapshot", "adopt", "prove")
+JOB_COMMANDS = (
+    "init",
+    "check",
+    "run",
+    "publish",
+    "status",
+    "switch",
+    "replay",
+    "versions",
+    "snapshot",
+    "adopt",
+    "prove",
+)
 """Commands whose settings are in a job file."""
 
 _SIGNALLED: dict[object, str] = {128 + signal.SIGINT: "interrupted", 128 + signal.SIGTERM: "terminated"}

@@ -24,6 +24,9 @@ from typing import TYPE_CHECKING, Any, BinaryIO, ClassVar, Generic, Protocol, Ty
 
 from binlog_format.errors import StorageError, storage_error
 from binlog_format.position import Place
+from binlog_streaming.job_state.state_files import state_of
+from binlog_streaming.job_state.switch_journal import complete_switch
+from binlog_streaming.settings.model import Job
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -192,6 +195,8 @@ _HELD = frozenset({errno.EWOULDBLOCK, errno.EAGAIN, errno.EACCES})
 class JobLock:
     """A lock on a job's checkpoint; a context manager that takes it and gives it back.
 
+    Whoever has it finds the checkpoint of tables whole: a switch to another log that was cut off is completed first.
+
     In an object store there is none: there the checkpoint's own files tell, a batch later, that two processes write.
 
     Args:
@@ -199,6 +204,7 @@ class JobLock:
     """
 
     def __init__(self, job: AnyJob) -> None:
+        self._job = job
         self._checkpoint = job.checkpoint
         self._file: BinaryIO | None = None
 
@@ -215,9 +221,18 @@ class JobLock:
         Raises:
             StorageError: `IN_USE`: another process has it.
             StorageError, AccessError: The checkpoint's folder cannot be written.
+            OptionError: `INVALID_VALUE`: the journal of a switch is damaged.
         """
-        if "://" in self._checkpoint or self._file is not None:
-            return
+        if "://" not in self._checkpoint and self._file is None:
+            self._lock()
+        try:
+            if isinstance(self._job, Job):
+                complete_switch(state_of(self._job))
+        except BaseException:
+            self.give_back()
+            raise
+
+    def _lock(self) -> None:
         path = Path(self._checkpoint) / LOCK_FILE
         try:
             path.parent.mkdir(parents=True, exist_ok=True)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from binlog_format.errors import OptionError
+from binlog_format.errors import OptionError, storage_error
 from binlog_format.position import Place
 from binlog_format.source_file import with_places
 from binlog_streaming.job_state.checkpoint import read_checkpoint
@@ -122,6 +122,33 @@ def any_job_at(place: str) -> AnyJob:
     """The same for jobs with any source and sink."""
     job = load_any_job(Path(place)) if _is_job_file(place) else _job_of_folder(place)
     return with_declared_types(job) if isinstance(job, Job) else job
+
+
+def job_text_at(place: str) -> str:
+    """Text of the job file at *place*, where `any_job_at` has found a job.
+
+    Raises:
+        StorageError, AccessError: It cannot be read.
+    """
+    if not _is_job_file(place):
+        return (_own_folder(absolute_path(place)).read(_FILE) or b"").decode()
+    try:
+        return Path(place).read_text(encoding="utf-8")
+    except OSError as error:
+        raise storage_error(place, "read", error) from error
+
+
+def write_job_text(place: str, text: str) -> None:
+    """Put *text* in the place of the job file's, at once.
+
+    Raises:
+        StorageError, AccessError: It cannot be written, and is as it was.
+    """
+    if _is_job_file(place):
+        file = Path(place).resolve()
+        StateFolder(str(file.parent), {}).write(file.name, text.encode())
+    else:
+        _own_folder(absolute_path(place)).write(_FILE, text.encode())
 
 
 def _is_job_file(place: str) -> bool:

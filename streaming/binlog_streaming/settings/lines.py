@@ -1,4 +1,4 @@
-"""Lines of keys in a TOML file: `key_lines(text)`.
+"""Lines of keys in a TOML file: `key_lines(text)`; the place of a value: `value_span(text, path)`.
 
 `tomllib` gives values without places. This scanner looks only for keys and trusts the rest: it is for text that
 `tomllib` has read without complaint.
@@ -36,6 +36,21 @@ def key_lines(text: str) -> dict[KeyPath, int]:
     return _Scanner(text).scan()
 
 
+def value_span(text: str, path: KeyPath) -> slice:
+    """The place of a key's value in the text.
+
+    Args:
+        text: TOML that `tomllib` can read.
+        path: Of a key whose value is neither an array nor a table.
+
+    Raises:
+        KeyError: There is no such key.
+    """
+    scanner = _Scanner(text)
+    scanner.scan()
+    return scanner.values[path]
+
+
 def key_text(path: KeyPath) -> str:
     """*path* as people write it: `tables[0].mode`."""
     text = ""
@@ -52,6 +67,7 @@ class _Scanner:
         self._item_counts: dict[KeyPath, int] = {}  # of arrays of tables
         self._counted_to = 0
         self._line = 1
+        self.values: dict[KeyPath, slice] = {}
 
     def scan(self) -> dict[KeyPath, int]:
         table: KeyPath = ()
@@ -117,6 +133,7 @@ class _Scanner:
             found = _TEXT.match(self._text, self._at) or _BARE.match(self._text, self._at)
             assert found is not None
             self._at = found.end()
+            self.values[path] = slice(found.start(), found.start() + len(found[0].rstrip()))
 
     def _items(self, path: KeyPath, closing: str) -> None:
         self._at += 1

@@ -25,7 +25,14 @@ from binlog_streaming.job_state.job_run import LOOK_SECONDS, JobRun
 from binlog_streaming.prefetch import prefetch
 from binlog_streaming.topics.connecting import connection_of, names_of, publishing_of, registry_of
 from binlog_streaming.topics.progress import Published, PublishProgress, Records
-from binlog_streaming.topics.record import begun_with, check_log, check_same, remember, require_changes
+from binlog_streaming.topics.record import (
+    begun_with,
+    check_log,
+    check_same,
+    complete_topics_switch,
+    remember,
+    require_changes,
+)
 from binlog_streaming.topics.step_messages import StepMessages
 
 if TYPE_CHECKING:
@@ -109,6 +116,8 @@ class TopicsJob(JobRun[Step, Published, PublishProgress]):
         publishing = publishing_of(self._job.sink, self._names, is_first_start=self._record is None)
         self._publisher = publisher = Publisher(self.connection, publishing)
         resources.enter_context(publisher)
+        complete_topics_switch(self._job, publisher)
+        self._record = begun_with(self._job)
         saved = None if publisher.offset is None else SourceOffset.from_json(json.loads(publisher.offset))
         if self._record is not None:
             check_log(self._record, self._job, saved)

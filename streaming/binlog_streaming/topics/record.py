@@ -6,24 +6,34 @@ in Kafka after that are lost, and no new start.
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
+from binlog_connector.crash_points import reached
+from binlog_connector.following.offsets import SourceOffset
 from binlog_connector.following.resume import is_same_log
 from binlog_connector.rules.row_rule import RowRule  # noqa: TC001 - msgspec looks it up
 from binlog_connector.rules.rule_changes import hiding_changes, hiding_part, salt_fingerprints
-from binlog_format.errors import OptionError, UnsupportedError
+from binlog_format.errors import OptionError, SwitchError, UnsupportedError
 from binlog_format.position import Place
 from binlog_format.rows.decoding import ZeroDates
 from binlog_format.source_file import without_archive
 from binlog_streaming.job_state.record import RECORD_FILE, START_OPTIONS
 from binlog_streaming.job_state.state_files import state_of
+from binlog_streaming.job_state.switch_journal import (
+    JOURNAL_FILE,
+    SwitchStep,
+    end_switch,
+    keep_moved_definitions,
+    read_journal,
+)
 from binlog_streaming.settings.publish_model import MessageFormat
 from binlog_streaming.topics.connecting import names_of
 
 if TYPE_CHECKING:
-    from binlog_connector.following.offsets import SourceOffset
+    from binlog_connector.kafka.publisher import Publisher
     from binlog_format.log.log import Log
     from binlog_streaming.settings.publish_model import PublishJob
 
@@ -180,6 +190,41 @@ def remember(job: PublishJob) -> None:
         StorageError, AccessError: It cannot be written.
     """
     state_of(job).write(RECORD_FILE, msgspec.json.encode(PublishRecord.of(job)))
+
+
+def complete_topics_switch(job: PublishJob, publisher: Publisher) -> None:
+    """Complete the switch of *job* to another server's log, if one has been decided.
+
+    Args:
+        job: The settings.
+        publisher: Entered, so that no other one publishes.
+
+    Raises:
+        SwitchError: `JOB_CHANGED`: what was published since is of the log before.
+        OptionError: `INVALID_VALUE`: the journal is damaged.
+        BrokerError: What keeps brokers from being used.
+        StorageError, AccessError: The checkpoint cannot be written.
+    """
+    state = state_of(job)
+    journal = read_journal(state)
+    if journal is None:
+        return
+    before, after = journal.offsets
+    newest = None if publisher.offset is None else SourceOffset.from_json(json.loads(publisher.offset))
+    if newest not in (before, after):
+        raise SwitchError(
+            "JOB_CHANGED",
+            f"a switch to {journal.path} was decided at {before.position}, and the topics have come to "
+            f"{'nothing' if newest is None else newest.position} since",
+            at=Place(f"{state.directory}/{JOURNAL_FILE}"),
+            hint="Another process has published with another checkpoint. Delete this file, set source.path back, and "
+            "switch again",
+        )
+    keep_moved_definitions(state, journal)
+    if newest == before:
+        publisher.publish(lambda: (), json.dumps(journal.after))
+        reached(SwitchStep.COMMIT)
+    end_switch(state, journal)
 
 
 def require_changes(log: Log) -> None:

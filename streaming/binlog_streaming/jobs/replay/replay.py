@@ -7,6 +7,7 @@ its checkpoint, so a replay that was cut off goes on with it.
 
 from __future__ import annotations
 
+import json
 import uuid
 from dataclasses import dataclass
 from pathlib import Path
@@ -35,6 +36,7 @@ from binlog_streaming.settings.model import Job, Metrics, Source
 if TYPE_CHECKING:
     from binlog_connector.following.watched import WatchedLog
     from binlog_format.gtids.gtid_set import GtidPoint
+    from binlog_format.position import Position
     from binlog_streaming.settings.choices import Mode
 
 CHECKPOINT = f"{OWN_FOLDER}/replay-checkpoint"
@@ -46,6 +48,12 @@ class ReplaySource(Source, frozen=True, kw_only=True, rename="camel"):
 
     ending_gtid: str | None = None
     ending_offsets: str | None = None
+
+
+def ending_at(job: Job, position: Position) -> Job:
+    """The same job, which ends at a place of its log."""
+    given = msgspec.structs.asdict(job.source) | {"ending_offsets": json.dumps(position.to_json())}
+    return msgspec.structs.replace(job, source=ReplaySource(**given))
 
 
 @dataclass(frozen=True, slots=True)

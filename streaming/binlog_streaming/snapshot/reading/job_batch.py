@@ -7,14 +7,11 @@ record has them aside.
 
 from __future__ import annotations
 
-import json
 import time
 from contextlib import contextmanager
 from dataclasses import replace
 from enum import StrEnum
 from typing import TYPE_CHECKING
-
-import msgspec
 
 from binlog_connector.crash_points import reached
 from binlog_connector.following.watched import WatchedLog
@@ -27,7 +24,7 @@ from binlog_streaming.job_state.progress import BatchProgress
 from binlog_streaming.job_state.record import with_declared_types
 from binlog_streaming.job_state.record_keeper import RecordKeeper
 from binlog_streaming.job_state.state_files import state_of
-from binlog_streaming.jobs.replay.replay import ReplaySource
+from binlog_streaming.jobs.replay.replay import ending_at
 from binlog_streaming.plan.cascades import CascadeLog
 from binlog_streaming.plan.job_state import SetAside, StateChange
 from binlog_streaming.tables.job import TablesJob
@@ -203,8 +200,7 @@ class JobBatch:
             return
         if checkpoint.offset.position > offset.position:
             raise self._elsewhere(checkpoint, offset)
-        given = msgspec.structs.asdict(self._job.source) | {"ending_offsets": json.dumps(offset.position.to_json())}
-        self._run(msgspec.structs.replace(self._job, source=ReplaySource(**given)))
+        self._run(ending_at(self._job, offset.position))
 
     def _is_at(self, checkpoint: Checkpoint, offset: SourceOffset) -> bool:
         assert checkpoint.offset is not None

@@ -11,7 +11,7 @@ from binlog_connector.following.switching import Ignored
 from binlog_connector.following.watched import WatchedLog
 from binlog_format.gtids.gtid_set import parse_gtids
 from tests.servers import ServerKind
-from tests.streaming.failover import INSERT, SCHEMA, Pair, follow, server_of
+from tests.streaming.failing_over.pairs import INSERT, SCHEMA, Pair, follow, server_of
 from tests.streaming.snapshot.live import run_sql
 
 if TYPE_CHECKING:

@@ -1,0 +1,131 @@
+"""A primary dies under load, and tables and topics of jobs go on in the log of its replica, by one command."""
+
+from __future__ import annotations
+
+import uuid
+from typing import TYPE_CHECKING
+
+import pytest
+from deltalake import DeltaTable
+
+from binlog_connector.crash_points import watched
+from binlog_streaming.job_state.switch_journal import SwitchStep
+from binlog_streaming.jobs.switch import plan_switch
+from tests.faults.cuts import Cut, CutAt
+from tests.program import run_program
+from tests.servers import ServerKind
+from tests.streaming.failing_over.pairs import (
+    SCHEMA,
+    Load,
+    follow,
+    promote,
+    read_changes,
+    rows_of,
+    server_of,
+    wait_until_at,
+)
+from tests.streaming.snapshot.live import run_sql, url_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from binlog_lab.demo.mariadb.server import DatabaseServer
+    from binlog_lab.demo.servers.kafka_broker import KafkaBroker
+
+pytestmark = [pytest.mark.server, pytest.mark.slow]
+
+TABLES_JOB = """
+checkpoint = "checkpoint"
+[source]
+path = "{log}"
+[[tables]]
+select = 'shop\\..*'
+mode = ["mirror", "changelog"]
+target = "{{mode}}/{{table}}"
+[sink]
+directory = "tables"
+"""
+TOPICS_JOB = """
+checkpoint = "topics"
+[source]
+path = "{log}"
+[sink]
+kind = "kafka"
+bootstrap_servers = "{servers}"
+topic_prefix = "{prefix}"
+partitions = 3
+"""
+
+
+@pytest.fixture(params=[ServerKind.MARIADB, pytest.param(ServerKind.MYSQL, marks=pytest.mark.thorough)])
+def servers(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[DatabaseServer, DatabaseServer]]:
+    """A primary with the tables, and its replica."""
+    with server_of(request.param, tmp_path / "one", 1) as primary, server_of(request.param, tmp_path / "two", 2) as two:
+        follow(two, primary)
+        run_sql(primary, SCHEMA)
+        yield primary, two
+
+
+@pytest.mark.spark
+@pytest.mark.usefixtures("spark")
+def test_tables_go_on_in_the_log_of_a_replica(servers: tuple[DatabaseServer, DatabaseServer], tmp_path: Path) -> None:
+    primary, replica = servers
+    (tmp_path / "job.toml").write_text(TABLES_JOB.format(log=primary.binlog_directory))
+    with Load(primary, 1) as load:
+        load.wait(50)
+        ran(tmp_path, "run", "job.toml", "--once")
+        load.wait(50)
+        wait_until_at(replica, primary.gtid_position())
+        primary.kill()
+    promote(replica)
+    ran(tmp_path, "switch", "job.toml", "--to", replica.binlog_directory)
+    with Load(replica, 2) as load:
+        load.wait(50)
+    ran(tmp_path, "run", "job.toml", "--once")
+    proved = ran(tmp_path, "prove", "job.toml", "--server", url_of(replica), password=replica.password)
+    assert "2 of 2 targets equal" in proved
+    for table in ("items", "orders"):
+        changes = DeltaTable(str(tmp_path / "tables/changelog" / table)).to_pyarrow_table(
+            columns=["_gtid", "_event_no", "_row_no", "_change_type"]
+        )
+        assert len(set(map(tuple, (row.values() for row in changes.to_pylist())))) == len(changes)
+
+
+def test_topics_go_on_in_the_log_of_a_replica(
+    servers: tuple[DatabaseServer, DatabaseServer], kafka_broker: KafkaBroker, tmp_path: Path
+) -> None:
+    primary, replica = servers
+    prefix = f"t{uuid.uuid4().hex[:12]}"
+    text = TOPICS_JOB.format(log=primary.binlog_directory, servers=kafka_broker.servers, prefix=prefix)
+    (tmp_path / "job.toml").write_text(text)
+    with Load(primary, 1) as load:
+        load.wait(50)
+        ran(tmp_path, "publish", "job.toml", "--once")
+        load.wait(50)
+        wait_until_at(replica, primary.gtid_position())
+        primary.kill()
+    promote(replica)
+    # Cut off after the journal, and called again; then cut off after Kafka has it, and completed by the job's start.
+    with watched(CutAt(SwitchStep.JOURNAL)), pytest.raises(Cut):
+        plan_switch(str(tmp_path / "job.toml"), str(replica.binlog_directory)).apply(lambda _: None)
+    with watched(CutAt(SwitchStep.COMMIT)), pytest.raises(Cut):
+        plan_switch(str(tmp_path / "job.toml"), str(replica.binlog_directory)).apply(lambda _: None)
+    with Load(replica, 2) as load:
+        load.wait(50)
+        ran(tmp_path, "publish", "job.toml", "--once")
+        load.wait(10)
+    assert ran(tmp_path, "switch", "job.toml", "--to", replica.binlog_directory).startswith("nothing")
+    ran(tmp_path, "publish", "job.toml", "--once")
+    for table, key_columns in (("items", 1), ("orders", 2)):
+        topic = read_changes(kafka_broker.servers, f"{prefix}.shop.{table}", key_columns)
+        assert topic.faults == []
+        assert topic.rows == rows_of(replica, table)
+        assert topic.changes > len(topic.rows)
+
+
+def ran(folder: Path, *command: object, password: str = "") -> str:
+    """Output of a command, which must end well."""
+    done = run_program(*command, cwd=folder, environment={"BINLOG_STREAM_PASSWORD": password})
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout

@@ -1,0 +1,158 @@
+"""A job moves to another server's log, or is refused by name; whatever ends the process, it is at one of both places.
+
+The jobs here have a checkpoint, as Spark writes it, at the end of the primary's log, and have never run.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from binlog_connector.crash_points import watched
+from binlog_connector.following.watched import WatchedLog
+from binlog_streaming.job_state.checkpoint import begin_batch, begin_query, end_batch, read_checkpoint
+from binlog_streaming.job_state.definition_keeper import DefinitionKeeper
+from binlog_streaming.job_state.job_run import JobLock
+from binlog_streaming.job_state.record_keeper import RecordKeeper
+from binlog_streaming.job_state.state_files import StateFolder, state_of
+from binlog_streaming.job_state.switch_journal import JOURNAL_FILE, SwitchStep
+from binlog_streaming.jobs.mirror import job_at
+from binlog_streaming.jobs.switch import plan_switch
+from tests.faults.cuts import Cut, CutAt
+from tests.program import run_program
+from tests.servers import ServerKind
+from tests.streaming.failing_over.pairs import INSERT, SCHEMA, Pair, follow, server_of
+from tests.streaming.snapshot.live import run_sql
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+
+pytestmark = pytest.mark.server
+
+JOB = """
+checkpoint = "checkpoint"
+
+[source]
+path = '{log}' # of the primary
+[[tables]]
+select = 'shop\\..*'
+[sink]
+directory = "tables"
+"""
+
+
+def begun(folder: Path, pair: Pair) -> StateFolder:
+    """A job at the end of the primary's log, as if it had run."""
+    (folder / "job.toml").write_text(JOB.format(log=pair.primary.binlog_directory))
+    job = job_at(str(folder / "job.toml"))
+    state = state_of(job)
+    keeper = RecordKeeper(job)
+    begin_query(state)
+    begin_batch(state, 0, pair.place())
+    end_batch(state, 0)
+    keeper.begin()
+    keeper.record_batch([("shop", "items"), ("shop", "orders")])
+    definitions = DefinitionKeeper(job)
+    with WatchedLog(job.source.path) as log:
+        definitions.bring_to(log, pair.place().position)
+        definitions.take(log, [], pair.place().position)
+    return state
+
+
+@pytest.fixture
+def mariadb_pair(tmp_path: Path) -> Iterator[Pair]:
+    kind = ServerKind.MARIADB
+    with server_of(kind, tmp_path / "one", 1) as primary, server_of(kind, tmp_path / "two", 2) as replica:
+        follow(replica, primary)
+        run_sql(primary, [*SCHEMA, INSERT.format(1)])
+        found = Pair(primary, replica)
+        found.catch_up()
+        yield found
+
+
+def test_the_command_reports_what_it_did_and_does_it_once(mariadb_pair: Pair, tmp_path: Path) -> None:
+    pair, state = mariadb_pair, begun(tmp_path, mariadb_pair)
+    there = str(pair.replica.binlog_directory)
+    text = (tmp_path / "job.toml").read_text()
+    dry = run_program("switch", "job.toml", "--to", there, "--dry-run", cwd=tmp_path)
+    assert dry.returncode == 0, dry.stderr
+    assert "source.path in job.toml would be set" in dry.stdout
+    assert (tmp_path / "job.toml").read_text() == text
+    before = read_checkpoint(state)
+    assert before is not None and before.batch_id == 0  # noqa: PT018
+
+    pair.primary.kill()
+    for file in pair.primary.binlog_directory.iterdir():
+        file.unlink()  # the machine is gone
+    done = run_program("switch", "job.toml", "--to", there, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert f"to       {there}: 1:0:" in done.stdout
+    assert "tables   shop.items, shop.orders: stay as they are" in done.stdout
+    assert (tmp_path / "job.toml").read_text() == text.replace(f"'{pair.primary.binlog_directory}'", f'"{there}"')
+    after = read_checkpoint(state)
+    assert after is not None
+    assert (after.query_id, after.batch_id, after.pending) == (before.query_id, 1, None)
+    assert RecordKeeper(job_at(str(tmp_path / "job.toml"))).changes() == []
+
+    again = run_program("switch", "job.toml", "--to", there, cwd=tmp_path)
+    assert (again.returncode, again.stdout.split()[0]) == (0, "nothing")
+    assert read_checkpoint(state) == after
+
+
+def test_a_refused_switch_changes_nothing(mariadb_pair: Pair, tmp_path: Path) -> None:
+    pair = mariadb_pair
+    pair.stop_replica()
+    pair.write(7)
+    begun(tmp_path, pair)
+    files = contents(tmp_path)
+    refused = run_program("switch", "job.toml", "--to", pair.replica.binlog_directory, cwd=tmp_path)
+    assert refused.returncode == 2
+    assert "[BINLOG_SWITCH.MISSING_GTIDS]" in refused.stderr
+    assert "0-1-5" in refused.stderr
+    assert contents(tmp_path) == files
+
+
+def test_the_same_log_under_another_path_is_only_another_path(mariadb_pair: Pair, tmp_path: Path) -> None:
+    state, elsewhere = begun(tmp_path, mariadb_pair), tmp_path / "mounted"
+    elsewhere.symlink_to(mariadb_pair.primary.binlog_directory)
+    before = read_checkpoint(state)
+    done = run_program("switch", "job.toml", "--to", elsewhere, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "(the same log)" in done.stdout
+    assert read_checkpoint(state) == before
+    assert job_at(str(tmp_path / "job.toml")).source.path == str(elsewhere)
+
+
+@pytest.mark.parametrize("step", SwitchStep)
+def test_a_switch_that_was_cut_off_is_completed_by_whoever_comes_next(
+    mariadb_pair: Pair, tmp_path: Path, step: SwitchStep
+) -> None:
+    pair, state = mariadb_pair, begun(tmp_path, mariadb_pair)
+    file, there = str(tmp_path / "job.toml"), str(pair.replica.binlog_directory)
+    planned = plan_switch(file, there)
+    with watched(CutAt(step)), pytest.raises(Cut):
+        planned.apply(lambda _: None)
+    if step is SwitchStep.JOB_FILE:  # nothing has been decided yet: the job does not start
+        [change] = RecordKeeper(job_at(file)).changes()
+        assert change.setting == "source.path"
+        assert run_program("switch", file, "--to", there).returncode == 0
+    with JobLock(job_at(file)):
+        checkpoint = read_checkpoint(state)
+    assert checkpoint is not None
+    assert (checkpoint.batch_id, checkpoint.offset, checkpoint.pending) == (1, planned.after, None)
+    assert state.read(JOURNAL_FILE) is None
+    job = job_at(file)
+    assert RecordKeeper(job).changes() == []
+    definitions = DefinitionKeeper(job)
+    with WatchedLog(there) as log:
+        definitions.bring_to(log, planned.after.position)
+    assert {str(name) for name in definitions.defined or ()} == {"shop.items", "shop.orders"}
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    """Files of a job; the lock is none."""
+    files = [folder / "job.toml", *(path for path in (folder / "checkpoint").rglob("*") if path.suffix != ".lock")]
+    return {str(path): path.read_bytes() for path in files if path.is_file()}
