@@ -49,6 +49,7 @@ class TableOptions:
         like: The columns of this table.
         partitioning: PARTITION BY.
         engine: ENGINE, in lower case; None: the server's default.
+        union: UNION: tables whose rows a MERGE table shows, and changes.
     """
 
     charset: str | None = None
@@ -57,6 +58,7 @@ class TableOptions:
     like: TableName | None = None
     partitioning: Partitioning | None = None
     engine: str | None = None
+    union: tuple[TableName, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,8 +76,8 @@ class CreateTable:
 
     @property
     def names(self) -> tuple[TableName, ...]:
-        """Its table."""
-        return (self.name,)
+        """Its table, and those whose rows are changed through it."""
+        return (self.name, *(self.options.union if self.moves_rows else ()))
 
     @property
     def moves_rows(self) -> str:
@@ -134,6 +136,7 @@ class AlterTable:
         versioning: ADD or DROP SYSTEM VERSIONING; None: as it is.
         new_name: RENAME TO.
         engine: ENGINE, in lower case; None: it stays.
+        union: UNION: tables whose rows are changed through it from now on.
         partition_to: CONVERT PARTITION ... TO TABLE: a new table of the same columns.
         table_to_partition: CONVERT TABLE ... TO PARTITION: a table that is gone.
         other_table: EXCHANGE PARTITION ... WITH TABLE this one.
@@ -160,6 +163,7 @@ class AlterTable:
     versioning: bool | None = None
     new_name: TableName | None = None
     engine: str | None = None
+    union: tuple[TableName, ...] = ()
     partition_to: TableName | None = None
     table_to_partition: TableName | None = None
     other_table: TableName | None = None
@@ -173,7 +177,7 @@ class AlterTable:
     def names(self) -> tuple[TableName, ...]:
         """The table, and others whose rows become its rows, or are its rows before."""
         others = (self.other_table, self.partition_to, self.table_to_partition)
-        return (self.name, *(name for name in others if name is not None))
+        return (self.name, *(name for name in others if name is not None), *self.union)
 
     @property
     def new_column_names(self) -> dict[str, str]:

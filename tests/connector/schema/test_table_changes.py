@@ -250,7 +250,7 @@ def test_tables_whose_engine_keeps_no_rows_are_told() -> None:
     created, moved = changes("CREATE TABLE t (a INT) ENGINE=MERGE UNION=(u, v)")
     assert isinstance(created, TableCreated)
     assert isinstance(moved, RowsMoved)
-    assert moved.names == (TableName("shop", "t"),)
+    assert moved.names == tuple(TableName("shop", name) for name in "tuv")
     assert "MERGE" in moved.reason
     assert len(changes("CREATE TABLE t (a INT) ENGINE=Aria")) == 1
 
@@ -271,12 +271,15 @@ def test_tables_whose_engine_keeps_no_rows_are_told() -> None:
         ("ALTER TABLE t DISCARD PARTITION p0, p1 TABLESPACE", ["t"], "DISCARD TABLESPACE"),
         ("ALTER TABLE t IMPORT PARTITION ALL TABLESPACE", ["t"], "IMPORT TABLESPACE"),
         ("ALTER IGNORE TABLE t ADD UNIQUE (a)", ["t"], "ALTER IGNORE TABLE"),
+        ("ALTER TABLE t DROP SYSTEM VERSIONING", ["t"], "DROP SYSTEM VERSIONING"),
+        ("ALTER TABLE t COMMENT 'x' ENGINE MERGE UNION=(u, v.w), ADD b INT", ["t", "u", "v.w"], "a table of"),
+        ("ALTER TABLE t INSERT_METHOD = LAST UNION (u)", ["t", "u"], "a table of the engine MERGE has"),
     ],
 )
 def test_rows_that_no_log_has_are_told_with_both_tables(text: str, tables: list[str], reason: str) -> None:
     change = changes(text)[-1]  # ADD UNIQUE may change the key, too
     assert isinstance(change, RowsMoved)
-    assert change.names == tuple(TableName("shop", name) for name in tables)
+    assert change.names == tuple(TableName.parse(name if "." in name else f"shop.{name}") for name in tables)
     assert change.reason.startswith(reason)
 
 

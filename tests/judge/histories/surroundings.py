@@ -34,6 +34,20 @@ DEFAULTS = (
     *("VARCHAR(20) DEFAULT (CONCAT('a', 'b'))", "INT DEFAULT (1 + 1)", "VARCHAR(36) DEFAULT (UUID())", "TIMESTAMP"),
     *("INT NOT NULL DEFAULT '7'", "DECIMAL(8,3) DEFAULT 1.0005", "BIT(4) DEFAULT b'101'", "BINARY(4) DEFAULT 'a'"),
 )
+VERSIONED = (
+    "CREATE TABLE versioned (id INT PRIMARY KEY, n INT) WITH SYSTEM VERSIONING",
+    "INSERT INTO versioned VALUES (1, 1), (2, 2)",
+    "UPDATE versioned SET n = 3",
+    "ALTER TABLE versioned DROP SYSTEM VERSIONING",
+)
+MERGED = (
+    "CREATE TABLE part (id INT NOT NULL, n INT, KEY (id)) ENGINE=MyISAM",
+    "INSERT INTO part VALUES (1, 1)",
+    "CREATE TABLE parts (id INT NOT NULL, n INT, KEY (id)) ENGINE=MERGE UNION=(part) INSERT_METHOD=LAST",
+    "UPDATE parts SET n = 2",
+    "INSERT INTO parts VALUES (2, 2)",
+    "DROP TABLE parts",  # nobody can read it once a part has another engine
+)
 
 
 class Surroundings:
@@ -50,6 +64,7 @@ class Surroundings:
             self._select_into: 1,
             self._engine: 1,
             self._versioning: 0 if life.is_mysql else 1,
+            self._merged: 1,
             self._as_text: 1,
             self._exchange: 1,
             self._ignore: 2,
@@ -106,7 +121,15 @@ class Surroundings:
         engine = self._chance.choice(("MyISAM", "InnoDB", "InnoDB", "MEMORY", "BLACKHOLE"))
         self._life.do(f"ALTER TABLE {name} ENGINE = {engine}", "ENGINE")
 
+    def _merged(self) -> None:
+        for statement in MERGED:
+            self._life.do(statement, "MERGE")
+
     def _versioning(self) -> None:
+        if self._chance.random() < 0.3:
+            for statement in VERSIONED:
+                self._life.do(statement, "SYSTEM VERSIONING")
+            return
         name, _ = self._life.some_table()
         what = self._chance.choice(("ADD SYSTEM VERSIONING", "ADD SYSTEM VERSIONING", "DROP SYSTEM VERSIONING"))
         self._life.do(f"ALTER TABLE {name} {what}", "SYSTEM VERSIONING")

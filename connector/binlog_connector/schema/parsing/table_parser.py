@@ -35,7 +35,7 @@ from binlog_connector.schema.partitions.parser import (
 )
 
 if TYPE_CHECKING:
-    from binlog_connector.schema.definitions import Period
+    from binlog_connector.schema.definitions import Period, TableName
     from binlog_connector.schema.foreign_keys import ForeignKey
     from binlog_connector.schema.parsing.columns import ParsedColumn
     from binlog_connector.schema.parsing.session import StatementSession
@@ -117,6 +117,8 @@ def _parse_options(reader: TokenReader, session: StatementSession) -> TableOptio
             options = replace(options, versioned=True)
         elif reader.at("ENGINE"):
             options = replace(options, engine=_engine(reader))
+        elif reader.accept("UNION"):
+            options = replace(options, union=_union(reader, session))
         elif reader.at_any(*_SELECT_WORDS) or (reader.at_symbol("(") and reader.peek(1).word in _SELECT_WORDS):
             return replace(options, selects=True)
         else:
@@ -133,6 +135,17 @@ def _engine(reader: TokenReader) -> str:
     reader.accept_symbol("=")
     text = reader.take().text if reader.peek().kind is TokenKind.STRING else reader.name()
     return text.lower()
+
+
+def _union(reader: TokenReader, session: StatementSession) -> tuple[TableName, ...]:
+    # A MERGE table of no database has the tables of the session's.
+    reader.accept_symbol("=")
+    reader.expect_symbol("(")
+    tables = []
+    while not reader.accept_symbol(")"):
+        tables.append(table_name(reader, session))
+        reader.accept_symbol(",")
+    return tuple(tables)
 
 
 def _skip_option(reader: TokenReader) -> None:
@@ -247,10 +260,15 @@ def _other_action(reader: TokenReader, alter: AlterTable, session: StatementSess
     elif reader.at("ENGINE"):
         engine = _engine(reader)
         alter = replace(alter, engine=engine, moves_rows=alter.moves_rows or engine_moves_rows(engine))
+    elif reader.accept("UNION"):
+        alter = replace(alter, union=_union(reader, session), moves_rows=alter.moves_rows or engine_moves_rows("merge"))
     elif reader.at("DISCARD") or reader.at("IMPORT"):
         what = f"{reader.take().word} TABLESPACE"
         alter = replace(alter, moves_rows=f"{what} takes or brings rows that the log does not name")
-    skip_action(reader)
+    elif reader.at("ORDER", "BY"):
+        skip_action(reader)
+    else:
+        _skip_option(reader)  # the next one may follow without a comma
     return alter
 
 
@@ -295,7 +313,8 @@ def _changed(reader: TokenReader, alter: AlterTable, change: ColumnChange, if_po
 
 def _drop(reader: TokenReader, alter: AlterTable) -> AlterTable:
     if reader.accept("SYSTEM", "VERSIONING"):
-        return replace(alter, versioning=False)
+        moves = "DROP SYSTEM VERSIONING removes the versions that have ended, which the log does not name"
+        return replace(alter, versioning=False, moves_rows=moves)
     if reader.accept("PRIMARY", "KEY"):
         return replace(alter, dropped_keys=(*alter.dropped_keys, PRIMARY))
     if reader.accept("INDEX") or reader.accept("KEY"):
