@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import gc
 import os
 import re
 import signal
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.chance import register_profiles
+from tests.faults.unsynced import do_not_sync
 from tests.servers import mariadb_server_in
 
 if TYPE_CHECKING:
@@ -31,6 +33,7 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 
 
 register_profiles()
+do_not_sync()
 
 TESTS = Path(__file__).parent
 SLOW = (
@@ -64,6 +67,19 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--begin-within", type=float, metavar="SECONDS", help="skip tests whose turn comes later, each with a line"
     )
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Let the garbage collector pass over what is collected: ten thousand tests stay, and it would visit them again
+    and again.
+    """
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:

@@ -26,7 +26,8 @@ _TICKS = os.sysconf("SC_CLK_TCK")
 class CpuSeconds:
     """Adds up the processor time of one pytest process, and of those that it started."""
 
-    def __init__(self) -> None:
+    def __init__(self, place: str | None) -> None:
+        self._place = place
         self._used = used_by_tree(os.getpid())
         self._seconds: dict[str, float] = {}
 
@@ -44,8 +45,8 @@ class CpuSeconds:
         """Add it up."""
         *_, (_, seconds) = [given for given in report.user_properties if given[0] == PROPERTY]
         self._seconds[report.nodeid] = self._seconds.get(report.nodeid, 0.0) + float(str(seconds))
-        if report.when == "teardown" and (place := os.environ.get("CPU_SECONDS_FILE")):
-            with Path(place).open("a", encoding="utf-8") as file:
+        if report.when == "teardown" and self._place is not None:
+            with Path(self._place).open("a", encoding="utf-8") as file:
                 file.write(f"{self._seconds[report.nodeid]:.2f}\t{report.nodeid}\n")
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
@@ -87,5 +88,6 @@ def _read(file: Path) -> str:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Take part."""
-    config.pluginmanager.register(CpuSeconds(), "cpu seconds")
+    """Take part; of several processes the first one writes the file."""
+    place = None if hasattr(config, "workerinput") else os.environ.get("CPU_SECONDS_FILE")
+    config.pluginmanager.register(CpuSeconds(place), "cpu seconds")

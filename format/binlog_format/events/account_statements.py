@@ -6,6 +6,7 @@ a trigger or an event may contain such a statement.
 
 from __future__ import annotations
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -28,7 +29,7 @@ _IS_ACCOUNT = rf"{_ACCOUNT}|SET{_GAP}+STATEMENT\b.*\bFOR{_GAP}+{_ACCOUNT}"
 
 def is_account_statement(text: str) -> bool:
     """True if a statement is about accounts, roles, rights or passwords: it changes neither tables nor rows."""
-    return bool(_begin_with(pa.array([text], pa.string()), _IS_ACCOUNT)[0].as_py())
+    return bool(_begin_with(_array_of(text), _IS_ACCOUNT)[0].as_py())
 
 
 def contain_passwords(texts: pa.Array) -> pa.Array:
@@ -38,7 +39,15 @@ def contain_passwords(texts: pa.Array) -> pa.Array:
 
 def contains_password(text: str) -> bool:
     """The same of one text."""
-    return bool(contain_passwords(pa.array([text], pa.string()))[0].as_py())
+    return bool(contain_passwords(_array_of(text))[0].as_py())
+
+
+def _array_of(text: str) -> pa.Array:
+    # `pa.array` would import pandas, which takes longer than all else that a command does to print a first row.
+    encoded = text.encode()
+    return pa.StringArray.from_buffers(
+        1, pa.py_buffer(np.array([0, len(encoded)], dtype=np.int32)), pa.py_buffer(encoded)
+    )
 
 
 def _begin_with(texts: pa.Array, pattern: str) -> pa.Array:

@@ -29,9 +29,9 @@ _PAGE_SIZE = 512
 _GROUPS = 300
 
 
-def _run(cache: Path, *arguments: str) -> tuple[str, list[str]]:
+def _run(cache: Path | None, *arguments: str) -> tuple[str, list[str]]:
     """What a command prints, and which of the packages that take long it has loaded; it has to end well."""
-    environment = os.environ | {"NUMBA_CACHE_DIR": str(cache)}
+    environment = os.environ | ({} if cache is None else {"NUMBA_CACHE_DIR": str(cache)})
     done = subprocess.run(
         [sys.executable, "-c", _PROGRAM, *arguments], env=environment, capture_output=True, text=True, check=False
     )
@@ -81,6 +81,13 @@ def _compiled_listing(log: str) -> str:
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert done.stderr.splitlines()[-1].startswith("loaded: numba")
     return done.stdout
+
+
+@pytest.mark.parametrize("command", ["changes", "events"])
+def test_rows_are_printed_without_pandas(command: str) -> None:
+    printed, loaded = _run(None, command, str(SERVER_CASES / "mariadb-10.11" / "oltp_small"), "--output", "jsonl")
+    assert printed
+    assert loaded == ["numba"]
 
 
 def test_compiling_is_seen_by_these_tests(tmp_path: Path) -> None:

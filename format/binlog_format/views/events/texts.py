@@ -11,6 +11,7 @@ from binlog_format.errors import CorruptError
 from binlog_format.events.layout import EventType
 from binlog_format.extent_kernels import gather
 from binlog_format.kernels import empty_bytes
+from binlog_format.rows.arrow_arrays import mask_array, strings_array
 from binlog_format.views.events.text_kernels import find_texts
 
 if TYPE_CHECKING:
@@ -47,7 +48,7 @@ def texts_at(data: Bytes, places: Int64s) -> pa.Array:
     joined = empty_bytes(int(offsets[-1]))
     done = gather(data, starts, sizes, joined, offsets[:-1])
     assert done, "a text lies outside of its data"
-    validity = None if there.all() else pa.array(there).buffers()[1]
+    validity = None if there.all() else mask_array(there).buffers()[1]
     buffers = [validity, pa.py_buffer(offsets), pa.py_buffer(joined)]
     found = pa.Array.from_buffers(pa.large_binary(), len(sizes), buffers)
     try:
@@ -99,9 +100,9 @@ class StatementTexts:
         count = len(events)
         is_text = np.isin(events["type"], _STATEMENT_TYPES)
         texts = texts_at(block.data, text_places(block)[2][:, is_text])
-        going_on = count > 0 and not block.groups["begins"][0] and self._open is not None
+        going_on = [self._open] if count > 0 and not block.groups["begins"][0] and self._open is not None else []
         if going_on:
-            texts = pa.concat_arrays([texts, pa.array([self._open], pa.string())])
+            texts = pa.concat_arrays([texts, strings_array(going_on)])
         number = np.cumsum(is_text) - 1
         # A statement that touches several tables may end with each of them, so a text holds up to the next one.
         last_text = np.maximum.accumulate(np.where(is_text, np.arange(count), -1)) if count else number

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from binlog_format.block import NOT_INNER
 from binlog_format.events.account_statements import contain_passwords
 from binlog_format.events.layout import EVENT_TYPE_OFFSET, EventType
-from binlog_format.rows.arrow_arrays import strings_array
+from binlog_format.rows.arrow_arrays import fixed_array, mask_array, numbers_array, strings_array
 from binlog_format.rows.json.json_rows import JsonStyle
 from binlog_format.rows.table_events import TableMaps
 from binlog_format.views.columns import COMMIT_TIME_TYPE, POSITION_TYPE, PlaceColumns
@@ -108,20 +108,20 @@ class EventsView:
             number = np.full(len(events), -1, dtype=np.int64)
             for index, (_, rows) in enumerate(of_rows):
                 number[rows] = index
-            chosen = pa.array(number, mask=number < 0)
-            databases = pc.coalesce(databases, pa.array([layout.database for layout, _ in of_rows]).take(chosen))
-            tables = pc.coalesce(tables, pa.array([layout.table for layout, _ in of_rows]).take(chosen))
+            chosen = fixed_array(pa.int64(), number, number >= 0)
+            databases = pc.coalesce(databases, strings_array([layout.database for layout, _ in of_rows]).take(chosen))
+            tables = pc.coalesce(tables, strings_array([layout.table for layout, _ in of_rows]).take(chosen))
         place = PlaceColumns(events, block.groups, np.arange(len(events)), block.gtid_sources)
         batch = pa.RecordBatch.from_arrays(
             [
                 place.position(),
                 place.event_no(),
-                _TYPE_NAMES.take(pa.array(events["type"])),
+                _TYPE_NAMES.take(numbers_array(events["type"])),
                 _stored_as(block),
-                pa.array(events["size"].astype(np.int64)),
-                pa.array(events["flags"].astype(np.int32)),
+                numbers_array(events["size"].astype(np.int64)),
+                numbers_array(events["flags"].astype(np.int32)),
                 place.server_id(),
-                pa.array(events["timestamp"].astype(np.int64) * 1_000_000).view(COMMIT_TIME_TYPE),
+                numbers_array(events["timestamp"].astype(np.int64) * 1_000_000, COMMIT_TIME_TYPE),
                 place.gtid(),
                 databases,
                 tables,
@@ -130,7 +130,7 @@ class EventsView:
             schema=EVENTS_SCHEMA,
         )
         keep = self._wanted(block, databases, tables)
-        return batch if keep is None else batch.filter(pa.array(keep))
+        return batch if keep is None else batch.filter(mask_array(keep))
 
     def _wanted(self, block: Block, databases: pa.Array, tables: pa.Array) -> Mask | None:
         keep_groups = self._groups.keep(block)
@@ -147,7 +147,7 @@ class EventsView:
 
 def _shown(texts: pa.Array) -> pa.Array:
     hidden = pc.or_(contain_passwords(texts), pc.match_substring(texts, _OF_SNAPSHOTS))
-    return pc.if_else(hidden, pa.scalar(None, pa.string()), texts)
+    return pc.if_else(hidden, pa.nulls(1, pa.string())[0], texts)
 
 
 def _stored_as(block: Block) -> pa.Array:
@@ -157,4 +157,4 @@ def _stored_as(block: Block) -> pa.Array:
     types = block.data[np.maximum(starts, 0) + EVENT_TYPE_OFFSET]
     types[inner_nos >= 0] = EventType.TRANSACTION_PAYLOAD  # one larger than a block is not in it
     types[inner_nos < NOT_INNER] = EventType.PARTIAL_ROW_DATA
-    return _TYPE_NAMES.take(pa.array(types, mask=(starts == block.events["start"]) & (inner_nos >= NOT_INNER)))
+    return _TYPE_NAMES.take(fixed_array(pa.uint8(), types, (starts != block.events["start"]) | (inner_nos < NOT_INNER)))
