@@ -33,6 +33,7 @@ from binlog_streaming.job_state.switch_journal import (
     SwitchJournal,
     SwitchStep,
     complete_switch,
+    read_journal,
     record_path,
     write_journal,
 )
@@ -44,6 +45,8 @@ from binlog_streaming.settings.text import toml_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from binlog_connector.kafka.publisher import Publisher
 
 LogJob = Job | PublishJob
 """Jobs that can be switched."""
@@ -132,13 +135,9 @@ class Switch:
             complete_switch(state)
 
     def _apply_to_topics(self, job: PublishJob) -> None:
-        from binlog_connector.kafka.publisher import Publisher  # Kafka's client takes a moment to load
-        from binlog_streaming.topics.connecting import connection_of, names_of, publishing_of
         from binlog_streaming.topics.record import complete_topics_switch
 
-        publishing = publishing_of(job.sink, names_of(job.sink), is_first_start=False)
-        with Publisher(connection_of(job.sink), publishing) as publisher:
-            complete_topics_switch(job, publisher)
+        with _publisher(job) as publisher:
             published = None if publisher.offset is None else SourceOffset.from_json(json.loads(publisher.offset))
             if published != self.before.offset:
                 raise self._job_changed(published)
@@ -192,15 +191,28 @@ def job_to_switch(file: str) -> LogJob:
 
 
 def complete_begun(job: LogJob) -> None:
-    """Complete a switch of *job* that was decided, and cut off; topics: when the job, or the next switch, begins.
+    """Complete a switch of *job* that was decided, and cut off.
 
     Raises:
         StorageError: `IN_USE`: the job runs.
-        BinlogError: Its checkpoint cannot be read or written.
+        BinlogError: Its checkpoint cannot be read or written, or Kafka not be used.
     """
     if isinstance(job, Job):
         with JobLock(job):
-            pass
+            pass  # whoever has it finds the switch completed
+    elif read_journal(state_of(job)) is not None:
+        from binlog_streaming.topics.record import complete_topics_switch
+
+        with _publisher(job) as publisher:
+            complete_topics_switch(job, publisher)
+
+
+def _publisher(job: PublishJob) -> Publisher:
+    """The only publisher of *job* from when it is entered on."""
+    from binlog_connector.kafka.publisher import Publisher  # Kafka's client takes a moment to load
+    from binlog_streaming.topics.connecting import connection_of, names_of, publishing_of
+
+    return Publisher(connection_of(job.sink), publishing_of(job.sink, names_of(job.sink), is_first_start=False))
 
 
 def plan_switch(file: str, path: str) -> Switch:

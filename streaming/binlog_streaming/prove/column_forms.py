@@ -113,6 +113,43 @@ def column_form(column: SourceColumn, kind: pa.DataType, *, is_mariadb: bool) ->
     return None
 
 
+def target_form(name: str, kind: pa.DataType, other: pa.DataType) -> ColumnForm | None:
+    """The form of a column that two targets have; None: there is none for these types, and it cannot be compared.
+
+    Args:
+        name: Of the column.
+        kind: Its type in the one.
+        other: Its type in the other one.
+    """
+    forms = _form_of_type(name, kind), _form_of_type(name, other)
+    if forms[0] is None or forms[1] is None or forms[0][0] != forms[1][0]:
+        return None
+    return forms[0][1]
+
+
+def _form_of_type(name: str, kind: pa.DataType) -> tuple[str, ColumnForm] | None:
+    """A form, and a name for values that have the same one."""
+    types = pa.types
+    if types.is_integer(kind) or types.is_boolean(kind) or (types.is_decimal(kind) and kind.scale == 0):
+        return "number", ColumnForm(name, "", _whole_texts, _plain)
+    if types.is_decimal(kind):
+        return f"decimal {kind.scale}", ColumnForm(name, "", _decimal_texts, partial(_decimal, kind.scale))
+    if types.is_floating(kind):
+        return "double", ColumnForm(name, "", _double_bytes, _double)
+    if types.is_timestamp(kind) or types.is_date(kind):
+        what = "date" if types.is_date(kind) else "moment"
+        return what, ColumnForm(name, "", _moment_texts, _as_quoted)
+    if types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind):
+        return "text", ColumnForm(name, "", _unchanged, _text)
+    if types.is_binary(kind) or types.is_large_binary(kind) or types.is_binary_view(kind):
+        return "bytes", ColumnForm(name, "", _unchanged, _bytes)
+    if types.is_struct(kind) and kind.num_fields == len(("srid", "wkb")):
+        return "shape", ColumnForm(name, "", lambda array: digests_of(_shape_bytes(array)), None)
+    if types.is_list(kind) or types.is_large_list(kind):
+        return "vector", ColumnForm(name, "", lambda array: comparable(array)[0], _bytes)
+    return None
+
+
 def _text_form(name: str, base: str, sql: str, *, is_mariadb: bool) -> ColumnForm:
     if base == "json" and not is_mariadb:
         text = f"CAST({sql} AS CHAR CHARACTER SET utf8mb4)"
@@ -187,6 +224,10 @@ def _number_texts(array: pa.Array) -> pa.Array:
     if pa.types.is_boolean(array.type):
         array = array.cast(pa.int8())
     return array.cast(pa.string())
+
+
+def _whole_texts(array: pa.Array) -> pa.Array:
+    return _decimal_texts(array) if pa.types.is_decimal(array.type) else _number_texts(array)
 
 
 def _double_bytes(array: pa.Array) -> pa.Array:

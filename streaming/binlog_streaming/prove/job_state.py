@@ -101,6 +101,38 @@ class ProvedJobState:
             on_wait(told)
             time.sleep(_POLL_S)
 
+    def now(self, table: TableName, mode: Mode, uri: str, on_wait: Callable[[str], None]) -> Reached:
+        """The target at the end of a batch, wherever that is; waits for the end of one that is under way.
+
+        Args:
+            table: Whose target.
+            mode: What that holds.
+            uri: Where it is.
+            on_wait: Told how far the job is, while it is within a batch.
+
+        Raises:
+            TableError: `STANDS_ELSEWHERE`: the job does not go on. `OTHER_WRITER`, `SAME_TARGET`, `MODE_CHANGED`.
+            BinlogError: Checkpoint or target cannot be read.
+        """
+        state, since = state_of(self.job), time.monotonic()
+        while True:
+            checkpoint = read_checkpoint(state)
+            offset = None if checkpoint is None else checkpoint.offset
+            if checkpoint is not None and offset is not None:
+                target = self._at_end_of(checkpoint.batch_id or 0, checkpoint.query_id, table, mode, uri)
+                if target is not None:
+                    return Reached(target, offset.gtid.advanced_by(offset.skip_gtid))
+            told = "the start of the log" if offset is None else str(offset.gtid or offset.position)
+            if offset is None or told == self.stopped_at or time.monotonic() - since > PATIENCE_S:
+                self.stopped_at = told
+                raise TableError(
+                    "STANDS_ELSEWHERE",
+                    f"{table}: job {self.job.name} is at {told}, and the target has a part of the next batch",
+                    hint="Let the job finish the batch: binlog-stream run JOB.toml --once",
+                )
+            on_wait(told)
+            time.sleep(_POLL_S)
+
     def _is_near(self, place: Position | None, position: Position) -> bool:
         return place is not None and self.changes.distance(place, position) <= DISTANCE_MAX
 

@@ -2,8 +2,6 @@
 
 The server sums its rows as of some GTIDs, P. The target is read at the end of a batch, E. What the log has between the
 two is added to the server's sums, and then both are those of E (docs/decisions/0026).
-
-Rows that differ: `find_differences(expected, held)`.
 """
 
 from __future__ import annotations
@@ -18,8 +16,8 @@ import pyarrow as pa
 
 from binlog_format.errors import ServerError, TableError
 from binlog_streaming.lake.commit_id import KEYS_PROPERTY, split_keys
-from binlog_streaming.lake.row_values import row_ids
 from binlog_streaming.lake.sinks import sink_type
+from binlog_streaming.prove.differences import DifferenceKind, find_differences, first_buckets, with_columns
 from binlog_streaming.prove.log_changes import DisturbedError
 from binlog_streaming.prove.read_view import read_view
 from binlog_streaming.prove.row_sums import Rows
@@ -35,9 +33,12 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from binlog_connector.schema.definitions import TableName
     from binlog_format.gtids.gtid_set import GtidPoint
     from binlog_streaming.lake.target import Target
-    from binlog_streaming.prove.job_state import ProvedJobState, Reached
+    from binlog_streaming.prove.differences import Difference
+    from binlog_streaming.prove.job_state import ProvedJobState
+    from binlog_streaming.prove.log_changes import LogChanges
     from binlog_streaming.prove.read_view import Connect
     from binlog_streaming.prove.row_sums import Sums
     from binlog_streaming.prove.table_forms import TableForms
@@ -48,75 +49,9 @@ if TYPE_CHECKING:
     OnProgress = Callable[["ProofProgress"], None]
 
 
-class DifferenceKind(StrEnum):
-    """Kind of a row's difference."""
-
-    MISSING = "missing"
-    """The server has it, the target does not."""
-    EXTRA = "extra"
-    """The target has it, or has it once more; the server does not."""
-    DIFFERENT = "different"
-    """Both have it, with other values."""
-
-
-@dataclass(frozen=True, slots=True)
-class Difference:
-    """A row that differs.
-
-    Attributes:
-        kind: How.
-        key: The message of its key.
-        columns: Names of the columns that differ, where they were looked at.
-    """
-
-    kind: DifferenceKind
-    key: bytes
-    columns: tuple[str, ...] = ()
-
-
-def find_differences(expected: Rows, held: Rows) -> list[Difference]:
-    """Keys whose rows are not the same on both sides, by their messages.
-
-    Args:
-        expected: What the server has.
-        held: What the target has.
-    """
-    keys = pa.concat_arrays([expected.keys, held.keys])
-    ids, count = row_ids(pa.table({"key": keys}))
-    split = len(expected.keys)
-    wanted = _by_key(expected, ids[:split], count)
-    found = _by_key(held, ids[split:], count)
-    differing = np.flatnonzero((wanted[0] != found[0]) | (wanted[1] != found[1]))
-    first = np.full(count, -1, dtype=np.int64)
-    first[ids[::-1]] = np.arange(len(ids))[::-1]
-    messages = keys.take(pa.array(first[differing])).to_pylist()
-    counts = zip(wanted[0][differing].tolist(), found[0][differing].tolist(), strict=True)
-    rows = (Difference(_kind(*pair), key) for key, pair in zip(messages, counts, strict=True))
-    return sorted(rows, key=lambda one: one.key)
-
-
-def _by_key(rows: Rows, ids: NDArray[np.int64], count: int) -> tuple[NDArray[np.int64], NDArray[np.uint64]]:
-    counts, totals = np.zeros(count, np.int64), np.zeros(count, np.uint64)
-    np.add.at(counts, ids, rows.signs)
-    coming = rows.signs > 0
-    np.add.at(totals, ids[coming], rows.hashes[coming])
-    np.subtract.at(totals, ids[~coming], rows.hashes[~coming])
-    return counts, totals
-
-
-def _kind(expected: int, held: int) -> DifferenceKind:
-    if held < expected:
-        return DifferenceKind.MISSING
-    return DifferenceKind.EXTRA if held > expected else DifferenceKind.DIFFERENT
-
-
 TRIES = 5
 """Number of attempts with a table that is altered meanwhile."""
-ROWS_MAX = 500_000
-"""Rows of differing buckets that are looked at one by one, on either side: about 100 MB."""
 FILES_SHOWN_MAX = 10
-COLUMNS_MAX = 1_000
-"""Largest number of different rows whose differing columns are reported."""
 
 
 class ProofOutcome(StrEnum):
@@ -246,14 +181,13 @@ class TableProof:
             )
             with contextlib.closing(reached.target) as now:
                 _check_columns(schema, now.schema(), forms)
-                changed = changed_files(now)
-                if changed:
-                    reason = f"data files were changed in place: {'; '.join(changed[:FILES_SHOWN_MAX])}"
+                reason = changed_files_reason(now)
+                if reason:
                     found = ProofResult(str(self.table.name), self.mode, ProofOutcome.DIFFERENT, reason, forms=forms)
                     return replace(found, gtids=str(reached.gtids), rows=expected.row_count)
                 held_rows = TargetRows(now, self.mode, self.table.rule, forms)
                 held = held_rows.sums(self._counter("target"))
-                later, buckets = self._later_rows(gtids, reached, forms)
+                later, buckets = later_rows(self.state.changes, gtids, reached.gtids, self.table.name, forms)
                 expected.add_rows(later, buckets)
                 sums = expected.in_sample(self.sample), held.in_sample(self.sample)
                 return self._result(server, held_rows, sums, str(reached.gtids), (later, buckets))
@@ -284,28 +218,25 @@ class TableProof:
         differing = expected.differing(held)
         if not differing:
             return result
-        chosen = _up_to(ROWS_MAX, differing, np.maximum(expected.counts, held.counts))
+        chosen = first_buckets(differing, np.maximum(expected.counts, held.counts))
         rows, buckets = later
         wanted = Rows.joined([server.rows_of(chosen), rows.where(np.isin(buckets, chosen))])
         differences = find_differences(wanted, target.rows_of(chosen))
         if forms.key_columns:
             touched = set(rows.keys.to_pylist())
-            differences = _with_columns(differences, server, target, chosen, touched)
+            differences = with_columns(
+                differences,
+                server.columns_of,
+                lambda keys: target.columns_of(chosen, set(keys)),
+                [form.name for form in forms.columns],
+                touched,
+            )
         return replace(
             result,
             outcome=ProofOutcome.DIFFERENT,
             differences=tuple(differences),
             is_partial=len(chosen) < len(differing),
         )
-
-    def _later_rows(self, gtids: GtidPoint, reached: Reached, forms: TableForms) -> tuple[Rows, NDArray[np.int64]]:
-        # The target is after the server's rows as a rule, of some domains perhaps before them.
-        parts = [(Rows.joined([]), np.empty(0, np.int64))]
-        for sign, low, high in ((1, gtids, reached.gtids), (-1, reached.gtids, gtids)):
-            images = self.state.changes.after(low, high, self.table.name)
-            if images is not None:
-                parts.append(forms.rows(images.column, sign * images.signs))
-        return Rows.joined([rows for rows, _ in parts]), np.concatenate([buckets for _, buckets in parts])
 
     @contextlib.contextmanager
     def _view(self) -> Iterator[GtidPoint]:
@@ -357,26 +288,28 @@ def _check_columns(before: pa.Schema, now: pa.Schema, forms: TableForms) -> None
         raise DisturbedError("columns of the target changed")
 
 
-def _up_to(rows_max: int, buckets: list[int], counts: NDArray[np.int64]) -> list[int]:
-    """The first buckets that together have no more rows than that; at least one."""
-    totals = np.cumsum(counts[buckets])
-    return buckets[: max(1, int(np.searchsorted(totals, rows_max, side="right")))]
+def later_rows(
+    changes: LogChanges, low: GtidPoint, high: GtidPoint, table: TableName, forms: TableForms
+) -> tuple[Rows, NDArray[np.int64]]:
+    """Rows that a log brings to a table, or takes from it, between two points of which either may be the later one.
+
+    Returns:
+        The rows, and the bucket of each.
+
+    Raises:
+        DisturbedError: The log does not tell what becomes of the table.
+        BinlogError: It cannot be read.
+    """
+    # The target is after the other rows as a rule, of some domains perhaps before them.
+    parts = [(Rows.joined([]), np.empty(0, np.int64))]
+    for sign, start, end in ((1, low, high), (-1, high, low)):
+        images = None if start == end else changes.after(start, end, table)
+        if images is not None:
+            parts.append(forms.rows(images.column, sign * images.signs))
+    return Rows.joined([rows for rows, _ in parts]), np.concatenate([buckets for _, buckets in parts])
 
 
-def _with_columns(
-    differences: list[Difference], server: ServerRows, target: TargetRows, buckets: list[int], touched: set[bytes]
-) -> list[Difference]:
-    # What the log changed meanwhile is not looked at: the server has other values of it by now.
-    asked = [one.key for one in differences if one.kind is DifferenceKind.DIFFERENT and one.key not in touched][
-        :COLUMNS_MAX
-    ]
-    if not asked:
-        return differences
-    expected, held = server.columns_of(asked), target.columns_of(buckets, set(asked))
-    names = [form.name for form in server.forms.columns]
-    told = {
-        key: tuple(name for name, one, other in zip(names, expected[key], held[key], strict=True) if one != other)
-        for key in asked
-        if key in expected and key in held
-    }
-    return [replace(one, columns=told.get(one.key, ())) for one in differences]
+def changed_files_reason(target: Target) -> str:
+    """Reason why a target differs whatever its rows are; empty: no data file was changed in place."""
+    changed = changed_files(target)
+    return f"data files were changed in place: {'; '.join(changed[:FILES_SHOWN_MAX])}" if changed else ""

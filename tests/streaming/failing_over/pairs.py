@@ -17,6 +17,7 @@ from binlog_connector.following.watched import WatchedLog
 from binlog_format.errors import SwitchError
 from binlog_lab.demo.mariadb.server import MariaDbServer, MySqlServer
 from binlog_lab.demo.proof.topics import read_topic
+from tests.program import run_program
 from tests.servers import ServerKind, fetched, mariadb_server_in
 from tests.streaming.snapshot.live import run_sql
 
@@ -33,6 +34,27 @@ SCHEMA = [
     "CREATE TABLE shop.items (id INT PRIMARY KEY, n INT NOT NULL, v VARCHAR(40))",
     "CREATE TABLE shop.orders (a INT, b VARCHAR(10), n INT NOT NULL, PRIMARY KEY (a, b))",
 ]
+TABLES_JOB = """
+checkpoint = "checkpoint"
+[source]
+path = "{log}"
+[[tables]]
+select = 'shop\\..*'
+mode = ["mirror", "changelog"]
+target = "{{mode}}/{{table}}"
+[sink]
+directory = "tables"
+"""
+TOPICS_JOB = """
+checkpoint = "topics"
+[source]
+path = "{log}"
+[sink]
+kind = "kafka"
+bootstrap_servers = "{servers}"
+topic_prefix = "{prefix}"
+partitions = 3
+"""
 _WAIT_S = 60
 _KEYS = 300
 
@@ -174,6 +196,13 @@ def read_changes(servers: str, topic: str, key_columns: int) -> Topic:
         now[key] = change.after
     rows = sorted(tuple(row.values()) for row in now.values() if row is not None)
     return Topic(rows, count, faults)
+
+
+def ran(folder: Path, *command: object, password: str = "") -> str:
+    """Output of a command, which must end well."""
+    done = run_program(*command, cwd=folder, environment={"BINLOG_STREAM_PASSWORD": password})
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
 
 
 INSERT = "INSERT INTO shop.items VALUES ({}, 1, 'a')"

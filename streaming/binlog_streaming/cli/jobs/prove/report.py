@@ -10,8 +10,9 @@ import typer
 
 from binlog_streaming.cli.output import escaped, output_console
 from binlog_streaming.cli.progress import progress_line
+from binlog_streaming.prove.differences import DifferenceKind
 from binlog_streaming.prove.server_rows import key_text
-from binlog_streaming.prove.table_proof import DifferenceKind, ProofOutcome
+from binlog_streaming.prove.table_proof import ProofOutcome
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -21,11 +22,19 @@ if TYPE_CHECKING:
 _STYLES = {ProofOutcome.EQUAL: "green", ProofOutcome.DIFFERENT: "red", ProofOutcome.NOT_COMPARED: "yellow"}
 
 
-def print_result(result: ProofResult, *, rows: bool) -> None:
-    """Print the result of one target; *rows*: with the rows that differ."""
+def print_result(result: ProofResult, *, rows: bool, other: str = "the server") -> None:
+    """Print the result of one target.
+
+    Args:
+        result: What was found.
+        rows: With the rows that differ.
+        other: The side that the target is compared with.
+    """
     console = output_console()
     style = _STYLES.get(result.outcome, "dim")
-    console.print(f"{escaped(result.table)} ({result.mode}): [{style}]{escaped(_told(result))}[/]", soft_wrap=True)
+    console.print(
+        f"{escaped(result.table)} ({result.mode}): [{style}]{escaped(_told(result, other))}[/]", soft_wrap=True
+    )
     forms = result.forms
     if forms is None:
         return
@@ -44,7 +53,7 @@ def print_result(result: ProofResult, *, rows: bool) -> None:
             console.print(f"  {one.kind}: {escaped(key)}{escaped(columns)}", soft_wrap=True)
 
 
-def _told(result: ProofResult) -> str:
+def _told(result: ProofResult, other: str) -> str:
     if result.outcome is ProofOutcome.EQUAL:
         in_sample = " in a sample" if result.is_sample else ""
         return f"equal{in_sample} through {result.gtids}, {result.rows:,} rows"
@@ -53,12 +62,17 @@ def _told(result: ProofResult) -> str:
     counts = ", ".join(f"{result.count(kind):,} {kind}" for kind in DifferenceKind if result.count(kind))
     more = " at least" if result.is_partial else ""
     reasons = "; ".join(filter(None, (f"rows{more}: {counts}" if counts else "", result.reason)))
-    rows = f"the server has {result.rows:,} rows, the target {result.held_rows:,}"
+    rows = f"{other} has {result.rows:,} rows, the target {result.held_rows:,}"
     return f"different through {result.gtids}: {rows}; {reasons}"
 
 
-def print_summary(results: Sequence[ProofResult]) -> bool:
-    """Print the summary; True if all that can be compared is equal."""
+def print_summary(results: Sequence[ProofResult], *, can_repair: bool = True) -> bool:
+    """Print the summary; True if all that can be compared is equal.
+
+    Args:
+        results: Of all targets.
+        can_repair: `--repair` is possible.
+    """
     counts = {outcome: sum(one.outcome is outcome for one in results) for outcome in ProofOutcome}
     rows = sum(one.rows for one in results if one.outcome is ProofOutcome.EQUAL)
     compared = len(results) - counts[ProofOutcome.EXEMPT]
@@ -67,7 +81,8 @@ def print_summary(results: Sequence[ProofResult]) -> bool:
         told.append(f"{counts[ProofOutcome.EXEMPT]:,} cannot be compared")
     output_console().print("; ".join(told))
     if any(one.outcome is ProofOutcome.DIFFERENT and not one.repair for one in results):
-        typer.echo("--rows names the rows that differ, --repair brings them back.", err=True)
+        repair = ", --repair brings them back" if can_repair else ""
+        typer.echo(f"--rows names the rows that differ{repair}.", err=True)
     return not (counts[ProofOutcome.DIFFERENT] or counts[ProofOutcome.NOT_COMPARED])
 
 

@@ -1,0 +1,329 @@
+"""Comparison of the targets of two jobs with each other, without a server: `TwoJobsProof(...).prove(tables)`.
+
+Both targets are read at the end of a batch. Where these are at different places, the log of the job that is proved has
+what lies between, and the other side is moved along it, as a server's rows are (`table_proof`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from binlog_connector.rules.rules_on_tables import BoundRule
+from binlog_format.errors import BinlogError, SchemaError
+from binlog_format.position import Place
+from binlog_format.views.table_filter import TableFilter
+from binlog_streaming.job_state.record_keeper import RecordKeeper
+from binlog_streaming.lake.commit_id import KEYS_PROPERTY, split_keys
+from binlog_streaming.lake.sinks import sink_type
+from binlog_streaming.modes.mode_columns import MARK_FIELDS, VERSION_FIELDS
+from binlog_streaming.plan.table_selection import TableSelection
+from binlog_streaming.prove.column_forms import target_form
+from binlog_streaming.prove.differences import find_differences, first_buckets, with_columns
+from binlog_streaming.prove.job_state import ProvedJobState
+from binlog_streaming.prove.log_changes import DisturbedError, LogChanges
+from binlog_streaming.prove.row_sums import Rows, sample_of
+from binlog_streaming.prove.table_forms import TableForms
+from binlog_streaming.prove.table_proof import (
+    ProofOutcome,
+    ProofProgress,
+    ProofResult,
+    changed_files_reason,
+    later_rows,
+)
+from binlog_streaming.prove.target_rows import TargetRows
+from binlog_streaming.prove.time_limit import TimeLimit, TimeUpError
+from binlog_streaming.settings.choices import Mode
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from binlog_connector.schema.definitions import TableName
+    from binlog_streaming.prove.job_state import Reached
+    from binlog_streaming.prove.table_proof import OnProgress
+    from binlog_streaming.settings.model import Job, TableRule
+
+_OWN_COLUMNS = frozenset(field.name for field in (*MARK_FIELDS, *VERSION_FIELDS))
+
+
+@dataclass(frozen=True, slots=True)
+class JobSide:
+    """A job, and what it has written.
+
+    Attributes:
+        job: The settings.
+        state: Its progress.
+        tables: Tables that it has written.
+    """
+
+    job: Job
+    state: ProvedJobState
+    tables: frozenset[TableName]
+
+    @classmethod
+    def of(cls, job: Job) -> JobSide:
+        """The side of *job*.
+
+        Raises:
+            BinlogError: Its checkpoint cannot be read.
+        """
+        keeper = RecordKeeper(job)
+        keeper.changes()
+        return cls(job, ProvedJobState(job, LogChanges(job)), frozenset(keeper.written))
+
+    def rule(self, name: TableName) -> TableRule | None:
+        """Settings for a table; None: it is not selected."""
+        table = TableSelection(self.job.tables, self.job.source.exclude_tables).find(name)
+        return None if table is None else table.rule
+
+    def uri(self, name: TableName, mode: Mode) -> str:
+        """Place of a target."""
+        table = TableSelection(self.job.tables, self.job.source.exclude_tables).find(name)
+        assert table is not None, "a rule selects it"
+        return table.uri(self.job.sink.directory, mode)
+
+
+@dataclass(frozen=True, slots=True)
+class TwoJobsProof:
+    """Input for the comparison of two jobs.
+
+    Attributes:
+        job: Whose targets are judged.
+        other: Whose targets they are to equal.
+        on_progress: Told of what is done.
+        on_result: Told of each target, as soon as it is known.
+        table_timeout: Seconds that a target may take; None: no limit.
+        sample: Percent of the rows whose values are compared, beside the number of all; None: all.
+    """
+
+    job: Job
+    other: Job
+    on_progress: OnProgress
+    on_result: Callable[[ProofResult], None]
+    table_timeout: int | None = None
+    sample: int | None = None
+
+    def prove(self, tables: str | None = None) -> list[ProofResult]:
+        """Compare all targets of both jobs.
+
+        Args:
+            tables: Only these tables: regular expressions on `database.table`.
+
+        Raises:
+            SchemaError: `TABLE_NOT_FOUND`: neither job has written one that is asked for.
+            BinlogError: A checkpoint cannot be read.
+        """
+        job, other = JobSide.of(self.job), JobSide.of(self.other)
+        wanted = TableFilter(tables)
+        names = sorted(name for name in job.tables | other.tables if wanted.accepts_name(*name))
+        if not names:
+            raise SchemaError(
+                "TABLE_NOT_FOUND",
+                "neither job has written a table that is asked for",
+                at=Place(self.job.checkpoint),
+                hint="See [[tables]] and --tables",
+            )
+        results = []
+        for name in names:
+            rule = job.rule(name) or other.rule(name)
+            for mode in rule.modes if rule is not None else (Mode.MIRROR,):
+                results.append(self._judge(job, other, name, mode))
+                self.on_result(results[-1])
+        return results
+
+    def _judge(self, job: JobSide, other: JobSide, name: TableName, mode: Mode) -> ProofResult:
+        limit = TimeLimit(self.table_timeout)
+
+        def tell(progress: ProofProgress) -> None:
+            limit.check()
+            self.on_progress(progress)
+
+        try:
+            obstacle = _obstacle(job, other, name, mode)
+            if obstacle is not None:
+                return ProofResult(str(name), mode, *obstacle)
+            return TargetComparison(job, other, name, mode, tell, sample_of(self.sample)).prove()
+        except (TimeUpError, BinlogError, DisturbedError) as error:
+            return ProofResult(str(name), mode, ProofOutcome.NOT_COMPARED, limit.text(error))
+
+
+def _obstacle(job: JobSide, other: JobSide, name: TableName, mode: Mode) -> tuple[ProofOutcome, str] | None:
+    if mode is Mode.CHANGELOG:
+        return ProofOutcome.EXEMPT, "a changelog holds changes, not the rows of the table"
+    rules = job.rule(name), other.rule(name)
+    for side, rule, text in ((job, rules[0], "the job"), (other, rules[1], "the other job")):
+        if rule is None or name not in side.tables:
+            return ProofOutcome.NOT_COMPARED, f"{text} has not written it"
+        if not side.job.sink.format.replaces_rows:
+            kind = side.job.sink.format.capitalize()
+            return ProofOutcome.EXEMPT, f"plain {kind} files may go while they are read"
+    assert rules[0] is not None
+    assert rules[1] is not None
+    if rules[0].where != rules[1].where:
+        return ProofOutcome.EXEMPT, "its rules have different where: the targets hold different rows"
+    if _other_mode(rules[1], mode) is None:
+        return ProofOutcome.EXEMPT, "the other job keeps only a changelog of it"
+    return None
+
+
+def _other_mode(rule: TableRule, mode: Mode) -> Mode | None:
+    """The mode of the other side: the same, or else one that has the current rows too."""
+    if mode in rule.modes:
+        return mode
+    return next((one for one in rule.modes if one is not Mode.CHANGELOG), None)
+
+
+@dataclass(slots=True)
+class TargetComparison:
+    """Compares one target with that of another job.
+
+    Attributes:
+        job: Whose target is judged.
+        other: Whose target it is to equal.
+        name: Of the table.
+        mode: What the target holds.
+        on_progress: Told of what is done.
+        sample: Buckets whose values are compared, beside the counts of all; empty: all.
+    """
+
+    job: JobSide
+    other: JobSide
+    name: TableName
+    mode: Mode
+    on_progress: OnProgress
+    sample: tuple[int, ...] = ()
+
+    def prove(self) -> ProofResult:
+        """Compare.
+
+        Raises:
+            DisturbedError: The log between the two places does not tell what becomes of the table.
+            BinlogError: Log, checkpoint or target cannot be read.
+        """
+        with contextlib.ExitStack() as opened:
+            rules = self.job.rule(self.name), self.other.rule(self.name)
+            assert rules[0] is not None
+            assert rules[1] is not None
+            other_mode = _other_mode(rules[1], self.mode)
+            assert other_mode is not None, "there is no obstacle"
+            theirs = opened.enter_context(self._reached(self.other, other_mode, None))
+            ours = opened.enter_context(self._reached(self.job, self.mode, theirs))
+            forms = target_forms(ours, theirs, rules[0], rules[1])
+            if not forms[0].columns:
+                reason = "none of its columns can be compared"
+                return ProofResult(str(self.name), self.mode, ProofOutcome.NOT_COMPARED, reason)
+            reason = changed_files_reason(ours.target) or changed_files_reason(theirs.target)
+            if reason:
+                return self._result(ours, forms[0], reason)
+            expected_rows = TargetRows(theirs.target, other_mode, rules[1], forms[1])
+            held_rows = TargetRows(ours.target, self.mode, rules[0], forms[0])
+            expected = expected_rows.sums(self._counter("other target"))
+            held = held_rows.sums(self._counter("target"))
+            later, buckets = later_rows(self.job.state.changes, theirs.gtids, ours.gtids, self.name, forms[0])
+            expected.add_rows(later, buckets)
+            expected, held = expected.in_sample(self.sample), held.in_sample(self.sample)
+            missing = forms[0].missing
+            result = self._result(ours, forms[0], f"it lacks columns: {', '.join(missing)}" if missing else "")
+            result = replace(result, rows=expected.row_count, held_rows=held.row_count)
+            differing = expected.differing(held)
+            if not differing:
+                return result
+            chosen = first_buckets(differing, np.maximum(expected.counts, held.counts))
+            wanted = Rows.joined([expected_rows.rows_of(chosen), later.where(np.isin(buckets, chosen))])
+            differences = find_differences(wanted, held_rows.rows_of(chosen))
+            if forms[0].key_columns:
+                names = [form.name for form in forms[0].columns]
+                skipped = set(later.keys.to_pylist())
+                differences = with_columns(
+                    differences,
+                    lambda keys: expected_rows.columns_of(chosen, set(keys)),
+                    lambda keys: held_rows.columns_of(chosen, set(keys)),
+                    names,
+                    skipped,
+                )
+            return replace(
+                result,
+                outcome=ProofOutcome.DIFFERENT,
+                differences=tuple(differences),
+                is_partial=len(chosen) < len(differing),
+            )
+
+    def _result(self, ours: Reached, forms: TableForms, reason: str) -> ProofResult:
+        return ProofResult(
+            str(self.name),
+            self.mode,
+            ProofOutcome.DIFFERENT if reason else ProofOutcome.EQUAL,
+            reason,
+            gtids=str(ours.gtids),
+            forms=forms,
+            is_sample=bool(self.sample),
+        )
+
+    @contextlib.contextmanager
+    def _reached(self, side: JobSide, mode: Mode, other: Reached | None) -> Iterator[Reached]:
+        """The target of a side at the end of a batch, not far from the other one's."""
+        uri, state = side.uri(self.name, mode), side.state
+
+        def wait(place: str) -> None:
+            self.on_progress(ProofProgress(str(self.name), self.mode, "job", job_at=place))
+
+        reached = state.now(self.name, mode, uri, wait)
+        if other is not None and reached.gtids != other.gtids:
+            reached.target.close()
+            reached = state.near(other.gtids, self.name, mode, uri, wait)
+        factory = sink_type(side.job.sink.format)
+        with contextlib.closing(reached.target):
+            try:
+                yield reached
+            except (*factory.write_errors, OSError, pa.ArrowException) as error:
+                raise SchemaError(
+                    "COLUMN_COUNT_MISMATCH", f"{self.name}: {uri} cannot be read: {error}", at=Place(uri)
+                ) from error
+
+    def _counter(self, doing: str) -> Callable[[int], None]:
+        total = 0
+
+        def count(rows: int) -> None:
+            nonlocal total
+            total += rows
+            self.on_progress(ProofProgress(str(self.name), self.mode, doing, rows=total))
+
+        return count
+
+
+def target_forms(ours: Reached, theirs: Reached, rule: TableRule, other: TableRule) -> tuple[TableForms, TableForms]:
+    """The columns of two targets that are compared: as they are called here, and there."""
+    schema, other_schema = ours.target.schema(), theirs.target.schema()
+    held = {name.casefold(): name for name in schema.names if name not in _OWN_COLUMNS}
+    expected = {name.casefold(): name for name in other_schema.names if name not in _OWN_COLUMNS}
+    forms, names, other_names = {}, [], []
+    missing, hidden, unknown = [], [], []
+    for key in {**held, **expected}:
+        name = held.get(key) or expected[key]
+        if not (_is_shown(rule, name) and _is_shown(other, name)):
+            hidden.append(name)
+        elif key not in held:
+            missing.append(name)
+        elif key not in expected:
+            missing.append(f"{name} (the other one does)")
+        elif (form := target_form(name, schema.field(held[key]).type, other_schema.field(expected[key]).type)) is None:
+            unknown.append(name)
+        else:
+            forms[key] = form
+            names.append(held[key])
+            other_names.append(expected[key])
+    keys: Sequence[str] = split_keys((ours.target.properties() or {}).get(KEYS_PROPERTY, ""))
+    key_columns = tuple(forms[key.casefold()] for key in keys if key.casefold() in forms)
+    if len(key_columns) < len(keys) or any(form.literal is None for form in key_columns):
+        key_columns = ()
+    found = TableForms(tuple(forms.values()), tuple(names), key_columns, tuple(missing), tuple(hidden), tuple(unknown))
+    return found, replace(found, names=tuple(other_names))
+
+
+def _is_shown(rule: TableRule, name: str) -> bool:
+    bound = BoundRule(rule)
+    return bound.shows(name) and bound.mask(name) is None
