@@ -21,9 +21,8 @@ from bench.machine import peak_bytes
 from bench.registry import benchmark
 from binlog_format import open_log
 from binlog_format.rows.images import ImageKind, read_images
-from binlog_format.views.group_filter import GroupFilter
+from binlog_format.views.filters import GroupFilter, TableFilter
 from binlog_format.views.selection import Selection
-from binlog_format.views.table_filter import TableFilter
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -19,9 +19,8 @@ from binlog_format import open_log
 from binlog_format.gtids.gtid import Gtid
 from binlog_format.rows.decoding import DEFAULT_DECODING, Decoding
 from binlog_format.rows.images import read_images
-from binlog_format.views.group_filter import ALL_GROUPS
+from binlog_format.views.filters import ALL_GROUPS, TableFilter
 from binlog_format.views.selection import Selection
-from binlog_format.views.table_filter import TableFilter
 from binlog_lab.event_encoding.event_encoding import Origin, encode_gtid, encode_xid
 from binlog_lab.event_encoding.table_encoding import ColumnSpec, TableEncoder, TableSpec
 from binlog_lab.innodb_writer.options import WriterOptions

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from binlog_format.structured.block import LogBlock
+    from binlog_format.structured.event_log import LogBlock
 
 RUNS = 9
 """After a first one that loads the kernels and the page cache; the median counts, in processor time of one core."""

@@ -16,9 +16,8 @@ from binlog_connector.envelope.messages import MessagesView
 from binlog_connector.envelope.options import EnvelopeFormat, EnvelopeOptions
 from binlog_format import open_log
 from binlog_format.rows.images import ImageKind, read_images
-from binlog_format.views.group_filter import ALL_GROUPS
+from binlog_format.views.filters import ALL_GROUPS, TableFilter
 from binlog_format.views.selection import Selection
-from binlog_format.views.table_filter import TableFilter
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -18,7 +18,7 @@ from kafka import KafkaConsumer, TopicPartition
 
 from bench.registry import benchmark, share
 from binlog_connector.kafka.connection import Connection
-from binlog_connector.kafka.messages import Messages
+from binlog_connector.kafka.producer import Messages
 from binlog_connector.kafka.publisher import Publisher, PublisherOptions
 from binlog_connector.kafka.topics import Topics
 from binlog_lab.demo.servers.kafka_broker import AS_SHIPPED, KafkaBroker

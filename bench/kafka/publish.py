@@ -30,8 +30,8 @@ from binlog_format import open_log
 from binlog_lab.demo.servers.kafka_broker import AS_SHIPPED, KafkaBroker
 from binlog_streaming.settings.model import Sink
 from binlog_streaming.settings.publish_model import Client, FollowedSource, KafkaSink, PublishJob
-from binlog_streaming.settings.publish_text import publish_job_text
-from binlog_streaming.settings.topic_source_model import TopicSource, TopicTablesJob
+from binlog_streaming.settings.source_models import TopicSource, TopicTablesJob
+from binlog_streaming.settings.source_texts import publish_job_text
 from binlog_streaming.topic_tables.run import TopicTablesRun
 from binlog_streaming.topics.job import TopicsJob
 
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from binlog_streaming.job_state.progress import BatchProgress
-    from binlog_streaming.topics.progress import Published
+    from binlog_streaming.topics.record import Published
 
 ROWS_PER_COMMIT = 40
 """2,000 row changes a second."""

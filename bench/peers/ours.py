@@ -18,9 +18,8 @@ import pyarrow as pa
 from bench.peers.found import Found
 from binlog_format import Position, open_log
 from binlog_format.rows.images import ImageKind, read_images
-from binlog_format.views.group_filter import GroupFilter
+from binlog_format.views.filters import GroupFilter, TableFilter
 from binlog_format.views.selection import Selection
-from binlog_format.views.table_filter import TableFilter
 
 if TYPE_CHECKING:
     from binlog_format.log.log import Log

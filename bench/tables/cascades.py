@@ -17,7 +17,7 @@ from binlog_format import open_log
 from binlog_format.events.layout import GTID_FLAG_DDL, GTID_FLAG_STANDALONE
 from binlog_format.gtids.gtid import Gtid
 from binlog_format.rows.decoding import DEFAULT_DECODING
-from binlog_format.views.table_filter import TableFilter
+from binlog_format.views.filters import TableFilter
 from binlog_format.views.tables import TablesView
 from binlog_lab.event_encoding.event_encoding import (
     Origin,
@@ -33,9 +33,8 @@ from binlog_lab.innodb_writer.server import BinlogWriter
 from binlog_streaming.lake.commit_id import CommitId
 from binlog_streaming.lake.delta.target import DeltaTarget
 from binlog_streaming.plan.cascades import CascadeLog
-from binlog_streaming.plan.job_state import JobState
+from binlog_streaming.plan.job_state import JobState, TableSelection
 from binlog_streaming.plan.plan import plan_batch
-from binlog_streaming.plan.table_selection import TableSelection
 from binlog_streaming.settings import Job, Mode
 from binlog_streaming.tables.apply import apply_component
 from binlog_streaming.tables.batch_run import BatchRun

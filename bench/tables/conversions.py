@@ -18,13 +18,12 @@ from binlog_connector.schema.effects.conversion import Circumstances, Converted
 from binlog_connector.schema.operations import AlterTable, CreateTable
 from binlog_connector.schema.parsing.ddl import parse_ddl
 from binlog_connector.schema.parsing.session import StatementSession
-from binlog_format.rows.declared.declared_defaults import Moment
+from binlog_format.rows.declared.declared_types import Moment
 from binlog_format.rows.decoding import DEFAULT_DECODING
 from binlog_format.vendor import Vendor
 from binlog_streaming.lake.commit_id import CommitId
 from binlog_streaming.lake.delta.target import DeltaTarget
-from binlog_streaming.lake.evolution import SchemaChange
-from binlog_streaming.lake.schema_cast import changed_rows
+from binlog_streaming.lake.evolution import SchemaChange, changed_rows
 from binlog_streaming.settings import Mode, Sink
 
 if TYPE_CHECKING:

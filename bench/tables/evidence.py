@@ -24,7 +24,7 @@ from binlog_streaming.lake.delta.target import DeltaTarget
 from binlog_streaming.modes.decoded_images import DecodedImages
 from binlog_streaming.modes.row_batches import RowBatch, StepImages
 from binlog_streaming.settings import Mode, Sink, TableRule
-from binlog_streaming.tables.evidence.row_evidence import RowEvidence
+from binlog_streaming.tables.row_evidence import RowEvidence
 from binlog_streaming.tables.rows_step import KeyedImages
 
 if TYPE_CHECKING:

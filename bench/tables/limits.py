@@ -10,7 +10,7 @@ import pyarrow as pa
 from deltalake import DeltaTable, WriterProperties, write_deltalake
 
 from binlog_streaming.lake.commit_id import BATCH_KEY
-from binlog_streaming.lake.schema_cast import cast_rows
+from binlog_streaming.lake.evolution import cast_rows
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -15,8 +15,7 @@ from pathlib import Path
 
 from bench.registry import benchmark, share
 from binlog_lab.demo.mariadb.server import MariaDbServer
-from binlog_streaming.server.address import ServerAddress
-from binlog_streaming.server.credentials import Credentials
+from binlog_streaming.server.address import Credentials, ServerAddress
 from binlog_streaming.server.session import ServerSession, connect
 from binlog_streaming.settings import Job, Sink, Source, TableRule
 from binlog_streaming.snapshot.reading.plan import plan_reading

@@ -27,8 +27,7 @@ from bench.registry import benchmark, share
 from bench.spark.source import session as spark_session
 from bench.tables.reading import OPTIONS, ROWS, fill
 from binlog_lab.demo.mariadb.server import MariaDbServer
-from binlog_streaming.server.address import ServerAddress
-from binlog_streaming.server.credentials import Credentials
+from binlog_streaming.server.address import Credentials, ServerAddress
 from binlog_streaming.server.session import ServerSession, connect
 from binlog_streaming.settings import Begin, Job, Sink, Source, TableRule, Trigger
 from binlog_streaming.snapshot.plan import make_plan

@@ -17,8 +17,7 @@ if TYPE_CHECKING:
         StartError,
         UnsupportedError,
     )
-    from binlog_format.formats.opening import open_log
-    from binlog_format.formats.verify import verify_log
+    from binlog_format.formats.opening import open_log, verify_log
     from binlog_format.gtids.gtid import Gtid, GtidPosition
     from binlog_format.log.log import Log
     from binlog_format.log_format import Bound, GtidStart, LogFile, Span
@@ -57,7 +56,7 @@ _HOMES = {
     "Position": "position",
     "Span": "log_format",
     "open_log": "formats.opening",
-    "verify_log": "formats.verify",
+    "verify_log": "formats.opening",
 }
 """Modules of names that are no errors."""
 

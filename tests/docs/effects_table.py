@@ -10,7 +10,7 @@ from binlog_connector.schema.effects.conversion import Circumstances, Converted,
 from binlog_connector.schema.operations import AlterTable, CreateTable
 from binlog_connector.schema.parsing.ddl import parse_ddl
 from binlog_connector.schema.parsing.session import StatementSession
-from binlog_format.rows.declared.declared_defaults import Moment
+from binlog_format.rows.declared.declared_types import Moment
 from binlog_format.rows.decoding import DEFAULT_DECODING
 from binlog_format.vendor import Vendor
 from tests.docs.markdown import REPO

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
 
-from binlog_format.events.query_status_layout import STATUS_FORMS, Form
+from binlog_format.events.query_layout import STATUS_FORMS, Form
 from binlog_format.events.table_map_layout import TYPE_METADATA_SIZES, ColumnType
 from binlog_format.rows.json.json_layout import JSON_NUMBER_SIZES
 from binlog_format.structured import layout as structured_layout

@@ -21,7 +21,7 @@ from binlog_lab.event_encoding.event_encoding import Origin, QueryContext, encod
 from binlog_streaming.settings import PublishJob, parse_any_job
 from binlog_streaming.settings.debezium import OWN_NAMES
 from binlog_streaming.settings.publish_model import FollowedSource, KafkaSink, Registry, Security, TopicRule
-from binlog_streaming.settings.topic_source_model import TopicSource, TopicTablesJob
+from binlog_streaming.settings.source_models import TopicSource, TopicTablesJob
 from tests.docs.markdown import REPO, code_blocks
 from tests.format.rows.plain_blocks import plain_block
 from tests.format.rows.plain_rows import (

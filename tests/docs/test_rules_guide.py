@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from binlog_connector.rules.masks import HIDDEN, VALUE_SIZE_MAX, MaskKind, parse_mask
 from binlog_connector.rules.predicate_parser import OPERATORS, parse_predicate
-from binlog_connector.rules.row_rule import RowRule
-from binlog_connector.rules.rule_texts import read_rules
+from binlog_connector.rules.row_rule import HIDDEN, VALUE_SIZE_MAX, MaskKind, RowRule, parse_mask
+from binlog_connector.rules.row_rules import read_rules
 from tests.docs.markdown import code_blocks, table_rows
 
 if TYPE_CHECKING:

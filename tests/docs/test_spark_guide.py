@@ -15,10 +15,10 @@ from binlog_connector.envelope.options import (
     TimePrecision,
     UnsignedBigintHandling,
 )
-from binlog_connector.options.message_options import KAFKA_VALUE, MESSAGE_OPTIONS
 from binlog_connector.options.message_view import MESSAGE_ROWS_SCHEMA
-from binlog_connector.options.option_table import OPTIONS
+from binlog_connector.options.option_values import OPTIONS
 from binlog_connector.options.source_options import SourceOptions, View
+from binlog_connector.options.view_options import KAFKA_VALUE, MESSAGE_OPTIONS
 from binlog_connector.spark.schema import to_spark
 from binlog_format.log_format import Bound
 from binlog_format.rows.decoding import TimeType, ZeroDates

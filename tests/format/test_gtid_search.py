@@ -14,7 +14,7 @@ from binlog_format import DataLossError, Gtid, GtidPosition, StartError, open_lo
 from binlog_format.classic.reader import ClassicLog
 from binlog_format.events.layout import EventType
 from binlog_format.gtids.gtid_history import gtid_of
-from binlog_format.log.read_range import ReadRange
+from binlog_format.log.log import ReadRange
 from binlog_format.log.search import find_gtid
 from binlog_lab.event_encoding.event_encoding import (
     Origin,

@@ -8,7 +8,7 @@ import pytest
 
 from binlog_format import DataLossError, Gtid, Position, StartError, open_log
 from binlog_format.events.layout import EVENT_HEADER_STRUCT, GTID_SIZE_MIN, EventType
-from binlog_format.log.read_range import ReadRange
+from binlog_format.log.log import ReadRange
 from binlog_format.log.search import CLOCK_SLACK_SECONDS, find_gtid
 from binlog_lab.innodb_writer.options import WriterOptions
 from binlog_lab.innodb_writer.server import BinlogWriter

@@ -13,9 +13,13 @@ from binlog_connector.schema.log_ddl import ddl_statements
 from binlog_format.block import BLOCK_SIZE, GROUP_DTYPE
 from binlog_format.classic.file_scan import GtidSources
 from binlog_format.errors import BinlogError
-from binlog_format.events.gtids.gtid import parse_gtid_event, parse_gtid_list, parse_xa_prepare_event
+from binlog_format.events.gtids.gtid import (
+    parse_gtid_event,
+    parse_gtid_list,
+    parse_previous_gtids,
+    parse_xa_prepare_event,
+)
 from binlog_format.events.gtids.mysql_gtid_kernels import GTID_READ, GTID_SOURCES_FULL, read_mysql_gtid
-from binlog_format.events.gtids.previous_gtids import parse_previous_gtids
 from binlog_format.events.layout import EVENT_HEADER_SIZE, EventType
 from binlog_format.events.query import parse_query, parse_query_status
 from binlog_format.events.table_map import parse_table_map

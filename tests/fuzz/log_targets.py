@@ -12,7 +12,7 @@ from binlog_format import BinlogError, Position
 from binlog_format.block import EVENT_DTYPE, GROUP_DTYPE
 from binlog_format.classic.reader import ClassicLog
 from binlog_format.events.event_table_kernels import cut_events, read_gtid
-from binlog_format.formats.verify import verify_directory
+from binlog_format.formats.opening import verify_directory
 from binlog_format.innodb.compressed_int_kernels import read_ints
 from binlog_format.innodb.groups.commit_kernels import read_commit_integers
 from binlog_format.innodb.header import read_header

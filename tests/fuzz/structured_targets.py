@@ -12,16 +12,16 @@ import numpy as np
 from hypothesis import strategies as st
 
 from binlog_format.errors import BinlogError
-from binlog_format.formats.verify import verify_directory
+from binlog_format.formats.opening import verify_directory
 from binlog_format.kernels import as_bytes
 from binlog_format.rows.json.json_rows import json_lines
 from binlog_format.structured.arguments.json_texts import arguments_json
 from binlog_format.structured.arguments.source_decoder import SourceDecoder
 from binlog_format.structured.files.page_usage import measure_pages
+from binlog_format.structured.layout import DATA_MAGIC, DATA_STRUCT, METADATA_MAGIC, METADATA_STRUCT
 from binlog_format.structured.metadata import ClockSync
 from binlog_format.structured.reader import StructuredLog
 from binlog_format.structured.recovery import recovered
-from binlog_format.structured.recovery_layout import DATA_MAGIC, DATA_STRUCT, METADATA_MAGIC, METADATA_STRUCT
 from binlog_format.structured.scan import EntryScanner
 from binlog_format.structured.text import lines as lines_module
 from binlog_format.structured.text.event_format import DEFAULT_EVENT_FORMAT, EventFormat
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from binlog_format.position import Position
-    from binlog_format.structured.block import LogBlock
+    from binlog_format.structured.event_log import LogBlock
 
 BLOCK_SIZES = (64, 300, 4096)
 LINE_SIZE_MAX = 1 << 20

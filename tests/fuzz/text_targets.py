@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING
 
 from hypothesis import strategies as st
 
-from binlog_connector.schema.catalog import Catalog
+from binlog_connector.schema.catalog import Catalog, parse_dump
 from binlog_connector.schema.definitions import TableDefinition
-from binlog_connector.schema.dump import parse_dump
 from binlog_connector.schema.operations import UseDatabase
 from binlog_connector.schema.parsing.ddl import parse_ddl
 from binlog_connector.schema.parsing.lexer import (
@@ -23,7 +22,7 @@ from binlog_connector.schema.parsing.lexer import (
 from binlog_connector.schema.parsing.session import StatementSession
 from binlog_format.errors import BinlogError
 from binlog_format.gtids.gtid_set import parse_gtids
-from binlog_format.transactions.statements import parse_statement
+from binlog_format.transactions.control_statements import parse_statement
 from binlog_format.transactions.xa import parse_xid
 from binlog_format.vendor import Vendor
 from tests.fuzz.declaring import NUMBERS, Target

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 from hypothesis import strategies as st
 
-from binlog_connector.schema.parsing.charsets import decode_statement
+from binlog_connector.schema.parsing.session import decode_statement
 from binlog_format.errors import BinlogError
 from binlog_format.events.charset_layout import CODECS, UPPER_HALVES
 from binlog_format.events.charsets import decode_text

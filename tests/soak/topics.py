@@ -29,7 +29,7 @@ from binlog_lab.demo.processes import PublishProcess
 from binlog_lab.demo.proof.topics import compare_topics
 from binlog_lab.demo.servers.kafka_broker import GUEST, USER, KafkaBroker
 from binlog_streaming.settings.publish_model import Security
-from binlog_streaming.settings.publish_text import publish_job_text
+from binlog_streaming.settings.source_texts import publish_job_text
 from tests.connector.kafka.topics import CLIENTS
 from tests.faults.tcp_proxy import TcpProxy
 from tests.program import PROGRAM

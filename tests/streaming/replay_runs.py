@@ -25,8 +25,8 @@ from binlog_streaming.settings.choices import OnStatement, TableFormat, UnknownV
 from binlog_streaming.settings.model import Job, Sink, Source, TableRule
 from binlog_streaming.tables.apply import apply_component
 from binlog_streaming.tables.batch import BatchContext, write_plan
-from binlog_streaming.tables.evidence.watch import watched_after
-from binlog_streaming.tables.target_checks import check_folders
+from binlog_streaming.tables.evidence_watch import watched_after
+from binlog_streaming.tables.target_state import check_folders
 from tests.faults.processes import Killed
 from tests.truth.cases import case_path
 from tests.truth.replay import row_differences
@@ -40,8 +40,8 @@ if TYPE_CHECKING:
     from binlog_connector.following.offsets import SourceOffset
     from binlog_streaming.jobs.replay.replay import Replay
     from binlog_streaming.plan.job_state import JobState
-    from binlog_streaming.tables.evidence.watch import Watched
-    from binlog_streaming.tables.tasks import Tasks
+    from binlog_streaming.tables.division import Tasks
+    from binlog_streaming.tables.evidence_watch import Watched
     from tests.truth.truth_case import Case, Row
 
 

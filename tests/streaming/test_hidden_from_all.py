@@ -14,19 +14,19 @@ from binlog_connector.envelope.messages import MessagesView
 from binlog_connector.envelope.options import EnvelopeFormat, EnvelopeOptions, MessageOperation
 from binlog_connector.options.query_views import make_view
 from binlog_connector.options.source_options import SourceOptions
-from binlog_connector.rules.rule_texts import read_rules
+from binlog_connector.rules.row_rules import read_rules
 from binlog_connector.schema.history import SchemaHistory
 from binlog_connector.schema.history_file import save_history
 from binlog_connector.schema.log_ddl import DdlStatement
 from binlog_connector.schema.parsing.ddl import parse_ddl
 from binlog_connector.schema.parsing.session import StatementSession
-from binlog_connector.schema.statement_errors import shown
+from binlog_connector.schema.statement_rows import shown
 from binlog_format import open_log
 from binlog_format.errors import SchemaError
-from binlog_format.events.account_statements import contains_password, is_account_statement
+from binlog_format.events.query import contains_password, is_account_statement
 from binlog_format.position import Position
 from binlog_format.rows.decoding import Decoding
-from binlog_format.views.table_filter import TableFilter
+from binlog_format.views.filters import TableFilter
 from binlog_lab.event_encoding.table_encoding import ColumnSpec, TableSpec
 from binlog_streaming.cli.logs import changes, events, tail
 from tests.connector.envelope.test_avro_messages import avro_encoding

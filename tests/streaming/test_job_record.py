@@ -14,15 +14,14 @@ from binlog_connector.following.log_end import start_of_log
 from binlog_connector.following.offsets import SourceOffset
 from binlog_connector.following.watched import WatchedLog
 from binlog_connector.rules.row_rule import GeneratedColumns
-from binlog_connector.rules.rule_changes import rules_fingerprint
+from binlog_connector.rules.row_rules import rules_fingerprint
 from binlog_connector.schema.definitions import TableName
 from binlog_format.errors import OptionError, StorageError
 from binlog_format.position import Position
 from binlog_streaming.job_state.progress import BatchProgress, Outcome, TableProgress
 from binlog_streaming.job_state.record import RECORD_FILE
 from binlog_streaming.job_state.record_keeper import RecordKeeper
-from binlog_streaming.plan.job_state import StateChange
-from binlog_streaming.plan.table_selection import TableSelection
+from binlog_streaming.plan.job_state import StateChange, TableSelection
 from binlog_streaming.settings import (
     Deletes,
     Job,

@@ -10,6 +10,7 @@ import msgspec
 import pytest
 from deltalake import DeltaTable
 
+from binlog_connector.crash_points import watched
 from binlog_connector.following.offsets import SourceOffset
 from binlog_format.errors import BinlogError, DataLossError, OptionError, StartError, TableError, UnsupportedError
 from binlog_format.gtids.gtid_set import parse_gtids
@@ -18,9 +19,8 @@ from binlog_lab.event_encoding.table_encoding import ColumnSpec, TableSpec
 from binlog_streaming.job_state.checkpoint import read_checkpoint, read_offset
 from binlog_streaming.job_state.state_files import state_of
 from binlog_streaming.jobs.replay.replay import CHECKPOINT, ReplayRequest, plan_replay
-from binlog_streaming.lake.crash_points import CrashPoint, watched
 from binlog_streaming.lake.sinks import sink_type
-from binlog_streaming.lake.target import Target
+from binlog_streaming.lake.target import CrashPoint, Target
 from binlog_streaming.settings.choices import Mode, OnCascade, OnPartitionDrop, OnRowStatement, TableFormat
 from binlog_streaming.tables.job import gtid_position
 from binlog_streaming.tables.target_state import read_target_state

@@ -15,7 +15,7 @@ import pytest
 from deltalake import DeltaTable
 from kafka import KafkaConsumer
 
-from binlog_connector.rules.masks import Mask, MaskKind
+from binlog_connector.rules.row_rule import Mask, MaskKind
 from binlog_format.errors import OptionError, UnsupportedError
 from binlog_lab.demo.proof.topics import read_values
 from binlog_streaming.settings import TableRule

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pyarrow.parquet as pq
 import pytest
 
-from binlog_connector.rules.rule_texts import read_rules
+from binlog_connector.rules.row_rules import read_rules
 from binlog_format import open_log
 from binlog_format.errors import BinlogError
 from binlog_format.rows.decoding import Decoding

@@ -8,12 +8,11 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from binlog_connector.options.event_options import EVENT_OPTIONS
-from binlog_connector.options.message_options import KAFKA_VALUE, MESSAGE_OPTIONS
-from binlog_connector.options.option_table import BATCH_ONLY, OPTION_NAMES
+from binlog_connector.options.option_values import BATCH_ONLY, OPTION_NAMES
+from binlog_connector.options.view_options import EVENT_OPTIONS, KAFKA_VALUE, MESSAGE_OPTIONS
 from binlog_format.errors import BinlogError, OptionError
 from binlog_format.rows.decoding import TimeType, ZeroDates
-from binlog_format.views.table_filter import TableFilter
+from binlog_format.views.filters import TableFilter
 from binlog_streaming.settings import (
     Deletes,
     Job,

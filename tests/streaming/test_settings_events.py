@@ -10,9 +10,9 @@ import pytest
 
 from binlog_format.errors import OptionError
 from binlog_streaming.settings import Arguments, EventRule, EventTablesJob, Job, parse_any_job
-from binlog_streaming.settings.event_source_model import EventLogSource
-from binlog_streaming.settings.event_text import EVENT_SECTIONS, event_job_text
 from binlog_streaming.settings.model import Sink
+from binlog_streaming.settings.source_models import EventLogSource
+from binlog_streaming.settings.source_texts import EVENT_SECTIONS, event_job_text
 from tests.docs.markdown import REPO
 
 if TYPE_CHECKING:

@@ -9,12 +9,12 @@ import msgspec
 import pytest
 
 from binlog_connector.envelope.options import DecimalHandling, MessageOperation
-from binlog_connector.options.option_table import OPTION_NAMES
+from binlog_connector.options.option_values import OPTION_NAMES
 from binlog_format.errors import OptionError
 from binlog_streaming.settings import Job, PublishJob, load_job, load_publish_job, parse_any_job
 from binlog_streaming.settings.debezium import OWN_NAMES, hint_for
 from binlog_streaming.settings.publish_model import FollowedSource, KafkaSink, Registry, Security, TopicRule
-from binlog_streaming.settings.publish_text import PUBLISH_SECTIONS, publish_job_text
+from binlog_streaming.settings.source_texts import PUBLISH_SECTIONS, publish_job_text
 
 MINIMAL = """checkpoint = "state"
 [source]

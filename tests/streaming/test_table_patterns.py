@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from binlog_format.views.table_filter import TableFilter
+from binlog_format.views.filters import TableFilter
 from binlog_streaming.jobs.replay.tables import without_tables
 
 

@@ -10,12 +10,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from binlog_connector.schema.catalog import Catalog, Unclear
+from binlog_connector.schema.catalog import Catalog, Unclear, read_schema_file
 from binlog_connector.schema.definitions import TableDefinition, TableName
-from binlog_connector.schema.dump import read_schema_file
 from binlog_connector.schema.history import SchemaHistory
-from binlog_connector.schema.log_ddl import all_statements
-from binlog_connector.schema.server_runs import ServerRuns
+from binlog_connector.schema.log_ddl import ServerRuns, all_statements
 from binlog_connector.schema.statement_scope import StatementScope
 from binlog_format.errors import OptionError
 from binlog_format.transactions.expansion import expanded

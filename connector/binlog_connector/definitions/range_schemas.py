@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from binlog_connector.definitions.known_statements import SchemaFile, known_statements
 from binlog_connector.following.kept_definitions import KeptDefinitions, restored
 from binlog_connector.following.watched import WatchedLog
-from binlog_connector.rules.defined_tables import DefinedTables
+from binlog_connector.rules.row_rules import DefinedTables
 from binlog_connector.schema.definitions import TableDefinition, TableName
 from binlog_connector.schema.layout_definitions import (
     known_columns,

@@ -12,9 +12,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from numpy.typing import NDArray
 
-    from binlog_connector.envelope.block_context import BlockContext
-    from binlog_connector.envelope.json.change_values import ChangeValues
-    from binlog_connector.envelope.table_envelope import TableEnvelope
+    from binlog_connector.envelope.json.json_encoding import ChangeValues
+    from binlog_connector.envelope.message_context import BlockContext, TableEnvelope
     from binlog_connector.schema.definitions import TableName
     from binlog_format.kernels import Bytes
     from binlog_format.rows.images import Images

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from binlog_connector.envelope.encoding import Texts
-    from binlog_connector.envelope.json.change_values import ChangeValues
+    from binlog_connector.envelope.json.json_encoding import ChangeValues
     from binlog_format.block import Block
     from binlog_format.kernels import Bytes
 

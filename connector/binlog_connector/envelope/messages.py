@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from binlog_connector.envelope.block_context import BlockContext, logged_statements
 from binlog_connector.envelope.change_messages import ChangeMessages
 from binlog_connector.envelope.json.json_encoding import JsonEncoding
 from binlog_connector.envelope.message_batch import (
@@ -21,20 +20,18 @@ from binlog_connector.envelope.message_batch import (
     message_batch,
     sort_keys,
 )
+from binlog_connector.envelope.message_context import BlockContext, TableEnvelope, logged_statements
 from binlog_connector.envelope.message_kernels import TOMBSTONE, UNKNOWN_THREAD, find_threads
+from binlog_connector.envelope.metadata_messages import SchemaChanges, Transactions
 from binlog_connector.envelope.options import MessageOperation
-from binlog_connector.envelope.schema_changes import SchemaChanges
-from binlog_connector.envelope.table_envelope import TableEnvelope
-from binlog_connector.envelope.transactions import Transactions
 from binlog_connector.schema.operations import TruncateTable
-from binlog_connector.schema.server.table_names import names_unclear
+from binlog_connector.schema.table_names import names_unclear
 from binlog_format.rows.decoding import DEFAULT_DECODING, Decoding, TimeType
 from binlog_format.rows.images import ImageKind, read_images
-from binlog_format.views.bounded import bounded
-from binlog_format.views.events.texts import DELETE_TYPES, UPDATE_TYPES, WRITE_TYPES, StatementTexts
-from binlog_format.views.group_filter import ALL_GROUPS, GroupFilter
+from binlog_format.views.columns import bounded
+from binlog_format.views.events.view import DELETE_TYPES, UPDATE_TYPES, WRITE_TYPES, StatementTexts
+from binlog_format.views.filters import ALL_GROUPS, GroupFilter, TableFilter
 from binlog_format.views.selection import Selection
-from binlog_format.views.table_filter import TableFilter
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -42,8 +39,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from numpy.typing import NDArray
 
-    from binlog_connector.envelope.block_context import LoggedStatement
     from binlog_connector.envelope.encoding import BlockEncoder, MessageEncoding, Orders
+    from binlog_connector.envelope.message_context import LoggedStatement
     from binlog_connector.envelope.options import EnvelopeOptions
     from binlog_format.block import Block
     from binlog_format.events.table_map import TableLayout

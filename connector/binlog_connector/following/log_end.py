@@ -5,13 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from binlog_connector.following.entry_marks import marks_at
-from binlog_connector.following.offsets import SourceOffset
-from binlog_connector.following.skipping import NOTHING_SKIPPED
+from binlog_connector.following.offsets import NOTHING_SKIPPED, SourceOffset
 from binlog_connector.following.watched import file_start
 
 if TYPE_CHECKING:
     from binlog_connector.following.entry_marks import EntryMarks
-    from binlog_connector.following.skipping import Skip
+    from binlog_connector.following.offsets import Skip
     from binlog_connector.following.watched import WatchedLog
     from binlog_format.gtids.gtid_set import GtidPoint
     from binlog_format.log_format import Span

@@ -8,19 +8,32 @@ The prepared XA transactions that a batch begins with, and what becomes of them 
 
 Only `classic` logs have any. Offsets carry them, so that a reader knows where the rows are when an XA COMMIT comes. One
 that is not known there is searched for in the log: these entries must be right, but need not be complete.
+
+GTIDs that a start leaves out and that follow an offset: `Skip`, `skip_after`, `taken_in`.
+
+The domains of a `startingGtid` need not all stop at the same place. MariaDB's numbers may go back, so what is left out
+of a domain is told by where its GTID is in the log; only one that had not been logged yet is waited for by its number.
+
+An offset in a file that survives anything: `OffsetFile`.
+
+A file is written beside it, forced to the disk, given the name, and the folder is forced to the disk: whenever the
+machine stops, the old offset or the new one is there, whole.
 """
 
 from __future__ import annotations
 
 import base64
+import json
+import os
 import zlib
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
 
 from binlog_connector.following.entry_marks import files_from_text, files_to_text
-from binlog_format.errors import UnsupportedError
-from binlog_format.gtids.domain_starts import NO_STARTS, DomainStarts
-from binlog_format.gtids.gtid_set import NO_GTIDS, parse_gtids
+from binlog_format.errors import OptionError, UnsupportedError, storage_error
+from binlog_format.gtids.gtid import GtidPosition
+from binlog_format.gtids.gtid_set import NO_GTIDS, NO_STARTS, DomainStarts, GtidSet, parse_gtids
 from binlog_format.position import Position
 from binlog_format.transactions.xa import PreparedXa, XaId, pending_after
 
@@ -28,7 +41,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from binlog_connector.following.entry_marks import KnownFile
-    from binlog_format.gtids.gtid_set import GtidPoint
+    from binlog_format.gtids.gtid_set import GtidPoint, Taken
+    from binlog_format.log.log import Log
     from binlog_format.transactions.xa import XaStep
 
 
@@ -215,3 +229,144 @@ def _state(text: str) -> bytes:
     if not unpacking.eof or unpacking.unused_data:
         raise ValueError(f"offset: state: it is cut off, or unpacks to more than {STATE_SIZE_MAX} bytes")
     return state
+
+
+class Skip(NamedTuple):
+    """GTIDs after an offset that are left out; the fields `skip_gtid` and `skip_to` of offsets."""
+
+    skip_gtid: GtidPoint = NO_GTIDS
+    skip_to: DomainStarts = NO_STARTS
+
+
+NOTHING_SKIPPED = Skip()
+
+
+def skip_at(gtids: GtidPoint, taken: Taken, position: Position, consumed: GtidPoint) -> Skip:
+    """Select the GTIDs of *gtids* that may follow *position*.
+
+    Args:
+        gtids: What has been taken.
+        taken: Where that is in the log.
+        position: Where reading goes on.
+        consumed: The log's GTIDs before it.
+    """
+    if not isinstance(gtids, GtidPosition) or not isinstance(taken, DomainStarts):
+        return Skip(gtids.without(consumed))
+    left = taken.after(position).places
+    known = {domain: place for domain, place in left.items() if not taken.is_open(domain)}
+    return Skip(GtidPosition({domain: gtids.last[domain] for domain in left}), DomainStarts(known))
+
+
+def taken_in(log: Log, offset: SourceOffset, end: Position | None) -> Taken | None:
+    """Groups from *offset* to *end* that are left out; None: none are."""
+    if not offset.skip_gtid:
+        return None
+    if isinstance(offset.skip_gtid, GtidSet):
+        return offset.skip_gtid
+    unknown = {domain: gtid for domain, gtid in offset.skip_gtid.last.items() if domain not in offset.skip_to.places}
+    if not unknown:
+        return offset.skip_to
+    from binlog_format.gtids.gtid_search import starts_seen  # compiled code takes a moment to load
+
+    seen = starts_seen(log.heads(offset.position, end), GtidPosition(unknown))
+    return DomainStarts({**offset.skip_to.places, **seen.places})
+
+
+def skip_after(log: Log, offset: SourceOffset, position: Position, consumed: GtidPoint) -> Skip:
+    """Select what is still left out at *position*, the end of a batch from *offset*.
+
+    Args:
+        log: The log.
+        offset: Where the batch begins.
+        position: Where it ends.
+        consumed: The log's GTIDs before *position*.
+    """
+    taken = taken_in(log, offset, position)
+    return NOTHING_SKIPPED if taken is None else skip_at(offset.skip_gtid, taken, position, consumed)
+
+
+KIND = "binlog-stream offset"
+"""The kind that the file names, so that no other JSON file is taken for one, or written over."""
+
+FILE_SIZE_MAX = 16 << 20
+"""An offset is a few hundred bytes; more of a MySQL log with many sources, and of a large program's structured log."""
+
+_FOREIGN_HINT = "Name another file, or take this one away if it is not needed: reading then begins where a new one does"
+
+
+class OffsetFile:
+    """The offset to continue at, in a local file.
+
+    Args:
+        path: The file; its folder must be there.
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path = Path(path)
+
+    def load(self) -> SourceOffset | None:
+        """The offset; None when there is no file.
+
+        Raises:
+            OptionError: `INVALID_VALUE`: the file is damaged, or something else.
+            UnsupportedError: `VERSION`: a later version of this program wrote it.
+            AccessError: `DENIED`.
+            StorageError: It cannot be read for another reason.
+        """
+        try:
+            with self.path.open("rb") as file:
+                data = file.read(FILE_SIZE_MAX + 1)
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise storage_error(self._named, "read", error) from error
+        return self._parse(data)
+
+    def save(self, offset: SourceOffset) -> None:
+        """Put *offset* in place of what is there; when this returns it is on the disk.
+
+        Raises:
+            AccessError: `DENIED`; the old offset is still there, as with all of these.
+            StorageError: `NO_SPACE`; `NOT_FOUND`: its folder is not there; `FAILED`.
+        """
+        data = json.dumps({"kind": KIND, **offset.to_json()}).encode() + b"\n"
+        # One name for all attempts: what a killed process left is written over, not added to.
+        partial = self.path.with_name(f".{self.path.name}.partial")
+        try:
+            with partial.open("wb") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+            partial.replace(self.path)
+            self._sync_folder()
+        except OSError as error:
+            raise storage_error(self._named, "write", error) from error
+
+    @property
+    def _named(self) -> str:
+        return f"offset file {self.path}"
+
+    def _sync_folder(self) -> None:
+        descriptor = os.open(self.path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+    def _parse(self, data: bytes) -> SourceOffset:
+        if len(data) > FILE_SIZE_MAX:
+            raise self._invalid("it is too large to be an offset")
+        try:
+            fields: object = json.loads(data)
+        except ValueError as error:
+            raise self._invalid(f"it is no JSON: {error}") from error
+        if not isinstance(fields, dict) or fields.get("kind") != KIND:
+            raise self._invalid(f'it is no offset: expected "kind": "{KIND}"')
+        offset: Mapping[str, object] = {name: value for name, value in fields.items() if name != "kind"}
+        try:
+            return SourceOffset.from_json(offset)
+        except ValueError as error:
+            raise self._invalid(str(error)) from error
+
+    def _invalid(self, reason: str) -> OptionError:
+        return OptionError("INVALID_VALUE", f"offset file {self.path}: {reason}", hint=_FOREIGN_HINT)

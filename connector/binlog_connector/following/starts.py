@@ -10,15 +10,13 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from binlog_connector.following.entry_marks import EntryMarks, marks_after
 from binlog_connector.following.log_end import end_of_log, end_position, offset_at, start_of_log
-from binlog_connector.following.offsets import SourceOffset
+from binlog_connector.following.offsets import Skip, SourceOffset, skip_after, skip_at
 from binlog_connector.following.resume import compare
-from binlog_connector.following.skipping import Skip, skip_after, skip_at
 from binlog_connector.following.watched import file_start
 from binlog_format.errors import DataLossError, OptionError, StartError
-from binlog_format.gtids.domain_starts import DomainStarts
 from binlog_format.gtids.gtid import GtidPosition
-from binlog_format.gtids.gtid_set import NO_GTIDS, GtidSet
-from binlog_format.log.places import ServerPosition, check_end, check_start, resolve_position, shown_position
+from binlog_format.gtids.gtid_set import NO_GTIDS, DomainStarts, GtidSet
+from binlog_format.log.log import ServerPosition, check_end, check_start, resolve_position, shown_position
 from binlog_format.log.search import check_is_logged, end_of_gtids
 from binlog_format.transactions.xa import pending_after
 
@@ -26,9 +24,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from binlog_connector.following.watched import WatchedLog
-    from binlog_format.gtids.domain_starts import Taken
     from binlog_format.gtids.gtid import Gtid
-    from binlog_format.gtids.gtid_set import GtidPoint
+    from binlog_format.gtids.gtid_set import GtidPoint, Taken
     from binlog_format.log_format import Span
     from binlog_format.position import Position
     from binlog_format.transactions.xa import XaStep

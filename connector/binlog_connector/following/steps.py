@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
 from binlog_connector.following.entry_marks import state_of
-from binlog_connector.following.skipping import taken_in
+from binlog_connector.following.offsets import taken_in
 from binlog_format.block import Block
 from binlog_format.errors import CorruptError, DataLossError
 from binlog_format.structured.event_log import LogBlock
-from binlog_format.views.group_filter import GroupFilter
+from binlog_format.views.filters import GroupFilter
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -17,13 +17,12 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from binlog_connector.following.log_end import offset_at
-from binlog_connector.following.skipping import skip_at
+from binlog_connector.following.offsets import skip_at
 from binlog_format.errors import DataLossError, StartError, SwitchError
-from binlog_format.gtids.domain_starts import DomainStarts
 from binlog_format.gtids.gtid import Gtid, GtidPosition
 from binlog_format.gtids.gtid_history import covered_groups, gtid_of, gtids_of
 from binlog_format.gtids.gtid_search import GtidSearch
-from binlog_format.gtids.gtid_set import GtidSet
+from binlog_format.gtids.gtid_set import DomainStarts, GtidSet
 from binlog_format.position import Place
 
 if TYPE_CHECKING:

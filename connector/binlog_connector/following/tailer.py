@@ -24,9 +24,8 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from binlog_connector.following.entry_marks import marks_after
 from binlog_connector.following.log_end import end_of_log, offset_at
-from binlog_connector.following.offsets import SourceOffset
+from binlog_connector.following.offsets import SourceOffset, skip_after
 from binlog_connector.following.resume import compare
-from binlog_connector.following.skipping import skip_after
 from binlog_connector.following.starts import Edge, StartMoment, initial_offset
 from binlog_connector.following.steps import Step
 from binlog_connector.following.watch import DirectoryWatch
@@ -35,7 +34,7 @@ from binlog_format.archives.directories import open_directory
 from binlog_format.errors import BinlogError, CorruptError, DataLossError, StartError
 from binlog_format.formats.opening import open_live_files
 from binlog_format.gtids.gtid_set import GtidPoint
-from binlog_format.log.places import ServerPosition
+from binlog_format.log.log import ServerPosition
 from binlog_format.transactions.xa import pending_after
 
 if TYPE_CHECKING:

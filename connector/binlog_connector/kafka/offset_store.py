@@ -13,8 +13,8 @@ import pyarrow as pa
 from kafka import KafkaConsumer, TopicPartition
 from kafka.errors import KafkaError
 
-from binlog_connector.kafka.failures import broker_error
-from binlog_connector.kafka.messages import Messages
+from binlog_connector.kafka.connection import broker_error
+from binlog_connector.kafka.producer import Messages
 from binlog_connector.kafka.topics import Topics, client_failure, committed_consumer, known_offsets
 from binlog_format.errors import BrokerError, UnsupportedError
 from binlog_format.position import Place

@@ -31,7 +31,7 @@ from typing import TYPE_CHECKING
 
 from binlog_connector.crash_points import reached
 from binlog_connector.kafka.clients import open_producer
-from binlog_connector.kafka.failures import is_transient
+from binlog_connector.kafka.connection import is_transient
 from binlog_connector.kafka.offset_store import NOTHING, OffsetRecord, OffsetStore
 from binlog_connector.kafka.producer import Delivery, ProducerSettings
 from binlog_connector.kafka.topics import Topics
@@ -44,8 +44,7 @@ if TYPE_CHECKING:
     from typing import Self
 
     from binlog_connector.kafka.connection import Connection
-    from binlog_connector.kafka.messages import Messages
-    from binlog_connector.kafka.producer import Producer
+    from binlog_connector.kafka.producer import Messages, Producer
 
 _RETRY_SECONDS = 0.5
 

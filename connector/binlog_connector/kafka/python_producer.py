@@ -23,15 +23,14 @@ from kafka.producer.producer_batch import ProducerBatch
 from kafka.record.default_records import DefaultRecordBatchBuilder
 from kafka.record.memory_records import MemoryRecordsBuilder
 
-from binlog_connector.kafka.failures import broker_error
+from binlog_connector.kafka.connection import broker_error
 from binlog_connector.kafka.producer import BATCH_SIZE, DELIVERY_TIMEOUTS, LINGER_MS, MESSAGE_SIZE_MAX
 from binlog_connector.kafka.record_batches import RecordBatch, record_batches
 from binlog_connector.kafka.topics import client_failure
 
 if TYPE_CHECKING:
     from binlog_connector.kafka.connection import Connection
-    from binlog_connector.kafka.messages import Messages
-    from binlog_connector.kafka.producer import ProducerSettings
+    from binlog_connector.kafka.producer import Messages, ProducerSettings
     from binlog_format.errors import BrokerError
 
 _MAGIC = 2

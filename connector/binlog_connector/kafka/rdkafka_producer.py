@@ -10,15 +10,14 @@ from typing import TYPE_CHECKING, Any
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka import Producer as Client
 
-from binlog_connector.kafka.failures import broker_error, failure
+from binlog_connector.kafka.connection import broker_error, failure
 from binlog_connector.kafka.producer import BATCH_SIZE, DELIVERY_TIMEOUTS, LINGER_MS, MESSAGE_SIZE_MAX
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from binlog_connector.kafka.connection import Connection
-    from binlog_connector.kafka.messages import Messages
-    from binlog_connector.kafka.producer import ProducerSettings
+    from binlog_connector.kafka.producer import Messages, ProducerSettings
     from binlog_format.errors import BrokerError
 
 _POLL_SECONDS = 0.05

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from binlog_connector.kafka.messages import Headers, Messages
+    from binlog_connector.kafka.producer import Headers, Messages
     from binlog_format.kernels import Bytes
 
     Int32s = NDArray[np.int32]

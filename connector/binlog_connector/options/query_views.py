@@ -19,17 +19,16 @@ if TYPE_CHECKING:
 
     from binlog_connector.definitions.known_statements import SchemaFile
     from binlog_connector.definitions.range_schemas import RangeSchemas
-    from binlog_connector.options.message_options import MessageOptions
     from binlog_connector.options.message_view import MessageView
-    from binlog_connector.schema.server_runs import ServerRuns
+    from binlog_connector.options.view_options import MessageOptions
+    from binlog_connector.schema.log_ddl import ServerRuns
     from binlog_format.block import Block
     from binlog_format.events.table_map import TableLayout
-    from binlog_format.gtids.domain_starts import Taken
+    from binlog_format.gtids.gtid_set import Taken
     from binlog_format.position import Position
     from binlog_format.structured.views.event_filter import EventFilter
     from binlog_format.views.changes import ChangesView
-    from binlog_format.views.group_filter import GroupFilter
-    from binlog_format.views.table_filter import TableFilter
+    from binlog_format.views.filters import GroupFilter, TableFilter
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,8 +163,7 @@ def query_filters(
     options: SourceOptions, skip: Taken | None, until: Taken | None, wanted: Wanted
 ) -> tuple[TableFilter, GroupFilter]:
     """Filters of tables and groups for *options* and Spark's filters."""
-    from binlog_format.views.group_filter import GroupFilter
-    from binlog_format.views.table_filter import TableFilter
+    from binlog_format.views.filters import GroupFilter, TableFilter
 
     tables = TableFilter(
         options.table_expressions, options.exclude_tables, databases=wanted.databases, names=wanted.tables

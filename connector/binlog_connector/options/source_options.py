@@ -12,10 +12,9 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from binlog_connector.following.starts import Edge, StartMoment
-from binlog_connector.options.event_options import ALL_EVENTS, EventOptions, check_log
-from binlog_connector.options.message_options import KAFKA_VALUE, MessageOptions
-from binlog_connector.options.option_table import BATCH_ONLY, OPTION_NAMES
 from binlog_connector.options.option_values import (
+    BATCH_ONLY,
+    OPTION_NAMES,
     choice,
     count,
     flag,
@@ -28,12 +27,13 @@ from binlog_connector.options.option_values import (
     point,
     size,
 )
+from binlog_connector.options.view_options import ALL_EVENTS, KAFKA_VALUE, EventOptions, MessageOptions, check_log
 from binlog_format.errors import OptionError, StartError
 from binlog_format.format_traits import FORMAT_TRAITS
 from binlog_format.log_format import Bound
 from binlog_format.rows.decoding import TimeType, ZeroDates
 from binlog_format.source_file import refuse_keys, with_archive
-from binlog_format.views.table_filter import TableFilter
+from binlog_format.views.filters import TableFilter
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -331,7 +331,7 @@ def _rules(given: Mapping[str, str], view: View) -> TableRules | None:
     if given.get("includeQuery", "false").lower() != "false":
         hint = "The text of a statement holds the values that it writes, whatever tables it is about"
         raise invalid("includeQuery", given["includeQuery"], "nothing beside option rules", hint=hint)
-    from binlog_connector.rules.rule_texts import read_rules  # not all queries have rules
+    from binlog_connector.rules.row_rules import read_rules  # not all queries have rules
 
     return read_rules(given["rules"], needs_key=KAFKA_VALUE in given)
 

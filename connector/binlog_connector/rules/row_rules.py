@@ -1,25 +1,42 @@
-"""The rules of all tables, for who decodes rows: `TableRules`, a `binlog_format.rows.decoding.RowRules`."""
+"""The rules of all tables, for who decodes rows: `TableRules`, a `binlog_format.rows.decoding.RowRules`.
+
+Rules at the start of a job or a table, compared with those now: `hiding_changes`, `rules_fingerprint`.
+
+Rules in a text or a file of their own: `read_rules`.
+
+Tables of which more is wanted than their table maps have: `DefinedTables(expressions)`, `schemas_under(rules)`.
+"""
 
 from __future__ import annotations
 
+import functools
+import hashlib
 import os
-from dataclasses import replace
+import tomllib
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+import msgspec
+
+from binlog_connector.rules.row_rule import RowRule, RuleError, folded
 from binlog_connector.rules.rules_on_tables import BoundRule, apply_rules_to_table
 from binlog_connector.schema.definitions import TableName
 from binlog_connector.schema.online_schema_change import origin_of
-from binlog_format.errors import OptionError
-from binlog_format.views.table_filter import TableFilter
+from binlog_format.errors import OptionError, storage_error
+from binlog_format.position import Place
+from binlog_format.views.filters import TableFilter
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
-    from binlog_connector.rules.row_rule import RowRule
     from binlog_connector.rules.rules_on_tables import ShownTable
+    from binlog_connector.schema.history import SchemaHistory
     from binlog_format.events.table_map import TableLayout
-    from binlog_format.rows.decoding import Decoding
+    from binlog_format.position import Position
+    from binlog_format.rows.decoding import Decoding, TableSchemas
     from binlog_format.rows.images import Images
+
 
 _TABLES_MAX = 10_000
 """Tables under rules that are kept."""
@@ -150,3 +167,167 @@ def read_salt(variable: str | None, environment: Mapping[str, str] = os.environ)
             hint="It holds the salt of the mask sha256: set it to the same secret text whenever the rule is used",
         )
     return salt.encode()
+
+
+_DROPS_GENERATED = "generated: drop"
+_HIDING = ("columns", "drop_columns", "mask", "where")
+_ROUNDS = 200_000  # who finds a fingerprint shall not find the salt by trying
+_NOT_ABOUT_ROWS = "binlog-stream"
+_DIGITS = 16
+
+
+def salt_fingerprints(rules: Iterable[RowRule]) -> dict[str, str]:
+    """Fingerprints of the salts of *rules*, by environment variable.
+
+    Raises:
+        OptionError: `MISSING`: one is not set.
+    """
+    variables = {rule.salt_variable for rule in rules if rule.salt_variable is not None}
+    return {variable: _fingerprint(read_salt(variable)) for variable in sorted(variables)}
+
+
+@functools.cache
+def _fingerprint(salt: bytes) -> str:
+    return hashlib.pbkdf2_hmac("sha256", salt, _NOT_ABOUT_ROWS.encode(), _ROUNDS).hex()[:_DIGITS]
+
+
+def rules_fingerprint(decoding: Decoding, database: str, table: str) -> str:
+    """Fingerprint of a table's rule and its salt; empty: nothing of the table is hidden."""
+    bound = decoding.rules.of(database, table) if isinstance(decoding.rules, TableRules) else None
+    if bound is None:
+        return ""
+    settings = [f"{name}: {_told(getattr(bound.rule, name))}" for name in _HIDING]
+    settings += [_DROPS_GENERATED] if bound.rule.drops_generated else []  # the rest have the fingerprint they had
+    salt = _fingerprint(bound.salt) if bound.salt else ""
+    return hashlib.sha256("\n".join([*settings, salt]).encode()).hexdigest()[:_DIGITS]
+
+
+def hiding_part(rule: RowRule) -> RowRule:
+    """The part of a rule about rows and columns, and its tables."""
+    names = (field.name for field in msgspec.structs.fields(RowRule))
+    return RowRule(**{name: getattr(rule, name) for name in names})
+
+
+def hiding_changes(
+    before: RowRule, salts_before: Mapping[str, str], after: RowRule, salts_after: Mapping[str, str]
+) -> list[tuple[str, str, str]]:
+    """The settings that show tables otherwise than before: name, what it was, what it is.
+
+    A column may be one that a table does not have (`name?`), or not any more, whenever that turns out.
+
+    Args:
+        before: The rule.
+        salts_before: As `salt_fingerprints` gave them.
+        after: What it is now.
+        salts_after: As they are now.
+    """
+    changes = []
+    for setting in _HIDING:
+        was, is_now = (_told(getattr(rule, setting)) for rule in (before, after))
+        if was != is_now:
+            changes.append((setting, was, is_now))
+    was, is_now = ("drop" if rule.drops_generated else "kept" for rule in (before, after))
+    if was != is_now:
+        changes.append(("generated", was, is_now))
+    was, is_now = salts_before.get(before.salt_variable or "", ""), salts_after.get(after.salt_variable or "", "")
+    if was != is_now and not changes:
+        changes.append(("salt_variable", f"the salt {was}", f"the salt {is_now}"))
+    return changes
+
+
+def _told(value: str | tuple[str, ...] | dict[str, str] | None) -> str:
+    if isinstance(value, dict):
+        return ", ".join(sorted(f"{folded(name)} = {mask}" for name, mask in value.items()))
+    return value or "" if isinstance(value, str | None) else ", ".join(sorted(map(folded, value)))
+
+
+_HINT = (
+    'Give a JSON list such as [{"select": "shop.customers", "mask": {"email": "null"}}], or the path of a TOML file '
+    "with sections [[tables]]"
+)
+
+
+class _RuleFile(msgspec.Struct, forbid_unknown_fields=True):
+    tables: list[RowRule]
+
+
+def read_rules(text: str, *, needs_key: bool = False) -> TableRules | None:
+    """The rules in *text*; None: they hide nothing.
+
+    Args:
+        text: JSON, a list of rules or one of them; or the path of a TOML file with sections `[[tables]]`.
+        needs_key: Whether primary keys must stay keys, as those of messages.
+
+    Raises:
+        OptionError: `INVALID_VALUE`; `MISSING`: a salt is not in the environment.
+        AccessError, StorageError: The file cannot be read.
+    """
+    is_json = text.lstrip().startswith(("[", "{"))
+    at = None if is_json else Place(text)
+    try:
+        rules = _of_json(text) if is_json else _of_file(Path(text))
+        for number, rule in enumerate(rules):
+            _check(rule, number)
+    except (msgspec.ValidationError, msgspec.DecodeError, tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise OptionError("INVALID_VALUE", f"option rules: {error}", at=at, hint=_HINT) from error
+    return table_rules(bound_rule(rule, needs_key=needs_key) for rule in rules)
+
+
+def _of_json(text: str) -> list[RowRule]:
+    decoded = msgspec.json.decode(text)
+    return msgspec.convert(decoded if isinstance(decoded, list) else [decoded], list[RowRule])
+
+
+def _of_file(path: Path) -> list[RowRule]:
+    try:
+        content = path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise storage_error(path, "read", error) from error
+    return msgspec.convert(tomllib.loads(content), _RuleFile).tables
+
+
+def _check(rule: RowRule, number: int) -> None:
+    try:
+        rule.check()
+    except RuleError as error:
+        key = "" if error.key is None else f".{error.key}"
+        reason = f"option rules: [{number}].{error.setting}{key}: {error}"
+        raise OptionError("INVALID_VALUE", reason, hint=error.hint) from error
+
+
+class DefinedTables:
+    """Tables that expressions name, and what gh-ost and pt-online-schema-change make beside these.
+
+    Args:
+        expressions: As for `TableFilter`.
+    """
+
+    def __init__(self, expressions: str) -> None:
+        self._filter = TableFilter(expressions)
+
+    def has(self, layout: TableLayout) -> bool:
+        """True if a table is one of them."""
+        name = TableName(layout.database, layout.table)
+        origin = origin_of(name)
+        return self._filter.accepts_name(*name) or (origin is not None and self._filter.accepts_name(*origin))
+
+
+def schemas_under(rules: TableRules | None, history: SchemaHistory) -> TableSchemas:
+    """*history* for who reads rows under *rules*: what these ask of definitions is looked for before a part begins."""
+    wanted = None if rules is None else rules.defined_tables
+    return history if wanted is None else _DefinedSchemas(history, DefinedTables(wanted))
+
+
+@dataclass(frozen=True, slots=True)
+class _DefinedSchemas:
+    history: SchemaHistory
+    tables: DefinedTables
+
+    def edges(self, database: str, table: str) -> Sequence[Position]:
+        """See `TableSchemas`."""
+        return self.history.edges(database, table)
+
+    def completed(self, layout: TableLayout, position: Position) -> TableLayout:
+        """See `TableSchemas`."""
+        find = self.history.defined if self.tables.has(layout) else self.history.completed
+        return find(layout, position)

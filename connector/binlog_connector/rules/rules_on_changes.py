@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from binlog_connector.rules.masks import MaskKind
+from binlog_connector.rules.row_rule import MaskKind
 from binlog_connector.rules.rules_on_tables import BoundRule, apply_rules_to_table
 from binlog_connector.schema.snapshot_marks import SnapshotBegun
 from binlog_connector.schema.table_changes import TableAltered, TableCreated, TableRenamed

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from binlog_connector.rules.masks import MaskKind
+from binlog_connector.rules.row_rule import MaskKind
 from binlog_format.errors import BinlogError, UnsupportedError
 from binlog_format.kernels import as_bytes, empty_bytes
 from binlog_format.rows.arrow_arrays import text_array
@@ -25,8 +25,8 @@ from binlog_format.rows.images import ABSENT, CHANGES_ONLY, NULL, ImageKind, Ima
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from binlog_connector.rules.masks import Mask
     from binlog_connector.rules.predicate import Predicate
+    from binlog_connector.rules.row_rule import Mask
     from binlog_connector.rules.rules_on_tables import ShownTable
     from binlog_format.kernels import Bytes
     from binlog_format.rows.decoding import Decoding

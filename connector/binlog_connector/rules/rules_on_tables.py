@@ -5,15 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from binlog_connector.rules.masks import Mask, MaskError, MaskKind, parse_mask
 from binlog_connector.rules.predicate import Predicate
 from binlog_connector.rules.predicate_parser import PredicateError
-from binlog_connector.rules.row_rule import OPTIONAL, RowRule, folded
+from binlog_connector.rules.row_rule import OPTIONAL, Mask, MaskError, MaskKind, RowRule, folded, parse_mask
 from binlog_format.errors import OptionError, SchemaError
 from binlog_format.rows.column_types import NO_METADATA_HINT
 from binlog_format.rows.columns import arrow_type
 from binlog_format.rows.declared.completion import ColumnCompletion, LayoutCompletion
-from binlog_format.rows.declared.declared_defaults import DeclaredDefault, DefaultKind
+from binlog_format.rows.declared.declared_types import DeclaredDefault, DefaultKind
 from binlog_format.vendor import Vendor
 
 if TYPE_CHECKING:

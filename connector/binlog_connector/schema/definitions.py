@@ -11,8 +11,14 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from binlog_connector.schema.partitions.definition import Partitioning  # noqa: TC001 - msgspec looks it up
 from binlog_format.rows.declared.completion import ColumnCompletion, LayoutCompletion
-from binlog_format.rows.declared.declared_defaults import DeclaredDefault, Generated  # noqa: TC001 - msgspec looks them up
-from binlog_format.rows.declared.declared_types import character_size, split_declared
+
+# msgspec looks the types up
+from binlog_format.rows.declared.declared_types import (
+    DeclaredDefault,
+    Generated,
+    character_size,
+    split_declared,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

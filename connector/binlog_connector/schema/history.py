@@ -5,13 +5,12 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right, insort
 from typing import TYPE_CHECKING
 
-from binlog_connector.schema.catalog import Catalog, Unclear
+from binlog_connector.schema.catalog import Catalog, Unclear, read_schema_file
 from binlog_connector.schema.definitions import TableDefinition, TableName
-from binlog_connector.schema.dump import read_schema_file
 from binlog_connector.schema.layout_definitions import known_columns, leaves_open, may_have_declared_types, revealed
 from binlog_connector.schema.log_ddl import DdlStatement, ddl_statements
-from binlog_connector.schema.server.table_names import NameRule, has_if_exists, names_unclear
 from binlog_connector.schema.stated_definitions import definition_operations, is_stated, stated_definitions
+from binlog_connector.schema.table_names import NameRule, has_if_exists, names_unclear
 from binlog_format.errors import SchemaError
 from binlog_format.formats.opening import open_log
 from binlog_format.rows.declared.completion import (

@@ -1,4 +1,7 @@
-"""Statements in a log: `ddl_statements(block)`, `table_statements(block)` and `all_statements(block)` find them."""
+"""Statements in a log: `ddl_statements(block)`, `table_statements(block)` and `all_statements(block)` find them.
+
+The first file of the server run that wrote a file: `ServerRuns(log).of(file_no)`.
+"""
 
 from __future__ import annotations
 
@@ -9,15 +12,12 @@ import numpy as np
 
 from binlog_connector.schema.definitions import TableName
 from binlog_connector.schema.operations import ChangeRows
-from binlog_connector.schema.parsing.charsets import UTF8MB4, decode_statement
 from binlog_connector.schema.parsing.ddl import DDL_WORDS, TRUNCATE
 from binlog_connector.schema.parsing.row_statements import NO_ROWS_WORDS
-from binlog_connector.schema.parsing.session import StatementSession
-from binlog_connector.schema.parsing.set_statement import SET, first_word
+from binlog_connector.schema.parsing.session import SET, UTF8MB4, StatementSession, decode_statement, first_word
 from binlog_format.errors import CorruptError
-from binlog_format.events.account_statements import is_account_statement
 from binlog_format.events.layout import GTID_FLAG_STANDALONE, EventType
-from binlog_format.events.query import parse_incident, parse_query, parse_query_status
+from binlog_format.events.query import is_account_statement, parse_incident, parse_query, parse_query_status
 from binlog_format.events.query_layout import (
     QUERY_DATABASE_SIZE_OFFSET,
     QUERY_FIXED_SIZE,
@@ -25,7 +25,7 @@ from binlog_format.events.query_layout import (
 )
 from binlog_format.gtids.gtid_history import gtid_of
 from binlog_format.position import Position
-from binlog_format.rows.declared.declared_defaults import Moment
+from binlog_format.rows.declared.declared_types import Moment
 from binlog_format.vendor import Vendor
 
 if TYPE_CHECKING:
@@ -33,10 +33,11 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from binlog_connector.schema.server_runs import ServerRuns
     from binlog_format.block import Block
     from binlog_format.events.query import QueryEvent, QueryStatus
+    from binlog_format.log.log import Log
     from binlog_format.transactions.control_statements import ControlStatements
+
 
 DELETE = "DELETE"
 
@@ -233,8 +234,7 @@ def all_statements(block: Block, server_runs: ServerRuns | None = None) -> Itera
 
 
 def _may_be_undone(block: Block, row: int, control_statements: ControlStatements) -> bool:
-    from binlog_format.transactions.control_statements import is_kind
-    from binlog_format.transactions.statements import StatementKind
+    from binlog_format.transactions.control_statements import StatementKind, is_kind
 
     number = int(block.events["group"][row])
     group = block.groups[number]
@@ -361,3 +361,30 @@ def _candidates(block: Block, types: NDArray[np.bool_], may_begin: NDArray[np.bo
     places = np.where(long_enough, starts + texts, 0)
     pairs = data[places].astype(np.int64) << 8 | data[places + 1]
     return [int(row) for row in rows[~readable | (long_enough & may_begin[pairs])]]
+
+
+class ServerRuns:
+    """Looks at heads of files, each one once.
+
+    Args:
+        log: Not all have the starts of the server in the heads of files; others have them among their events.
+    """
+
+    def __init__(self, log: Log) -> None:
+        self._log = log
+        self._known: dict[int, int] = {}
+
+    def of(self, file_no: int) -> int:
+        """Number of the newest file up to *file_no* that a server start began, or of the log's first; 0: not known."""
+        if self._log.begins_server_run(file_no) is None:
+            return 0
+        passed: list[int] = []
+        first = 0 if file_no in self._known else self._log.start_position().file_no
+        while file_no not in self._known:
+            passed.append(file_no)
+            if file_no <= first or self._log.begins_server_run(file_no):
+                self._known[file_no] = file_no
+            else:
+                file_no -= 1
+        self._known.update(dict.fromkeys(passed, self._known[file_no]))
+        return self._known[file_no]

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from binlog_connector.schema.foreign_keys import ForeignKey
     from binlog_connector.schema.parsing.columns import ParsedColumn
     from binlog_connector.schema.partitions.definition import PartitionChange, Partitioning
-    from binlog_format.rows.declared.declared_defaults import DeclaredDefault
+    from binlog_format.rows.declared.declared_types import DeclaredDefault
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,20 +6,19 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
 from binlog_connector.schema.log_ddl import all_statements
-from binlog_connector.schema.statement_errors import events_lost_error, statement_error
+from binlog_connector.schema.statement_rows import events_lost_error, statement_error
 from binlog_connector.schema.statement_scope import StatementScope
 from binlog_connector.schema.table_changes import EventsLost, RowsChanged
-from binlog_format.views.group_filter import ALL_GROUPS, GroupFilter
+from binlog_format.views.filters import ALL_GROUPS, GroupFilter
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from binlog_connector.schema.definitions import TableName
-    from binlog_connector.schema.log_ddl import DdlStatement
-    from binlog_connector.schema.server_runs import ServerRuns
+    from binlog_connector.schema.log_ddl import DdlStatement, ServerRuns
     from binlog_format.block import Block
     from binlog_format.errors import BinlogError
-    from binlog_format.views.table_filter import TableFilter
+    from binlog_format.views.filters import TableFilter
 
 
 class Lacking(NamedTuple):

@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from binlog_connector.schema.catalog import Catalog
 from binlog_connector.schema.definitions import TableDefinition
+from binlog_connector.schema.failed_statements import ddl_operations
 from binlog_connector.schema.log_ddl import DdlStatement
 from binlog_connector.schema.operations import CreateTable, DropDatabase, NotParsed, SetDatabaseCharset
-from binlog_connector.schema.server.failed_statements import ddl_operations
 from binlog_format.events.layout import EventType
 from binlog_format.position import Position
 from binlog_format.vendor import Vendor
-from binlog_format.views.table_filter import maps_of_marks
+from binlog_format.views.filters import maps_of_marks
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping

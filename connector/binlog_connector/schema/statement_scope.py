@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from binlog_connector.schema.definitions import TableName
+from binlog_connector.schema.failed_statements import statement_operations
 from binlog_connector.schema.foreign_keys import ForeignKeys
 from binlog_connector.schema.operations import (
     AlterTable,
@@ -30,8 +31,6 @@ from binlog_connector.schema.operations import (
     engine_moves_rows,
 )
 from binlog_connector.schema.parsing.row_statements import ANY_CALL
-from binlog_connector.schema.server.failed_statements import statement_operations
-from binlog_connector.schema.server.table_names import NameRule, folded, has_if_exists
 from binlog_connector.schema.stated_definitions import definition_operations, is_stated
 from binlog_connector.schema.table_changes import (
     EventsLost,
@@ -40,6 +39,7 @@ from binlog_connector.schema.table_changes import (
     operation_changes,
     rows_moved,
 )
+from binlog_connector.schema.table_names import NameRule, folded, has_if_exists
 from binlog_format.events.layout import EventType
 from binlog_format.rows.decoding import DEFAULT_DECODING, Decoding
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from binlog_connector.schema.alteration import Defaults, created, period_columns
+from binlog_connector.schema.alteration import Defaults, created, may_change_key, new_primary_key, period_columns
 from binlog_connector.schema.definitions import ColumnDefinition, TableName
-from binlog_connector.schema.keys.altered_keys import may_change_key, new_primary_key
+from binlog_connector.schema.failed_statements import statement_operations
 from binlog_connector.schema.operations import (
     AlterTable,
     CreateTable,
@@ -17,14 +17,13 @@ from binlog_connector.schema.operations import (
     RenameTables,
     TruncateTable,
 )
-from binlog_connector.schema.parsing.charsets import UTF8MB4
 from binlog_connector.schema.parsing.columns import resolved
-from binlog_connector.schema.server.failed_statements import statement_operations
+from binlog_connector.schema.parsing.session import UTF8MB4
 from binlog_format.errors import BinlogError
 from binlog_format.events.table_map import Column, TableLayout
-from binlog_format.rows.arrow_schema import arrow_type
 from binlog_format.rows.column_types import value_widths
-from binlog_format.rows.declared.declared_layout import column_of
+from binlog_format.rows.columns import arrow_type
+from binlog_format.rows.declared.completion import column_of
 from binlog_format.rows.declared.default_values import ColumnDefault, UnknownDefaultError, default_value
 from binlog_format.rows.decoding import DEFAULT_DECODING, Decoding
 
@@ -36,7 +35,7 @@ if TYPE_CHECKING:
     from binlog_connector.schema.log_ddl import DdlStatement
     from binlog_connector.schema.operations import Operation
     from binlog_connector.schema.partitions.definition import PartitionChange
-    from binlog_format.rows.declared.declared_defaults import Moment
+    from binlog_format.rows.declared.declared_types import Moment
     from binlog_format.vendor import Vendor
 
 _GENERATED = ColumnDefault(None, "a generated column")

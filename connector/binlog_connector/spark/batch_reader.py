@@ -8,14 +8,13 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSourceReader
 
-from binlog_connector.following.offsets import PreparedHistory
-from binlog_connector.following.skipping import taken_in
+from binlog_connector.following.offsets import PreparedHistory, taken_in
 from binlog_connector.following.starts import advance, ending, initial_offset, initial_offset_or_gap
 from binlog_connector.following.watched import file_start
 from binlog_connector.options.query_views import open_watched
-from binlog_connector.spark.failures import readable, readable_errors
 from binlog_connector.spark.partitions import RangePartition, plan_partitions, with_gap
 from binlog_connector.spark.reading import RangeReader
+from binlog_connector.spark.spark_api import readable, readable_errors
 from binlog_connector.spark.wanted import wanted_by
 
 if TYPE_CHECKING:

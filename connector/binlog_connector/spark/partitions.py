@@ -14,7 +14,7 @@ from binlog_connector.following.entry_marks import states_at
 from binlog_connector.following.offsets import PreparedHistory
 
 if TYPE_CHECKING:
-    from binlog_format.gtids.domain_starts import Taken
+    from binlog_format.gtids.gtid_set import Taken
     from binlog_format.log.log import Log
     from binlog_format.position import Position
     from binlog_format.transactions.xa import PreparedXa

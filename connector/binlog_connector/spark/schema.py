@@ -1,10 +1,36 @@
-"""Arrow schemas as Spark has them: `to_spark`, `as_spark_sees_it`."""
+"""Arrow schemas as Spark has them: `to_spark`, `as_spark_sees_it`.
+
+The layout of the option `table`: `find_layout`, which reads no more of the log than it must.
+"""
 
 from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.types as arrow
 from pyspark.sql import types as spark
+
+from binlog_connector.definitions.range_schemas import RangeSchemas
+from binlog_connector.following.starts import initial_offset_or_gap
+from binlog_connector.following.watched import file_start
+from binlog_format.errors import SchemaError
+from binlog_format.position import Position
+from binlog_format.rows.declared.completion import declared_layout
+from binlog_format.vendor import Vendor
+from binlog_format.views.filters import is_of_snapshots
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from binlog_connector.definitions.known_statements import SchemaFile
+    from binlog_connector.following.starts import Start
+    from binlog_connector.following.watched import WatchedLog
+    from binlog_format.events.table_map import TableLayout
+    from binlog_format.log.log import Log
+
 
 _SIMPLE_TYPES: dict[pa.DataType, spark.DataType] = {
     pa.bool_(): spark.BooleanType(),
@@ -53,3 +79,116 @@ def _spark_field(field: pa.Field) -> pa.Field:
     elif arrow.is_list(data_type):
         data_type = pa.list_(_spark_field(data_type.value_field).with_name("element"))
     return pa.field(field.name, data_type, nullable=field.nullable)
+
+
+TABLES_SHOWN_MAX = 20
+"""Names in a message; a log can hold thousands of tables."""
+
+PART_SIZE = 8 << 20
+"""Bytes of a file that are looked through at once, the last ones first, where the last rows of a table are wanted."""
+
+_Range = tuple[Position, Position | None]
+
+
+def find_layout(
+    watched: WatchedLog,
+    table: str,
+    start: Start,
+    file: SchemaFile | None,
+    *,
+    declared_types: bool = False,
+    defined_tables: str | None = None,
+) -> TableLayout:
+    """The layout of *table* that holds at *start*: that of its first rows there, else of its last rows before.
+
+    The file of the start is read first, then the files after it, then those before it, the last ones first; the first
+    rows that are met end that. A table without any rows is as in *file*.
+
+    Args:
+        watched: The log.
+        table: `database.table`.
+        start: Where the query begins.
+        file: A schema file; None: there is none.
+        declared_types: See `RangeSchemas`.
+        defined_tables: See there.
+
+    Raises:
+        SchemaError: `TABLE_NOT_FOUND`: neither the log nor the file knows it.
+    """
+    begin = initial_offset_or_gap(watched, start)[0].position
+    seen: set[str] = set()
+    for part in itertools.chain([(begin, None)], _before(watched, begin)):
+        found = None
+        for layout in _layouts(_Look(watched, table, file, declared_types, defined_tables), part, seen):
+            found = layout
+            if part[1] is None:
+                return found
+        if found is not None:
+            return found
+    database, _, name = table.partition(".")
+    definition = None if file is None else file.definition(database, name)
+    if definition is not None and definition.columns is not None:
+        vendor = next((block.vendor for block in watched.log.blocks()), Vendor.MARIADB)
+        return declared_layout(database, name, definition.completion(), vendor)
+    raise _not_found(watched.log, table, seen)
+
+
+def _before(watched: WatchedLog, end: Position) -> Iterator[_Range]:
+    """The log before *end*, in parts, the last one first."""
+    sizes = watched.log.file_sizes(0, end.file_no + 1)
+    for file_no in sorted(sizes, reverse=True):
+        begin = file_start(file_no)
+        if begin >= end or not watched.identity(file_no):
+            continue
+        count = max(1, -(-sizes[file_no] // PART_SIZE))
+        cuts = watched.log.split(begin, end, count) if count > 1 else []
+        edges = [begin, *cuts, end]
+        yield from reversed(list(itertools.pairwise(edges)))
+        end = begin
+
+
+@dataclass(frozen=True, slots=True)
+class _Look:
+    watched: WatchedLog
+    table: str
+    file: SchemaFile | None
+    declared_types: bool
+    defined_tables: str | None
+
+    def schemas(self, start: Position) -> RangeSchemas:
+        return RangeSchemas(
+            self.watched,
+            start,
+            self.file,
+            declared_types=self.declared_types,
+            defined_tables=self.defined_tables,
+        )
+
+
+def _layouts(look: _Look, part: _Range, seen: set[str]) -> Iterator[TableLayout]:
+    """Layouts of the table in a part of the log, in order; names of all tables go into *seen*."""
+    from binlog_format.rows.table_events import TableMaps  # compiled code: only where a table is asked for
+
+    maps = TableMaps()
+    start, end = part
+    schemas = look.schemas(start)
+    for block in schemas.observed(look.watched.log.committed_blocks(start, end)):
+        for touched in maps.resolve(block):
+            layout = touched.layout
+            if is_of_snapshots(layout.database):
+                continue
+            seen.add(layout.full_name)
+            if layout.full_name != look.table:
+                continue
+            if layout.problem is not None:
+                raise layout.problem
+            group = block.groups[block.events["group"][touched.events[0 if end is None else -1]]]
+            yield schemas.completed(layout, Position(int(group["file_no"]), int(group["page"]), int(group["chunk"])))
+
+
+def _not_found(log: Log, table: str, seen: Iterable[str]) -> SchemaError:
+    names = sorted(seen)
+    shown = ", ".join(names[:TABLES_SHOWN_MAX])
+    more = f" and {len(names) - TABLES_SHOWN_MAX} more" if len(names) > TABLES_SHOWN_MAX else ""
+    hint = f"Tables that have rows: {shown}{more}" if names else "No table has any"
+    return SchemaError("TABLE_NOT_FOUND", f"{log.path}: the log has no rows of table {table}", hint=hint)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSource
 
-from binlog_connector.spark.failures import readable
+from binlog_connector.spark.spark_api import readable
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -48,11 +48,11 @@ class BinlogDataSource(DataSource):
         with open_watched(options) as watched:
             options = options.of_log(watched.log)
             if options.view is View.LOGS:
-                from binlog_connector.spark.event_reading import events_schema
+                from binlog_connector.spark.reading import events_schema
 
                 return to_spark(events_schema(watched.log, options))
             if options.table is not None and options.view in (View.CHANGES, View.CHANGEFEED):
-                from binlog_connector.spark.table_layout import find_layout
+                from binlog_connector.spark.schema import find_layout
 
                 layout = find_layout(
                     watched,

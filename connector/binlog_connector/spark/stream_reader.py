@@ -15,12 +15,10 @@ from typing import TYPE_CHECKING
 from pyspark.sql.datasource import DataSourceStreamReader
 
 from binlog_connector.following.log_end import end_of_log, end_position, offset_at
-from binlog_connector.following.offsets import PreparedHistory, SourceOffset
+from binlog_connector.following.offsets import PreparedHistory, SourceOffset, taken_in
 from binlog_connector.following.resume import compare
-from binlog_connector.following.skipping import taken_in
 from binlog_connector.following.starts import Edge, advance, ending, initial_offset, initial_offset_or_gap
 from binlog_connector.options.query_views import open_watched
-from binlog_connector.spark.failures import readable, readable_errors
 from binlog_connector.spark.partitions import RangePartition, plan_partitions, with_gap
 from binlog_connector.spark.reading import RangeReader
 from binlog_connector.spark.spark_api import (
@@ -29,6 +27,8 @@ from binlog_connector.spark.spark_api import (
     ReadMaxBytes,
     ReadMaxFiles,
     SupportsTriggerAvailableNow,
+    readable,
+    readable_errors,
 )
 from binlog_format.errors import BinlogError, OptionError
 

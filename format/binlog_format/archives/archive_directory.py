@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from binlog_format.archives.manifest import MANIFEST_NAME, Manifest, crc_of
 from binlog_format.errors import CorruptError, DataLossError, StartError, storage_error
-from binlog_format.findings import Finding
 from binlog_format.kernels import empty_bytes
+from binlog_format.log_format import Finding
 from binlog_format.position import Place
 from binlog_format.source_file import Directory, FileEntry
 

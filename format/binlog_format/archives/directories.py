@@ -1,4 +1,7 @@
-"""Directories behind a path: `open_directory` finds a directory, an archive, both, or some files of a directory."""
+"""Directories behind a path: `open_directory` finds a directory, an archive, both, or some files of a directory.
+
+A server's directory and its archive as one: `UnionDirectory` gives from the archive what the server has purged.
+"""
 
 from __future__ import annotations
 
@@ -8,10 +11,16 @@ from typing import TYPE_CHECKING
 import pyarrow.fs
 
 from binlog_format.archives.archive_directory import archive_in, require_archive
-from binlog_format.archives.union_directory import UnionDirectory
+from binlog_format.archives.manifest import probes
+from binlog_format.classic.layout import FILE_NAME
+from binlog_format.errors import DataLossError, StartError
+from binlog_format.innodb.header import file_number
+from binlog_format.position import Place
 from binlog_format.source_file import (
     ARCHIVE_MARK,
     ArrowDirectory,
+    Directory,
+    FileEntry,
     LocalDirectory,
     access_denied,
     is_pattern,
@@ -20,7 +29,152 @@ from binlog_format.source_file import (
 )
 
 if TYPE_CHECKING:
-    from binlog_format.source_file import Directory
+    from binlog_format.archives.archive_directory import ArchiveDirectory
+    from binlog_format.archives.manifest import ArchivedFile
+    from binlog_format.source_file import SourceFile
+
+
+_OTHER_LOG_HINT = (
+    "The server was set up anew, restored, or took transactions back when it recovered from a crash; or the archive is "
+    "of another server. Name the archive of this log, or begin a new archive and new checkpoints"
+)
+
+
+class UnionDirectory(Directory):
+    """Files of the server, and of the archive those that the server has purged.
+
+    A file that both have is read from the server; its first and last archived bytes must be the same in both.
+
+    Args:
+        server: The server's directory.
+        archive: Its archive.
+
+    Attributes:
+        path: The server's directory.
+    """
+
+    def __init__(self, server: Directory, archive: ArchiveDirectory) -> None:
+        self.path = server.path
+        self._server = server
+        self._archive = archive
+        self._newest_on_server = -1
+        self.names()
+
+    def path_of(self, name: str) -> str:
+        """See `Directory`; where the file really is."""
+        is_archived = self._server.entry(name) is None and self._archive.entry(name) is not None
+        return (self._archive if is_archived else self._server).path_of(name)
+
+    def entries(self) -> list[FileEntry]:
+        """See `Directory`."""
+        # The server's list first: what it purges afterwards is archived by then.
+        found = {entry.name: entry for entry in self._server.entries()}
+        purged = self._purged(set(found))
+        return [*(FileEntry(file.name, file.size) for file in purged), *found.values()]
+
+    def names(self) -> list[str]:
+        """See `Directory`."""
+        found = self._server.names()
+        return [*(file.name for file in self._purged(set(found))), *found]
+
+    def entry(self, name: str) -> FileEntry | None:
+        """See `Directory`."""
+        entry = self._server.entry(name)
+        if entry is not None:
+            return entry
+        file = self._archive.file(name)
+        return None if file is None else FileEntry(name, self._readable(file).size)
+
+    def open(self, name: str) -> SourceFile:
+        """See `Directory`.
+
+        Raises:
+            DataLossError: `FILE_REUSED`: the server's file is not the one that was archived; `FILE_PURGED`.
+        """
+        try:
+            source = self._server.open(name)
+        except FileNotFoundError:
+            file = self._archive.file(name)
+            if file is None:
+                raise
+            self._readable(file)
+            return self._archive.open(name)
+        try:
+            self._compare(source)
+        except BaseException:
+            source.close()
+            raise
+        return source
+
+    def _purged(self, on_server: set[str]) -> list[ArchivedFile]:
+        """The archived files that the server has no more.
+
+        Raises:
+            StartError: `NO_LOG_FILES`: the server has no file of this log.
+            DataLossError: `LOG_RESET`: its files end before the archived ones do; `FILE_PURGED`.
+        """
+        self._archive.refresh()
+        files = self._archive.manifest.files
+        if not files:
+            return []
+        numbers = [number for name in on_server if (number := self._number(name, files[-1].name)) is not None]
+        if not numbers:
+            raise StartError(
+                "NO_LOG_FILES",
+                f"{self.path}: there are no files of the log that {self._archive.path} is an archive of",
+                hint=f"To read the archive alone, name it as the path: {self._archive.path}",
+            )
+        self._newest_on_server = max(numbers)
+        if self._newest_on_server < files[-1].file_no:
+            raise DataLossError(
+                "LOG_RESET",
+                f"{self.path}: the log ends before {files[-1].name}, which {self._archive.path} holds",
+                hint=_OTHER_LOG_HINT,
+            )
+        return [self._readable(file) for file in files if file.name not in on_server]
+
+    def _number(self, name: str, archived: str) -> int | None:
+        """The number of a file of the log that *archived* belongs to; None: it is of another, or none."""
+        if self._archive.manifest.format == "innodb":
+            return file_number(name)
+        match, known = FILE_NAME.fullmatch(name), FILE_NAME.fullmatch(archived)
+        is_ours = match is not None and known is not None and match["base"] == known["base"]
+        return int(match["number"]) if is_ours and match is not None else None
+
+    def _readable(self, file: ArchivedFile) -> ArchivedFile:
+        """*file*, which the server has no more, if nothing of it is missing.
+
+        Raises:
+            DataLossError: `FILE_PURGED`.
+        """
+        if not file.is_complete and file.file_no < self._newest_on_server:
+            raise DataLossError(
+                "FILE_PURGED",
+                f"the server purged the file when only its first {file.size} bytes were archived",
+                at=Place(self._server.path_of(file.name)),
+                hint="Let binlog-stream archive run all the time, and the server keep files for longer than it needs",
+            )
+        return file
+
+    def _compare(self, source: SourceFile) -> None:
+        """See that the server's file is the one that was archived.
+
+        Raises:
+            DataLossError: `FILE_REUSED`.
+        """
+        file = self._archive.manifest.by_name().get(source.name)
+        if file is None or file.size == 0:
+            return
+        found = probes(source, file.size, self._archive.manifest.unstable_byte)
+        if found == (file.head_crc32c, file.tail_crc32c):
+            return
+        what = "is shorter" if found is None else "has other bytes"
+        raise DataLossError(
+            "FILE_REUSED",
+            f"the server's file {what} than the {file.size} bytes of it that {self._archive.path} holds",
+            at=Place(source.path),
+            hint=_OTHER_LOG_HINT,
+        )
 
 
 def open_directory(path: str) -> tuple[Directory, str | None]:

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING
 
 from binlog_format.block import BLOCK_SIZE
 from binlog_format.classic.event_check_kernels import check_events
-from binlog_format.classic.file import ClassicFile, checksum_error
-from binlog_format.classic.file_list import find_files
+from binlog_format.classic.file import ClassicFile, checksum_error, find_files
 from binlog_format.classic.file_scan import NO_LIMIT, ClassicFileScan, Scratch
 from binlog_format.classic.layout import MAGIC_SIZE, VIRTUAL_PAGE_SIZE
 from binlog_format.classic.log_scan import position_of

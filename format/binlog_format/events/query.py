@@ -1,11 +1,22 @@
 """Query events, statements in the log as text: `parse_query`; and INCIDENT events: `parse_incident`.
 
 Session variables in Query events: `parse_query_status`.
+
+Statements that contain passwords: `is_account_statement(text)`, `contain_passwords(texts)`; they are shown nowhere.
+
+Statements about accounts are told by their first words, in upper or lower case, with comments between them. A routine,
+a trigger or an event may contain such a statement.
+
+XID events, with which a transaction that was committed ends: `ends_in_xid`.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from binlog_format.errors import CorruptError
 from binlog_format.events.charset_layout import charset_of_collation
@@ -14,23 +25,22 @@ from binlog_format.events.layout import (
     EVENT_HEADER_STRUCT,
     EVENT_SIZE_OFFSET,
     EVENT_TYPE_OFFSET,
+    XID_BODY_STRUCT,
     EventType,
 )
 from binlog_format.events.query_layout import (
-    INCIDENT_MESSAGE_OFFSET,
-    LOAD_QUERY_FIXED_SIZE,
-    QUERY_FIXED_SIZE,
-    QUERY_STRUCT,
-)
-from binlog_format.events.query_status_layout import (
     ALTER_COMMIT,
     ALTER_ID_SIZE,
     ALTER_ROLLBACK,
     ALTER_START,
     CHARSET_STRUCT,
     FLAGS2_STRUCT,
+    INCIDENT_MESSAGE_OFFSET,
+    LOAD_QUERY_FIXED_SIZE,
     OPTION_EXPLICIT_TIMESTAMPS,
     PAIR_SIZE,
+    QUERY_FIXED_SIZE,
+    QUERY_STRUCT,
     SQL_MODE_STRUCT,
     STATUS_FORMS,
     UPDATED_DATABASES_UNKNOWN,
@@ -220,3 +230,60 @@ def _size(content: bytes, start: int, form: Form) -> int:
                 return len(content)
             end = zero + 1
     return end - start
+
+
+# What may be between two words: executable comments are read as what is in them, so their edges alone are passed over.
+_GAP = r"(?:\s|--[^\n]*\n|#[^\n]*\n|/\*[^*]*\*+(?:[^/*][^*]*\*+)*/|/\*M?!{1,2}[0-9]*|\*/|\()"
+_MODIFIERS = rf"(?:OR{_GAP}+REPLACE{_GAP}+|IF{_GAP}+(?:NOT{_GAP}+)?EXISTS{_GAP}+)*"
+_ACCOUNT = (
+    rf"(?:GRANT|REVOKE|(?:CREATE|ALTER|DROP|RENAME){_GAP}+{_MODIFIERS}(?:USER|ROLE|SERVER)"
+    rf"|SET{_GAP}+(?:PASSWORD|ROLE|DEFAULT{_GAP}+ROLE)|CHANGE{_GAP}+(?:MASTER|REPLICATION))\b"
+)
+_DEFINER = rf"DEFINER{_GAP}*=(?:`[^`]*`|'[^']*'|\"[^\"]*\"|[\w$.%@]|\(\)|{_GAP})*?"
+_ROUTINE = (
+    rf"(?:CREATE|ALTER){_GAP}+{_MODIFIERS}(?:{_DEFINER})?{_GAP}*(?:AGGREGATE{_GAP}+)?"
+    r"(?:PROCEDURE|FUNCTION|TRIGGER|EVENT|PACKAGE)\b"
+)
+# What comes before a password in any statement.
+_PASSWORD = rf"(?:IDENTIFIED{_GAP}+(?:BY|VIA|WITH|AS)|PASSWORD)\b"
+_IS_ACCOUNT = rf"{_ACCOUNT}|SET{_GAP}+STATEMENT\b.*\bFOR{_GAP}+{_ACCOUNT}"
+
+
+def is_account_statement(text: str) -> bool:
+    """True if a statement is about accounts, roles, rights or passwords: it changes neither tables nor rows."""
+    return bool(_begin_with(_array_of(text), _IS_ACCOUNT)[0].as_py())
+
+
+def contain_passwords(texts: pa.Array) -> pa.Array:
+    """True for texts about accounts, and for routines that contain such a statement; null if there is no text."""
+    return _begin_with(texts, rf"{_IS_ACCOUNT}|{_ROUTINE}.*\b{_PASSWORD}")
+
+
+def contains_password(text: str) -> bool:
+    """The same of one text."""
+    return bool(contain_passwords(_array_of(text))[0].as_py())
+
+
+def _array_of(text: str) -> pa.Array:
+    # `pa.array` would import pandas, which takes longer than all else that a command does to print a first row.
+    encoded = text.encode()
+    return pa.StringArray.from_buffers(
+        1, pa.py_buffer(np.array([0, len(encoded)], dtype=np.int32)), pa.py_buffer(encoded)
+    )
+
+
+def _begin_with(texts: pa.Array, pattern: str) -> pa.Array:
+    # RE2, whose time is linear in the text, whatever is in it.
+    return pc.match_substring_regex(texts, rf"(?is)^{_GAP}*(?:{pattern})")
+
+
+XID_SIZE = EVENT_HEADER_SIZE + XID_BODY_STRUCT.size
+
+
+def ends_in_xid(data: bytes, *, checksum_size: int = 0) -> bool:
+    """True if the last event in *data*, which may begin anywhere, is an XID event."""
+    size = XID_SIZE + checksum_size
+    if len(data) < size:
+        return False
+    _, kind, _, stored_size, _, _ = EVENT_HEADER_STRUCT.unpack_from(data, len(data) - size)
+    return bool(kind == EventType.XID and stored_size == size)

@@ -1,4 +1,7 @@
-"""A row event too large to be joined becomes several, whose rows are whole: `RowCutter`."""
+"""A row event too large to be joined becomes several, whose rows are whole: `RowCutter`.
+
+Bytes out of blocks that are kept for later, and where they lie in the files: `SavedBytes`.
+"""
 
 from __future__ import annotations
 
@@ -6,28 +9,77 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from binlog_format.block import BLOCK_SIZE
+from binlog_format.block import BLOCK_SIZE, copied
 from binlog_format.errors import CorruptError, UnsupportedError
 from binlog_format.events.compression.compression_layout import PLAIN_TYPES
 from binlog_format.events.layout import EVENT_SIZE_OFFSET, EVENT_TYPE_OFFSET
 from binlog_format.events.table_map import parse_table_map
 from binlog_format.events.table_map_layout import TABLE_ID_OFFSET, TABLE_ID_SIZE
+from binlog_format.extent_kernels import gather
+from binlog_format.extents import clipped_extents
 from binlog_format.fragments.joining_kernels import has_size, original_type, rows_end
 from binlog_format.fragments.layout import ROWS_FLAG_STATEMENT_END, ROWS_FLAGS_OFFSET
-from binlog_format.fragments.stretch import SavedBytes, joined
+from binlog_format.kernels import empty_bytes
 from binlog_format.rows import row_event_kernels as codes
 from binlog_format.rows.column_types import value_widths
 from binlog_format.rows.partial_image_kernels import open_images
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Sequence
 
     from numpy.typing import NDArray
+
+    from binlog_format.block import Block, Table
+    from binlog_format.kernels import Bytes
+
+    Int64s = NDArray[np.int64]
+    from collections.abc import Iterator, Mapping
 
     from binlog_format.position import Place
     from binlog_format.vendor import Vendor
 
     Int32s = NDArray[np.int32]
+
+
+class SavedBytes(NamedTuple):
+    """Bytes saved from a block.
+
+    Attributes:
+        data: The bytes.
+        extents: `EXTENT_DTYPE`, of all of them.
+    """
+
+    data: Bytes
+    extents: Table
+
+    def part(self, first: int, end: int) -> SavedBytes:
+        """The bytes [first, end), at least one; they are not copied."""
+        edges = np.array([first], dtype=np.int64), np.array([end], dtype=np.int64)
+        extents = clipped_extents(self.extents, len(self.data), *edges, np.zeros(1, dtype=np.int64))
+        return SavedBytes(self.data[first:end], extents)
+
+
+def taken(block: Block, starts: Int64s, sizes: Int64s) -> SavedBytes:
+    """A copy of ranges of a block's bytes, one after the other; each has at least one byte."""
+    targets = np.cumsum(sizes) - sizes
+    data = empty_bytes(int(sizes.sum()))
+    done = gather(block.data, starts, sizes, data, targets)
+    assert done, "an event table points outside of its block"
+    return SavedBytes(data, clipped_extents(block.extents, len(block.data), starts, starts + sizes, targets))
+
+
+def joined(stretches: Sequence[SavedBytes]) -> SavedBytes:
+    """All of them, one after the other; at least one."""
+    if len(stretches) == 1:
+        return stretches[0]
+    start = 0
+    tables = []
+    for stretch in stretches:
+        extents = copied(stretch.extents)
+        extents["data_start"] += start
+        start += len(stretch.data)
+        tables.append(extents)
+    return SavedBytes(np.concatenate([stretch.data for stretch in stretches]), np.concatenate(tables))
 
 
 class RowsPart(NamedTuple):

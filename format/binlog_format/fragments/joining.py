@@ -14,8 +14,7 @@ from binlog_format.events.compression.renumbering import EventNumbers, next_posi
 from binlog_format.events.layout import EVENT_HEADER_STRUCT, EVENT_SIZE_MAX, EventType
 from binlog_format.events.table_map_layout import TABLE_ID_OFFSET, TABLE_ID_SIZE
 from binlog_format.fragments import joining_kernels as kernels
-from binlog_format.fragments.cutting import RowCutter
-from binlog_format.fragments.stretch import SavedBytes, joined, taken
+from binlog_format.fragments.cutting import RowCutter, SavedBytes, joined, taken
 from binlog_format.fragments.walk import FragmentWalk
 from binlog_format.fragments.walk_kernels import IS_NEXT, ORIGINAL, SIZE, START
 

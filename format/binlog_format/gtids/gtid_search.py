@@ -20,10 +20,9 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from binlog_format.errors import StartError
-from binlog_format.gtids.domain_starts import NOT_REACHED, DomainStarts
 from binlog_format.gtids.gtid import Gtid, GtidPosition
 from binlog_format.gtids.gtid_history import covered_groups, gtids_of
-from binlog_format.gtids.gtid_set import gtids_purged
+from binlog_format.gtids.gtid_set import NOT_REACHED, DomainStarts, gtids_purged
 from binlog_format.log_format import GtidStart
 
 if TYPE_CHECKING:

@@ -14,8 +14,7 @@ from binlog_format.errors import CorruptError
 from binlog_format.gtids.gtid import Gtid, GtidPosition
 from binlog_format.innodb.compressed_int_kernels import read_ints
 from binlog_format.innodb.layout import FIRST_DATA_PAGE, RecordKind
-from binlog_format.innodb.pages.page_runs import PageRun, PageRuns
-from binlog_format.innodb.pages.pages import PageStop
+from binlog_format.innodb.pages.pages import PageRun, PageRuns, PageStop
 from binlog_format.innodb.records import RecordReader
 from binlog_format.kernels import empty_bytes
 from binlog_format.log_format import NO_FILE_GTIDS, FileGtids

@@ -13,7 +13,7 @@ import numpy as np
 
 from binlog_format.errors import DataLossError
 from binlog_format.gtids.gtid import GtidPosition
-from binlog_format.innodb.groups.measure import measure
+from binlog_format.innodb.groups.group_reader import measure
 from binlog_format.innodb.gtid_state import read_state
 from binlog_format.innodb.layout import (
     CHUNK_END_OF_DATA,

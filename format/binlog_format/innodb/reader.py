@@ -7,13 +7,12 @@ from typing import TYPE_CHECKING, ClassVar
 
 from binlog_format.block import BLOCK_SIZE
 from binlog_format.errors import DataLossError, StartError
-from binlog_format.events.xid import ends_in_xid
+from binlog_format.events.query import ends_in_xid
 from binlog_format.extents import read_extents
 from binlog_format.format_traits import FORMAT_TRAITS, INNODB
 from binlog_format.gtids.gtid import GtidPosition
 from binlog_format.innodb.files import LogFiles
-from binlog_format.innodb.groups.group_reader import GroupReader, group_tail
-from binlog_format.innodb.groups.measure import measure, read_heads
+from binlog_format.innodb.groups.group_reader import GroupReader, group_tail, measure, read_heads
 from binlog_format.innodb.gtid_state import file_gtids, read_state
 from binlog_format.innodb.layout import FIRST_DATA_PAGE, PAGE_SIZE_DEFAULT
 from binlog_format.innodb.log_end import check_file_end, end_position, used_size, written_page_count

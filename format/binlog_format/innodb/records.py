@@ -9,7 +9,7 @@ import numpy as np
 
 from binlog_format.errors import BinlogError, CorruptError, DataLossError
 from binlog_format.innodb.layout import FIRST_DATA_PAGE, PAGE_SIZE_MIN, RecordKind
-from binlog_format.innodb.pages.page_runs import RUN_SIZE_MAX
+from binlog_format.innodb.pages.pages import RUN_SIZE_MAX
 from binlog_format.innodb.record_kernels import (
     WALK_BAD_LENGTH,
     WALK_DONE,
@@ -29,8 +29,7 @@ if TYPE_CHECKING:
 
     from binlog_format.block import Table
     from binlog_format.innodb.files import OpenFile
-    from binlog_format.innodb.pages.page_runs import PageRun, PageRuns
-    from binlog_format.innodb.pages.pages import PageReader
+    from binlog_format.innodb.pages.pages import PageReader, PageRun, PageRuns
     from binlog_format.kernels import Bytes
     from binlog_format.position import Place
 

@@ -2,6 +2,8 @@
 
 A window is a run of verified pages of about `BLOCK_SIZE` bytes, over file ends where need be, with the table of its
 chunks and the table of the whole commit records that start in it.
+
+Errors about chunks and records found while scanning a window of pages.
 """
 
 from __future__ import annotations
@@ -12,8 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from binlog_format.block import BLOCK_SIZE, EXTENT_DTYPE
-from binlog_format.errors import BinlogError
-from binlog_format.innodb import scan_errors
+from binlog_format.errors import BinlogError, CorruptError, DataLossError, StartError
 from binlog_format.innodb.groups.commit_kernels import COMMIT_DONE, HEAD_SIZE, read_commit_headers
 from binlog_format.innodb.layout import (
     CHUNK_HEADER_SIZE,
@@ -21,12 +22,14 @@ from binlog_format.innodb.layout import (
     CHUNK_LAST,
     COMMIT_HEADER_INTS_MAX,
     FIRST_DATA_PAGE,
+    NESTED_KINDS,
     RecordKind,
 )
 from binlog_format.innodb.pages.page_window import PageWindow
 from binlog_format.innodb.scan_kernels import (
     KIND_BIAS,
     LINK_DONE,
+    LINK_MISSING_END,
     NO_RECORD,
     SCAN_BAD_LENGTH,
     SCAN_DONE,
@@ -38,14 +41,14 @@ from binlog_format.innodb.scan_kernels import (
 )
 from binlog_format.innodb.tables import CHUNK_DTYPE, RECORD_DTYPE
 from binlog_format.kernels import empty_bytes
-from binlog_format.position import Position
+from binlog_format.position import Place, Position
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from binlog_format.block import Table
-    from binlog_format.errors import StartError
     from binlog_format.innodb.pages.pages import PageReader
+
 
 CHUNKS_PER_WINDOW = 32768
 """Rows of the chunk table beside those that one page may need; a window of more chunks comes in parts."""
@@ -183,7 +186,7 @@ class CommitScanner:
             self._advance(pages, step)
 
     def _no_position(self, reason: str) -> StartError:
-        return scan_errors.no_position(self._reader.files.path(self._start.file_no), self._start, reason)
+        return _no_position(self._reader.files.path(self._start.file_no), self._start, reason)
 
     def _fill(self, pages: PageWindow) -> BinlogError | None:
         """Read on. Damage is given back, not raised: good pages may come before it."""
@@ -208,11 +211,11 @@ class CommitScanner:
         # An end mark is believed in the last page only: another page was read before it was complete.
         is_last_mark = code == SCAN_END_MARK and page == pages.count - 1
         if code == SCAN_BAD_LENGTH:
-            error = scan_errors.bad_length(pages, page, byte)
+            error = _bad_length(pages, page, byte)
         elif code == SCAN_END_MARK:
             error = self._judge_end_mark(pages, page, byte, open_kind) or error
         if link_code != LINK_DONE:
-            error = scan_errors.bad_link(pages, chunks, link_code, reached)
+            error = _bad_link(pages, chunks, link_code, reached)
             page, chunk = int(chunks["page"][reached]), int(chunks["number"][reached])
         long_record = None if self._long is None else self._continue_long(pages, chunks[:reached])
         stop_row = self._first_row_after_end(pages, chunks)
@@ -243,14 +246,14 @@ class CommitScanner:
             file_no = pages.file.file_no
             # The server makes file N+2 only when N is complete and on disk.
             if pages.at_end and open_kind != NO_RECORD and self._reader.files.size(file_no + 2) is not None:
-                return scan_errors.cut_record(pages, page, byte)
+                return _cut_record(pages, page, byte)
             return None
         self._end_mark_looks += 1
         if self._end_mark_looks < END_MARK_LOOKS_MAX:
             return None
         if open_kind != NO_RECORD or pages.file_no[page] != pages.file_no[page + 1]:
-            return scan_errors.cut_record(pages, page, byte)
-        return scan_errors.early_end_mark(pages, page, byte)
+            return _cut_record(pages, page, byte)
+        return _early_end_mark(pages, page, byte)
 
     def _first_row_after_end(self, pages: PageWindow, chunks: Table) -> int:
         """Row of the first chunk at or after the end of the range."""
@@ -270,7 +273,7 @@ class CommitScanner:
         code, count = read_commit_headers(pages.data, chunks, records, len(records), self._head, self._integers)
         if code == COMMIT_DONE:
             return records, error
-        return records[:count], scan_errors.bad_commit_header(pages, chunks, int(records["first"][count]))
+        return records[:count], _bad_commit_header(pages, chunks, int(records["first"][count]))
 
     def _continue_long(self, pages: PageWindow, chunks: Table) -> LongRecord | None:
         """Add the window's part of a long record; give the record when it ends here."""
@@ -311,3 +314,74 @@ def window_extents(pages: PageWindow, chunks: Table) -> Table:
     extents["file_offset"] = pages.page_start[chunks["page"]] + chunks["start"] - chunks["page"] * pages.page_size
     extents["size"] = chunks["size"]
     return extents
+
+
+_COPY_AGAIN = "The file was cut off or copied before it was complete; copy it again"
+_DAMAGED = "The page has a good checksum, but not what a server writes; restore the file"
+
+
+def _no_position(path: str, position: Position, reason: str) -> StartError:
+    """Reading cannot start at *position*, which is in the file at *path*."""
+    return StartError(
+        "POSITION_NOT_FOUND",
+        f"position {position}: {reason}",
+        at=Place(path, page=position.page),
+        hint="The log may have been cut back after a crash of the server, or begun anew",
+    )
+
+
+def _bad_length(pages: PageWindow, page: int, byte: int) -> CorruptError:
+    """A chunk leaves its page."""
+    return CorruptError(
+        "BAD_CHUNK", "the chunk does not fit into its page", at=_place(pages, page, byte), hint=_DAMAGED
+    )
+
+
+def _early_end_mark(pages: PageWindow, page: int, byte: int) -> CorruptError:
+    """The data end in a page, but later pages have been written."""
+    reason = f"the data end here, but page {_page_no(pages, page + 1)} has been written"
+    return CorruptError("BAD_CHUNK", reason, at=_place(pages, page, byte), hint=_DAMAGED)
+
+
+def _cut_record(pages: PageWindow, page: int, byte: int) -> DataLossError:
+    """The data of a file end before it was full, but a later file has been begun."""
+    reason = "the data end here, but a later file has been begun"
+    return DataLossError("TRUNCATED_TRANSACTION", reason, at=_place(pages, page, byte), hint=_COPY_AGAIN)
+
+
+def _bad_link(pages: PageWindow, chunks: Table, code: int, row: int) -> BinlogError:
+    """Chunks do not make records."""
+    page = int(chunks["page"][row])
+    place = _place(pages, page, int(chunks["start"][row]) - CHUNK_HEADER_SIZE)
+    before = chunks["type"][:row][chunks["page"][:row] == page] & CHUNK_KIND_MASK
+    is_first_of_file = _page_no(pages, page) == FIRST_DATA_PAGE and set(before.tolist()) <= NESTED_KINDS
+    if is_first_of_file:
+        reason = (
+            "the file before ends inside a record, but it does not go on here"
+            if code == LINK_MISSING_END
+            else "a record goes on here, but it does not begin in the file before"
+        )
+        return DataLossError("TRUNCATED_TRANSACTION", reason, at=place, hint=_COPY_AGAIN)
+    reason = (
+        "a record should go on here, but another one begins"
+        if code == LINK_MISSING_END
+        else "a record goes on here, but none has begun"
+    )
+    return CorruptError("BAD_CHUNK", reason, at=place, hint=_DAMAGED)
+
+
+def _bad_commit_header(pages: PageWindow, chunks: Table, row: int) -> CorruptError:
+    """The integers of the commit record whose first chunk is *row* cannot be read."""
+    place = _place(pages, int(chunks["page"][row]), int(chunks["start"][row]) - CHUNK_HEADER_SIZE)
+    return CorruptError("BAD_CHUNK", "the header of the commit record is cut off", at=place, hint=_DAMAGED)
+
+
+def _page_no(pages: PageWindow, page: int) -> int:
+    """Number in its file of the page at index *page* of the window."""
+    return int(pages.page_start[page]) // pages.page_size
+
+
+def _place(pages: PageWindow, page: int, byte: int) -> Place:
+    """The place of a byte of the window."""
+    path = pages.path(int(pages.file_no[page]))
+    return Place(path, page=_page_no(pages, page), byte=int(pages.page_start[page]) + byte - page * pages.page_size)

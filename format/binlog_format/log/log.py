@@ -1,12 +1,23 @@
-"""The log, whatever its format: `Log`; `opening.open_log(path)` returns one."""
+"""The log, whatever its format: `Log`; `opening.open_log(path)` returns one.
+
+Positions as users give them: `parse_position`, `resolve_position`, and whether a log has them: `check_start`.
+
+The part of a log that a user wants to read: `ReadRange.of(log, start, end)`.
+"""
 
 from __future__ import annotations
 
+import re
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from binlog_format.errors import OptionError, StartError
 from binlog_format.gtids.gtid import GtidPosition
-from binlog_format.gtids.gtid_set import GtidSet, check_kind
+from binlog_format.gtids.gtid_set import GtidSet, check_kind, is_gtid_set, parse_gtids
+from binlog_format.log.search import check_is_logged, end_of_gtids
 from binlog_format.log_format import LogFormat
+from binlog_format.position import Position
+from binlog_format.views.filters import GroupFilter
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -14,9 +25,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from binlog_format.block import Block
-    from binlog_format.gtids.gtid_set import GtidPoint
+    from binlog_format.gtids.gtid_set import GtidPoint, Taken
     from binlog_format.log_format import GtidStart
-    from binlog_format.position import Position
     from binlog_format.rows.decoding import Decoding
     from binlog_format.transactions.xa import PreparedXa
 
@@ -88,10 +98,9 @@ class Log(LogFormat):
             OptionError: `INVALID_VALUE`: *table* names no database.
             StartError: *start* or *end* is not in the log; see `ReadRange.of`.
         """
-        from binlog_format.log.read_range import ReadRange
         from binlog_format.rows.decoding import DEFAULT_DECODING
         from binlog_format.views.changes import ChangesView  # compiled code; not every use of a log needs it
-        from binlog_format.views.table_filter import TableFilter, check_table_name
+        from binlog_format.views.filters import TableFilter, check_table_name
 
         check_table_name("table", table)
         part = ReadRange.of(self, start, end)
@@ -112,3 +121,218 @@ class Log(LogFormat):
         from binlog_format.log.search import find_time  # compiled code, as above
 
         return find_time(self, seconds)
+
+
+_SERVER_POSITION = re.compile(r"(?P<name>.+\.\d{6,}):(?P<byte>\d{1,19})")
+
+
+@dataclass(frozen=True, slots=True)
+class ServerPosition:
+    """A place in a classic log as its server gives it: `mysql-bin.000001:14542`.
+
+    Attributes:
+        name: Of the file.
+        byte: In the file; the server calls it `Pos`, `end_log_pos` or `Position`.
+    """
+
+    name: str
+    byte: int
+
+    def __str__(self) -> str:
+        return f"{self.name}:{self.byte}"
+
+
+def parse_position(text: str) -> Position | ServerPosition:
+    """Read `file_no:page:chunk`, or a server's own `mysql-bin.000001:14542`.
+
+    Raises:
+        ValueError: *text* is neither.
+    """
+    match = _SERVER_POSITION.fullmatch(text.strip())
+    return Position.parse(text) if match is None else ServerPosition(match["name"], int(match["byte"]))
+
+
+def resolve_position(log: Log, name: str, position: Position | ServerPosition) -> Position:
+    """The position in *log* that a user means.
+
+    Args:
+        log: The log.
+        name: Of the option, for messages.
+        position: What it holds.
+
+    Raises:
+        OptionError: `INVALID_VALUE`: the log's files are not named like that.
+    """
+    if isinstance(position, Position):
+        return position
+    found = log.position_at_byte(position.name, position.byte)
+    if found is None:
+        example = shown_position(log, log.start_position())
+        raise OptionError(
+            "INVALID_VALUE",
+            f"{name} {position}: {log.path} has no files named like that",
+            hint=f"Its positions are like {example}",
+        )
+    return found
+
+
+def shown_position(log: Log, position: Position) -> str:
+    """A position for messages: ours, and beside it the server's own, where it has one."""
+    of_server = log.server_position(position)
+    return str(position) if of_server is None else f"{position} ({of_server})"
+
+
+def check_start(log: Log, name: str, position: Position) -> None:
+    """See that reading can begin at a position that a user gave; of a classic log the file is walked up to it.
+
+    What has been purged, and files that are missing, are found by reading.
+
+    Args:
+        log: The log.
+        name: Of the option, for messages.
+        position: What it holds.
+
+    Raises:
+        StartError: `POSITION_NOT_FOUND`: it lies after the end of the log, or where nothing begins.
+    """
+    check_end(log, name, position)
+    starts = {start.file_no: start for start in log.file_starts()}
+    if position.file_no not in starts or log.can_start_at(position):
+        return
+    before, after = _neighbours(log, starts[position.file_no], position)
+    near = f"the next one begins at {shown_position(log, after)}"
+    if before is not None:
+        near = f"the transaction before it begins at {shown_position(log, before)}, {near}"
+    raise StartError(
+        "POSITION_NOT_FOUND",
+        f"{log.path}: {name} {shown_position(log, position)}: no transaction begins there; {near}",
+        hint="Take positions from `groups` or `find`",
+    )
+
+
+def check_end(log: Log, name: str, position: Position) -> None:
+    """See that the log reaches as far as a position that a user gave.
+
+    Raises:
+        StartError: `POSITION_NOT_FOUND`.
+    """
+    end = log.end_position()
+    if position > end:
+        raise StartError(
+            "POSITION_NOT_FOUND",
+            f"{log.path}: {name}: the log ends at {shown_position(log, end)}, before {shown_position(log, position)}",
+            hint="Use a position of this log, for example from `groups` or `find`",
+        )
+
+
+def _neighbours(log: Log, start: Position, position: Position) -> tuple[Position | None, Position]:
+    """The last group of a file that begins before *position*, and where the next one does, or the data end."""
+    before: Position | None = None
+    after = start
+    for heads in log.heads(start, None):
+        for row in range(len(heads.groups)):
+            if heads.position(row) > position:
+                return before, heads.position(row)
+            before = heads.position(row)
+        after = heads.next_position
+    return before, after
+
+
+EDGE_HINT = (
+    "A position is file_no:page:chunk, for example 0:12:3, or of a classic log the server's own, for example "
+    "mysql-bin.000001:14542; GTIDs are, for example, 0-1-575,1-2-7 (MariaDB) or "
+    "3e11fa47-71ca-11e1-9e33-c80aa9429562:1-77 (MySQL)"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ReadRange:
+    """A range between positions, and what is to be left out of it.
+
+    Attributes:
+        start: Where reading starts; None: where the log does.
+        end: The first position that is not read; None: the end of the log.
+        skip: Groups that are left out, because they have been taken.
+        until: Groups that this does not cover are left out.
+    """
+
+    start: Position | None = None
+    end: Position | None = None
+    skip: Taken | None = None
+    until: Taken | None = None
+
+    @classmethod
+    def of(cls, log: Log, start: Position | str | None, end: Position | str | None) -> ReadRange:
+        """Understand *start* and *end*: a position, its text, or GTIDs as text (`0-1-575,1-2-7`, or `uuid:1-77`).
+
+        What comes up to the GTIDs of *start* is left out; the GTIDs of *end* are the last ones to be read.
+
+        Raises:
+            DataLossError: `GTID_PURGED`: transactions after *start* are not in the log any more.
+            OptionError: `INVALID_VALUE`: neither a position nor GTIDs, or GTIDs of the other vendor.
+            StartError: `START_AFTER_END`; `POSITION_NOT_FOUND`, `GTID_NOT_FOUND`: the log does not have it.
+        """
+        first, taken = _edge(log, "start", start)
+        last, wanted = _edge(log, "end", end)
+        skip: Taken | None = None
+        until: Taken | None = None
+        if first is not None:
+            check_start(log, "start", first)
+        if taken is not None:
+            found = log.position_of(taken)
+            check_is_logged(log, "start", taken, found.taken)
+            first, skip = found.position, found.taken
+        if last is not None:
+            check_end(log, "end", last)
+        if wanted is not None:
+            stop = end_of_gtids(log, wanted)
+            if stop.missing:
+                raise StartError(
+                    "GTID_NOT_FOUND",
+                    f"{log.path}: end: {stop.missing} has not been logged",
+                    hint="Leave it away to read up to the end of the log",
+                )
+            last, until = stop.position, stop.taken
+        if first is not None and last is not None and last < first:
+            if taken is None or wanted is None or wanted.without(taken) or taken.without(wanted):
+                raise StartError("START_AFTER_END", f"start {start} comes after end {end}")
+            last = first  # the same GTIDs, or some of them
+        return cls(first, last, skip, until)
+
+    @property
+    def groups(self) -> GroupFilter:
+        """Filter of the groups in the blocks."""
+        return GroupFilter(self.skip, self.until)
+
+    def blocks(self, log: Log) -> Iterator[Block]:
+        """The blocks of *log* that hold the range, as consumers of rows want them: `Log.committed_blocks`."""
+        return log.committed_blocks(self.start, self.end)
+
+    def stored_blocks(self, log: Log) -> Iterator[Block]:
+        """The same as they are stored: `Log.blocks`."""
+        return log.blocks(self.start, self.end)
+
+
+def parse_edge(text: str) -> Position | ServerPosition | GtidPoint:
+    """Read a position, or GTIDs of either vendor.
+
+    Raises:
+        ValueError: *text* is neither.
+    """
+    return parse_gtids(text) if is_gtid_set(text) or ":" not in text else parse_position(text)
+
+
+def _edge(log: Log, name: str, value: Position | str | None) -> tuple[Position | None, GtidPoint | None]:
+    if value is None or isinstance(value, Position):
+        return value, None
+    try:
+        edge = parse_edge(value)
+    except ValueError as error:
+        raise OptionError(
+            "INVALID_VALUE",
+            f'option {name}: expected a position or GTIDs, got "{value}": {error}',
+            hint=EDGE_HINT,
+        ) from error
+    if isinstance(edge, Position | ServerPosition):
+        return resolve_position(log, name, edge), None
+    return None, edge or None

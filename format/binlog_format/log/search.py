@@ -8,17 +8,15 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from binlog_format.errors import DataLossError, StartError
-from binlog_format.gtids.domain_starts import DomainStarts
 from binlog_format.gtids.gtid import Gtid, GtidPosition
 from binlog_format.gtids.gtid_history import gtid_of, gtids_of
 from binlog_format.gtids.gtid_search import GtidSearch
-from binlog_format.gtids.gtid_set import GtidSet, MysqlGtid, check_kind
+from binlog_format.gtids.gtid_set import DomainStarts, GtidSet, MysqlGtid, check_kind
 from binlog_format.position import Position
 
 if TYPE_CHECKING:
     from binlog_format.block import Table
-    from binlog_format.gtids.domain_starts import Taken
-    from binlog_format.gtids.gtid_set import AnyGtid, GtidPoint
+    from binlog_format.gtids.gtid_set import AnyGtid, GtidPoint, Taken
     from binlog_format.log.log import Log
     from binlog_format.log_format import Heads
 

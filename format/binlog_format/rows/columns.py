@@ -1,31 +1,33 @@
-"""Conversion of a column's bytes to an Arrow array: `column_array`; `arrow_type` of a column."""
+"""Conversion of a column's bytes to an Arrow array: `column_array`; `arrow_type` of a column.
+
+Arrow types of a table's columns: `arrow_schema(layout)`.
+"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
+
+from binlog_format.errors import SchemaError
 from binlog_format.events.table_map_layout import ColumnType
-from binlog_format.rows.column_types import BadValueError, column_name, unsupported
+from binlog_format.rows.column_types import NO_METADATA_HINT, BadValueError, column_name, unsupported
 from binlog_format.rows.declared.declared_types import split_declared
 from binlog_format.rows.decoding import DEFAULT_DECODING, Decoding
 from binlog_format.rows.json.json_columns import JSONS
-from binlog_format.rows.values.addresses import INET4S, INET6S, UUIDS
-from binlog_format.rows.values.compressed_columns import COMPRESSED
-from binlog_format.rows.values.decimals import DECIMALS
-from binlog_format.rows.values.enums import ENUMS, SETS
-from binlog_format.rows.values.numbers import BITS, FLOATS, INTEGERS, YEARS
-from binlog_format.rows.values.special_types import GEOMETRIES, VECTORS
+from binlog_format.rows.values.numbers import BITS, DECIMALS, FLOATS, INTEGERS, YEARS
+from binlog_format.rows.values.special_types import GEOMETRIES, INET4S, INET6S, UUIDS, VECTORS
 from binlog_format.rows.values.temporal import DATES, DATETIMES, TIMES, TIMESTAMPS
-from binlog_format.rows.values.text import TEXTS
+from binlog_format.rows.values.text import COMPRESSED, ENUMS, SETS, TEXTS
 
 if TYPE_CHECKING:
     import numpy as np
-    import pyarrow as pa
     from numpy.typing import NDArray
 
     from binlog_format.events.table_map import TableLayout
     from binlog_format.kernels import Bytes
     from binlog_format.rows.column_types import Family
+
 
 _FAMILIES: dict[ColumnType, Family] = {
     ColumnType.TINY: INTEGERS,
@@ -121,3 +123,31 @@ def _family(layout: TableLayout, index: int) -> Family:
     if family is None:
         raise unsupported(layout, index)
     return family
+
+
+__all__ = ["arrow_schema", "arrow_type"]
+
+
+def arrow_schema(layout: TableLayout, decoding: Decoding = DEFAULT_DECODING) -> pa.Schema:
+    """Names and types of all columns that are shown, as `Images.column` gives them.
+
+    Every field can be null: a column may be absent from a row image, and zero dates are null.
+
+    Raises:
+        SchemaError: `NO_COLUMN_METADATA`: the log does not state what the columns are called, or how to understand one.
+        UnsupportedError: `COLUMN_TYPE`: a column has a type, or a character set, that is not read.
+        BinlogError: The layout's `problem`.
+    """
+    if layout.problem is not None:
+        raise layout.problem
+    layout = decoding.shown(layout)
+    fields = []
+    for index, column in enumerate(layout.columns):
+        if column.name is None:
+            raise SchemaError(
+                "NO_COLUMN_METADATA",
+                f"{layout.full_name}: the log does not record what the columns are called",
+                hint=NO_METADATA_HINT,
+            )
+        fields.append(pa.field(column.name, arrow_type(layout, index, decoding)))
+    return pa.schema(fields)

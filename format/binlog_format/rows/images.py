@@ -15,7 +15,7 @@ from binlog_format.rows.column_types import column_name, size_prefix, value_widt
 from binlog_format.rows.columns import column_array
 from binlog_format.rows.decoding import DEFAULT_DECODING, Decoding
 from binlog_format.rows.image_kernels import fill_whole_images, pick_cells
-from binlog_format.rows.json.partial_values import PartialValueError, value_at, with_whole_values
+from binlog_format.rows.json.json_diffs import PartialValueError, value_at, with_whole_values
 from binlog_format.rows.partial_image_kernels import PARTIAL_FIELDS, count_images, fill_images
 
 if TYPE_CHECKING:

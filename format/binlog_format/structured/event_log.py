@@ -1,29 +1,83 @@
 """Logs whose entries are no transactions of a database: `EventLog`; what follows and writes them needs no more of them.
 
 Events of such a log mean nothing without the metadata that was written before them: reading goes on with a `LogState`.
+
+`LogBlock`: a run of whole entries of one file as one byte buffer, and the tables that point into it.
+
+Times of events, by the clock syncs in force: `event_times`, `find_event_time`; of one event, `ns_of`.
 """
 
 from __future__ import annotations
 
 from abc import abstractmethod
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from binlog_format.errors import UnsupportedError
+import numpy as np
+
+from binlog_format.errors import StartError, UnsupportedError
 from binlog_format.gtids.gtid_set import NO_GTIDS
 from binlog_format.log.log import Log
-from binlog_format.position import Place
-from binlog_format.structured.block import LogBlock
-from binlog_format.structured.metadata import EventSource, LogState
+from binlog_format.position import Place, Position
+from binlog_format.structured.clock_kernels import Clocks, fill_times, wall_ns
+from binlog_format.structured.layout import NS_PER_SECOND, VIRTUAL_PAGE_SIZE
+from binlog_format.structured.metadata import ClockSync, EventSource, LogState
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
+
+    from numpy.typing import NDArray
 
     from binlog_format.block import Block, Table
     from binlog_format.gtids.gtid import Gtid
     from binlog_format.gtids.gtid_set import GtidPoint
     from binlog_format.kernels import Bytes
     from binlog_format.log_format import GtidStart, Heads
-    from binlog_format.position import Position
+    from binlog_format.structured.metadata import WriterProp
+
+    Int64s = NDArray[np.int64]
+    Mask = NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class LogBlock:
+    """Whole entries of one file; at least one.
+
+    Attributes:
+        data: The bytes of the entries.
+        events: `LOG_EVENT_DTYPE`, in file order.
+        sources: Those in force before the block or in it that its events refer to. An id that is defined anew in the
+            block has several rows.
+        writers: The same; those of equal id and name are one row, whatever their batches.
+        clock_syncs: The same.
+        file_no: Number of the file.
+        file_offset: Byte of `data[0]` in the file.
+        path: Of the file, for messages.
+        next_position: Where reading goes on.
+        state_after: What is in force there.
+    """
+
+    data: Bytes
+    events: Table
+    sources: tuple[EventSource, ...]
+    writers: tuple[WriterProp, ...]
+    clock_syncs: tuple[ClockSync, ...]
+    file_no: int
+    file_offset: int
+    path: str
+    next_position: Position
+    state_after: LogState
+
+    def __repr__(self) -> str:
+        return (
+            f"<LogBlock of {self.path} from byte {self.file_offset:,} to {self.next_position}, "
+            f"{len(self.events):,} events, {len(self.data):,} bytes>"
+        )
+
+    def place(self, byte: int) -> Place:
+        """Place of *byte* of `data` in the file, for messages."""
+        return Place(self.path, byte=self.file_offset + byte)
+
 
 __all__ = ["EventLog", "EventSource", "LogBlock", "LogState"]
 
@@ -75,8 +129,6 @@ class EventLog(Log):
 
     def position_of_time(self, seconds: int) -> Position:
         """Position of the first event that happened then, or later; see `find_event_time`."""
-        from binlog_format.structured.times import find_event_time  # compiled code takes a moment to load
-
         return find_event_time(self, seconds)
 
     def heads(self, start: Position, end: Position | None) -> Iterator[Heads]:
@@ -101,3 +153,57 @@ class EventLog(Log):
             at=Place(self.path),
             hint="Read it with option view=logs, or print it with binlog-stream bread",
         )
+
+
+_FREQUENCY_MAX = (1 << 63) - 1
+"""The library takes frequencies as signed numbers."""
+
+
+def ns_of(clock: int, clock_sync: ClockSync) -> int | None:
+    """Nanoseconds since 1970 UTC of a clock value; None: there is no clock sync."""
+    if not 0 < clock_sync.frequency <= _FREQUENCY_MAX:
+        return None
+    with np.errstate(over="ignore"):
+        value, sync_value, sync_ns = (np.uint64(one) for one in (clock, clock_sync.clock, clock_sync.ns))
+        return int(wall_ns(value, sync_value, clock_sync.frequency, sync_ns))
+
+
+def event_times(block: LogBlock) -> tuple[Int64s, Mask]:
+    """Compute the times of the events of *block*.
+
+    Returns:
+        Nanoseconds since 1970 UTC, and where there are any: not before the first sync, and with none of a frequency
+        that cannot be.
+    """
+    ns, has_time = np.empty(len(block.events), dtype=np.int64), np.empty(len(block.events), dtype=np.bool_)
+    with np.errstate(over="ignore"):
+        fill_times(block.events, clocks_of(block.clock_syncs), ns, has_time)
+    return ns, has_time
+
+
+def clocks_of(clock_syncs: Sequence[ClockSync]) -> Clocks:
+    """Clock syncs as kernels take them; there is always one."""
+    syncs = clock_syncs or (ClockSync(),)
+    return Clocks(
+        clocks=np.array([sync.clock for sync in syncs], dtype=np.uint64),
+        frequencies=np.array([sync.frequency for sync in syncs], dtype=np.uint64).view(np.int64),
+        ns=np.array([sync.ns for sync in syncs], dtype=np.uint64),
+        offsets=np.array([sync.tz_offset for sync in syncs], dtype=np.int64),
+    )
+
+
+def find_event_time(log: EventLog, seconds: int) -> Position:
+    """Position of the first event, in the order of the log, that happened at *seconds* since 1970 UTC or later.
+
+    No event before it did; earlier ones of other writers may follow. Reads the log from its start.
+
+    Raises:
+        StartError: `TIMESTAMP_NOT_FOUND`: all events are older, or have no time.
+    """
+    for block in log.entries():
+        ns, has_time = event_times(block)
+        rows = np.flatnonzero(has_time & (ns >= seconds * NS_PER_SECOND))
+        if len(rows):
+            byte = block.file_offset + int(block.events["start"][rows[0]])
+            return Position(block.file_no, *divmod(byte, VIRTUAL_PAGE_SIZE))
+    raise StartError("TIMESTAMP_NOT_FOUND", "all events of the log happened before that time")

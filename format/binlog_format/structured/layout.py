@@ -1,4 +1,9 @@
-"""Numbers of the structured format (docs/formats/structured.md)."""
+"""Numbers of the structured format (docs/formats/structured.md).
+
+Blocks of queued entries in the memory of a program that logs (docs/formats/structured.md), 64 bits.
+
+Bytes of a structured log's file as positions: `position_of`, `byte_of`.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +11,8 @@ import struct
 from enum import IntEnum
 
 import numpy as np
+
+from binlog_format.position import Position
 
 VIRTUAL_PAGE_SIZE = 1 << 14
 """Structured files have no pages; positions count so many bytes as one."""
@@ -79,3 +86,32 @@ LOG_EVENT_DTYPE = np.dtype(
 )
 ARGUMENTS_OFFSET = ENTRY_HEAD_SIZE + EVENT_SIZE_MIN
 """Distance from an event's `start` to its arguments, which take `size` - 16 bytes."""
+
+
+METADATA_MAGIC = struct.pack("<Q", 0xFE214F726E35BDBC)
+DATA_MAGIC = struct.pack("<Q", 0xFE213F716D34BCBC)
+
+METADATA_STRUCT = struct.Struct(
+    "<"
+    "Q"  # session: its address
+    "Q"  # size: of the entries that follow
+)
+DATA_STRUCT = struct.Struct(
+    "<"
+    "Q"  # session
+    "Q"  # write_index: next byte to write
+    "Q"  # data_end: end of what is valid when writing has begun anew at the start
+    "Q"  # capacity: of the bytes that follow
+    "Q"  # buffer: where they were; ignored
+    "Q"  # read_index: next byte to consume
+)
+
+
+def position_of(file_no: int, file_offset: int) -> Position:
+    """The position of a byte."""
+    return Position(file_no, *divmod(file_offset, VIRTUAL_PAGE_SIZE))
+
+
+def byte_of(position: Position) -> int:
+    """The byte in its file that *position* stands for."""
+    return position.page * VIRTUAL_PAGE_SIZE + position.chunk

@@ -8,9 +8,8 @@ from enum import IntEnum
 from typing import TYPE_CHECKING, Protocol
 
 from binlog_format.kernels import empty_bytes
-from binlog_format.structured.layout import ENTRY_HEAD_SIZE
+from binlog_format.structured.layout import DATA_MAGIC, DATA_STRUCT, ENTRY_HEAD_SIZE, METADATA_MAGIC, METADATA_STRUCT
 from binlog_format.structured.recovery_kernels import walk_entries
-from binlog_format.structured.recovery_layout import DATA_MAGIC, DATA_STRUCT, METADATA_MAGIC, METADATA_STRUCT
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from binlog_format.block import BLOCK_SIZE
-from binlog_format.recycling import Recycler
-from binlog_format.structured.block import LogBlock
+from binlog_format.block import BLOCK_SIZE, Recycler
+from binlog_format.structured.event_log import LogBlock
 from binlog_format.structured.file_scan import ENTRIES_IN_A_ROW, Cut, check_size
 from binlog_format.structured.known_metadata import IdTable, KnownSources, KnownWriters
 from binlog_format.structured.layout import (
@@ -18,6 +17,7 @@ from binlog_format.structured.layout import (
     METADATA_BIT,
     SIZE_STRUCT,
     TAG_STRUCT,
+    position_of,
 )
 from binlog_format.structured.metadata import (
     ClockSync,
@@ -27,7 +27,6 @@ from binlog_format.structured.metadata import (
     WriterProp,
     read_metadata,
 )
-from binlog_format.structured.positions import position_of
 from binlog_format.structured.scan_kernels import (
     CLOCK_SYNC,
     IN_FORCE_SIZE,

@@ -23,9 +23,8 @@ from binlog_format.position import Position
 from binlog_format.rows.decoding import DEFAULT_DECODING, Decoding
 from binlog_format.rows.images import ImageKind, read_images
 from binlog_format.vendor import Vendor
-from binlog_format.views.group_filter import ALL_GROUPS, GroupFilter
+from binlog_format.views.filters import ALL_GROUPS, GroupFilter, TableFilter
 from binlog_format.views.selection import Selection
-from binlog_format.views.table_filter import TableFilter
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Set

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import numpy as np
 
-from binlog_format.views.events.texts import DELETE_TYPES, UPDATE_TYPES, WRITE_TYPES
+from binlog_format.views.events.view import DELETE_TYPES, UPDATE_TYPES, WRITE_TYPES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -16,8 +16,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from binlog_format.block import Block
-    from binlog_format.views.group_filter import GroupFilter
-    from binlog_format.views.table_filter import TableFilter
+    from binlog_format.views.filters import GroupFilter, TableFilter
 
 _EVENT_TYPES = {"insert": WRITE_TYPES, "update": UPDATE_TYPES, "delete": DELETE_TYPES}
 

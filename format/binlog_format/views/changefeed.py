@@ -14,17 +14,14 @@ import pyarrow as pa
 
 from binlog_format.errors import UnsupportedError
 from binlog_format.rows.arrow_arrays import numbers_array, strings_array
-from binlog_format.rows.arrow_schema import arrow_schema
+from binlog_format.rows.columns import arrow_schema
 from binlog_format.rows.decoding import DEFAULT_DECODING, Decoding
 from binlog_format.rows.images import read_images
 from binlog_format.rows.json.json_rows import JsonStyle
-from binlog_format.views.bounded import bounded
-from binlog_format.views.columns import COMMIT_TIME_TYPE, POSITION_TYPE, PlaceColumns
-from binlog_format.views.group_filter import ALL_GROUPS, GroupFilter
-from binlog_format.views.json.image_json import column_styles
+from binlog_format.views.columns import COMMIT_TIME_TYPE, POSITION_TYPE, PlaceColumns, bounded
+from binlog_format.views.filters import ALL_GROUPS, GroupFilter, TableFilter
+from binlog_format.views.row_images import ABSENT_TYPE, TypedTable, absent_names, column_styles, in_order
 from binlog_format.views.selection import Selection, first_position
-from binlog_format.views.table_filter import TableFilter
-from binlog_format.views.typed import ABSENT_TYPE, TypedTable, absent_names, in_order
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

@@ -20,32 +20,34 @@ from binlog_format.rows.arrow_arrays import (
     strings_array,
     struct_array,
 )
-from binlog_format.rows.arrow_schema import arrow_schema
+from binlog_format.rows.columns import arrow_schema
 from binlog_format.rows.decoding import DEFAULT_DECODING, Decoding
 from binlog_format.rows.images import read_images
 from binlog_format.rows.json.json_rows import JsonStyle
-from binlog_format.views.bounded import bounded
 from binlog_format.views.change_extras import NO_EXTRAS, ChangeExtras, StatementRows
 from binlog_format.views.columns import (
     COMMIT_TIME_TYPE,
     SURE_POSITION_TYPE,
     Pairs,
     PlaceColumns,
+    bounded,
     pair_images,
     texts_of_rows,
 )
-from binlog_format.views.events.texts import StatementTexts
-from binlog_format.views.group_filter import ALL_GROUPS, GroupFilter
-from binlog_format.views.json.image_json import (
+from binlog_format.views.events.view import StatementTexts
+from binlog_format.views.filters import ALL_GROUPS, GroupFilter, TableFilter
+from binlog_format.views.row_images import (
+    ABSENT_TYPE,
     TableTexts,
+    TypedTable,
+    absent_names,
     column_styles,
     image_rows,
+    in_order,
     merged_texts,
     text_sizes,
 )
 from binlog_format.views.selection import Selection, event_place, first_position
-from binlog_format.views.table_filter import TableFilter
-from binlog_format.views.typed import ABSENT_TYPE, TypedTable, absent_names, in_order
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

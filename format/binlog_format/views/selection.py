@@ -22,8 +22,7 @@ if TYPE_CHECKING:
     from binlog_format.events.table_map import TableLayout
     from binlog_format.position import Place
     from binlog_format.rows.decoding import TableSchemas
-    from binlog_format.views.group_filter import GroupFilter
-    from binlog_format.views.table_filter import TableFilter
+    from binlog_format.views.filters import GroupFilter, TableFilter
 
     OnProblem = Callable[[Block, TableEvents, SchemaError | UnsupportedError], None]
 

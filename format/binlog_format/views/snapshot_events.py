@@ -22,8 +22,8 @@ from binlog_format.gtids.gtid_history import gtid_of
 from binlog_format.rows.images import ImageKind, read_images
 from binlog_format.rows.table_events import TableEvents
 from binlog_format.views.columns import POSITION_TYPE
+from binlog_format.views.filters import MARKS_TABLE, SHADOW_PREFIX, is_of_snapshots, maps_of_marks
 from binlog_format.views.selection import group_position
-from binlog_format.views.table_filter import MARKS_TABLE, SHADOW_PREFIX, is_of_snapshots, maps_of_marks
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

@@ -13,9 +13,8 @@ from binlog_format.rows.images import ImageKind, read_images
 from binlog_format.rows.json.json_rows import JsonStyle
 from binlog_format.rows.table_events import TableMaps
 from binlog_format.views.columns import COMMIT_TIME_TYPE, POSITION_TYPE, gtid_texts, position_array
-from binlog_format.views.events.texts import text_places, texts_at
-from binlog_format.views.group_filter import ALL_GROUPS, GroupFilter
-from binlog_format.views.table_filter import TableFilter
+from binlog_format.views.events.view import text_places, texts_at
+from binlog_format.views.filters import ALL_GROUPS, GroupFilter, TableFilter
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

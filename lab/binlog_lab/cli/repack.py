@@ -19,7 +19,7 @@ from binlog_format.archives.directories import open_directory
 from binlog_format.classic.reader import ClassicLog
 from binlog_format.errors import UnsupportedError, storage_error
 from binlog_format.format_traits import CLASSIC
-from binlog_format.formats.detect import detect_format
+from binlog_format.formats.opening import detect_format
 from binlog_format.gtids.gtid_set import GtidSet
 from binlog_lab.innodb_writer.options import WriterOptions
 from binlog_lab.repack.repacker import CHECKPOINT_SECONDS, Repacker, RepackProgress

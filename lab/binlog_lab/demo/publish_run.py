@@ -15,7 +15,7 @@ from binlog_lab.demo.servers.kafka_broker import KafkaBroker
 from binlog_lab.demo.state import DemoState
 from binlog_lab.demo.view import DemoView
 from binlog_streaming.settings.publish_model import FollowedSource, KafkaSink, PublishJob
-from binlog_streaming.settings.publish_text import publish_job_text
+from binlog_streaming.settings.source_texts import publish_job_text
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from binlog_connector.installing import install_hint
-from binlog_format.views.table_filter import TableFilter
+from binlog_format.views.filters import TableFilter
 from binlog_lab.demo.failures import DemoError
 from binlog_lab.demo.job_run import JobPlace, run_job
 from binlog_lab.demo.proof.comparison import Comparison, compare_changelog, compare_mirror, compare_versions

@@ -17,7 +17,7 @@ import numpy as np
 
 from binlog_connector.following.watch import DirectoryWatch
 from binlog_connector.schema.log_ddl import all_statements
-from binlog_connector.schema.statement_errors import events_lost_error
+from binlog_connector.schema.statement_rows import events_lost_error
 from binlog_format.classic.detach import detached_events, detached_format_description, detached_gtid_event
 from binlog_format.errors import CorruptError, StartError, UnsupportedError
 from binlog_format.events.gtids.gtid import XA_FLAGS, parse_gtid_event, parse_xa_prepare_event

@@ -14,8 +14,7 @@ from binlog_format import open_log
 from binlog_format.archives.directories import open_directory
 from binlog_format.archives.manifest import ArchivedFile, ManifestPart, crc_of, probes
 from binlog_format.errors import DataLossError, OptionError
-from binlog_format.formats.detect import detect_format
-from binlog_format.formats.opening import open_live_files
+from binlog_format.formats.opening import detect_format, open_live_files
 from binlog_format.gtids.gtid import GtidPosition
 from binlog_format.gtids.gtid_set import parse_gtids
 from binlog_format.position import Place, Position

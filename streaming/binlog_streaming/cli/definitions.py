@@ -13,8 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Container, Iterator
 
     from binlog_connector.schema.definitions import TableName
-    from binlog_streaming.server.address import ServerAddress
-    from binlog_streaming.server.credentials import Credentials
+    from binlog_streaming.server.address import Credentials, ServerAddress
     from binlog_streaming.settings.model import Job, LowerCase
     from binlog_streaming.snapshot.definitions import BroughtDefinitions
 
@@ -70,8 +69,7 @@ def bring_also(
     from binlog_connector.installing import require
 
     require("pymysql")
-    from binlog_streaming.server.address import ServerAddress
-    from binlog_streaming.server.credentials import find_credentials
+    from binlog_streaming.server.address import ServerAddress, find_credentials
     from binlog_streaming.server.session import connect
     from binlog_streaming.snapshot.definitions import bring_definitions, plan_definitions
 
@@ -92,8 +90,7 @@ def lower_case_of(server: str, password_file: str | None) -> LowerCase:
     Raises:
         BinlogError: What is wrong with the server, or the account.
     """
-    from binlog_streaming.server.address import ServerAddress
-    from binlog_streaming.server.credentials import find_credentials
+    from binlog_streaming.server.address import ServerAddress, find_credentials
     from binlog_streaming.server.session import connect
 
     address = ServerAddress.parse(server)

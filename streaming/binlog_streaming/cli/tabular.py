@@ -7,7 +7,7 @@ import json
 import sys
 from typing import TYPE_CHECKING, Protocol
 
-from binlog_format.log.places import shown_position
+from binlog_format.log.log import shown_position
 from binlog_format.position import Position
 from binlog_streaming.cli.output import write_output
 

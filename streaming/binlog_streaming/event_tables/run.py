@@ -16,9 +16,7 @@ from binlog_connector.following.steps import check_range_complete
 from binlog_connector.following.tailer import FollowOptions, Tailer
 from binlog_connector.following.watched import WatchedLog
 from binlog_connector.options.source_options import SourceOptions
-from binlog_streaming.event_tables.rows import place_of, table_rows
-from binlog_streaming.event_tables.state import EventTablesStateFile
-from binlog_streaming.event_tables.writing import write_rows
+from binlog_streaming.event_tables.writing import EventTablesStateFile, place_of, table_rows, write_rows
 from binlog_streaming.job_state.job_run import LOOK_SECONDS, JobRun
 from binlog_streaming.job_state.progress import BatchProgress, Progress
 

@@ -21,7 +21,7 @@ from binlog_connector.schema.catalog import Catalog
 from binlog_connector.schema.history import SchemaHistory
 from binlog_connector.schema.log_ddl import ddl_statements
 from binlog_connector.schema.stated_definitions import stated_definitions
-from binlog_format.views.table_filter import TableFilter
+from binlog_format.views.filters import TableFilter
 from binlog_streaming.job_state.state_files import state_of
 from binlog_streaming.settings.model import GHOST_TABLES, KEPT_DEFINITIONS_FILE
 

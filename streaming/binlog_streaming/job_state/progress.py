@@ -22,9 +22,8 @@ if TYPE_CHECKING:
     from binlog_connector.schema.definitions import TableName
     from binlog_connector.schema.snapshot_marks import TableProved
     from binlog_format.position import Position
-    from binlog_streaming.plan.job_state import SetAside
+    from binlog_streaming.plan.job_state import SelectedTable, SetAside
     from binlog_streaming.plan.snapshots import PlannedSnapshot
-    from binlog_streaming.plan.table_selection import SelectedTable
 
     BatchListener = Callable[["BatchProgress"], None]
 

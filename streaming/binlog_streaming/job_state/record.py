@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from binlog_connector.rules.rule_changes import hiding_changes, salt_fingerprints
+from binlog_connector.rules.row_rules import hiding_changes, salt_fingerprints
 from binlog_format.rows.decoding import ZeroDates
 from binlog_format.source_file import without_archive
-from binlog_format.views.table_filter import TableFilter
+from binlog_format.views.filters import TableFilter
 from binlog_streaming.job_state.checkpoint import read_checkpoint
 from binlog_streaming.job_state.state_files import state_of
 from binlog_streaming.lake.storage.table_places import target_uri

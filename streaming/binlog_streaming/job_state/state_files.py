@@ -1,16 +1,29 @@
-"""Small files that jobs keep their state in, in a folder or an object store: `StateFolder(directory, storage)`."""
+"""Small files that jobs keep their state in, in a folder or an object store: `StateFolder(directory, storage)`.
+
+State of a job without Spark, in its checkpoint: `BatchState`; `BatchStateFile` keeps it.
+
+A batch is written down before anything of it is in a table, so that it can be done again, with the same number and the
+same content, and once more when all of it is. Between the two lies whatever ended the process.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import uuid
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
-from binlog_format.errors import storage_error
+import msgspec
+
+from binlog_connector.crash_points import reached
+from binlog_format.errors import OptionError, storage_error
+from binlog_format.position import Place
 from binlog_streaming.lake.storage.table_places import store_at
 from binlog_streaming.settings.publish_model import PublishJob
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    from binlog_streaming.settings import EventTablesJob, TopicTablesJob
     from binlog_streaming.settings.job_file import AnyJob
 
 
@@ -96,3 +109,124 @@ def state_of(job: AnyJob) -> StateFolder:
 def storage_of(job: AnyJob) -> Mapping[str, str]:
     """Access to the object stores of a job; one that publishes has none."""
     return {} if isinstance(job, PublishJob) else job.sink.storage
+
+
+VERSION = 1
+
+
+class BatchStep(StrEnum):
+    """Step that a job has just finished; the process may end between any two steps, and within the write of a table."""
+
+    BEGUN = "begun"
+    """The batch is in the checkpoint, and nothing of it in a table."""
+    IN_TABLES = "in tables"
+    """All of it is in the tables, and the checkpoint does not know."""
+    FINISHED = "finished"
+    """The checkpoint knows."""
+
+
+class BatchState(msgspec.Struct, frozen=True, kw_only=True):
+    """Progress of a job, and the settings that must not differ when it starts again.
+
+    Attributes:
+        query_id: What the job's tables know it by.
+        directory: Of the sink.
+        format: Of the tables.
+        rules: `[[tables]]`.
+        batch_id: Number of the last batch; -1: there was none.
+        version: Of the form of this.
+    """
+
+    query_id: str
+    directory: str
+    format: str
+    rules: tuple[Any, ...]
+    batch_id: int = -1
+    version: int = VERSION
+
+
+State = TypeVar("State", bound=BatchState)
+
+
+class BatchStateFile(Generic[State]):
+    """The state of one job; a kind of jobs has a class of its own.
+
+    Args:
+        job: The settings.
+
+    Attributes:
+        state: As it is in the checkpoint, or a new one.
+        is_new: Whether the checkpoint has none.
+
+    Raises:
+        OptionError: `INVALID_VALUE`: the checkpoint was begun with other settings, or is not of such a job.
+        StorageError, AccessError: It cannot be read.
+    """
+
+    FILE: ClassVar[str]
+    """Its name in the checkpoint."""
+    KIND: ClassVar[str]
+    """Work of such a job: "reads ..."."""
+    MIDDLE: ClassVar[str]
+    """The unit in whose middle tables would begin."""
+
+    def __init__(self, job: EventTablesJob | TopicTablesJob, kind: type[State]) -> None:
+        self._folder = state_of(job)
+        self._kind = kind
+        self._place = Place(f"{job.checkpoint}/{self.FILE}")
+        content = self._folder.read(self.FILE)
+        new = kind(
+            query_id=str(uuid.uuid4()), directory=job.sink.directory, format=str(job.sink.format), rules=job.tables
+        )
+        self.is_new = content is None
+        self.state = new if content is None else self._decoded(content)
+        for setting, was, is_now in (
+            ("sink.directory", self.state.directory, new.directory),
+            ("sink.format", self.state.format, new.format),
+            ("tables", self.state.rules, new.rules),
+        ):
+            if was != is_now:
+                raise OptionError(
+                    "INVALID_VALUE",
+                    f"{setting}: this checkpoint was begun with other settings",
+                    at=self._place,
+                    hint=f"Tables would begin in the middle of {self.MIDDLE}: set it back, or start again with a new "
+                    "checkpoint and another sink.directory",
+                )
+
+    def begin(self, state: State) -> None:
+        """Record a batch before any of it is in a table.
+
+        Raises:
+            StorageError, AccessError: It cannot be written.
+        """
+        self._write(state)
+        reached(BatchStep.BEGUN)
+
+    def finish(self, state: State) -> None:
+        """Record a batch after all of it is in the tables.
+
+        Raises:
+            StorageError, AccessError: It cannot be written.
+        """
+        reached(BatchStep.IN_TABLES)
+        self._write(state)
+        reached(BatchStep.FINISHED)
+
+    def _write(self, state: State) -> None:
+        self._folder.write(self.FILE, msgspec.json.encode(state))
+        self.state = state
+
+    def _decoded(self, content: bytes) -> State:
+        try:
+            return msgspec.json.decode(content, type=self._kind)
+        except msgspec.DecodeError as error:
+            raise self._strange(error) from error
+
+    def _strange(self, error: Exception) -> OptionError:
+        return OptionError(
+            "INVALID_VALUE",
+            f"not the checkpoint of a job that {self.KIND}: {error}",
+            at=self._place,
+            hint="Name another directory as checkpoint; a new one begins a new job",
+        )

@@ -8,16 +8,15 @@ from typing import TYPE_CHECKING
 from binlog_connector.schema.history import SchemaHistory
 from binlog_format import open_log
 from binlog_format.errors import BinlogError
-from binlog_format.rows.arrow_schema import arrow_schema
+from binlog_format.rows.columns import arrow_schema
 from binlog_format.source_file import with_places
 from binlog_streaming.jobs.log_tables import find_tables
 from binlog_streaming.jobs.mirror import absolute_path
 from binlog_streaming.settings.choices import DEFAULT_FORMAT, Mode, TableFormat
-from binlog_streaming.settings.event_source_model import EventLogSource, EventTablesJob
-from binlog_streaming.settings.event_text import event_job_text
 from binlog_streaming.settings.model import Job, LowerCase, Sink, Source, TableRule
 from binlog_streaming.settings.publish_model import FollowedSource, KafkaSink, PublishJob
-from binlog_streaming.settings.publish_text import publish_job_text
+from binlog_streaming.settings.source_models import EventLogSource, EventTablesJob
+from binlog_streaming.settings.source_texts import event_job_text, publish_job_text
 from binlog_streaming.settings.text import job_text
 from binlog_streaming.topics.record import require_changes
 

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from binlog_connector.following.watched import file_start
-from binlog_connector.rules.defined_tables import DefinedTables
+from binlog_connector.rules.row_rules import DefinedTables
 from binlog_connector.schema.definitions import TableName
+from binlog_connector.schema.failed_statements import ddl_operations
 from binlog_connector.schema.history import SchemaHistory
-from binlog_connector.schema.log_ddl import table_statements
+from binlog_connector.schema.log_ddl import ServerRuns, table_statements
 from binlog_connector.schema.operations import (
     AlterTable,
     CreateTable,
@@ -21,17 +22,15 @@ from binlog_connector.schema.operations import (
     TruncateTable,
 )
 from binlog_connector.schema.row_format import RowFormat, Tally
-from binlog_connector.schema.server.failed_statements import ddl_operations
-from binlog_connector.schema.server_runs import ServerRuns
 from binlog_connector.schema.stated_definitions import definition_operations, stated_definitions
 from binlog_format import open_log
 from binlog_format.errors import BinlogError
 from binlog_format.position import Position
-from binlog_format.rows.arrow_schema import arrow_schema
-from binlog_format.rows.declared.declared_defaults import DefaultKind
+from binlog_format.rows.columns import arrow_schema
+from binlog_format.rows.declared.declared_types import DefaultKind
 from binlog_format.vendor import Vendor
 from binlog_format.views.cascading import have_logged_cascades
-from binlog_format.views.table_filter import TableFilter, is_of_snapshots
+from binlog_format.views.filters import TableFilter, is_of_snapshots
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping

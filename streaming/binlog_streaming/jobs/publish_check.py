@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from binlog_connector.envelope.avro.avro_encoding import table_schemas
-from binlog_connector.envelope.avro.avro_schemas import avro_schema
-from binlog_connector.envelope.table_envelope import TableEnvelope
+from binlog_connector.envelope.avro.avro_encoding import avro_schema, table_schemas
+from binlog_connector.envelope.message_context import TableEnvelope
 from binlog_connector.following.resume import compare
 from binlog_connector.following.starts import initial_offset
 from binlog_connector.following.watched import WatchedLog
@@ -16,7 +15,7 @@ from binlog_connector.options.source_options import SourceOptions
 from binlog_connector.schema.history import SchemaHistory
 from binlog_format.errors import BinlogError, BrokerError, OptionError, RegistryError
 from binlog_format.rows.decoding import TimeType
-from binlog_format.views.table_filter import TableFilter
+from binlog_format.views.filters import TableFilter
 from binlog_streaming.jobs.check import LogReport, log_report, size_behind
 from binlog_streaming.jobs.log_tables import SCAN_SIZE, find_tables
 from binlog_streaming.topics.connecting import connection_of, names_of, published_offset, registry_of

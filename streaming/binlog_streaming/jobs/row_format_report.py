@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from binlog_connector.schema.log_ddl import ServerRuns
 from binlog_connector.schema.row_format import RowFormat, Tally
-from binlog_connector.schema.server_runs import ServerRuns
 from binlog_format import open_log
 from binlog_format.errors import BinlogError, visible
-from binlog_format.views.table_filter import TableFilter
+from binlog_format.views.filters import TableFilter
 from binlog_streaming.settings.choices import OnRowStatement
 
 if TYPE_CHECKING:

@@ -22,7 +22,7 @@ from binlog_connector.following.switching import Ignored, OldLog, find_switch
 from binlog_connector.following.watched import WatchedLog
 from binlog_connector.options.source_options import SourceOptions
 from binlog_format.errors import BinlogError, OptionError, SwitchError
-from binlog_format.log.places import shown_position
+from binlog_format.log.log import shown_position
 from binlog_format.position import Place
 from binlog_format.source_file import without_archive
 from binlog_streaming.job_state.checkpoint import read_checkpoint

@@ -6,9 +6,9 @@ import contextlib
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from binlog_connector.rules.rule_changes import rules_fingerprint
+from binlog_connector.rules.row_rules import rules_fingerprint
 from binlog_format.errors import BinlogError, OptionError, told_options
-from binlog_format.rows.arrow_schema import arrow_schema
+from binlog_format.rows.columns import arrow_schema
 from binlog_format.rows.decoding import ZeroDates
 from binlog_streaming.lake.commit_id import KEYS_PROPERTY, CommitId, split_keys
 from binlog_streaming.lake.evolution import common_schema

@@ -19,8 +19,8 @@ from binlog_format.errors import BinlogError, DataLossError
 from binlog_format.gtids.gtid import GtidPosition
 from binlog_format.gtids.gtid_set import GtidSet
 from binlog_format.log.search import end_of_gtids
-from binlog_format.views.table_filter import TableFilter
-from binlog_streaming.plan.table_selection import TableSelection
+from binlog_format.views.filters import TableFilter
+from binlog_streaming.plan.job_state import TableSelection
 from binlog_streaming.settings.choices import OnStatement
 
 if TYPE_CHECKING:
@@ -29,10 +29,9 @@ if TYPE_CHECKING:
     from binlog_connector.following.watched import WatchedLog
     from binlog_connector.schema.table_changes import TableChange
     from binlog_format.block import Block
-    from binlog_format.gtids.domain_starts import Taken
-    from binlog_format.gtids.gtid_set import GtidPoint
+    from binlog_format.gtids.gtid_set import GtidPoint, Taken
     from binlog_format.position import Position
-    from binlog_format.views.group_filter import GroupFilter
+    from binlog_format.views.filters import GroupFilter
     from binlog_streaming.settings.model import Job
 
 
@@ -55,7 +54,7 @@ class TouchedTables:
         self, start: Position, stop: Position | None, *, skip: Taken | None = None, until: Taken | None = None
     ) -> frozenset[TableName]:
         """Tables touched from *start* to *stop*, by groups that *skip* does not cover and *until* does."""
-        from binlog_format.views.group_filter import GroupFilter  # compiled code takes a moment to load
+        from binlog_format.views.filters import GroupFilter  # compiled code takes a moment to load
 
         options = self._options
         groups = GroupFilter(skip, until, options.ignored_domains, options.ignored_servers)

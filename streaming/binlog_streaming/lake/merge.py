@@ -18,11 +18,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from binlog_streaming.lake.change import Overlay
-from binlog_streaming.lake.evidence import ContradictedError, contradictions
+from binlog_streaming.lake.change import ContradictedError, Overlay, contradictions
+from binlog_streaming.lake.evolution import cast_table
 from binlog_streaming.lake.keys.key_lookup import KeyLookup, union
-from binlog_streaming.lake.rows_before import KeyRows, differing_rows
-from binlog_streaming.lake.schema_cast import cast_table
+from binlog_streaming.lake.row_values import KeyRows, differing_rows
 from binlog_streaming.settings.choices import Merge
 
 if TYPE_CHECKING:
@@ -30,9 +29,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from binlog_streaming.lake.change import Change
-    from binlog_streaming.lake.evidence import Contradictions
-    from binlog_streaming.lake.rows_before import Differing
+    from binlog_streaming.lake.change import Change, Contradictions
+    from binlog_streaming.lake.row_values import Differing
 
     Indices = NDArray[np.int64]
     Mask = NDArray[np.bool_]

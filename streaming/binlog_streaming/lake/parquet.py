@@ -18,13 +18,13 @@ from typing import TYPE_CHECKING, ClassVar
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from binlog_connector.crash_points import reached
 from binlog_format.errors import UnsupportedError
 from binlog_streaming.lake.commit_id import GTID_POSITION_KEY, LAST_CHANGE_KEY, QUERY_PROPERTY, Applied, CommitId
-from binlog_streaming.lake.crash_points import CrashPoint, reached
-from binlog_streaming.lake.schema_cast import cast_rows, cast_to_schema
+from binlog_streaming.lake.evolution import cast_rows, cast_to_schema
 from binlog_streaming.lake.storage.store import UNFINISHED, looking_at
 from binlog_streaming.lake.storage.table_places import store_at
-from binlog_streaming.lake.target import Target
+from binlog_streaming.lake.target import CrashPoint, Target
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

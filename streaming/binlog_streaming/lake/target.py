@@ -2,12 +2,15 @@
 
 A target remembers which query made it, and with every write the batch that it holds now. Who writes has looked before:
 a commit by somebody else in between makes the write fail, or change nothing, so a batch never comes in twice.
+
+Places where the write of a table may be cut off, for `reached` and `watched` of `binlog_connector.crash_points`.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from binlog_format.errors import TableError
@@ -21,7 +24,7 @@ from binlog_streaming.lake.commit_id import (
     commit_id_of,
     joined_keys,
 )
-from binlog_streaming.lake.find import filtered
+from binlog_streaming.lake.keys.key_lookup import filtered
 from binlog_streaming.settings.choices import Mode
 
 if TYPE_CHECKING:
@@ -35,7 +38,7 @@ if TYPE_CHECKING:
     from binlog_streaming.lake.change import Change
     from binlog_streaming.lake.commit_id import Applied, CommitId
     from binlog_streaming.lake.evolution import SchemaChange
-    from binlog_streaming.lake.find import Search
+    from binlog_streaming.lake.keys.key_lookup import Search
     from binlog_streaming.lake.merge import WrittenFiles
     from binlog_streaming.settings import Sink
 
@@ -309,3 +312,18 @@ def _checkpoint_behind(uri: str, commit_id: CommitId, version: int, held: str | 
         hint="Changes would be left out. Bring back the newest checkpoint; or delete the tables and the checkpoint and "
         "let this job build them anew from the log",
     )
+
+
+class CrashPoint(StrEnum):
+    """Step that a write has just finished; a process may end between any two steps."""
+
+    LOOKED = "looked"
+    """The target is known, and does not hold the batch."""
+    CREATED = "created"
+    """The empty table is there."""
+    PARTS_WRITTEN = "parts written"
+    """All tasks that share the batch's rows have written theirs, and no reader sees them yet."""
+    FILES_WRITTEN = "files written"
+    """The batch's files are there, and no reader sees them yet."""
+    COMMITTED = "committed"
+    """Readers see the batch."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, cast
 import numpy as np
 import pyarrow as pa
 
-from binlog_format.rows.arrow_schema import arrow_schema
+from binlog_format.rows.columns import arrow_schema
 from binlog_streaming.lake.evolution import common_schema
 
 if TYPE_CHECKING:

@@ -18,11 +18,10 @@ import pyarrow as pa
 from binlog_format.rows.arrow_arrays import mask_array
 from binlog_format.rows.images import ImageKind
 from binlog_streaming.lake.change import Change, Patches
-from binlog_streaming.modes.expected_rows import expected_rows
 from binlog_streaming.modes.mode_columns import DELETED, MARK_FIELDS
 from binlog_streaming.modes.partial.rows import fill_rows
 from binlog_streaming.modes.row_batches import NO_IMAGE
-from binlog_streaming.modes.row_keys import KeyTable
+from binlog_streaming.modes.row_keys import KeyTable, expected_rows
 from binlog_streaming.settings.choices import Deletes
 
 if TYPE_CHECKING:

@@ -20,8 +20,8 @@ from binlog_format.views.changefeed import commit_versions
 from binlog_format.views.columns import COMMIT_TIME_TYPE
 from binlog_format.views.index.table_index import TableIndex
 from binlog_streaming.modes.layout_cast import has_column, has_columns
-from binlog_streaming.modes.partial.image_facts import ImageFacts
-from binlog_streaming.modes.place_texts import place_texts
+from binlog_streaming.modes.mode_columns import place_texts
+from binlog_streaming.modes.partial.absent_columns import ImageFacts
 from binlog_streaming.prefetch import prefetch
 
 if TYPE_CHECKING:

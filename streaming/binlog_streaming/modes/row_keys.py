@@ -1,4 +1,7 @@
-"""Keys of row images: `key_columns` finds these columns, `KeyTable` holds their values; `null_key` is the error."""
+"""Keys of row images: `key_columns` finds these columns, `KeyTable` holds their values; `null_key` is the error.
+
+Expected rows of a target before a step, by the first image of each key: `expected_rows`.
+"""
 
 from __future__ import annotations
 
@@ -12,11 +15,11 @@ from binlog_format.errors import SchemaError, TableError, UnsupportedError
 from binlog_format.rows.arrow_arrays import numbers_array
 from binlog_format.rows.images import ImageKind, Images
 from binlog_format.rows.values.temporal import first_zero_date
+from binlog_streaming.lake.change import Expected
 from binlog_streaming.lake.keys.key_lookup import ascending, integers
 from binlog_streaming.lake.row_values import row_ids
 from binlog_streaming.modes.layout_cast import CastImages
-from binlog_streaming.modes.partial.absent_columns import UNCHANGED_IF_ABSENT, WHOLE_IMAGES_HINT
-from binlog_streaming.modes.partial.image_facts import NO_FACTS, AbsentKinds
+from binlog_streaming.modes.partial.absent_columns import NO_FACTS, UNCHANGED_IF_ABSENT, WHOLE_IMAGES_HINT, AbsentKinds
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -24,9 +27,10 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from binlog_format.events.table_map import TableLayout
-    from binlog_streaming.modes.row_batches import StepImages
+    from binlog_streaming.modes.row_batches import RowBatch, StepImages
 
     Indices = NDArray[np.int64]
+    Flags = NDArray[np.uint8]
 
 
 def key_columns(layout: TableLayout, keys: Sequence[str]) -> tuple[int, ...]:
@@ -203,3 +207,27 @@ def _logged(images: object, index: int) -> tuple[Images, int] | None:
         source = images.sources[index]
         return None if source is None else _logged(images.images, source)
     return (images, index) if isinstance(images, Images) else None
+
+
+_OF_KIND = np.empty(len(ImageKind), np.uint8)
+_OF_KIND[[ImageKind.UPDATE_BEFORE, ImageKind.DELETE]] = Expected.THIS_ROW
+_OF_KIND[[ImageKind.INSERT, ImageKind.UPDATE_AFTER]] = Expected.NO_ROW
+"""An update that keeps its key begins with the image before it; so one after it comes first where the key is new."""
+
+
+def expected_rows(images: StepImages, firsts: Indices) -> Flags:
+    """`Expected` of keys.
+
+    Args:
+        images: Of the step.
+        firsts: Of each key the number of its first image.
+    """
+    if all(row_batch.expected is None and not row_batch.snapshot for row_batch in images.row_batches):
+        return _OF_KIND[images.kinds[firsts]]
+    return np.concatenate([_expected(row_batch) for row_batch in images.row_batches])[firsts]
+
+
+def _expected(row_batch: RowBatch) -> Flags:
+    if row_batch.snapshot:  # the target may hold the row already, the same one or another
+        return np.full(len(row_batch.images.table), Expected.ANYTHING, np.uint8)
+    return _OF_KIND[row_batch.images.table["kind"]] if row_batch.expected is None else row_batch.expected

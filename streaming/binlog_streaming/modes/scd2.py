@@ -19,15 +19,14 @@ import pyarrow as pa
 from binlog_format.rows.arrow_arrays import mask_array
 from binlog_format.rows.images import ImageKind
 from binlog_streaming.lake.change import Change, Patches
-from binlog_streaming.lake.find import Search
+from binlog_streaming.lake.evolution import cast_table
+from binlog_streaming.lake.keys.key_lookup import Search
 from binlog_streaming.lake.row_values import comparable_table, equal_rows, matching_rows
-from binlog_streaming.lake.schema_cast import cast_table
-from binlog_streaming.modes.expected_rows import expected_rows
 from binlog_streaming.modes.mode_columns import IS_CURRENT, VALID_TO, VERSION_FIELDS
 from binlog_streaming.modes.reference_values import rows_matching
 from binlog_streaming.modes.row_batches import NO_IMAGE
-from binlog_streaming.modes.row_keys import KeyTable
-from binlog_streaming.modes.whole_images import WholeImages
+from binlog_streaming.modes.row_keys import KeyTable, expected_rows
+from binlog_streaming.modes.whole_rows import WholeImages
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

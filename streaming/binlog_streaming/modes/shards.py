@@ -20,13 +20,12 @@ from binlog_format.block import EVENT_DTYPE, GROUP_DTYPE
 from binlog_format.kernels import as_bytes
 from binlog_format.rows.decoding import DEFAULT_DECODING
 from binlog_format.rows.images import IMAGE_DTYPE, ImageKind
-from binlog_streaming.lake.evidence import Expected
+from binlog_streaming.lake.change import Expected
 from binlog_streaming.lake.keys.key_kernels import SPREAD
 from binlog_streaming.lake.row_values import comparable, one_array
 from binlog_streaming.modes.decoded_images import DecodedImages
-from binlog_streaming.modes.expected_rows import expected_rows
 from binlog_streaming.modes.row_batches import RowBatch, StepImages
-from binlog_streaming.modes.row_keys import KeyTable
+from binlog_streaming.modes.row_keys import KeyTable, expected_rows
 from binlog_streaming.modes.shard_kernels import hash_texts
 
 if TYPE_CHECKING:

@@ -13,8 +13,7 @@ from binlog_format.errors import SchemaError, UnsupportedError
 from binlog_format.rows.arrow_arrays import numbers_array
 from binlog_format.rows.images import ImageKind
 from binlog_streaming.lake.row_values import comparable_table, row_ids
-from binlog_streaming.modes.partial.absent_columns import UNCHANGED_IF_ABSENT
-from binlog_streaming.modes.partial.image_facts import AbsentKinds
+from binlog_streaming.modes.partial.absent_columns import UNCHANGED_IF_ABSENT, AbsentKinds
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

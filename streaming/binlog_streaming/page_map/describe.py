@@ -10,14 +10,14 @@ import numpy as np
 from binlog_format.archives.directories import open_directory
 from binlog_format.errors import UnsupportedError
 from binlog_format.format_traits import INNODB, STRUCTURED
-from binlog_format.formats.detect import detect_format
+from binlog_format.formats.opening import detect_format
 from binlog_format.structured.files.page_usage import StructuredUse
 from binlog_format.structured.layout import VIRTUAL_PAGE_SIZE
 from binlog_streaming.page_map.picture import LegendLine, Picture, PictureFile, Sign, size_text
 
 if TYPE_CHECKING:
     from binlog_format.errors import BinlogError
-    from binlog_format.findings import OnProgress
+    from binlog_format.log_format import OnProgress
     from binlog_format.position import Position
     from binlog_format.source_file import Directory
     from binlog_format.structured.files.page_usage import StructuredFileUsage

@@ -14,8 +14,7 @@ if TYPE_CHECKING:
     from binlog_connector.schema.table_changes import TableChange
     from binlog_format.position import Position
     from binlog_streaming.plan.cascade_links import LinkedRowsStep
-    from binlog_streaming.plan.job_state import StateChange
-    from binlog_streaming.plan.table_selection import SelectedTable
+    from binlog_streaming.plan.job_state import SelectedTable, StateChange
 
     LogPlace = tuple[Position, int]
     """Position of an event group, and number of an event in it."""

@@ -11,16 +11,14 @@ from binlog_connector.following.watched import WatchedLog
 from binlog_connector.options.query_views import make_decoding, schemas_for
 from binlog_connector.options.source_options import SourceOptions
 from binlog_connector.schema.foreign_keys import ForeignKeys, take_inline_keys
-from binlog_connector.schema.log_ddl import all_statements
-from binlog_connector.schema.server_runs import ServerRuns
+from binlog_connector.schema.log_ddl import ServerRuns, all_statements
 from binlog_connector.schema.stated_definitions import stated_definitions
 from binlog_connector.schema.statement_scope import StatementScope
 from binlog_format.errors import UnsupportedError
 from binlog_format.transactions.expansion import expanded
 from binlog_format.views.cascading import DELETES, UPDATES, first_cascading
-from binlog_format.views.group_filter import GroupFilter
+from binlog_format.views.filters import GroupFilter, TableFilter
 from binlog_format.views.selection import Selection
-from binlog_format.views.table_filter import TableFilter
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence, Set

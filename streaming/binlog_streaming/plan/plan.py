@@ -44,11 +44,10 @@ from binlog_streaming.plan.batch_plan import (
 )
 from binlog_streaming.plan.cascade_links import Appliance, LinkedRowsStep, linked_rows_steps, links_in, rows_steps
 from binlog_streaming.plan.cascades import cascades_in
-from binlog_streaming.plan.job_state import JobState, SetAside, can_set_aside
+from binlog_streaming.plan.job_state import JobState, SelectedTable, SetAside, can_set_aside
 from binlog_streaming.plan.planning import Planning, definitions_of, position_of, statements_of
 from binlog_streaming.plan.snapshots import Snapshots, changes_of_mark, faults_in
 from binlog_streaming.plan.table_checks import TableChecks
-from binlog_streaming.plan.table_selection import SelectedTable
 from binlog_streaming.plan.table_spellings import named_changes, take_unclear_keys, take_unclear_names
 from binlog_streaming.settings import Mode, OnError, OnStatement
 
@@ -63,8 +62,8 @@ if TYPE_CHECKING:
     from binlog_format.position import Position
     from binlog_format.rows.decoding import Decoding
     from binlog_streaming.plan.cascades import CascadedChange, CascadeLog
+    from binlog_streaming.plan.job_state import TableSelection
     from binlog_streaming.plan.planning import Row
-    from binlog_streaming.plan.table_selection import TableSelection
 
     AnyChange = StatementChange | SnapshotChange
 

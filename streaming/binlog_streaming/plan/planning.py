@@ -24,9 +24,8 @@ if TYPE_CHECKING:
     from binlog_connector.schema.statement_scope import StatementScope
     from binlog_streaming.plan.batch_plan import ChangeStep, LogPlace
     from binlog_streaming.plan.cascade_links import Link
-    from binlog_streaming.plan.job_state import JobState
+    from binlog_streaming.plan.job_state import JobState, SelectedTable, TableSelection
     from binlog_streaming.plan.snapshots import Snapshots
-    from binlog_streaming.plan.table_selection import SelectedTable, TableSelection
 
     Row = Mapping[str, object]
     """Row of the view `tables`."""

@@ -20,7 +20,7 @@ from binlog_connector.schema.snapshot_marks import (
     SnapshotEnded,
     TableProved,
 )
-from binlog_connector.schema.statement_errors import events_lost_error, statement_error
+from binlog_connector.schema.statement_rows import events_lost_error, statement_error
 from binlog_connector.schema.table_changes import (
     DatabaseDropped,
     EventsLost,
@@ -47,9 +47,8 @@ if TYPE_CHECKING:
     from binlog_streaming.plan.batch_plan import LogPlace
     from binlog_streaming.plan.cascade_links import Link
     from binlog_streaming.plan.cascades import CascadedChange
-    from binlog_streaming.plan.job_state import JobState
+    from binlog_streaming.plan.job_state import JobState, SelectedTable
     from binlog_streaming.plan.snapshots import Snapshots
-    from binlog_streaming.plan.table_selection import SelectedTable
 
 _NAMED_MAX = 10
 """Tables that an error names."""

@@ -10,8 +10,7 @@ import re
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from binlog_connector.schema.server.table_names import NameRule
-from binlog_connector.schema.statement_errors import shown
+from binlog_connector.schema.statement_rows import shown
 from binlog_connector.schema.statement_scope import StatementScope
 from binlog_connector.schema.table_changes import (
     DatabaseDropped,
@@ -22,6 +21,7 @@ from binlog_connector.schema.table_changes import (
     TableTruncated,
     UnsupportedChange,
 )
+from binlog_connector.schema.table_names import NameRule
 from binlog_format.errors import OptionError, SchemaError
 from binlog_streaming.plan.cascade_links import Appliance, reached
 from binlog_streaming.plan.cascades import cascades_in

@@ -28,11 +28,10 @@ from binlog_streaming.modes.layout_cast import cast_layouts
 from binlog_streaming.modes.row_batches import StepImages
 from binlog_streaming.plan.batch_plan import ChangeStep, RowsStep
 from binlog_streaming.plan.cascades import CascadeLog
+from binlog_streaming.plan.job_state import TableSelection
 from binlog_streaming.plan.plan import plan_batch
-from binlog_streaming.plan.table_selection import TableSelection
 from binlog_streaming.settings.choices import OnError
-from binlog_streaming.tables.declared_columns import agreed_types
-from binlog_streaming.tables.step_rows import part_row_batches
+from binlog_streaming.tables.step_rows import agreed_types, part_row_batches
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -45,10 +44,10 @@ if TYPE_CHECKING:
     from binlog_format.position import Position
     from binlog_streaming.modes.row_batches import RowBatch
     from binlog_streaming.plan.batch_plan import BatchPlan, Component
+    from binlog_streaming.plan.job_state import SelectedTable
     from binlog_streaming.plan.planning import Row
-    from binlog_streaming.plan.table_selection import SelectedTable
     from binlog_streaming.settings.model import Job
-    from binlog_streaming.tables.declared_columns import Types
+    from binlog_streaming.tables.step_rows import Types
 
 _COMING = (ImageKind.INSERT, ImageKind.UPDATE_AFTER)
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import pymysql
 
 from binlog_format.errors import BinlogError, ServerError, TableError
-from binlog_format.views.table_filter import SHADOW_PREFIX, SNAPSHOT_DATABASE
+from binlog_format.views.filters import SHADOW_PREFIX, SNAPSHOT_DATABASE
 from binlog_streaming.prove.server_rows import key_condition, key_literals
 from binlog_streaming.server import failures
 from binlog_streaming.settings.choices import OnCascade

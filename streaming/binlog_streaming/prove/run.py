@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from binlog_format.errors import BinlogError, SchemaError
 from binlog_streaming.job_state.checkpoint import read_checkpoint
 from binlog_streaming.job_state.state_files import state_of
-from binlog_streaming.plan.table_selection import TableSelection
+from binlog_streaming.plan.job_state import TableSelection
 from binlog_streaming.prove.job_state import ProvedJobState
 from binlog_streaming.prove.log_changes import LogChanges
 from binlog_streaming.prove.repair import TableRepair, drop_left_repairs

@@ -16,12 +16,12 @@ import pyarrow as pa
 from binlog_connector.rules.rules_on_tables import BoundRule
 from binlog_format.errors import BinlogError, SchemaError
 from binlog_format.position import Place
-from binlog_format.views.table_filter import TableFilter
+from binlog_format.views.filters import TableFilter
 from binlog_streaming.job_state.record_keeper import RecordKeeper
 from binlog_streaming.lake.commit_id import KEYS_PROPERTY, split_keys
 from binlog_streaming.lake.sinks import sink_type
 from binlog_streaming.modes.mode_columns import MARK_FIELDS, VERSION_FIELDS
-from binlog_streaming.plan.table_selection import TableSelection
+from binlog_streaming.plan.job_state import TableSelection
 from binlog_streaming.prove.column_forms import target_form
 from binlog_streaming.prove.differences import find_differences, first_buckets, with_columns
 from binlog_streaming.prove.job_state import ProvedJobState

@@ -19,7 +19,7 @@ from binlog_streaming.server.failures import named_error
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from binlog_streaming.server.credentials import Credentials
+    from binlog_streaming.server.address import Credentials
 
     Row = tuple[Any, ...]
 

@@ -33,9 +33,8 @@ from binlog_streaming.settings.choices import (
     Rewritten,
     TableFormat,
     UnknownValues,
+    parse_milliseconds,
 )
-from binlog_streaming.settings.durations import parse_milliseconds
-from binlog_streaming.settings.event_source_model import Arguments, EventRule, EventTablesJob, check_event_tables_values
 from binlog_streaming.settings.job_file import AnyJob, JobFile, TomlTable, resolved_path
 from binlog_streaming.settings.lines import KeyPath, key_lines, key_text
 from binlog_streaming.settings.model import (
@@ -52,7 +51,13 @@ from binlog_streaming.settings.model import (
 )
 from binlog_streaming.settings.publish_model import FILES_OF_SECURITY, KafkaSink, PublishJob, Registry, Security
 from binlog_streaming.settings.sink_checks import Mistake
-from binlog_streaming.settings.topic_source_model import TopicTablesJob
+from binlog_streaming.settings.source_models import (
+    Arguments,
+    EventRule,
+    EventTablesJob,
+    TopicTablesJob,
+    check_event_tables_values,
+)
 
 if typing.TYPE_CHECKING:
     from pathlib import Path

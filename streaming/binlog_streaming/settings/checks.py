@@ -10,7 +10,7 @@ from binlog_connector.kafka.topic_names import NAME_EXPECTED, is_topic_name, tem
 from binlog_connector.options.source_options import SourceOptions
 from binlog_connector.rules.row_rule import RuleError
 from binlog_format.errors import OptionError, StartError
-from binlog_format.views.table_filter import TableFilter
+from binlog_format.views.filters import TableFilter
 from binlog_streaming.settings.choices import (
     Deletes,
     Mode,
@@ -33,11 +33,10 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from binlog_connector.rules.row_rule import RowRule
-    from binlog_streaming.settings.event_source_model import EventLogSource
     from binlog_streaming.settings.lines import KeyPath
     from binlog_streaming.settings.model import Job, JobLogSource, Metrics, Sink, Status
     from binlog_streaming.settings.publish_model import KafkaSink, PublishJob, Registry, Security
-    from binlog_streaming.settings.topic_source_model import TopicTablesJob
+    from binlog_streaming.settings.source_models import EventLogSource, TopicTablesJob
 
 TOPIC_PLACES = {
     "topic": ("prefix", "database", "table"),

@@ -17,14 +17,13 @@ import msgspec
 from binlog_format.archives.directories import open_directory
 from binlog_format.errors import BinlogError, OptionError
 from binlog_format.format_traits import FORMAT_TRAITS
-from binlog_format.formats.detect import detect_format
+from binlog_format.formats.opening import detect_format
 from binlog_format.position import Place
 from binlog_streaming.settings import debezium
-from binlog_streaming.settings.event_source_model import EventRule, EventTablesJob
 from binlog_streaming.settings.lines import KeyPath, key_text
 from binlog_streaming.settings.model import Job
 from binlog_streaming.settings.publish_model import PublishJob
-from binlog_streaming.settings.topic_source_model import TopicTablesJob
+from binlog_streaming.settings.source_models import EventRule, EventTablesJob, TopicTablesJob
 
 AnyJob = Job | PublishJob | TopicTablesJob | EventTablesJob
 TomlTable = dict[str, object]

@@ -26,8 +26,8 @@ from binlog_streaming.settings.choices import (
     Rewritten,
     TableFormat,
     UnknownValues,
+    parse_milliseconds,
 )
-from binlog_streaming.settings.durations import parse_milliseconds
 
 
 class Section(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Protocol
 
-from binlog_connector.options.option_table import OPTION_NAMES
+from binlog_connector.options.option_values import OPTION_NAMES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

@@ -19,7 +19,7 @@ from binlog_connector.envelope.options import (
 from binlog_connector.kafka.producer import Delivery
 from binlog_connector.rules.row_rule import RowRule
 from binlog_connector.rules.row_rules import bound_rule, defined_tables, table_rules
-from binlog_streaming.settings.durations import parse_milliseconds
+from binlog_streaming.settings.choices import parse_milliseconds
 from binlog_streaming.settings.model import JobLogSource, Metrics, Section, Status, kept_definitions_in
 
 if TYPE_CHECKING:

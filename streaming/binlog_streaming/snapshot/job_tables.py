@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from binlog_connector.schema.definitions import TableName
 from binlog_connector.schema.snapshot_marks import Purpose
-from binlog_format.views.table_filter import TableFilter
+from binlog_format.views.filters import TableFilter
 from binlog_streaming.job_state.checkpoint import read_checkpoint
 from binlog_streaming.job_state.record_keeper import RecordKeeper
 from binlog_streaming.job_state.state_files import state_of

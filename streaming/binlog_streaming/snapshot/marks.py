@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
-from binlog_format.views.table_filter import MARKS_TABLE, SNAPSHOT_DATABASE
+from binlog_format.views.filters import MARKS_TABLE, SNAPSHOT_DATABASE
 from binlog_streaming.snapshot.sql_text import quoted, table_sql
 
 if TYPE_CHECKING:

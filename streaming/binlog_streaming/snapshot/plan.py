@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pymysql
 
 from binlog_format.errors import SchemaError
-from binlog_format.views.table_filter import SNAPSHOT_DATABASE
+from binlog_format.views.filters import SNAPSHOT_DATABASE
 from binlog_streaming.server.failures import DENIED, number_of
 from binlog_streaming.snapshot.job_tables import JobTables
 from binlog_streaming.snapshot.log_identity import check_is_writer

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pymysql
 
 from binlog_format.errors import ServerError
-from binlog_format.views.table_filter import SNAPSHOT_DATABASE
+from binlog_format.views.filters import SNAPSHOT_DATABASE
 from binlog_streaming.server.failures import DENIED, number_of
 from binlog_streaming.snapshot.source_table import TableLock
 from binlog_streaming.snapshot.sql_text import locking_clause, name_list, quoted, table_sql

@@ -6,7 +6,7 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from binlog_format.views.table_filter import MARKS_TABLE, SNAPSHOT_DATABASE
+from binlog_format.views.filters import MARKS_TABLE, SNAPSHOT_DATABASE
 from binlog_streaming.snapshot.marks import MarkKind, MarksTable
 from binlog_streaming.snapshot.sql_text import table_sql
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from binlog_connector.schema.definitions import TableName
-from binlog_format.views.table_filter import SNAPSHOT_DATABASE, TableFilter
+from binlog_format.views.filters import SNAPSHOT_DATABASE, TableFilter
 from binlog_streaming.settings.choices import Mode
 from binlog_streaming.snapshot.source_table import SourceTable, read_table
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pymysql
 
 from binlog_format.errors import ServerError
-from binlog_format.views.table_filter import MARKS_TABLE, SNAPSHOT_DATABASE
+from binlog_format.views.filters import MARKS_TABLE, SNAPSHOT_DATABASE
 from binlog_streaming.server.failures import named_error
 from binlog_streaming.snapshot.marks import MarksTable
 from binlog_streaming.snapshot.source_table import read_columns

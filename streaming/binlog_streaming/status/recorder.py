@@ -17,8 +17,8 @@ from binlog_format.gtids.gtid import Gtid, GtidPosition
 from binlog_streaming.settings import PublishJob
 from binlog_streaming.status.log_measure import job_facts, log_measure
 from binlog_streaming.status.model import BATCHES_MAX, ERRORS_MAX, BatchStatus, ErrorStatus, Phase, RecordedStatus
-from binlog_streaming.status.state_file import HEARTBEAT_SECONDS, StatusFile, own_process, phase_of
 from binlog_streaming.status.tallies import KnownTables, MinuteTallies, TableTallies
+from binlog_streaming.status.view import HEARTBEAT_SECONDS, StatusFile, own_process, phase_of
 from binlog_streaming.status.wording import without_access
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from binlog_streaming.job_state.progress import BatchProgress
     from binlog_streaming.job_state.record import JobRecord
     from binlog_streaming.settings.job_file import AnyJob
-    from binlog_streaming.topics.progress import Published
+    from binlog_streaming.topics.record import Published
 
 
 logger = logging.getLogger(__name__)

@@ -1,9 +1,19 @@
-"""Durations, sizes, times and names as people read them, on a terminal and on the page."""
+"""Durations, sizes, times and names as people read them, on a terminal and on the page.
+
+State of a job, in one line and a level: `verdict_of`.
+"""
 
 from __future__ import annotations
 
 import re
 import time
+from typing import TYPE_CHECKING
+
+from binlog_streaming.status.model import Level, Phase, PurgeRisk, Verdict
+
+if TYPE_CHECKING:
+    from binlog_streaming.status.model import BatchStatus, LogStatus, PurgeStatus, RecordedStatus
+
 
 _UNITS = (("d", 86_400), ("h", 3_600), ("min", 60))
 # What moves the cursor, ends a line, or turns the direction of what follows.
@@ -61,3 +71,151 @@ def without_access(text: str) -> str:
 def visible(text: str) -> str:
     """*text* with everything spelled out that would not be seen, or would change how other text is shown."""
     return _UNSAFE.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
+
+
+CURRENT_SECONDS = 15.0
+"""A change that waits no longer than this is about to be taken."""
+BEHIND_SECONDS = 300.0
+"""Lag in seconds from which on there is a warning; docs/monitoring.md alerts at the same value."""
+SAFE_SHARE = 0.5
+"""Share of the server's expiry: less time left is a warning, less than `DANGER_SHARE` is urgent."""
+DANGER_SHARE = 0.2
+RECENT_BATCHES = 10
+"""Number of batches from which the speed of a job is computed."""
+
+
+def verdict_of(phase: Phase, state: RecordedStatus, log: LogStatus | None, now: float) -> Verdict:
+    """Verdict on a job, for people.
+
+    Args:
+        phase: What it does.
+        state: What it recorded.
+        log: What its log shows; None: it reads no log.
+        now: Seconds since 1970 UTC.
+    """
+    parts = [_activity(phase, state, log, now), *_hazards(state, log)]
+    texts = [text for _, text, _ in parts if text]
+    level = max((level for level, _, _ in parts), key=lambda level: level.rank)
+    first, *others = texts
+    return Verdict(level, "; ".join([f"{first[:1].upper()}{first[1:]}", *others]), tuple(a for _, _, a in parts if a))
+
+
+_Part = tuple[Level, str, str]
+"""Urgency, text and advice."""
+
+
+def _activity(phase: Phase, state: RecordedStatus, log: LogStatus | None, now: float) -> _Part:
+    if phase is Phase.STARTING:
+        return Level.OK, f"starting for {duration_text(now - state.started_at)}", ""
+    if phase is Phase.RUNNING:
+        return _running(state, log, now)
+    since = state.seen_at if state.ended_at is None else state.ended_at
+    when = f"since {clock_text(since, now)} ({duration_text(now - since)})"
+    waiting = _waiting(log)
+    if phase is Phase.ENDED:
+        return Level.OK, f"ended {when} as asked{waiting}", ""
+    if phase is Phase.STOPPED:
+        return Level.WARNING, f"stopped {when}{waiting}", "Start it again: it goes on where it was."
+    if phase is Phase.FAILED:
+        error = state.errors[-1] if state.errors else None
+        told = "" if error is None else f": {error.text}"
+        hint = None if error is None else error.hint
+        return Level.DANGER, f"failed, not running {when}{waiting}{told}", hint or "Put that right, and start it again."
+    advice = "Its process was killed, or its machine is gone: start it again, it goes on where it was."
+    return Level.DANGER, f"not running, no sign of life {when}{waiting}", advice
+
+
+def _waiting(log: LogStatus | None) -> str:
+    if log is None or log.problem is not None:
+        return ""
+    return f", {_amount(log)} not taken" if log.size else ", everything in the log is taken"
+
+
+def _running(state: RecordedStatus, log: LogStatus | None, now: float) -> _Part:
+    latest = state.batches[-1] if state.batches else None
+    if state.offset is None and latest is None:
+        return Level.OK, "running, no batch has been finished yet", ""
+    if log is None:
+        return Level.OK, f"running{_latency(latest)}", ""
+    if log.problem is not None:
+        return Level.WARNING, "running, how far behind is not known", log.problem
+    if log.size == 0:
+        return Level.OK, f"current{_latency(latest)}", ""
+    behind = log.waiting_seconds
+    if behind is None:
+        return Level.OK, f"running, {_amount(log)} behind", ""
+    if behind <= CURRENT_SECONDS:
+        return Level.OK, f"current, {duration_text(behind)} behind the server", ""
+    level = Level.WARNING if behind > BEHIND_SECONDS else Level.OK
+    text = f"{duration_text(behind)} behind the server ({_amount(log)})"
+    ready = _ready_in(state, log, now)
+    if ready is not None:
+        return level, f"catching up, {text}, current in about {duration_text(ready)}", ""
+    advice = "It takes no less than the server writes, or nothing at all: look at the batches, and at its errors."
+    return level, text, advice if level is Level.WARNING else ""
+
+
+def _latency(latest: BatchStatus | None) -> str:
+    if latest is None or latest.lag_seconds is None:
+        return ", everything in the log is taken"
+    return f", the last change came {duration_text(latest.lag_seconds)} after its commit"
+
+
+def _amount(log: LogStatus) -> str:
+    if log.transactions:
+        return f"{count_text(log.transactions, 'transaction')}, {bytes_text(log.size)}"
+    return bytes_text(log.size)
+
+
+def _ready_in(state: RecordedStatus, log: LogStatus, now: float) -> float | None:
+    """Seconds until the job has taken what waits, at the speed of its last batches; None: that is not known.
+
+    It is not where batches have stopped, nor where the oldest waiting change gets older from batch to batch.
+    """
+    recent = [batch for batch in state.batches[-RECENT_BATCHES:] if batch.size]
+    if len(recent) < 2 or now - recent[-1].finished_at > BEHIND_SECONDS:
+        return None
+    if (recent[-1].lag_seconds or 0) > (recent[0].lag_seconds or 0):
+        return None
+    seconds = recent[-1].finished_at - recent[0].finished_at
+    size = sum(batch.size or 0 for batch in recent[1:])
+    return log.size * seconds / size if size and seconds > 0 else None
+
+
+def _hazards(state: RecordedStatus, log: LogStatus | None) -> list[_Part]:
+    parts = [] if log is None else [_purging(log.purge)]
+    aside = [table for table in state.tables if table.set_aside is not None]
+    if aside:
+        first = aside[0]
+        reason = str(first.set_aside).rstrip(".")
+        advice = f"{first.name} does not go on: {reason}. Bring it back with binlog-stream replay or snapshot."
+        parts.append((Level.WARNING, f"{count_text(len(aside), 'table')} set aside", advice))
+    cut = [table for table in state.tables if table.snapshot is not None and table.snapshot.problem is not None]
+    if cut and cut[0].snapshot is not None:
+        advice = f"The snapshot of {cut[0].name} does not complete it: {cut[0].snapshot.problem}. Take it again."
+        parts.append((Level.WARNING, f"{count_text(len(cut), 'snapshot')} failed", advice))
+    return parts
+
+
+def _purging(purge: PurgeStatus) -> _Part:
+    if purge.risk is PurgeRisk.GONE:
+        advice = "Add an archive that has it (source.archive), or begin anew with a snapshot: docs/snapshot.md."
+        return Level.DANGER, f"the server has removed what the job needs: {purge.reason}", advice
+    if purge.risk is PurgeRisk.NONE:
+        return Level.OK, "safe: an archive keeps what the server removes", ""
+    if purge.left_seconds is None or purge.expiry_seconds is None:
+        return Level.OK, "", purge.reason
+    left = duration_text(max(purge.left_seconds, 0))
+    if purge.left_seconds >= SAFE_SHARE * purge.expiry_seconds:
+        return Level.OK, f"safe for {left}", ""
+    level = Level.WARNING if purge.left_seconds >= DANGER_SHARE * purge.expiry_seconds else Level.DANGER
+    text = (
+        f"only {left} until the server may remove what the job needs"
+        if purge.left_seconds > 0
+        else ("the server may remove what the job needs at any moment")
+    )
+    advice = (
+        f"{purge.file} is removed {duration_text(purge.expiry_seconds)} after the server's last write to it: raise "
+        "binlog_expire_logs_seconds, or start an archive (docs/archive.md), until the job has caught up."
+    )
+    return level, text, advice

@@ -12,15 +12,15 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from binlog_connector.rules.row_rules import TableRules
-from binlog_connector.rules.rule_changes import rules_fingerprint
+from binlog_connector.crash_points import reached
+from binlog_connector.rules.row_rules import TableRules, rules_fingerprint
 from binlog_connector.schema.snapshot_marks import TableProved
 from binlog_connector.schema.table_changes import TableRenamed
 from binlog_format.errors import BinlogError, TableError, UnsupportedError
 from binlog_streaming.job_state.progress import Note, Outcome, ProgressTally, notes_about
 from binlog_streaming.lake.commit_id import QUERY_PROPERTY, SET_ASIDE_PROPERTY, CommitId
-from binlog_streaming.lake.crash_points import CrashPoint, reached
 from binlog_streaming.lake.sinks import sink_type
+from binlog_streaming.lake.target import CrashPoint
 from binlog_streaming.modes.shards import IndivisibleError
 from binlog_streaming.plan.batch_plan import RowsStep
 from binlog_streaming.plan.cascade_links import LinkedRowsStep
@@ -28,14 +28,12 @@ from binlog_streaming.plan.failures import naming, naming_unexpected
 from binlog_streaming.plan.job_state import SetAside, can_set_aside
 from binlog_streaming.settings.choices import Mode, OnError
 from binlog_streaming.settings.partition_rules import partition_rule
+from binlog_streaming.tables.batch_run import BatchPositions
 from binlog_streaming.tables.cascades.cascade_images import CascadeImages, outside_row_batches
 from binlog_streaming.tables.cascades.cascade_rows import CascadeRows
-from binlog_streaming.tables.declared_columns import agreed_types, lacks_types, recorded_by, recorded_of
-from binlog_streaming.tables.evidence.watch import EvidenceWatch
+from binlog_streaming.tables.evidence_watch import EvidenceWatch
 from binlog_streaming.tables.open_targets import OpenTargets
-from binlog_streaming.tables.positions import BatchPositions
 from binlog_streaming.tables.rows_step import RowsContent, prepared_rows, target_schema
-from binlog_streaming.tables.statements.columns_step import adopt_keys, fit_columns
 from binlog_streaming.tables.statements.log_facts import LogFacts
 from binlog_streaming.tables.statements.renames import (
     begun_empty,
@@ -45,9 +43,10 @@ from binlog_streaming.tables.statements.renames import (
     replaced_by_rename,
 )
 from binlog_streaming.tables.statements.snapshot_work import step_work
+from binlog_streaming.tables.statements.target_alteration import adopt_keys, fit_columns
 from binlog_streaming.tables.statements.work import StatementContext, held_keys
-from binlog_streaming.tables.step_rows import StepRows
-from binlog_streaming.tables.target_checks import target_gone
+from binlog_streaming.tables.step_rows import StepRows, agreed_types, lacks_types, recorded_by, recorded_of
+from binlog_streaming.tables.target_state import target_gone
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -57,7 +56,7 @@ if TYPE_CHECKING:
     from binlog_streaming.job_state.progress import TableProgress
     from binlog_streaming.lake.target import Target, TargetFactory
     from binlog_streaming.plan.batch_plan import ChangeStep, Component, LogPlace
-    from binlog_streaming.plan.table_selection import SelectedTable
+    from binlog_streaming.plan.job_state import SelectedTable
     from binlog_streaming.tables.batch_run import BatchRun
     from binlog_streaming.tables.division import StepDivision
     from binlog_streaming.tables.rows_step import PreparedRows

@@ -19,15 +19,14 @@ from binlog_streaming.modes.shards import IndivisibleError, RefutedPartError
 from binlog_streaming.plan.batch_plan import ChangeStep
 from binlog_streaming.plan.cascade_links import LinkedRowsStep
 from binlog_streaming.plan.cascades import CascadeLog
+from binlog_streaming.plan.job_state import TableSelection
 from binlog_streaming.plan.plan import plan_batch, spread
-from binlog_streaming.plan.table_selection import TableSelection
 from binlog_streaming.settings import OnError
 from binlog_streaming.tables.apply import apply_component
 from binlog_streaming.tables.batch_run import BatchRun
-from binlog_streaming.tables.division import Division, is_divided, task_counts
-from binlog_streaming.tables.evidence.watch import WantedEvidence
-from binlog_streaming.tables.target_checks import check_folders
-from binlog_streaming.tables.tasks import SparkTasks
+from binlog_streaming.tables.division import Division, SparkTasks, is_divided, task_counts
+from binlog_streaming.tables.evidence_watch import WantedEvidence
+from binlog_streaming.tables.target_state import check_folders
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -41,8 +40,8 @@ if TYPE_CHECKING:
     from binlog_streaming.plan.job_state import JobState
     from binlog_streaming.plan.planning import Row
     from binlog_streaming.settings import Job
-    from binlog_streaming.tables.evidence.watch import Watched
-    from binlog_streaming.tables.tasks import Tasks
+    from binlog_streaming.tables.division import Tasks
+    from binlog_streaming.tables.evidence_watch import Watched
 
     Result = tuple[str, list[TableProgress] | BinlogError]
     """Name of a component, and what became of its targets, or the error that ended it."""

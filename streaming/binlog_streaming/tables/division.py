@@ -1,16 +1,19 @@
 """Division of rows steps into parts: which steps, how, and how many parts: `Division`.
 
 A step is divided when tasks would have nothing to do while one merges it, or when it is more than a task should hold.
+
+Execution of a step's tasks: `Tasks`; `SparkTasks` are those of a Spark session.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
-from binlog_streaming.lake.crash_points import CrashPoint, reached
+from binlog_connector.crash_points import reached
 from binlog_streaming.lake.sinks import sink_type
+from binlog_streaming.lake.target import CrashPoint
 from binlog_streaming.modes.row_batches import outlined
 from binlog_streaming.modes.shards import IndivisibleError, RefutedPartError
 from binlog_streaming.plan.batch_plan import RowsStep
@@ -19,19 +22,24 @@ from binlog_streaming.tables.parts import PartsWriter
 from binlog_streaming.tables.rows_step import RowsContent, target_schema
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
     from typing import Any
+
+    from pyspark import SparkContext
 
     from binlog_format.rows.decoding import Decoding
     from binlog_streaming.lake.commit_id import CommitId
     from binlog_streaming.lake.merge import WrittenFiles
     from binlog_streaming.lake.target import Target
     from binlog_streaming.plan.batch_plan import Component
-    from binlog_streaming.plan.table_selection import SelectedTable
+    from binlog_streaming.plan.job_state import SelectedTable
     from binlog_streaming.settings import Sink, TableRule
-    from binlog_streaming.tables.evidence.row_evidence import RowEvidence
+    from binlog_streaming.tables.row_evidence import RowEvidence
     from binlog_streaming.tables.rows_step import PreparedRows
-    from binlog_streaming.tables.tasks import Tasks
+
+    Shard = tuple[int, bytes]
+    """Number of a shard, and a message for it."""
+
 
 PART_CHANGES = 250_000
 """Row changes of a part, at least, unless they are large: fewer are merged before others have begun to help."""
@@ -205,3 +213,56 @@ def part_count(step: RowsStep, task_count: int) -> int:
     size = sum(part.size for part in step.parts)
     by_size = -(-size // PART_BYTES) if size > WHOLE_BYTES else 1
     return max(min(task_count, changes // PART_CHANGES), by_size)
+
+
+Result = TypeVar("Result")
+
+
+class Tasks(Protocol):
+    """Executor of tasks."""
+
+    @property
+    def parallelism(self) -> int:
+        """Tasks that run at the same time."""
+
+    def run(self, items: Sequence[bytes], work: Callable[[Iterable[bytes]], Iterator[Result]]) -> list[Result]:
+        """Run *work* in tasks, on some *items* each; returns all results."""
+
+    def run_sharded(
+        self,
+        items: Sequence[bytes],
+        deal: Callable[[Iterable[bytes]], Iterator[Shard]],
+        shard_count: int,
+        work: Callable[[Iterable[bytes]], Iterator[Result]],
+    ) -> list[Result]:
+        """Divide *items* by shard in tasks, and run *work* on each shard in others; returns all results."""
+
+
+@dataclass(frozen=True, slots=True)
+class SparkTasks:
+    """Tasks of a Spark session."""
+
+    context: SparkContext
+
+    @property
+    def parallelism(self) -> int:
+        """See `Tasks`."""
+        return int(self.context.defaultParallelism)
+
+    def run(self, items: Sequence[bytes], work: Callable[[Iterable[bytes]], Iterator[Result]]) -> list[Result]:
+        """See `Tasks`."""
+        return list(self._items(items).mapPartitions(work).collect())
+
+    def run_sharded(
+        self,
+        items: Sequence[bytes],
+        deal: Callable[[Iterable[bytes]], Iterator[Shard]],
+        shard_count: int,
+        work: Callable[[Iterable[bytes]], Iterator[Result]],
+    ) -> list[Result]:
+        """See `Tasks`."""
+        shards = self._items(items).mapPartitions(deal).partitionBy(shard_count, lambda shard: shard)
+        return list(shards.mapPartitions(lambda dealt: work(message for _, message in dealt)).collect())
+
+    def _items(self, items: Sequence[bytes]) -> Any:
+        return self.context.parallelize(items, max(1, min(len(items), self.parallelism)))

@@ -34,8 +34,8 @@ from binlog_streaming.lake.sinks import sink_type
 from binlog_streaming.plan.failures import named_error
 from binlog_streaming.spark_session import PLANNING_ONLY, is_submitted, local_session
 from binlog_streaming.tables.batch import BatchContext, plan_of, write_batch
-from binlog_streaming.tables.batch_versions import BatchVersions
-from binlog_streaming.tables.evidence.watch import watched_after
+from binlog_streaming.tables.batch_run import BatchVersions
+from binlog_streaming.tables.evidence_watch import watched_after
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from binlog_streaming.job_state.progress import BatchListener
     from binlog_streaming.job_state.record import JobRecord
     from binlog_streaming.settings import Job
-    from binlog_streaming.tables.evidence.watch import Watched
+    from binlog_streaming.tables.evidence_watch import Watched
 
 
 logger = logging.getLogger(__name__)

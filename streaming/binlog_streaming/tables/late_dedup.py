@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from binlog_format.rows.arrow_arrays import mask_array, numbers_array
-from binlog_streaming.lake.evidence import Expected, needs_row
+from binlog_streaming.lake.change import Expected, needs_row
 from binlog_streaming.lake.row_values import comparable_table, row_ids
 from binlog_streaming.modes.shards import IndivisibleError, RefutedPartError, shard_numbers
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from binlog_format.block import Table
     from binlog_streaming.lake.change import Change
     from binlog_streaming.lake.merge import WrittenFiles
-    from binlog_streaming.tables.tasks import Shard
+    from binlog_streaming.tables.division import Shard
 
     Place = tuple[int, int]
     Indices = NDArray[np.int64]

@@ -24,17 +24,17 @@ from binlog_format import open_log
 from binlog_format.errors import BinlogError
 from binlog_format.views.changefeed import ABSENT_FIELD
 from binlog_format.views.index.table_index import TableIndex
+from binlog_streaming.lake.evolution import cast_table, cast_to_schema
 from binlog_streaming.lake.merge import WrittenFiles
-from binlog_streaming.lake.schema_cast import cast_table, cast_to_schema
 from binlog_streaming.lake.sinks import sink_type
 from binlog_streaming.modes.row_batches import RowBatch, StepImages, load_row_batches
 from binlog_streaming.modes.shards import IndivisibleError, failed, gathered, sharded
-from binlog_streaming.modes.whole_images import WholeImages
+from binlog_streaming.modes.whole_rows import WholeImages
 from binlog_streaming.plan.failures import unexpected
 from binlog_streaming.settings import Deletes, Mode
-from binlog_streaming.tables.evidence.row_evidence import proved_rows
 from binlog_streaming.tables.late_dedup import LogPart, SupersededRows, key_messages, key_states, shared_keys
 from binlog_streaming.tables.open_targets import OpenTargets
+from binlog_streaming.tables.row_evidence import proved_rows
 from binlog_streaming.tables.rows_step import KeyedImages, RowsContent, changelog_batch
 from binlog_streaming.tables.statements.log_facts import LogFacts
 
@@ -47,8 +47,8 @@ if TYPE_CHECKING:
     from binlog_streaming.lake.target import Target
     from binlog_streaming.plan.batch_plan import LogPlace, RowsStep
     from binlog_streaming.settings import Sink, TableRule
-    from binlog_streaming.tables.evidence.row_evidence import RowEvidence
-    from binlog_streaming.tables.tasks import Shard, Tasks
+    from binlog_streaming.tables.division import Shard, Tasks
+    from binlog_streaming.tables.row_evidence import RowEvidence
 
     Failure = BinlogError | IndivisibleError
     Result = TypeVar("Result")

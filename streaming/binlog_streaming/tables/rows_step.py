@@ -11,13 +11,12 @@ import pyarrow as pa
 
 from binlog_format.errors import SchemaError, UnsupportedError
 from binlog_format.events.table_map import TableLayout
-from binlog_format.rows.arrow_schema import arrow_schema
+from binlog_format.rows.columns import arrow_schema
 from binlog_format.rows.images import ImageKind
 from binlog_format.views.changefeed import CHANGE_FIELDS, change_columns, changefeed_batch
-from binlog_streaming.lake.evidence import ContradictedError
-from binlog_streaming.lake.evolution import common_schema
+from binlog_streaming.lake.change import ContradictedError
+from binlog_streaming.lake.evolution import cast_to_schema, common_schema
 from binlog_streaming.lake.row_values import matching_rows, rows_with
-from binlog_streaming.lake.schema_cast import cast_to_schema
 from binlog_streaming.modes.layout_cast import cast_layouts
 from binlog_streaming.modes.mirror import mirror_change
 from binlog_streaming.modes.mode_columns import CASCADED_FROM, IS_CURRENT, SNAPSHOT, mode_schema
@@ -29,7 +28,7 @@ from binlog_streaming.modes.scd2 import current_rows, scd2_change
 from binlog_streaming.modes.whole_rows import MissingRowsError, whole_row_change
 from binlog_streaming.settings import Deletes, Mode
 from binlog_streaming.settings.choices import Rewritten
-from binlog_streaming.tables.evidence.row_evidence import (
+from binlog_streaming.tables.row_evidence import (
     contradicted,
     missing_rows,
     proved_rows,
@@ -43,12 +42,11 @@ if TYPE_CHECKING:
     from binlog_connector.schema.definitions import TableName
     from binlog_format.errors import TableError
     from binlog_format.rows.decoding import Decoding
-    from binlog_streaming.lake.change import Change
+    from binlog_streaming.lake.change import Change, Contradictions
     from binlog_streaming.lake.commit_id import CommitId
-    from binlog_streaming.lake.evidence import Contradictions
     from binlog_streaming.lake.target import Target
     from binlog_streaming.settings import TableRule
-    from binlog_streaming.tables.evidence.row_evidence import RowEvidence
+    from binlog_streaming.tables.row_evidence import RowEvidence
     from binlog_streaming.tables.statements.log_facts import LogFacts
 
 

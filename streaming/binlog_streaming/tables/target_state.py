@@ -1,8 +1,12 @@
-"""Position of a target in the log: `read_target_state(target)`."""
+"""Position of a target in the log: `read_target_state(target)`.
+
+Targets that were written and are gone: `check_folders` before a batch, `target_gone` for whoever looks.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from binlog_format.errors import TableError, UnsupportedError
@@ -13,8 +17,12 @@ from binlog_streaming.lake.commit_id import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from binlog_format.gtids.gtid_set import GtidPoint
     from binlog_streaming.lake.target import Target
+    from binlog_streaming.plan.batch_plan import Component
+    from binlog_streaming.plan.job_state import SelectedTable
     from binlog_streaming.settings.choices import Mode
 
 
@@ -90,3 +98,35 @@ def _gtid_position(target: Target) -> GtidPoint | None:
         later = parse_gtids(text)
         point = point.advanced_by(later.without(point))
     return point
+
+
+def check_folders(components: Iterable[Component], directory: str) -> None:
+    """See that the folders of targets are there that a batch goes on with, before anything of it is written.
+
+    Whether there is a table in a folder, and what is in an object store, is seen when the target is looked at.
+
+    Args:
+        components: Of the batch.
+        directory: Of the sink.
+
+    Raises:
+        TableError: `TARGET_GONE`.
+    """
+    if "://" in directory:
+        return
+    for component in components:
+        for table in component.tables.values():
+            for mode in sorted(table.known):
+                uri = table.uri(directory, mode)
+                if not Path(uri).exists():
+                    raise target_gone(table, mode, uri)
+
+
+def target_gone(table: SelectedTable, mode: Mode, uri: str) -> TableError:
+    """The error for a target that is not there any more."""
+    return TableError(
+        "TARGET_GONE",
+        f"{table.name}: {uri} was written by this job ({mode}), and is not there any more",
+        hint="It would begin in the middle of the log. Bring it back; or build it again with binlog-stream replay; or "
+        "delete the checkpoint and the other tables too, and let the job build all of them anew",
+    )

@@ -8,17 +8,16 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from binlog_connector.kafka.failures import broker_error
-from binlog_connector.kafka.reading.rdkafka_fetcher import FetchedPartition, messages_gone
-from binlog_connector.kafka.reading.topic_reader import TopicReader
+from binlog_connector.kafka.connection import broker_error
+from binlog_connector.kafka.rdkafka_fetcher import FetchedPartition, messages_gone
+from binlog_connector.kafka.topic_reader import TopicReader
 from binlog_format.errors import BrokerError
 from binlog_format.position import Place
-from binlog_format.views.table_filter import TableFilter
+from binlog_format.views.filters import TableFilter
 from binlog_streaming.job_state.job_run import LOOK_SECONDS, JobRun
 from binlog_streaming.job_state.progress import BatchProgress, Progress
 from binlog_streaming.settings import Begin
-from binlog_streaming.topic_tables.batch import read_batch
-from binlog_streaming.topic_tables.state import PartitionState, TopicTablesStateFile
+from binlog_streaming.topic_tables.batch import PartitionState, TopicTablesStateFile, read_batch
 from binlog_streaming.topic_tables.writing import write_batch
 from binlog_streaming.topics.connecting import connection_of
 

@@ -16,7 +16,7 @@ from binlog_streaming.settings.publish_model import Client, MessageFormat
 
 if TYPE_CHECKING:
     from binlog_streaming.settings.publish_model import KafkaSink, PublishJob, Registry, Security
-    from binlog_streaming.settings.topic_source_model import TopicSource
+    from binlog_streaming.settings.source_models import TopicSource
 
 
 def connection_of(section: KafkaSink | TopicSource) -> Connection:

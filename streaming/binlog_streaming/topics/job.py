@@ -24,8 +24,10 @@ from binlog_format import open_log
 from binlog_streaming.job_state.job_run import LOOK_SECONDS, JobRun
 from binlog_streaming.prefetch import prefetch
 from binlog_streaming.topics.connecting import connection_of, names_of, publishing_of, registry_of
-from binlog_streaming.topics.progress import Published, PublishProgress, Records
 from binlog_streaming.topics.record import (
+    Published,
+    PublishProgress,
+    Records,
     begun_with,
     check_log,
     check_same,
@@ -41,10 +43,9 @@ if TYPE_CHECKING:
 
     from binlog_connector.following import tailer as following
     from binlog_connector.kafka.connection import Connection
-    from binlog_connector.kafka.messages import Messages
+    from binlog_connector.kafka.producer import Messages
     from binlog_streaming.settings.publish_model import KafkaSink, PublishJob
-    from binlog_streaming.topics.progress import PublishListener
-    from binlog_streaming.topics.record import PublishRecord
+    from binlog_streaming.topics.record import PublishListener, PublishRecord
 
 
 BATCHES_AHEAD = 2

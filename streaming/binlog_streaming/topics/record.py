@@ -2,11 +2,15 @@
 
 How far it has come is in Kafka, with the messages. The record only states that the job has begun: offsets that are not
 in Kafka after that are lost, and no new start.
+
+Progress of a publishing job: `Published` reports on one transaction, `PublishProgress` sums up.
 """
 
 from __future__ import annotations
 
 import json
+from collections import Counter
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
 import msgspec
@@ -15,7 +19,7 @@ from binlog_connector.crash_points import reached
 from binlog_connector.following.offsets import SourceOffset
 from binlog_connector.following.resume import is_same_log
 from binlog_connector.rules.row_rule import RowRule  # noqa: TC001 - msgspec looks it up
-from binlog_connector.rules.rule_changes import hiding_changes, hiding_part, salt_fingerprints
+from binlog_connector.rules.row_rules import hiding_changes, hiding_part, salt_fingerprints
 from binlog_format.errors import OptionError, SwitchError, UnsupportedError
 from binlog_format.position import Place
 from binlog_format.rows.decoding import ZeroDates
@@ -33,9 +37,14 @@ from binlog_streaming.settings.publish_model import MessageFormat
 from binlog_streaming.topics.connecting import names_of
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from binlog_connector.kafka.publisher import Publisher
     from binlog_format.log.log import Log
     from binlog_streaming.settings.publish_model import PublishJob
+
+    PublishListener = Callable[["Published"], None]
+
 
 _ZERO_DATES = "zeroDates"
 _DECLARED_TYPES = "declaredTypes"
@@ -241,3 +250,64 @@ def require_changes(log: Log) -> None:
             hint="Keep its events in tables (binlog-stream init --for tables, then run), or send them to Kafka with "
             'Spark: docs/structured-tables.md, "Into Kafka"',
         )
+
+
+@dataclass(slots=True)
+class Records:
+    """Messages of one transaction, by topic.
+
+    Attributes:
+        counts: How many.
+        sizes: Bytes of keys and values.
+        made_at: When all had been made, by the monotonic clock; 0: not yet.
+    """
+
+    counts: Counter[str] = field(default_factory=Counter)
+    sizes: Counter[str] = field(default_factory=Counter)
+    made_at: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Published:
+    """One transaction of Kafka that consumers see.
+
+    Attributes:
+        offset: After its event groups.
+        groups: How many these are.
+        size: Bytes of the log that they take.
+        last_timestamp: Of the last group, seconds since 1970 UTC; None: there is none.
+        records: What it brought into the topics.
+        seconds: How long it took.
+        read_seconds: Of `seconds`, until its messages had been made and passed on.
+        attempts: How often it was begun; all but the last time it was not committed.
+    """
+
+    offset: SourceOffset
+    groups: int
+    size: int
+    last_timestamp: int | None
+    records: Records
+    seconds: float
+    attempts: int
+    read_seconds: float = 0.0
+
+
+@dataclass(slots=True)
+class PublishProgress:
+    """Messages that a process has published.
+
+    Attributes:
+        transactions: Transactions of Kafka.
+        groups: Event groups.
+        records: Messages.
+    """
+
+    transactions: int = 0
+    groups: int = 0
+    records: int = 0
+
+    def add(self, one: Published) -> None:
+        """One more transaction."""
+        self.transactions += 1
+        self.groups += one.groups
+        self.records += one.records.counts.total()

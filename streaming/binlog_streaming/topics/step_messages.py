@@ -20,11 +20,11 @@ from binlog_connector.envelope.message_batch import OPS, MessageKind
 from binlog_connector.envelope.message_lines import NEW_KEY_HEADER, OLD_KEY_HEADER
 from binlog_connector.envelope.messages import MessagesView
 from binlog_connector.envelope.options import EnvelopeOptions
-from binlog_connector.kafka.messages import Headers, Messages
+from binlog_connector.kafka.producer import Headers, Messages
 from binlog_connector.options.source_options import SourceOptions
+from binlog_connector.schema.log_ddl import ServerRuns
 from binlog_connector.schema.row_format import RowFormat, only_rows
-from binlog_connector.schema.server_runs import ServerRuns
-from binlog_format.views.table_filter import TableFilter
+from binlog_format.views.filters import TableFilter
 from binlog_streaming.job_state.definition_keeper import DefinitionKeeper
 
 if TYPE_CHECKING:

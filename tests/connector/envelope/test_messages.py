@@ -28,9 +28,8 @@ from binlog_format.events.table_map_layout import ColumnType
 from binlog_format.rows.decoding import Decoding, TimeType
 from binlog_format.rows.json.json_rows import json_lines
 from binlog_format.views.changes import ChangesView
-from binlog_format.views.group_filter import ALL_GROUPS
+from binlog_format.views.filters import ALL_GROUPS, TableFilter
 from binlog_format.views.selection import Selection
-from binlog_format.views.table_filter import TableFilter
 from tests.chance import examples
 from tests.connector.envelope.naive_values import message_value, naive_messages
 from tests.corpus import SERVER_CASES

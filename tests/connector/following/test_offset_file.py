@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from binlog_connector.following.offset_file import KIND, OffsetFile
-from binlog_connector.following.offsets import SourceOffset
+from binlog_connector.following.offsets import KIND, OffsetFile, SourceOffset
 from binlog_format.errors import OptionError, StorageError, UnsupportedError
 from binlog_format.gtids.gtid_set import parse_gtids
 from binlog_format.position import Position

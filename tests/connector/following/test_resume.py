@@ -6,10 +6,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from binlog_connector.following.entry_resume import Decision
 from binlog_connector.following.log_end import end_of_log
 from binlog_connector.following.offsets import SourceOffset
-from binlog_connector.following.resume import compare
+from binlog_connector.following.resume import Decision, compare
 from binlog_connector.following.watched import WatchedLog
 from binlog_format.position import Position
 from tests.connector.shop import Shop

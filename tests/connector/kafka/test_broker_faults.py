@@ -13,8 +13,7 @@ import pytest
 from binlog_connector.crash_points import watched
 from binlog_connector.kafka.clients import open_producer
 from binlog_connector.kafka.connection import CLIENT_ID, Connection
-from binlog_connector.kafka.messages import Messages
-from binlog_connector.kafka.producer import MESSAGE_SIZE_MAX, ProducerSettings
+from binlog_connector.kafka.producer import MESSAGE_SIZE_MAX, Messages, ProducerSettings
 from binlog_connector.kafka.publisher import PublishStep
 from binlog_format.errors import BrokerError
 from tests.chance import seed

@@ -11,12 +11,11 @@ from hypothesis import strategies as st
 from kafka.partitioner.default import murmur2
 
 from binlog_connector.installing import missing_extra
-from binlog_connector.kafka import messages as messages_module
+from binlog_connector.kafka import producer as producer_module
 from binlog_connector.kafka.clients import CLIENTS as KNOWN
 from binlog_connector.kafka.clients import open_producer
 from binlog_connector.kafka.connection import Connection
-from binlog_connector.kafka.messages import Messages
-from binlog_connector.kafka.producer import MESSAGE_SIZE_MAX, ProducerSettings
+from binlog_connector.kafka.producer import MESSAGE_SIZE_MAX, Messages, ProducerSettings
 from binlog_connector.kafka.record_batches import key_partitions
 from binlog_format.errors import BrokerError, OptionError
 from tests.connector.kafka.topics import CLIENTS, PARTITIONS, PATIENT_TIMEOUT, consumed, new_case
@@ -136,8 +135,8 @@ def test_chunks_are_small_and_whole(sizes: list[int], rows: int, size: int) -> N
     keys = pa.array([b"%d" % number for number in range(len(sizes))], pa.binary())
     patch = pytest.MonkeyPatch()
     with patch.context() as context:
-        context.setattr(messages_module, "CHUNK_ROWS", rows)
-        context.setattr(messages_module, "CHUNK_SIZE", size)
+        context.setattr(producer_module, "CHUNK_ROWS", rows)
+        context.setattr(producer_module, "CHUNK_SIZE", size)
         chunks = list(Messages("topic", keys, values).chunks())
     assert [value for chunk in chunks for value in chunk.values.to_pylist()] == values.to_pylist()
     assert [key for chunk in chunks for key in chunk.keys.to_pylist()] == keys.to_pylist()

@@ -14,9 +14,8 @@ from kafka.admin import KafkaAdminClient
 
 from binlog_connector.crash_points import watched
 from binlog_connector.kafka.clients import open_producer
-from binlog_connector.kafka.messages import Messages
 from binlog_connector.kafka.offset_store import OffsetRecord, OffsetStore
-from binlog_connector.kafka.producer import Delivery, ProducerSettings
+from binlog_connector.kafka.producer import Delivery, Messages, ProducerSettings
 from binlog_connector.kafka.publisher import PublishStep
 from binlog_connector.kafka.topics import Topics
 from binlog_format.errors import BrokerError, UnsupportedError

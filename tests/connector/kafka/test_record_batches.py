@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from kafka import TopicPartition
 from kafka.record.memory_records import MemoryRecords
 
-from binlog_connector.kafka.messages import Headers, Messages
+from binlog_connector.kafka.producer import Headers, Messages
 from binlog_connector.kafka.python_producer import HEADER_SIZE, filled_batch
 from binlog_connector.kafka.record_batches import key_partitions, record_batches
 

@@ -12,7 +12,7 @@ import pyarrow as pa
 from kafka import KafkaConsumer, TopicPartition
 
 from binlog_connector.kafka.connection import Connection
-from binlog_connector.kafka.messages import Messages
+from binlog_connector.kafka.producer import Messages
 from binlog_connector.kafka.publisher import Publisher, PublisherOptions
 from binlog_connector.kafka.topics import Topics
 

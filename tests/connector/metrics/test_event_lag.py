@@ -8,7 +8,7 @@ import pytest
 
 from binlog_connector.following.starts import Edge
 from binlog_connector.following.tailer import FollowOptions, Tailer
-from binlog_connector.metrics import event_counts
+from binlog_connector.metrics import lag as lag_module
 from binlog_connector.metrics.lag import Consumed, Lag, LagMeter
 from tests.connector.program import FIRST_NS, STEP_NS, Program
 
@@ -23,7 +23,7 @@ ONE_BY_ONE = FollowOptions(step_size_max=1)
 
 @pytest.fixture
 def program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Program]:
-    monkeypatch.setattr(event_counts, "WALK_SIZE", 300)  # some four events
+    monkeypatch.setattr(lag_module, "WALK_SIZE", 300)  # some four events
     with Program(tmp_path / "log") as program:
         yield program
 

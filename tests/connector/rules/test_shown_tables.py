@@ -10,18 +10,16 @@ import pyarrow as pa
 import pytest
 
 from binlog_connector.options.source_options import SourceOptions
-from binlog_connector.rules.masks import Mask, MaskKind
-from binlog_connector.rules.row_rule import RowRule
-from binlog_connector.rules.row_rules import TableRules
-from binlog_connector.rules.rule_texts import read_rules
+from binlog_connector.rules.row_rule import Mask, MaskKind, RowRule
+from binlog_connector.rules.row_rules import TableRules, read_rules
 from binlog_connector.rules.rules_on_tables import BoundRule
 from binlog_connector.schema.definitions import TableName
 from binlog_connector.schema.online_schema_change import origin_of
 from binlog_format.errors import BinlogError, OptionError, SchemaError
 from binlog_format.events.table_map import parse_table_map
-from binlog_format.rows.arrow_schema import arrow_schema
+from binlog_format.rows.columns import arrow_schema
 from binlog_format.rows.declared.completion import ColumnCompletion, LayoutCompletion, apply_completion
-from binlog_format.rows.declared.declared_defaults import Generated
+from binlog_format.rows.declared.declared_types import Generated
 from binlog_format.rows.declared.default_values import layout_defaults
 from binlog_format.rows.decoding import Decoding
 from binlog_format.vendor import Vendor

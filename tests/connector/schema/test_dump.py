@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from binlog_connector.schema.catalog import Catalog, Unclear
+from binlog_connector.schema.catalog import Catalog, Unclear, parse_dump, read_schema_file
 from binlog_connector.schema.definitions import TableDefinition, TableName
-from binlog_connector.schema.dump import parse_dump, read_schema_file
 from binlog_format.errors import OptionError, SchemaError
 
 if TYPE_CHECKING:

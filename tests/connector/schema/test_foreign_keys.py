@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from binlog_connector.schema.catalog import Catalog
+from binlog_connector.schema.catalog import Catalog, parse_dump
 from binlog_connector.schema.definitions import TableName
-from binlog_connector.schema.dump import parse_dump
 from binlog_connector.schema.foreign_keys import CASCADE, SET_NULL, ForeignKey, ForeignKeys, take_inline_keys
 from binlog_connector.schema.parsing.ddl import parse_ddl
 from binlog_connector.schema.parsing.session import StatementSession

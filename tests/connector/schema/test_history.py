@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from binlog_connector.schema.dump import parse_dump
+from binlog_connector.schema.catalog import parse_dump
 from binlog_connector.schema.history import SchemaHistory
 from binlog_connector.schema.history_file import load_history, save_history
 from binlog_connector.schema.log_ddl import ddl_statements

@@ -14,7 +14,7 @@ from binlog_connector.schema.layout_definitions import definition_from_layout, m
 from binlog_format import open_log
 from binlog_format.events.table_map import Column, TableLayout
 from binlog_format.events.table_map_layout import ColumnType
-from binlog_format.rows.declared.declared_defaults import Generated
+from binlog_format.rows.declared.declared_types import Generated
 from binlog_format.vendor import Vendor
 from tests.connector.schema.layouts import bare, log_layouts
 from tests.corpus import SERVER_CASES

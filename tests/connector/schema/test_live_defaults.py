@@ -10,7 +10,7 @@ from binlog_connector.schema.history import SchemaHistory
 from binlog_connector.schema.log_ddl import DdlStatement, table_statements
 from binlog_connector.schema.table_changes import ColumnFacts, TableAltered, table_changes
 from binlog_format import open_log
-from binlog_format.rows.arrow_schema import arrow_type
+from binlog_format.rows.columns import arrow_type
 from binlog_format.rows.declared.default_values import layout_defaults
 from binlog_format.rows.decoding import Decoding, TimeType
 from binlog_format.rows.images import ImageKind, read_images

@@ -7,17 +7,15 @@ from typing import TYPE_CHECKING
 import pytest
 
 from binlog_connector.schema.definitions import TableName
-from binlog_connector.schema.log_ddl import DdlStatement, all_statements
+from binlog_connector.schema.log_ddl import DdlStatement, ServerRuns, all_statements
 from binlog_connector.schema.row_format import RowFormat, Tally, only_rows
-from binlog_connector.schema.server_runs import ServerRuns
 from binlog_connector.schema.statement_rows import find_statement_rows
 from binlog_connector.schema.statement_scope import StatementScope
 from binlog_format import open_log
 from binlog_format.errors import BinlogError
 from binlog_format.events.layout import EVENT_HEADER_STRUCT, EventType
 from binlog_format.gtids.gtid import GtidPosition
-from binlog_format.views.group_filter import ALL_GROUPS, GroupFilter
-from binlog_format.views.table_filter import TableFilter
+from binlog_format.views.filters import ALL_GROUPS, GroupFilter, TableFilter
 from binlog_format.views.tables import TablesView
 from tests.connector.schema.blocks import block_of, query
 from tests.corpus import SERVER_CASES

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from binlog_connector.schema.catalog import Catalog
+from binlog_connector.schema.catalog import Catalog, parse_dump
 from binlog_connector.schema.definitions import TableDefinition
-from binlog_connector.schema.dump import parse_dump
 from binlog_connector.schema.history import SchemaHistory
 from binlog_connector.schema.parsing.ddl import parse_ddl
 from binlog_connector.schema.parsing.session import StatementSession

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from binlog_connector.schema.definitions import TableName
 from binlog_connector.schema.foreign_keys import ForeignKeys
 from binlog_connector.schema.log_ddl import DdlStatement
-from binlog_connector.schema.statement_errors import events_lost_error, statement_error
+from binlog_connector.schema.statement_rows import events_lost_error, statement_error
 from binlog_connector.schema.statement_scope import StatementScope
 from binlog_connector.schema.table_changes import (
     EventsLost,

@@ -31,7 +31,7 @@ from binlog_connector.schema.table_changes import (
 )
 from binlog_format.events.table_map_layout import ColumnType
 from binlog_format.position import Position
-from binlog_format.rows.declared.declared_defaults import DeclaredDefault, DefaultKind, Generated
+from binlog_format.rows.declared.declared_types import DeclaredDefault, DefaultKind, Generated
 from binlog_format.rows.decoding import Decoding, TimeType, ZeroDates
 from binlog_format.vendor import Vendor
 from tests.connector.schema.test_ddl import after, table

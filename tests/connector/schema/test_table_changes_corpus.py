@@ -20,8 +20,8 @@ from binlog_connector.schema.table_changes import (
 )
 from binlog_format import open_log
 from binlog_format.events.table_map_layout import OLD_TEMPORAL_TYPES, ColumnType
-from binlog_format.rows.arrow_schema import arrow_schema
-from binlog_format.rows.declared.declared_layout import declared_layout
+from binlog_format.rows.columns import arrow_schema
+from binlog_format.rows.declared.completion import declared_layout
 from binlog_format.rows.decoding import Decoding
 from binlog_format.transactions.expansion import expanded
 from binlog_format.vendor import Vendor

@@ -9,9 +9,9 @@ from binlog_connector.schema.history import SchemaHistory
 from binlog_connector.schema.operations import DropDatabase, RenameTables
 from binlog_connector.schema.parsing.ddl import parse_ddl
 from binlog_connector.schema.parsing.session import StatementSession
-from binlog_connector.schema.server.table_names import NameRule, folded, has_if_exists
 from binlog_connector.schema.statement_scope import StatementScope
 from binlog_connector.schema.table_changes import TableDropped, TableTruncated
+from binlog_connector.schema.table_names import NameRule, folded, has_if_exists
 from tests.connector.schema.blocks import block_of, position, query
 from tests.connector.schema.test_statement_scope import statement
 

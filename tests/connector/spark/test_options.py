@@ -8,7 +8,7 @@ from binlog_connector.envelope.options import EnvelopeFormat, EnvelopeOptions
 from binlog_connector.following.offsets import SourceOffset
 from binlog_connector.following.starts import Edge, StartMoment
 from binlog_connector.kafka.topic_names import TopicTemplates
-from binlog_connector.options.option_table import BATCH_ONLY, OPTION_NAMES
+from binlog_connector.options.option_values import BATCH_ONLY, OPTION_NAMES
 from binlog_connector.options.source_options import SourceOptions, View
 from binlog_format.errors import BinlogError, OptionError, StartError
 from binlog_format.gtids.gtid import GtidPosition

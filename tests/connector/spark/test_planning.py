@@ -11,9 +11,9 @@ from binlog_connector.following.watched import WatchedLog
 from binlog_connector.options.source_options import SourceOptions
 from binlog_connector.spark.batch_reader import BinlogBatchReader
 from binlog_connector.spark.partitions import RangePartition
+from binlog_connector.spark.schema import find_layout
 from binlog_connector.spark.source import BinlogDataSource
 from binlog_connector.spark.spark_api import ReadAllAvailable, ReadMaxFiles
-from binlog_connector.spark.table_layout import find_layout
 from binlog_format.errors import BinlogError, StartError
 from binlog_format.position import Position
 from binlog_format.source_file import LocalFile

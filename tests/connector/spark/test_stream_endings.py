@@ -14,17 +14,15 @@ from binlog_connector.spark.partitions import RangePartition
 from binlog_connector.spark.source import BinlogDataSource
 from binlog_connector.spark.spark_api import ReadAllAvailable, ReadMaxBytes
 from binlog_format.errors import BinlogError
-from binlog_format.gtids.domain_starts import DomainStarts
 from binlog_format.gtids.gtid import GtidPosition
-from binlog_format.gtids.gtid_set import GtidSet, parse_gtids
+from binlog_format.gtids.gtid_set import DomainStarts, GtidSet, parse_gtids
 from binlog_format.position import Position
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from binlog_connector.spark.stream_reader import BinlogStreamReader
-    from binlog_format.gtids.domain_starts import Taken
-    from binlog_format.gtids.gtid_set import GtidPoint
+    from binlog_format.gtids.gtid_set import GtidPoint, Taken
 
 
 def stream_of(directory: Path, **options: str) -> BinlogStreamReader:

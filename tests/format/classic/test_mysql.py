@@ -13,15 +13,15 @@ from binlog_format import DataLossError, OptionError, Position, StartError, open
 from binlog_format.classic.log_scan import byte_of
 from binlog_format.errors import UnsupportedError
 from binlog_format.events.layout import EventType
-from binlog_format.formats.verify import verify_log
+from binlog_format.formats.opening import verify_log
 from binlog_format.gtids.gtid import Gtid
 from binlog_format.gtids.gtid_history import gtids_of
 from binlog_format.gtids.gtid_set import GtidPoint, GtidSet, MysqlGtid, parse_gtid
-from binlog_format.log.read_range import ReadRange
+from binlog_format.log.log import ReadRange
 from binlog_format.log.search import find_gtid
 from binlog_format.vendor import Vendor
 from binlog_format.views.columns import gtid_texts
-from binlog_format.views.group_filter import GroupFilter
+from binlog_format.views.filters import GroupFilter
 from tests.format.classic.logs import (
     MYSQL_CASES,
     OLTP_SMALL,

@@ -12,9 +12,9 @@ import pytest
 from binlog_format.classic.reader import ClassicLog
 from binlog_format.errors import BinlogError, CorruptError, StartError, UnsupportedError
 from binlog_format.events.layout import EventType
-from binlog_format.findings import NOTE, Finding
-from binlog_format.formats.verify import verify_directory
+from binlog_format.formats.opening import verify_directory
 from binlog_format.gtids.gtid_set import GtidSet
+from binlog_format.log_format import NOTE, Finding
 from binlog_format.views.selection import group_position
 from tests.chance import some
 from tests.corpus import SERVER_CASES

@@ -7,8 +7,8 @@ import struct
 import pytest
 
 from binlog_format import Position, StartError
-from binlog_format.findings import NOT_YET, NOTE, Finding
-from binlog_format.formats.verify import verify_directory, verify_log
+from binlog_format.formats.opening import verify_directory, verify_log
+from binlog_format.log_format import NOT_YET, NOTE, Finding
 from binlog_format.source_file import LocalDirectory
 from tests.chance import some
 from tests.format.classic.logs import (

@@ -17,7 +17,7 @@ from binlog_format.events.layout import EVENT_HEADER_STRUCT
 from binlog_format.events.table_map import parse_table_map
 from binlog_format.kernels import as_bytes
 from binlog_format.position import Position
-from binlog_format.rows.arrow_schema import arrow_schema
+from binlog_format.rows.columns import arrow_schema
 from binlog_format.rows.images import ImageKind, read_images
 from binlog_format.rows.table_events import TableMaps
 from binlog_lab.demo.proof.expected_rows import arrow_schema as expected_schema

@@ -11,7 +11,7 @@ import pytest
 from binlog_format import Position, open_log
 from binlog_format.classic.reader import ClassicLog
 from binlog_format.errors import CorruptError
-from binlog_format.formats.verify import verify_directory, verify_log
+from binlog_format.formats.opening import verify_directory, verify_log
 from binlog_format.gtids.gtid import Gtid
 from binlog_lab.innodb_writer.options import WriterOptions
 from binlog_lab.innodb_writer.server import BinlogWriter

@@ -19,8 +19,7 @@ from binlog_format.innodb.files import LogFiles
 from binlog_format.innodb.log_end import check_file_end
 from binlog_format.innodb.out_of_band import forest
 from binlog_format.innodb.out_of_band.forest import Forest, NodeTable, OobSet
-from binlog_format.innodb.pages.page_runs import PageRuns
-from binlog_format.innodb.pages.pages import PageReader
+from binlog_format.innodb.pages.pages import PageReader, PageRuns
 from binlog_format.innodb.records import RecordReader
 from binlog_format.innodb.scanner import CommitScanner
 from binlog_format.position import Position

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from binlog_format.errors import CorruptError, SchemaError, UnsupportedError
 from binlog_format.events.table_map_layout import ColumnType
 from binlog_format.rows.decoding import Decoding
-from binlog_format.rows.values import compressed_columns
+from binlog_format.rows.values import text as text_module
 from tests.chance import examples
 from tests.format.rows.columns import make_column, read, read_array
 from tests.format.rows.plain_rows import sized
@@ -222,7 +222,7 @@ def test_varchar_cannot_be_longer_than_declared() -> None:
 
 
 def test_plain_bytes_are_bounded_before_they_are_unpacked(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(compressed_columns, "_PLAIN_SIZE_MAX", 5000)
+    monkeypatch.setattr(text_module, "_PLAIN_SIZE_MAX", 5000)
     values = [sized(compressed(bytes(2000)), 4) for _ in range(3)]
     assert len(read(compressed_column("binary"), values[:2])) == 2
     with pytest.raises(UnsupportedError, match=r"ROW_IMAGE.*more than 5000 plain bytes at once"):

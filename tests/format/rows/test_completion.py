@@ -13,8 +13,7 @@ from binlog_format.errors import SchemaError
 from binlog_format.events.table_map import Column, TableLayout
 from binlog_format.events.table_map_layout import ColumnType
 from binlog_format.rows.declared.completion import DDL_SOURCE, ColumnCompletion, LayoutCompletion, apply_completion
-from binlog_format.rows.declared.declared_defaults import DeclaredDefault, DefaultKind, Generated
-from binlog_format.rows.declared.declared_types import fits
+from binlog_format.rows.declared.declared_types import DeclaredDefault, DefaultKind, Generated, fits
 from binlog_format.rows.declared.default_values import layout_defaults
 from binlog_format.vendor import Vendor
 

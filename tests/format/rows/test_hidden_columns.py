@@ -10,7 +10,7 @@ import pytest
 from binlog_format.errors import CorruptError, SchemaError
 from binlog_format.events.table_map import TableLayout, parse_table_map
 from binlog_format.events.table_map_layout import ColumnType
-from binlog_format.rows.arrow_schema import arrow_schema
+from binlog_format.rows.columns import arrow_schema
 from binlog_format.rows.declared.completion import ColumnCompletion, LayoutCompletion, apply_completion
 from binlog_format.rows.images import Images, read_images
 from binlog_format.vendor import Vendor

@@ -13,7 +13,7 @@ from binlog_format.errors import BinlogError, CorruptError, SchemaError, Unsuppo
 from binlog_format.events.table_map import parse_table_map
 from binlog_format.events.table_map_layout import ColumnType
 from binlog_format.rows import images as images_module
-from binlog_format.rows.arrow_schema import arrow_schema
+from binlog_format.rows.columns import arrow_schema
 from binlog_format.rows.images import ABSENT, NULL, ImageKind, Images, read_images
 from tests.chance import examples
 from tests.format.rows.plain_blocks import plain_block

@@ -11,7 +11,7 @@ import pytest
 
 from binlog_format.errors import CorruptError, SchemaError
 from binlog_format.events.table_map_layout import ColumnType
-from binlog_format.rows.arrow_schema import arrow_schema, arrow_type
+from binlog_format.rows.columns import arrow_schema, arrow_type
 from binlog_format.rows.images import ImageKind, read_images
 from binlog_format.rows.table_events import TableMaps
 from tests.corpus import SERVER_CASES, corpus

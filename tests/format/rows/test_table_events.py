@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from binlog_format.errors import BinlogError, CorruptError, UnsupportedError
 from binlog_format.events.table_map_layout import ColumnType
 from binlog_format.rows import table_events
-from binlog_format.rows.arrow_schema import arrow_schema
+from binlog_format.rows.columns import arrow_schema
 from binlog_format.rows.images import read_images
 from binlog_format.rows.table_events import TableEvents, TableMaps
 from binlog_format.vendor import Vendor

@@ -9,7 +9,7 @@ import pytest
 
 from binlog_format.events.table_map_layout import ColumnType
 from binlog_format.rows.decoding import Decoding, ZeroDates
-from binlog_format.rows.zero_dates import logged_date
+from binlog_format.rows.values.temporal import logged_date
 from tests.format.rows.columns import make_column, read
 from tests.format.rows.plain_rows import date_bytes, datetime_bytes, timestamp_bytes
 

@@ -11,7 +11,7 @@ from binlog_format.structured.metadata import ClockSync, EventSource, ShortEntry
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from binlog_format.structured.block import LogBlock
+    from binlog_format.structured.event_log import LogBlock
 
 
 class Event(NamedTuple):

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from binlog_format.formats.detect import detect_format
-from binlog_format.formats.opening import open_live_files
+from binlog_format.formats.opening import detect_format, open_live_files
 from binlog_format.source_file import LocalDirectory
 from binlog_format.structured.files.file_list import SETTLED_NS
 from binlog_format.structured.reader import StructuredLog

@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 
 from binlog_format import BinlogError, CorruptError, DataLossError, Position, StartError, UnsupportedError, open_log
 from binlog_format.archives.directories import open_directory
-from binlog_format.formats.opening import open_live_files
-from binlog_format.formats.verify import verify_log
+from binlog_format.formats.opening import open_live_files, verify_log
 from binlog_format.position import BEFORE_ALL
 from binlog_format.structured.metadata import ClockSync
 from binlog_format.structured.reader import StructuredLog

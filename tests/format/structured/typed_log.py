@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from binlog_format import open_log
-from binlog_format.formats.verify import verify_log
+from binlog_format.formats.opening import verify_log
 from binlog_format.rows.json.json_rows import json_lines
 from binlog_format.structured.arguments.source_decoder import SourceDecoder
 from binlog_format.structured.metadata import ClockSync
@@ -24,7 +24,7 @@ from binlog_format.structured.writing import Session, SessionWriter
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from binlog_format.structured.block import LogBlock
+    from binlog_format.structured.event_log import LogBlock
 
 _DOUBLE, _FLOAT = struct.Struct("<d"), struct.Struct("<f")
 _SOURCES: tuple[tuple[str, str, tuple[object, ...]], ...] = (

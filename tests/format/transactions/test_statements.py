@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from binlog_format.transactions.statements import Statement, StatementKind, parse_statement
+from binlog_format.transactions.control_statements import Statement, StatementKind, parse_statement
 from binlog_format.transactions.xa import XaId
 
 KIND = StatementKind

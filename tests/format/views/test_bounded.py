@@ -16,10 +16,10 @@ from binlog_format.events.table_map_layout import ColumnType
 from binlog_format.rows.images import ImageKind, Images, read_images
 from binlog_format.rows.table_events import TableMaps
 from binlog_format.vendor import Vendor
-from binlog_format.views import bounded as module
-from binlog_format.views.bounded import bounded
+from binlog_format.views import columns as module
 from binlog_format.views.changefeed import ChangefeedView
 from binlog_format.views.changes import ChangesView
+from binlog_format.views.columns import bounded
 from tests.format.events.test_mysql_gtid import with_header
 from tests.format.rows.plain_blocks import plain_block
 from tests.fuzz.made_rows import MadeColumn, table_map_of

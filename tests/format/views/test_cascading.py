@@ -15,13 +15,12 @@ from binlog_format.events.table_map_layout import (
     ROWS_FLAG_SQL_FOREIGN_KEYS,
     TABLE_FLAGS_OFFSET,
 )
-from binlog_format.gtids.domain_starts import DomainStarts
 from binlog_format.gtids.gtid import Gtid
+from binlog_format.gtids.gtid_set import DomainStarts
 from binlog_format.vendor import Vendor
 from binlog_format.views.cascading import first_cascading, have_logged_cascades
-from binlog_format.views.group_filter import GroupFilter
+from binlog_format.views.filters import GroupFilter, TableFilter
 from binlog_format.views.selection import group_position
-from binlog_format.views.table_filter import TableFilter
 from binlog_format.views.tables import TablesView
 from binlog_lab.event_encoding.event_encoding import Origin, encode_event
 from binlog_lab.event_encoding.table_encoding import ColumnSpec, TableEncoder, TableSpec

@@ -8,11 +8,10 @@ from hypothesis import strategies as st
 
 from binlog_format.errors import BinlogError
 from binlog_format.events.table_map import TableLayout
-from binlog_format.gtids.domain_starts import DomainStarts
 from binlog_format.gtids.gtid import Gtid
-from binlog_format.log.read_range import ReadRange
-from binlog_format.views.group_filter import GroupFilter
-from binlog_format.views.table_filter import TableFilter
+from binlog_format.gtids.gtid_set import DomainStarts
+from binlog_format.log.log import ReadRange
+from binlog_format.views.filters import GroupFilter, TableFilter
 from tests.format.views.made_log import MadeGroup, MadeLog, xid
 
 

@@ -11,11 +11,10 @@ from hypothesis import strategies as st
 
 from binlog_format.errors import SchemaError, UnsupportedError
 from binlog_format.gtids.gtid import Gtid
-from binlog_format.log.read_range import ReadRange
+from binlog_format.log.log import ReadRange
 from binlog_format.rows.decoding import Decoding
-from binlog_format.views.group_filter import GroupFilter
+from binlog_format.views.filters import GroupFilter, TableFilter
 from binlog_format.views.selection import Selection
-from binlog_format.views.table_filter import TableFilter
 from binlog_lab.event_encoding.event_encoding import Origin
 from binlog_lab.event_encoding.table_encoding import ColumnSpec, TableEncoder, TableSpec
 from tests.format.views.made_log import MadeGroup, MadeLog, xid

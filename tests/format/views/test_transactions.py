@@ -9,10 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from binlog_format import open_log
-from binlog_format.log.read_range import ReadRange
+from binlog_format.log.log import ReadRange
 from binlog_format.views.changes import ChangesView
-from binlog_format.views.group_filter import GroupFilter
-from binlog_format.views.table_filter import TableFilter
+from binlog_format.views.filters import GroupFilter, TableFilter
 from binlog_format.views.transactions import TransactionsView
 from tests.corpus import SERVER_CASES
 from tests.format.views.made_log import MadeLog

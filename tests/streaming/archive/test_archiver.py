@@ -15,7 +15,7 @@ from binlog_connector.following.tailer import FollowOptions, Tailer
 from binlog_format import open_log
 from binlog_format.archives.archive_directory import ArchiveDirectory
 from binlog_format.errors import DataLossError, OptionError, StartError, StorageError
-from binlog_format.formats.verify import verify_log
+from binlog_format.formats.opening import verify_log
 from binlog_format.source_file import LocalDirectory, with_archive
 from binlog_streaming.archive import archiver
 from binlog_streaming.archive.archiver import Archiver

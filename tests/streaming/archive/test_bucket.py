@@ -14,7 +14,7 @@ from binlog_connector.following.starts import Edge
 from binlog_connector.following.tailer import FollowOptions, Tailer
 from binlog_format import open_log
 from binlog_format.errors import StartError, StorageError
-from binlog_format.formats.verify import verify_log
+from binlog_format.formats.opening import verify_log
 from binlog_format.source_file import with_archive
 from binlog_lab.demo.servers.object_store import BUCKET
 from binlog_streaming.archive.archiver import Archiver

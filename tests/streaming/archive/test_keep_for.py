@@ -13,7 +13,7 @@ from binlog_connector.following.log_end import start_of_file
 from binlog_connector.following.watched import WatchedLog
 from binlog_format.source_file import with_archive
 from binlog_streaming.archive.archiver import Archiver
-from binlog_streaming.archive.job_needs import JobNeeds
+from binlog_streaming.archive.run import JobNeeds
 from tests.program import run_program
 from tests.streaming.archive.growing_logs import GrowingClassic
 from tests.streaming.archive.test_archiver import ROTATION, manifest_of

@@ -11,7 +11,7 @@ from deltalake import DeltaTable
 
 from binlog_format.errors import BinlogError
 from binlog_streaming.lake.commit_id import DROPPED_PROPERTY, SOURCE_PROPERTY
-from binlog_streaming.tables.batch_versions import PLACE
+from binlog_streaming.tables.batch_run import PLACE
 from tests.truth.replay import row_differences
 from tests.truth.truth_values import typed_difference
 

@@ -20,8 +20,8 @@ from binlog_format.position import Position
 from binlog_lab.demo.proof.topics import read_topic
 from binlog_lab.demo.servers.kafka_broker import GUEST, USER
 from binlog_streaming.cli.jobs.lines import PublishJsonLines
-from binlog_streaming.settings.publish_text import publish_job_text
-from binlog_streaming.topics.progress import Published, Records
+from binlog_streaming.settings.source_texts import publish_job_text
+from binlog_streaming.topics.record import Published, Records
 from tests.program import PROGRAM, run_program
 from tests.streaming.topics.publishing import (
     LogWriting,

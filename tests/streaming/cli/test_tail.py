@@ -21,7 +21,7 @@ import typer
 from rich.console import Console
 from typer.testing import CliRunner
 
-from binlog_connector.following.offset_file import OffsetFile
+from binlog_connector.following.offsets import OffsetFile
 from binlog_connector.following.starts import Edge
 from binlog_connector.following.tailer import FollowOptions, Tailer
 from binlog_connector.metrics.follower import Follower

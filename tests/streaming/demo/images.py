@@ -9,9 +9,8 @@ import pyarrow as pa
 from binlog_format import open_log
 from binlog_format.rows.images import read_images
 from binlog_format.views.changefeed import changefeed_batch
-from binlog_format.views.group_filter import ALL_GROUPS
+from binlog_format.views.filters import ALL_GROUPS, TableFilter
 from binlog_format.views.selection import Selection
-from binlog_format.views.table_filter import TableFilter
 from binlog_lab.demo.proof.comparison import LOG_ORDER
 
 if TYPE_CHECKING:

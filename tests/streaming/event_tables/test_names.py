@@ -7,8 +7,8 @@ from pathlib import PurePosixPath
 import pytest
 
 from binlog_format.structured.metadata import EventSource
-from binlog_streaming.event_tables.rows import place_of
-from binlog_streaming.settings.event_source_model import EventRule
+from binlog_streaming.event_tables.writing import place_of
+from binlog_streaming.settings.source_models import EventRule
 
 TARGET = "{category}/{function}/{file}/{severity}/{line}_{source_id}"
 HOSTILE = [

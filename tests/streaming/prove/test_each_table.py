@@ -15,8 +15,7 @@ from binlog_streaming.prove import job_state
 from binlog_streaming.prove.row_sums import BUCKETS
 from binlog_streaming.prove.run import JobProof
 from binlog_streaming.prove.table_proof import ProofOutcome
-from binlog_streaming.server.address import ServerAddress
-from binlog_streaming.server.credentials import Credentials
+from binlog_streaming.server.address import Credentials, ServerAddress
 from binlog_streaming.server.session import connect
 from binlog_streaming.settings import TableFormat
 from binlog_streaming.snapshot.server_checks import check_server

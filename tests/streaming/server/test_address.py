@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from binlog_format.errors import OptionError
-from binlog_streaming.server.address import ServerAddress, SslMode
-from binlog_streaming.server.credentials import Credentials, find_credentials
+from binlog_streaming.server.address import Credentials, ServerAddress, SslMode, find_credentials
 
 if TYPE_CHECKING:
     from pathlib import Path

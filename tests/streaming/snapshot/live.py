@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from binlog_format import open_log
 from binlog_format.views.changes import ChangesView
-from binlog_format.views.table_filter import TableFilter
-from binlog_streaming.server.address import ServerAddress
-from binlog_streaming.server.credentials import Credentials
+from binlog_format.views.filters import TableFilter
+from binlog_streaming.server.address import Credentials, ServerAddress
 from binlog_streaming.server.session import ServerSession, connect
 from binlog_streaming.snapshot.sql_text import prepare_session
 

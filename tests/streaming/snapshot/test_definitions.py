@@ -15,7 +15,7 @@ from binlog_connector.schema.snapshot_marks import Purpose
 from binlog_connector.schema.stated_definitions import definition_statement
 from binlog_format import open_log
 from binlog_format.errors import BinlogError, UnsupportedError
-from binlog_format.rows.declared.declared_defaults import Generated
+from binlog_format.rows.declared.declared_types import Generated
 from binlog_format.views.snapshot_events import marks_in
 from binlog_format.views.tables import TablesView
 from binlog_streaming.jobs.check import check_job

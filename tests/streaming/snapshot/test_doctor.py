@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from binlog_streaming.doctor.findings import Health
-from binlog_streaming.doctor.server import server_findings
+from binlog_streaming.doctor.source import server_findings
 from binlog_streaming.settings import load_job
 from tests.program import run_program
 from tests.streaming.snapshot.live import job_file, run_sql, session_on, url_of

@@ -10,8 +10,7 @@ import pytest
 from binlog_connector.schema.snapshot_marks import Purpose
 from binlog_format.errors import OptionError, SchemaError, ServerError
 from binlog_streaming.server import session as session_module
-from binlog_streaming.server.address import ServerAddress
-from binlog_streaming.server.credentials import Credentials
+from binlog_streaming.server.address import Credentials, ServerAddress
 from binlog_streaming.server.session import ServerVersion, connect
 from binlog_streaming.settings import load_job
 from binlog_streaming.snapshot.plan import make_plan

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from binlog_format.errors import ServerError
-from binlog_streaming.server.address import ServerAddress
-from binlog_streaming.server.credentials import Credentials
+from binlog_streaming.server.address import Credentials, ServerAddress
 from binlog_streaming.server.session import connect
 from binlog_streaming.settings import Source, load_job
 from binlog_streaming.snapshot import log_identity

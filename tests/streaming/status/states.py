@@ -17,7 +17,7 @@ from binlog_streaming.status.model import (
     SnapshotStatus,
     TableStatus,
 )
-from binlog_streaming.status.state_file import own_process
+from binlog_streaming.status.view import own_process
 
 if TYPE_CHECKING:
     from typing import Any

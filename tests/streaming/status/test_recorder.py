@@ -22,8 +22,7 @@ from binlog_streaming.plan.snapshots import PlannedSnapshot
 from binlog_streaming.settings import Status
 from binlog_streaming.status.model import Level, Phase
 from binlog_streaming.status.recorder import StatusRecorder
-from binlog_streaming.status.state_file import SILENT_SECONDS, STATUS_FILE, StatusFile, phase_of
-from binlog_streaming.status.view import view_of
+from binlog_streaming.status.view import SILENT_SECONDS, STATUS_FILE, StatusFile, phase_of, view_of
 from tests.faults.processes import files_up_to, in_a_process
 from tests.streaming.tables.oltp import OLTP
 from tests.streaming.test_job_check import job_for

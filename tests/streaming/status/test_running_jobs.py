@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from binlog_streaming.settings.publish_text import publish_job_text
+from binlog_streaming.settings.source_texts import publish_job_text
 from tests.connector.program import Program
 from tests.program import PROGRAM, run_program
 from tests.streaming.tables.oltp import CHANGES, OLTP

@@ -17,7 +17,7 @@ from binlog_connector.following.watched import WatchedLog
 from binlog_streaming.cli.status.status_view import render
 from binlog_streaming.status.model import JobStatus, Phase, TableStatus
 from binlog_streaming.status.recorder import StatusRecorder
-from binlog_streaming.status.verdict import verdict_of
+from binlog_streaming.status.wording import verdict_of
 from tests.program import PROGRAM, run_program
 from tests.streaming.status.states import HOSTILE, NOW, error, log, state, trouble
 from tests.streaming.tables.oltp import OLTP

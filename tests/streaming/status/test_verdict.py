@@ -5,8 +5,7 @@ from dataclasses import replace
 import pytest
 
 from binlog_streaming.status.model import Level, LogStatus, Phase, PurgeRisk, PurgeStatus, RecordedStatus
-from binlog_streaming.status.verdict import verdict_of
-from binlog_streaming.status.wording import bytes_text, clock_text, duration_text, visible
+from binlog_streaming.status.wording import bytes_text, clock_text, duration_text, verdict_of, visible
 from tests.streaming.status.states import DAY, HOSTILE, NOW, batch, error, log, state, trouble
 
 TIMED = PurgeStatus(PurgeRisk.TIMED, "b-3.ibb", DAY, 4 * DAY)

@@ -11,9 +11,8 @@ from binlog_connector.schema.statement_rows import find_statement_rows
 from binlog_format.position import Position
 from binlog_format.rows.decoding import DEFAULT_DECODING, Decoding
 from binlog_format.views.tables import TablesView
-from binlog_streaming.plan.job_state import JobState
+from binlog_streaming.plan.job_state import JobState, TableSelection
 from binlog_streaming.plan.plan import plan_batch
-from binlog_streaming.plan.table_selection import TableSelection
 from binlog_streaming.settings import Mode, Sink, TableRule
 from binlog_streaming.tables.apply import apply_component
 from binlog_streaming.tables.batch_run import BatchRun

@@ -15,10 +15,9 @@ from binlog_connector.schema.history import SchemaHistory
 from binlog_format import open_log
 from binlog_format.rows.decoding import Decoding, TimeType
 from binlog_format.views.changefeed import ChangefeedView, changefeed_batch
-from binlog_format.views.group_filter import ALL_GROUPS
+from binlog_format.views.filters import ALL_GROUPS, TableFilter
 from binlog_format.views.selection import Selection
-from binlog_format.views.table_filter import TableFilter
-from binlog_streaming.topic_tables.row_batches import received_row_batch
+from binlog_streaming.topic_tables.writing import received_row_batch
 from tests.corpus import SERVER_CASES
 
 OPTIONS = EnvelopeOptions(

@@ -17,8 +17,7 @@ from binlog_connector.options.query_views import make_decoding, make_view
 from binlog_connector.options.source_options import SourceOptions
 from binlog_connector.spark.partitions import RangePartition
 from binlog_connector.spark.reading import RangeReader
-from binlog_connector.spark.schema import to_spark
-from binlog_connector.spark.table_layout import find_layout
+from binlog_connector.spark.schema import find_layout, to_spark
 from binlog_format.errors import BinlogError, OptionError, UnsupportedError
 from binlog_format.position import Position
 from binlog_streaming.settings import PublishJob, parse_any_job

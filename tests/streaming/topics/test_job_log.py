@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from binlog_format.errors import UnsupportedError
-from binlog_streaming.jobs.publish import publish_job
+from binlog_streaming.jobs.mirror import publish_job
 from binlog_streaming.topics.job import TopicsJob
 from tests.connector.program import Program
 from tests.program import run_program

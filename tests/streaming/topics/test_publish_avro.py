@@ -11,7 +11,7 @@ from binlog_connector.crash_points import watched
 from binlog_connector.kafka.publisher import PublishStep
 from binlog_format.errors import RegistryError
 from binlog_lab.demo.proof.topics import read_values
-from binlog_streaming.settings.publish_text import publish_job_text
+from binlog_streaming.settings.source_texts import publish_job_text
 from tests.faults.processes import Kill, in_a_process
 from tests.faults.schema_registry import SchemaRegistryServer
 from tests.program import run_program

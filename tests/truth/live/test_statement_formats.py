@@ -7,14 +7,13 @@ from typing import TYPE_CHECKING
 import pytest
 
 from binlog_connector.schema.definitions import TableName
-from binlog_connector.schema.log_ddl import all_statements
+from binlog_connector.schema.log_ddl import ServerRuns, all_statements
 from binlog_connector.schema.row_format import Lacking, RowFormat
-from binlog_connector.schema.server_runs import ServerRuns
 from binlog_connector.schema.statement_scope import StatementScope
 from binlog_connector.schema.table_changes import RowsChanged, TableTruncated, table_changes
 from binlog_format import open_log
 from binlog_format.events.layout import EventType
-from binlog_format.views.table_filter import TableFilter
+from binlog_format.views.filters import TableFilter
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

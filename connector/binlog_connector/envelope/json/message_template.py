@@ -14,14 +14,14 @@ from binlog_connector.envelope.options import EnvelopeFormat
 from binlog_format.kernels import empty_bytes
 from binlog_format.rows.json.json_rows import text_buffers
 from binlog_format.views.columns import gtid_texts
-from binlog_format.views.json.json_texts import JsonTexts
+from binlog_format.views.row_images import JsonTexts
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from numpy.typing import NDArray
 
-    from binlog_connector.envelope.block_context import BlockContext
+    from binlog_connector.envelope.message_context import BlockContext
     from binlog_connector.envelope.options import EnvelopeOptions
     from binlog_format.kernels import Bytes
     from binlog_format.vendor import Vendor

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from binlog_connector.schema.definitions import ColumnDefinition
-from binlog_connector.schema.effects import addresses, into_times, numbers, texts, times
+from binlog_connector.schema.effects import into_times, numbers, texts, times
 from binlog_connector.schema.effects.conversion import (
     SAME,
     Circumstances,
@@ -27,15 +27,14 @@ from binlog_connector.schema.effects.conversion import (
     true_mask,
     widened,
 )
-from binlog_connector.schema.effects.value_effects import LABELS, NUMBERS, value_effect
-from binlog_connector.schema.parsing.charsets import UTF8MB4
+from binlog_connector.schema.effects.value_effects import ADDRESSES, LABELS, NUMBERS, no_address, value_effect
 from binlog_connector.schema.parsing.defaults import AUTO_INCREMENT
-from binlog_connector.schema.parsing.session import cuts_fractions
+from binlog_connector.schema.parsing.session import UTF8MB4, cuts_fractions
 from binlog_format.errors import BinlogError
 from binlog_format.events.table_map import TableLayout
-from binlog_format.rows.arrow_schema import arrow_type
-from binlog_format.rows.declared.declared_defaults import DefaultKind
-from binlog_format.rows.declared.declared_layout import column_of
+from binlog_format.rows.columns import arrow_type
+from binlog_format.rows.declared.completion import column_of
+from binlog_format.rows.declared.declared_types import DefaultKind
 from binlog_format.vendor import Vendor
 
 if TYPE_CHECKING:
@@ -233,8 +232,8 @@ def _implicit_value(new: ColumnSide, how: Circumstances) -> pa.Scalar | None:
         return into_times.stored(zero.to_numpy(), np.array([False]), new, how).array[0]
     if name == times.TIMESTAMP:
         return None if how.dates_are_texts else _now(new, how)
-    if name in addresses.ADDRESSES:
-        return addresses.no_address(new)
+    if name in ADDRESSES:
+        return no_address(new)
     kind = texts.binary_or_text(new)
     if kind == "text" or name in LABELS:
         return pa.scalar("", new.arrow_type)

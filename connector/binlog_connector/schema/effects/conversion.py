@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from binlog_connector.schema.definitions import ColumnDefinition
-    from binlog_format.rows.declared.declared_defaults import Moment
+    from binlog_format.rows.declared.declared_types import Moment
     from binlog_format.vendor import Vendor
 
     Mask = NDArray[np.bool_]

@@ -25,7 +25,7 @@ from binlog_connector.schema.effects.conversion import (
     true_mask,
     where_known,
 )
-from binlog_connector.schema.parsing.charsets import BINARY, UTF8MB4
+from binlog_connector.schema.parsing.session import BINARY, UTF8MB4
 from binlog_format.vendor import Vendor
 
 if TYPE_CHECKING:

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from binlog_connector.schema.definitions import ColumnDefinition, is_numeric
 from binlog_connector.schema.foreign_keys import parse_reference
-from binlog_connector.schema.parsing.charsets import BINARY, NATIONAL, UTF8MB4, charset_name, charset_of_collation_name
 from binlog_connector.schema.parsing.defaults import (
     AUTO_INCREMENT,
     IMPLICIT_TIMESTAMP,
@@ -17,16 +16,16 @@ from binlog_connector.schema.parsing.defaults import (
     parse_default,
 )
 from binlog_connector.schema.parsing.lexer import MODE_MAXDB, MODE_ORACLE, MODE_REAL_AS_FLOAT, TokenKind
+from binlog_connector.schema.parsing.session import BINARY, NATIONAL, UTF8MB4, charset_name, charset_of_collation_name
 from binlog_format.events.charsets import can_hold
-from binlog_format.rows.declared.declared_defaults import Generated
-from binlog_format.rows.declared.declared_types import character_size
+from binlog_format.rows.declared.declared_types import Generated, character_size
 from binlog_format.vendor import Vendor
 
 if TYPE_CHECKING:
     from binlog_connector.schema.foreign_keys import ForeignKey
     from binlog_connector.schema.parsing.lexer import Token, TokenReader
     from binlog_connector.schema.parsing.session import StatementSession
-    from binlog_format.rows.declared.declared_defaults import DeclaredDefault
+    from binlog_format.rows.declared.declared_types import DeclaredDefault
 
 _ALIASES = {
     "integer": "int",

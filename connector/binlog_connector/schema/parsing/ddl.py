@@ -30,10 +30,9 @@ from binlog_connector.schema.operations import (
 )
 from binlog_connector.schema.parsing.keys import accept_if_exists, parse_key_options, parse_key_parts
 from binlog_connector.schema.parsing.lexer import DdlSyntaxError, Lexer, TokenReader
-from binlog_connector.schema.parsing.session import session_lexer, table_name
-from binlog_connector.schema.parsing.set_statement import reading_sessions, skip_settings
+from binlog_connector.schema.parsing.session import reading_sessions, session_lexer, skip_settings, table_name
 from binlog_connector.schema.parsing.table_parser import parse_alter_table, parse_create_table, parse_default_charset
-from binlog_format.events.account_statements import contains_password, is_account_statement
+from binlog_format.events.query import contains_password, is_account_statement
 
 if TYPE_CHECKING:
     from binlog_connector.schema.definitions import TableName

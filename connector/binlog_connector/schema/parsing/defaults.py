@@ -7,10 +7,10 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
-from binlog_connector.schema.parsing.charsets import charset_name
 from binlog_connector.schema.parsing.lexer import Token, TokenKind, TokenReader
+from binlog_connector.schema.parsing.session import charset_name
 from binlog_format.events.charsets import decode_text
-from binlog_format.rows.declared.declared_defaults import DeclaredDefault, DefaultKind
+from binlog_format.rows.declared.declared_types import DeclaredDefault, DefaultKind
 from binlog_format.vendor import Vendor
 
 if TYPE_CHECKING:

@@ -14,8 +14,14 @@ from binlog_connector.schema.definitions import TableName
 from binlog_connector.schema.operations import ChangeRows, CreateTable, TruncateTable
 from binlog_connector.schema.parsing.ddl import DDL_WORDS, TRUNCATE, parse_ddl
 from binlog_connector.schema.parsing.lexer import DdlSyntaxError, TokenKind, TokenReader
-from binlog_connector.schema.parsing.session import session_lexer, table_name
-from binlog_connector.schema.parsing.set_statement import SET, first_word, reading_sessions, skip_settings
+from binlog_connector.schema.parsing.session import (
+    SET,
+    first_word,
+    reading_sessions,
+    session_lexer,
+    skip_settings,
+    table_name,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

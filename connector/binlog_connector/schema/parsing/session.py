@@ -1,16 +1,30 @@
-"""Session settings that decide how statements are read: `StatementSession`; `session_lexer`, `table_name` use it."""
+"""Session settings that decide how statements are read: `StatementSession`; `session_lexer`, `table_name` use it.
+
+Names of character sets as statements write them: `charset_name`, `charset_of_collation_name`, `decode_statement`.
+
+MariaDB's `SET STATEMENT name = value, ... FOR statement`, which is logged as it was written: `skip_settings`.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from binlog_connector.schema.definitions import TableName
-from binlog_connector.schema.parsing.lexer import Lexer
+from binlog_connector.schema.parsing.lexer import (
+    MODE_ANSI_QUOTES,
+    MODE_NO_BACKSLASH_ESCAPES,
+    DdlSyntaxError,
+    Lexer,
+    TokenKind,
+    TokenReader,
+)
+from binlog_format.events.charsets import decode_text, is_known
 from binlog_format.vendor import Vendor
 
 if TYPE_CHECKING:
-    from binlog_connector.schema.parsing.lexer import TokenReader
+    from collections.abc import Sequence
+
 
 # Bits of sql_mode: MySQL sql/system_variables.h and MariaDB sql/sql_class.h, MODE_*.
 _TIME_TRUNCATE_FRACTIONAL = 1 << 32
@@ -69,3 +83,93 @@ def table_name(reader: TokenReader, session: StatementSession) -> TableName:
     if reader.accept_symbol("."):
         return TableName(first, reader.name())
     return TableName(session.database, first)
+
+
+BINARY = "binary"
+UTF8MB4 = "utf8mb4"
+NATIONAL = "utf8mb3"
+"""Character set of NATIONAL CHAR (both vendors, until now)."""
+
+_ALIASES = {"utf8": "utf8mb3"}
+
+
+def charset_name(text: str) -> str:
+    """The name that the server has for a character set: `UTF8` is `utf8mb3`."""
+    name = text.lower()
+    return _ALIASES.get(name, name)
+
+
+def charset_of_collation_name(text: str) -> str | None:
+    """Character set of a collation; None for one that goes with several (`uca1400_ai_ci`)."""
+    name = charset_name(text.lower().partition("_")[0])
+    return name if name == BINARY or is_known(name) else None
+
+
+def decode_statement(text: bytes, charset: str | None) -> str:
+    """A statement as text.
+
+    Args:
+        text: As it is in the log.
+        charset: Of the client that sent it; None: UTF-8.
+
+    Returns:
+        Where the bytes are no text in *charset*, they are taken for UTF-8, and those that are not that either become
+        U+FFFD: keywords are ASCII in every character set that a client can have.
+    """
+    try:
+        return decode_text(text, charset or UTF8MB4)
+    except UnicodeDecodeError:
+        return text.decode("utf-8", "replace")
+
+
+SET = "SET"
+_NAMES = (TokenKind.WORD, TokenKind.QUOTED)
+
+
+def skip_settings(reader: TokenReader) -> bool:
+    """Step over `SET STATEMENT ... FOR`, if it comes; whether `sql_mode` is one of the settings.
+
+    The event has the settings in its own status, as the statement ran with them.
+
+    Raises:
+        DdlSyntaxError: No FOR comes.
+    """
+    sets_mode = False
+    while reader.accept(SET, "STATEMENT"):
+        while not reader.accept("FOR"):
+            if reader.at_end():
+                raise reader.error("FOR expected")
+            token = reader.peek()
+            sets_mode |= token.kind in _NAMES and token.text.casefold() == "sql_mode"
+            reader.skip()
+    return sets_mode
+
+
+def reading_sessions(text: str, session: StatementSession) -> Sequence[StatementSession]:
+    """Sessions with which the server may have read a statement; the first one is *session*, that of its event.
+
+    `SET STATEMENT sql_mode = ...` holds while the statement runs, and is in its event. The quotes in the statement were
+    read before, in the mode of the session, which is not in the log (live on MariaDB 10.11: under ANSI_QUOTES
+    `SET STATEMENT sql_mode = '' FOR CREATE TABLE "t" ...` makes the table `t`).
+    """
+    reader = TokenReader(session_lexer(text, session))
+    try:
+        if not (reader.at(SET, "STATEMENT") and skip_settings(reader)):
+            return [session]
+    except DdlSyntaxError:
+        return [session]
+    modes = [session.sql_mode]
+    for sign, bit in (('"', MODE_ANSI_QUOTES), ("\\", MODE_NO_BACKSLASH_ESCAPES)):
+        modes += [mode ^ bit for mode in modes] if sign in text else []
+    return [replace(session, sql_mode=mode) for mode in modes]
+
+
+def first_word(text: str, session: StatementSession) -> str | None:
+    """The first keyword of a statement, after settings; empty where it begins otherwise, None for comments alone."""
+    reader = TokenReader(session_lexer(text, session))
+    try:
+        if reader.at(SET, "STATEMENT"):
+            skip_settings(reader)
+        return None if reader.at_end() else reader.peek().word
+    except DdlSyntaxError:
+        return ""  # it begins with a quote

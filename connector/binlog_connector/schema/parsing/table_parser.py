@@ -14,7 +14,6 @@ from binlog_connector.schema.operations import (
     TableOptions,
     engine_moves_rows,
 )
-from binlog_connector.schema.parsing.charsets import charset_name, charset_of_collation_name
 from binlog_connector.schema.parsing.columns import parse_column
 from binlog_connector.schema.parsing.defaults import parse_default
 from binlog_connector.schema.parsing.keys import (
@@ -26,7 +25,7 @@ from binlog_connector.schema.parsing.keys import (
     skip_action,
 )
 from binlog_connector.schema.parsing.lexer import TokenKind, TokenReader
-from binlog_connector.schema.parsing.session import table_name
+from binlog_connector.schema.parsing.session import charset_name, charset_of_collation_name, table_name
 from binlog_connector.schema.partitions.definition import PartitionChange
 from binlog_connector.schema.partitions.parser import (
     parse_converted_table,

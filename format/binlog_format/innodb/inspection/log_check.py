@@ -13,34 +13,32 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from binlog_format.errors import BinlogError, CorruptError, DataLossError, StartError
-from binlog_format.findings import NOT_YET, NOTE, Finding, LogCheck
 from binlog_format.gtids.gtid import Gtid
 from binlog_format.gtids.gtid_history import GtidHistory
 from binlog_format.innodb.files import LogFiles
 from binlog_format.innodb.gtid_state import read_state
 from binlog_format.innodb.header import file_name
 from binlog_format.innodb.inspection.contents import kind_name
+from binlog_format.innodb.inspection.file_check import GroupCheck, PageCheck
 from binlog_format.innodb.inspection.file_views import HeaderState, view_files
-from binlog_format.innodb.inspection.group_check import GroupCheck
-from binlog_format.innodb.inspection.page_check import PageCheck
 from binlog_format.innodb.inspection.page_walk import PageWalk
 from binlog_format.innodb.layout import FIRST_DATA_PAGE, RecordKind
 from binlog_format.innodb.log_end import check_file_end
 from binlog_format.innodb.out_of_band.forest import Forest
-from binlog_format.innodb.pages.page_runs import PageRuns
-from binlog_format.innodb.pages.pages import PageReader
+from binlog_format.innodb.pages.pages import PageReader, PageRuns
 from binlog_format.innodb.reader import InnodbLog
 from binlog_format.innodb.records import RecordReader
+from binlog_format.log_format import NOT_YET, NOTE, Finding, LogCheck
 from binlog_format.position import Place, Position
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from binlog_format.block import Table
-    from binlog_format.findings import CheckScope
     from binlog_format.innodb.gtid_state import GtidState
     from binlog_format.innodb.inspection.file_views import FileView
     from binlog_format.innodb.out_of_band.forest import FilePlace
+    from binlog_format.log_format import CheckScope
     from binlog_format.source_file import Directory
 
 

@@ -19,8 +19,7 @@ from binlog_format.innodb.inspection.page_walk import PageEnd, PageWalk
 from binlog_format.innodb.layout import CHUNK_CONTINUATION, CHUNK_KIND_MASK, CHUNK_LAST, FIRST_DATA_PAGE, RecordKind
 from binlog_format.innodb.log_end import check_file_end
 from binlog_format.innodb.pages.checksum import PageState, page_checksum, stored_checksum
-from binlog_format.innodb.pages.page_runs import PageRuns
-from binlog_format.innodb.pages.pages import PageReader
+from binlog_format.innodb.pages.pages import PageReader, PageRuns
 from binlog_format.innodb.records import RecordReader
 from binlog_format.kernels import as_bytes
 from binlog_format.position import Position

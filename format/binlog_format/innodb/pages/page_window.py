@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, cast
 import numpy as np
 
 from binlog_format.innodb.layout import FIRST_DATA_PAGE
-from binlog_format.innodb.pages.page_runs import PageRun
-from binlog_format.innodb.pages.pages import PageStop
+from binlog_format.innodb.pages.pages import PageRun, PageStop
 from binlog_format.innodb.tables import Pages
 from binlog_format.kernels import empty_bytes
 from binlog_format.position import Position

@@ -7,13 +7,13 @@ import re
 from typing import TYPE_CHECKING
 
 from binlog_format.events.table_map_layout import ColumnType
-from binlog_format.rows.declared.declared_defaults import DefaultKind
+from binlog_format.rows.declared.declared_types import DefaultKind
 from binlog_format.rows.decoding import TimeType, ZeroDates
 from binlog_format.rows.values.temporal import fraction_digits
 
 if TYPE_CHECKING:
     from binlog_format.events.table_map import Column
-    from binlog_format.rows.declared.declared_defaults import DeclaredDefault, Moment
+    from binlog_format.rows.declared.declared_types import DeclaredDefault, Moment
     from binlog_format.rows.decoding import Decoding
 
 DATE_TYPES = frozenset({ColumnType.DATE, ColumnType.NEWDATE})

@@ -19,8 +19,7 @@ from binlog_format.events.table_map_layout import ColumnType
 from binlog_format.kernels import as_bytes
 from binlog_format.rows.columns import arrow_type, column_array
 from binlog_format.rows.declared.completion import ColumnCompletion, LayoutCompletion
-from binlog_format.rows.declared.declared_defaults import DeclaredDefault, DefaultKind
-from binlog_format.rows.declared.declared_types import split_declared
+from binlog_format.rows.declared.declared_types import DeclaredDefault, DefaultKind, split_declared
 from binlog_format.rows.declared.default_times import (
     DATE_TYPES,
     DATETIME_TYPES,
@@ -35,7 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from binlog_format.events.table_map import Column, TableLayout
-    from binlog_format.rows.declared.declared_defaults import Moment
+    from binlog_format.rows.declared.declared_types import Moment
 
 __all__ = ["ColumnDefault", "UnknownDefaultError", "default_value", "layout_defaults"]
 

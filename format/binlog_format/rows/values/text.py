@@ -1,17 +1,29 @@
-"""CHAR, VARCHAR, TEXT, BINARY, VARBINARY and BLOB to Arrow: `TEXTS`; `text_values` of any values with a size before."""
+"""CHAR, VARCHAR, TEXT, BINARY, VARBINARY and BLOB to Arrow: `TEXTS`; `text_values` of any values with a size before.
+
+MariaDB's COMPRESSED columns to Arrow: `COMPRESSED`.
+
+A stored value is empty; or 0x00 and the plain bytes; or a byte 0x80 | 8 for raw deflate | count of length bytes, the
+plain length in that many bytes, big-endian, and the data as zlib or raw deflate writes them (MariaDB `sql/field.cc`:
+`Field_longstr::compress`, `Field_longstr::uncompress`).
+
+ENUM and SET to Arrow: `ENUMS`, `SETS`.
+"""
 
 from __future__ import annotations
 
+import zlib
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
+from binlog_format.errors import UnsupportedError
 from binlog_format.events.charsets import charset_tables, is_known
 from binlog_format.events.table_map_layout import ColumnType
-from binlog_format.kernels import empty_bytes
-from binlog_format.rows.arrow_arrays import text_array, validity
+from binlog_format.kernels import as_bytes, empty_bytes
+from binlog_format.rows.arrow_arrays import fixed_array, text_array, validity
 from binlog_format.rows.column_types import (
+    TEXT_SIZE_MAX,
     BadValueError,
     Family,
     check_gathered,
@@ -20,8 +32,9 @@ from binlog_format.rows.column_types import (
     size_prefix,
     unsupported,
 )
-from binlog_format.rows.values import text_kernels as kernels
+from binlog_format.rows.values import enum_kernels, text_kernels
 from binlog_format.rows.values.charset_kernels import UTF8_GROWTH_MAX, write_characters, write_units
+from binlog_format.rows.values.value_kernels import gather_1, gather_2, gather_set
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -31,6 +44,7 @@ if TYPE_CHECKING:
     from binlog_format.rows.decoding import Decoding
 
     Int32s = NDArray[np.int32]
+
 
 BINARY = "binary"
 _UTF8_CHARACTER_SIZES = {"utf8mb3": 3, "utf8mb4": 4}
@@ -104,10 +118,10 @@ def text_values(charset: str, values: RowValues, decoding: Decoding) -> pa.Array
         return text_array(pa.binary(), offsets, texts, valid)
     utf8_size = _UTF8_CHARACTER_SIZES.get(charset)
     if utf8_size is None:
-        if charset == "swe7" or not kernels.is_ascii(texts):
+        if charset == "swe7" or not text_kernels.is_ascii(texts):
             offsets, texts = _converted(charset, values, decoding)
-    elif not kernels.is_ascii(texts):
-        bad_index = kernels.first_not_utf8(offsets, texts, utf8_size)
+    elif not text_kernels.is_ascii(texts):
+        bad_index = text_kernels.first_not_utf8(offsets, texts, utf8_size)
         if bad_index >= 0 and not decoding.replace_invalid_text:
             raise _not_text(charset, values, bad_index)
         if bad_index >= 0:
@@ -118,8 +132,8 @@ def text_values(charset: str, values: RowValues, decoding: Decoding) -> pa.Array
 def text_offsets(values: RowValues) -> Int32s:
     """Starts of the values, and the end of the last, when all are joined."""
     offsets = np.empty(len(values.offsets) + 1, dtype=np.int32)
-    bad_index = kernels.text_offsets(values.data, values.offsets, values.prefix, offsets)
-    check_text_size(_TOO_LARGE if bad_index == kernels.TOO_LARGE else 0)
+    bad_index = text_kernels.text_offsets(values.data, values.offsets, values.prefix, offsets)
+    check_text_size(_TOO_LARGE if bad_index == text_kernels.TOO_LARGE else 0)
     check_gathered(bad_index)
     return offsets
 
@@ -127,7 +141,7 @@ def text_offsets(values: RowValues) -> Int32s:
 def _copied(values: RowValues) -> tuple[Int32s, Bytes]:
     offsets = text_offsets(values)
     texts = empty_bytes(int(offsets[-1]))
-    check_gathered(kernels.copy_texts(values.data, values.offsets, values.prefix, offsets, texts))
+    check_gathered(text_kernels.copy_texts(values.data, values.offsets, values.prefix, offsets, texts))
     return offsets, texts
 
 
@@ -143,7 +157,7 @@ def _converted(charset: str, values: RowValues, decoding: Decoding) -> tuple[Int
         bad_index = write_characters(
             values.data, values.offsets, values.prefix, *charset_tables(charset), replace, out_offsets, out
         )
-    check_text_size(_TOO_LARGE if bad_index == kernels.TOO_LARGE else 0)
+    check_text_size(_TOO_LARGE if bad_index == text_kernels.TOO_LARGE else 0)
     if bad_index >= 0:
         raise _not_text(charset, values, bad_index)
     return out_offsets, out[: out_offsets[-1]]
@@ -187,10 +201,137 @@ def _padded(width: int, values: RowValues) -> pa.Array:
     check_text_size(size)
     out = np.zeros(size, dtype=np.uint8)
     out_offsets = np.empty(len(valid) + 1, dtype=np.int32)
-    bad_index = kernels.copy_padded(values.data, values.offsets, values.prefix, width, out_offsets, out)
+    bad_index = text_kernels.copy_padded(values.data, values.offsets, values.prefix, width, out_offsets, out)
     if bad_index >= 0:
         raise BadValueError(bad_index, f"it is longer than {width} bytes")
     return text_array(pa.binary(), out_offsets, out, valid)
 
 
 TEXTS = Family(text_type, _texts)
+
+
+_METHOD_BITS = 0xF0
+_ZLIB_METHOD = 0x80
+_RAW_BIT = 0x08
+_LENGTH_BITS = 0x07
+_LENGTH_BYTES_MAX = 4
+_PLAIN_PREFIX = 4
+
+_PLAIN_SIZE_MAX = 1 << 30
+"""Plain bytes of a column at once; a few bytes can claim to be many."""
+
+_RATIO_MAX = 1032
+"""Best compression ratio of deflate (zlib's technical notes)."""
+
+
+def _compressed(column: Column, data: Bytes, offsets: Int32s, decoding: Decoding) -> pa.Array:
+    assert column.charset is not None, "text_type has refused such columns"
+    prefix = size_prefix(column)
+    sizes = np.diff(text_offsets(RowValues(data, offsets, prefix)))  # checks that every value is in the data
+    content = data.data
+    plain_max = column.metadata - 1 if column.type is ColumnType.VARCHAR_COMPRESSED else (1 << 8 * prefix) - 1
+    parts: list[bytes | memoryview] = []
+    plain_offsets = np.full(len(offsets), -1, dtype=np.int32)
+    total = 0
+    for index, (offset, size) in enumerate(zip(offsets.tolist(), sizes.tolist(), strict=True)):
+        if offset < 0:
+            continue
+        stored = content[offset + prefix : offset + prefix + size]
+        total += _PLAIN_PREFIX + _plain_size(index, stored, plain_max)
+        if total > _PLAIN_SIZE_MAX:
+            raise UnsupportedError(
+                "ROW_IMAGE",
+                f"a COMPRESSED column with more than {_PLAIN_SIZE_MAX} plain bytes at once",
+                hint="Read fewer events at once",
+            )
+        plain = _plain(index, stored)
+        plain_offsets[index] = total - _PLAIN_PREFIX - len(plain)
+        parts += [len(plain).to_bytes(_PLAIN_PREFIX, "little"), plain]
+    return text_values(column.charset, RowValues(as_bytes(b"".join(parts)), plain_offsets, _PLAIN_PREFIX), decoding)
+
+
+def _plain_size(index: int, stored: memoryview, plain_max: int) -> int:
+    """Bytes of the plain value, checked against what can be."""
+    if len(stored) == 0:
+        return 0
+    method = stored[0] & _METHOD_BITS
+    length_size = stored[0] & _LENGTH_BITS
+    if stored[0] == 0:
+        return len(stored) - 1
+    if method != _ZLIB_METHOD or not 0 < length_size <= _LENGTH_BYTES_MAX or len(stored) <= length_size:
+        raise BadValueError(index, f"a compressed value does not begin with {stored[0]:#x}")
+    size = int.from_bytes(stored[1 : 1 + length_size], "big")
+    if size > min(plain_max, _RATIO_MAX * len(stored)):
+        raise BadValueError(index, f"{len(stored)} bytes cannot be {size} bytes of plain text")
+    return size
+
+
+def _plain(index: int, stored: memoryview) -> bytes | memoryview:
+    if len(stored) == 0 or stored[0] == 0:
+        return stored[1:]
+    size = int.from_bytes(stored[1 : 1 + (stored[0] & _LENGTH_BITS)], "big")
+    inflating = zlib.decompressobj(-zlib.MAX_WBITS if stored[0] & _RAW_BIT else zlib.MAX_WBITS)
+    try:
+        plain = inflating.decompress(stored[1 + (stored[0] & _LENGTH_BITS) :], size + 1)
+    except zlib.error as error:
+        raise BadValueError(index, f"its compressed bytes are damaged: {error}") from error
+    if len(plain) != size or not inflating.eof:
+        raise BadValueError(index, f"its compressed bytes are not {size} plain bytes")
+    return plain
+
+
+COMPRESSED = Family(text_type, _compressed)
+
+
+def _label_type(layout: TableLayout, index: int, _decoding: Decoding) -> pa.DataType:
+    column = layout.columns[index]
+    if column.enum_values is None and column.charset is not None:
+        # The log has the labels, but not in a character set that is read.
+        raise unsupported(layout, index)
+    return pa.string()
+
+
+def _enums(column: Column, data: Bytes, offsets: Int32s, _decoding: Decoding) -> pa.Array:
+    if column.metadata >> 8 == 1:
+        small = np.empty(len(offsets), dtype=np.uint8)
+        check_gathered(gather_1(data, offsets, small))
+        values = small.astype(np.int32)
+    else:
+        large = np.empty(len(offsets), dtype=np.uint16)
+        check_gathered(gather_2(data, offsets, large))
+        values = large.astype(np.int32)
+    numbers = fixed_array(pa.int32(), values, validity(offsets))
+    if column.enum_values is None:
+        return numbers.cast(pa.string())
+    labels = ("", *column.enum_values)  # 0 is the server's mark for a value that was refused
+    too_large = np.flatnonzero(values >= len(labels))
+    if len(too_large):
+        index = int(too_large[0])
+        raise BadValueError(index, f"number {int(values[index])} of {len(labels) - 1} labels")
+    sizes = np.array([len(label.encode()) for label in labels])
+    if int(sizes.max()) * len(values) > TEXT_SIZE_MAX:
+        # A label of a server has at most 255 characters; of others a byte of a row can become a gigabyte.
+        check_text_size(int(sizes[values[validity(offsets)]].sum()))
+    return pa.DictionaryArray.from_arrays(numbers, pa.array(labels, pa.string())).dictionary_decode()
+
+
+def _sets(column: Column, data: Bytes, offsets: Int32s, _decoding: Decoding) -> pa.Array:
+    masks = np.empty(len(offsets), dtype=np.uint64)
+    check_gathered(gather_set(data, offsets, column.metadata >> 8, masks))
+    valid = validity(offsets)
+    if column.enum_values is None:
+        return fixed_array(pa.uint64(), masks, valid).cast(pa.string())
+    labels = [label.encode() for label in column.enum_values]
+    label_offsets = np.cumsum([0, *map(len, labels)]).astype(np.int32)
+    out_offsets = np.empty(len(offsets) + 1, dtype=np.int32)
+    bad_index = enum_kernels.set_offsets(masks, label_offsets, out_offsets)
+    if bad_index >= 0:
+        raise BadValueError(bad_index, f"bits {int(masks[bad_index]):#x} of {len(labels)} labels")
+    check_text_size(1 << 31 if bad_index == enum_kernels.TOO_LARGE else 0)
+    out = empty_bytes(int(out_offsets[-1]))
+    enum_kernels.write_sets(masks, label_offsets, as_bytes(b"".join(labels)), out)
+    return text_array(pa.string(), out_offsets, out, valid)
+
+
+ENUMS = Family(_label_type, _enums)
+SETS = Family(_label_type, _sets)

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
     from binlog_format.kernels import Bytes
     from binlog_format.structured.arguments.columns import ArgumentColumn
-    from binlog_format.structured.arguments.places import FoundValues
+    from binlog_format.structured.arguments.source_decoder import FoundValues
 
     Int32s = NDArray[np.int32]
     Numbers = NDArray[Any]

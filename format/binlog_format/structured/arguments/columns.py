@@ -14,7 +14,6 @@ import numpy as np
 import pyarrow as pa
 
 from binlog_format.rows.arrow_arrays import strings_array
-from binlog_format.structured.arguments.field_names import field_names
 from binlog_format.structured.arguments.layout import PROGRAM_DTYPE, Op
 from binlog_format.structured.types.type_layout import (
     INDEX_SIZE,
@@ -23,7 +22,7 @@ from binlog_format.structured.types.type_layout import (
     TypeKind,
 )
 from binlog_format.structured.types.type_table import type_table
-from binlog_format.structured.types.type_tags import parse_tags
+from binlog_format.structured.types.type_tags import field_names, parse_tags
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

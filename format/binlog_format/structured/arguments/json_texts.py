@@ -21,7 +21,6 @@ from binlog_format.rows.arrow_arrays import text_array
 from binlog_format.rows.column_types import TEXT_SIZE_MAX
 from binlog_format.rows.json.json_rows import text_buffers
 from binlog_format.structured.arguments.arrow_columns import float_texts_of
-from binlog_format.structured.arguments.field_names import field_names
 from binlog_format.structured.arguments.json_kernels import insert_floats, write_arguments
 from binlog_format.structured.arguments.json_value_kernels import STACK_SHAPE, JsonTypes
 from binlog_format.structured.arguments.layout import (
@@ -34,7 +33,7 @@ from binlog_format.structured.arguments.value_kernels import BAD_VALUE, GROW, OK
 from binlog_format.structured.layout import NESTING_MAX
 from binlog_format.structured.types.type_layout import TYPE_MEMBER_DTYPE, SpecialStruct, TypeKind
 from binlog_format.structured.types.type_table import type_table
-from binlog_format.structured.types.type_tags import parse_tags
+from binlog_format.structured.types.type_tags import field_names, parse_tags
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -43,7 +42,7 @@ if TYPE_CHECKING:
 
     from binlog_format.block import Table
     from binlog_format.kernels import Bytes
-    from binlog_format.structured.block import LogBlock
+    from binlog_format.structured.event_log import LogBlock
 
     Int64s = NDArray[np.int64]
     Mask = NDArray[np.bool_]

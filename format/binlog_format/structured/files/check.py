@@ -6,17 +6,17 @@ from contextlib import closing
 from typing import TYPE_CHECKING
 
 from binlog_format.errors import CorruptError, StartError
-from binlog_format.findings import NOT_YET, NOTE, Finding, LogCheck
+from binlog_format.log_format import NOT_YET, NOTE, Finding, LogCheck
 from binlog_format.position import BEFORE_ALL, Place
 from binlog_format.structured.file_scan import NO_LIMIT, FileEnd, StructuredFileScan
 from binlog_format.structured.files.file_list import list_series
-from binlog_format.structured.positions import byte_of
+from binlog_format.structured.layout import byte_of
 from binlog_format.structured.scan import EntryScanner
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from binlog_format.findings import CheckScope
+    from binlog_format.log_format import CheckScope
     from binlog_format.structured.files.file_list import SeriesFile
 
 _REMARKS = {

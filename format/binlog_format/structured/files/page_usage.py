@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from binlog_format.errors import CorruptError
     from binlog_format.source_file import Directory, SourceFile
-    from binlog_format.structured.block import LogBlock
+    from binlog_format.structured.event_log import LogBlock
 
     OnProgress = Callable[[int, int], None]
 

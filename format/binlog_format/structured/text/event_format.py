@@ -1,4 +1,7 @@
-"""The parts of a line: `EventFormat`, and `LinePrograms`, which compiles it for each source."""
+"""The parts of a line: `EventFormat`, and `LinePrograms`, which compiles it for each source.
+
+Formats with `%` and a letter, as the library's reader takes them apart: `split_format`, `DateFormat`.
+"""
 
 from __future__ import annotations
 
@@ -22,15 +25,84 @@ from binlog_format.structured.text.line_kernels import (
     WRITER_NAME,
     Program,
 )
-from binlog_format.structured.text.placeholders import split_format
+from binlog_format.structured.text.time_kernels import (
+    DATE_FIELD_SIZE_MAX,
+    DATE_LETTERS,
+    ZONE_NAME,
+)
+from binlog_format.structured.text.time_kernels import (
+    LITERAL as DATE_LITERAL,
+)
 from binlog_format.structured.types.type_layout import TypeKind
 from binlog_format.structured.types.type_table import joined_tables, type_table
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    from binlog_format.kernels import Bytes
     from binlog_format.structured.metadata import EventSource
+    from binlog_format.structured.text.time_kernels import Int64s
     from binlog_format.structured.types.type_table import TypeTable
+
+
+PERCENT = ord("%")
+
+
+def split_format(text: bytes) -> Iterator[tuple[int, bytes]]:
+    """The parts of a format, in order.
+
+    Yields:
+        A letter and both bytes of the pair `%` and letter; or 0 and what comes between pairs. A `%` at the end is no
+        pair.
+    """
+    start = place = 0
+    while place < len(text) - 1:
+        if text[place] != PERCENT:
+            place += 1
+            continue
+        if start < place:
+            yield 0, text[start:place]
+        yield text[place + 1], text[place : place + 2]
+        start = place = place + 2
+    if start < len(text):
+        yield 0, text[start:]
+
+
+@dataclass(frozen=True, slots=True)
+class DateFormat:
+    """Format of times, as steps for `put_time`.
+
+    Attributes:
+        steps: Shape (steps, 3): what is written; of literals, where they start and end in *literals*.
+        literals: Text between fields.
+        zone_names: How often the name of the time zone occurs.
+        size_max: Most bytes of a time without the names of zones.
+    """
+
+    steps: Int64s
+    literals: Bytes
+    zone_names: int
+    size_max: int
+
+    @classmethod
+    def of(cls, text: bytes) -> DateFormat:
+        """Compile a date format such as `%Y-%m-%d %H:%M:%S.%N`."""
+        literals = bytearray()
+        steps: list[tuple[int, int, int]] = []
+        for letter, part in split_format(text):
+            step = DATE_LETTERS.get(letter, DATE_LITERAL)
+            if step != DATE_LITERAL:
+                steps.append((step, 0, 0))
+                continue
+            if steps and steps[-1][0] == DATE_LITERAL:
+                steps[-1] = (DATE_LITERAL, steps[-1][1], len(literals) + len(part))
+            else:
+                steps.append((DATE_LITERAL, len(literals), len(literals) + len(part)))
+            literals += part
+        zone_names = sum(step == ZONE_NAME for step, _, _ in steps)
+        size_max = len(literals) + DATE_FIELD_SIZE_MAX * len(steps)
+        return cls(np.array(steps, dtype=np.int64).reshape(-1, 3), as_bytes(literals), zone_names, size_max)
+
 
 DEFAULT_EVENT_FORMAT = b"%S %C [%d] %n %m (%G:%L)\n"
 MESSAGE_FORMAT = b"%m"

@@ -10,7 +10,8 @@ import pyarrow as pa
 
 from binlog_format.errors import CorruptError
 from binlog_format.kernels import as_bytes, empty_bytes
-from binlog_format.structured.text.event_format import LinePrograms
+from binlog_format.structured.event_log import clocks_of
+from binlog_format.structured.text.event_format import DateFormat, LinePrograms
 from binlog_format.structured.text.exact_digit_kernels import SCRATCH_WORDS
 from binlog_format.structured.text.leaf_kernels import (
     BAD_ENUM,
@@ -23,16 +24,14 @@ from binlog_format.structured.text.leaf_kernels import (
     Types,
 )
 from binlog_format.structured.text.line_kernels import STEP_ARGUMENT, Context, Writers, put_lines
-from binlog_format.structured.text.placeholders import DateFormat
 from binlog_format.structured.text.time_kernels import LAST_SHAPE, Times
 from binlog_format.structured.text.value_kernels import STACK_SHAPE, WALK_SIZE
-from binlog_format.structured.times import clocks_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from binlog_format.kernels import Bytes
-    from binlog_format.structured.block import LogBlock
+    from binlog_format.structured.event_log import LogBlock
     from binlog_format.structured.text.event_format import EventFormat
     from binlog_format.structured.text.line_kernels import Program
     from binlog_format.structured.text.time_kernels import Int64s

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from binlog_format.errors import OptionError
 from binlog_format.structured.layout import Severity
-from binlog_format.views.table_filter import split_expressions
+from binlog_format.views.filters import split_expressions
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -10,6 +10,8 @@ it fails, the log is not what it was either.
 An index travels as a Parquet file with one row for each extent of a row event as it is stored (an event that is cut by
 pages has several; of a compressed transaction each of its row events names all extents), delta-coded; columns that have
 one value throughout are in the file's metadata instead, beside a table map event from which the layout is made again.
+
+The row events of one table layout in a range, for a row of the view `tables`: `TouchedTable`.
 """
 
 from __future__ import annotations
@@ -31,7 +33,9 @@ from binlog_format.events.table_map_edits import keyed_table_map
 from binlog_format.extent_kernels import gather
 from binlog_format.gtids.gtid import GtidSource
 from binlog_format.kernels import empty_bytes
+from binlog_format.rows.images import ImageKind, read_images
 from binlog_format.vendor import Vendor
+from binlog_format.views.cascading import checked_counts
 from binlog_format.views.index.index_kernels import index_events
 from binlog_format.views.index.index_reading import (
     DIFFERENCE_COLUMNS,
@@ -51,9 +55,12 @@ if TYPE_CHECKING:
 
     from binlog_format.block import Block
     from binlog_format.log.log import Log
+    from binlog_format.rows.decoding import Decoding
+    from binlog_format.rows.table_events import TableEvents
     from binlog_format.views.index.index_reading import EventPart
 
     Int64s = NDArray[np.int64]
+
 
 VERSION = 4
 CHECKED_BYTES = 4 << 20
@@ -301,3 +308,89 @@ def _checked(parts: Iterable[EventPart], index: TableIndex, events: IndexedEvent
                     raise rewritten(index.layout, events, f"CRC-32C: expected {expected:#010x}, computed {crc:#010x}")
                 number, crc = number + 1, 0
         yield part
+
+
+INDEX_EVENTS = 1 << 18
+"""Row events of an index, before another one is begun: 50 MB while it is built, whatever a transaction weighs."""
+
+
+class TouchedTable:
+    """Collects the events; `rows` gives them, without the bounds of the range.
+
+    Args:
+        layout: Of all events.
+    """
+
+    def __init__(self, layout: TableLayout) -> None:
+        self.layout = layout
+        self._rows: list[dict[str, object]] = []
+        self._begin()
+
+    def _begin(self) -> None:
+        self._builder = TableIndexBuilder(self.layout)
+        self._counts = np.zeros(len(ImageKind), dtype=np.int64)
+        self._checked = np.zeros(2, dtype=np.int64)
+        self._events = 0
+
+    def add(self, block: Block, touched: TableEvents, decoding: Decoding) -> None:
+        """Take the events of the next block.
+
+        Raises:
+            BinlogError: They cannot be understood.
+        """
+        images = read_images(
+            block.data, block.events, touched.events, touched.layout, place=block.place, decoding=decoding
+        )
+        self._counts += np.bincount(images.table["kind"], minlength=len(ImageKind))
+        self._checked += checked_counts(block, touched.events)
+        self._builder.add(block, touched.events)
+        self._events += len(touched.events)
+        if self._events >= INDEX_EVENTS:
+            self._end()
+
+    def rows(self) -> list[dict[str, object]]:
+        """One row for each index, in log order."""
+        if self._events:
+            self._end()
+        return self._rows
+
+    def _end(self) -> None:
+        index = self._builder.build()
+        self._rows.append(
+            {
+                "database": self.layout.database,
+                "table": self.layout.table,
+                "layout": self.layout.digest,
+                "inserts": int(self._counts[ImageKind.INSERT]),
+                "updates": int(self._counts[ImageKind.UPDATE_BEFORE]),
+                "deletes": int(self._counts[ImageKind.DELETE]),
+                "bytes": index.size,
+                **checked_columns(self._checked),
+                "index": index.to_bytes(),
+            }
+        )
+        self._begin()
+
+
+def rows_of_source(shadow: TouchedTable, layout: TableLayout, snapshot: str) -> list[dict[str, object]]:
+    """The rows of a shadow as rows of its source table.
+
+    Args:
+        shadow: What was collected under its own layout.
+        layout: The same as one of the source table.
+        snapshot: Which run the events are chunks of.
+    """
+    rows = []
+    for row in shadow.rows():
+        content = row["index"]
+        assert isinstance(content, bytes)
+        index = replace(TableIndex.from_bytes(content), layout=layout, snapshot=snapshot)
+        named = {"database": layout.database, "table": layout.table, "layout": layout.digest, "snapshot": snapshot}
+        rows.append({**row, **named, "index": index.to_bytes()})
+    return rows
+
+
+def checked_columns(counts: NDArray[np.int64]) -> dict[str, int]:
+    """Values of `checked_counts`, by the names of the view's columns."""
+    updates, deletes = counts.tolist()
+    return {"checked_updates": updates, "checked_deletes": deletes}

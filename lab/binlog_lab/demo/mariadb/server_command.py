@@ -8,7 +8,7 @@ import sys
 from typing import TYPE_CHECKING, Self
 
 from binlog_lab.demo.failures import DemoError
-from binlog_streaming.server.credentials import PASSWORD_VARIABLE
+from binlog_streaming.server.address import PASSWORD_VARIABLE
 
 if TYPE_CHECKING:
     from pathlib import Path

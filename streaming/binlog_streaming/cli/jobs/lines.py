@@ -11,7 +11,7 @@ import typer
 from binlog_format.errors import visible
 from binlog_streaming.cli.output import write_json_lines
 from binlog_streaming.job_state.progress import NOTE_TEXTS
-from binlog_streaming.settings.topic_source_model import TopicSource
+from binlog_streaming.settings.source_models import TopicSource
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from binlog_streaming.tables.job import TablesJob
     from binlog_streaming.topic_tables.run import TopicTablesRun
     from binlog_streaming.topics.job import TopicsJob
-    from binlog_streaming.topics.progress import Published, PublishProgress
+    from binlog_streaming.topics.record import Published, PublishProgress
 
     TablesOf = Job | EventTablesJob | TopicTablesJob
     RunOf = TablesJob | EventTablesRun | TopicTablesRun

@@ -70,7 +70,7 @@ def publish(  # noqa: PLR0913 - the options of the command
 
 
 def _settings(job: str, to: str | None, tables: str | None, exclude_tables: str | None) -> PublishJob:
-    from binlog_streaming.jobs.publish import publish_job
+    from binlog_streaming.jobs.mirror import publish_job
     from binlog_streaming.settings import load_publish_job
 
     if to is not None:
@@ -86,7 +86,7 @@ def _settings(job: str, to: str | None, tables: str | None, exclude_tables: str 
 
 def _write_down(settings: PublishJob, output: Output) -> None:
     from binlog_format import open_log
-    from binlog_streaming.jobs.publish import write_down
+    from binlog_streaming.jobs.mirror import write_down
     from binlog_streaming.topics.record import require_changes
 
     with open_log(settings.source.path) as log:  # what is wrong with it is reported before anything is written

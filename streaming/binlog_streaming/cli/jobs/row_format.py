@@ -6,17 +6,17 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console
 
+from binlog_connector.schema.log_ddl import ServerRuns
 from binlog_connector.schema.row_format import RowFormat, Tally
-from binlog_connector.schema.server_runs import ServerRuns
 from binlog_format.errors import visible
-from binlog_format.views.group_filter import ALL_GROUPS, GroupFilter
+from binlog_format.views.filters import ALL_GROUPS, GroupFilter
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from binlog_format.block import Block
     from binlog_format.log.log import Log
-    from binlog_format.views.table_filter import TableFilter
+    from binlog_format.views.filters import TableFilter
 
 
 class RowFormatWarnings:

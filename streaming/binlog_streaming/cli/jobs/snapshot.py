@@ -103,8 +103,7 @@ def snapshot(  # noqa: PLR0913 - the options of the command
     require("pymysql")
     _check_options(method, definitions=definitions, rate=rate, restart=restart, at=at)
     from binlog_streaming.jobs.mirror import job_at
-    from binlog_streaming.server.address import ServerAddress
-    from binlog_streaming.server.credentials import find_credentials
+    from binlog_streaming.server.address import ServerAddress, find_credentials
     from binlog_streaming.server.session import connect
 
     address = ServerAddress.parse(server)

@@ -21,8 +21,7 @@ from binlog_streaming.cli.output import escaped, output_console
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from binlog_streaming.server.address import ServerAddress
-    from binlog_streaming.server.credentials import Credentials
+    from binlog_streaming.server.address import Credentials, ServerAddress
     from binlog_streaming.settings.model import Job
     from binlog_streaming.snapshot.reading.plan import ReadingPlan
 

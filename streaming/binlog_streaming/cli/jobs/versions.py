@@ -18,7 +18,7 @@ from binlog_streaming.cli.output import Output, OutputOption, escaped, output_co
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from binlog_streaming.tables.batch_versions import Versions
+    from binlog_streaming.tables.batch_run import Versions
 
 
 def register(app: typer.Typer) -> None:
@@ -48,7 +48,7 @@ def versions(
     """
     # Libraries of the formats take a moment to load: not for --help.
     from binlog_streaming.jobs.mirror import job_at
-    from binlog_streaming.tables.batch_versions import BatchVersions
+    from binlog_streaming.tables.batch_run import BatchVersions
 
     found = BatchVersions(job_at(job)).at(at)
     if output is Output.JSONL:

@@ -47,8 +47,7 @@ def archive(  # noqa: PLR0913 - the options of the command
 
     To read it: the archive's URL in the place of the directory, or DIRECTORY?archive=URL for both as one log.
     """
-    from binlog_streaming.archive.job_needs import JobNeeds
-    from binlog_streaming.archive.run import ArchiveRun
+    from binlog_streaming.archive.run import ArchiveRun, JobNeeds
     from binlog_streaming.cli.jobs.running import SIGNALLED, stopped_by_signals
 
     keep = None if retention is None else _seconds("--retention", retention)
@@ -72,7 +71,7 @@ def archive(  # noqa: PLR0913 - the options of the command
 
 
 def _seconds(option: str, text: str) -> float:
-    from binlog_streaming.settings.durations import parse_milliseconds
+    from binlog_streaming.settings.choices import parse_milliseconds
 
     try:
         return parse_milliseconds(text) / 1000

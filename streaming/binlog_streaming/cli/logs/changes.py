@@ -15,7 +15,7 @@ import typer
 from binlog_format import open_log
 from binlog_format.errors import OptionError, SchemaError
 from binlog_format.rows.decoding import Decoding, TimeType, ZeroDates
-from binlog_format.views.table_filter import TableFilter, check_table_name
+from binlog_format.views.filters import TableFilter, check_table_name
 from binlog_streaming.cli.file_output import FileFormat, write_file
 from binlog_streaming.cli.listing import print_rows
 from binlog_streaming.cli.logs.ranges import EndOption, StartOption
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from binlog_connector.envelope.message_lines import MessageLines
     from binlog_connector.envelope.options import EnvelopeOptions
     from binlog_format import Log
-    from binlog_format.log.read_range import ReadRange
+    from binlog_format.log.log import ReadRange
     from binlog_format.views.changefeed import ChangefeedView
     from binlog_format.views.changes import ChangesView
 
@@ -151,10 +151,9 @@ def changes(  # noqa: PLR0913 - the options of the command
     """Print the changed rows of a log, in commit order, or write them into a Parquet or Arrow file."""
     # Compiled code takes a moment to load: not for --help.
     from binlog_connector.envelope.options import EnvelopeFormat, EnvelopeOptions
-    from binlog_connector.rules.defined_tables import schemas_under
-    from binlog_connector.rules.rule_texts import read_rules
+    from binlog_connector.rules.row_rules import read_rules, schemas_under
     from binlog_connector.schema.history import SchemaHistory
-    from binlog_format.log.read_range import ReadRange
+    from binlog_format.log.log import ReadRange
     from binlog_streaming.cli.jobs.row_format import RowFormatWarnings
 
     _check(view, table, output, file)

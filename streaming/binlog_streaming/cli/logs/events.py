@@ -47,10 +47,10 @@ def events(
 ) -> None:
     """List the replication events of a log, decompressed: types, sizes, tables, statements."""
     # Compiled code takes a moment to load: not for --help.
-    from binlog_format.log.read_range import ReadRange
+    from binlog_format.log.log import ReadRange
     from binlog_format.transactions.expansion import expanded
     from binlog_format.views.events.view import EventsView
-    from binlog_format.views.table_filter import TableFilter
+    from binlog_format.views.filters import TableFilter
 
     accepted = TableFilter(tables, exclude_tables) if tables or exclude_tables else None
     with open_log(path) as log:

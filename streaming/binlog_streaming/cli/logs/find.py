@@ -67,7 +67,7 @@ def _find(log: Log, gtid: str | None, time: str | None) -> Position:
 
 
 def _found(log: Log, position: Position) -> dict[str, object]:
-    from binlog_format.log.read_range import ReadRange
+    from binlog_format.log.log import ReadRange
 
     row = next(read_groups(log, ReadRange(start=position)))
     names = {file.file_no: file.name for file in log.files()}

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     from binlog_format import Block, Log
-    from binlog_format.log.read_range import ReadRange
+    from binlog_format.log.log import ReadRange
 
 
 TABLE_ROWS = 200
@@ -49,7 +49,7 @@ def groups(
     ] = None,
 ) -> None:
     """List the event groups of a log in commit order: their places, their events, and a digest of their bytes."""
-    from binlog_format.log.read_range import ReadRange  # compiled code takes a moment to load: not for --help
+    from binlog_format.log.log import ReadRange  # compiled code takes a moment to load: not for --help
 
     with open_log(path) as log:
         found = read_groups(log, ReadRange.of(log, start, end))
@@ -61,7 +61,7 @@ def groups(
 
 def read_groups(log: Log, part: ReadRange) -> Iterator[dict[str, object]]:
     """One dictionary for each group; a group that comes in pieces is put together."""
-    from binlog_format.views.group_filter import GroupFilter
+    from binlog_format.views.filters import GroupFilter
 
     wanted = GroupFilter(part.skip, part.until)
     collected: _Group | None = None

@@ -12,7 +12,7 @@ from rich.text import Text
 from binlog_format.archives.directories import open_directory
 from binlog_format.errors import OptionError, StartError, UnsupportedError
 from binlog_format.format_traits import INNODB
-from binlog_format.formats.detect import detect_format
+from binlog_format.formats.opening import detect_format
 from binlog_format.position import Position
 from binlog_streaming.cli.logs.page_view import KIND_STYLES, PageView
 from binlog_streaming.cli.logs.ranges import EndOption, StartOption, positions_of

@@ -8,7 +8,7 @@ import typer
 
 from binlog_format import open_log
 from binlog_format.errors import OptionError
-from binlog_format.log.read_range import EDGE_HINT, parse_edge
+from binlog_format.log.log import EDGE_HINT, parse_edge
 from binlog_format.position import Position
 
 
@@ -53,7 +53,7 @@ def positions_of(path: str, start: str | None, end: str | None) -> tuple[Positio
     first, last = (edge if isinstance(edge, Position) else None for edge in edges)
     if [first, last] == edges:
         return first, last  # nothing to look up: what is damaged can be looked at all the same
-    from binlog_format.log.read_range import ReadRange
+    from binlog_format.log.log import ReadRange
 
     with open_log(path) as log:
         part = ReadRange.of(log, start, end)

@@ -19,9 +19,9 @@ from rich.console import Console
 from rich.logging import RichHandler
 
 from binlog_format.errors import OptionError, StartError
-from binlog_format.log.read_range import parse_edge
+from binlog_format.log.log import parse_edge
 from binlog_format.rows.decoding import Decoding, TimeType, ZeroDates
-from binlog_format.views.table_filter import TableFilter
+from binlog_format.views.filters import TableFilter
 from binlog_streaming.cli.logs.ranges import StartOption
 from binlog_streaming.cli.logs.tail_steps import EventLines, Saving
 from binlog_streaming.cli.options import (
@@ -153,10 +153,9 @@ def tail(  # noqa: PLR0913 - the options of the command
     begin = start_of(start, from_, timestamp)
     is_live = _is_live(output)
     # Compiled code takes a moment to load: not for --help.
-    from binlog_connector.following.offset_file import OffsetFile
+    from binlog_connector.following.offsets import OffsetFile
     from binlog_connector.following.tailer import FollowOptions, Tailer
-    from binlog_connector.rules.defined_tables import schemas_under
-    from binlog_connector.rules.rule_texts import read_rules
+    from binlog_connector.rules.row_rules import read_rules, schemas_under
     from binlog_connector.schema.history import SchemaHistory
     from binlog_streaming.cli.jobs.row_format import RowFormatWarnings
 

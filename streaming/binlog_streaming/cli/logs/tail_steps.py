@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Protocol
 from binlog_streaming.cli.output import write_output
 
 if TYPE_CHECKING:
-    from binlog_connector.following.offset_file import OffsetFile
-    from binlog_connector.following.offsets import SourceOffset
+    from binlog_connector.following.offsets import OffsetFile, SourceOffset
     from binlog_connector.following.steps import Step
     from binlog_connector.following.tailer import Tailer
     from binlog_connector.metrics.follower import Follower

@@ -17,7 +17,7 @@ from binlog_streaming.cli.output import Output, OutputOption, PathArgument, writ
 from binlog_streaming.cli.progress import progress_bar
 
 if TYPE_CHECKING:
-    from binlog_format.findings import Finding
+    from binlog_format.log_format import Finding
     from binlog_streaming.jobs.row_format_report import RowFormatReport
 
 
@@ -43,7 +43,7 @@ def verify(
     if all changed rows are in the log: statements in the log's text change rows that no row event has.
     """
     # Compiled code takes a moment to load: not for --help.
-    from binlog_format.formats.verify import verify_log
+    from binlog_format.formats.opening import verify_log
     from binlog_streaming.jobs.row_format_report import read_row_format
 
     first, last = positions_of(path, start, end)

@@ -79,8 +79,8 @@ def _findings(
 ) -> Iterator[DoctorFinding]:
     from binlog_streaming.doctor.findings import examined
     from binlog_streaming.doctor.job import job_findings, needs_of
-    from binlog_streaming.doctor.log import log_findings
     from binlog_streaming.doctor.machine import Needs, machine_findings
+    from binlog_streaming.doctor.source import log_findings
 
     job = _job_at(target)
     yield from machine_findings(Needs() if job is None else needs_of(job))
@@ -109,9 +109,8 @@ def _server_findings(
     from binlog_connector.installing import require
 
     require("pymysql")
-    from binlog_streaming.doctor.server import server_findings
-    from binlog_streaming.server.address import ServerAddress
-    from binlog_streaming.server.credentials import find_credentials
+    from binlog_streaming.doctor.source import server_findings
+    from binlog_streaming.server.address import ServerAddress, find_credentials
     from binlog_streaming.server.session import connect
 
     address = ServerAddress.parse(server)

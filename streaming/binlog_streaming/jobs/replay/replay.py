@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from binlog_connector.following.skipping import taken_in
+from binlog_connector.following.offsets import taken_in
 from binlog_connector.schema.definitions import TableName
 from binlog_format.errors import OptionError, StartError, TableError
 from binlog_format.gtids.gtid import GtidPosition
@@ -26,10 +26,16 @@ from binlog_streaming.job_state.checkpoint import read_checkpoint
 from binlog_streaming.job_state.record_keeper import begins_with_first
 from binlog_streaming.job_state.state_files import StateFolder, state_of
 from binlog_streaming.jobs.mirror import OWN_FOLDER
-from binlog_streaming.jobs.replay.ownership_transfer import give_back, set_aside_by, transfer_checkpoint
-from binlog_streaming.jobs.replay.range import ReplayRange, find_range, open_log_of
-from binlog_streaming.jobs.replay.record import ReplayCheckpoint, ReplayRecord
-from binlog_streaming.jobs.replay.tables import ReplayTables, Sorted, elsewhere, without_tables
+from binlog_streaming.jobs.replay.range import ReplayCheckpoint, ReplayRange, ReplayRecord, find_range, open_log_of
+from binlog_streaming.jobs.replay.tables import (
+    ReplayTables,
+    Sorted,
+    elsewhere,
+    give_back,
+    set_aside_by,
+    transfer_checkpoint,
+    without_tables,
+)
 from binlog_streaming.lake.sinks import may_have_tables
 from binlog_streaming.settings.model import Job, Metrics, Source
 

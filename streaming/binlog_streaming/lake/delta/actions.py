@@ -1,12 +1,30 @@
-"""Entries of a Delta table's log: actions, as the Delta protocol names them and their fields."""
+"""Entries of a Delta table's log: actions, as the Delta protocol names them and their fields.
+
+Values of columns by which a Delta table is partitioned: `partition_texts` for the log, `partition_value` from it.
+
+The log alone decides which values a file has. Some readers take them from its path instead: `partition_folder`.
+"""
 
 from __future__ import annotations
 
+import math
+import re
 import time
+from datetime import date
 from decimal import Decimal
+from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
 import msgspec
+import numpy as np
+import pyarrow as pa
+
+from binlog_format.errors import TableError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    import pyarrow.parquet as pq
 
 
 class Action(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
@@ -165,3 +183,143 @@ def statistics_of(add: Add) -> dict[str, object]:
 def statistics_text(statistics: dict[str, object]) -> str:
     """The other way."""
     return _STATISTICS_ENCODER.encode(statistics).decode()
+
+
+STATISTICS_COLUMNS = 32
+"""Columns that a file has statistics of, the first ones: as many as Delta itself takes."""
+
+TEXT_LENGTH_MAX = 32
+"""Characters that statistics have of a text; of a longer one they give no greatest value."""
+
+DECIMAL_DIGITS_MAX = 15
+"""Digits that a 64-bit float can represent exactly: readers compare decimals in statistics as such floats."""
+
+_EPOCH_DAY = date(1970, 1, 1).toordinal()
+_NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
+_ESCAPED = re.compile(r"""[\x00-\x1f\x7f"#%'*/:=?\\{\[\]^]""")
+"""Characters that Spark writes as `%` and two digits in names of folders, and NUL, which no file system takes."""
+
+_NAME_BYTES_MAX, _FOLDER_BYTES_MAX = 255, 700
+"""Longest name in file systems, and longest path of folders of a file in a key of an object store."""
+
+
+def file_statistics(metadata: pq.FileMetaData, schema: pa.Schema) -> dict[str, object]:
+    """Least and greatest values and counts of nulls, as Delta has them, from those of Parquet."""
+    least: dict[str, object] = {}
+    greatest: dict[str, object] = {}
+    nulls: dict[str, int] = {}
+    leaf = 0
+    for field in list(schema)[:STATISTICS_COLUMNS]:
+        parts = [metadata.row_group(group).column(leaf).statistics for group in range(metadata.num_row_groups)]
+        leaf += _leaves(field.type)
+        if pa.types.is_nested(field.type) or any(part is None or not part.has_null_count for part in parts):
+            continue
+        nulls[field.name] = sum(part.null_count for part in parts)
+        ranges = [part for part in parts if part.has_min_max]
+        # A part without values has no range, and one with values too long for statistics has none either.
+        if not ranges or any(part.num_values for part in parts if not part.has_min_max):
+            continue
+        low = _bound(min(part.min_raw for part in ranges), field.type, is_greatest=False)
+        high = _bound(max(part.max_raw for part in ranges), field.type, is_greatest=True)
+        least |= {} if low is None else {field.name: low}
+        greatest |= {} if high is None else {field.name: high}
+    return {"numRecords": metadata.num_rows, "minValues": least, "maxValues": greatest, "nullCount": nulls}
+
+
+def _bound(raw: object, kind: pa.DataType, *, is_greatest: bool) -> object | None:
+    # *raw*: as Parquet keeps it. None: Delta's statistics would be wrong, or not understood by all.
+    if isinstance(raw, int):
+        if pa.types.is_integer(kind):
+            return raw
+        if pa.types.is_decimal(kind):
+            return raw / 10**kind.scale if kind.precision <= DECIMAL_DIGITS_MAX else None
+        if pa.types.is_date(kind):
+            return date.fromordinal(raw + _EPOCH_DAY).isoformat()
+        if pa.types.is_timestamp(kind):
+            return _moment(raw, is_utc=kind.tz is not None, is_greatest=is_greatest)
+    if isinstance(raw, float):
+        return raw if math.isfinite(raw) else None
+    if isinstance(raw, bytes) and (pa.types.is_string(kind) or pa.types.is_large_string(kind)):
+        text = raw.decode()
+        return None if is_greatest and len(text) > TEXT_LENGTH_MAX else text[:TEXT_LENGTH_MAX]
+    return None
+
+
+_MOMENT_MAX = np.datetime64("9999-12-31T23:59:59.999", "ms").astype(np.int64)
+
+
+def _moment(microseconds: int, *, is_utc: bool, is_greatest: bool) -> str | None:
+    # Readers take milliseconds; a range may be wider than its values.
+    whole = -(-microseconds // 1000) if is_greatest else microseconds // 1000
+    if whole > _MOMENT_MAX:
+        return None
+    return f"{np.datetime64(whole, 'ms')}{'Z' if is_utc else ''}"
+
+
+def _leaves(kind: pa.DataType) -> int:
+    # Columns of Parquet that a column is.
+    if pa.types.is_struct(kind):
+        return sum(_leaves(field.type) for field in kind)
+    return _leaves(kind.value_type) if pa.types.is_list(kind) or pa.types.is_large_list(kind) else 1
+
+
+def partition_folder(values: Mapping[str, str | None]) -> str:
+    """The folder of files with these values, `day=2026-01-01/city=K%2FL` as Spark names it.
+
+    Args:
+        values: As `partition_texts` gives them, by what the columns are called in files.
+
+    Returns:
+        Empty: a value is too long for the name of a folder, whose files are in the table's own.
+    """
+    names = [f"{_escaped(name)}={_NO_VALUE if text is None else _escaped(text)}" for name, text in values.items()]
+    folder = "/".join(names)
+    if max((len(name.encode()) for name in names), default=0) > _NAME_BYTES_MAX:
+        return ""
+    return folder if len(folder.encode()) <= _FOLDER_BYTES_MAX else ""
+
+
+def _escaped(text: str) -> str:
+    return _ESCAPED.sub(lambda match: f"%{ord(match[0]):02X}", text)
+
+
+def partition_texts(rows: pa.Table, names: Sequence[str]) -> tuple[str | None, ...]:
+    """The values of *rows*, which all have the same ones, as the protocol writes them.
+
+    Raises:
+        TableError: `PARTITION_VALUE`: an empty text, which is null there, or bytes that are no text.
+    """
+    texts = tuple(_text(rows.column(name)[0], name) for name in names)
+    if "" in texts:
+        raise TableError(
+            "PARTITION_VALUE",
+            f"column {names[texts.index('')]} holds an empty text, and the table is partitioned by it: Delta keeps an "
+            "empty text as null there",
+            hint="Let the table be partitioned by other columns (partition_by of the job, and a new target); Iceberg "
+            "keeps such texts",
+        )
+    return texts
+
+
+def partition_value(text: str | None, kind: pa.DataType) -> pa.Scalar:
+    """The other way."""
+    if not text:
+        return pa.scalar(None, kind)
+    if pa.types.is_timestamp(kind) and kind.tz is not None and not text.endswith("Z"):
+        text += "Z"
+    return pa.scalar(text).cast(kind)
+
+
+def _text(value: pa.Scalar, name: str) -> str | None:
+    try:
+        text: str | None = value.cast(pa.string()).as_py()
+    except pa.ArrowInvalid as error:
+        raise TableError(
+            "PARTITION_VALUE",
+            f"column {name} holds bytes that are no UTF-8, and the table is partitioned by it: Delta's log has texts "
+            "alone",
+            hint="Let the table be partitioned by other columns (partition_by of the job, and a new target)",
+        ) from error
+    if text and pa.types.is_timestamp(value.type) and value.type.tz is not None:
+        text = text.replace(" ", "T")
+    return text

@@ -12,8 +12,8 @@ from msgspec.structs import replace
 
 from binlog_format.errors import UnsupportedError
 from binlog_streaming.lake.delta.actions import DeltaFileFormat, Metadata, Protocol, milliseconds
-from binlog_streaming.lake.delta.column_mapping import mapped
 from binlog_streaming.lake.delta.commit import features, named_features
+from binlog_streaming.lake.delta.features import mapped
 from binlog_streaming.lake.evolution import is_binary
 from binlog_streaming.settings.partition_rules import unpartitionable, valueless
 

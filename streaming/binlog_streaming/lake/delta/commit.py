@@ -7,14 +7,15 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 from msgspec.structs import replace
 
-from binlog_streaming.lake.crash_points import CrashPoint, reached
+from binlog_connector.crash_points import reached
 from binlog_streaming.lake.delta.actions import ChangeFile, DeltaTransaction, Protocol, statistics_of, statistics_text
-from binlog_streaming.lake.delta.column_mapping import file_columns
 from binlog_streaming.lake.delta.data_files import DeltaDataFiles, key_batches, live_rows, recorded_count, rows_at
+from binlog_streaming.lake.delta.features import file_columns
 from binlog_streaming.lake.delta.log import catch_up, commit_name, conflict, information, make_commit
 from binlog_streaming.lake.delta.vectors import DeltaVectorFile, read_vector
 from binlog_streaming.lake.keys.key_lookup import files_that_may_hold
 from binlog_streaming.lake.merge import WrittenFiles
+from binlog_streaming.lake.target import CrashPoint
 from binlog_streaming.prefetch import prefetch
 
 if TYPE_CHECKING:
@@ -25,9 +26,9 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from binlog_streaming.lake.change import Contradictions
     from binlog_streaming.lake.delta.actions import Add, Metadata
     from binlog_streaming.lake.delta.log import Named, TableLog
-    from binlog_streaming.lake.evidence import Contradictions
     from binlog_streaming.lake.merge import Superseded
     from binlog_streaming.lake.storage.store import Store
 

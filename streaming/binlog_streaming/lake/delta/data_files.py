@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import itertools
-import math
 import uuid
 from contextlib import contextmanager, suppress
-from datetime import date
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
@@ -14,13 +12,21 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from binlog_streaming.lake.delta.actions import Add, milliseconds, statistics_of, statistics_text
-from binlog_streaming.lake.delta.column_mapping import FileColumns
-from binlog_streaming.lake.delta.partitions import partition_folder, partition_texts, partition_value
+from binlog_streaming.lake.delta.actions import (
+    Add,
+    file_statistics,
+    milliseconds,
+    partition_folder,
+    partition_texts,
+    partition_value,
+    statistics_of,
+    statistics_text,
+)
+from binlog_streaming.lake.delta.features import FileColumns
 from binlog_streaming.lake.delta.vectors import read_vector
+from binlog_streaming.lake.evolution import cast_to_schema, dictionary_columns, with_values
 from binlog_streaming.lake.keys.key_lookup import complement
 from binlog_streaming.lake.row_values import row_ids
-from binlog_streaming.lake.schema_cast import cast_to_schema, dictionary_columns, with_values
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -42,19 +48,8 @@ BATCH_ROWS = 1 << 16
 KEY_ROWS = 1 << 19
 """Rows whose keys are read at once."""
 
-STATISTICS_COLUMNS = 32
-"""Columns that a file has statistics of, the first ones: as many as Delta itself takes."""
-
-TEXT_LENGTH_MAX = 32
-"""Characters that statistics have of a text; of a longer one they give no greatest value."""
-
-DECIMAL_DIGITS_MAX = 15
-"""Digits that a 64-bit float can represent exactly: readers compare decimals in statistics as such floats."""
-
 SAME_NAMES = FileColumns()
 """Files have the table's own names."""
-
-_EPOCH_DAY = date(1970, 1, 1).toordinal()
 
 
 class DeltaDataFiles:
@@ -311,66 +306,6 @@ def _shaped(batch: pa.RecordBatch, add: Add, schema: pa.Schema, columns: FileCol
         if columns.name(field.name) in add.partition_values
     }
     return with_values(rows, values) if values else rows
-
-
-def file_statistics(metadata: pq.FileMetaData, schema: pa.Schema) -> dict[str, object]:
-    """Least and greatest values and counts of nulls, as Delta has them, from those of Parquet."""
-    least: dict[str, object] = {}
-    greatest: dict[str, object] = {}
-    nulls: dict[str, int] = {}
-    leaf = 0
-    for field in list(schema)[:STATISTICS_COLUMNS]:
-        parts = [metadata.row_group(group).column(leaf).statistics for group in range(metadata.num_row_groups)]
-        leaf += _leaves(field.type)
-        if pa.types.is_nested(field.type) or any(part is None or not part.has_null_count for part in parts):
-            continue
-        nulls[field.name] = sum(part.null_count for part in parts)
-        ranges = [part for part in parts if part.has_min_max]
-        # A part without values has no range, and one with values too long for statistics has none either.
-        if not ranges or any(part.num_values for part in parts if not part.has_min_max):
-            continue
-        low = _bound(min(part.min_raw for part in ranges), field.type, is_greatest=False)
-        high = _bound(max(part.max_raw for part in ranges), field.type, is_greatest=True)
-        least |= {} if low is None else {field.name: low}
-        greatest |= {} if high is None else {field.name: high}
-    return {"numRecords": metadata.num_rows, "minValues": least, "maxValues": greatest, "nullCount": nulls}
-
-
-def _bound(raw: object, kind: pa.DataType, *, is_greatest: bool) -> object | None:
-    # *raw*: as Parquet keeps it. None: Delta's statistics would be wrong, or not understood by all.
-    if isinstance(raw, int):
-        if pa.types.is_integer(kind):
-            return raw
-        if pa.types.is_decimal(kind):
-            return raw / 10**kind.scale if kind.precision <= DECIMAL_DIGITS_MAX else None
-        if pa.types.is_date(kind):
-            return date.fromordinal(raw + _EPOCH_DAY).isoformat()
-        if pa.types.is_timestamp(kind):
-            return _moment(raw, is_utc=kind.tz is not None, is_greatest=is_greatest)
-    if isinstance(raw, float):
-        return raw if math.isfinite(raw) else None
-    if isinstance(raw, bytes) and (pa.types.is_string(kind) or pa.types.is_large_string(kind)):
-        text = raw.decode()
-        return None if is_greatest and len(text) > TEXT_LENGTH_MAX else text[:TEXT_LENGTH_MAX]
-    return None
-
-
-_MOMENT_MAX = np.datetime64("9999-12-31T23:59:59.999", "ms").astype(np.int64)
-
-
-def _moment(microseconds: int, *, is_utc: bool, is_greatest: bool) -> str | None:
-    # Readers take milliseconds; a range may be wider than its values.
-    whole = -(-microseconds // 1000) if is_greatest else microseconds // 1000
-    if whole > _MOMENT_MAX:
-        return None
-    return f"{np.datetime64(whole, 'ms')}{'Z' if is_utc else ''}"
-
-
-def _leaves(kind: pa.DataType) -> int:
-    # Columns of Parquet that a column is.
-    if pa.types.is_struct(kind):
-        return sum(_leaves(field.type) for field in kind)
-    return _leaves(kind.value_type) if pa.types.is_list(kind) or pa.types.is_large_list(kind) else 1
 
 
 @contextmanager

@@ -1,4 +1,9 @@
-"""Features that a Delta table may use and be written without Spark: `check_features`; others are refused by name.
+"""Names that columns have in the files of a Delta table: `file_columns(metadata)`, and `mapped` for new columns.
+
+With column mapping by name a column keeps one name and one number in files, statistics and partition values, whatever
+it is called; so it is renamed without a look at any file. Without it files have the table's own names.
+
+Features that a Delta table may use and be written without Spark: `check_features`; others are refused by name.
 
 Each name in `FEATURES` was tried: a table that Spark made with it was appended to, merged into, given a column,
 written anew and compacted, and then Spark read the right rows from it, and wrote on.
@@ -8,18 +13,144 @@ from __future__ import annotations
 
 import json
 import re
-from typing import TYPE_CHECKING
+import uuid
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
 
 from binlog_format.errors import TableError
 from binlog_streaming.lake.commit_id import MODE_PROPERTY
-from binlog_streaming.lake.delta.column_mapping import MODE
 from binlog_streaming.settings import Mode
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from binlog_streaming.lake.delta.actions import Metadata, Protocol
     from binlog_streaming.lake.delta.log import TableLog
+
+
+MODE = "delta.columnMapping.mode"
+_MAX_ID = "delta.columnMapping.maxColumnId"
+_ID = "delta.columnMapping.id"
+_NAME = "delta.columnMapping.physicalName"
+
+
+@dataclass(frozen=True, slots=True)
+class FileColumns:
+    """Names in files of a table's columns, or of a struct's fields.
+
+    Attributes:
+        names: By the table's name of each; nothing: they are called alike.
+        numbers: Their numbers, by the table's name.
+        inner: Of those that are structs, what is in them.
+    """
+
+    names: Mapping[str, str] = field(default_factory=dict)
+    numbers: Mapping[str, int] = field(default_factory=dict)
+    inner: Mapping[str, FileColumns] = field(default_factory=dict)
+
+    def name(self, column: str) -> str:
+        """Name of a column in files."""
+        return self.names.get(column, column)
+
+    def schema(self, schema: pa.Schema) -> pa.Schema:
+        """Columns as a file has them."""
+        return pa.schema([self._field(column) for column in schema])
+
+    def to_file(self, rows: pa.Table) -> pa.Table:
+        """*rows* as a file has them."""
+        if not self.names:
+            return rows
+        schema = self.schema(rows.schema)
+        columns = [
+            pa.chunked_array([_named(chunk, wanted.type) for chunk in column.chunks], wanted.type)
+            for column, wanted in zip(rows.columns, schema, strict=True)
+        ]
+        return pa.Table.from_arrays(columns, schema=schema)
+
+    def from_file(self, rows: pa.RecordBatch) -> pa.RecordBatch:
+        """*rows* of a file as the table has them, in the file's types."""
+        if not self.names:
+            return rows
+        fields = [self._table_field(column) for column in rows.schema]
+        columns = [_named(column, wanted.type) for column, wanted in zip(rows.columns, fields, strict=True)]
+        return pa.RecordBatch.from_arrays(columns, schema=pa.schema(fields))
+
+    def _field(self, column: pa.Field) -> pa.Field:
+        number = self.numbers.get(column.name)
+        metadata = None if number is None else {"PARQUET:field_id": str(number)}
+        kind, inner = column.type, self.inner.get(column.name)
+        if pa.types.is_struct(kind) and inner is not None:
+            kind = pa.struct([inner._field(one) for one in kind])
+        return pa.field(self.name(column.name), kind, column.nullable, metadata)
+
+    def _table_field(self, column: pa.Field) -> pa.Field:
+        name = next((name for name, in_files in self.names.items() if in_files == column.name), column.name)
+        kind, inner = column.type, self.inner.get(name)
+        if pa.types.is_struct(kind) and inner is not None:
+            kind = pa.struct([inner._table_field(one) for one in kind])
+        return pa.field(name, kind, column.nullable)
+
+
+def file_columns(metadata: Metadata) -> FileColumns:
+    """Names of columns in the files of a table."""
+    if metadata.configuration.get(MODE) != "name":
+        return FileColumns()
+    return _columns(json.loads(metadata.schema_string))
+
+
+def mapped(metadata: Metadata, schema: dict[str, Any]) -> tuple[dict[str, Any], dict[str, str]]:
+    """Names and numbers for the columns of a table that have none.
+
+    Args:
+        metadata: The table.
+        schema: Its columns from now on, as `schemaString` has them; those that stay have their metadata.
+
+    Returns:
+        The same columns with names and numbers; properties that the table has from now on.
+    """
+    if metadata.configuration.get(MODE) != "name":
+        return schema, {}
+    last = int(metadata.configuration.get(_MAX_ID, "0"))
+    schema, last = _numbered(schema, last)
+    return schema, {_MAX_ID: str(last)}
+
+
+def _numbered(struct: dict[str, Any], last: int) -> tuple[dict[str, Any], int]:
+    fields = []
+    for one in struct["fields"]:
+        metadata = one.get("metadata", {})
+        if _ID not in metadata:
+            last += 1
+            metadata = metadata | {_ID: last, _NAME: f"col-{uuid.uuid4()}"}
+        kind = one["type"]
+        if _is_struct(kind):
+            kind, last = _numbered(kind, last)
+        fields.append(one | {"type": kind, "metadata": metadata})
+    return struct | {"fields": fields}, last
+
+
+def _columns(struct: dict[str, Any]) -> FileColumns:
+    fields = struct["fields"]
+    return FileColumns(
+        {one["name"]: one["metadata"][_NAME] for one in fields},
+        {one["name"]: int(one["metadata"][_ID]) for one in fields},
+        {one["name"]: _columns(one["type"]) for one in fields if _is_struct(one["type"])},
+    )
+
+
+def _is_struct(kind: object) -> bool:
+    return isinstance(kind, dict) and kind.get("type") == "struct"
+
+
+def _named(array: pa.Array, kind: pa.DataType) -> pa.Array:
+    # The same values in a type whose structs have other names.
+    if not pa.types.is_struct(array.type):
+        return array
+    inner = [_named(one, child.type) for one, child in zip(array.flatten(), kind, strict=True)]
+    return pa.StructArray.from_arrays(inner, fields=list(kind), mask=array.is_null())
+
 
 FEATURES = frozenset(
     {
@@ -104,9 +235,9 @@ def _restrictions(metadata: Metadata) -> Iterator[str]:
     # Only changelogs are never written anew.
     if configuration.get("delta.appendOnly") == "true" and configuration.get(MODE_PROPERTY) != Mode.CHANGELOG:
         yield "appendOnly"
-    for field in json.loads(metadata.schema_string)["fields"]:
+    for column in json.loads(metadata.schema_string)["fields"]:
         for name, feature in _COLUMN_USES.items():
-            if name in field.get("metadata", {}):
-                yield f"{feature} (column {field['name']})"
-        if not field["nullable"]:
-            yield f"invariants (column {field['name']} NOT NULL)"
+            if name in column.get("metadata", {}):
+                yield f"{feature} (column {column['name']})"
+        if not column["nullable"]:
+            yield f"invariants (column {column['name']} NOT NULL)"

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, ClassVar
 import pyarrow as pa
 from deltalake.exceptions import CommitFailedError, DeltaError
 
+from binlog_connector.crash_points import reached
 from binlog_format.errors import TableError
 from binlog_streaming.lake.commit_id import (
     BATCH_KEY,
@@ -20,13 +21,11 @@ from binlog_streaming.lake.commit_id import (
     Applied,
     CommitId,
 )
-from binlog_streaming.lake.crash_points import CrashPoint, reached
 from binlog_streaming.lake.delta.actions import Metadata, statistics_of
-from binlog_streaming.lake.delta.column_mapping import MODE, file_columns
 from binlog_streaming.lake.delta.columns import created, delta_schema, table_schema, with_columns
 from binlog_streaming.lake.delta.commit import FEED, DeltaTableWrite, upgrade, with_properties
 from binlog_streaming.lake.delta.data_files import live_rows
-from binlog_streaming.lake.delta.features import check_features
+from binlog_streaming.lake.delta.features import MODE, check_features, file_columns
 from binlog_streaming.lake.delta.log import (
     conflict,
     empty_log,
@@ -37,12 +36,12 @@ from binlog_streaming.lake.delta.log import (
     recent_information,
 )
 from binlog_streaming.lake.delta.maintenance import WEEK_HOURS, maintain, retention_properties
-from binlog_streaming.lake.find import found_rows
+from binlog_streaming.lake.evolution import cast_rows, changed_rows
+from binlog_streaming.lake.keys.key_lookup import found_rows
 from binlog_streaming.lake.merge import WrittenFiles, remove_rows, supersede, supersede_part, superseded_by_later_part
-from binlog_streaming.lake.schema_cast import cast_rows, changed_rows
 from binlog_streaming.lake.storage.store import looking_at
 from binlog_streaming.lake.storage.table_places import store_at
-from binlog_streaming.lake.target import RecordedFile, Target
+from binlog_streaming.lake.target import CrashPoint, RecordedFile, Target
 from binlog_streaming.settings import Merge, Mode
 
 if TYPE_CHECKING:
@@ -55,7 +54,7 @@ if TYPE_CHECKING:
     from binlog_streaming.lake.delta.actions import Add
     from binlog_streaming.lake.delta.log import Named, TableLog
     from binlog_streaming.lake.evolution import SchemaChange
-    from binlog_streaming.lake.find import Search
+    from binlog_streaming.lake.keys.key_lookup import Search
     from binlog_streaming.lake.storage.store import Store
     from binlog_streaming.settings import Sink
 

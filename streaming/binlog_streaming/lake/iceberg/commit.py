@@ -40,11 +40,11 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from binlog_streaming.lake.iceberg.catalog import reading_replies
 from binlog_streaming.lake.iceberg.data_files import remove_files
-from binlog_streaming.lake.iceberg.manifest_cache import live_entries
 from binlog_streaming.lake.iceberg.manifests import (
     ManifestWriter,
     entry_of,
     file_id,
+    live_entries,
     manifests_of,
 )
 

@@ -30,13 +30,12 @@ from pyiceberg.table.locations import load_location_provider
 from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import ListType, LongType, MapType, NestedField
 
-from binlog_streaming.lake.iceberg.bounds import file_facts
+from binlog_streaming.lake.evolution import cast_to_schema, dictionary_columns
 from binlog_streaming.lake.iceberg.manifests import FIRST_ROW_ID, new_file
-from binlog_streaming.lake.iceberg.partitions import partitioned
+from binlog_streaming.lake.iceberg.partitions import file_facts, partitioned
 from binlog_streaming.lake.iceberg.schema import arrow_schema, file_schema
 from binlog_streaming.lake.iceberg.table_files import LiveFile, marked_rows
 from binlog_streaming.lake.keys.key_lookup import complement
-from binlog_streaming.lake.schema_cast import cast_to_schema, dictionary_columns
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

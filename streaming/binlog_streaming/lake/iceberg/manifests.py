@@ -2,11 +2,17 @@
 
 An entry is a data file or a delete file, and which commit brought it. Fields of version 3 are there in entries of every
 version: the number of a file's first row, and where a deletion vector is.
+
+Manifests that were read, kept between looks at a table: `live_entries`; what is written once is never changed.
+
+A commit brings few new manifests, and each look needs all of them.
 """
 
 from __future__ import annotations
 
 import json
+import threading
+from collections import OrderedDict
 from typing import TYPE_CHECKING, Literal
 
 from pyiceberg.avro.codecs import AVRO_CODEC_KEY
@@ -29,7 +35,7 @@ from pyiceberg.manifest import (
 from pyiceberg.table import TableProperties
 from pyiceberg.types import StructType
 
-from binlog_streaming.lake.iceberg.bounds import partition_summaries
+from binlog_streaming.lake.iceberg.partitions import partition_summaries
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -38,6 +44,7 @@ if TYPE_CHECKING:
     from pyiceberg.partitioning import PartitionSpec
     from pyiceberg.schema import Schema
     from pyiceberg.table.metadata import TableMetadata
+
 
 NEWEST: Literal[3] = 3
 """The format version whose fields all entries have here."""
@@ -258,3 +265,56 @@ def _entry_schema(spec: PartitionSpec, schema: Schema, version: int) -> Schema:
     return manifest_entry_schema_with_data_file(
         2, StructType(*(one for one in file.fields if one.name not in _ONLY_IN_3))
     )
+
+
+COLUMNS_MAX = 300_000
+"""Columns of files whose statistics are kept in a process: 80 MB, 15,000 files with 20 columns."""
+
+_FIXED_COLUMNS = 4
+"""Cost of an entry without statistics, in columns."""
+
+Entries = tuple["ManifestEntry", ...]
+
+
+class ManifestCache:
+    """The manifests that were asked for last.
+
+    Args:
+        columns_max: Columns of files that are kept, at most.
+    """
+
+    def __init__(self, columns_max: int) -> None:
+        self._columns_max = columns_max
+        self._columns = 0
+        self._lock = threading.Lock()
+        self._kept: OrderedDict[tuple[object, ...], Entries] = OrderedDict()
+
+    def live_entries(self, io: FileIO, manifest: ManifestFile) -> Sequence[ManifestEntry]:
+        """Files of a manifest that are in the table; not to be changed."""
+        key = (manifest.manifest_path, *inherited_values(manifest))
+        with self._lock:
+            if key in self._kept:
+                self._kept.move_to_end(key)
+                return self._kept[key]
+        entries = tuple(read_entries(io, manifest))
+        with self._lock:
+            self._keep(key, entries)
+        return entries
+
+    def _keep(self, key: tuple[object, ...], entries: Entries) -> None:
+        columns = _columns(entries)
+        if key in self._kept or columns > self._columns_max:
+            return
+        self._kept[key] = entries
+        self._columns += columns
+        while self._columns > self._columns_max:
+            _, oldest = self._kept.popitem(last=False)
+            self._columns -= _columns(oldest)
+
+
+def _columns(entries: Entries) -> int:
+    return sum(_FIXED_COLUMNS + len(entry.data_file.value_counts or ()) for entry in entries)
+
+
+_KEPT = ManifestCache(COLUMNS_MAX)
+live_entries = _KEPT.live_entries

@@ -1,19 +1,40 @@
-"""Files of an Iceberg table: `live_files` lists data files with their delete files; `marked_rows` reads these."""
+"""Files of an Iceberg table: `live_files` lists data files with their delete files; `marked_rows` reads these.
+
+Rows that are taken out of data files: position delete files (version 2) and deletion vectors (3), read and written.
+
+A vector is the same bytes as Delta's, in a Puffin file. Equality deletes are read by nobody here.
+"""
 
 from __future__ import annotations
 
+import struct
+import uuid
+import zlib
 from collections import defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from pyiceberg.conversions import to_bytes
 from pyiceberg.manifest import DataFileContent, FileFormat, ManifestContent
+from pyiceberg.table.puffin import MAGIC_BYTES, Footer, PuffinBlobMetadata
+from pyiceberg.types import LongType, StringType
 
 from binlog_format.errors import TableError
-from binlog_streaming.lake.iceberg.deletes import is_vector, read_deletes, referenced_file
-from binlog_streaming.lake.iceberg.manifest_cache import live_entries
-from binlog_streaming.lake.iceberg.manifests import FIRST_ROW_ID, manifests_of
+from binlog_streaming.lake.iceberg.manifests import (
+    CONTENT_OFFSET,
+    CONTENT_SIZE,
+    FIRST_ROW_ID,
+    REFERENCED_FILE,
+    live_entries,
+    manifests_of,
+    new_file,
+)
 from binlog_streaming.lake.keys.key_lookup import union
+from binlog_streaming.lake.roaring import DamagedError, decoded, encoded
 from binlog_streaming.lake.target import RecordedFile
 
 if TYPE_CHECKING:
@@ -22,10 +43,156 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from pyiceberg.io import FileIO
     from pyiceberg.manifest import DataFile, ManifestEntry
+    from pyiceberg.table.locations import LocationProvider
     from pyiceberg.table.metadata import TableMetadata
 
     Rows = NDArray[np.int64]
     Partition = tuple[int, str]
+
+
+PATH_FIELD, POSITION_FIELD = 2147483546, 2147483545
+"""Numbers that the columns of position delete files have in every table."""
+_ROW_POSITION = 2147483645
+_VECTOR = "deletion-vector-v1"
+_WORD = struct.Struct(">I")
+"""Four bytes: before a vector its length, after it its CRC-32."""
+_SIZE = struct.Struct("<I")
+_NO_FLAGS = bytes(4)
+_INHERITED = -1
+
+_DELETE_SCHEMA = pa.schema(
+    [
+        pa.field("file_path", pa.string(), nullable=False, metadata={"PARQUET:field_id": str(PATH_FIELD)}),
+        pa.field("pos", pa.int64(), nullable=False, metadata={"PARQUET:field_id": str(POSITION_FIELD)}),
+    ]
+)
+
+
+def is_vector(file: DataFile) -> bool:
+    """True if a delete file is a deletion vector."""
+    return file.file_format == FileFormat.PUFFIN
+
+
+def referenced_file(file: DataFile) -> str | None:
+    """The one data file that a delete file is about; None: it may be about several."""
+    if file[REFERENCED_FILE] is not None:
+        return str(file[REFERENCED_FILE])
+    low, high = ((bounds or {}).get(PATH_FIELD) for bounds in (file.lower_bounds, file.upper_bounds))
+    return low.decode() if low is not None and low == high else None
+
+
+def read_deletes(io: FileIO, file: DataFile, path: str) -> Rows:
+    """Numbers of the rows that a delete file takes out of the data file at *path*, in any order.
+
+    Raises:
+        DamagedError: It is a vector, and is damaged.
+    """
+    with io.new_input(file.file_path).open() as opened:
+        if is_vector(file):
+            opened.seek(file[CONTENT_OFFSET])
+            return _vector(opened.read(file[CONTENT_SIZE]), file)
+        table = pq.read_table(opened, columns=["file_path", "pos"])
+    rows: Rows = table.filter(pc.equal(table.column("file_path"), path)).column("pos").to_numpy().astype(np.int64)
+    return rows
+
+
+def write_position_deletes(io: FileIO, locations: LocationProvider, data_file: DataFile, rows: Rows) -> DataFile:
+    """Write a delete file for one data file.
+
+    Args:
+        io: Files of the table.
+        locations: Where they go.
+        data_file: The file that stays.
+        rows: Numbers of all rows that are not in the table any more, ascending, none twice, at least one.
+    """
+    path = data_file.file_path
+    output = io.new_output(locations.new_data_location(f"00000-0-{uuid.uuid4()}-deletes.parquet"))
+    paths = pa.DictionaryArray.from_arrays(pa.array(np.zeros(len(rows), np.int32)), pa.array([path])).cast(pa.string())
+    table = pa.Table.from_arrays([paths, pa.array(rows)], schema=_DELETE_SCHEMA)
+    with output.create(overwrite=True) as stream:
+        pq.write_table(table, stream, compression="zstd", store_schema=False)
+    bounds = [
+        {PATH_FIELD: to_bytes(StringType(), path), POSITION_FIELD: to_bytes(LongType(), int(row))}
+        for row in (rows[0], rows[-1])
+    ]
+    counts = {PATH_FIELD: len(rows), POSITION_FIELD: len(rows)}
+    return new_file(
+        data_file.spec_id,
+        content=DataFileContent.POSITION_DELETES,
+        file_path=output.location,
+        file_format=FileFormat.PARQUET,
+        partition=data_file.partition,
+        record_count=len(rows),
+        file_size_in_bytes=len(output),
+        value_counts=counts,
+        null_value_counts=dict.fromkeys(counts, 0),
+        lower_bounds=bounds[0],
+        upper_bounds=bounds[1],
+        referenced_data_file=path,
+    )
+
+
+class IcebergVectorFile:
+    """The deletion vectors of one commit, together in one Puffin file."""
+
+    def __init__(self) -> None:
+        self._content = bytearray(MAGIC_BYTES)
+        self._vectors: list[tuple[DataFile, PuffinBlobMetadata, int]] = []
+
+    def add(self, data_file: DataFile, rows: Rows) -> None:
+        """Take in the vector of a data file; *rows* as `write_position_deletes` takes them."""
+        data = encoded(rows)
+        blob = _WORD.pack(len(data)) + data + _WORD.pack(zlib.crc32(data))
+        described = PuffinBlobMetadata.model_validate(
+            {
+                "type": _VECTOR,
+                "fields": [_ROW_POSITION],
+                "snapshot-id": _INHERITED,
+                "sequence-number": _INHERITED,
+                "offset": len(self._content),
+                "length": len(blob),
+                "properties": {"referenced-data-file": data_file.file_path, "cardinality": str(len(rows))},
+            }
+        )
+        self._vectors.append((data_file, described, len(rows)))
+        self._content += blob
+
+    def write(self, io: FileIO, locations: LocationProvider) -> list[DataFile]:
+        """Write the file, if it has a vector; an entry for each."""
+        if not self._vectors:
+            return []
+        output = io.new_output(locations.new_data_location(f"00000-0-{uuid.uuid4()}-deletes.puffin"))
+        footer = Footer(blobs=[described for _, described, _ in self._vectors]).model_dump_json().encode()
+        content = self._content + MAGIC_BYTES + footer + _SIZE.pack(len(footer)) + _NO_FLAGS + MAGIC_BYTES
+        with output.create(overwrite=True) as stream:
+            stream.write(bytes(content))
+        return [
+            new_file(
+                data_file.spec_id,
+                content=DataFileContent.POSITION_DELETES,
+                file_path=output.location,
+                file_format=FileFormat.PUFFIN,
+                partition=data_file.partition,
+                record_count=count,
+                file_size_in_bytes=len(content),
+                referenced_data_file=data_file.file_path,
+                content_offset=described.offset,
+                content_size_in_bytes=described.length,
+            )
+            for data_file, described, count in self._vectors
+        ]
+
+
+def _vector(blob: bytes, file: DataFile) -> Rows:
+    (size,) = _WORD.unpack_from(blob)
+    data = blob[_WORD.size : _WORD.size + size]
+    (checksum,) = _WORD.unpack_from(blob, _WORD.size + len(data))
+    if zlib.crc32(data) != checksum:
+        raise DamagedError(f"deletion vector in {file.file_path}: its checksum is not {checksum:#010x}")
+    rows = decoded(data)
+    if len(rows) != file.record_count:
+        raise DamagedError(f"deletion vector in {file.file_path}: {len(rows)} rows instead of {file.record_count}")
+    return rows
 
 
 @dataclass(frozen=True, slots=True)

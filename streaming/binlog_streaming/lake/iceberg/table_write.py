@@ -22,9 +22,15 @@ from binlog_streaming.lake.iceberg.data_files import (
     remove_files,
     rows_at,
 )
-from binlog_streaming.lake.iceberg.deletes import IcebergVectorFile, write_position_deletes
 from binlog_streaming.lake.iceberg.schema import arrow_schema
-from binlog_streaming.lake.iceberg.table_files import LiveFile, live_files, marked_rows, refused
+from binlog_streaming.lake.iceberg.table_files import (
+    IcebergVectorFile,
+    LiveFile,
+    live_files,
+    marked_rows,
+    refused,
+    write_position_deletes,
+)
 from binlog_streaming.lake.keys.key_lookup import files_that_may_hold
 from binlog_streaming.lake.merge import WrittenFiles
 from binlog_streaming.prefetch import prefetch
@@ -40,7 +46,7 @@ if TYPE_CHECKING:
     from pyiceberg.schema import Schema
     from pyiceberg.table import Table
 
-    from binlog_streaming.lake.evidence import Contradictions
+    from binlog_streaming.lake.change import Contradictions
     from binlog_streaming.lake.merge import Superseded
 
     Rows = NDArray[np.int64]

@@ -24,6 +24,7 @@ from pyiceberg.exceptions import (
 from pyiceberg.schema import assign_fresh_schema_ids
 from sqlalchemy.exc import SQLAlchemyError
 
+from binlog_connector.crash_points import reached
 from binlog_format.errors import TableError
 from binlog_streaming.lake.commit_id import (
     BATCH_KEY,
@@ -37,8 +38,7 @@ from binlog_streaming.lake.commit_id import (
     Applied,
     CommitId,
 )
-from binlog_streaming.lake.crash_points import CrashPoint, reached
-from binlog_streaming.lake.find import found_rows
+from binlog_streaming.lake.evolution import cast_rows, changed_rows
 from binlog_streaming.lake.iceberg.catalog import (
     close_catalog,
     ensure_namespace,
@@ -53,10 +53,10 @@ from binlog_streaming.lake.iceberg.partitions import partition_spec
 from binlog_streaming.lake.iceberg.schema import arrow_schema, evolved, iceberg_schema, replaced
 from binlog_streaming.lake.iceberg.table_files import live_files, recorded_files
 from binlog_streaming.lake.iceberg.table_write import VECTORS_FROM, checked_write
+from binlog_streaming.lake.keys.key_lookup import found_rows
 from binlog_streaming.lake.merge import WrittenFiles, remove_rows, supersede, supersede_part, superseded_by_later_part
-from binlog_streaming.lake.schema_cast import cast_rows, changed_rows
 from binlog_streaming.lake.storage.store import looking_at
-from binlog_streaming.lake.target import Target
+from binlog_streaming.lake.target import CrashPoint, Target
 from binlog_streaming.settings import Merge, Mode
 
 if TYPE_CHECKING:
@@ -70,9 +70,9 @@ if TYPE_CHECKING:
 
     from binlog_streaming.lake.change import Change
     from binlog_streaming.lake.evolution import SchemaChange
-    from binlog_streaming.lake.find import Search
     from binlog_streaming.lake.iceberg.table_files import LiveFile
     from binlog_streaming.lake.iceberg.table_write import IcebergTableWrite
+    from binlog_streaming.lake.keys.key_lookup import Search
     from binlog_streaming.lake.target import RecordedFile
     from binlog_streaming.settings import Sink
 

@@ -23,8 +23,7 @@ from binlog_format.errors import UnsupportedError
 from binlog_format.rows.arrow_arrays import mask_array, numbers_array
 from binlog_streaming.lake.change import Patches
 from binlog_streaming.lake.row_values import matching_rows
-from binlog_streaming.modes.partial.absent_columns import GENERATED_HINT, UNCLEAR_HINT, WHOLE_IMAGES_HINT
-from binlog_streaming.modes.partial.image_facts import AbsentKinds
+from binlog_streaming.modes.partial.absent_columns import GENERATED_HINT, UNCLEAR_HINT, WHOLE_IMAGES_HINT, AbsentKinds
 from binlog_streaming.modes.partial.row_kernels import (
     COMPUTED,
     DEFAULT,

@@ -19,16 +19,16 @@ from binlog_connector.following.watched import WatchedLog
 from binlog_connector.schema.definitions import TableName
 from binlog_connector.schema.history import SchemaHistory
 from binlog_format.errors import OptionError, SchemaError, TableError
-from binlog_format.rows.arrow_schema import arrow_schema
 from binlog_format.rows.column_types import NO_METADATA_HINT
+from binlog_format.rows.columns import arrow_schema
 from binlog_streaming.job_state.progress import Outcome, TableProgress
 from binlog_streaming.jobs.log_tables import find_tables
 from binlog_streaming.lake.commit_id import GTID_POSITION_KEY, QUERY_PROPERTY, SNAPSHOT_PROPERTY, CommitId
 from binlog_streaming.lake.sinks import sink_type
 from binlog_streaming.modes.mode_columns import mode_schema
 from binlog_streaming.modes.row_keys import key_columns
+from binlog_streaming.plan.job_state import TableSelection
 from binlog_streaming.plan.snapshots import PlannedSnapshot
-from binlog_streaming.plan.table_selection import TableSelection
 from binlog_streaming.settings import Deletes, Mode
 from binlog_streaming.snapshot.reading.job_batch import JobBatch, run_once
 from binlog_streaming.snapshot.reading.log_place import offset_of

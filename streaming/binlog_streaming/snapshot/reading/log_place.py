@@ -9,7 +9,7 @@ from binlog_connector.following.starts import initial_offset
 from binlog_connector.following.watched import file_start
 from binlog_format.errors import StartError
 from binlog_format.gtids.gtid_history import gtid_of
-from binlog_format.log.places import ServerPosition
+from binlog_format.log.log import ServerPosition
 from binlog_streaming.snapshot.reading.points import LogPoint
 from binlog_streaming.snapshot.reading.table_rows import RowsPlace
 

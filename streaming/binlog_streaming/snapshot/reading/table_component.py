@@ -13,7 +13,7 @@ from binlog_connector.schema.log_ddl import DdlStatement
 from binlog_connector.schema.snapshot_marks import Purpose, SnapshotBegun, SnapshotEnded
 from binlog_format import open_log
 from binlog_streaming.plan.batch_plan import ROWS_STEP, STEPS_PER_CHANGE, ChangeStep, Component, IndexPart, RowsStep
-from binlog_streaming.plan.table_selection import TableSelection
+from binlog_streaming.plan.job_state import TableSelection
 from binlog_streaming.settings import Mode, OnError
 from binlog_streaming.tables.apply import apply_component
 from binlog_streaming.tables.batch_run import BatchRun

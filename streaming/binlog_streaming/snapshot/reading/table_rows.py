@@ -21,7 +21,7 @@ from binlog_format.gtids.gtid import Gtid
 from binlog_format.kernels import empty_bytes
 from binlog_format.rows.arrow_arrays import mask_array
 from binlog_format.rows.images import IMAGE_DTYPE, ImageKind, Images
-from binlog_streaming.lake.schema_cast import cast_to_schema
+from binlog_streaming.lake.evolution import cast_to_schema
 from binlog_streaming.lake.sinks import sink_type
 from binlog_streaming.modes.mode_columns import MARK_FIELDS
 from binlog_streaming.modes.row_batches import NO_IMAGE, RowBatch, StepImages
@@ -46,13 +46,13 @@ if TYPE_CHECKING:
     from binlog_streaming.lake.merge import WrittenFiles
     from binlog_streaming.lake.target import Target
     from binlog_streaming.plan.batch_plan import RowsStep
-    from binlog_streaming.plan.table_selection import SelectedTable
+    from binlog_streaming.plan.job_state import SelectedTable
     from binlog_streaming.server.raw_rows import PacketRows
     from binlog_streaming.server.session import ServerSession
     from binlog_streaming.settings import Sink
     from binlog_streaming.snapshot.reading.plan import ReadTable
     from binlog_streaming.snapshot.reading.wire_columns import WireTable
-    from binlog_streaming.tables.evidence.row_evidence import RowEvidence
+    from binlog_streaming.tables.row_evidence import RowEvidence
 
 _EVENT_NO = 0
 """Events with rows have others: so these rows come before all changes of the group that follows the point."""

@@ -19,9 +19,9 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
+from binlog_connector.crash_points import reached
 from binlog_connector.schema.definitions import TableName
 from binlog_format.errors import TableError
-from binlog_streaming.lake.crash_points import reached
 from binlog_streaming.lake.storage.table_places import path_part, store_at
 from binlog_streaming.modes.cascades import TIMES, RowChanges
 

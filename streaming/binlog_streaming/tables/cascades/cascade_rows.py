@@ -17,15 +17,14 @@ import pyarrow as pa
 
 from binlog_connector.schema.definitions import TableName
 from binlog_format.errors import UnsupportedError
-from binlog_format.rows.declared.declared_defaults import Generated
+from binlog_format.rows.declared.declared_types import Generated
 from binlog_format.rows.images import ImageKind
 from binlog_streaming.modes.cascades import LEVELS_MAX, RowChanges
 from binlog_streaming.modes.decoded_images import derived_row_batches
 from binlog_streaming.modes.partial.absent_columns import AbsentFacts
 from binlog_streaming.modes.row_batches import RowBatch, StepImages
 from binlog_streaming.tables.cascades.cascade_record import CascadeRecord
-from binlog_streaming.tables.cascades.held_rows import HeldRows, holding_mode, modes_in_order
-from binlog_streaming.tables.cascades.linked_table import LinkedTable
+from binlog_streaming.tables.cascades.linked_table import HeldRows, LinkedTable, holding_mode, modes_in_order
 from binlog_streaming.tables.rows_step import DerivedRows, RowsContent, bare_layout
 
 if TYPE_CHECKING:
@@ -38,7 +37,7 @@ if TYPE_CHECKING:
     from binlog_streaming.lake.target import Target
     from binlog_streaming.modes.table_history import TableHistory
     from binlog_streaming.plan.cascade_links import Link, LinkedRowsStep
-    from binlog_streaming.plan.table_selection import SelectedTable
+    from binlog_streaming.plan.job_state import SelectedTable
     from binlog_streaming.settings import Mode
     from binlog_streaming.tables.batch_run import BatchRun
     from binlog_streaming.tables.cascades.cascade_images import CascadeImages

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING
 from binlog_connector.definitions.range_schemas import RangeSchemas
 from binlog_connector.following.watched import WatchedLog
 from binlog_connector.schema.layout_definitions import merged_definition
-from binlog_connector.schema.parsing.charsets import UTF8MB4
 from binlog_connector.schema.parsing.columns import CHARACTER_TYPES
+from binlog_connector.schema.parsing.session import UTF8MB4
 from binlog_connector.schema.table_changes import default_facts
 from binlog_format.errors import BinlogError, SchemaError
 from binlog_format.position import Position
-from binlog_format.rows.arrow_schema import arrow_schema
+from binlog_format.rows.columns import arrow_schema
 from binlog_streaming.modes.partial.absent_columns import absent_facts
 from binlog_streaming.modes.row_batches import RowBatch, version_of
 

@@ -1,4 +1,12 @@
-"""Effects of a RENAME TABLE on two targets: `replaced_by_rename` by the new name, `renamed_away` from the old one."""
+"""Effects of a RENAME TABLE on two targets: `replaced_by_rename` by the new name, `renamed_away` from the old one.
+
+A ghost takes the place of a table, in a target that keeps what was: `cut_over`.
+
+What gh-ost and pt-online-schema-change build is the same table with other columns. So a target that keeps versions, or
+marked rows, is not replaced by the ghost's rows but compared with them: a row that the ghost has with the same values
+stays what it is, and gets the ghost's values in new columns; one with other values is a new version (or, where there
+are no versions, gets these values); one that the ghost does not have is gone. What was gone before stays as it is.
+"""
 
 from __future__ import annotations
 
@@ -7,24 +15,223 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from binlog_connector.schema.online_schema_change import ghost_of
 from binlog_format.errors import SchemaError
-from binlog_format.rows.arrow_arrays import mask_array
+from binlog_format.rows.arrow_arrays import fixed_array, mask_array, numbers_array
 from binlog_streaming.lake.commit_id import DROPPED_COLUMNS_PROPERTY, DROPPED_PROPERTY, joined_keys
-from binlog_streaming.lake.schema_cast import cast_to_schema
-from binlog_streaming.modes.mode_columns import DELETED, mode_schema
+from binlog_streaming.lake.evolution import cast_to_schema, fitting, reconciled, with_values
+from binlog_streaming.lake.keys.key_lookup import KeyLookup
+from binlog_streaming.lake.row_values import comparable_table, equal_rows, one_array
+from binlog_streaming.modes.mode_columns import (
+    DELETED,
+    IS_CURRENT,
+    VALID_FROM,
+    VERSION_POSITION,
+    mode_schema,
+    place_text,
+)
 from binlog_streaming.settings import Begin, Deletes, Mode, OnStatement
-from binlog_streaming.tables.statements.cut_over import cut_over
-from binlog_streaming.tables.statements.row_retention import live_rows
+from binlog_streaming.tables.statements.row_retention import ended, has_rows, live_rows, living, time_scalar
+from binlog_streaming.tables.statements.target_alteration import dropped_columns
 from binlog_streaming.tables.statements.work import Work, held_keys
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from numpy.typing import NDArray
+
     from binlog_connector.schema.table_changes import TableRenamed
     from binlog_streaming.lake.commit_id import CommitId
     from binlog_streaming.lake.target import Target
-    from binlog_streaming.plan.table_selection import SelectedTable
+    from binlog_streaming.plan.job_state import SelectedTable
     from binlog_streaming.tables.statements.work import StatementContext
+
+    Indices = NDArray[np.int64]
+
+
+def cut_over(context: StatementContext, target: Target, ghost: Target, mode: Mode, deletes: Deletes) -> Work:
+    """Make *target* continue with the rows and columns of *ghost*. All rows of the ghost are in memory.
+
+    Args:
+        context: The RENAME, and *target*, which keeps rows that are gone; it need not be there.
+        target: As it is now.
+        ghost: As it is now; it is there.
+        mode: What *ghost* holds.
+        deletes: What a deleted row becomes in *ghost*.
+
+    Raises:
+        SchemaError: `SCHEMA_CHANGED`: a column became another one that does not hold the values of the one before.
+    """
+    names = mode_schema(mode, pa.schema([]), deletes).names
+    gone = {*dropped_columns(ghost), *names}
+    own = pa.schema([field for field in ghost.schema() if field.name not in gone])
+    wanted = mode_schema(context.mode, own, context.table.rule.deletes)
+    properties = target.properties()
+    columns = _columns(context, target, own.names, target.stored_schema(wanted))
+    keys = context.table.rule.keys or held_keys(ghost.properties() or {})
+    matched_by = columns.matched_by(held_keys(properties or {}), keys)
+
+    def commit(target: Target, commit_id: CommitId) -> bool:
+        if target.properties() is None:
+            target.create(wanted, commit_id)
+        rows = _GhostRows.read(context, live_rows(ghost, mode, deletes), columns, matched_by)
+        # Opened here: within the write that takes the rows, a library may not begin to read.
+        target.replace(pa.RecordBatchReader.from_batches(columns.schema, rows.brought_into(target.read())), commit_id)
+        return True
+
+    recorded = {DROPPED_PROPERTY: "", DROPPED_COLUMNS_PROPERTY: joined_keys(columns.dropped)}
+    before = properties or {}
+    return Work(commit, keys, {name: text for name, text in recorded.items() if before.get(name, "") != text})
+
+
+@dataclass(frozen=True, slots=True)
+class _Columns:
+    """Columns of the target.
+
+    Attributes:
+        held: Those before the cut-over that stay, under their names then.
+        schema: After it.
+        live: Those of the table itself, after it.
+        compared: Those of them that the table had before as well: they tell whether a row is another one now.
+        dropped: Those that the table does not have any more.
+    """
+
+    held: tuple[str, ...]
+    schema: pa.Schema
+    live: tuple[str, ...]
+    compared: tuple[str, ...]
+    dropped: tuple[str, ...]
+
+    def matched_by(self, before: tuple[str, ...], now: tuple[str, ...]) -> tuple[str, ...]:
+        """The key by which rows of the table and its ghost are brought together; empty: they have none in common."""
+        spelled = {name.casefold(): name for name in self.compared}
+        for keys in (before, now):
+            if keys and all(key.casefold() in spelled for key in keys):
+                return tuple(spelled[key.casefold()] for key in keys)
+        return ()
+
+
+def _columns(context: StatementContext, target: Target, own: list[str], wanted: pa.Schema) -> _Columns:
+    # *own* are the ghost's columns; *wanted* has them and those of the mode, as the target has types.
+    if target.properties() is None:
+        return _Columns(tuple(wanted.names), wanted, tuple(own), tuple(own), ())
+    there, name = target.schema(), str(context.table.name)
+    before = {column.casefold() for column in dropped_columns(target)}
+    try:
+        reconciled(pa.schema([field for field in there if field.name.casefold() not in before]), wanted, name)
+    except SchemaError:
+        if has_rows(target):
+            raise
+    # As by DROP COLUMN and ADD COLUMN: a new column that does not hold the values before takes their place.
+    held = fitting(there, wanted)
+    schema = reconciled(held, wanted, name).applied_to(held)
+    live, columns = {column.casefold() for column in own}, {column.casefold() for column in wanted.names}
+    return _Columns(
+        held=tuple(held.names),
+        schema=schema,
+        live=tuple(column for column in schema.names if column.casefold() in live),
+        compared=tuple(column for column in schema.names[: len(held)] if column.casefold() in live - before),
+        dropped=tuple(column for column in schema.names if column.casefold() not in columns),
+    )
+
+
+@dataclass(slots=True)
+class _GhostRows:
+    """The ghost's rows, as new rows of the target.
+
+    Attributes:
+        rows: In the target's columns.
+        is_new: Which of them are not in the target yet.
+        lookup: Finds those that can be found by key, by the numbers in `numbers`; None: none can.
+        numbers: Of rows.
+        key: Its columns.
+        context: The cut-over.
+        columns: Of the target.
+    """
+
+    rows: pa.Table
+    is_new: NDArray[np.bool_]
+    lookup: KeyLookup | None
+    numbers: Indices
+    key: tuple[str, ...]
+    context: StatementContext
+    columns: _Columns
+
+    @classmethod
+    def read(
+        cls, context: StatementContext, ghost: pa.RecordBatchReader, columns: _Columns, key: tuple[str, ...]
+    ) -> _GhostRows:
+        """All of them."""
+        own = _own_values(context, columns.schema)
+        live = {column.casefold() for column in columns.live}
+        names = [name for name in ghost.schema.names if name.casefold() in live]
+        batches = [with_values(cast_to_schema(batch.select(names), columns.schema), own) for batch in ghost]
+        rows = pa.Table.from_batches(batches, columns.schema).combine_chunks()
+        numbers = np.arange(len(rows), dtype=np.int64)
+        for name in key:
+            numbers = numbers[rows.column(name).is_valid().to_numpy()[numbers]]
+        lookup = KeyLookup(rows.select(key).take(numbers_array(numbers))) if key and len(numbers) else None
+        return cls(rows, np.ones(len(rows), dtype=np.bool_), lookup, numbers, key, context, columns)
+
+    def brought_into(self, target: pa.RecordBatchReader) -> Iterator[pa.RecordBatch]:
+        """All rows of the target after the cut-over."""
+        for batch in target:
+            yield self._settled(cast_to_schema(batch.select(self.columns.held), self.columns.schema))
+        yield from self.rows.filter(mask_array(self.is_new)).to_batches()
+
+    def _settled(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        mode, statement = self.context.mode, self.context.step.statement
+        lives = living(batch, mode)
+        # A version that has ended is not the row that the ghost has; a row that is marked is, and is there again.
+        wanted = lives if mode is Mode.SCD2 else mask_array(np.ones(batch.num_rows, dtype=np.bool_))
+        taken = self._ghosts_of(batch, wanted)
+        stays = taken >= 0
+        batch = ended(batch, mode, statement.commit_time, pc.and_not(lives, mask_array(stays)))
+        if not stays.any():
+            return batch
+        self.is_new[taken[stays]] = False
+        numbers = fixed_array(pa.int64(), taken, stays)
+        names = set(self.columns.schema.names) - set(self.columns.dropped)
+        if mode is Mode.SCD2:  # what is compared is the same, and the version began when it did
+            names = set(self.columns.live) - set(self.columns.compared)
+        changed = {
+            name: pc.if_else(mask_array(stays), one_array(self.rows.column(name).take(numbers)), batch.column(name))
+            for name in names
+        }
+        return with_values(batch, changed)
+
+    def _ghosts_of(self, batch: pa.RecordBatch, wanted: pa.BooleanArray) -> Indices:
+        # For each row of the target the ghost's row that it is; -1: there is none, or it holds other values.
+        taken = np.full(batch.num_rows, -1, dtype=np.int64)
+        if self.lookup is None:
+            return taken
+        places = np.flatnonzero(wanted.to_numpy(zero_copy_only=False))
+        picked = batch.take(numbers_array(places))
+        found, keys = self.lookup.find([picked.column(name) for name in self.key])
+        places, ghosts = places[found], self.numbers[keys]
+        if self.context.mode is Mode.SCD2:
+            compared = [
+                comparable_table([rows.column(name).take(numbers_array(chosen)) for name in self.columns.compared])
+                for rows, chosen in ((batch, places), (self.rows, ghosts))
+            ]
+            same = equal_rows(*compared)
+            places, ghosts = places[same], ghosts[same]
+        taken[places] = ghosts
+        return taken
+
+
+def _own_values(context: StatementContext, schema: pa.Schema) -> dict[str, pa.Scalar]:
+    # What new rows hold in the mode's columns; the others are null.
+    statement = context.step.statement
+    if context.mode is not Mode.SCD2:
+        return {DELETED: pa.scalar(False)}
+    return {
+        VALID_FROM: time_scalar(statement.commit_time, schema.field(VALID_FROM).type),
+        IS_CURRENT: pa.scalar(True),
+        VERSION_POSITION: pa.scalar(place_text(statement.position, statement.event_no)),
+    }
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,18 +2,25 @@
 
 A server converts the values of existing rows when a column gets another definition, and logs the statement alone. What
 it does is known for most definitions (`binlog_connector.schema.effects`): then the target's values are converted, too.
+
+ALTER TABLE where targets have no generated columns (`generated = "drop"`): `without_generated(context, ...)`.
+
+A statement states what a column becomes, and not what it was. A plain column that becomes a generated one goes from the
+targets; a generated one that becomes plain is new to them, with values that the log lacks.
 """
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from binlog_connector.rules.rules_on_tables import BoundRule
 from binlog_connector.schema.alteration import Defaults, ImpossibleError, altered
 from binlog_connector.schema.definitions import PRIMARY
 from binlog_connector.schema.effects.column_effects import (
@@ -34,9 +41,10 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from binlog_connector.schema.definitions import ColumnDefinition
     from binlog_connector.schema.effects.column_effects import ColumnChanged
     from binlog_connector.schema.effects.conversion import Effect
-    from binlog_connector.schema.table_changes import TableAltered
+    from binlog_connector.schema.table_changes import ColumnFacts, TableAltered
     from binlog_streaming.lake.target import Target
     from binlog_streaming.tables.statements.work import StatementContext
 
@@ -257,3 +265,85 @@ def _effect_in_target(context: StatementContext, change: ColumnChanged) -> Effec
     if re.search(rf"(?<!\w){re.escape(name.casefold())}(?!\w)", where):
         return Unknown("the rows of the target are chosen by it (where)")
     return change.effect
+
+
+_COMPUTED = "it was generated until this statement"
+
+
+def without_generated(
+    context: StatementContext, change: TableAltered, *, columns: frozenset[str], keys: tuple[str, ...]
+) -> TableAltered:
+    """The part of *change* about columns that are not generated; all of it unless the table's rule hides these.
+
+    Args:
+        context: The statement and the target.
+        change: The statement.
+        columns: The columns of the target that the table has before the statement, in small letters.
+        keys: Key columns of the target before it.
+
+    Raises:
+        OptionError: `INVALID_VALUE`: a generated column would tell rows apart.
+        SchemaError: `DDL_NOT_PARSED`.
+    """
+    rule = context.table.rule
+    if not rule.drops_generated:
+        return change
+    before = _Before(context, columns)
+    olds = {new.casefold(): old for old, new in change.renamed.items()}
+    added = [fact for fact in change.added if not fact.generated]
+    modified: list[ColumnFacts] = []
+    dropped: list[str] = []
+    for fact in change.modified:
+        old = olds.get(fact.name.casefold(), fact.name)
+        if fact.generated:
+            dropped += [old] if before.is_plain(old) else []
+        elif before.is_plain(old):
+            modified.append(fact)
+        else:
+            added.append(replace(fact, existing=None, unknown=_COMPUTED))
+    became = {olds.get(fact.name.casefold(), fact.name).casefold() for fact in change.modified if fact.generated}
+    renamed = {old: new for old, new in change.renamed.items() if old.casefold() not in became and before.is_plain(old)}
+    told = {fact.name.casefold(): bool(fact.generated) for fact in (*change.added, *change.modified)}
+    after = change.primary_key or tuple(_renamed(key, change.renamed) for key in keys)
+    generated = [
+        key
+        for key in rule.keys or after
+        if told.get(key.casefold(), before.is_generated(olds.get(key.casefold(), key)))
+    ]
+    BoundRule(rule, needs_key=True).check_keys(str(change.name), generated, {key.casefold() for key in generated})
+    return replace(
+        change,
+        renamed=renamed,
+        added=tuple(added),
+        modified=tuple(modified),
+        dropped=(*change.dropped, *dropped),
+    )
+
+
+@dataclass(frozen=True)
+class _Before:
+    # The table before a statement; its definition is looked for where the first column is asked about.
+    context: StatementContext
+    columns: frozenset[str]
+
+    def is_plain(self, name: str) -> bool:
+        """True if a column was not generated."""
+        column = self._defined.get(name.casefold())
+        # A target has no generated columns: what it has was none.
+        return name.casefold() in self.columns if column is None else column.generated is None
+
+    def is_generated(self, name: str) -> bool:
+        """True if a column is known to have been generated."""
+        column = self._defined.get(name.casefold())
+        return column is not None and column.generated is not None
+
+    @cached_property
+    def _defined(self) -> Mapping[str, ColumnDefinition]:
+        context = self.context
+        table = context.facts.definition_before(context.table.name, context.step.statement, context.rows_layout)
+        columns = () if table is None else table.columns or ()
+        return {column.name.casefold(): column for column in columns if column.knows("generated")}
+
+
+def _renamed(name: str, renamed: Mapping[str, str]) -> str:
+    return next((new for old, new in renamed.items() if old.casefold() == name.casefold()), name)

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from binlog_streaming.lake.evolution import fitting
-from binlog_streaming.lake.schema_cast import cast_to_schema, with_values
+from binlog_streaming.lake.evolution import cast_to_schema, fitting, with_values
 from binlog_streaming.modes.mode_columns import DELETED, DELETED_AT, IS_CURRENT, VALID_TO, mode_schema
 from binlog_streaming.settings import Deletes, Mode
 

@@ -20,7 +20,7 @@ from binlog_connector.schema.table_changes import (
 )
 from binlog_format.errors import SchemaError, TableError
 from binlog_format.events.table_map import TableLayout
-from binlog_format.rows.arrow_schema import arrow_schema
+from binlog_format.rows.columns import arrow_schema
 from binlog_format.views.changefeed import commit_versions
 from binlog_format.views.columns import COMMIT_TIME_TYPE, POSITION_TYPE
 from binlog_streaming.lake.commit_id import (
@@ -35,11 +35,10 @@ from binlog_streaming.lake.evolution import fitting, reconciled
 from binlog_streaming.modes.mode_columns import mode_schema
 from binlog_streaming.modes.row_keys import key_columns
 from binlog_streaming.settings import Mode, OnPartitionDrop, OnStatement, UnknownValues
-from binlog_streaming.tables.statements.dropped_generated import without_generated
 from binlog_streaming.tables.statements.log_facts import liked
-from binlog_streaming.tables.statements.rewritten_columns import rewritten_columns
+from binlog_streaming.tables.statements.rewritten_columns import rewritten_columns, without_generated
 from binlog_streaming.tables.statements.row_retention import has_rows, keeps_rows, left_rows, retained_rows
-from binlog_streaming.tables.statements.target_alteration import ColumnsBefore, target_alteration
+from binlog_streaming.tables.statements.target_alteration import ColumnsBefore, dropped_columns, target_alteration
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -52,7 +51,7 @@ if TYPE_CHECKING:
     from binlog_streaming.lake.commit_id import CommitId
     from binlog_streaming.lake.target import Target
     from binlog_streaming.plan.batch_plan import ChangeStep
-    from binlog_streaming.plan.table_selection import SelectedTable
+    from binlog_streaming.plan.job_state import SelectedTable
     from binlog_streaming.tables.statements.log_facts import LogFacts
 
     CommitAction = Callable[[Target, CommitId], bool]
@@ -206,11 +205,6 @@ def work_of(context: StatementContext, target: Target) -> Work | None:
 def held_keys(properties: Mapping[str, str]) -> tuple[str, ...]:
     """The key columns of a target."""
     return split_keys(properties.get(KEYS_PROPERTY) or "")
-
-
-def dropped_columns(target: Target) -> tuple[str, ...]:
-    """Columns of a target that its source table does not have any more."""
-    return split_keys((target.properties() or {}).get(DROPPED_COLUMNS_PROPERTY) or "")
 
 
 def _removal_of_all(

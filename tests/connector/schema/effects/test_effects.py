@@ -22,7 +22,7 @@ from binlog_connector.schema.parsing.ddl import parse_ddl
 from binlog_connector.schema.parsing.session import StatementSession
 from binlog_connector.schema.table_changes import TableAltered, table_changes
 from binlog_format.position import Position
-from binlog_format.rows.declared.declared_defaults import Moment
+from binlog_format.rows.declared.declared_types import Moment
 from binlog_format.rows.decoding import DEFAULT_DECODING, Decoding, ZeroDates
 from binlog_format.vendor import Vendor
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import pymysql
 import pytest
 
-from binlog_format.rows.declared.declared_defaults import Moment
+from binlog_format.rows.declared.declared_types import Moment
 from binlog_format.vendor import Vendor
 from binlog_lab.demo.mariadb.installed import DatabaseServerError, find_server
 from tests.connector.schema.effects.test_measured_values import Measured, array, converted, how

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pytest
 
 from binlog_connector.schema.effects.conversion import Circumstances, Converted, Unknown, Values, widened
-from binlog_format.rows.declared.declared_defaults import Moment
+from binlog_format.rows.declared.declared_types import Moment
 from binlog_format.rows.decoding import DEFAULT_DECODING
 from binlog_format.vendor import Vendor
 from tests.connector.schema.effects.test_effects import changes, effects

@@ -14,8 +14,8 @@ from binlog_connector.schema.parsing.ddl import parse_ddl
 from binlog_connector.schema.parsing.session import StatementSession
 from binlog_connector.schema.partitions.rows import partition_rows
 from binlog_connector.schema.table_changes import PartitionsDropped
-from binlog_format.rows.arrow_schema import arrow_schema
-from binlog_format.rows.declared.declared_layout import declared_layout
+from binlog_format.rows.columns import arrow_schema
+from binlog_format.rows.declared.completion import declared_layout
 from binlog_format.vendor import Vendor
 from tests.connector.schema.partitions.tables import (
     COLUMNS_COUNT,

@@ -10,7 +10,7 @@ import numpy as np
 
 from binlog_format.kernels import as_bytes
 from binlog_format.position import Position
-from binlog_format.structured.block import LogBlock
+from binlog_format.structured.event_log import LogBlock
 from binlog_format.structured.layout import (
     ENTRY_HEAD_SIZE,
     EVENT_STRUCT,

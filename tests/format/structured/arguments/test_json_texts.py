@@ -22,7 +22,7 @@ from tests.format.structured.arguments.blocks import (
 from tests.format.structured.arguments.model import Events, all_same_json, events
 
 if TYPE_CHECKING:
-    from binlog_format.structured.block import LogBlock
+    from binlog_format.structured.event_log import LogBlock
 
 
 def _json(block: LogBlock, count: int, *, skip_damaged: bool = False) -> list[Any]:

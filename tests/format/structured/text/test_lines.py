@@ -12,18 +12,18 @@ from hypothesis import strategies as st
 
 from binlog_format.errors import CorruptError
 from binlog_format.kernels import as_bytes
+from binlog_format.structured.event_log import event_times, ns_of
 from binlog_format.structured.metadata import ClockSync, EventSource, WriterProp
 from binlog_format.structured.scan import EntryScanner
 from binlog_format.structured.text import lines as lines_module
 from binlog_format.structured.text.event_format import MESSAGE_FORMAT, EventFormat
 from binlog_format.structured.text.lines import LineWriter, messages
-from binlog_format.structured.times import event_times, ns_of
 from tests.chance import examples
 from tests.format.structured.logs import U64, event
 from tests.format.structured.text.text_model import Value, read, typed_values, wall_time
 
 if TYPE_CHECKING:
-    from binlog_format.structured.block import LogBlock
+    from binlog_format.structured.event_log import LogBlock
 
 TIME_POINT = b"{std::chrono::system_clock::time_point`ns'l}"
 I64 = st.integers(-(1 << 63), (1 << 63) - 1)

@@ -21,7 +21,7 @@ from binlog_format.structured.layout import Severity
 from binlog_format.structured.metadata import EventSource
 from binlog_format.structured.writing import Session, StructuredLogger, StructuredLogHandler
 from binlog_format.structured.writing.logger import SOURCES_PER_LINE_MAX
-from binlog_format.structured.writing.logging_messages import message_of
+from binlog_format.structured.writing.logging_handler import message_of
 from tests.format.structured.plain_reader import Event, check_batch_sizes, entries, events
 
 if TYPE_CHECKING:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from binlog_format.source_file import SourceFile
-    from binlog_format.structured.block import LogBlock
+    from binlog_format.structured.event_log import LogBlock
 
 Read = tuple[bytes, int, bytes, bytes]
 """Writer, clock, format, argument bytes."""

@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from deltalake import DeltaTable
 
-from binlog_streaming.server.address import ServerAddress
-from binlog_streaming.server.credentials import Credentials
+from binlog_streaming.server.address import Credentials, ServerAddress
 from binlog_streaming.server.session import ServerSession, connect
 from binlog_streaming.settings import Job, Sink, Source, TableRule
 from binlog_streaming.snapshot.reading.plan import plan_reading

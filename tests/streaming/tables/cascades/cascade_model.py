@@ -9,17 +9,16 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from binlog_connector.crash_points import watched
 from binlog_connector.schema.statement_rows import find_statement_rows
 from binlog_format import open_log
 from binlog_format.rows.decoding import DEFAULT_DECODING
-from binlog_format.views.table_filter import TableFilter
+from binlog_format.views.filters import TableFilter
 from binlog_format.views.tables import TablesView
 from binlog_lab.event_encoding.table_encoding import ColumnSpec, TableSpec
-from binlog_streaming.lake.crash_points import watched
 from binlog_streaming.plan.cascades import CascadeLog
-from binlog_streaming.plan.job_state import JobState
+from binlog_streaming.plan.job_state import JobState, TableSelection
 from binlog_streaming.plan.plan import plan_batch
-from binlog_streaming.plan.table_selection import TableSelection
 from binlog_streaming.settings import Job
 from binlog_streaming.tables.apply import apply_component
 from binlog_streaming.tables.batch_run import BatchRun

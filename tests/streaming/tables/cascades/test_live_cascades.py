@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 import msgspec
 import pytest
 
+from binlog_connector.crash_points import watched
 from binlog_format.errors import UnsupportedError
-from binlog_streaming.lake.crash_points import watched
 from binlog_streaming.lake.sinks import sink_type
 from binlog_streaming.settings.model import Job
 from tests.chance import seed as chance_seed

@@ -15,7 +15,7 @@ import pytest
 from deltalake import DeltaTable
 
 from binlog_streaming.lake.delta import data_files, maintenance
-from binlog_streaming.lake.delta.partitions import partition_folder
+from binlog_streaming.lake.delta.actions import partition_folder
 from binlog_streaming.lake.storage.folder_store import FolderStore
 from binlog_streaming.settings import Merge, TableFormat
 from binlog_streaming.settings.partition_rules import partition_rule

@@ -13,14 +13,15 @@ from deltalake import DeltaTable
 from hypothesis import given
 from hypothesis import strategies as st
 
+from binlog_connector.crash_points import watched
 from binlog_format import open_log
 from binlog_format.errors import TableError
 from binlog_streaming.job_state.progress import Outcome
 from binlog_streaming.lake.commit_id import SET_ASIDE_PROPERTY
-from binlog_streaming.lake.crash_points import CrashPoint, watched
 from binlog_streaming.lake.delta import log as delta_log
 from binlog_streaming.lake.delta.actions import CommitInformation, DeltaTransaction, Line
-from binlog_streaming.lake.delta.history import LogHistory
+from binlog_streaming.lake.delta.log import LogHistory
+from binlog_streaming.lake.target import CrashPoint
 from binlog_streaming.settings import Merge, OnError, TableFormat
 from binlog_streaming.tables.apply import apply_component
 from tests.streaming.tables.batches import cut, plan, run, write

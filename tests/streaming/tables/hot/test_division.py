@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 import pytest
 from deltalake import DeltaTable
 
+from binlog_connector.crash_points import watched
 from binlog_connector.rules.row_rule import RowRule
 from binlog_connector.rules.row_rules import TableRules
 from binlog_connector.rules.rules_on_tables import BoundRule
@@ -25,11 +26,11 @@ from binlog_format.rows.decoding import DEFAULT_DECODING, Decoding
 from binlog_format.views.index.table_index import TableIndex
 from binlog_lab.event_encoding.table_encoding import ColumnSpec, TableSpec
 from binlog_streaming.job_state.progress import Outcome
-from binlog_streaming.lake.crash_points import CrashPoint, watched
 from binlog_streaming.lake.sinks import sink_type
+from binlog_streaming.lake.target import CrashPoint
 from binlog_streaming.modes.shards import IndivisibleError
 from binlog_streaming.plan.batch_plan import Component, IndexPart, RowsStep
-from binlog_streaming.plan.table_selection import SelectedTable
+from binlog_streaming.plan.job_state import SelectedTable
 from binlog_streaming.settings import Deletes, Merge, Mode, Sink, TableFormat, TableRule
 from binlog_streaming.tables import division, parts
 from binlog_streaming.tables.batch import ComponentWriter
@@ -46,7 +47,7 @@ if TYPE_CHECKING:
 
     from binlog_streaming.job_state.progress import TableProgress
     from binlog_streaming.plan.batch_plan import BatchPlan
-    from binlog_streaming.tables.tasks import Result, Shard
+    from binlog_streaming.tables.division import Result, Shard
 
 PARTITIONS = 5
 

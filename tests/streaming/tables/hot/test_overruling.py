@@ -19,8 +19,8 @@ from binlog_streaming.modes.row_batches import RowBatch
 from binlog_streaming.modes.shards import IndivisibleError, failed
 from binlog_streaming.settings import Merge, Mode, TableFormat, TableRule
 from binlog_streaming.settings.partition_rules import partition_rule
-from binlog_streaming.tables.evidence.row_evidence import RowEvidence
 from binlog_streaming.tables.late_dedup import KEY_STATE_DTYPE, LogPart, key_messages, key_states, shared_keys
+from binlog_streaming.tables.row_evidence import RowEvidence
 from binlog_streaming.tables.rows_step import KeyedImages
 from tests.chance import examples
 from tests.streaming.tables.lake.sink_cases import MIRROR_COMMIT_ID, Place

@@ -11,9 +11,8 @@ from pyiceberg.manifest import DataFileContent, FileFormat
 from pyiceberg.table.locations import load_location_provider
 
 from binlog_streaming.lake.iceberg.commit import IcebergCommit
-from binlog_streaming.lake.iceberg.deletes import write_position_deletes
 from binlog_streaming.lake.iceberg.manifests import REFERENCED_FILE, new_file
-from binlog_streaming.lake.iceberg.table_files import live_files
+from binlog_streaming.lake.iceberg.table_files import live_files, write_position_deletes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

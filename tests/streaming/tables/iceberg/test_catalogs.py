@@ -20,19 +20,20 @@ pytest.importorskip("pyiceberg")
 from pyiceberg.catalog import load_catalog
 from pyiceberg.table.update import UpgradeFormatVersionUpdate
 
+from binlog_connector.crash_points import reached, watched
 from binlog_format.errors import OptionError, TableError
 from binlog_lab.demo.servers.object_store import BUCKET
 from binlog_streaming.lake.change import Patches
-from binlog_streaming.lake.crash_points import CrashPoint, reached, watched
 from binlog_streaming.lake.evolution import SchemaChange
 from binlog_streaming.lake.iceberg.catalog import catalog_properties
 from binlog_streaming.lake.iceberg.data_files import numbered_rows
 from binlog_streaming.lake.iceberg.maintenance import compact, expire
 from binlog_streaming.lake.iceberg.table_files import live_files
 from binlog_streaming.lake.iceberg.target import IcebergTarget
+from binlog_streaming.lake.target import CrashPoint
 from binlog_streaming.settings import Merge, Mode, Sink, TableFormat
 from binlog_streaming.settings.partition_rules import partition_rule
-from binlog_streaming.tables.batch_versions import BatchVersions
+from binlog_streaming.tables.batch_run import BatchVersions
 from tests.faults.cuts import Cut, CutAt
 from tests.faults.object_store import Fault, FaultyProxy, ObjectStore
 from tests.faults.rest_catalog import RestCatalog

@@ -14,13 +14,14 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from binlog_connector.crash_points import watched
 from binlog_format.errors import TableError
 from binlog_streaming.lake.change import Patches
-from binlog_streaming.lake.crash_points import CrashPoint, watched
 from binlog_streaming.lake.evolution import SchemaChange
 from binlog_streaming.lake.iceberg.catalog import CATALOG_FILE, identifier, open_catalog
 from binlog_streaming.lake.iceberg.data_files import IcebergDataFiles
 from binlog_streaming.lake.iceberg.target import IcebergTarget
+from binlog_streaming.lake.target import CrashPoint
 from binlog_streaming.prefetch import prefetch
 from binlog_streaming.settings import Sink, TableFormat
 from tests.streaming.tables.iceberg.iceberg_cases import files_of, reader, said_by, snapshots_of

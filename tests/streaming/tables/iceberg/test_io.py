@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from binlog_streaming.lake.crash_points import CrashPoint, watched
+from binlog_connector.crash_points import watched
 from binlog_streaming.lake.iceberg.catalog import identifier, open_catalog
+from binlog_streaming.lake.target import CrashPoint
 from binlog_streaming.settings import TableFormat
 from tests.streaming.tables.lake.sink_cases import MIRROR_COMMIT_ID, Place, change_of, numbers
 

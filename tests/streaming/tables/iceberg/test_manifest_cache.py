@@ -13,9 +13,14 @@ from hypothesis import strategies as st
 
 pytest.importorskip("pyiceberg")
 
-from binlog_streaming.lake.iceberg import manifest_cache
-from binlog_streaming.lake.iceberg.manifest_cache import ManifestCache
-from binlog_streaming.lake.iceberg.manifests import _ENTRY_FIRST_ROW_ID, FIRST_ROW_ID, manifests_of, read_entries
+from binlog_streaming.lake.iceberg import manifests
+from binlog_streaming.lake.iceberg.manifests import (
+    _ENTRY_FIRST_ROW_ID,
+    FIRST_ROW_ID,
+    ManifestCache,
+    manifests_of,
+    read_entries,
+)
 from binlog_streaming.lake.iceberg.target import IcebergTarget
 from binlog_streaming.settings import Merge, Sink, TableFormat
 from tests.streaming.tables.lake.sink_cases import INT_KEY, MIRROR_COMMIT_ID, change_of, numbers
@@ -98,7 +103,7 @@ def test_looks_read_new_manifests_alone(sink: Sink, table: IcebergTarget, monkey
         return read_entries(io, manifest)
 
     assert table.read().read_all().num_rows == 2 * MANIFESTS
-    monkeypatch.setattr(manifest_cache, "read_entries", counted)
+    monkeypatch.setattr(manifests, "read_entries", counted)
     for batch_id in range(MANIFESTS, MANIFESTS + 3):
         with closing(look(sink)) as target:
             before = set(read)

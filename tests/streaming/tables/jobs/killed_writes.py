@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from binlog_streaming.lake.crash_points import watched
+from binlog_connector.crash_points import watched
 from binlog_streaming.settings import Sink, TableFormat
 from tests.faults.processes import Kill, in_a_process
 from tests.streaming.tables.lake.memory_target import MemoryTargets

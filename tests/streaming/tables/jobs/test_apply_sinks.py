@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from binlog_connector.crash_points import watched
 from binlog_format import open_log
 from binlog_streaming.job_state.progress import Outcome
-from binlog_streaming.lake.crash_points import CrashPoint, watched
+from binlog_streaming.lake.target import CrashPoint
 from binlog_streaming.settings import Mode, Sink, TableFormat, TableRule
 from binlog_streaming.tables.apply import apply_component
 from tests.streaming.tables.batches import cut, run, write
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
 KILLED = """
 import sys
 from binlog_format import open_log
-from binlog_streaming.lake.crash_points import watched
+from binlog_connector.crash_points import watched
 from tests.faults.processes import Kill, in_a_process
 from tests.streaming.tables.batches import cut, write
 from tests.streaming.tables.lake.memory_target import MemoryTargets

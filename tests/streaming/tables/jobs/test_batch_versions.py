@@ -16,7 +16,7 @@ from binlog_format.errors import OptionError, TableError
 from binlog_format.position import Position
 from binlog_streaming.job_state.progress import Outcome, TableProgress
 from binlog_streaming.settings import Job, Sink, Source, TableFormat
-from binlog_streaming.tables.batch_versions import NAME, PLACE, BatchVersions, TableVersion
+from binlog_streaming.tables.batch_run import NAME, PLACE, BatchVersions, TableVersion
 from tests.program import run_program
 from tests.streaming.tables.jobs.test_job import job_for, run_once, write_job
 from tests.streaming.tables.oltp import OLTP, TABLES

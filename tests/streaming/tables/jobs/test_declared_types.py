@@ -23,7 +23,7 @@ from binlog_streaming.job_state.record import RECORD_FILE, with_declared_types
 from binlog_streaming.lake.commit_id import DECLARED_PROPERTY
 from binlog_streaming.lake.sinks import sink_type
 from binlog_streaming.settings import Job, Mode, Sink, Source, TableRule
-from binlog_streaming.tables.declared_columns import agreed_types, held_types, recorded_by
+from binlog_streaming.tables.step_rows import agreed_types, held_types, recorded_by
 from tests.faults.processes import Killed
 from tests.streaming.replay_runs import run
 from tests.streaming.tables.batches import cut

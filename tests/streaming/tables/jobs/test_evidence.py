@@ -13,9 +13,9 @@ from binlog_streaming.cli.status.status_view import _table_state
 from binlog_streaming.jobs.check import check_job
 from binlog_streaming.settings.choices import Begin, Deletes, Evidence, Merge, Mode, OnStatement, TableFormat
 from binlog_streaming.status.recorder import StatusRecorder
-from binlog_streaming.status.state_file import StatusFile
 from binlog_streaming.status.tallies import TableTallies
-from binlog_streaming.tables.evidence.watch import PROVED_PROPERTY
+from binlog_streaming.status.view import StatusFile
+from binlog_streaming.tables.evidence_watch import PROVED_PROPERTY
 from tests.streaming.replay_runs import run
 from tests.streaming.tables.jobs.test_admission import job, log, record, rows, stated
 from tests.streaming.tables.statements.statement_stories import ORDERS
@@ -273,7 +273,7 @@ def test_rows_that_changes_prove_are_counted(tmp_path: Path, rule: str) -> None:
 def test_targets_state_how_many_rows_were_proved_whenever_they_have_doubled(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("binlog_streaming.tables.evidence.watch.RECORDED_MIN", 2)
+    monkeypatch.setattr("binlog_streaming.tables.evidence_watch.RECORDED_MIN", 2)
 
     def change(number: int) -> Story:
         return lambda writer: writer.update(ORDERS, ((1, f"{number}"), (1, f"{number + 1}")))

@@ -13,10 +13,11 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
+from binlog_connector.crash_points import watched
 from binlog_format import open_log
 from binlog_format.errors import DataLossError, TableError
-from binlog_streaming.lake.crash_points import CrashPoint, watched
 from binlog_streaming.lake.iceberg.catalog import identifier, open_catalog
+from binlog_streaming.lake.target import CrashPoint
 from binlog_streaming.settings import Sink, TableFormat
 from tests.faults.processes import files_up_to
 from tests.streaming.tables.batches import cut, write

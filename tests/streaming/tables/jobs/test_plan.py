@@ -9,8 +9,8 @@ from binlog_format import open_log
 from binlog_lab.event_encoding.table_encoding import ColumnSpec, TableSpec
 from binlog_streaming.plan.batch_plan import RowsStep
 from binlog_streaming.plan.cascade_links import LinkedRowsStep
+from binlog_streaming.plan.job_state import TableSelection
 from binlog_streaming.plan.plan import spread
-from binlog_streaming.plan.table_selection import TableSelection
 from binlog_streaming.settings import Deletes, Mode, TableRule
 from tests.streaming.tables.batches import MIRROR, cut, plan
 from tests.streaming.tables.shop import ShopLog

@@ -13,9 +13,8 @@ from binlog_format import open_log
 from binlog_format.errors import OptionError, SchemaError
 from binlog_format.rows.decoding import DEFAULT_DECODING
 from binlog_format.views.tables import TablesView
-from binlog_streaming.plan.job_state import JobState
+from binlog_streaming.plan.job_state import JobState, TableSelection
 from binlog_streaming.plan.plan import plan_batch
-from binlog_streaming.plan.table_selection import TableSelection
 from binlog_streaming.settings import OnError, OnStatement, TableRule
 from tests.streaming.tables.batches import cut
 from tests.streaming.tables.jobs.test_plan import GROUPS_MAX, numbers, steps, table

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 import pyarrow as pa
 
+from binlog_connector.crash_points import reached
+from binlog_streaming.lake.change import ContradictedError, contradictions
 from binlog_streaming.lake.commit_id import Applied
-from binlog_streaming.lake.crash_points import CrashPoint, reached
-from binlog_streaming.lake.evidence import ContradictedError, contradictions
-from binlog_streaming.lake.rows_before import Differing, RowsBefore, differing
-from binlog_streaming.lake.schema_cast import cast_rows, cast_table, changed_rows
-from binlog_streaming.lake.target import Target
+from binlog_streaming.lake.evolution import cast_rows, cast_table, changed_rows
+from binlog_streaming.lake.row_values import Differing, RowsBefore, differing
+from binlog_streaming.lake.target import CrashPoint, Target
 from tests.streaming.tables.lake.model_sink import ModelTable
 
 if TYPE_CHECKING:

@@ -14,11 +14,12 @@ import pyarrow.parquet as pq
 from deltalake import DeltaTable
 from hypothesis import strategies as st
 
+from binlog_connector.crash_points import reached
 from binlog_streaming.lake.change import Change
 from binlog_streaming.lake.commit_id import CommitId
-from binlog_streaming.lake.crash_points import CrashPoint, reached
 from binlog_streaming.lake.iceberg.catalog import identifier, open_catalog
 from binlog_streaming.lake.sinks import sink_type
+from binlog_streaming.lake.target import CrashPoint
 from binlog_streaming.settings import Merge, Mode, Sink, TableFormat
 
 if TYPE_CHECKING:

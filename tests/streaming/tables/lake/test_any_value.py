@@ -25,7 +25,7 @@ from pyiceberg.types import NestedField, StringType
 
 from binlog_format.errors import TableError
 from binlog_streaming.lake.change import Change
-from binlog_streaming.lake.iceberg.bounds import file_facts, upper_text
+from binlog_streaming.lake.iceberg.partitions import file_facts, upper_text
 from binlog_streaming.settings import Merge, TableFormat
 from binlog_streaming.settings.partition_rules import partition_rule
 from tests.chance import examples

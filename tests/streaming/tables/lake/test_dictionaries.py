@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from binlog_streaming.lake.commit_id import CommitId
-from binlog_streaming.lake.schema_cast import SAMPLE_ROWS, dictionary_columns
+from binlog_streaming.lake.evolution import SAMPLE_ROWS, dictionary_columns
 from binlog_streaming.lake.sinks import sink_type
 from binlog_streaming.settings import Mode, Sink, TableFormat
 

@@ -16,6 +16,7 @@ from deltalake import DeltaTable
 from msgspec import structs
 from pyarrow import fs
 
+from binlog_connector.crash_points import watched
 from binlog_format.errors import OptionError, StorageError, TableError
 from binlog_lab.demo.servers.object_store import BUCKET
 from binlog_streaming.job_state.checkpoint import read_checkpoint
@@ -23,12 +24,12 @@ from binlog_streaming.job_state.record import RECORD_FILE
 from binlog_streaming.job_state.record_keeper import RecordKeeper
 from binlog_streaming.job_state.state_files import state_of
 from binlog_streaming.lake.change import Patches
-from binlog_streaming.lake.crash_points import CrashPoint, watched
 from binlog_streaming.lake.delta.target import DeltaTarget
 from binlog_streaming.lake.evolution import SchemaChange
 from binlog_streaming.lake.parquet import ParquetTarget, _newest_names
 from binlog_streaming.lake.storage.bucket_store import PART_BYTES, BucketStore
 from binlog_streaming.lake.storage.table_places import store_at
+from binlog_streaming.lake.target import CrashPoint
 from binlog_streaming.settings import Merge, Sink, TableFormat
 from tests.faults.cuts import Cut, CutAt
 from tests.faults.object_store import Fault, FaultyProxy, ObjectStore

@@ -14,11 +14,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from binlog_connector.crash_points import watched
 from binlog_format.errors import OptionError, TableError, UnsupportedError
 from binlog_streaming.lake.change import Patches
-from binlog_streaming.lake.crash_points import CrashPoint, watched
 from binlog_streaming.lake.evolution import SchemaChange
 from binlog_streaming.lake.sinks import sink_type
+from binlog_streaming.lake.target import CrashPoint
 from binlog_streaming.settings import Mode, Sink, TableFormat
 from tests.chance import examples
 from tests.faults.cuts import Cut, CutAt

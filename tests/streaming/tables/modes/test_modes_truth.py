@@ -11,11 +11,10 @@ import pytest
 
 from binlog_format import open_log
 from binlog_format.errors import UnsupportedError
-from binlog_format.rows.arrow_schema import arrow_schema
+from binlog_format.rows.columns import arrow_schema
 from binlog_format.rows.images import read_images
-from binlog_format.views.group_filter import GroupFilter
+from binlog_format.views.filters import GroupFilter, TableFilter
 from binlog_format.views.selection import Selection
-from binlog_format.views.table_filter import TableFilter
 from binlog_streaming.modes.mirror import mirror_change
 from binlog_streaming.modes.mode_columns import mode_schema
 from binlog_streaming.modes.row_batches import RowBatch, StepImages

@@ -13,12 +13,12 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from binlog_format.errors import TableError
-from binlog_streaming.lake.rows_before import ShownRows, differing
+from binlog_streaming.lake.row_values import ShownRows, differing
 from binlog_streaming.modes.mode_columns import DELETED, IS_CURRENT, mode_schema
 from binlog_streaming.modes.row_batches import StepImages
 from binlog_streaming.modes.shards import gathered, sharded
 from binlog_streaming.settings import Deletes, Mode, TableRule
-from binlog_streaming.tables.evidence.row_evidence import RowEvidence
+from binlog_streaming.tables.row_evidence import RowEvidence
 from binlog_streaming.tables.rows_step import KeyedImages
 from tests.chance import examples
 from tests.streaming.tables.lake.sink_cases import MIRROR_COMMIT_ID, MIRROR_VARIANTS, Variant

@@ -11,8 +11,8 @@ from binlog_format.rows.decoding import DEFAULT_DECODING, Decoding
 from binlog_format.views.tables import TablesView
 from binlog_streaming.job_state.progress import BatchProgress
 from binlog_streaming.job_state.record_keeper import RecordKeeper
+from binlog_streaming.plan.job_state import TableSelection
 from binlog_streaming.plan.plan import plan_batch
-from binlog_streaming.plan.table_selection import TableSelection
 from binlog_streaming.settings import Job, OnError, Sink, Source
 from binlog_streaming.tables.apply import apply_component
 from tests.streaming.tables.batches import run

@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from binlog_connector.crash_points import watched
 from binlog_format import open_log
 from binlog_format.errors import SchemaError
 from binlog_lab.event_encoding.table_encoding import ColumnSpec, TableSpec
 from binlog_streaming.lake.commit_id import DROPPED_COLUMNS_PROPERTY, KEYS_PROPERTY, MODE_PROPERTY
-from binlog_streaming.lake.crash_points import watched
 from binlog_streaming.settings import Deletes, Mode, OnStatement, TableRule
 from tests.chance import examples
 from tests.faults.cuts import Cut, CutOff

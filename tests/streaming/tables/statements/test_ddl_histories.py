@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from binlog_connector.crash_points import watched
 from binlog_format import open_log
-from binlog_streaming.lake.crash_points import watched
 from binlog_streaming.settings import Deletes, Mode, TableRule
 from tests.chance import examples
 from tests.faults.cuts import Cut, CutOff

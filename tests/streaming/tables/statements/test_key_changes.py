@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from binlog_connector.crash_points import watched
 from binlog_format.errors import TableError
 from binlog_lab.event_encoding.table_encoding import ColumnSpec, TableSpec
 from binlog_streaming.lake.commit_id import KEYS_OPEN_PROPERTY, KEYS_PROPERTY
-from binlog_streaming.lake.crash_points import watched
 from binlog_streaming.settings import Mode, TableRule
 from tests.faults.cuts import Cut, CutOff
 from tests.streaming.tables.lake.memory_target import MemoryTargets

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, cast
 
 import pytest
 
+from binlog_connector.crash_points import watched
 from binlog_format import open_log
-from binlog_streaming.lake.crash_points import watched
 from binlog_streaming.settings import Deletes, Mode, Sink, TableFormat, TableRule
 from tests.faults.cuts import Cut, CutOff
 from tests.streaming.tables.batches import cut, plan, write, written_behind

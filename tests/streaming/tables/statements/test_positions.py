@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from binlog_connector.crash_points import watched
 from binlog_format import open_log
 from binlog_streaming.lake.commit_id import GTID_POSITION_KEY, commit_id_of
-from binlog_streaming.lake.crash_points import watched
 from binlog_streaming.settings import Mode, TableFormat, TableRule
 from binlog_streaming.tables.apply import apply_component
 from binlog_streaming.tables.target_state import read_target_state

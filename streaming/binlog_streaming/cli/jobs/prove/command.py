@@ -98,8 +98,7 @@ def prove(  # noqa: PLR0913 - the options of the command
     from binlog_streaming.cli.jobs.prove.report import print_result, print_summary, showing_progress
     from binlog_streaming.jobs.mirror import job_at
     from binlog_streaming.prove.run import JobProof
-    from binlog_streaming.server.address import ServerAddress
-    from binlog_streaming.server.credentials import find_credentials
+    from binlog_streaming.server.address import ServerAddress, find_credentials
     from binlog_streaming.server.session import connect
 
     address = ServerAddress.parse(server)

@@ -21,7 +21,7 @@ from binlog_streaming.cli.output import write_output
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-    from binlog_format.structured.block import LogBlock
+    from binlog_format.structured.event_log import LogBlock
     from binlog_format.structured.text.lines import Lines, LineWriter
 
     OnDamage = Callable[[CorruptError], None]

@@ -15,7 +15,7 @@ from binlog_streaming.cli.logs.bread.arguments import STANDARD_INPUT
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from binlog_format.structured.block import LogBlock
+    from binlog_format.structured.event_log import LogBlock
     from binlog_format.structured.file_scan import Cut
     from binlog_format.structured.scan import EntryScanner
 

@@ -1,0 +1,218 @@
+"""Columns of tables as parts of Avro records: `column_part`.
+
+Fields of values about the event that a change is in: `EventParts`.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from binlog_connector.envelope.avro.parts import (
+    NULL_BRANCH,
+    SEQUENCE_SIZE,
+    VALUE_BRANCH,
+    AvroTexts,
+    Chosen,
+    Encoded,
+    Fixed,
+    Longs,
+    SameParts,
+    Sequences,
+    array_parts,
+    encoded_long,
+    encoded_text,
+    plain_states,
+    union_states,
+)
+from binlog_connector.envelope.connect_schema import connector_name
+from binlog_connector.envelope.json.message_template import FORMAT_VERSION
+from binlog_connector.envelope.metadata_messages import EventGroups
+from binlog_format.errors import UnsupportedError
+from binlog_format.kernels import empty_bytes
+from binlog_format.rows.json.json_rows import JsonRows, json_column
+from binlog_format.views.row_images import JsonTexts
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from binlog_connector.envelope.avro.parts import AvroPart
+    from binlog_connector.envelope.connect_schema import Schema
+    from binlog_connector.envelope.connect_values import ConnectColumn
+    from binlog_connector.envelope.encoding import Orders
+    from binlog_connector.envelope.message_context import BlockContext
+    from binlog_format.kernels import Bytes
+    from binlog_format.rows.json.json_rows import JsonStyle
+
+    Mask = NDArray[np.bool_]
+    Int32s = NDArray[np.int32]
+    Int64s = NDArray[np.int64]
+
+
+_HEAD, _TAIL = len('{"":"'), len('"}')
+
+
+def column_part(column: ConnectColumn, values: pa.Array) -> AvroPart:
+    """A column as a field of each row.
+
+    Args:
+        column: What it is called, and its schema.
+        values: Made by `ConnectColumn.values`.
+
+    Raises:
+        UnsupportedError: `MESSAGE_VALUE`: a null in a column that has none.
+    """
+    if pa.types.is_dictionary(values.type):
+        values = values.dictionary_decode()
+    if values.null_count and not column.schema["optional"]:
+        reason = f"{column.full_name}: value {values.is_null().index(True)}: NULL in a column that is NOT NULL"
+        raise UnsupportedError("MESSAGE_VALUE", reason, hint='Leave the table out, or publish with format = "json"')
+    return _part(column.schema, values, column.style)
+
+
+def _part(schema: Schema, values: pa.Array, style: JsonStyle | None = None) -> AvroPart:
+    kind = schema["type"]
+    if kind in ("struct", "array"):
+        return _nested(schema, values)
+    states = union_states(_present(values)) if schema["optional"] else plain_states(len(values))
+    if kind == "bytes":
+        return AvroTexts.of(values, pa.binary(), states)
+    if kind == "string":
+        return _text(values, states, style)
+    if kind == "boolean":
+        return Fixed(_numbers(values.cast(pa.uint8())), states)
+    numbers = _numbers(values)
+    return Fixed(numbers, states) if kind in ("float", "double") else Longs(numbers, states)
+
+
+def _text(values: pa.Array, states: Bytes, style: JsonStyle | None) -> AvroTexts:
+    if pa.types.is_string(values.type) or pa.types.is_large_string(values.type):
+        return AvroTexts.of(values, pa.string(), states)
+    # Moments, digits and what stands for bytes: as in JSON, where it has no escapes, without the quotes.
+    assert style is not None, "only columns have such values"
+    nothing = empty_bytes(0)
+    texts = JsonTexts.of_rows(JsonRows([json_column("", values, style=style)], len(values)), nothing, nothing)
+    return AvroTexts(texts.data, texts.offsets[:-1] + _HEAD, texts.sizes - _HEAD - _TAIL, states)
+
+
+def _nested(schema: Schema, values: pa.Array) -> AvroPart:
+    # Only what is there is encoded: the fields of a null are no values.
+    present = _present(values)
+    there = values.drop_null()
+    if schema["type"] == "struct":
+        fields = zip(schema["fields"], there.flatten(), strict=True)
+        parts = [_part(field, kids) for field, kids in fields]
+    else:
+        parts = _floats(there)
+    chosen = np.where(present, np.cumsum(present) - 1, -1).astype(np.int64)
+    return Chosen(Encoded.of(parts, len(there)), chosen, in_union=schema["optional"])
+
+
+def _floats(lists: pa.Array) -> list[AvroPart]:
+    offsets = lists.offsets.to_numpy().astype(np.int64)
+    numbers = _numbers(lists.values)
+    items = Encoded(np.array(numbers).view(np.uint8), offsets * numbers.itemsize)
+    return array_parts(np.diff(offsets), items)
+
+
+def _present(values: pa.Array) -> Mask:
+    if values.null_count == 0:
+        return np.ones(len(values), dtype=np.bool_)
+    mask: Mask = values.is_valid().to_numpy(zero_copy_only=False)
+    return mask
+
+
+def _numbers(values: pa.Array) -> NDArray[Any]:
+    """The values in memory; of a null: anything."""
+    dtype = values.type.to_pandas_dtype()
+    content = np.frombuffer(values.buffers()[1] or b"", dtype=dtype)
+    return content[values.offset : values.offset + len(values)]
+
+
+_SNAPSHOT = b"\x00" + encoded_text("false")  # the first branch of a union whose default it is
+
+
+class EventParts:
+    """Fields of values, encoded once for each event of a block, and then chosen for each value.
+
+    Args:
+        context: The block.
+        rows: The events, by their rows in its event table, each once.
+    """
+
+    def __init__(self, context: BlockContext, rows: Int64s) -> None:
+        block = context.block
+        self._occasion, self._rows = context, rows
+        self._groups = EventGroups(block, rows)
+        self._slots = np.empty(len(block.events), dtype=np.int64)
+        self._slots[rows] = np.arange(len(rows))
+        seconds = block.events["timestamp"][rows].astype(np.int64)
+        sure = union_states(np.ones(len(seconds), dtype=np.bool_))
+        fixed = [FORMAT_VERSION, connector_name(block.vendor), context.options.topic_prefix]
+        gtids = self._groups.gtids()
+        self._start = self._encoded(
+            SameParts(b"".join(map(encoded_text, fixed))), Longs(seconds * 1000), SameParts(_SNAPSHOT)
+        )
+        self._times = self._encoded(Longs(seconds * 1_000_000, sure), Longs(seconds * 1_000_000_000, sure))
+        self._place = self._encoded(
+            Longs(block.events["server_id"][rows]),
+            AvroTexts.of(gtids, pa.string(), union_states(gtids.is_valid().to_numpy(zero_copy_only=False))),
+            AvroTexts.of(self._groups.file_names(), pa.string()),
+            Longs(self._groups.file_offsets()),
+        )
+        self._session = self._encoded(self._threads(), self._queries())
+
+    def source(self, database: str, table: str | None, events: Int64s, row_nos: Int32s) -> list[AvroPart]:
+        """The fields of `source`.
+
+        Args:
+            database: Of the values' table; may be empty.
+            table: Its name; None: none.
+            events: Of each value its event.
+            row_nos: Number of its row in the event.
+        """
+        slots = self._slots[events]
+        return [
+            Chosen(self._start, slots),
+            SameParts(encoded_text(database) + VALUE_BRANCH + encoded_long(SEQUENCE_SIZE)),
+            Sequences(self._occasion.block, events, row_nos),
+            Chosen(self._times, slots),
+            SameParts(NULL_BRANCH if table is None else VALUE_BRANCH + encoded_text(table)),
+            Chosen(self._place, slots),
+            Longs(row_nos),
+            Chosen(self._session, slots),
+        ]
+
+    def transaction(self, events: Int64s, orders: Orders | None) -> list[AvroPart]:
+        """The field `transaction`.
+
+        Args:
+            events: Of each value its event.
+            orders: Of the values; None: they do not tell them.
+        """
+        if orders is None:
+            return [SameParts(NULL_BRANCH)]
+        ids = Chosen(self._transaction_ids, self._slots[events])
+        return [SameParts(VALUE_BRANCH), ids, Longs(orders.total), Longs(orders.of_table)]
+
+    @cached_property
+    def _transaction_ids(self) -> Encoded:
+        return self._encoded(AvroTexts.of(self._groups.transaction_ids(), pa.string()))
+
+    def _encoded(self, *parts: AvroPart) -> Encoded:
+        return Encoded.of(parts, len(self._rows))
+
+    def _threads(self) -> AvroPart:
+        threads = self._occasion.threads[self._groups.rows]
+        return Longs(threads, union_states(threads >= 0))
+
+    def _queries(self) -> AvroPart:
+        queries = self._occasion.queries
+        if queries is None:
+            return SameParts(NULL_BRANCH)
+        of_events, texts = queries
+        encoded = Encoded.of([AvroTexts.of(texts, pa.string())], len(texts))
+        return Chosen(encoded, of_events[self._rows].astype(np.int64), in_union=True)

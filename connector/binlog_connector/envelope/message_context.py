@@ -1,0 +1,210 @@
+"""Data that all messages of a block share: `BlockContext`; `logged_statements` selects the statements for messages.
+
+Parts that all messages of one table layout share, made once: `TableEnvelope`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from binlog_connector.envelope.connect_schema import envelope_schema, flat_schema, struct_of, wrapping
+from binlog_connector.envelope.connect_values import connect_column
+from binlog_connector.envelope.json.message_template import METADATA_NAMES, MessageTemplate
+from binlog_connector.envelope.options import EnvelopeFormat
+from binlog_connector.schema.failed_statements import ddl_operations
+from binlog_connector.schema.log_ddl import table_statements
+from binlog_connector.schema.table_names import folded
+from binlog_format.errors import OptionError, UnsupportedError
+from binlog_format.kernels import empty_bytes
+from binlog_format.rows.columns import arrow_schema
+from binlog_format.rows.json.json_rows import json_column, text_buffers
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from numpy.typing import NDArray
+
+    from binlog_connector.envelope.connect_values import ConnectColumn
+    from binlog_connector.envelope.options import EnvelopeOptions
+    from binlog_connector.schema.log_ddl import DdlStatement
+    from binlog_connector.schema.operations import Operation
+    from binlog_format.block import Block
+    from binlog_format.events.table_map import TableLayout
+    from binlog_format.kernels import Bytes
+    from binlog_format.rows.decoding import Decoding
+    from binlog_format.rows.images import Images
+    from binlog_format.rows.json.json_rows import JsonColumn
+    from binlog_format.views.filters import GroupFilter
+
+    Int32s = NDArray[np.int32]
+    EventQueries = tuple[Int32s, pa.Array]
+
+
+@dataclass(frozen=True, slots=True)
+class BlockContext:
+    """Data that all messages of a block share.
+
+    Attributes:
+        block: Where the changes are.
+        options: What messages look like.
+        threads: `GroupThreads.of_groups`.
+        queries: `StatementTexts.of_rows`: of each event its statement (or -1), and the statements; None: not wanted.
+        now_ns: When the messages are made, nanoseconds since 1970 UTC.
+    """
+
+    block: Block
+    options: EnvelopeOptions
+    threads: NDArray[np.int64]
+    queries: EventQueries | None
+    now_ns: int
+
+    def query_texts(self) -> tuple[Int32s, Bytes, Int32s]:
+        """Statement of each event (or -1); the texts of the statements, and where each begins and the last one ends."""
+        if self.queries is None:
+            none = np.full(len(self.block.events), -1, dtype=np.int32)
+            return none, empty_bytes(0), np.zeros(1, dtype=np.int32)
+        return self.queries[0], *text_buffers(self.queries[1], pa.string())
+
+
+class LoggedStatement(NamedTuple):
+    """A statement about tables.
+
+    Attributes:
+        event: Row of its event.
+        statement: Its text, and what it is to be read with.
+        operations: What it does to tables, in order.
+    """
+
+    event: int
+    statement: DdlStatement
+    operations: list[Operation]
+
+
+def logged_statements(block: Block, groups: GroupFilter, *, folds_names: bool = False) -> list[LoggedStatement]:
+    """DDL and TRUNCATE in the wanted event groups of a block, in order.
+
+    Args:
+        block: Of plain events.
+        groups: Which event groups are wanted.
+        folds_names: Operations have names in small letters, as those of rows.
+
+    Raises:
+        CorruptError: `BAD_EVENT`.
+    """
+    keep = groups.keep(block)
+    as_rows: Callable[[Operation], Operation] = folded if folds_names else lambda operation: operation
+    return [
+        LoggedStatement(event, statement, [as_rows(operation) for operation in ddl_operations(statement)])
+        for event, _, statement in table_statements(block)
+        if keep is None or keep[int(block.events["group"][event])]
+    ]
+
+
+@dataclass(frozen=True, slots=True)
+class TableEnvelope:
+    """Conversion of a layout's rows to keys and values.
+
+    Attributes:
+        layout: What the table looks like.
+        columns: Of the table.
+        key: Indices of the key's columns; empty: messages have no key.
+        key_wrapping: Before and after each key.
+        value_wrapping: Before and after each value.
+        template: What comes after the rows.
+    """
+
+    layout: TableLayout
+    columns: tuple[ConnectColumn, ...]
+    key: tuple[int, ...]
+    key_wrapping: tuple[Bytes, Bytes]
+    value_wrapping: tuple[Bytes, Bytes]
+    template: MessageTemplate
+
+    @classmethod
+    def of(cls, layout: TableLayout, options: EnvelopeOptions, decoding: Decoding) -> TableEnvelope:
+        """Make the envelope of *layout* with *options*.
+
+        Raises:
+            OptionError: `INVALID_VALUE`: the table does not have a column that is to be in its key.
+            SchemaError: `NO_COLUMN_METADATA`.
+            UnsupportedError: `COLUMN_TYPE`.
+        """
+        kinds = arrow_schema(layout, decoding).types
+        columns = tuple(
+            connect_column(layout, index, kind, options, decoding.zero_dates) for index, kind in enumerate(kinds)
+        )
+        key = _key(layout, options)
+        taken = METADATA_NAMES.intersection(column.name for column in columns)
+        if options.format is EnvelopeFormat.FLAT and taken:
+            raise UnsupportedError(
+                "COLUMN_TYPE",
+                f"{layout.full_name}: columns {', '.join(sorted(taken))} have names that flat rows use for metadata",
+                hint="Leave the table out, or take the debezium envelope",
+            )
+        template = MessageTemplate.of(layout.database, layout.table, layout.vendor, options)
+        if not options.schemas:
+            return cls(layout, columns, key, wrapping(None), wrapping(None), template)
+        name = f"{options.topic_prefix}.{layout.full_name}"
+        fields = [column.schema for column in columns]
+        key_schema = struct_of([fields[index] for index in key], name=f"{name}.Key")
+        is_flat = options.format is EnvelopeFormat.FLAT
+        value_schema = flat_schema(fields, name) if is_flat else envelope_schema(fields, name, layout.vendor)
+        return cls(layout, columns, key, wrapping(key_schema), wrapping(value_schema), template)
+
+    def values(self, images: Images) -> list[pa.Array]:
+        """Values in messages of all columns of *images*.
+
+        Raises:
+            UnsupportedError: `ROW_IMAGE`: an image lacks a column; `MESSAGE_VALUE`: see `ConnectColumn.values`.
+            BinlogError: As `Images.column`.
+        """
+        if images.has_absent():
+            raise self._incomplete(images)
+        return [column.values(images.column(index)) for index, column in enumerate(self.columns)]
+
+    def row_columns(self, images: Images) -> list[JsonColumn]:
+        """All columns of *images*, ready to be written as JSON.
+
+        Raises:
+            BinlogError: As `values`.
+        """
+        named = zip(self.columns, self.values(images), strict=True)
+        return [json_column(column.name, values, style=column.style) for column, values in named]
+
+    def column(self, images: Images, index: int) -> JsonColumn:
+        """One of them.
+
+        Raises:
+            BinlogError: As `values`.
+        """
+        column = self.columns[index]
+        return json_column(column.name, column.values(images.column(index)), style=column.style)
+
+    def _incomplete(self, images: Images) -> UnsupportedError:
+        names = [column.name for index, column in enumerate(self.columns) if images.absent_mask(index).any()]
+        return UnsupportedError(
+            "ROW_IMAGE",
+            f"{self.layout.full_name}: row images without {', '.join(names)}; a message is about the whole row",
+            hint="Set binlog_row_image=FULL on the server, and start after rows that were logged before. Generated "
+            'columns, which MariaDB leaves out all the same, are null with generated = "null" in the rule of its '
+            'table, and not shown with generated = "drop"',
+        )
+
+
+def _key(layout: TableLayout, options: EnvelopeOptions) -> tuple[int, ...]:
+    wanted = options.key_columns.get(layout.full_name)
+    if wanted is None:
+        return layout.primary_key
+    numbers = {column.name: index for index, column in enumerate(layout.columns)}
+    unknown = [name for name in wanted if name not in numbers]
+    if unknown:
+        raise OptionError(
+            "INVALID_VALUE",
+            f"option message.key.columns: {layout.full_name} has no column {', '.join(unknown)}",
+            hint=f"Its columns are {', '.join(name for name in numbers if name)}",
+        )
+    return tuple(numbers[name] for name in wanted)

@@ -1,1 +1,0 @@
-"""Messages of topics, read: `topic_reader.TopicReader`."""

@@ -1,0 +1,234 @@
+"""Messages of topics that were committed: `TopicReader` reads on, or a range again."""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+from kafka import KafkaConsumer, TopicPartition
+from kafka.errors import KafkaError, OffsetOutOfRangeError
+
+from binlog_connector.kafka.clients import default_client
+from binlog_connector.kafka.connection import broker_error
+from binlog_connector.kafka.rdkafka_fetcher import (
+    FETCH_SIZE,
+    POLL_MS,
+    RECORDS_MAX,
+    FetchedPartition,
+    Fetcher,
+    Record,
+    messages_gone,
+)
+from binlog_connector.kafka.topics import client_failure, committed_consumer, known_offsets
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+    from types import TracebackType
+    from typing import Self
+
+    from kafka.consumer.fetcher import ConsumerRecord
+    from numpy.typing import NDArray
+
+    from binlog_connector.kafka.connection import Connection
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionMessages:
+    """Messages of one partition, in their order.
+
+    Attributes:
+        partition: Where they are.
+        offsets: Of each.
+        keys: Large binary; null where a message has none.
+        values: Large binary; null: a tombstone.
+    """
+
+    partition: FetchedPartition
+    offsets: NDArray[np.int64]
+    keys: pa.Array
+    values: pa.Array
+
+    def __len__(self) -> int:
+        return len(self.offsets)
+
+    def before(self, offset: int) -> PartitionMessages:
+        """The messages with lower offsets."""
+        count = int(np.searchsorted(self.offsets, offset))
+        return PartitionMessages(self.partition, self.offsets[:count], self.keys[:count], self.values[:count])
+
+
+class TopicReader:
+    """A consumer of committed messages that keeps no offsets in Kafka; a context manager.
+
+    Args:
+        connection: To the brokers.
+        client: Package that fetches messages; None: as `default_client`. What there is to read,
+            kafka-python asks.
+
+    Raises:
+        BrokerError: What keeps brokers from being used.
+    """
+
+    def __init__(self, connection: Connection, client: str | None = None) -> None:
+        self._connection = connection
+        self._consumer = committed_consumer(
+            connection,
+            auto_offset_reset="none",
+            max_partition_fetch_bytes=FETCH_SIZE,
+            max_poll_records=RECORDS_MAX,
+        )
+        self._fetcher = self._new_fetcher(client)
+
+    def _new_fetcher(self, client: str | None) -> Fetcher:
+        if (client or default_client()) == "kafka-python":
+            return PythonFetcher(self._consumer)
+        from binlog_connector.kafka.rdkafka_fetcher import RdkafkaFetcher
+
+        return RdkafkaFetcher(self._connection)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._fetcher.close()
+        self._consumer.close(autocommit=False)
+
+    def partitions(self, topics: Iterable[str]) -> list[FetchedPartition]:
+        """Partitions of those *topics* that exist."""
+        return [
+            FetchedPartition(topic, number)
+            for topic in sorted(topics)
+            for number in sorted(self._consumer.partitions_for_topic(topic) or ())
+        ]
+
+    def topics(self) -> set[str]:
+        """Names of all topics that may be seen.
+
+        Raises:
+            BrokerError: They cannot be asked for.
+        """
+        try:
+            found: set[str] = self._consumer.topics()
+        except KafkaError as error:
+            raise client_failure(error) from error
+        return found
+
+    def ranges(self, partitions: Iterable[FetchedPartition]) -> dict[FetchedPartition, tuple[int, int]]:
+        """The first offset that there is, and the one after the last committed message.
+
+        Raises:
+            BrokerError: They cannot be asked for.
+        """
+        wanted = [TopicPartition(*one) for one in partitions]
+        starts, ends = (
+            known_offsets(self._consumer.beginning_offsets, wanted, self._connection),
+            known_offsets(self._consumer.end_offsets, wanted, self._connection),
+        )
+        return {FetchedPartition(one.topic, one.partition): (starts[one], ends[one]) for one in wanted}
+
+    def go_on_at(self, offsets: Mapping[FetchedPartition, int]) -> None:
+        """Read these partitions alone, from there."""
+        self._fetcher.go_on_at(offsets)
+
+    def position(self, partition: FetchedPartition) -> int:
+        """Offset up to which it has been read; control records count too."""
+        return self._fetcher.position(partition)
+
+    def read(self, count_max: int, size_max: int, seconds: float) -> list[PartitionMessages]:
+        """The next messages, as many as there are now; none when none have come within so many *seconds*.
+
+        Args:
+            count_max: When there are so many, that is enough.
+            size_max: The same of the bytes of their values.
+            seconds: To wait for the first one.
+
+        Raises:
+            DataLossError: `MESSAGES_GONE`.
+            BrokerError: What keeps brokers from being used.
+        """
+        found: dict[FetchedPartition, list[Record]] = defaultdict(list)
+        count = size = 0
+        deadline = time.monotonic() + seconds
+        while count < count_max and size < size_max:
+            polled = self._fetcher.poll()
+            for one, records in polled.items():
+                found[one] += records
+                count += len(records)
+                size += sum(len(value) for _, _, value in records if value is not None)
+            if not polled and (count or time.monotonic() >= deadline):
+                break
+        return [_messages(partition, records) for partition, records in sorted(found.items())]
+
+    def read_ranges(self, ranges: Mapping[FetchedPartition, tuple[int, int]]) -> list[PartitionMessages]:
+        """The messages from the first to before the second offset of each partition.
+
+        Raises:
+            DataLossError: `MESSAGES_GONE`.
+            BrokerError: What keeps brokers from being used; `FAILED`: they do not come.
+        """
+        self.go_on_at({one: start for one, (start, _) in ranges.items()})
+        found: dict[FetchedPartition, list[Record]] = defaultdict(list)
+        deadline = time.monotonic() + self._connection.timeout
+        while left := [one for one, (_, end) in ranges.items() if self.position(one) < end]:
+            polled = self._fetcher.poll()
+            for one, records in polled.items():
+                found[one] += [record for record in records if record[0] < ranges[one][1]]
+            if polled:
+                deadline = time.monotonic() + self._connection.timeout
+            elif time.monotonic() > deadline:
+                raise broker_error("FAILED", f"its messages do not come up to {ranges[left[0]][1]}", at=str(left[0]))
+        return [_messages(partition, records) for partition, records in sorted(found.items()) if records]
+
+
+class PythonFetcher:
+    """Fetches with kafka-python.
+
+    Args:
+        consumer: Of committed messages.
+    """
+
+    def __init__(self, consumer: KafkaConsumer) -> None:
+        self._consumer = consumer
+
+    def go_on_at(self, offsets: Mapping[FetchedPartition, int]) -> None:
+        """See `Fetcher`."""
+        self._consumer.assign([TopicPartition(*one) for one in offsets])
+        for one, offset in offsets.items():
+            self._consumer.seek(TopicPartition(*one), offset)
+
+    def position(self, partition: FetchedPartition) -> int:
+        """See `Fetcher`."""
+        return int(self._consumer.position(TopicPartition(*partition)))
+
+    def poll(self) -> dict[FetchedPartition, list[Record]]:
+        """See `Fetcher`."""
+        try:
+            polled: dict[TopicPartition, list[ConsumerRecord]] = self._consumer.poll(timeout_ms=POLL_MS)
+        except OffsetOutOfRangeError as error:
+            raise messages_gone("a topic", str(error)) from error
+        except KafkaError as error:
+            raise client_failure(error) from error
+        return {
+            FetchedPartition(one.topic, one.partition): [
+                (record.offset, record.key, record.value) for record in records
+            ]
+            for one, records in polled.items()
+        }
+
+    def close(self) -> None:
+        """The consumer is the reader's."""
+
+
+def _messages(partition: FetchedPartition, records: list[Record]) -> PartitionMessages:
+    return PartitionMessages(
+        partition,
+        np.array([offset for offset, _, _ in records], dtype=np.int64),
+        pa.array([key for _, key, _ in records], pa.large_binary()),
+        pa.array([value for _, _, value in records], pa.large_binary()),
+    )

@@ -1,1 +1,0 @@
-"""Keys of tables, as statements make and leave them."""

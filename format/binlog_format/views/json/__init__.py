@@ -1,1 +1,0 @@
-"""Rows and row images as JSON texts."""

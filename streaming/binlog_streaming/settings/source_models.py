@@ -1,0 +1,179 @@
+"""A job whose source is a structured log: `EventTablesJob`; what types alone do not check of it.
+
+Settings of a job whose sources are topics: `TopicTablesJob` and its section; its sink is that of `model.Job`.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import TYPE_CHECKING, Literal
+
+from binlog_format.errors import OptionError
+from binlog_format.structured.views.event_filter import SourceRules
+from binlog_streaming.settings.checks import check_metrics, check_source
+from binlog_streaming.settings.model import Metrics, Section, Sink, TableRule, source_options
+from binlog_streaming.settings.publish_model import Security
+from binlog_streaming.settings.sink_checks import Mistake, check_partition_rules, check_partitions, check_sink
+
+if TYPE_CHECKING:
+    from binlog_streaming.settings.lines import KeyPath
+
+
+class Arguments(StrEnum):
+    """Form of the arguments of events."""
+
+    JSON = "json"
+    """One column of text: events of all sources fit into one table."""
+    COLUMNS = "columns"
+    """A typed column for each: events of each source have a table of their own."""
+
+
+class EventLogSource(Section, frozen=True, rename="camel"):
+    """`[source]`: a structured log; options have the names that they have in Spark's `format("binlog-stream")`.
+
+    Attributes:
+        path: Folder of the log's files, one file of it, or a URL.
+        format: `structured`, or None: it is detected.
+        starting_offsets: Where a new job starts: `earliest`, `latest`, or a position.
+        starting_timestamp: The same as a time.
+        fail_on_data_loss: Whether events that are gone, and had not been read, end the job.
+        max_bytes_per_trigger: Bytes of the log in one batch.
+    """
+
+    path: str
+    format: str | None = None
+    starting_offsets: str | dict[str, int | str] | None = None
+    starting_timestamp: str | int | None = None
+    fail_on_data_loss: bool = True
+    max_bytes_per_trigger: int | str = "16m"
+
+    def options(self) -> dict[str, str]:
+        """The options of the Spark source, without the path."""
+        return source_options(self)
+
+
+class EventRule(Section, frozen=True):
+    """`[[tables]]`: events that go into tables; each rule takes all that it selects, whatever others take.
+
+    Attributes:
+        arguments: What becomes of their arguments.
+        target: Where in the sink's directory; of the source of an event `{category}`, `{severity}`, `{function}`,
+            `{file}` (its name without folders, `_` for dots), `{line}` and `{source_id}` are filled in. Default:
+            `logs`, and with `arguments = "columns"` `{category}/{file}_{line}`.
+        min_severity: The least severity, as a name or a number.
+        categories: Comma separated regular expressions, each for the whole category.
+        source_files: The same for the source file, with its folders.
+        formats: One regular expression for the whole format string.
+        partition_by: How new tables are partitioned, as in other jobs.
+    """
+
+    arguments: Arguments = Arguments.JSON
+    target: str | None = None
+    min_severity: str | int | None = None
+    categories: str | None = None
+    source_files: str | None = None
+    formats: str | None = None
+    partition_by: tuple[str, ...] = ()
+
+    @property
+    def sources(self) -> SourceRules:
+        """The sources that it selects."""
+        least = None if self.min_severity is None else str(self.min_severity)
+        return SourceRules(least, self.categories, self.source_files, self.formats)
+
+    @property
+    def place(self) -> str:
+        """`target`, or its default."""
+        default = "logs" if self.arguments is Arguments.JSON else "{category}/{file}_{line}"
+        return self.target or default
+
+
+class EventTablesJob(Section, frozen=True):
+    """A job file whose source is a structured log and whose sink are tables.
+
+    Attributes:
+        name: What the job is called in messages and metrics; default: the file's name.
+        checkpoint: Folder, or URL, that holds how far the job has come.
+    """
+
+    source: EventLogSource
+    sink: Sink
+    checkpoint: str
+    name: str = "binlog-stream"
+    tables: tuple[EventRule, ...] = (EventRule(),)
+    metrics: Metrics = Metrics()
+
+    def source_options(self) -> dict[str, str]:
+        """The options of the Spark source."""
+        return {"path": self.source.path, "view": "logs", **self.source.options()}
+
+
+PLACES = ("category", "severity", "function", "file", "line", "source_id")
+"""Placeholders allowed in targets."""
+
+
+def check_event_tables_values(job: EventTablesJob) -> None:
+    """See that the values of *job* can be, each and together.
+
+    Raises:
+        Mistake: The first one that cannot.
+    """
+    check_metrics(job.metrics)
+    check_source(job.source, "logs")
+    check_sink(job.sink)
+    if not job.tables:
+        raise Mistake(("tables",), "expected at least one rule, got none")
+    for number, rule in enumerate(job.tables):
+        _check_rule(rule, ("tables", number))
+        check_partitions(rule.partition_by, job.sink.format, ("tables", number, "partition_by"))
+    places = [rule.place for rule in job.tables]
+    for number, place in enumerate(places):
+        if place in places[:number]:
+            reason = f"expected another target than that of an earlier rule, got {place!r}"
+            raise Mistake(("tables", number, "target"), reason, "Each rule writes tables of its own")
+
+
+def _check_rule(rule: EventRule, path: KeyPath) -> None:
+    try:
+        rule.place.format(**dict.fromkeys(PLACES, "x"))
+    except (KeyError, IndexError, ValueError) as error:
+        known = ", ".join(f"{{{place}}}" for place in PLACES)
+        raise Mistake((*path, "target"), f"expected only {known} in braces, got {rule.place!r}") from error
+    check_partition_rules(rule.partition_by, path)
+    try:
+        rule.sources.check()
+    except OptionError as error:
+        name, _, reason = error.reason.removeprefix("option ").partition(": ")
+        raise Mistake((*path, name), reason, error.hint) from error
+
+
+class TopicSource(Section, frozen=True):
+    """`[source]`: the brokers, and topics that `publish` has written, with schemas.
+
+    Attributes:
+        kind: What kind of source this is.
+        bootstrap_servers: Some of the brokers: `host:port,host:port`.
+        topics: Comma separated regular expressions, each for the whole name of a topic.
+        security: How brokers are trusted, and who we are for them.
+    """
+
+    kind: Literal["kafka"]
+    bootstrap_servers: str
+    topics: str
+    security: Security = Security()
+
+
+class TopicTablesJob(Section, frozen=True):
+    """A job file whose source are topics and whose sink are tables.
+
+    Attributes:
+        name: What the job is called in messages and metrics; default: the file's name.
+        checkpoint: Folder, or URL, that holds how far the job has come.
+    """
+
+    source: TopicSource
+    sink: Sink
+    checkpoint: str
+    name: str = "binlog-stream"
+    metrics: Metrics = Metrics()
+    tables: tuple[TableRule, ...] = (TableRule(),)

@@ -1,1 +1,0 @@
-"""Evidence from changes about their targets, and contradictions in targets."""

@@ -1,0 +1,274 @@
+"""Changes as evidence of the rows that they replace: `evidence_for` a target, `contradicted` for what it refutes.
+
+A target that is complete holds what its source table held before each change. Where settings let it hold something
+else, only what must be there all the same is compared, or nothing (docs/completeness.md lists them).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from binlog_connector.schema.definitions import TableName
+from binlog_format.errors import TableError
+from binlog_format.gtids.gtid_history import gtid_of
+from binlog_format.rows.images import ImageKind
+from binlog_streaming.lake.change import Expected, needs_row
+from binlog_streaming.lake.commit_id import COMPLETE_PROPERTY
+from binlog_streaming.lake.row_values import RowsBefore, ShownRows
+from binlog_streaming.plan.snapshots import snapshot_command
+from binlog_streaming.settings.choices import Begin, Evidence, Mode, OnPartitionDrop, OnStatement, Rewritten
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    from binlog_streaming.lake.change import Change, Contradictions
+    from binlog_streaming.lake.commit_id import CommitId
+    from binlog_streaming.lake.row_values import DifferentRow
+    from binlog_streaming.modes.partial.documents import DocumentError
+    from binlog_streaming.modes.row_batches import StepImages
+    from binlog_streaming.modes.whole_rows import MissingRowsError
+    from binlog_streaming.settings import TableRule
+    from binlog_streaming.tables.evidence_watch import WantedEvidence
+
+    Indices = NDArray[np.int64]
+    Mask = NDArray[np.bool_]
+
+_TEXT_MAX = 200
+"""Characters of a key, or of a value, in an error."""
+
+_COLUMNS_MAX = 5
+"""Columns that an error names."""
+
+_EVENT_NAMES = {
+    ImageKind.INSERT: "an INSERT",
+    ImageKind.UPDATE_BEFORE: "an UPDATE",
+    ImageKind.UPDATE_AFTER: "an UPDATE that sets this key",
+    ImageKind.DELETE: "a DELETE",
+}
+
+
+@dataclass(slots=True)
+class RowEvidence:
+    """Evidence from the changes of a target.
+
+    Attributes:
+        covers_inserts: The target holds no row for a key that comes new.
+        rows: How many are compared as a whole; None: all, 0: none but a sample, of others their keys alone.
+        sample: How many of a step are, where these are none.
+        nulls_prove_nothing: The target may hold null in the place of a value, by a setting.
+        proved: Rows that were there as changes need them, so far.
+        compared: Rows that were compared as a whole, samples left out.
+    """
+
+    covers_inserts: bool = True
+    rows: int | None = 0
+    sample: int = 0
+    nulls_prove_nothing: bool = False
+    proved: int = 0
+    compared: int = 0
+
+    def applied_to(self, change: Change, images: StepImages, columns: pa.Schema, keys: Sequence[str]) -> Change:
+        """*change*, with what the target must hold before it.
+
+        Args:
+            change: What *images* make of the target.
+            images: Of the step, or of a part of it.
+            columns: Of the table.
+            keys: Names of the key columns.
+        """
+        expected = change.expected
+        if expected is None:
+            return change
+        if not self.covers_inserts:
+            expected = np.where(expected == Expected.NO_ROW, np.uint8(Expected.ANYTHING), expected)
+        change = replace(change, expected=expected)
+        return replace(change, before=self._rows_before(change, images, columns, keys))
+
+    def _rows_before(
+        self, change: Change, images: StepImages, columns: pa.Schema, keys: Sequence[str]
+    ) -> RowsBefore | None:
+        if change.expected is None or change.firsts is None or (self.rows == 0 and not self.sample):
+            return None
+        firsts, is_whole = change.firsts, change.expected == Expected.THIS_ROW
+        if any(row_batch.is_derived for row_batch in images.row_batches):
+            is_whole &= ~_derived(images)[firsts]  # made of the target's own rows, as far as they are needed
+        chosen = np.flatnonzero(is_whole)
+        if self.rows is not None and 0 < self.rows < len(chosen):
+            chosen = chosen[np.linspace(0, len(chosen) - 1, self.rows).astype(np.int64)]  # spread over all
+        names = tuple(name for name in columns.names if name not in keys)
+        if images.has_absent:  # MINIMAL images have nothing beside the key
+            indexes = {name: columns.get_field_index(name) for name in names}
+            names = tuple(name for name in names if images.has_values(indexes[name])[firsts[chosen]].any())
+        if not names or not len(chosen):
+            return None
+        self.compared += 0 if self.rows == 0 else len(chosen)
+
+        # Masks over all images, made once: rows are asked for file by file. Nearly always no image lacks anything.
+        all_have = not images.has_absent and images.has_same_columns
+        has_values = {} if all_have else {name: images.has_values(columns.get_field_index(name)) for name in names}
+
+        def shown(numbers: Indices) -> ShownRows:
+            wanted = firsts[numbers]
+            values = []
+            for name in names:
+                index = columns.get_field_index(name)
+                values.append(images.values(index, columns.field(index).type, wanted))
+            lacking = {name.casefold(): ~has[wanted] for name, has in has_values.items() if not has[wanted].all()}
+            return ShownRows(pa.table(values, names=list(names)), lacking, self.nulls_prove_nothing)
+
+        is_chosen = np.zeros(len(firsts), np.bool_)
+        is_chosen[chosen] = True
+        return RowsBefore(names, is_chosen, shown, self.sample if self.rows == 0 else None)
+
+
+def _derived(images: StepImages) -> Mask:
+    return np.concatenate(
+        [np.full(len(row_batch.images.table), row_batch.is_derived) for row_batch in images.row_batches]
+    )
+
+
+def evidence_for(
+    rule: TableRule, wanted: WantedEvidence, left: int, commit_id: CommitId, properties: Mapping[str, str] | None
+) -> RowEvidence | None:
+    """Evidence of a step's changes about a target; None: there is none.
+
+    Args:
+        rule: The job's settings for the table.
+        wanted: Of the table.
+        left: How many rows are to be compared as a whole, whatever is wanted.
+        commit_id: Of the step.
+        properties: Of the target; None: there is none yet.
+    """
+    is_complete = commit_id.complete
+    if is_complete is None:
+        is_complete = (properties or {}).get(COMPLETE_PROPERTY) == "true"
+    is_off = wanted.kind is Evidence.OFF or commit_id.mode is Mode.CHANGELOG
+    # A table that may begin with gaps counts as complete where the log begins with the server's first transaction.
+    if is_off or not is_complete or rule.begin is Begin.EMPTY:
+        return None
+    # These leave rows in the target that the server has no more, and that may come again.
+    retains = rule.on_truncate is OnStatement.IGNORE or rule.on_partition_drop is OnPartitionDrop.KEEP
+    has_nulls = rule.computed_is_null or Rewritten.NULL is rule.rewritten
+    rows = None if wanted.kind is Evidence.ROWS else left
+    return RowEvidence(not retains, rows, wanted.sample, has_nulls)
+
+
+def without_evidence(change: Change) -> Change:
+    """*change*, whatever the target holds before it."""
+    return replace(change, expected=None, gone=None, firsts=None)
+
+
+def proved_rows(change: Change) -> int:
+    """Rows of a target that *change* proves when nothing contradicts it."""
+    return 0 if change.expected is None else int(np.count_nonzero(needs_row(change.expected)))
+
+
+def contradicted(
+    images: StepImages, keys: Sequence[str], change: Change, found: Contradictions, masked: Collection[str] = ()
+) -> TableError:
+    """The error for a target that does not hold what it must hold before a change.
+
+    Args:
+        images: Of the step.
+        keys: Names of the key columns.
+        change: What the step makes of the target.
+        found: What the target holds instead.
+        masked: Columns of which no value is told.
+    """
+    number = int(found.numbers[0])
+    wanted = change.key_rows(keys).slice(number, 1)
+    assert change.firsts is not None
+    place, kind = _described(images, int(change.firsts[number]))
+    held = int(found.held[0])
+    there = "there is " + ("no row" if not held else "a row" if held == 1 else f"{held} rows")
+    if found.different is not None:
+        there = f"the row there differs: {_differences(found.different, masked)}"
+    needs = "the row" if needs_row(found.expected[:1])[0] else "no row"
+    more = f"; {len(found) - 1} more keys of this step are contradicted" if len(found) > 1 else ""
+    return TableError(
+        "CONTRADICTED",
+        f"{images.source_table}: {kind} at {place} needs a target with {needs} of key {_text(wanted)}, and "
+        f"{there}{more}",
+        hint=_hint(images),
+    )
+
+
+def missing_rows(images: StepImages, columns: pa.Schema, error: MissingRowsError) -> TableError:
+    """The error for a target without a key that lacks rows which a step takes from it; arguments as `contradicted`."""
+    numbers = np.array([error.image])
+    arrays = [images.values(index, field.type, numbers) for index, field in enumerate(columns)]
+    place, kind = _described(images, error.image)
+    more = f"; {error.count - 1} more rows of this step are missing" if error.count > 1 else ""
+    return TableError(
+        "CONTRADICTED",
+        f"{images.source_table}: {kind} at {place} needs a target with the row "
+        f"{_text(pa.Table.from_arrays(arrays, schema=columns))}, and there is none that is equal{more}",
+        hint=_hint(images),
+    )
+
+
+def wrong_document(images: StepImages, columns: pa.Schema, keys: Sequence[str], error: DocumentError) -> TableError:
+    """The error for a target whose JSON value is not the one that logged changes are made to; see `contradicted`."""
+    place, kind = _described(images, error.image)
+    arrays = [
+        images.values(columns.get_field_index(key), columns.field(key).type, np.array([error.image - 1]))
+        for key in keys
+    ]
+    row = _text(pa.Table.from_arrays(arrays, names=list(keys)))
+    return TableError(
+        "CONTRADICTED",
+        f"{images.source_table}: {kind} at {place} changes a part of the JSON value {error.column} of the row with key "
+        f"{row}, and the target has {error.held} there",
+        hint="The target was wrong before this change already, and nothing of the step was written. Let the job go on "
+        'without the table (on_error = "set_aside"), and take its rows anew: '
+        f"{snapshot_command(TableName.parse(images.source_table))}",
+    )
+
+
+def _hint(images: StepImages) -> str:
+    return (
+        "The target was wrong before this change already, and nothing of the step was written; binlog-stream "
+        'prove names the rows that differ. To bring it back, set evidence = "off" for this table, let the job go on, '
+        f"and take its rows anew: {snapshot_command(TableName.parse(images.source_table))}"
+    )
+
+
+def _differences(different: DifferentRow, masked: Collection[str]) -> str:
+    hidden = {name.casefold() for name in masked}
+    texts = []
+    for name, value in different.shown.items():
+        if name.casefold() in hidden:
+            texts.append(f"{name} (masked)")
+        else:
+            texts.append(f"{name} is {_shortened(repr(different.held[name]))}, not {_shortened(repr(value))}")
+    more = len(texts) - _COLUMNS_MAX
+    return ", ".join(texts[:_COLUMNS_MAX]) + (f" and {more} more columns" if more > 0 else "")
+
+
+def _described(images: StepImages, image: int) -> tuple[str, str]:
+    # Where an image is, and what it is of.
+    row_batch, number = images.place_of(image)
+    event = row_batch.events[int(row_batch.images.table["event"][number])]
+    group = row_batch.groups[int(event["group"])]
+    gtid = gtid_of(group, row_batch.gtid_sources)
+    position = f"{group['file_no']}:{group['page']}:{group['chunk']}, event {event['event_no']}"
+    # Of a key that was dealt out only its last image is known.
+    kind = "a change" if row_batch.expected is not None else _EVENT_NAMES[ImageKind(int(images.kinds[image]))]
+    return position if gtid is None else f"{gtid} ({position})", kind
+
+
+def _text(key: pa.Table) -> str:
+    values = ", ".join(
+        f"{name} = {column[0].as_py()!r}" for name, column in zip(key.column_names, key.columns, strict=True)
+    )
+    return _shortened(values)
+
+
+def _shortened(text: str) -> str:
+    return text if len(text) <= _TEXT_MAX else f"{text[:_TEXT_MAX]}..."
