@@ -20,6 +20,8 @@ from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pymysql
+
 from binlog_lab.demo.mariadb.installed import MARIADB_OF_PATH, DatabaseServerError, find_server
 from tests.judge.coverage import Coverage
 from tests.judge.found_cases import write_case
@@ -41,6 +43,9 @@ FOLDED_EVERY = 4
 """Of so many parts of the time one is for a server that folds names of tables."""
 OF_A_SIGN_MAX = 5
 """So many failures with the same sign are made short; the others are counted."""
+
+ROUNDS_TOLD = 10
+"""A line says how far the judge is after so many rounds."""
 
 
 class Judging:
@@ -64,20 +69,31 @@ class Judging:
         self.bad = 0
 
     def on(self, installed: Installed, seconds: float, *, folded_names: int) -> None:
-        """Judge rounds on a server, for a time; one at least."""
+        """Judge rounds on a server, for a time; one at least. A server that crashes is started anew."""
         until = time.monotonic() + seconds
-        # It is MySQL that takes names in small letters for a fresh data directory alone.
-        with LiveServer(installed, folded_names=folded_names) as server, tempfile.TemporaryDirectory() as work:
-            print(f"{installed.name}: {server.version}, lower_case_table_names={folded_names}", flush=True)
-            number = 0
-            while number == 0 or (time.monotonic() < until and number != self._rounds):
-                seed = f"{self._seed}-{installed.vendor}-{folded_names}-{number}"
-                one = Round(server, seed, Path(work) / "lake", folds_names=bool(folded_names), count=self._histories)
-                judged = one.judged()
-                self.coverage.saw(installed.vendor, judged)
-                for failed in judged:
-                    self._look_at(server, Path(work) / "lake", failed)
-                number += 1
+        number = 0
+        while number == 0 or (time.monotonic() < until and number != self._rounds):
+            # It is MySQL that takes names in small letters for a fresh data directory alone.
+            with LiveServer(installed, folded_names=folded_names) as server, tempfile.TemporaryDirectory() as work:
+                print(f"{installed.name}: {server.version}, lower_case_table_names={folded_names}", flush=True)
+                try:
+                    while number == 0 or (time.monotonic() < until and number != self._rounds):
+                        number += 1
+                        self._round(server, Path(work) / "lake", number - 1, folded_names)
+                except pymysql.OperationalError:
+                    if not server.has_crashed():
+                        raise
+                    print(f"{installed.name}: the server has crashed; round {number - 1} is left out", flush=True)
+
+    def _round(self, server: LiveServer, lake: Path, number: int, folded_names: int) -> None:
+        vendor = server.installed.vendor
+        seed = f"{self._seed}-{vendor}-{folded_names}-{number}"
+        judged = Round(server, seed, lake, folds_names=bool(folded_names), count=self._histories).judged()
+        self.coverage.saw(vendor, judged)
+        for failed in judged:
+            self._look_at(server, lake, failed)
+        if (number + 1) % ROUNDS_TOLD == 0:
+            print(f"{server.installed.name}: {number + 1} rounds, {self.coverage.histories} histories", flush=True)
 
     def pairs_on(self, installed: Installed, seconds: float) -> None:
         """Judge ALTERs of every type into every other, with and without strict mode; as many as there is time for."""

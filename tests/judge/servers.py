@@ -86,6 +86,13 @@ class LiveServer:
         """Whether it is MySQL."""
         return self.installed.is_mysql
 
+    def has_crashed(self) -> bool:
+        """True if the process has ended by itself; one that is about to is waited for."""
+        assert self._process is not None, "it was started"
+        with suppress(subprocess.TimeoutExpired):
+            self._process.wait(STOP_SECONDS)
+        return self._process.poll() is not None
+
     def connect(self) -> Connection:
         """A new connection; `with` closes it."""
         return pymysql.connect(
