@@ -8,6 +8,7 @@ comes and subtracting what goes.
 from __future__ import annotations
 
 import contextlib
+import time
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -49,6 +50,9 @@ if TYPE_CHECKING:
     from binlog_streaming.settings.model import Job
     from binlog_streaming.tables.step_rows import Types
 
+PATIENCE_SECONDS = 60.0
+"""Seconds to wait for a log that is copied from the server's machine."""
+_POLL_SECONDS = 0.05
 _COMING = (ImageKind.INSERT, ImageKind.UPDATE_AFTER)
 
 
@@ -101,6 +105,19 @@ class LogChanges:
         with open_watched(self._options) as watched:
             end = end_of_gtids(watched.log, gtids)
             return None if end.missing else end.position
+
+    def wait_for(self, gtids: GtidPoint) -> None:
+        """Wait until the log has all of *gtids*: it may be copied from the server's machine.
+
+        Raises:
+            DisturbedError: It does not come.
+            BinlogError: The log cannot be read.
+        """
+        end = time.monotonic() + PATIENCE_SECONDS
+        while self.end_of(gtids) is None:
+            if time.monotonic() > end:
+                raise DisturbedError(f"the log has not come to {gtids} within {PATIENCE_SECONDS:.0f} s")
+            time.sleep(_POLL_SECONDS)
 
     def distance(self, one: Position, other: Position) -> int:
         """Bytes of the log between two positions.

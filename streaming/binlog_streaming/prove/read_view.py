@@ -2,6 +2,10 @@
 
 MariaDB tells with a consistent snapshot where in the binlog it is, without a lock. Where a server does not, as
 MySQL, the table is locked against changes for the moment in which the snapshot is made.
+
+Engines without transactions (MyISAM, Aria, MEMORY) have no such view. Their tables are read as they are, between two
+places of the log, each taken under a lock of a moment, so that whatever is in the rows is in the log: what was read is
+the table at both places if the log has no change of it between them (`TableProof`).
 """
 
 from __future__ import annotations
@@ -12,6 +16,7 @@ from typing import TYPE_CHECKING
 from binlog_format.errors import ServerError
 from binlog_format.gtids.gtid_set import parse_gtids
 from binlog_streaming.snapshot.locked_point import BEGIN_SNAPSHOT, begin_under_lock
+from binlog_streaming.snapshot.source_table import TableLock
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -27,6 +32,8 @@ if TYPE_CHECKING:
 def read_view(session: ServerSession, table: SourceTable, connect: Connect) -> Iterator[GtidPoint]:
     """Hold a read view within this context: *session* sees the table at the GTIDs that it returns.
 
+    A table of an engine without transactions may change meanwhile.
+
     Args:
         session: In autocommit, without anything under way.
         table: Which one.
@@ -35,6 +42,9 @@ def read_view(session: ServerSession, table: SourceTable, connect: Connect) -> I
     Raises:
         ServerError: `LOCKED`, `SETTINGS`, or what else the server answered.
     """
+    if table.lock is TableLock.TABLE:
+        yield place_under_lock(table, connect)
+        return
     try:
         gtids = _begin_at_place(session) if session.version.is_mariadb else None
         if gtids is None:
@@ -44,6 +54,16 @@ def read_view(session: ServerSession, table: SourceTable, connect: Connect) -> I
         yield gtids
     finally:
         session.roll_back()
+
+
+def place_under_lock(table: SourceTable, connect: Connect) -> GtidPoint:
+    """The GTIDs at a moment in which nobody is within a change of a table.
+
+    Raises:
+        ServerError: `LOCKED`, `SETTINGS`, or what else the server answered.
+    """
+    with connect() as locking:
+        return begin_under_lock([], locking, [table])
 
 
 def _begin_at_place(session: ServerSession) -> GtidPoint | None:

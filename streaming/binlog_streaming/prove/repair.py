@@ -21,7 +21,7 @@ from binlog_streaming.server import failures
 from binlog_streaming.settings.choices import OnCascade
 from binlog_streaming.snapshot.marks import NO_CHUNK, Mark, MarkKind, MarksTable
 from binlog_streaming.snapshot.shadow import ShadowEngine, ShadowTable, drop_shadow
-from binlog_streaming.snapshot.source_table import read_columns, read_table
+from binlog_streaming.snapshot.source_table import TableLock, read_columns, read_table
 from binlog_streaming.snapshot.sql_text import LOCK_WAIT_SECONDS, locking_clause, name_list, quoted, table_sql
 
 if TYPE_CHECKING:
@@ -81,6 +81,8 @@ class TableRepair:
             return f"more than {KEYS_MAX:,} rows differ"
         if self.table.rule.foreign_keys is OnCascade.APPLY:
             return 'with foreign_keys = "apply" rows of other tables depend on it'
+        if self.table.source.lock is TableLock.TABLE:
+            return f"its engine {self.table.source.engine} locks no rows"
         return self.table.refusal(str(self.session.variable("binlog_row_image")))
 
     def repair(self, keys: Sequence[bytes]) -> int:

@@ -24,7 +24,6 @@ from binlog_streaming.snapshot.marks import NO_CHUNK, Mark, MarkKind, MarksTable
 from binlog_streaming.snapshot.rights import check_mark_rights, lock_refusal, rights_refusal
 from binlog_streaming.snapshot.server_checks import check_server
 from binlog_streaming.snapshot.server_tables import find_server_tables
-from binlog_streaming.snapshot.source_table import TableLock
 from binlog_streaming.snapshot.sql_text import prepare_session
 
 if TYPE_CHECKING:
@@ -147,8 +146,6 @@ class JobProof:
         if not self.job.sink.format.replaces_rows:
             return ProofOutcome.EXEMPT, f"plain {self.job.sink.format.capitalize()} files may go while they are read"
         refusal = table.refusal("FULL")
-        if refusal is None and table.source.lock is TableLock.TABLE:
-            refusal = f"its engine {table.source.engine} has no snapshots of rows"
         if refusal is not None:
             return ProofOutcome.EXEMPT, refusal
         refusal = rights_refusal(session, table.source, locks_rows=self.repairs) or lock_refusal(session, table.source)

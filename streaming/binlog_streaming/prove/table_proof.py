@@ -19,13 +19,13 @@ from binlog_streaming.lake.commit_id import KEYS_PROPERTY, split_keys
 from binlog_streaming.lake.sinks import sink_type
 from binlog_streaming.prove.differences import DifferenceKind, find_differences, first_buckets, with_columns
 from binlog_streaming.prove.log_changes import DisturbedError
-from binlog_streaming.prove.read_view import read_view
+from binlog_streaming.prove.read_view import place_under_lock, read_view
 from binlog_streaming.prove.row_sums import Rows
 from binlog_streaming.prove.server_rows import ServerRows
 from binlog_streaming.prove.table_forms import table_forms
 from binlog_streaming.prove.target_rows import TargetRows, changed_files
 from binlog_streaming.server.failures import TABLE_CHANGED
-from binlog_streaming.snapshot.source_table import read_table
+from binlog_streaming.snapshot.source_table import TableLock, read_table
 from binlog_streaming.snapshot.sql_text import table_sql
 
 if TYPE_CHECKING:
@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from binlog_streaming.server.session import ServerSession
     from binlog_streaming.settings.choices import Mode
     from binlog_streaming.snapshot.server_tables import ServerTable
+    from binlog_streaming.snapshot.source_table import SourceTable
 
     OnProgress = Callable[["ProofProgress"], None]
 
@@ -176,6 +177,7 @@ class TableProof:
                 return self._not_compared("none of its columns can be compared")
             server = ServerRows(self.session, source, forms)
             expected = server.sums(self._counter("server"), self.sample)
+            self._check_is_at(source, gtids)
             reached = self.state.near(
                 gtids, self.table.name, self.mode, self.uri, lambda place: self._tell("job", job_at=place)
             )
@@ -190,7 +192,24 @@ class TableProof:
                 later, buckets = later_rows(self.state.changes, gtids, reached.gtids, self.table.name, forms)
                 expected.add_rows(later, buckets)
                 sums = expected.in_sample(self.sample), held.in_sample(self.sample)
-                return self._result(server, held_rows, sums, str(reached.gtids), (later, buckets))
+                result = self._result(server, held_rows, sums, str(reached.gtids), (later, buckets))
+                if result.differences:
+                    self._check_is_at(source, gtids)
+                return result
+
+    def _check_is_at(self, source: SourceTable, gtids: GtidPoint) -> None:
+        """See that rows that were read without a view are those at *gtids*.
+
+        Raises:
+            DisturbedError: The table has been changed since.
+            BinlogError: The log cannot be read.
+        """
+        if source.lock is not TableLock.TABLE:
+            return
+        now = place_under_lock(source, self.connect)
+        self.state.changes.wait_for(now)
+        if self.state.changes.after(gtids, now, self.table.name) is not None:
+            raise DisturbedError(f"its engine {source.engine} has no snapshots, and rows changed while they were read")
 
     def _result(
         self,

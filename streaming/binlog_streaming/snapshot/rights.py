@@ -87,12 +87,12 @@ def rights_refusal(session: ServerSession, table: SourceTable, *, locks_rows: bo
 def lock_refusal(session: ServerSession, table: SourceTable) -> str | None:
     """Reason why the account may not lock a table for the moment in which its rows are tied to a place; None: it may.
 
-    MariaDB tells that place, and needs no lock.
+    MariaDB tells that place, and needs no lock, but of tables whose engine has no snapshots.
 
     Raises:
         ServerError: What the server answered otherwise.
     """
-    if session.version.is_mariadb:
+    if session.version.is_mariadb and table.lock is not TableLock.TABLE:
         return None
     if not _is_denied(session, f"LOCK TABLES {table_sql(table.schema, 'no_such_table')} READ", "LOCK TABLES"):
         return None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from binlog_format.errors import ServerError
-from binlog_streaming.prove import job_state
+from binlog_streaming.prove import job_state, table_proof
 from binlog_streaming.prove.row_sums import BUCKETS
 from binlog_streaming.prove.run import JobProof
 from binlog_streaming.prove.table_proof import ProofOutcome
@@ -19,6 +20,7 @@ from binlog_streaming.server.address import Credentials, ServerAddress
 from binlog_streaming.server.session import connect
 from binlog_streaming.settings import TableFormat
 from binlog_streaming.snapshot.server_checks import check_server
+from binlog_streaming.snapshot.source_table import read_table
 from tests.streaming.prove.proofs import held, job_on, overwrite, place, prove
 from tests.streaming.replay_runs import run
 from tests.streaming.snapshot.live import run_sql, session_on, url_of
@@ -26,7 +28,9 @@ from tests.streaming.snapshot.live import run_sql, session_on, url_of
 if TYPE_CHECKING:
     from binlog_lab.demo.mariadb.server import MariaDbServer
     from binlog_streaming.prove.table_proof import ProofResult
+    from binlog_streaming.server.session import ServerSession
     from binlog_streaming.settings import Job
+    from binlog_streaming.snapshot.source_table import SourceTable
 
 pytestmark = pytest.mark.server
 
@@ -174,3 +178,35 @@ def test_a_server_that_the_account_may_not_ask_about_replicas_is_no_replica(shar
 
 def _ignore(_: object) -> None:
     """Told of progress and results, which the test looks at otherwise."""
+
+
+@pytest.mark.parametrize("engine", ["MyISAM", "Aria", "MEMORY"])
+def test_tables_without_snapshots_are_compared_when_nothing_changes_while_they_are_read(
+    shared_server: MariaDbServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, engine: str
+) -> None:
+    run_sql(shared_server, ["DROP DATABASE IF EXISTS binlog_stream", "CREATE OR REPLACE DATABASE shop", "RESET MASTER"])
+    create = f"CREATE TABLE shop.a (id INT PRIMARY KEY, v INT) ENGINE = {engine}"
+    run_sql(shared_server, [create, "INSERT INTO shop.a SELECT seq, 1 FROM shop.seq_1_to_20"])
+    job = job_on(shared_server, tmp_path)
+    run(job)
+    keys, writes = iter(range(100, 200)), iter([True])
+
+    def read_later(session: ServerSession, schema: str, name: str) -> SourceTable:
+        if next(writes, False):  # after the place has been taken, before the rows are read
+            run_sql(shared_server, [f"INSERT INTO shop.a VALUES ({next(keys)}, 2)"])
+        return read_table(session, schema, name)
+
+    monkeypatch.setattr(table_proof, "read_table", read_later)
+    once = prove(shared_server, job)["shop.a", "mirror"]
+    assert (once.outcome, once.rows) == (ProofOutcome.EQUAL, 20)  # where the job is
+    writes = itertools.repeat(True)
+    always = prove(shared_server, job)["shop.a", "mirror"]
+    assert always.outcome is ProofOutcome.NOT_COMPARED
+    assert "rows changed while they were read" in always.reason
+    writes = iter([])
+    run(job)
+    rows = held(job, "shop.a")
+    overwrite(job, "shop.a", rows.filter([id != 7 for id in rows.column("id").to_pylist()]))
+    found = prove(shared_server, job, repairs=True)["shop.a", "mirror"]
+    assert (found.outcome, len(found.differences)) == (ProofOutcome.DIFFERENT, 1)
+    assert f"its engine {engine} locks no rows" in found.repair
