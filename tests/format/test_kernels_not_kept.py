@@ -107,6 +107,7 @@ print(more(NAME(41)))
 
 @pytest.mark.slow
 @pytest.mark.skipif(os.name != "posix" or os.geteuid() != 0, reason="only root can become a user without a folder")
+@pytest.mark.thorough_where("no HOME")
 @pytest.mark.parametrize("home", [{}, {"HOME": "/nowhere"}], ids=["no HOME", "HOME is not there"])
 def test_a_user_who_can_write_nowhere_runs_commands(home: dict[str, str]) -> None:
     setpriv = shutil.which("setpriv")

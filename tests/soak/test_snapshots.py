@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 @pytest.mark.server
 @pytest.mark.spark
 @pytest.mark.slow
-@pytest.mark.parametrize("method", [Method.LOG, pytest.param(Method.READ, marks=pytest.mark.thorough)])
+@pytest.mark.thorough  # each is killed in test_command.py, test_join.py and test_kill.py of tests/streaming
+@pytest.mark.parametrize("method", Method)
 def test_tables_equal_the_servers_whatever_is_killed(method: Method, tmp_path: Path) -> None:
     try:
         soak = SnapshotSoak(tmp_path, method=method, seed=8, tell=print)

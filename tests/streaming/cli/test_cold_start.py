@@ -90,8 +90,8 @@ def test_rows_are_printed_without_pandas(command: str) -> None:
     assert loaded == ["numba"]
 
 
-def test_compiling_is_seen_by_these_tests(tmp_path: Path) -> None:
-    """A classic log is scanned to its end: its kernel is compiled, and kept in the folder."""
-    _, loaded = _run(tmp_path, "files", str(SERVER_CASES / "mariadb-10.11" / "oltp_small"))
+def test_compiling_is_seen_by_these_tests(log: str, tmp_path: Path) -> None:
+    """Of the pages all chunks are looked at: kernels are compiled, and kept in the folder."""
+    _, loaded = _run(tmp_path, "pages", log)
     assert loaded == ["numba"]
     assert list(tmp_path.rglob("*.nbi"))

@@ -26,7 +26,7 @@ from binlog_streaming.modes.cascades import TIMES, RowChanges
 from binlog_streaming.settings import Sink
 from binlog_streaming.tables.batch_run import BatchRun
 from binlog_streaming.tables.cascades.cascade_record import FOLDER, CascadeRecord, RecordCrashPoint
-from tests.chance import examples
+from tests.chance import examples, stride
 from tests.faults.cuts import Cut, CutAt, CutOff, CutOffSince
 from tests.faults.object_store import Fault, FaultyProxy, ObjectStore
 from tests.streaming.tables.cascades.cascade_model import CASCADE, SET_NULL, Key, LinkedTables, MemoryJob
@@ -134,7 +134,7 @@ def records(job: MemoryJob) -> list[Path]:
     cut_off=st.sampled_from([CutOff, AMONG_COMMITS, AMONG_COMMITS]),
     mode=st.sampled_from(MODES),
 )
-@settings(max_examples=examples(400))
+@settings(max_examples=examples(200))
 def test_targets_are_what_the_server_has_however_batches_are_cut(
     changes: list[Change],
     actions: list[str],
@@ -184,7 +184,7 @@ def test_each_step_that_is_cut_off_is_done_again_with_the_same_result(
 ) -> None:
     tables = written(tmp_path, company)
     (places,) = (places for one, places in MODES if one is rule)
-    for cut in range(1, 200):
+    for cut in range(1, 200, stride(3)):
         job = MemoryJob(tmp_path, {**RULE, **rule})
         cuts = job.run(batches, [cut])
         check_all(tables, job, places)

@@ -53,6 +53,7 @@ def server_rows(table: str) -> list[list[Any]]:
     return rows
 
 
+@pytest.mark.thorough_where("mark-.*iceberg")
 @pytest.mark.parametrize("table_format", FORMATS)
 @pytest.mark.parametrize("bytes_max", [None, "1b"])
 @pytest.mark.parametrize("deletes", ["remove", "mark"])

@@ -102,6 +102,7 @@ def _shows(batch: Batch, key: tuple[object, ...], column: str, *, skips_nothing:
     return before is not None and before[:2] == key and before[SCHEMA.get_field_index(column)] is not ABSENT
 
 
+@pytest.mark.thorough_where("iceberg-1")
 @pytest.mark.parametrize("shards", [0, 1])
 @pytest.mark.parametrize("variant", MIRROR_VARIANTS)
 @pytest.mark.parametrize("rule", RULES)
