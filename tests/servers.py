@@ -54,14 +54,15 @@ def server_in(kind: ServerKind, folder: Path, *, options: Sequence[str] = ()) ->
     return MariaDbServer(folder, installed=installed, options=options)
 
 
-def as_installed(kind: ServerKind, folder: Path) -> DatabaseServer:
+def as_installed(kind: ServerKind, folder: Path, *, options: Sequence[str] = ()) -> DatabaseServer:
     """A server that is not started yet, with what its vendor's defaults make of its log; skips as `server_in` does."""
     if kind is ServerKind.MYSQL:
         from binlog_lab.demo.mariadb.server import MySqlServer
 
-        return MySqlServer(folder, fetched(kind))
-    defaults = ("--binlog-format=MIXED", "--binlog-row-metadata=NO_LOG", "--binlog-checksum=NONE")
-    return server_in(kind, folder, options=[*defaults, "--character-set-server=latin1", "--default-time-zone=SYSTEM"])
+        return MySqlServer(folder, fetched(kind), options=options)
+    defaults = ["--binlog-format=MIXED", "--binlog-row-metadata=NO_LOG", "--binlog-checksum=NONE"]
+    defaults += ["--character-set-server=latin1", "--default-time-zone=SYSTEM"]
+    return server_in(kind, folder, options=[*defaults, *options])
 
 
 def fetched(kind: ServerKind) -> Installed:

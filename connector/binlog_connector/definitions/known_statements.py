@@ -150,6 +150,12 @@ class KnownStatements:
         return scope
 
 
+def forget_statements(kept: str) -> None:
+    """Forget what was read for a job whose file of kept definitions has changed beside the log."""
+    for key in [key for key in _known if key[3] == kept]:
+        del _known[key]
+
+
 _Key = tuple[str, str, bool | None, str | None, str, tuple[int, int]]
 _known: dict[_Key, KnownStatements] = {}
 

@@ -21,16 +21,11 @@ from binlog_connector.following.kept_definitions import KeptDefinitions, restore
 from binlog_connector.following.watched import WatchedLog
 from binlog_connector.rules.row_rules import DefinedTables
 from binlog_connector.schema.definitions import TableDefinition, TableName
-from binlog_connector.schema.layout_definitions import (
-    known_columns,
-    leaves_open,
-    may_have_declared_types,
-    revealed,
-)
+from binlog_connector.schema.layout_definitions import completed_by, leaves_open, may_have_declared_types
 from binlog_connector.schema.log_ddl import ddl_statements
 from binlog_connector.schema.stated_definitions import later_definitions, stated_definitions
 from binlog_format.errors import SchemaError
-from binlog_format.rows.declared.completion import DDL_SOURCE, apply_completion
+from binlog_format.rows.declared.completion import DDL_SOURCE
 from binlog_format.transactions.expansion import expanded
 
 if TYPE_CHECKING:
@@ -137,12 +132,7 @@ class RangeSchemas:
         found = self._later(position).get(TableName(layout.database, layout.table))
         if found is None or not found.holds_at(position):
             return layout
-        columns = found.definition.columns
-        assert columns is not None, "a mark has all columns"
-        layout, completion = revealed(layout, columns), found.definition.completion()
-        if layout.has_names:
-            completion = known_columns(layout, completion)
-        return apply_completion(layout, completion.to_json(), f"{DDL_SOURCE} at {found.before}")
+        return completed_by(layout, found.definition, f"{DDL_SOURCE} at {found.before}")
 
     def _later(self, position: Position) -> Mapping[TableName, LaterDefinition]:
         known = self._known

@@ -12,17 +12,19 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from binlog_connector.schema.catalog import TableState, Unclear
+from binlog_connector.schema.catalog import Catalog, TableState, Unclear
 from binlog_connector.schema.definitions import TableDefinition, TableName
 from binlog_connector.schema.history import SchemaHistory
+from binlog_connector.schema.stated_definitions import definition_operations
 from binlog_format.errors import OptionError, storage_error
 from binlog_format.position import Position
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from binlog_connector.following.offsets import SourceOffset
     from binlog_connector.following.watched import WatchedLog
+    from binlog_connector.schema.log_ddl import DdlStatement
 
 VERSION = 1
 OF_OTHER_LOG = Position(-1, 0, 0)
@@ -77,7 +79,7 @@ class KeptDefinitions(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         version: Of the file.
         known_from: All statements from here on are known: a log that still begins here needs nothing that is kept.
-            `OF_OTHER_LOG`: what is kept comes from another log.
+            `OF_OTHER_LOG`: what is kept comes from another log, or from a server.
         states: By position.
     """
 
@@ -193,6 +195,48 @@ def state_of_history(
         ),
         altered=altered,
         databases=dict(sorted(base.databases.items())),
+    )
+
+
+def kept_tables(watched: WatchedLog, path: str | None, position: Position) -> dict[TableName, TableDefinition]:
+    """Definitions that a job keeps for a position of its log; none where it keeps none, or they do not count there.
+
+    Args:
+        watched: The log.
+        path: Of the file; None: there is none.
+        position: Where the job is.
+
+    Raises:
+        OptionError, StorageError, AccessError: As `KeptDefinitions.read`.
+    """
+    kept = None if path is None else KeptDefinitions.read(path)
+    state = None if kept is None else kept.usable(watched, position)
+    return {} if state is None else {table.name: table for table in state.tables}
+
+
+def with_definitions(state: KeptState, statements: Iterable[DdlStatement]) -> KeptState:
+    """The state with *statements* in the place of what it has of their tables.
+
+    Args:
+        state: Of a log.
+        statements: Of `stated_definitions.definition_of_server`, as of the state's position.
+    """
+    catalog = Catalog()
+    if state.ignore_case:
+        catalog.fold()
+    for statement in statements:
+        for operation in definition_operations(statement):
+            catalog.apply(operation, statement.vendor)
+    found = catalog.tables
+    unclear = (UnclearTable(name, state.position) for name, one in found.items() if isinstance(one, Unclear))
+    return msgspec.structs.replace(
+        state,
+        tables=(
+            *(table for table in state.tables if catalog.key(table.name) not in found),
+            *(one for one in found.values() if isinstance(one, TableDefinition)),
+        ),
+        unclear=(*(one for one in state.unclear if catalog.key(one.name) not in found), *unclear),
+        altered=tuple(sorted({*state.altered, *found})),
     )
 
 

@@ -75,6 +75,7 @@ class SchemaHistory:
 
     Attributes:
         known_to: All DDL before this position has been noted, as far as it was read without a gap; None: none was.
+        kept: Definitions that a job keeps: `newest_definition` has them of tables of which nothing else is known.
     """
 
     def __init__(
@@ -98,6 +99,7 @@ class SchemaHistory:
         self._applied = 0  # statements that `_catalog` and `_timelines` hold
         self._earlier: Callable[[], None] | None = None
         self.known_to: Position | None = None
+        self.kept: Mapping[TableName, TableDefinition] = {}
 
     @classmethod
     def from_schema_file(
@@ -249,7 +251,7 @@ class SchemaHistory:
             SchemaError: `DDL_NOT_PARSED`.
         """
         self._apply()
-        return _understood(name, self._catalog.tables.get(self._catalog.key(name)))
+        return _understood(name, self._catalog.tables.get(self._catalog.key(name))) or self.kept.get(name)
 
     def definition_before(self, name: TableName, statement: DdlStatement) -> TableDefinition | None:
         """The definition of a table when *statement* begins; None: not known, or not any more.

@@ -19,7 +19,12 @@ from binlog_connector.schema.definitions import (
     is_numeric,
 )
 from binlog_format.events.table_map_layout import NUMERIC_TYPES, OLD_TEMPORAL_TYPES, ColumnType
-from binlog_format.rows.declared.completion import ColumnCompletion, LayoutCompletion, contradiction
+from binlog_format.rows.declared.completion import (
+    ColumnCompletion,
+    LayoutCompletion,
+    apply_completion,
+    contradiction,
+)
 from binlog_format.rows.declared.declared_types import character_size
 from binlog_format.vendor import Vendor
 
@@ -260,3 +265,21 @@ def may_have_declared_types(layout: TableLayout) -> bool:
         )
         for column in layout.columns
     )
+
+
+def completed_by(layout: TableLayout, definition: TableDefinition, source: str) -> TableLayout:
+    """A layout with all that a definition of its table states.
+
+    Args:
+        layout: As its table map has it.
+        definition: Of the same table, with columns.
+        source: Where that comes from, for messages.
+
+    Raises:
+        SchemaError: `COLUMN_COUNT_MISMATCH`, `COLUMN_MISMATCH`: it is the definition of another table.
+    """
+    assert definition.columns is not None, "it has columns"
+    layout, completion = revealed(layout, definition.columns), definition.completion()
+    if layout.has_names:
+        completion = known_columns(layout, completion)
+    return apply_completion(layout, completion.to_json(), source)

@@ -12,8 +12,16 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from binlog_connector.definitions.known_statements import SchemaFile
-from binlog_connector.following.kept_definitions import KeptDefinitions, KeptState, goes_on, restored, state_of_history
+from binlog_connector.definitions.known_statements import SchemaFile, forget_statements
+from binlog_connector.following.kept_definitions import (
+    OF_OTHER_LOG,
+    KeptDefinitions,
+    KeptState,
+    goes_on,
+    restored,
+    state_of_history,
+    with_definitions,
+)
 from binlog_connector.following.resume import compare
 from binlog_connector.following.watched import WatchedLog
 from binlog_connector.rules.row_rules import TableRules
@@ -26,7 +34,7 @@ from binlog_streaming.job_state.state_files import state_of
 from binlog_streaming.settings.model import GHOST_TABLES, KEPT_DEFINITIONS_FILE
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
     from binlog_connector.following.offsets import SourceOffset
     from binlog_connector.schema.definitions import TableDefinition, TableName
@@ -104,6 +112,27 @@ class DefinitionKeeper:
         state = self._shown(state_of_history(history, watched, self._is_wanted, last))
         if not (is_near and self._is_written and state.states_same(last)):
             self._write((last, state))
+
+    def take_from_server(self, watched: WatchedLog, definitions: Sequence[DdlStatement]) -> None:
+        """Keep definitions that were read from the server, and that the log need not have.
+
+        Args:
+            watched: The log.
+            definitions: Of `stated_definitions.definition_of_server`, all of one position.
+
+        Raises:
+            OptionError: `INVALID_VALUE`, as `bring_to`.
+            BinlogError: The log cannot be read, or the file not be written.
+        """
+        self.bring_to(watched, definitions[0].position)
+        if self._job.kept_definitions is None or self._history is None:
+            return
+        last = self._states[-1]
+        state = with_definitions(state_of_history(self._history, watched, self._is_wanted, last), definitions)
+        self._known_from = OF_OTHER_LOG
+        self._write((last, self._shown(state)))
+        self._history = None  # the file has more than it
+        forget_statements(self._job.kept_definitions)
 
     @property
     def defined(self) -> frozenset[TableName] | None:

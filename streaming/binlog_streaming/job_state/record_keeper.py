@@ -33,7 +33,7 @@ from binlog_streaming.plan.job_state import JobState
 from binlog_streaming.settings.choices import Mode
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from binlog_connector.following.offsets import SourceOffset
     from binlog_connector.schema.log_ddl import DdlStatement
@@ -257,6 +257,16 @@ class RecordKeeper:
             start = read_offset(state_of(self._job), batch_id - 1)
             keep_batch(self._definitions, self._job, statements, start, end)
         return self._definitions.defined
+
+    def keep_definitions_of_server(self, statements: Sequence[DdlStatement]) -> None:
+        """Keep definitions that were read from the server: `DefinitionKeeper.take_from_server`.
+
+        Raises:
+            BinlogError: The log cannot be read, or the file not be written.
+        """
+        if statements:
+            with WatchedLog(self._job.source.path, self._job.source.format) as watched:
+                self._definitions.take_from_server(watched, statements)
 
     def saw_batch(self, batch: BatchProgress) -> None:
         """Note what a batch has written and learned.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -12,6 +13,7 @@ from binlog_connector.rules.row_rules import DefinedTables
 from binlog_connector.schema.definitions import TableName
 from binlog_connector.schema.failed_statements import ddl_operations
 from binlog_connector.schema.history import SchemaHistory
+from binlog_connector.schema.layout_definitions import completed_by
 from binlog_connector.schema.log_ddl import ServerRuns, table_statements
 from binlog_connector.schema.operations import (
     AlterTable,
@@ -24,9 +26,10 @@ from binlog_connector.schema.operations import (
 from binlog_connector.schema.row_format import RowFormat, Tally
 from binlog_connector.schema.stated_definitions import definition_operations, stated_definitions
 from binlog_format import open_log
-from binlog_format.errors import BinlogError
+from binlog_format.errors import BinlogError, SchemaError
 from binlog_format.position import Position
 from binlog_format.rows.columns import arrow_schema
+from binlog_format.rows.declared.completion import DDL_SOURCE
 from binlog_format.rows.declared.declared_types import DefaultKind
 from binlog_format.vendor import Vendor
 from binlog_format.views.cascading import have_logged_cascades
@@ -222,15 +225,26 @@ class _Finder:
             table.is_made_there = name in self._made
             table.begun_at = self._begun.get(name)
             table.cascading = tuple(self._cascading.get(name, {}).values())
+            self._complete(table)
         return tuple(self._by_name[name] for name in sorted(self._by_name))
 
     def is_defined(self, table: FoundTable) -> bool:
-        """True if the log contains, at its end, the facts that no table map has."""
+        """True if the log contains, at its end, the facts that no table map has, or the job keeps them."""
+        return self._newest_definition(table) is not None
+
+    def _complete(self, table: FoundTable) -> None:
+        # A mark may state only after all rows what they are called, and a job may keep it without the log.
+        definition = self._newest_definition(table)
+        if definition is not None and table.problem is None and not table.layout.completion:
+            with contextlib.suppress(SchemaError):  # rows from before a change
+                table.layout = completed_by(table.layout, definition, DDL_SOURCE)
+
+    def _newest_definition(self, table: FoundTable) -> TableDefinition | None:
         try:
             found = self._history.newest_definition(TableName(table.layout.database, table.layout.table))
         except BinlogError:
-            return False  # a statement that was not understood: nothing is known any more
-        return found is not None and found.columns is not None
+            return None  # a statement that was not understood: nothing is known any more
+        return None if found is None or found.columns is None else found
 
     def _obey(self, statement: DdlStatement) -> None:
         # After such a statement columns are not those before it under the same names.

@@ -1,4 +1,4 @@
-"""A job's progress with a table: `ProvedJobState(job).near(gtids, ...)` gives its target after a batch."""
+"""A job's progress with a table: `ProvedJobState(job).near(point, ...)` gives its target after a batch."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from binlog_format.errors import TableError
 from binlog_streaming.job_state.checkpoint import read_checkpoint
 from binlog_streaming.job_state.state_files import state_of
 from binlog_streaming.lake.sinks import sink_type
+from binlog_streaming.snapshot.locked_point import LogPoint
 from binlog_streaming.tables.target_state import read_target_state
 
 if TYPE_CHECKING:
@@ -38,10 +39,14 @@ class Reached:
     Attributes:
         target: As it was looked at; whoever has this closes it.
         gtids: What of the log it has.
+        position: Its end in a log without GTIDs; None: it has GTIDs.
+        rows_at: The position that it is near in such a log.
     """
 
     target: Target
     gtids: GtidPoint
+    position: Position | None = None
+    rows_at: Position | None = None
 
 
 @dataclass(slots=True)
@@ -58,14 +63,16 @@ class ProvedJobState:
     changes: LogChanges
     stopped_at: str = ""
 
-    def near(self, gtids: GtidPoint, table: TableName, mode: Mode, uri: str, on_wait: Callable[[str], None]) -> Reached:
-        """The target at the end of a batch, not far from *gtids*, before or after; waits until it is there.
+    def near(
+        self, point: LogPoint | GtidPoint, table: TableName, mode: Mode, uri: str, on_wait: Callable[[str], None]
+    ) -> Reached:
+        """The target at the end of a batch, not far from *point*, before or after; waits until it is there.
 
         A batch is in the checkpoint after all of it is in the tables. So a target whose last commit is of a batch that
         was in the checkpoint before the look has all of the log up to that batch's end, and nothing of the next one.
 
         Args:
-            gtids: Of the server's rows.
+            point: Of the server's rows.
             table: Whose target.
             mode: What that holds.
             uri: Where it is.
@@ -78,14 +85,15 @@ class ProvedJobState:
         state, known, since = state_of(self.job), "", time.monotonic()
         place: Position | None = None
         while True:
-            place = place or self.changes.end_of(gtids)
+            place = place or self.changes.end_of(point)
             checkpoint = read_checkpoint(state)
             offset = None if checkpoint is None else checkpoint.offset
             why = f"more than {DISTANCE_MAX >> 20} MiB of the log away"
             if checkpoint is not None and offset is not None and self._is_near(place, offset.position):
                 target = self._at_end_of(checkpoint.batch_id or 0, checkpoint.query_id, table, mode, uri)
                 if target is not None:
-                    return Reached(target, offset.gtid.advanced_by(offset.skip_gtid))
+                    at = (offset.position, place) if isinstance(point, LogPoint) else (None, None)
+                    return Reached(target, offset.gtid.advanced_by(offset.skip_gtid), *at)
                 why = "the target has a part of the next batch already"
             told = "the start of the log" if offset is None else str(offset.gtid or offset.position)
             if told != known:
@@ -95,7 +103,7 @@ class ProvedJobState:
                 raise TableError(
                     "STANDS_ELSEWHERE",
                     f"{table}: job {self.job.name} has come to {told}, and has not moved for {PATIENCE_S:.0f} s; the "
-                    f"server's rows are those at {gtids}: {why}",
+                    f"server's rows are those at {point}: {why}",
                     hint="Let the job run meanwhile: binlog-stream run JOB.toml",
                 )
             on_wait(told)

@@ -1,8 +1,8 @@
-"""Effects of a part of the log on the rows of one table: `LogChanges(job).after(gtids, others, table)`.
+"""Effects of a part of the log on the rows of one table: `LogChanges(job).after(start, end, table)`.
 
-Between the GTIDs at which the server's rows were read and those that the target has, changes lie in the log. Each puts
-an image of a row in the place of another one, so sums of hashes are brought from one place to the other by adding what
-comes and subtracting what goes.
+Between the place at which the server's rows were read and the end of what the target has, changes lie in the log. Each
+puts an image of a row in the place of another one, so sums of hashes are brought from one place to the other by adding
+what comes and subtracting what goes.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from binlog_connector.options.source_options import SourceOptions
 from binlog_connector.schema.snapshot_marks import TableProved
 from binlog_format.errors import BinlogError
 from binlog_format.log.search import end_of_gtids
+from binlog_format.position import Position
 from binlog_format.rows.images import ImageKind
 from binlog_streaming.job_state.record_keeper import RecordKeeper
 from binlog_streaming.lake.row_values import one_array
@@ -32,6 +33,7 @@ from binlog_streaming.plan.cascades import CascadeLog
 from binlog_streaming.plan.job_state import TableSelection
 from binlog_streaming.plan.plan import plan_batch
 from binlog_streaming.settings.choices import OnError
+from binlog_streaming.snapshot.locked_point import LogPoint
 from binlog_streaming.tables.step_rows import agreed_types, part_row_batches
 
 if TYPE_CHECKING:
@@ -42,13 +44,14 @@ if TYPE_CHECKING:
     from binlog_connector.following.watched import WatchedLog
     from binlog_connector.schema.definitions import TableName
     from binlog_format.gtids.gtid_set import GtidPoint
-    from binlog_format.position import Position
     from binlog_streaming.modes.row_batches import RowBatch
     from binlog_streaming.plan.batch_plan import BatchPlan, Component
     from binlog_streaming.plan.job_state import SelectedTable
     from binlog_streaming.plan.planning import Row
     from binlog_streaming.settings.model import Job
     from binlog_streaming.tables.step_rows import Types
+
+    LogPlace = GtidPoint | Position
 
 PATIENCE_SECONDS = 60.0
 """Seconds to wait for a log that is copied from the server's machine."""
@@ -96,28 +99,37 @@ class LogChanges:
         self._job = job
         self._options = SourceOptions.parse({"path": job.source.path, **job.source_options()})
 
-    def end_of(self, gtids: GtidPoint) -> Position | None:
-        """End of *gtids* in the log; None: it does not have all of them yet.
+    def end_of(self, point: LogPoint | GtidPoint) -> Position | None:
+        """Position of a point in the log; None: it does not have all that is before it yet.
 
         Raises:
             BinlogError: The log cannot be read.
         """
         with open_watched(self._options) as watched:
-            end = end_of_gtids(watched.log, gtids)
+            if isinstance(point, LogPoint):
+                position = watched.log.position_at_byte(point.name, point.byte)
+                return None if position is None or position > watched.log.end_position() else position
+            end = end_of_gtids(watched.log, point)
             return None if end.missing else end.position
 
-    def wait_for(self, gtids: GtidPoint) -> None:
-        """Wait until the log has all of *gtids*: it may be copied from the server's machine.
+    def wait_for(self, point: LogPoint | GtidPoint) -> Position:
+        """Wait until the log has all before *point*, and return its position: it may be copied from the server.
 
         Raises:
             DisturbedError: It does not come.
             BinlogError: The log cannot be read.
         """
         end = time.monotonic() + PATIENCE_SECONDS
-        while self.end_of(gtids) is None:
+        while (position := self.end_of(point)) is None:
             if time.monotonic() > end:
-                raise DisturbedError(f"the log has not come to {gtids} within {PATIENCE_SECONDS:.0f} s")
+                raise DisturbedError(f"the log has not come to {point} within {PATIENCE_SECONDS:.0f} s")
             time.sleep(_POLL_SECONDS)
+        return position
+
+    def place(self, position: Position) -> str:
+        """A position as the server names it, for a log without GTIDs."""
+        with open_watched(self._options) as watched:
+            return watched.log.server_position(position) or str(position)
 
     def distance(self, one: Position, other: Position) -> int:
         """Bytes of the log between two positions.
@@ -128,15 +140,20 @@ class LogChanges:
         with contextlib.closing(LagMeter(self._options.path, self._options.format)) as meter:
             return meter.size_between(*sorted((one, other)))
 
-    def after(self, gtids: GtidPoint, others: GtidPoint, table: TableName) -> TableImages | None:
-        """The images of a table's rows in groups that *others* cover, and *gtids* do not; None: there are none.
+    def after(self, start: LogPlace, end: LogPlace, table: TableName) -> TableImages | None:
+        """The images of a table's rows in groups that *end* covers, and *start* does not; None: there are none.
+
+        Args:
+            start: GTIDs, or a position.
+            end: The same kind.
+            table: Whose rows.
 
         Raises:
             DisturbedError: Images alone do not tell what becomes of the table.
             BinlogError: The log cannot be read.
         """
         with open_watched(self._options) as watched:
-            plan = self._plan(list(self._rows(watched, gtids, others)))
+            plan = self._plan(list(self._rows(watched, start, end)))
             component = next((one for one in plan.components if table in one.tables), None)
             row_batches = [] if component is None else self._row_batches(component, table, watched)
         if not row_batches:
@@ -147,19 +164,24 @@ class LogChanges:
             raise DisturbedError("row images in the log lack columns (binlog_row_image)")
         return TableImages(schema, images)
 
-    def _rows(self, watched: WatchedLog, gtids: GtidPoint, others: GtidPoint) -> Iterator[Row]:
-        if not others.without(gtids):
+    def _rows(self, watched: WatchedLog, start: LogPlace, end: LogPlace) -> Iterator[Row]:
+        skip = until = None
+        if isinstance(start, Position) or isinstance(end, Position):
+            assert isinstance(start, Position), "both are"
+            assert isinstance(end, Position), "both are"
+            first, last = start, end
+        elif end.without(start):
+            begin, finish = watched.log.position_of(start), end_of_gtids(watched.log, end)
+            first, skip, last, until = begin.position, begin.taken, finish.position, finish.taken
+        else:
             return
-        start, end = watched.log.position_of(gtids), end_of_gtids(watched.log, others)
-        if start.position >= end.position:
+        if first >= last:
             return
         path = self._job.source.schema_file
-        schemas = schemas_for(self._options, watched, start.position, SchemaFile.read(path) if path else None)
+        schemas = schemas_for(self._options, watched, first, SchemaFile.read(path) if path else None)
         assert schemas is not None
-        view = make_view(
-            self._options, skip=start.taken, until=end.taken, decoding=make_decoding(self._options, schemas)
-        )
-        for batch in view.batches(schemas.observed(watched.log.committed_blocks(start.position, end.position))):
+        view = make_view(self._options, skip=skip, until=until, decoding=make_decoding(self._options, schemas))
+        for batch in view.batches(schemas.observed(watched.log.committed_blocks(first, last))):
             yield from batch.to_pylist()
 
     def _plan(self, rows: list[Row]) -> BatchPlan:

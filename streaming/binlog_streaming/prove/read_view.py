@@ -1,4 +1,4 @@
-"""All rows of a table as of one GTID: `read_view(session, table, connect)` begins a transaction that sees them.
+"""All rows of a table as of one place of the log: `read_view(session, table, connect)` begins a transaction.
 
 MariaDB tells with a consistent snapshot where in the binlog it is, without a lock. Where a server does not, as
 MySQL, the table is locked against changes for the moment in which the snapshot is made.
@@ -23,14 +23,15 @@ if TYPE_CHECKING:
 
     from binlog_format.gtids.gtid_set import GtidPoint
     from binlog_streaming.server.session import ServerSession
+    from binlog_streaming.snapshot.locked_point import LogPoint
     from binlog_streaming.snapshot.source_table import SourceTable
 
     Connect = Callable[[], ServerSession]
 
 
 @contextlib.contextmanager
-def read_view(session: ServerSession, table: SourceTable, connect: Connect) -> Iterator[GtidPoint]:
-    """Hold a read view within this context: *session* sees the table at the GTIDs that it returns.
+def read_view(session: ServerSession, table: SourceTable, connect: Connect) -> Iterator[LogPoint | GtidPoint]:
+    """Hold a read view within this context: *session* sees the table at the GTIDs, or the place, that it returns.
 
     A table of an engine without transactions may change meanwhile.
 
@@ -46,18 +47,18 @@ def read_view(session: ServerSession, table: SourceTable, connect: Connect) -> I
         yield place_under_lock(table, connect)
         return
     try:
-        gtids = _begin_at_place(session) if session.version.is_mariadb else None
-        if gtids is None:
+        point: LogPoint | GtidPoint | None = _begin_at_place(session) if session.version.is_mariadb else None
+        if point is None:
             session.roll_back()
             with connect() as locking:
-                gtids = begin_under_lock([session], locking, [table])
-        yield gtids
+                point = begin_under_lock([session], locking, [table])
+        yield point
     finally:
         session.roll_back()
 
 
-def place_under_lock(table: SourceTable, connect: Connect) -> GtidPoint:
-    """The GTIDs at a moment in which nobody is within a change of a table.
+def place_under_lock(table: SourceTable, connect: Connect) -> LogPoint | GtidPoint:
+    """The GTIDs, or the place, at a moment in which nobody is within a change of a table.
 
     Raises:
         ServerError: `LOCKED`, `SETTINGS`, or what else the server answered.

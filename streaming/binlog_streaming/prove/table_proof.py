@@ -25,6 +25,7 @@ from binlog_streaming.prove.server_rows import ServerRows
 from binlog_streaming.prove.table_forms import table_forms
 from binlog_streaming.prove.target_rows import TargetRows, changed_files
 from binlog_streaming.server.failures import TABLE_CHANGED
+from binlog_streaming.snapshot.locked_point import LogPoint
 from binlog_streaming.snapshot.source_table import TableLock, read_table
 from binlog_streaming.snapshot.sql_text import table_sql
 
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
     from binlog_streaming.lake.target import Target
     from binlog_streaming.prove.differences import Difference
     from binlog_streaming.prove.job_state import ProvedJobState
-    from binlog_streaming.prove.log_changes import LogChanges
+    from binlog_streaming.prove.log_changes import LogChanges, LogPlace
     from binlog_streaming.prove.read_view import Connect
     from binlog_streaming.prove.row_sums import Sums
     from binlog_streaming.prove.table_forms import TableForms
@@ -96,7 +97,7 @@ class ProofResult:
         mode: What the target holds.
         outcome: Whether it is the same.
         reason: Why it was not compared, or cannot be the same.
-        gtids: Up to where in the log this is true.
+        gtids: Up to where in the log this is true; a position of the server where it has no GTIDs.
         rows: The server's.
         held_rows: The target's.
         forms: Which columns were compared.
@@ -168,7 +169,7 @@ class TableProof:
         properties = target.properties()
         if properties is None:
             return self._not_compared("the job has not made its target yet")
-        with self._view() as gtids:
+        with self._view() as point:
             source = read_table(self.session, *self.table.name)
             keys = split_keys(properties.get(KEYS_PROPERTY, ""))
             schema, is_mariadb = target.schema(), self.session.version.is_mariadb
@@ -177,28 +178,32 @@ class TableProof:
                 return self._not_compared("none of its columns can be compared")
             server = ServerRows(self.session, source, forms)
             expected = server.sums(self._counter("server"), self.sample)
-            self._check_is_at(source, gtids)
+            self._check_is_at(source, point)
             reached = self.state.near(
-                gtids, self.table.name, self.mode, self.uri, lambda place: self._tell("job", job_at=place)
+                point, self.table.name, self.mode, self.uri, lambda place: self._tell("job", job_at=place)
             )
+            through = str(reached.gtids) if reached.position is None else self.state.changes.place(reached.position)
             with contextlib.closing(reached.target) as now:
                 _check_columns(schema, now.schema(), forms)
                 reason = changed_files_reason(now)
                 if reason:
                     found = ProofResult(str(self.table.name), self.mode, ProofOutcome.DIFFERENT, reason, forms=forms)
-                    return replace(found, gtids=str(reached.gtids), rows=expected.row_count)
+                    return replace(found, gtids=through, rows=expected.row_count)
                 held_rows = TargetRows(now, self.mode, self.table.rule, forms)
                 held = held_rows.sums(self._counter("target"))
-                later, buckets = later_rows(self.state.changes, gtids, reached.gtids, self.table.name, forms)
+                low: LogPlace | None = reached.rows_at if isinstance(point, LogPoint) else point
+                assert low is not None, "it is near"
+                high = reached.position or reached.gtids
+                later, buckets = later_rows(self.state.changes, low, high, self.table.name, forms)
                 expected.add_rows(later, buckets)
                 sums = expected.in_sample(self.sample), held.in_sample(self.sample)
-                result = self._result(server, held_rows, sums, str(reached.gtids), (later, buckets))
+                result = self._result(server, held_rows, sums, through, (later, buckets))
                 if result.differences:
-                    self._check_is_at(source, gtids)
+                    self._check_is_at(source, point)
                 return result
 
-    def _check_is_at(self, source: SourceTable, gtids: GtidPoint) -> None:
-        """See that rows that were read without a view are those at *gtids*.
+    def _check_is_at(self, source: SourceTable, point: LogPoint | GtidPoint) -> None:
+        """See that rows that were read without a view are those at *point*.
 
         Raises:
             DisturbedError: The table has been changed since.
@@ -207,8 +212,12 @@ class TableProof:
         if source.lock is not TableLock.TABLE:
             return
         now = place_under_lock(source, self.connect)
-        self.state.changes.wait_for(now)
-        if self.state.changes.after(gtids, now, self.table.name) is not None:
+        end = self.state.changes.wait_for(now)
+        if isinstance(point, LogPoint) or isinstance(now, LogPoint):
+            images = self.state.changes.after(self.state.changes.wait_for(point), end, self.table.name)
+        else:
+            images = self.state.changes.after(point, now, self.table.name)
+        if images is not None:
             raise DisturbedError(f"its engine {source.engine} has no snapshots, and rows changed while they were read")
 
     def _result(
@@ -258,9 +267,9 @@ class TableProof:
         )
 
     @contextlib.contextmanager
-    def _view(self) -> Iterator[GtidPoint]:
+    def _view(self) -> Iterator[LogPoint | GtidPoint]:
         source = self.table.source
-        with read_view(self.session, source, self.connect) as gtids:
+        with read_view(self.session, source, self.connect) as point:
             try:
                 # ALTER TABLE waits from here on.
                 self.session.execute(f"SELECT 1 FROM {table_sql(source.schema, source.name)} LIMIT 0")
@@ -268,7 +277,7 @@ class TableProof:
                 if f"(error {TABLE_CHANGED})" in error.reason:
                     raise DisturbedError("the table was altered") from error
                 raise
-            yield gtids
+            yield point
 
     @contextlib.contextmanager
     def _opened(self) -> Iterator[Target]:
@@ -308,7 +317,7 @@ def _check_columns(before: pa.Schema, now: pa.Schema, forms: TableForms) -> None
 
 
 def later_rows(
-    changes: LogChanges, low: GtidPoint, high: GtidPoint, table: TableName, forms: TableForms
+    changes: LogChanges, low: LogPlace, high: LogPlace, table: TableName, forms: TableForms
 ) -> tuple[Rows, NDArray[np.int64]]:
     """Rows that a log brings to a table, or takes from it, between two points of which either may be the later one.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import pymysql
@@ -10,7 +11,7 @@ from binlog_format.errors import ServerError
 from binlog_format.gtids.gtid import GtidPosition
 from binlog_format.gtids.gtid_set import GtidSet
 from binlog_streaming.server import failures
-from binlog_streaming.snapshot.sql_text import table_sql
+from binlog_streaming.snapshot.sql_text import has_gtids, log_status, table_sql
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -28,10 +29,28 @@ BEGIN_SNAPSHOT = (
 )
 
 
+@dataclass(frozen=True, slots=True)
+class LogPoint:
+    """A place in a server's log, as it names it.
+
+    Attributes:
+        name: Of the file.
+        byte: In the file.
+        gtid: The last GTID of each domain before it; empty: there are none, or they are not known.
+    """
+
+    name: str
+    byte: int
+    gtid: GtidPosition
+
+    def __str__(self) -> str:
+        return f"{self.name}:{self.byte}"
+
+
 def begin_under_lock(
     sessions: Sequence[ServerSession], locking: ServerSession, tables: Sequence[SourceTable]
-) -> GtidPoint:
-    """Begin a transaction in each session; they all see what the tables have at the GTIDs that this returns.
+) -> LogPoint | GtidPoint:
+    """Begin a transaction in each session; they all see what the tables have at the place that this returns.
 
     Args:
         sessions: Without anything under way.
@@ -39,14 +58,8 @@ def begin_under_lock(
         tables: Which ones.
 
     Raises:
-        ServerError: `LOCKED`, `SETTINGS`, or what else the server answered.
+        ServerError: `LOCKED`, or what else the server answered: without GTIDs the account needs REPLICATION CLIENT.
     """
-    is_mariadb = locking.version.is_mariadb
-    if not is_mariadb and locking.variable("gtid_mode") != "ON":
-        hint = "SET GLOBAL gtid_mode = ON, by the steps in MySQL's manual"
-        raise ServerError(
-            "SETTINGS", "gtid_mode is not ON: nothing tells a place in the log", at=locking.place, hint=hint
-        )
     locking.execute("SET SESSION lock_wait_timeout = 1")
     locks = ", ".join(f"{table_sql(table.schema, table.name)} READ" for table in tables)
     for _ in range(LOCK_TRIES):
@@ -61,11 +74,19 @@ def begin_under_lock(
         for session in sessions:
             for statement in BEGIN_SNAPSHOT:
                 session.execute(statement)
-        name = "gtid_binlog_pos" if is_mariadb else "gtid_executed"
-        text = str(locking.value(f"SELECT @@GLOBAL.{name}"))
-        gtids: GtidPoint = GtidPosition.parse(text) if is_mariadb else GtidSet.parse(text)
+        point = _point(locking)
         locking.execute("UNLOCK TABLES")
-        return gtids
+        return point
     names = ", ".join(table.full_name for table in tables)
     reason = f"{names}: transactions that changed them were open for {LOCK_TRIES} s"
     raise ServerError("LOCKED", reason, at=locking.place, hint="See information_schema.INNODB_TRX; then start again")
+
+
+def _point(session: ServerSession) -> LogPoint | GtidPoint:
+    if session.version.is_mariadb:
+        return GtidPosition.parse(str(session.value("SELECT @@GLOBAL.gtid_binlog_pos")))
+    if has_gtids(session):
+        return GtidSet.parse(str(session.value("SELECT @@GLOBAL.gtid_executed")))
+    with session.named_errors():
+        name, byte = log_status(session)[0][:2]
+    return LogPoint(str(name), int(byte), GtidPosition({}))

@@ -14,10 +14,10 @@ from binlog_format.errors import ServerError
 from binlog_format.views.filters import SNAPSHOT_DATABASE
 from binlog_streaming.server.failures import DENIED, number_of
 from binlog_streaming.snapshot.source_table import TableLock
-from binlog_streaming.snapshot.sql_text import locking_clause, name_list, quoted, table_sql
+from binlog_streaming.snapshot.sql_text import has_gtids, locking_clause, log_status, name_list, quoted, table_sql
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from binlog_streaming.server.session import ServerSession
     from binlog_streaming.snapshot.source_table import SourceTable
@@ -79,6 +79,11 @@ def rights_refusal(session: ServerSession, table: SourceTable, *, locks_rows: bo
             if _is_denied(session, f"LOCK TABLES {probe} READ", "LOCK TABLES"):
                 on = f"{quoted(schema)}.*"
                 refusals.append((f"LOCK TABLES ON {schema}.*", grant_statement(session, ["LOCK TABLES"], on)))
+    return _missing(refusals)
+
+
+def _missing(refusals: Sequence[tuple[str, str]]) -> str | None:
+    """Rights that are missing, and the statements that give them; None: none are."""
     if not refusals:
         return None
     return f"missing rights: {', '.join(right for right, _ in refusals)} ({'; '.join(grant for _, grant in refusals)})"
@@ -87,17 +92,21 @@ def rights_refusal(session: ServerSession, table: SourceTable, *, locks_rows: bo
 def lock_refusal(session: ServerSession, table: SourceTable) -> str | None:
     """Reason why the account may not lock a table for the moment in which its rows are tied to a place; None: it may.
 
-    MariaDB tells that place, and needs no lock, but of tables whose engine has no snapshots.
+    MariaDB tells that place, and needs no lock, but of tables whose engine has no snapshots. MySQL tells it by GTIDs, or
+    with another right where it has none.
 
     Raises:
         ServerError: What the server answered otherwise.
     """
     if session.version.is_mariadb and table.lock is not TableLock.TABLE:
         return None
-    if not _is_denied(session, f"LOCK TABLES {table_sql(table.schema, 'no_such_table')} READ", "LOCK TABLES"):
-        return None
-    grant = grant_statement(session, ["LOCK TABLES"], f"{quoted(table.schema)}.*")
-    return f"missing rights: LOCK TABLES ON {table.schema}.* ({grant})"
+    refusals = []
+    if _is_denied(session, f"LOCK TABLES {table_sql(table.schema, 'no_such_table')} READ", "LOCK TABLES"):
+        grant = grant_statement(session, ["LOCK TABLES"], f"{quoted(table.schema)}.*")
+        refusals.append((f"LOCK TABLES ON {table.schema}.*", grant))
+    if not has_gtids(session) and not _may_see_log_status(session):
+        refusals.append(("REPLICATION CLIENT ON *.*", grant_statement(session, ["REPLICATION CLIENT"], "*.*")))
+    return _missing(refusals)
 
 
 def grant_statement(session: ServerSession, rights: Iterable[str], on: str) -> str:
@@ -122,6 +131,17 @@ def may_install_plugins(session: ServerSession) -> bool:
         ServerError: What the server answered otherwise.
     """
     return not _is_denied(session, "EXPLAIN INSERT INTO mysql.plugin VALUES ('', '')", "INSERT")
+
+
+def _may_see_log_status(session: ServerSession) -> bool:
+    try:
+        log_status(session)
+    except pymysql.MySQLError as error:
+        if number_of(error) in DENIED:
+            return False
+        with session.named_errors():
+            raise
+    return True
 
 
 def _is_denied(session: ServerSession, probe: str, right: str) -> bool:

@@ -11,6 +11,7 @@ from binlog_format.errors import ServerError
 from binlog_streaming.server.failures import DENIED, number_of
 from binlog_streaming.snapshot.rights import may_install_plugins
 from binlog_streaming.snapshot.shadow import ShadowEngine
+from binlog_streaming.snapshot.sql_text import log_status
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -20,8 +21,6 @@ if TYPE_CHECKING:
 _MARIADB_FIRST = (10, 3, 0)  # NOWAIT
 _MYSQL_FIRST = (8, 0, 22)  # FOR SHARE needs no other right than SELECT; CREATE TABLE ... SELECT with GTIDs
 _INSTALL = "INSTALL SONAME 'ha_blackhole'"
-_LOG_STATUS = ("SHOW MASTER STATUS", "SHOW BINARY LOG STATUS")
-_SYNTAX_ERROR = 1064
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,19 +148,15 @@ def unlogged_databases(session: ServerSession, databases: Iterable[str]) -> dict
 
 def _log_filters(session: ServerSession) -> tuple[list[str], list[str]]:
     """`binlog_do_db` and `binlog_ignore_db`."""
-    for statement in _LOG_STATUS:
-        try:
-            rows = session.try_rows(statement)
-        except pymysql.MySQLError as error:
-            if number_of(error) == _SYNTAX_ERROR:
-                continue
-            if number_of(error) in DENIED:
-                break
-            with session.named_errors():
-                raise
-        taken, left_out = (str(value).split(",") if value else [] for value in (rows[0][2:4] if rows else ("", "")))
-        return taken, left_out
-    return [], []
+    try:
+        rows = log_status(session)
+    except pymysql.MySQLError as error:
+        if number_of(error) in DENIED:
+            return [], []
+        with session.named_errors():
+            raise
+    taken, left_out = (str(value).split(",") if value else [] for value in (rows[0][2:4] if rows else ("", "")))
+    return taken, left_out
 
 
 def find_engine(session: ServerSession) -> EngineChoice:

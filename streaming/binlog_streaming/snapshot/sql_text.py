@@ -1,6 +1,6 @@
 """Names and values as SQL text: `quoted`, `table_sql`, `literal`.
 
-Differences between MariaDB and MySQL in a snapshot: `prepare_session`, `locking_clause`, `logged_place`.
+Differences between MariaDB and MySQL in a snapshot: `prepare_session`, `locking_clause`, `logged_place`, `log_status`.
 """
 
 from __future__ import annotations
@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from binlog_streaming.server.session import ServerSession
+    from binlog_streaming.server.session import Row, ServerSession
 
 
 LOCK_WAIT_SECONDS = 1
 """Seconds that a chunk of one row waits for its lock: the shortest time that the servers offer."""
 
+_MYSQL_LOG_STATUS = (8, 2, 0)
 # A value that would change on its way is an error. No mode that refuses values which rows already have (zero dates),
 # none that turns an id 0 into the next one, and not
 # NO_ENGINE_SUBSTITUTION: a replica without BLACKHOLE would stop, and makes an InnoDB table without it.
@@ -51,9 +52,26 @@ def logged_place(session: ServerSession) -> str | None:
     """
     if session.version.is_mariadb:
         return str(session.value("SELECT @@SESSION.last_gtid"))
-    if session.variable("gtid_mode") == "ON":
-        return str(session.value("SELECT @@GLOBAL.gtid_executed"))
-    return None
+    return str(session.value("SELECT @@GLOBAL.gtid_executed")) if has_gtids(session) else None
+
+
+def has_gtids(session: ServerSession) -> bool:
+    """True if every transaction that the server logs has a GTID.
+
+    Raises:
+        ServerError: What the server answered.
+    """
+    return session.version.is_mariadb or session.variable("gtid_mode") == "ON"
+
+
+def log_status(session: ServerSession) -> list[Row]:
+    """Name of the newest binlog file, its end, `binlog_do_db` and `binlog_ignore_db`; no row without a binlog.
+
+    Raises:
+        pymysql.MySQLError: What the server answered; the account needs a right for it.
+    """
+    is_new = not session.version.is_mariadb and session.version.number >= _MYSQL_LOG_STATUS
+    return session.try_rows("SHOW BINARY LOG STATUS" if is_new else "SHOW MASTER STATUS")
 
 
 def quoted(name: str) -> str:

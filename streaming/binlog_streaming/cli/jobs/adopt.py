@@ -25,7 +25,7 @@ def register(app: typer.Typer) -> None:
 def adopt(
     job: JobArgument,
     table: Annotated[str, typer.Option(metavar="TABLE", help="database.table, as the log has it.")],
-    at: Annotated[str, typer.Option(metavar="GTID", help="GTIDs of the log that the target's rows contain.")],
+    at: Annotated[str, typer.Option(metavar="GTID", help="Place of the rows in the log; without GTIDs FILE:BYTE.")],
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Begin without asking.")] = False,
     server: OptionalServerOption = None,
     password_file: PasswordFileOption = None,
@@ -38,27 +38,28 @@ def adopt(
 
         binlog-stream adopt job.toml --table shop.orders --at 0-1-575
 
-    With --server the table's definition is written into the server's log: from there on the job knows its foreign keys,
-    generated columns and types such as UUID.
+    With --server the table's definition is written into the server's log first: from there on the job knows names and
+    types of its columns, foreign keys and generated columns.
 
     Exit status: 0 the target is the job's, 1 a named error, 2 wrong use, 130 interrupted.
     """
-    from binlog_format.gtids.gtid_set import parse_gtids
     from binlog_streaming.jobs.mirror import job_at
     from binlog_streaming.snapshot.reading.adoption import adopt as adopt_tables
     from binlog_streaming.snapshot.reading.adoption import plan_adoption
+    from binlog_streaming.snapshot.reading.log_place import parse_point
 
-    settings = job_at(job)
-    adoption = plan_adoption(settings, table, parse_gtids(at))
+    settings, point = job_at(job), parse_point(at, "--at")
+    if server is not None:
+        from binlog_connector.schema.definitions import TableName
+        from binlog_streaming.cli.definitions import bring_also
+
+        passwords = None if password_file is None else str(password_file)
+        bring_also(settings, server, passwords, among={TableName.parse(table)})
+    adoption = plan_adoption(settings, table, point)
     console = output_console()
     keys = ", ".join(adoption.keys) or "the whole row"
     console.print(f"target   {adoption.uri}: {adoption.row_count:,} rows, key: {keys}", soft_wrap=True, markup=False)
     console.print(f"at       {adoption.offset.gtid} ({adoption.offset.position})", soft_wrap=True, markup=False)
     if yes or is_confirmed("makes the target the job's"):
         adopt_tables(settings, adoption)
-        if server is not None:
-            from binlog_streaming.cli.definitions import bring_also
-
-            passwords = None if password_file is None else str(password_file)
-            bring_also(settings, server, passwords, among={adoption.name})
         console.print(f"{table} is complete, and the job goes on with it", markup=False)

@@ -51,12 +51,12 @@ def read_tables(job: Job, address: ServerAddress, credentials: Credentials, aske
     Raises:
         BinlogError: What is wrong with the server, the job, its log or a target.
     """
-    from binlog_format.gtids.gtid_set import parse_gtids
     from binlog_streaming.server.session import connect
+    from binlog_streaming.snapshot.reading.log_place import parse_point
     from binlog_streaming.snapshot.reading.plan import plan_reading
     from binlog_streaming.snapshot.reading.run import run_reading
 
-    at = None if asked.at is None else parse_gtids(asked.at)
+    at = None if asked.at is None else parse_point(asked.at, "--at")
     with connect(address, credentials) as session:
         plan = plan_reading(session, job, tables=asked.tables, at=at, sessions=asked.sessions)
     _print_plan(plan, job, str(address))

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from binlog_format.gtids.gtid_set import GtidPoint
     from binlog_streaming.lake.target import Target
     from binlog_streaming.settings.model import Job
+    from binlog_streaming.snapshot.locked_point import LogPoint
 
 _SHOWN_MAX = 10
 _PUT_ASIDE = "its target is being adopted, or that was cut off; do it again: binlog-stream adopt"
@@ -66,7 +67,7 @@ class Adoption:
     offset: SourceOffset
 
 
-def plan_adoption(job: Job, table: str, at: GtidPoint) -> Adoption:
+def plan_adoption(job: Job, table: str, at: LogPoint | GtidPoint) -> Adoption:
     """See whether a target can be adopted; nothing is changed.
 
     Args:
@@ -122,7 +123,7 @@ def adopt(job: Job, adoption: Adoption, run: Callable[[Job], object] = run_once)
         BinlogError: As `JobBatch.at`.
     """
     batch, name, offset = JobBatch(job, run), adoption.name, adoption.offset
-    with batch.at(offset, [name], f"{_PUT_ASIDE} JOB.toml --table {name} --at {offset.gtid}"):
+    with batch.at(offset, [name], f"{_PUT_ASIDE} JOB.toml --table {name} --at {offset.gtid or 'PLACE'}"):
         snapshot, gtid = str(uuid.uuid4()), str(offset.gtid) or None
         commit_id = CommitId(
             query_id=batch.query_id,

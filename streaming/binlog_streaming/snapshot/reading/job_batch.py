@@ -30,7 +30,7 @@ from binlog_streaming.plan.job_state import SetAside, StateChange
 from binlog_streaming.tables.job import TablesJob
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from binlog_connector.following.offsets import SourceOffset
     from binlog_connector.schema.definitions import TableName
@@ -87,7 +87,7 @@ class JobBatch:
         self._lock = JobLock(job)
         self._keeper = RecordKeeper(job)
         self._completed: list[tuple[PlannedSnapshot, Sequence[TableProgress]]] = []
-        self._definitions: list[DdlStatement] = []
+        self._definitions: dict[TableName, DdlStatement] = {}
         self.query_id = ""
         self.batch_id = 0
 
@@ -152,13 +152,13 @@ class JobBatch:
         """
         self._completed.append((taken, progress))
 
-    def know(self, definitions: Iterable[DdlStatement]) -> None:
-        """Keep definitions of tables with the job: of foreign keys the log may have no word.
+    def know(self, definitions: Mapping[TableName, DdlStatement]) -> None:
+        """Keep definitions of tables with the job, those of completed tables whole, of others their foreign keys.
 
         Args:
             definitions: Of `stated_definitions.definition_of_server`.
         """
-        self._definitions += definitions
+        self._definitions |= definitions
 
     def _at_rest(self) -> Checkpoint | None:
         """The checkpoint, between two batches; None: the job has not begun."""
@@ -226,9 +226,14 @@ class JobBatch:
             known = {one.name: one for one in record.states(self.batch_id).snapshots}
             scope = StatementScope.from_json(record.scope.at(self.batch_id))
             if self._definitions and scope.foreign_keys is None:
-                scope.take_older(CascadeLog(self._job).scope_before(self._definitions[0].position))
-            for definition in self._definitions:
+                first = next(iter(self._definitions.values()))
+                scope.take_older(CascadeLog(self._job).scope_before(first.position))
+            for definition in self._definitions.values():
                 scope.observe(definition)
+            # Before the record has the tables as complete: what follows of them in the log may need their definitions.
+            self._keeper.keep_definitions_of_server(
+                [definition for name, definition in self._definitions.items() if name in names]
+            )
             change = StateChange(
                 complete=dict.fromkeys(names, True),
                 scope=scope,

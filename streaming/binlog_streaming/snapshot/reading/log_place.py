@@ -1,4 +1,4 @@
-"""The place in a job's log of a point of its server: `offset_of`, `rows_place`."""
+"""The place in a job's log of a point of its server: `parse_point`, `offset_of`, `rows_place`."""
 
 from __future__ import annotations
 
@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING
 
 from binlog_connector.following.starts import initial_offset
 from binlog_connector.following.watched import file_start
-from binlog_format.errors import StartError
+from binlog_format.errors import OptionError, StartError
+from binlog_format.gtids.gtid import GtidPosition
 from binlog_format.gtids.gtid_history import gtid_of
-from binlog_format.log.log import ServerPosition
-from binlog_streaming.snapshot.reading.points import LogPoint
+from binlog_format.gtids.gtid_set import is_gtid_set, parse_gtids
+from binlog_format.log.log import ServerPosition, parse_position
+from binlog_streaming.snapshot.locked_point import LogPoint
 from binlog_streaming.snapshot.reading.table_rows import RowsPlace
 
 if TYPE_CHECKING:
@@ -22,6 +24,27 @@ PATIENCE_SECONDS = 60.0
 """Seconds to wait for a log that comes over a network: it may get the server's last events a little later."""
 _PAUSE_SECONDS = 0.2
 _NOT_THERE = frozenset({"GTID_NOT_FOUND", "POSITION_NOT_FOUND"})
+
+
+def parse_point(text: str, option: str) -> LogPoint | GtidPoint:
+    """Read GTIDs, or a place as a server names it: `mysql-bin.000001:14542`.
+
+    Args:
+        text: What was given.
+        option: With it, for messages.
+
+    Raises:
+        OptionError: `INVALID_VALUE`: it is neither.
+    """
+    try:
+        if not is_gtid_set(text) and ":" in text:
+            place = parse_position(text)
+            if isinstance(place, ServerPosition):
+                return LogPoint(place.name, place.byte, GtidPosition({}))
+        return parse_gtids(text)
+    except ValueError as error:
+        hint = "GTIDs such as 0-1-575 (MariaDB) or UUID:1-77 (MySQL), or mysql-bin.000001:14542"
+        raise OptionError("INVALID_VALUE", f"{option} {text}: {error}", hint=hint) from error
 
 
 def offset_of(watched: WatchedLog, point: LogPoint | GtidPoint) -> SourceOffset:

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from binlog_format.gtids.gtid_set import GtidPoint
     from binlog_streaming.server.session import ServerSession
     from binlog_streaming.settings.model import Job, TableRule
+    from binlog_streaming.snapshot.locked_point import LogPoint
     from binlog_streaming.snapshot.server_tables import ServerTable
     from binlog_streaming.snapshot.source_table import SourceColumn, SourceTable
 
@@ -77,7 +78,7 @@ class ReadingPlan:
     unseen: tuple[str, ...]
     left_out: tuple[LeftOut, ...]
     sessions: int
-    at: GtidPoint | None = None
+    at: LogPoint | GtidPoint | None = None
     is_known: bool = True
 
     @property
@@ -87,7 +88,12 @@ class ReadingPlan:
 
 
 def plan_reading(
-    session: ServerSession, job: Job, *, tables: str | None = None, at: GtidPoint | None = None, sessions: int = 2
+    session: ServerSession,
+    job: Job,
+    *,
+    tables: str | None = None,
+    at: LogPoint | GtidPoint | None = None,
+    sessions: int = 2,
 ) -> ReadingPlan:
     """See what reading the tables of *job* would do; nothing is changed.
 
@@ -191,14 +197,16 @@ def _typed(job: Job, tables: Sequence[ReadTable], metadata: str | None) -> Itera
         metadata: `binlog_row_metadata` of the server that writes the log; None: not known.
     """
     schema_file = SchemaFile.read(job.source.schema_file) if job.source.schema_file else None
+    keeps_definitions = job.kept_definitions is not None
     with WatchedLog(job.source.path, job.source.format) as watched:
         schemas = RangeSchemas(watched, watched.log.end_position(), schema_file, kept=job.kept_definitions)
         for one in tables:
             name, is_described = one.table.name, metadata in (None, "FULL")
-            is_declared = schema_file is not None and schema_file.definition(*name) is not None
-            if not is_described or job.source.declared_types:
-                is_declared = is_declared or schemas.definition(name) is not None
             unknown = next(filter(_is_only_declared, one.source.columns), None)
+            is_declared = schema_file is not None and schema_file.definition(*name) is not None
+            if unknown is None or job.source.declared_types:
+                # What is read here is kept with the job, as a statement of the log would be.
+                is_declared = is_declared or keeps_definitions or schemas.definition(name) is not None
             if is_declared or (is_described and unknown is None):
                 yield one
             elif not is_described:
@@ -216,7 +224,7 @@ def _is_only_declared(column: SourceColumn) -> bool:
     return column.column_type.lower().startswith(_ONLY_DECLARED)
 
 
-def check_restored(session: ServerSession, at: GtidPoint) -> bool:
+def check_restored(session: ServerSession, at: LogPoint | GtidPoint) -> bool:
     """See that nothing on the server contradicts *at*.
 
     A backup of a replica has its `gtid_slave_pos`, and after a restore it can be set. What the server has logged itself

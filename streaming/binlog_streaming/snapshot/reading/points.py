@@ -7,12 +7,11 @@ MySQL does not tell where that is: there the tables are locked against changes w
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from binlog_format.errors import ServerError
 from binlog_format.gtids.gtid import GtidPosition
-from binlog_streaming.snapshot.locked_point import begin_under_lock
+from binlog_streaming.snapshot.locked_point import LogPoint, begin_under_lock
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -32,21 +31,6 @@ _SETTINGS = (
     # Between two ranges a session may wait for what writes the table.
     "SET SESSION net_write_timeout = 3600, wait_timeout = 86400",
 )
-
-
-@dataclass(frozen=True, slots=True)
-class LogPoint:
-    """A place in a server's log, as it names it.
-
-    Attributes:
-        name: Of the file.
-        byte: In the file.
-        gtid: The last GTID of each domain before it.
-    """
-
-    name: str
-    byte: int
-    gtid: GtidPosition
 
 
 def sessions_at_one_point(

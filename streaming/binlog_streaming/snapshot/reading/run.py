@@ -95,7 +95,10 @@ def run_reading(
             place = rows_place(watched, offset)
         context = ReadingContext(sessions, place, job.decoding(), job.sink)
         batch.know(
-            definition_of_server(name, text, offset.position, vendor) for name, text in (definitions | others).items()
+            {
+                name: definition_of_server(name, text, offset.position, vendor)
+                for name, text in (definitions | others).items()
+            }
         )
         with batch.at(offset, names, PUT_ASIDE):
             writer = RowsWriter(job, batch.query_id, batch.batch_id, offset, place)
