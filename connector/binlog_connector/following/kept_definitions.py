@@ -198,7 +198,7 @@ def state_of_history(
     )
 
 
-def kept_tables(watched: WatchedLog, path: str | None, position: Position) -> dict[TableName, TableDefinition]:
+def definitions_kept_at(watched: WatchedLog, path: str | None, position: Position) -> dict[TableName, TableDefinition]:
     """Definitions that a job keeps for a position of its log; none where it keeps none, or they do not count there.
 
     Args:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from binlog_connector.following.kept_definitions import kept_tables
+from binlog_connector.following.kept_definitions import definitions_kept_at
 from binlog_connector.following.log_end import end_of_log, start_of_log
 from binlog_connector.following.resume import compare
 from binlog_connector.following.starts import initial_offset
@@ -139,7 +139,7 @@ def check_job(job: Job, *, scan_size: int = SCAN_SIZE, on_progress: OnProgress |
         log = log_report(watched)
         start, begins_at, warnings = _start(watched, job, options, checkpoint)
         history = SchemaHistory.from_schema_file(options.schema_file, folds_names=options.folds_names)
-        history.kept = kept_tables(watched, options.kept_definitions, begins_at)
+        history.kept = definitions_kept_at(watched, options.kept_definitions, begins_at)
     found = find_tables(
         job.source.path,
         options.format,

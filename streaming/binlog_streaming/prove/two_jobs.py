@@ -212,6 +212,9 @@ class TargetComparison:
             assert other_mode is not None, "there is no obstacle"
             theirs = opened.enter_context(self._reached(self.other, other_mode, None))
             ours = opened.enter_context(self._reached(self.job, self.mode, theirs))
+            if not (ours.gtids and theirs.gtids):
+                reason = "a log has no GTIDs: nothing tells whether the jobs have come to the same place"
+                return ProofResult(str(self.name), self.mode, ProofOutcome.NOT_COMPARED, reason)
             forms = target_forms(ours, theirs, rules[0], rules[1])
             if not forms[0].columns:
                 reason = "none of its columns can be compared"

@@ -92,8 +92,8 @@ def _missing(refusals: Sequence[tuple[str, str]]) -> str | None:
 def lock_refusal(session: ServerSession, table: SourceTable) -> str | None:
     """Reason why the account may not lock a table for the moment in which its rows are tied to a place; None: it may.
 
-    MariaDB tells that place, and needs no lock, but of tables whose engine has no snapshots. MySQL tells it by GTIDs, or
-    with another right where it has none.
+    MariaDB tells that place, and needs no lock, but of tables whose engine has no snapshots. MySQL tells it by GTIDs;
+    where it has none, with another right.
 
     Raises:
         ServerError: What the server answered otherwise.

@@ -17,6 +17,7 @@ from tests.program import run_program
 from tests.servers import ServerKind, as_installed
 from tests.streaming.prove.proofs import held, overwrite, place
 from tests.streaming.replay_runs import run
+from tests.streaming.snapshot import test_every_server as every
 from tests.streaming.snapshot.live import job_file, run_sql, session_on, url_of
 
 if TYPE_CHECKING:
@@ -149,6 +150,16 @@ def test_tables_are_complete_proved_and_repaired(installation: Installation, met
     assert held(job, "shop.orders").sort_by("id").equals(rows.sort_by("id"))
     assert held(job, "shop.items").num_rows == 3
     assert "is this server's" in installation.succeeds("doctor", "job.toml")
+
+
+@pytest.mark.parametrize("method", ["log", "read"])
+def test_tables_of_all_kinds_are_proved_without_names_in_the_log(installation: Installation, method: str) -> None:
+    every.fill(installation.server)
+    assert installation.succeeds("snapshot", "job.toml", "--yes", "--method", method)
+    installation.change(*every.CHANGES)
+    count = len(every.tables_of(installation.server))
+    assert f"{count} of {count} targets equal" in installation.succeeds("prove", "job.toml")
+    assert "It can run" in run_program("check", "job.toml").stdout
 
 
 def test_definitions_are_brought_and_a_target_is_adopted(installation: Installation) -> None:

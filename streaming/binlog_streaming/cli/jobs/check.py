@@ -280,11 +280,9 @@ def _tables(reports: tuple[TableReport, ...]) -> Table:
         shown = [f"{name} {type_name}" for name, type_name in report.columns[:COLUMNS_SHOWN_MAX]]
         more = len(report.columns) - len(shown)
         columns = ", ".join([*shown, *([f"and {more} more"] if more else [])]) or "not known"
-        targets = "\n".join(
-            f"{target.mode} {target.uri}{' (is there)' if target.exists else ''}" for target in report.targets
-        )
-        targets += f"\n{report.proof}" if report.proof else ""
+        lines = [f"{target.mode} {target.uri}{' (is there)' if target.exists else ''}" for target in report.targets]
+        targets = "\n".join(map(escaped, [*lines, *([report.proof] if report.proof else [])]))
         keys = ", ".join(report.keys) or "none"
         name = f"{report.name}{'' if report.complete is not False else ' (not complete)'}"
-        table.add_row(escaped(name), str(report.rule), escaped(keys), escaped(columns), escaped(targets))
+        table.add_row(escaped(name), str(report.rule), escaped(keys), escaped(columns), targets)
     return table

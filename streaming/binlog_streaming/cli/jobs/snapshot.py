@@ -85,10 +85,10 @@ def snapshot(  # noqa: PLR0913 - the options of the command
     marked. Rows of a chunk are locked for about 20 ms against changes, not against reading. After an interruption at
     any point the same command continues after the last chunk.
 
-    --method read writes nothing on the server and locks nothing: it reads the tables as they are at one point of the
-    log, several times as fast, and writes them into their targets. The job must not run meanwhile; it continues from
-    that point. After an interruption the same command reads incomplete tables anew. With --at GTID the server is a
-    restored backup.
+    --method read writes nothing on the server and locks nothing (MySQL: the tables, while it begins): it reads the
+    tables as they are at one point of the log, several times as fast, and writes them into their targets. The job must
+    not run meanwhile; it continues from that point. After an interruption the same command reads incomplete tables
+    anew. With --at GTID the server is a restored backup.
 
     --definitions writes SHOW CREATE TABLE of each table into the server's log, and copies no rows: from there on a job
     knows foreign keys, generated columns and types such as UUID of tables that are older than the log.

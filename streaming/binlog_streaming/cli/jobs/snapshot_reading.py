@@ -101,7 +101,8 @@ def _print_plan(plan: ReadingPlan, job: Job, address: str) -> None:
 def _facts(plan: ReadingPlan, job: Job) -> Iterator[tuple[str, str]]:
     if plan.tables:
         sessions = "1 session" if plan.sessions == 1 else f"{plan.sessions} sessions"
-        yield "reads", f"about {size_text(plan.size_estimate)}, in {sessions}; writes nothing there, locks no rows"
+        locks = "locks tables against changes while they begin" if plan.locks_tables else "locks nothing"
+        yield "reads", f"about {size_text(plan.size_estimate)}, in {sessions}; writes nothing there, {locks}"
         yield "writes", f"all targets of these tables anew, in {job.sink.directory}; the job must not run meanwhile"
     if plan.at is not None:
         confirmed = "confirmed by the server" if plan.is_known else "the server cannot confirm it: check it"

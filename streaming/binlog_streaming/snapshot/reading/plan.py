@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 _WITH_SNAPSHOTS = frozenset({"INNODB", "ROCKSDB", "TOKUDB"})
 _ONLY_DECLARED = ("uuid", "inet4", "inet6", "vector")
-"""Types that no table map tells."""
+"""Types of MariaDB that no table map tells; MySQL has one of them, and tells it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +70,7 @@ class ReadingPlan:
         sessions: How many read at the same time.
         at: Where in the job's log the server is, as it was given; None: the server reports it.
         is_known: The server itself confirms *at*, or reports it.
+        locks_tables: The server does not report a place for its snapshots, so the tables are locked for a moment.
     """
 
     server: str
@@ -80,6 +81,7 @@ class ReadingPlan:
     sessions: int
     at: LogPoint | GtidPoint | None = None
     is_known: bool = True
+    locks_tables: bool = False
 
     @property
     def size_estimate(self) -> int:
@@ -140,6 +142,7 @@ def plan_reading(
         sessions=sessions if has_binlog else 1,
         at=at,
         is_known=is_known,
+        locks_tables=not session.version.is_mariadb and (at is None or (has_binlog and sessions > 1)),
     )
 
 
@@ -202,7 +205,8 @@ def _typed(job: Job, tables: Sequence[ReadTable], metadata: str | None) -> Itera
         schemas = RangeSchemas(watched, watched.log.end_position(), schema_file, kept=job.kept_definitions)
         for one in tables:
             name, is_described = one.table.name, metadata in (None, "FULL")
-            unknown = next(filter(_is_only_declared, one.source.columns), None)
+            is_mariadb = one.logged.vendor is Vendor.MARIADB
+            unknown = next(filter(_is_only_declared, one.source.columns), None) if is_mariadb else None
             is_declared = schema_file is not None and schema_file.definition(*name) is not None
             if unknown is None or job.source.declared_types:
                 # What is read here is kept with the job, as a statement of the log would be.

@@ -25,6 +25,7 @@ from binlog_streaming.lake.evolution import cast_to_schema
 from binlog_streaming.lake.sinks import sink_type
 from binlog_streaming.modes.mode_columns import MARK_FIELDS
 from binlog_streaming.modes.row_batches import NO_IMAGE, RowBatch, StepImages
+from binlog_streaming.modes.row_keys import key_columns, null_key
 from binlog_streaming.server.raw_rows import RawRows
 from binlog_streaming.settings import Deletes, Mode
 from binlog_streaming.snapshot.chunk_sql import select_statement
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from binlog_format.block import Table
+    from binlog_format.events.table_map import TableLayout
     from binlog_format.gtids.gtid_set import AnyGtid
     from binlog_format.position import Position
     from binlog_format.rows.decoding import Decoding
@@ -268,9 +270,18 @@ def _maker(content: RowsContent, mode: Mode, schema: pa.Schema) -> Callable[[Row
             images.values(index, schema.field(index).type, numbers).combine_chunks()
             for index in range(len(row_batch.layout.columns))
         ]
+        for index in _keys(content, row_batch.layout):
+            if columns[index].null_count:
+                raise null_key(images, index, schema.field(index), columns[index].null_count)
         return pa.RecordBatch.from_arrays([*columns, *_own_columns(images, numbers, mode, content)], schema=schema)
 
     return make
+
+
+def _keys(content: RowsContent, layout: TableLayout) -> tuple[int, ...]:
+    """Columns that tell rows of a target apart; none where the whole row does."""
+    needs_key = content.rule.keys or layout.primary_key
+    return key_columns(layout, content.rule.keys) if needs_key else ()
 
 
 def _own_columns(images: StepImages, numbers: NDArray[np.int64], mode: Mode, content: RowsContent) -> list[pa.Array]:

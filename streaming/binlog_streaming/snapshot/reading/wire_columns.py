@@ -147,7 +147,7 @@ def _rule(column: Column, type_: int, width: int) -> tuple[int, int, int, int] |
         kind, known = _TEMPORAL[type_]
         fraction = 0 if kind == kinds.DATE else ((column.metadata & 0xFF) + 1) // 2
         return (kind, 0, fraction, width) if column.type in known else None
-    if column.type in (ColumnType.BLOB, ColumnType.GEOMETRY, ColumnType.VARCHAR):
-        is_text = type_ in (15, 245) or type_ >= 247
+    if column.type in (ColumnType.BLOB, ColumnType.GEOMETRY, ColumnType.VARCHAR, ColumnType.VECTOR):
+        is_text = type_ in (ColumnType.VARCHAR, ColumnType.VECTOR, ColumnType.JSON) or type_ >= 247
         return (kinds.TEXT, 0, size_prefix(column), _TEXT_PREFIX) if is_text else None
     return None
