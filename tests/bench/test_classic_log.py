@@ -53,6 +53,7 @@ def test_every_event_has_its_checksum(path: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(shutil.which("mariadb-binlog") is None, reason="mariadb-binlog is not installed")
+@pytest.mark.server
 def test_the_server_s_program_reads_the_same_rows(path: Path) -> None:
     assert found_in_text(["mariadb-binlog", "-v", str(path)]) == ours.decode(str(path), full=True)
     assert (

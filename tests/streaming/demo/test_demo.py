@@ -179,6 +179,7 @@ def test_lines_to_look_at_the_tables_name_the_first_mode(tmp_path: Path, sink: T
     assert name in "\n".join(look_at(job))
 
 
+@pytest.mark.server
 def test_job_of_an_object_store_has_a_file_of_its_own(tmp_path: Path) -> None:
     ObjectStore(tmp_path / "s3")  # skips where there is none
     servers = LakeServers(tmp_path, TableFormat.DELTA)
