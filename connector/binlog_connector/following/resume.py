@@ -153,7 +153,10 @@ def _accepted(watched: WatchedLog, offset: SourceOffset) -> SourceOffset:
 _KEEP_FILES = f"Keep binlog files until they have been read (binlog_expire_logs_seconds, PURGE). {START_AGAIN}"
 _SERVER_CRASHED = f"The server crashed and lost its last transactions, after this query had read them. {START_AGAIN}"
 _OTHER_LOG = f"Name the log that belongs to this checkpoint or offset file. {START_AGAIN}"
-_LOG_RESET = f"RESET MASTER was executed, or another server's files are there. {START_AGAIN}"
+_LOG_RESET = (
+    "RESET MASTER was executed, or another server's files are there: after a failover a job goes on in them by "
+    f"binlog-stream switch. {START_AGAIN}"
+)
 
 
 def compare(watched: WatchedLog, offset: SourceOffset) -> Decision:

@@ -239,6 +239,7 @@ def changed_log(record: JobRecord, now: JobRecord, offset: SourceOffset) -> Reco
     hint = (
         f"The same log may be named elsewhere, as its archive, where the bytes before {offset.position} are the same: "
         "an archive may not have them yet, and a server may have purged them (then name both: source.archive). "
+        "The log of another server of the same replication: binlog-stream switch JOB.toml --to PATH. "
         f"Another log has other changes: set it back, or {_START_AGAIN}"
     )
     return _changed("source.path", record.path, now.path, hint)

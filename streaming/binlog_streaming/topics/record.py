@@ -183,7 +183,10 @@ def check_log(record: PublishRecord, job: PublishJob, offset: SourceOffset | Non
     """
     found = other_log(record, job, offset)
     if found is not None:
-        way = "The same log may be named elsewhere, where all that was published of it is there too. Set it back"
+        way = (
+            "The same log may be named elsewhere, where all that was published of it is there too. The log of another "
+            "server of the same replication: binlog-stream switch JOB.toml --to PATH. Else set it back"
+        )
         raise _refused(job, found, way)
 
 

@@ -96,6 +96,14 @@ def wait_until_at(replica: DatabaseServer, gtids: str) -> None:
         assert cursor.fetchone() == (0,), f"not at {gtids}: {replica.gtid_position()}"
 
 
+def purge(server: DatabaseServer) -> None:
+    """Let a server forget all of its log before now."""
+    run_sql(server, ["FLUSH BINARY LOGS"])
+    *older, newest = sorted(server.binlog_directory.glob("*-bin.0*"))
+    while any(file.exists() for file in older):  # the server may still need the last one for a moment
+        run_sql(server, [f"PURGE BINARY LOGS TO '{newest.name}'"])
+
+
 def promote(replica: DatabaseServer) -> None:
     """Let a replica take writes."""
     name = "REPLICA" if replica.installed.is_mysql else "SLAVE"

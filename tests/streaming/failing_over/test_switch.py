@@ -22,11 +22,11 @@ from binlog_streaming.jobs.switch import plan_switch
 from tests.faults.cuts import Cut, CutAt
 from tests.program import run_program
 from tests.servers import ServerKind
-from tests.streaming.failing_over.pairs import INSERT, SCHEMA, Pair, follow, server_of
-from tests.streaming.snapshot.live import run_sql
+from tests.streaming.failing_over.pairs import INSERT, SCHEMA, Pair, follow, promote, purge, server_of
+from tests.streaming.replay_runs import run
+from tests.streaming.snapshot.live import run_sql, url_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
 
@@ -60,17 +60,6 @@ def begun(folder: Path, pair: Pair) -> StateFolder:
         definitions.bring_to(log, pair.place().position)
         definitions.take(log, [], pair.place().position)
     return state
-
-
-@pytest.fixture
-def mariadb_pair(tmp_path: Path) -> Iterator[Pair]:
-    kind = ServerKind.MARIADB
-    with server_of(kind, tmp_path / "one", 1) as primary, server_of(kind, tmp_path / "two", 2) as replica:
-        follow(replica, primary)
-        run_sql(primary, [*SCHEMA, INSERT.format(1)])
-        found = Pair(primary, replica)
-        found.catch_up()
-        yield found
 
 
 def test_the_command_reports_what_it_did_and_does_it_once(mariadb_pair: Pair, tmp_path: Path) -> None:
@@ -124,6 +113,32 @@ def test_the_same_log_under_another_path_is_only_another_path(mariadb_pair: Pair
     assert "(the same log)" in done.stdout
     assert read_checkpoint(state) == before
     assert job_at(str(tmp_path / "job.toml")).source.path == str(elsewhere)
+
+
+def test_definitions_come_along_where_the_other_log_has_no_statements(tmp_path: Path) -> None:
+    """Names of columns are in no table map here, and no CREATE TABLE is in the log that the job goes on in."""
+    names = "--binlog-row-metadata=MINIMAL"
+    with (
+        server_of(ServerKind.MARIADB, tmp_path / "one", 1, names) as primary,
+        server_of(ServerKind.MARIADB, tmp_path / "two", 2, names) as replica,
+    ):
+        follow(replica, primary)
+        run_sql(primary, [*SCHEMA, INSERT.format(1), "ALTER TABLE shop.items ADD COLUMN w INT DEFAULT 7"])
+        pair, file = Pair(primary, replica), tmp_path / "job.toml"
+        file.write_text(JOB.format(log=primary.binlog_directory))
+        run(job_at(str(file)))
+        pair.catch_up()
+        purge(replica)
+        run_sql(primary, ["INSERT INTO shop.items VALUES (2, 1, 'b', 8)"])
+        pair.catch_up()
+        assert run_program("switch", file, "--to", replica.binlog_directory).returncode == 0
+        run(job_at(str(file)))
+        promote(replica)
+        proved = run_program(
+            *("prove", file, "--server", url_of(replica)),
+            environment={"BINLOG_STREAM_PASSWORD": replica.password},
+        )
+        assert "shop.items (mirror): equal through 0-1-7, 2 rows" in proved.stdout, proved.stdout + proved.stderr
 
 
 @pytest.mark.parametrize("step", SwitchStep)

@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from binlog_connector.following.switching import Ignored
+from binlog_connector.following.switching import Ignored, OldLog, find_switch
 from binlog_connector.following.watched import WatchedLog
 from binlog_format.gtids.gtid_set import parse_gtids
+from tests.program import run_program
 from tests.servers import ServerKind
-from tests.streaming.failing_over.pairs import INSERT, SCHEMA, Pair, follow, server_of
+from tests.streaming.failing_over.pairs import INSERT, SCHEMA, Pair, follow, purge, server_of
 from tests.streaming.snapshot.live import run_sql
 
 if TYPE_CHECKING:
@@ -65,10 +66,7 @@ def test_a_log_that_begins_later_is_refused_with_the_way_out(pair: Pair) -> None
     place = pair.place()
     pair.write(4)
     pair.catch_up()
-    run_sql(pair.replica, ["FLUSH BINARY LOGS"])
-    *older, newest = sorted(pair.replica.binlog_directory.glob("*-bin.0*"))
-    while any(file.exists() for file in older):  # the server may still need the last one for a moment
-        run_sql(pair.replica, [f"PURGE BINARY LOGS TO '{newest.name}'"])
+    purge(pair.replica)
     refused = pair.refused(place)
     assert refused.condition == "BINLOG_SWITCH.PURGED"
     assert "source.archive" in (refused.hint or "")
@@ -134,3 +132,18 @@ def test_logs_without_gtids_are_refused(tmp_path: Path) -> None:
         run_sql(one, [*SCHEMA, INSERT.format(1)])
         silent = Pair(one, one)
         assert silent.refused(silent.place()).condition == "BINLOG_SWITCH.NO_GTIDS"
+
+
+def test_a_job_goes_on_in_the_other_format_of_logs(mariadb_pair: Pair, tmp_path: Path) -> None:
+    place = mariadb_pair.place()
+    mariadb_pair.write(4, 5)
+    mariadb_pair.catch_up()
+    repacked = run_program("repack", mariadb_pair.replica.binlog_directory, "--to", tmp_path / "ibb")
+    assert repacked.returncode == 0, repacked.stderr
+    with (
+        WatchedLog(str(tmp_path / "ibb")) as new,
+        WatchedLog(str(mariadb_pair.primary.binlog_directory)) as old,
+    ):
+        there = find_switch(new, place, ignored=Ignored(), old=OldLog(old.log, place.position))
+        assert (there.format, there.gtid) == ("innodb", place.gtid)
+        assert find_switch(old, there, ignored=Ignored(), old=OldLog(new.log, there.position)) == place
