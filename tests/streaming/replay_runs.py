@@ -26,7 +26,7 @@ from binlog_streaming.settings.model import Job, Sink, Source, TableRule
 from binlog_streaming.tables.apply import apply_component
 from binlog_streaming.tables.batch import BatchContext, write_plan
 from binlog_streaming.tables.evidence_watch import watched_after
-from binlog_streaming.tables.target_state import check_folders
+from binlog_streaming.tables.open_targets import check_folders
 from tests.faults.processes import Killed
 from tests.truth.cases import case_path
 from tests.truth.replay import row_differences

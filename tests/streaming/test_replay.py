@@ -23,7 +23,7 @@ from binlog_streaming.lake.sinks import sink_type
 from binlog_streaming.lake.target import CrashPoint, Target
 from binlog_streaming.settings.choices import Mode, OnCascade, OnPartitionDrop, OnRowStatement, TableFormat
 from binlog_streaming.tables.job import gtid_position
-from binlog_streaming.tables.target_state import read_target_state
+from binlog_streaming.tables.open_targets import read_target_state
 from tests.connector.shop import Shop
 from tests.faults.processes import Killed
 from tests.program import run_program
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from binlog_streaming.settings.model import Job
-    from binlog_streaming.tables.target_state import TargetState
+    from binlog_streaming.tables.open_targets import TargetState
 
 MARIADB = "mariadb-10.11/ops"
 MYSQL = "mysql-9/ops"

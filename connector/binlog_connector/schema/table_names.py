@@ -2,6 +2,8 @@
 
 With 1 or 2 the server takes `Orders` and `orders` for one table, and logs its rows under small letters; statements are
 logged as they were written. With 0 they are two tables. No event has the setting.
+
+Tables that gh-ost and pt-online-schema-change make beside others: `ghost_of(name)`, `origin_of(name)`.
 """
 
 from __future__ import annotations
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
 
     from binlog_connector.schema.foreign_keys import ForeignKey
     from binlog_connector.schema.operations import Operation
+
 
 _TABLES_MAX = 20_000
 """Tables that the log created, and that are kept in mind as long as the rule is not known."""
@@ -216,3 +219,22 @@ class NameRule:
         databases = {name.database for name in names} or set(self._created)
         for database in databases:
             self._created.pop(database, None)
+
+
+# gh-ost builds `_X_gho` beside X, pt-online-schema-change `_X_new` (with more underscores when that is taken).
+_GHOST = re.compile(r"_+(?P<table>.+)_(?:gho|new)")
+
+# What becomes of X: `_X_del`, with a time in the name where asked for, `_X_old`; `_X_ghc` has rows about the work.
+_RELATIVE = re.compile(r"_+(?P<table>.+?)(?:_\d{14})?_(?:gho|new|del|old|ghc)")
+
+
+def ghost_of(name: TableName) -> TableName | None:
+    """The table whose place *name* will take, if it is called like what gh-ost or pt-online-schema-change builds."""
+    ghost = _GHOST.fullmatch(name.table)
+    return None if ghost is None else TableName(name.database, ghost["table"])
+
+
+def origin_of(name: TableName) -> TableName | None:
+    """The table whose rows *name* has, had or will have, if it is called like what these tools make."""
+    relative = _RELATIVE.fullmatch(name.table)
+    return None if relative is None else TableName(name.database, relative["table"])

@@ -18,7 +18,6 @@ import numpy as np
 from binlog_connector.following.watch import DirectoryWatch
 from binlog_connector.schema.log_ddl import all_statements
 from binlog_connector.schema.statement_rows import events_lost_error
-from binlog_format.classic.detach import detached_events, detached_format_description, detached_gtid_event
 from binlog_format.errors import CorruptError, StartError, UnsupportedError
 from binlog_format.events.gtids.gtid import XA_FLAGS, parse_gtid_event, parse_xa_prepare_event
 from binlog_format.events.gtids.gtid_layout import COMMIT_ID_STRUCT, GTID_BODY_SIZE_MIN
@@ -36,6 +35,7 @@ from binlog_format.gtids.gtid_search import GtidSearch
 from binlog_format.position import Place
 from binlog_lab.innodb_writer.server import BinlogWriter
 from binlog_lab.innodb_writer.xa import Xid
+from binlog_lab.repack.detach import detached_events, detached_format_description, detached_gtid_event
 from binlog_lab.repack.resume import Item, ItemKind, mismatch, read_tail
 
 if TYPE_CHECKING:

@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 
 from binlog_streaming.lake.change import ContradictedError, Overlay, contradictions
 from binlog_streaming.lake.evolution import cast_table
-from binlog_streaming.lake.keys.key_lookup import KeyLookup, union
+from binlog_streaming.lake.key_lookup import KeyLookup, union
 from binlog_streaming.lake.row_values import KeyRows, differing_rows
 from binlog_streaming.settings.choices import Merge
 

@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 
 from binlog_format.rows.arrow_arrays import fixed_array, mask_array
 from binlog_streaming.lake.evolution import cast_table
-from binlog_streaming.lake.keys.key_lookup import distinct, integers
+from binlog_streaming.lake.key_lookup import distinct, integers
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

@@ -4,14 +4,17 @@ A target remembers which query made it, and with every write the batch that it h
 a commit by somebody else in between makes the write fail, or change nothing, so a batch never comes in twice.
 
 Places where the write of a table may be cut off, for `reached` and `watched` of `binlog_connector.crash_points`.
+
+Small files that are worth to be joined: `to_be_joined`.
 """
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar
 
 from binlog_format.errors import TableError
 from binlog_streaming.lake.commit_id import (
@@ -24,11 +27,11 @@ from binlog_streaming.lake.commit_id import (
     commit_id_of,
     joined_keys,
 )
-from binlog_streaming.lake.keys.key_lookup import filtered
+from binlog_streaming.lake.key_lookup import filtered
 from binlog_streaming.settings.choices import Mode
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from contextlib import AbstractContextManager
 
     import numpy as np
@@ -38,9 +41,11 @@ if TYPE_CHECKING:
     from binlog_streaming.lake.change import Change
     from binlog_streaming.lake.commit_id import Applied, CommitId
     from binlog_streaming.lake.evolution import SchemaChange
-    from binlog_streaming.lake.keys.key_lookup import Search
+    from binlog_streaming.lake.key_lookup import Search
     from binlog_streaming.lake.merge import WrittenFiles
     from binlog_streaming.settings import Sink
+
+    File = TypeVar("File")
 
 
 @dataclass(frozen=True, slots=True)
@@ -327,3 +332,34 @@ class CrashPoint(StrEnum):
     """The batch's files are there, and no reader sees them yet."""
     COMMITTED = "committed"
     """Readers see the batch."""
+
+
+SMALL_FILES_MIN = 16
+"""Small files of about one size that are worth to be joined: a row is rewritten about once for every factor of 16."""
+
+JOINED_MAX = 4
+"""Most data joined at once, in wanted file sizes: a batch waits for it."""
+
+
+def to_be_joined(files: Iterable[File], size: Callable[[File], int], *, file_size: int) -> list[File]:
+    """Files far below *file_size* that are worth to be joined: many of about one size, and not too much at once.
+
+    Args:
+        files: Any.
+        size: Of a file, in bytes.
+        file_size: That files are to have.
+    """
+    tiers: dict[int, list[File]] = {}
+    for file in files:
+        if size(file) < file_size // 4:
+            tiers.setdefault(round(math.log(max(size(file), 1), SMALL_FILES_MIN)), []).append(file)
+    chosen: list[File] = []
+    left = JOINED_MAX * file_size
+    for _, tier in sorted(tiers.items()):
+        if len(tier) < SMALL_FILES_MIN:
+            continue
+        for file in tier:
+            left -= size(file)
+            if left >= 0:
+                chosen.append(file)
+    return chosen

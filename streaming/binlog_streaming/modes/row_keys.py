@@ -16,7 +16,7 @@ from binlog_format.rows.arrow_arrays import numbers_array
 from binlog_format.rows.images import ImageKind, Images
 from binlog_format.rows.values.temporal import first_zero_date
 from binlog_streaming.lake.change import Expected
-from binlog_streaming.lake.keys.key_lookup import ascending, integers
+from binlog_streaming.lake.key_lookup import ascending, integers
 from binlog_streaming.lake.row_values import row_ids
 from binlog_streaming.modes.layout_cast import CastImages
 from binlog_streaming.modes.partial.absent_columns import NO_FACTS, UNCHANGED_IF_ABSENT, WHOLE_IMAGES_HINT, AbsentKinds

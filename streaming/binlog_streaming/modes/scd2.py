@@ -20,7 +20,7 @@ from binlog_format.rows.arrow_arrays import mask_array
 from binlog_format.rows.images import ImageKind
 from binlog_streaming.lake.change import Change, Patches
 from binlog_streaming.lake.evolution import cast_table
-from binlog_streaming.lake.keys.key_lookup import Search
+from binlog_streaming.lake.key_lookup import Search
 from binlog_streaming.lake.row_values import comparable_table, equal_rows, matching_rows
 from binlog_streaming.modes.mode_columns import IS_CURRENT, VALID_TO, VERSION_FIELDS
 from binlog_streaming.modes.reference_values import rows_matching

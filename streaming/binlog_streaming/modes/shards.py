@@ -21,7 +21,7 @@ from binlog_format.kernels import as_bytes
 from binlog_format.rows.decoding import DEFAULT_DECODING
 from binlog_format.rows.images import IMAGE_DTYPE, ImageKind
 from binlog_streaming.lake.change import Expected
-from binlog_streaming.lake.keys.key_kernels import SPREAD
+from binlog_streaming.lake.key_kernels import SPREAD
 from binlog_streaming.lake.row_values import comparable, one_array
 from binlog_streaming.modes.decoded_images import DecodedImages
 from binlog_streaming.modes.row_batches import RowBatch, StepImages

@@ -1,1 +1,1 @@
-"""Pictures of a log's pages: one description for all formats (`picture`), what fills it, and what draws it."""
+"""Pictures of a log's pages: `picture` describes them for all formats, `drawing` draws them."""

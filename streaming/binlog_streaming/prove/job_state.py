@@ -12,7 +12,7 @@ from binlog_streaming.job_state.checkpoint import read_checkpoint
 from binlog_streaming.job_state.state_files import state_of
 from binlog_streaming.lake.sinks import sink_type
 from binlog_streaming.snapshot.locked_point import LogPoint
-from binlog_streaming.tables.target_state import read_target_state
+from binlog_streaming.tables.open_targets import read_target_state
 
 if TYPE_CHECKING:
     from collections.abc import Callable

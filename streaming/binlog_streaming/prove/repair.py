@@ -17,7 +17,7 @@ import pymysql
 from binlog_format.errors import BinlogError, ServerError, TableError
 from binlog_format.views.filters import SHADOW_PREFIX, SNAPSHOT_DATABASE
 from binlog_streaming.prove.server_rows import key_condition, key_literals
-from binlog_streaming.server import failures
+from binlog_streaming.server.session import DEADLOCK, LOCK_WAIT_TIMEOUT, NOWAIT_REFUSED, named_error, number_of
 from binlog_streaming.settings.choices import OnCascade
 from binlog_streaming.snapshot.marks import NO_CHUNK, Mark, MarkKind, MarksTable
 from binlog_streaming.snapshot.shadow import ShadowEngine, ShadowTable, drop_shadow
@@ -40,7 +40,7 @@ _TURN = "binlog_stream.repair"
 _TURN_SECONDS = 10
 """Seconds to wait for the session of a run that was killed: its server may still be in its last statement."""
 _SHADOW_PREFIX = f"{SHADOW_PREFIX}r"
-_LOCKED = {failures.LOCK_WAIT_TIMEOUT, failures.DEADLOCK, failures.NOWAIT_REFUSED}
+_LOCKED = {LOCK_WAIT_TIMEOUT, DEADLOCK, NOWAIT_REFUSED}
 _NO_DEFAULT = 1364
 
 
@@ -130,9 +130,9 @@ class TableRepair:
             return self._try_group(str(snapshot), shadow, keys, locking_clause(self.session, is_waiting=is_waiting))
         except pymysql.MySQLError as error:
             self.session.roll_back()
-            if failures.number_of(error) in _LOCKED:
+            if number_of(error) in _LOCKED:
                 return None
-            raise failures.named_error(error, str(self.session.address)) from error
+            raise named_error(error, str(self.session.address)) from error
         except BinlogError:
             self.session.roll_back()
             raise

@@ -24,7 +24,7 @@ from binlog_streaming.prove.row_sums import Rows
 from binlog_streaming.prove.server_rows import ServerRows
 from binlog_streaming.prove.table_forms import table_forms
 from binlog_streaming.prove.target_rows import TargetRows, changed_files
-from binlog_streaming.server.failures import TABLE_CHANGED
+from binlog_streaming.server.session import TABLE_CHANGED
 from binlog_streaming.snapshot.locked_point import LogPoint
 from binlog_streaming.snapshot.source_table import TableLock, read_table
 from binlog_streaming.snapshot.sql_text import table_sql

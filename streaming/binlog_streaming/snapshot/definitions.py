@@ -15,7 +15,7 @@ import pymysql
 from binlog_connector.schema.definitions import TableName
 from binlog_format.errors import SchemaError
 from binlog_format.views.filters import SNAPSHOT_DATABASE
-from binlog_streaming.server.failures import DENIED, NO_SUCH_TABLE, named_error, number_of
+from binlog_streaming.server.session import DENIED, NO_SUCH_TABLE, named_error, number_of
 from binlog_streaming.snapshot.log_identity import begin_writing, check_is_writer
 from binlog_streaming.snapshot.marks import NO_CHUNK, Mark, MarkKind, MarksTable
 from binlog_streaming.snapshot.rights import check_mark_rights

@@ -10,7 +10,7 @@ import pymysql
 from binlog_format.errors import ServerError
 from binlog_format.gtids.gtid import GtidPosition
 from binlog_format.gtids.gtid_set import GtidSet
-from binlog_streaming.server import failures
+from binlog_streaming.server.session import LOCK_WAIT_TIMEOUT, number_of
 from binlog_streaming.snapshot.sql_text import has_gtids, log_status, table_sql
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ def begin_under_lock(
         try:
             locking.try_execute(f"LOCK TABLES {locks}")
         except pymysql.MySQLError as error:
-            if failures.number_of(error) != failures.LOCK_WAIT_TIMEOUT:
+            if number_of(error) != LOCK_WAIT_TIMEOUT:
                 with locking.named_errors():
                     raise
             continue

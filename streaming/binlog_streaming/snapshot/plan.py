@@ -9,7 +9,7 @@ import pymysql
 
 from binlog_format.errors import SchemaError
 from binlog_format.views.filters import SNAPSHOT_DATABASE
-from binlog_streaming.server.failures import DENIED, number_of
+from binlog_streaming.server.session import DENIED, number_of
 from binlog_streaming.snapshot.job_tables import JobTables
 from binlog_streaming.snapshot.log_identity import check_is_writer
 from binlog_streaming.snapshot.rights import check_mark_rights, rights_refusal

@@ -12,7 +12,7 @@ import pymysql
 
 from binlog_format.errors import ServerError
 from binlog_format.views.filters import SNAPSHOT_DATABASE
-from binlog_streaming.server.failures import DENIED, number_of
+from binlog_streaming.server.session import DENIED, number_of
 from binlog_streaming.snapshot.source_table import TableLock
 from binlog_streaming.snapshot.sql_text import has_gtids, locking_clause, log_status, name_list, quoted, table_sql
 

@@ -16,7 +16,7 @@ import pymysql
 
 from binlog_connector.schema.snapshot_marks import Purpose
 from binlog_format.errors import SchemaError, ServerError
-from binlog_streaming.server.failures import named_error
+from binlog_streaming.server.session import named_error
 from binlog_streaming.snapshot.definitions import parents_of, write_definitions
 from binlog_streaming.snapshot.log_identity import begin_writing
 from binlog_streaming.snapshot.marks import MarksTable

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pymysql
 
 from binlog_format.errors import ServerError
-from binlog_streaming.server.failures import DENIED, number_of
+from binlog_streaming.server.session import DENIED, number_of
 from binlog_streaming.snapshot.rights import may_install_plugins
 from binlog_streaming.snapshot.shadow import ShadowEngine
 from binlog_streaming.snapshot.sql_text import log_status

@@ -10,7 +10,7 @@ import pymysql
 
 from binlog_format.errors import ServerError
 from binlog_format.views.filters import MARKS_TABLE, SNAPSHOT_DATABASE
-from binlog_streaming.server.failures import named_error
+from binlog_streaming.server.session import named_error
 from binlog_streaming.snapshot.marks import MarksTable
 from binlog_streaming.snapshot.source_table import read_columns
 from binlog_streaming.snapshot.sql_text import quoted, table_sql

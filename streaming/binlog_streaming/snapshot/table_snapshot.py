@@ -12,8 +12,20 @@ import pymysql
 
 from binlog_connector.schema.snapshot_marks import Purpose
 from binlog_format.errors import ServerError
-from binlog_streaming.server import failures
-from binlog_streaming.server.session import TABLE_WAIT_SECONDS
+from binlog_streaming.server.session import (
+    CACHE_FULL,
+    DEADLOCK,
+    LOCK_WAIT_TIMEOUT,
+    NO_SUCH_COLUMN,
+    NO_SUCH_INDEX,
+    NO_SUCH_TABLE,
+    NOWAIT_REFUSED,
+    STATEMENT_CACHE_FULL,
+    TABLE_CHANGED,
+    TABLE_WAIT_SECONDS,
+    named_error,
+    number_of,
+)
 from binlog_streaming.snapshot.chunk_sql import bound_statement, rows_statement
 from binlog_streaming.snapshot.marks import NO_CHUNK, Bounds, Mark, MarkKind, MarksTable, begin_detail
 from binlog_streaming.snapshot.shadow import ShadowEngine, ShadowTable, drop_shadow, shadow_name
@@ -34,9 +46,9 @@ if TYPE_CHECKING:
     from binlog_streaming.server.session import ServerSession
     from binlog_streaming.snapshot.source_table import SourceTable
 
-_LOCKED = {failures.LOCK_WAIT_TIMEOUT, failures.DEADLOCK, failures.NOWAIT_REFUSED}
-_TOO_LARGE = {failures.CACHE_FULL, failures.STATEMENT_CACHE_FULL}
-_CHANGED = {failures.NO_SUCH_TABLE, failures.NO_SUCH_COLUMN, failures.TABLE_CHANGED, failures.NO_SUCH_INDEX}
+_LOCKED = {LOCK_WAIT_TIMEOUT, DEADLOCK, NOWAIT_REFUSED}
+_TOO_LARGE = {CACHE_FULL, STATEMENT_CACHE_FULL}
+_CHANGED = {NO_SUCH_TABLE, NO_SUCH_COLUMN, TABLE_CHANGED, NO_SUCH_INDEX}
 
 
 class RowsLockedError(Exception):
@@ -265,7 +277,7 @@ class TableSnapshot:
             self._session.try_script((self._marks.statement(mark), "COMMIT"))
         except pymysql.MySQLError as error:
             self._session.roll_back()
-            raise failures.named_error(error, str(self._session.address)) from error
+            raise named_error(error, str(self._session.address)) from error
 
     def _is_about(self, begin: Mark) -> bool:
         """True if the table is the same as at *begin*, a mark of that kind."""
@@ -280,14 +292,14 @@ class TableSnapshot:
         return Mark(self.snapshot, kind, source, self._shadow.name, chunk, row_count, detail)
 
     def _failed(self, error: pymysql.MySQLError) -> Exception:
-        number = failures.number_of(error)
+        number = number_of(error)
         if number in _LOCKED:
             return RowsLockedError()
         if number in _TOO_LARGE:
             return ChunkTooLargeError()
         if number in _CHANGED:
             return TableChangedError()
-        return failures.named_error(error, str(self._session.address))
+        return named_error(error, str(self._session.address))
 
 
 def _text(value: object) -> str:

@@ -32,7 +32,7 @@ from binlog_streaming.tables.batch_run import BatchPositions
 from binlog_streaming.tables.cascades.cascade_images import CascadeImages, outside_row_batches
 from binlog_streaming.tables.cascades.cascade_rows import CascadeRows
 from binlog_streaming.tables.evidence_watch import EvidenceWatch
-from binlog_streaming.tables.open_targets import OpenTargets
+from binlog_streaming.tables.open_targets import OpenTargets, target_gone
 from binlog_streaming.tables.rows_step import RowsContent, prepared_rows, target_schema
 from binlog_streaming.tables.statements.log_facts import LogFacts
 from binlog_streaming.tables.statements.renames import (
@@ -46,7 +46,6 @@ from binlog_streaming.tables.statements.snapshot_work import step_work
 from binlog_streaming.tables.statements.target_alteration import adopt_keys, fit_columns
 from binlog_streaming.tables.statements.work import StatementContext, held_keys
 from binlog_streaming.tables.step_rows import StepRows, agreed_types, lacks_types, recorded_by, recorded_of
-from binlog_streaming.tables.target_state import target_gone
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -26,7 +26,7 @@ from binlog_streaming.tables.apply import apply_component
 from binlog_streaming.tables.batch_run import BatchRun
 from binlog_streaming.tables.division import Division, SparkTasks, is_divided, task_counts
 from binlog_streaming.tables.evidence_watch import WantedEvidence
-from binlog_streaming.tables.target_state import check_folders
+from binlog_streaming.tables.open_targets import check_folders
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

@@ -1,21 +1,38 @@
-"""Targets of a component, each opened once: `OpenTargets`; writes are tried again when another writer was faster."""
+"""Targets of a component, each opened once: `OpenTargets`; writes are tried again when another writer was faster.
+
+Position of a target in the log: `read_target_state(target)`.
+
+Targets that were written and are gone: `check_folders` before a batch, `target_gone` for whoever looks.
+"""
 
 from __future__ import annotations
 
 from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 import pyarrow as pa
 
-from binlog_format.errors import BinlogError, TableError
+from binlog_format.errors import BinlogError, TableError, UnsupportedError
+from binlog_format.gtids.gtid_set import parse_gtids
+from binlog_streaming.lake.commit_id import (
+    QUERY_PROPERTY,
+    commit_id_of,
+)
 from binlog_streaming.modes.shards import IndivisibleError
 from binlog_streaming.plan.failures import naming, unexpected
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
+    from binlog_format.gtids.gtid_set import GtidPoint
     from binlog_streaming.lake.target import Target, TargetFactory
+    from binlog_streaming.plan.batch_plan import Component
+    from binlog_streaming.plan.job_state import SelectedTable
     from binlog_streaming.settings import Sink
+    from binlog_streaming.settings.choices import Mode
+
 
 ATTEMPTS_MAX = 4
 """Largest number of attempts if another writer (an OPTIMIZE, or this job's earlier process) commits between look and
@@ -100,3 +117,109 @@ class OpenTargets:
         """Close all connections."""
         for uri in list(self._targets):
             self.reopen(uri)
+
+
+@dataclass(frozen=True, slots=True)
+class TargetState:
+    """State of a target.
+
+    Attributes:
+        owner: Id of the query that owns it.
+        gtid: What of the log it holds; None: it does not record it.
+        batch_id: The last batch of its query in it; None: none is.
+    """
+
+    owner: str
+    gtid: GtidPoint | None
+    batch_id: int | None
+
+
+def read_target_state(target: Target, source_table: str, mode: Mode) -> TargetState | None:
+    """Read the state of *target*; None while it does not exist.
+
+    Args:
+        target: As it was looked at.
+        source_table: `database.table` that it is to hold.
+        mode: What it is to hold of it.
+
+    Raises:
+        TableError: `OTHER_WRITER`, `SAME_TARGET`, `MODE_CHANGED`: it is no target of that table and mode.
+    """
+    properties = target.properties()
+    if properties is None:
+        return None
+    owner = properties.get(QUERY_PROPERTY)
+    if owner is None:
+        raise TableError(
+            "OTHER_WRITER",
+            f"{source_table}: {target.uri} was written by somebody else, not by binlog-stream",
+            hint="Name another --target, or remove it",
+        )
+    commit_id = commit_id_of(properties, owner, source_table, mode)
+    target.check_owner(commit_id)
+    applied = target.applied(commit_id)
+    return TargetState(owner, _gtid_position(target), None if applied is None else applied.batch_id)
+
+
+def check_ownership_can_transfer(target: Target, state: TargetState, told: str) -> None:
+    """See that another query can become the owner of a target.
+
+    Args:
+        target: As it was looked at.
+        state: Where it is.
+        told: The table and its place.
+
+    Raises:
+        UnsupportedError: `FORMAT`: its files are named by the batches of the one that wrote them.
+    """
+    if not target.supports_other_owner and state.batch_id is not None:
+        raise UnsupportedError(
+            "FORMAT",
+            f"{told}: plain Parquet files are named by the batches of the query that wrote them: another one cannot go "
+            "on there",
+            hint='Build it anew elsewhere (--target), or use sink.format = "delta" or "iceberg"',
+        )
+
+
+def _gtid_position(target: Target) -> GtidPoint | None:
+    texts = [text for text in target.gtid_positions() if text]
+    if not texts:
+        return None
+    # Each records what is in it, at different times: by the commit of a step, and by a replay after its last one.
+    point = parse_gtids(texts[0])
+    for text in texts[1:]:
+        later = parse_gtids(text)
+        point = point.advanced_by(later.without(point))
+    return point
+
+
+def check_folders(components: Iterable[Component], directory: str) -> None:
+    """See that the folders of targets are there that a batch goes on with, before anything of it is written.
+
+    Whether there is a table in a folder, and what is in an object store, is seen when the target is looked at.
+
+    Args:
+        components: Of the batch.
+        directory: Of the sink.
+
+    Raises:
+        TableError: `TARGET_GONE`.
+    """
+    if "://" in directory:
+        return
+    for component in components:
+        for table in component.tables.values():
+            for mode in sorted(table.known):
+                uri = table.uri(directory, mode)
+                if not Path(uri).exists():
+                    raise target_gone(table, mode, uri)
+
+
+def target_gone(table: SelectedTable, mode: Mode, uri: str) -> TableError:
+    """The error for a target that is not there any more."""
+    return TableError(
+        "TARGET_GONE",
+        f"{table.name}: {uri} was written by this job ({mode}), and is not there any more",
+        hint="It would begin in the middle of the log. Bring it back; or build it again with binlog-stream replay; or "
+        "delete the checkpoint and the other tables too, and let the job build all of them anew",
+    )

@@ -35,8 +35,8 @@ from binlog_streaming.settings.choices import Evidence
 from binlog_streaming.tables.apply import apply_component
 from binlog_streaming.tables.batch_run import BatchRun
 from binlog_streaming.tables.evidence_watch import WantedEvidence
+from binlog_streaming.tables.open_targets import check_folders
 from binlog_streaming.tables.step_rows import ReceivedPart
-from binlog_streaming.tables.target_state import check_folders
 from binlog_streaming.topic_tables.batch import TableState
 
 if TYPE_CHECKING:

@@ -338,7 +338,9 @@ def test_system_versioning_adds_its_columns() -> None:
     change = altered("ADD SYSTEM VERSIONING")
     assert names(change.added) == ["row_start", "row_end"]
     assert {one.unknown for one in change.added} == {"a time of system versioning"}
-    assert altered("DROP SYSTEM VERSIONING").dropped == ("row_start", "row_end")
+    dropped, _ = changes("ALTER TABLE t DROP SYSTEM VERSIONING")
+    assert isinstance(dropped, TableAltered)
+    assert dropped.dropped == ("row_start", "row_end")
     own = altered(
         "ADD rs TIMESTAMP(6) GENERATED ALWAYS AS ROW START, ADD re TIMESTAMP(6) AS ROW END, "
         "ADD PERIOD FOR SYSTEM_TIME (rs, re), ADD SYSTEM VERSIONING"

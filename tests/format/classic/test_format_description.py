@@ -7,11 +7,11 @@ import zlib
 
 import pytest
 
-from binlog_format.classic.detach import detached_format_description
 from binlog_format.classic.format_description import parse_format_description
 from binlog_format.classic.layout import ChecksumAlgorithm
 from binlog_format.errors import CorruptError, UnsupportedError
 from binlog_format.position import Place
+from binlog_lab.repack.detach import detached_format_description
 from tests.format.classic.logs import OLTP_SMALL, raw_events
 
 AT = Place("bin.000001", byte=4)

@@ -34,8 +34,8 @@ def map_pages(
             "INVALID_VALUE", f"map: --output {output}: expected a name that ends in {', '.join(SUFFIXES)}"
         )
     require("matplotlib")
-    from binlog_streaming.page_map.describe import describe
     from binlog_streaming.page_map.drawing import draw_map
+    from binlog_streaming.page_map.picture import describe
 
     first, last = positions_of(path, start, end)
     with progress_bar("Measuring") as on_progress:

@@ -13,7 +13,7 @@ from binlog_streaming.lake.delta.data_files import DeltaDataFiles, key_batches, 
 from binlog_streaming.lake.delta.features import file_columns
 from binlog_streaming.lake.delta.log import catch_up, commit_name, conflict, information, make_commit
 from binlog_streaming.lake.delta.vectors import DeltaVectorFile, read_vector
-from binlog_streaming.lake.keys.key_lookup import files_that_may_hold
+from binlog_streaming.lake.key_lookup import files_that_may_hold
 from binlog_streaming.lake.merge import WrittenFiles
 from binlog_streaming.lake.target import CrashPoint
 from binlog_streaming.prefetch import prefetch

@@ -25,7 +25,7 @@ from binlog_streaming.lake.delta.actions import (
 from binlog_streaming.lake.delta.features import FileColumns
 from binlog_streaming.lake.delta.vectors import read_vector
 from binlog_streaming.lake.evolution import cast_to_schema, dictionary_columns, with_values
-from binlog_streaming.lake.keys.key_lookup import complement
+from binlog_streaming.lake.key_lookup import complement
 from binlog_streaming.lake.row_values import row_ids
 
 if TYPE_CHECKING:

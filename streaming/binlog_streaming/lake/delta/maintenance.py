@@ -20,7 +20,7 @@ from binlog_streaming.lake.delta.commit import DeltaTableWrite
 from binlog_streaming.lake.delta.data_files import recorded_count
 from binlog_streaming.lake.delta.log import LOG_FOLDER, checkpoint_version, learn_checkpoint, newest_checkpoint
 from binlog_streaming.lake.delta.vectors import VECTOR_FILE, vector_file
-from binlog_streaming.lake.small_files import JOINED_MAX, to_be_joined
+from binlog_streaming.lake.target import JOINED_MAX, to_be_joined
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

@@ -37,7 +37,7 @@ from binlog_streaming.lake.delta.log import (
 )
 from binlog_streaming.lake.delta.maintenance import WEEK_HOURS, maintain, retention_properties
 from binlog_streaming.lake.evolution import cast_rows, changed_rows
-from binlog_streaming.lake.keys.key_lookup import found_rows
+from binlog_streaming.lake.key_lookup import found_rows
 from binlog_streaming.lake.merge import WrittenFiles, remove_rows, supersede, supersede_part, superseded_by_later_part
 from binlog_streaming.lake.storage.store import looking_at
 from binlog_streaming.lake.storage.table_places import store_at
@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from binlog_streaming.lake.delta.actions import Add
     from binlog_streaming.lake.delta.log import Named, TableLog
     from binlog_streaming.lake.evolution import SchemaChange
-    from binlog_streaming.lake.keys.key_lookup import Search
+    from binlog_streaming.lake.key_lookup import Search
     from binlog_streaming.lake.storage.store import Store
     from binlog_streaming.settings import Sink
 

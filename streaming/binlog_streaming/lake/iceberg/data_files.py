@@ -35,7 +35,7 @@ from binlog_streaming.lake.iceberg.manifests import FIRST_ROW_ID, new_file
 from binlog_streaming.lake.iceberg.partitions import file_facts, partitioned
 from binlog_streaming.lake.iceberg.schema import arrow_schema, file_schema
 from binlog_streaming.lake.iceberg.table_files import LiveFile, marked_rows
-from binlog_streaming.lake.keys.key_lookup import complement
+from binlog_streaming.lake.key_lookup import complement
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

@@ -17,7 +17,7 @@ from binlog_format.errors import TableError
 from binlog_streaming.lake.iceberg.commit import SNAPSHOT_PROPERTY
 from binlog_streaming.lake.iceberg.manifests import read_entries, read_list
 from binlog_streaming.lake.iceberg.table_write import IcebergTableWrite
-from binlog_streaming.lake.small_files import JOINED_MAX, to_be_joined
+from binlog_streaming.lake.target import JOINED_MAX, to_be_joined
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -33,7 +33,7 @@ from binlog_streaming.lake.iceberg.manifests import (
     manifests_of,
     new_file,
 )
-from binlog_streaming.lake.keys.key_lookup import union
+from binlog_streaming.lake.key_lookup import union
 from binlog_streaming.lake.roaring import DamagedError, decoded, encoded
 from binlog_streaming.lake.target import RecordedFile
 

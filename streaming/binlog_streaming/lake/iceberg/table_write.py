@@ -31,7 +31,7 @@ from binlog_streaming.lake.iceberg.table_files import (
     refused,
     write_position_deletes,
 )
-from binlog_streaming.lake.keys.key_lookup import files_that_may_hold
+from binlog_streaming.lake.key_lookup import files_that_may_hold
 from binlog_streaming.lake.merge import WrittenFiles
 from binlog_streaming.prefetch import prefetch
 

@@ -53,7 +53,7 @@ from binlog_streaming.lake.iceberg.partitions import partition_spec
 from binlog_streaming.lake.iceberg.schema import arrow_schema, evolved, iceberg_schema, replaced
 from binlog_streaming.lake.iceberg.table_files import live_files, recorded_files
 from binlog_streaming.lake.iceberg.table_write import VECTORS_FROM, checked_write
-from binlog_streaming.lake.keys.key_lookup import found_rows
+from binlog_streaming.lake.key_lookup import found_rows
 from binlog_streaming.lake.merge import WrittenFiles, remove_rows, supersede, supersede_part, superseded_by_later_part
 from binlog_streaming.lake.storage.store import looking_at
 from binlog_streaming.lake.target import CrashPoint, Target
@@ -72,7 +72,7 @@ if TYPE_CHECKING:
     from binlog_streaming.lake.evolution import SchemaChange
     from binlog_streaming.lake.iceberg.table_files import LiveFile
     from binlog_streaming.lake.iceberg.table_write import IcebergTableWrite
-    from binlog_streaming.lake.keys.key_lookup import Search
+    from binlog_streaming.lake.key_lookup import Search
     from binlog_streaming.lake.target import RecordedFile
     from binlog_streaming.settings import Sink
 

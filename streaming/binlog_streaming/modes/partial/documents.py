@@ -19,7 +19,7 @@ from binlog_format.rows.arrow_arrays import numbers_array
 from binlog_format.rows.images import ImageKind
 from binlog_format.rows.json.json_document import BadJsonError
 from binlog_format.rows.json.json_text_changes import changed_text, text_changes
-from binlog_streaming.lake.keys.key_lookup import Search
+from binlog_streaming.lake.key_lookup import Search
 from binlog_streaming.lake.row_values import matching_rows
 from binlog_streaming.modes.decoded_images import DecodedImages
 from binlog_streaming.modes.reference_values import rows_matching

@@ -29,7 +29,7 @@ from starlette.routing import Route
 
 from binlog_format.errors import BinlogError, UnsupportedError
 from binlog_format.position import Position
-from binlog_streaming.page_map.describe import describe
+from binlog_streaming.page_map.picture import describe
 from binlog_streaming.status.model import Level
 from binlog_streaming.status.page.guard import Access, Guard
 from binlog_streaming.status.view import status_json

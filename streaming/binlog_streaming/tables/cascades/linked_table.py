@@ -17,7 +17,7 @@ from binlog_connector.schema.foreign_keys import CASCADE
 from binlog_format.errors import UnsupportedError
 from binlog_format.rows.arrow_arrays import numbers_array
 from binlog_streaming.lake.evolution import cast_table
-from binlog_streaming.lake.keys.key_lookup import Search
+from binlog_streaming.lake.key_lookup import Search
 from binlog_streaming.lake.row_values import comparable_table, row_ids
 from binlog_streaming.modes.cascades import Reference, RowChanges, derived_changes
 from binlog_streaming.modes.layout_cast import cast_layouts

@@ -17,12 +17,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from binlog_connector.schema.online_schema_change import ghost_of
+from binlog_connector.schema.table_names import ghost_of
 from binlog_format.errors import SchemaError
 from binlog_format.rows.arrow_arrays import fixed_array, mask_array, numbers_array
 from binlog_streaming.lake.commit_id import DROPPED_COLUMNS_PROPERTY, DROPPED_PROPERTY, joined_keys
 from binlog_streaming.lake.evolution import cast_to_schema, fitting, reconciled, with_values
-from binlog_streaming.lake.keys.key_lookup import KeyLookup
+from binlog_streaming.lake.key_lookup import KeyLookup
 from binlog_streaming.lake.row_values import comparable_table, equal_rows, one_array
 from binlog_streaming.modes.mode_columns import (
     DELETED,

@@ -14,7 +14,7 @@ import pytest
 from binlog_streaming.lake.evolution import SchemaChange
 from binlog_streaming.lake.iceberg import maintenance as iceberg_maintenance
 from binlog_streaming.lake.iceberg.maintenance import expire
-from binlog_streaming.lake.small_files import to_be_joined
+from binlog_streaming.lake.target import to_be_joined
 from binlog_streaming.settings import TableFormat
 from tests.streaming.tables.iceberg.iceberg_cases import files_of, reader, said_by, snapshots_of
 from tests.streaming.tables.lake.sink_cases import COMMIT_ID, INT_KEY, Place, numbers

@@ -12,7 +12,7 @@ import pytest
 from binlog_format import open_log
 from binlog_format.errors import TableError
 from binlog_streaming.settings import Deletes, Mode, Sink, TableFormat, TableRule
-from binlog_streaming.tables.target_state import check_folders
+from binlog_streaming.tables.open_targets import check_folders
 from tests.streaming.tables.batches import plan, write, written_behind
 from tests.streaming.tables.lake.memory_target import MemoryTargets
 from tests.streaming.tables.lake.sink_cases import MIRROR_SINKS

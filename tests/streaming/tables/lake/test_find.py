@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from binlog_streaming.lake.change import Change
-from binlog_streaming.lake.keys.key_lookup import Search
+from binlog_streaming.lake.key_lookup import Search
 from binlog_streaming.modes.reference_values import rows_matching
 from binlog_streaming.settings import TableFormat
 from tests.chance import examples

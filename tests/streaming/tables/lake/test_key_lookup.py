@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from binlog_streaming.lake.keys.key_kernels import find_candidates
-from binlog_streaming.lake.keys.key_lookup import KeyLookup
+from binlog_streaming.lake.key_kernels import find_candidates
+from binlog_streaming.lake.key_lookup import KeyLookup
 from tests.streaming.tables.lake.sink_cases import KEY_TYPES
 
 _ROWS = st.lists(st.tuples(st.sampled_from(["", "a", "A", None]), st.integers(0, 3), st.booleans()), max_size=30)

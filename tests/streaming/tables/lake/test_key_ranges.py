@@ -5,7 +5,7 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from binlog_streaming.lake.keys.key_lookup import cover, key_cover, meeting
+from binlog_streaming.lake.key_lookup import cover, key_cover, meeting
 
 _NUMBERS = st.integers(-(2**63), 2**63 - 1)
 

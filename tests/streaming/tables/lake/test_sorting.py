@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from binlog_streaming.lake.keys.key_lookup import ascending, complement, distinct, integers, union
+from binlog_streaming.lake.key_lookup import ascending, complement, distinct, integers, union
 
 _INT64 = st.integers(-(2**63), 2**63 - 1)
 

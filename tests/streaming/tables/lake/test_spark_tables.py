@@ -25,7 +25,7 @@ from binlog_streaming.lake.iceberg.target import IcebergTarget
 from binlog_streaming.settings import Merge, Sink, TableFormat
 from binlog_streaming.settings.partition_rules import partition_rule
 from binlog_streaming.spark_session import local_session
-from binlog_streaming.tables.target_state import read_target_state
+from binlog_streaming.tables.open_targets import read_target_state
 from tests.faults.rest_catalog import RestCatalog
 from tests.streaming.tables.delta.test_features import ARCHIVE
 from tests.streaming.tables.iceberg.test_catalogs import upgrade

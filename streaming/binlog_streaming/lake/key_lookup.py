@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from binlog_format.rows.arrow_arrays import mask_array
-from binlog_streaming.lake.keys.key_kernels import SPREAD, find_candidates
+from binlog_streaming.lake.key_kernels import SPREAD, find_candidates
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from binlog_format.classic.detach_kernels import copy_detached
 from binlog_format.classic.layout import (
     CHECKSUM_STRUCT,
     EVENT_FLAG_IN_USE,
@@ -28,6 +27,7 @@ from binlog_format.events.layout import (
     GTID_FLAG_STANDALONE,
 )
 from binlog_format.kernels import empty_bytes
+from binlog_lab.repack.detach_kernels import copy_detached
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
