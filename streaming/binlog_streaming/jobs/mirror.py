@@ -145,14 +145,19 @@ def job_text_at(place: str) -> str:
 
 
 def write_job_text(place: str, text: str) -> None:
-    """Put *text* in the place of the job file's, at once.
+    """Put *text* in the place of the job file's, at once; who may read and write it stays.
 
     Raises:
         StorageError, AccessError: It cannot be written, and is as it was.
     """
     if _is_job_file(place):
         file = Path(place).resolve()
-        StateFolder(str(file.parent), {}).write(file.name, text.encode())
+        try:
+            mode = file.stat().st_mode
+            StateFolder(str(file.parent), {}).write(file.name, text.encode())
+            file.chmod(mode)
+        except OSError as error:
+            raise storage_error(place, "write", error) from error
     else:
         _own_folder(absolute_path(place)).write(_FILE, text.encode())
 

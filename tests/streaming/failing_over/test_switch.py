@@ -66,6 +66,7 @@ def test_the_command_reports_what_it_did_and_does_it_once(mariadb_pair: Pair, tm
     pair, state = mariadb_pair, begun(tmp_path, mariadb_pair)
     there = str(pair.replica.binlog_directory)
     text = (tmp_path / "job.toml").read_text()
+    (tmp_path / "job.toml").chmod(0o640)
     dry = run_program("switch", "job.toml", "--to", there, "--dry-run", cwd=tmp_path)
     assert dry.returncode == 0, dry.stderr
     assert "source.path in job.toml would be set" in dry.stdout
@@ -81,6 +82,7 @@ def test_the_command_reports_what_it_did_and_does_it_once(mariadb_pair: Pair, tm
     assert f"to       {there}: 1:0:" in done.stdout
     assert "tables   shop.items, shop.orders: stay as they are" in done.stdout
     assert (tmp_path / "job.toml").read_text() == text.replace(f"'{pair.primary.binlog_directory}'", f'"{there}"')
+    assert (tmp_path / "job.toml").stat().st_mode & 0o777 == 0o640
     after = read_checkpoint(state)
     assert after is not None
     assert (after.query_id, after.batch_id, after.pending) == (before.query_id, 1, None)
