@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from pyspark.sql.datasource import Filter, InputPartition
     from pyspark.sql.types import StructType
 
-    from binlog_connector.definitions.known_statements import SchemaFile
+    from binlog_connector.definitions.log_definitions import SchemaFile
     from binlog_connector.following.offsets import SourceOffset
     from binlog_connector.following.watched import WatchedLog
     from binlog_connector.options.query_views import Wanted

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql.types import StructType
 
-    from binlog_connector.definitions.known_statements import SchemaFile
+    from binlog_connector.definitions.log_definitions import SchemaFile
     from binlog_connector.following.watched import WatchedLog
     from binlog_connector.schema.log_ddl import ServerRuns
     from binlog_connector.spark.partitions import RangePartition
@@ -122,7 +122,7 @@ class RangeReader:
         return ServerRuns(watched.log)
 
     def _only_rows(self, blocks: Iterator[Block], watched: WatchedLog, partition: RangePartition) -> Iterator[Block]:
-        from binlog_connector.definitions.known_statements import known_statements
+        from binlog_connector.definitions.log_definitions import known_statements
         from binlog_connector.schema.log_ddl import ServerRuns
         from binlog_connector.schema.row_format import RowFormat, only_rows
 

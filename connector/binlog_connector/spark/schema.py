@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.types as arrow
 from pyspark.sql import types as spark
 
-from binlog_connector.definitions.range_schemas import RangeSchemas
+from binlog_connector.definitions.log_definitions import RangeSchemas
 from binlog_connector.following.starts import initial_offset_or_gap
 from binlog_connector.following.watched import file_start
 from binlog_format.errors import SchemaError
@@ -25,7 +25,7 @@ from binlog_format.views.filters import is_of_snapshots
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from binlog_connector.definitions.known_statements import SchemaFile
+    from binlog_connector.definitions.log_definitions import SchemaFile
     from binlog_connector.following.starts import Start
     from binlog_connector.following.watched import WatchedLog
     from binlog_format.events.table_map import TableLayout

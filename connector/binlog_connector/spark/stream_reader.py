@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from pyspark.sql.datasource import InputPartition
     from pyspark.sql.types import StructType
 
-    from binlog_connector.definitions.known_statements import SchemaFile
+    from binlog_connector.definitions.log_definitions import SchemaFile
     from binlog_connector.following.starts import Advance, Ending
     from binlog_connector.following.watched import WatchedLog
     from binlog_connector.options.source_options import SourceOptions

@@ -23,12 +23,12 @@ import numpy as np
 from binlog_format.block import copied, plain_origins
 from binlog_format.errors import CorruptError
 from binlog_format.events.layout import EventType
+from binlog_format.extents import counted_groups, group_position, select_groups, without_events
 from binlog_format.transactions import control_statement_kernels as kernels
 from binlog_format.transactions.control_statements import StatementKind, is_kind, read_control_statements
 from binlog_format.transactions.expansion import expanded
 from binlog_format.transactions.prepared import PreparedXaRows
 from binlog_format.transactions.rollbacks import GroupOutcome, outcome_at, outcome_of
-from binlog_format.transactions.slicing import counted_groups, group_position, select_groups, without_events
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping

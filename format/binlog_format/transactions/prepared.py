@@ -16,12 +16,12 @@ from binlog_format.errors import DataLossError
 from binlog_format.events.compression.compression_layout import PAYLOAD_COMPRESSION_NONE
 from binlog_format.events.compression.payload import find_payloads, payload_pieces
 from binlog_format.events.layout import EventType
+from binlog_format.extents import blocks_of_group, extract, group_position, without_events
 from binlog_format.position import Place
 from binlog_format.transactions import control_statement_kernels as kernels
 from binlog_format.transactions.control_statements import StatementKind, read_control_statements
 from binlog_format.transactions.expansion import expanded
 from binlog_format.transactions.rollbacks import OutcomeReader, outcome_at, outcome_of
-from binlog_format.transactions.slicing import blocks_of_group, extract, group_position, without_events
 from binlog_format.transactions.xa import XaKind, XaStep
 
 if TYPE_CHECKING:

@@ -15,9 +15,9 @@ import numpy as np
 
 from binlog_format.errors import CorruptError
 from binlog_format.events.layout import EventType
+from binlog_format.extents import blocks_of_group
 from binlog_format.transactions.control_statements import ControlStatement, StatementKind, read_control_statements
 from binlog_format.transactions.expansion import expanded
-from binlog_format.transactions.slicing import blocks_of_group
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from binlog_connector.definitions.known_statements import SchemaFile, forget_statements
+from binlog_connector.definitions.log_definitions import SchemaFile, forget_statements
 from binlog_connector.following.kept_definitions import (
     OF_OTHER_LOG,
     KeptDefinitions,

@@ -12,8 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from binlog_connector.definitions.known_statements import SchemaFile, known_statements
-from binlog_connector.definitions.range_schemas import RangeSchemas
+from binlog_connector.definitions.log_definitions import RangeSchemas, SchemaFile, known_statements
 from binlog_connector.envelope.avro.avro_encoding import AvroEncoding
 from binlog_connector.envelope.json.json_encoding import JsonEncoding
 from binlog_connector.envelope.message_batch import OPS, MessageKind

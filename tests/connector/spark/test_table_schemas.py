@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from binlog_connector.definitions import known_statements
-from binlog_connector.definitions.known_statements import SchemaFile
+from binlog_connector.definitions import log_definitions
+from binlog_connector.definitions.log_definitions import SchemaFile
 from binlog_connector.options.source_options import SourceOptions
 from binlog_connector.schema.history import SchemaHistory
 from binlog_connector.spark.batch_reader import BinlogBatchReader
@@ -39,7 +39,7 @@ def rows_of(path: str, **options: str) -> list[dict[str, object]]:
 
 @pytest.fixture(autouse=True)
 def new_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(known_statements, "_known", {})
+    monkeypatch.setattr(log_definitions, "_known", {})
 
 
 @pytest.mark.parametrize("case", CASES)

@@ -11,7 +11,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from binlog_connector.definitions import known_statements
+from binlog_connector.definitions import log_definitions
 from binlog_connector.following.starts import Edge
 from binlog_connector.following.tailer import STEP_SIZE_MAX, FollowOptions, Tailer
 from binlog_format.errors import SchemaError
@@ -36,7 +36,7 @@ FLAG = "--lower-case-table-names"
 
 @pytest.fixture(autouse=True)
 def new_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(known_statements, "_known", {})
+    monkeypatch.setattr(log_definitions, "_known", {})
 
 
 def write_log(folder: Path, *statements: str, metadata: bool = False) -> Path:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from binlog_connector.definitions import known_statements
+from binlog_connector.definitions import log_definitions
 from binlog_connector.following.watched import WatchedLog
 from binlog_connector.rules.row_rule import GeneratedColumns
 from binlog_connector.schema.definitions import TableName
@@ -213,7 +213,7 @@ def test_rows_with_minimal_images_go_on_once_their_definition_is_brought(server:
         run(job)
     assert "3 definitions are in the log" in bring(server, tmp_path)
     run_sql(server, [minimal, "INSERT INTO shop.parent VALUES (6, 60)", "UPDATE shop.parent SET id = 7 WHERE id = 6"])
-    known_statements._known.clear()  # as in the process that goes on
+    log_definitions._known.clear()  # as in the process that goes on
     run(job)
     held = sorted((row["id"], row["code"]) for row in target_rows(job, "shop/parent"))
     assert held == server_rows(server, "(SELECT id, code FROM shop.parent) t") == [(5, 40), (7, 60)]
@@ -230,7 +230,7 @@ def test_a_definition_does_not_hold_before_a_statement_about_its_table(
     run_sql(server, ["SET SESSION binlog_row_image = 'MINIMAL'", "UPDATE shop.parent SET id = 5 WHERE id = 4"])
     run_sql(server, ["CREATE DATABASE nothing", between, "DROP DATABASE IF EXISTS nothing"])
     bring(server, tmp_path)
-    known_statements._known.clear()  # as in the process that goes on
+    log_definitions._known.clear()  # as in the process that goes on
     if "parent" in between:
         with pytest.raises(BinlogError, match=r"\[BINLOG_\w+\.(ROW_IMAGE|NO_COLUMN_METADATA)\] shop\.parent"):
             run(job)

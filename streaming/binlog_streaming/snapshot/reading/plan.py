@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from binlog_connector.definitions.known_statements import SchemaFile
-from binlog_connector.definitions.range_schemas import RangeSchemas
+from binlog_connector.definitions.log_definitions import RangeSchemas, SchemaFile
 from binlog_connector.following.watched import WatchedLog
 from binlog_connector.schema.snapshot_marks import created_table
 from binlog_format.errors import SchemaError, ServerError

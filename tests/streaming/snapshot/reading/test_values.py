@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 
-from binlog_connector.definitions.known_statements import SchemaFile
-from binlog_connector.definitions.range_schemas import RangeSchemas
+from binlog_connector.definitions.log_definitions import RangeSchemas, SchemaFile
 from binlog_connector.following.watched import WatchedLog
 from binlog_format import open_log
 from binlog_format.rows.decoding import Decoding

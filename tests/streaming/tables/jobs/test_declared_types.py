@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from binlog_connector.definitions import known_statements
+from binlog_connector.definitions import log_definitions
 from binlog_connector.schema.definitions import TableName
 from binlog_connector.schema.history import SchemaHistory
 from binlog_connector.schema.table_changes import TableAltered, TableCreated
@@ -56,7 +56,7 @@ def rows(job: Job, mode: Mode = Mode.MIRROR) -> list[tuple[object, ...]]:
 
 @pytest.fixture(autouse=True)
 def new_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(known_statements, "_known", {})
+    monkeypatch.setattr(log_definitions, "_known", {})
 
 
 def test_a_part_of_a_log_has_the_types_of_the_whole_log(tmp_path: Path) -> None:
@@ -157,7 +157,7 @@ def test_a_job_goes_on_when_the_log_has_the_definition_no_more(
         log.purge(before=1)
         log.insert(NETS, (3, SECOND, bytes([10, 0, 0, 3])))
         log.update(NETS, ((1, FIRST, None), (1, SECOND, None)))
-    monkeypatch.setattr(known_statements, "_known", {})
+    monkeypatch.setattr(log_definitions, "_known", {})
     run(job)
     assert rows(job) == [(1, TEXTS[SECOND], None), (2, TEXTS[FIRST], "10.0.0.2"), (3, TEXTS[SECOND], "10.0.0.3")]
 
@@ -175,12 +175,12 @@ def test_what_a_statement_changes_is_not_remembered_otherwise(tmp_path: Path, mo
         log.statement("ALTER TABLE codes DROP u, ADD v INET6")
         log.insert(inet6, (2, bytes(15) + b"\1"))
         log.flush()
-    monkeypatch.setattr(known_statements, "_known", {})
+    monkeypatch.setattr(log_definitions, "_known", {})
     run(job)
     with ShopLog(tmp_path / "log", first=20) as log:
         log.insert(inet6, (3, bytes(15) + b"\2"))
         log.purge(before=3)
-    monkeypatch.setattr(known_statements, "_known", {})
+    monkeypatch.setattr(log_definitions, "_known", {})
     run(job)
     with closing(sink_type(job.sink.format).at(job.sink, f"{job.sink.directory}/mirror/shop/codes")) as target:
         assert held_types(target.properties()) == {"v": "inet6"}

@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING
 import msgspec
 import pytest
 
-from binlog_connector.definitions import known_statements
-from binlog_connector.definitions.known_statements import SchemaFile
-from binlog_connector.definitions.range_schemas import RangeSchemas
+from binlog_connector.definitions import log_definitions
+from binlog_connector.definitions.log_definitions import RangeSchemas, SchemaFile
 from binlog_connector.following.kept_definitions import KeptDefinitions
 from binlog_connector.following.offsets import SourceOffset
 from binlog_connector.following.starts import Edge
@@ -50,12 +49,12 @@ NAME = TableName("shop", "orders")
 
 @pytest.fixture(autouse=True)
 def new_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(known_statements, "_known", {})
+    monkeypatch.setattr(log_definitions, "_known", {})
 
 
 def forget_all() -> None:
     """As a new process begins."""
-    known_statements._known.clear()
+    log_definitions._known.clear()
 
 
 def purge(log: ShopLog, *, before: int) -> None:
