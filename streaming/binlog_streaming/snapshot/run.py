@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import pymysql
 
 from binlog_connector.schema.snapshot_marks import Purpose
-from binlog_format.errors import SchemaError, ServerError
+from binlog_format.errors import BinlogError, SchemaError, ServerError, TableError, UnsupportedError
 from binlog_streaming.server.session import named_error
 from binlog_streaming.snapshot.definitions import parents_of, write_definitions
 from binlog_streaming.snapshot.log_identity import begin_writing
@@ -175,6 +175,15 @@ class SnapshotResult:
     failed: tuple[LeftOut, ...] = ()
 
 
+def is_of_one_table(error: BinlogError) -> bool:
+    """True if an error ends the snapshot of one table only."""
+    if isinstance(error, TableError):
+        return error.subclass != "WRITE_FAILED"
+    if isinstance(error, ServerError):
+        return error.subclass in _OF_ONE_TABLE
+    return isinstance(error, SchemaError | UnsupportedError)
+
+
 def run_snapshot(
     session: ServerSession,
     plan: SnapshotPlan,
@@ -213,8 +222,8 @@ def run_snapshot(
         taking = _TableRun(session, planned, engine, about, rate=rate, limit=limit, on_progress=on_progress)
         try:
             rows += taking.take(restart=restart or not planned.is_resumed)
-        except (ServerError, SchemaError) as error:
-            if error.subclass not in _OF_ONE_TABLE:
+        except BinlogError as error:
+            if not is_of_one_table(error):
                 raise
             failed.append(LeftOut(planned.table.source.full_name, str(error)))
     return SnapshotResult(len(plan.tables) - len(failed), rows, time.monotonic() - started, tuple(failed))

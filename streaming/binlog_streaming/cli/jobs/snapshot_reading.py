@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from binlog_streaming.server.address import Credentials, ServerAddress
     from binlog_streaming.settings.model import Job
     from binlog_streaming.snapshot.reading.plan import ReadingPlan
+    from binlog_streaming.snapshot.server_tables import LeftOut
 
 SESSIONS = 2
 
@@ -60,6 +61,7 @@ def read_tables(job: Job, address: ServerAddress, credentials: Credentials, aske
     with connect(address, credentials) as session:
         plan = plan_reading(session, job, tables=asked.tables, at=at, sessions=asked.sessions)
     _print_plan(plan, job, str(address))
+    failed: tuple[LeftOut, ...] = ()
     if plan.tables and (asked.is_confirmed or is_confirmed("writes tables anew")):
         try:
             with showing_progress() as on_progress:
@@ -68,7 +70,8 @@ def read_tables(job: Job, address: ServerAddress, credentials: Credentials, aske
             typer.echo("Tables that were complete stay so; the same command reads the others.", err=True)
             raise
         print_result(result, "their targets")
-    if any(one.has_rows for one in plan.left_out):
+        failed = result.failed
+    if failed or any(one.has_rows for one in plan.left_out):
         raise typer.Exit(1)
 
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from binlog_connector.following.watched import WatchedLog
 from binlog_connector.schema.stated_definitions import definition_of_server
-from binlog_format.errors import SchemaError
+from binlog_format.errors import BinlogError, SchemaError
 from binlog_format.vendor import Vendor
 from binlog_streaming.plan.snapshots import PlannedSnapshot
 from binlog_streaming.snapshot.definitions import visible_parents
@@ -24,7 +24,8 @@ from binlog_streaming.snapshot.reading.log_place import offset_of, rows_place
 from binlog_streaming.snapshot.reading.points import begin_snapshot, prepare_reading, sessions_at_one_point
 from binlog_streaming.snapshot.reading.table_component import RowsWriter
 from binlog_streaming.snapshot.reading.table_rows import ReadingContext, TableRows
-from binlog_streaming.snapshot.run import SnapshotProgress, SnapshotResult
+from binlog_streaming.snapshot.run import SnapshotProgress, SnapshotResult, is_of_one_table
+from binlog_streaming.snapshot.server_tables import LeftOut
 from binlog_streaming.snapshot.source_table import definition_of
 from binlog_streaming.snapshot.sql_text import table_sql
 
@@ -66,6 +67,8 @@ def run_reading(
 ) -> SnapshotResult:
     """Read all planned tables, at one point, and let the job go on from there.
 
+    After a table that cannot be read the next ones are read at another point: the sessions are within its rows.
+
     Args:
         plan: What to read.
         job: The settings.
@@ -77,10 +80,26 @@ def run_reading(
         StorageError: `IN_USE`: the job runs.
         OptionError: `INVALID_VALUE`: the job was cut off within a batch, or its settings have changed.
         StartError: The log does not reach the point, or the job is past it.
-        SchemaError: `SCHEMA_CHANGED`: a table was altered meanwhile.
-        BinlogError: Of the server, the log or a target.
+        BinlogError: Of the server, the log or a target; what is wrong with one table alone is in the result.
     """
     started = time.monotonic()
+    rows: list[int] = []
+    failed: list[LeftOut] = []
+    while len(rows) + len(failed) < len(plan.tables):
+        left = replace(plan, tables=plan.tables[len(rows) + len(failed) :])
+        failed += _read_up_to_failure(left, job, connect, run, on_progress, rows)
+    return SnapshotResult(len(rows), sum(rows), time.monotonic() - started, tuple(failed))
+
+
+def _read_up_to_failure(
+    plan: ReadingPlan,
+    job: Job,
+    connect: Callable[[], ServerSession],
+    run: Callable[[Job], object],
+    on_progress: OnProgress,
+    rows: list[int],
+) -> list[LeftOut]:
+    """Read tables up to the first one that fails, and add the number of rows of each to *rows*; the one that failed."""
     with ExitStack() as opened:
         with connect() as session:
             definitions = {one.table.name: _definition(session, one.table.name) for one in plan.tables}
@@ -103,8 +122,14 @@ def run_reading(
         with batch.at(offset, names, PUT_ASIDE):
             writer = RowsWriter(job, batch.query_id, batch.batch_id, offset, place)
             reading = _Reading(context, batch, offset, writer, definitions, on_progress)
-            rows = sum(_read(reading, table) for table in plan.tables)
-    return SnapshotResult(len(plan.tables), rows, time.monotonic() - started)
+            for table in plan.tables:
+                try:
+                    rows.append(_read(reading, table))
+                except BinlogError as error:
+                    if not is_of_one_table(error):
+                        raise
+                    return [LeftOut(table.source.full_name, str(error))]
+    return []
 
 
 def _sessions(
