@@ -155,9 +155,9 @@ def _tuples(members: list[Typed]) -> Typed:
 
 
 def _structs(fields: list[tuple[bytes, Typed]]) -> Typed:
+    if not fields:  # with the name of a struct around it, its tag would mean that one again
+        return b"{None<T>}", st.just(Value((), "None"))
     tag = b"{Some<T>" + b"".join(b"`" + label + b"'" + typed[0] for label, typed in fields) + b"}"
-    if not fields:
-        return tag, st.just(Value((), "Some"))
 
     def made(chosen: tuple[Value, ...]) -> Value:
         pieces: list[tuple[str, bytes]] = []
