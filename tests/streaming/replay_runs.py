@@ -109,7 +109,7 @@ def run(
         rows = [
             row for part in reader.partitions(offset, end) for batch in reader.read(part) for row in batch.to_pylist()
         ]
-        context = _context(job, checkpoint.query_id, batch_id, keeper.memory(batch_id), watched)
+        context = _context(job, checkpoint.query_id, batch_id, keeper.state_before(batch_id), watched)
         batch = _write(context, keeper, rows, tasks)
         watched = watched_after(watched, batch.tables)
         keeper.saw_batch(batch)

@@ -221,7 +221,7 @@ def test_tables_that_are_selected_later_wait_for_their_snapshot(tmp_path: Path) 
 def waiting(keeper: RecordKeeper, *names: tuple[str, str]) -> list[str]:
     selection = TableSelection(keeper.record.rules, keeper.record.exclude)
     tables = [selection.find(TableName(*name)) for name in names]
-    memory = keeper._memory(1)  # `look` asks the log, too, and there is none
+    memory = keeper._state_at(1)  # `look` asks the log, too, and there is none
     return [str(table.name) for table in tables if table is not None and memory.waits(table)]
 
 
@@ -292,9 +292,9 @@ def test_after_lost_changes_every_table_lacks_some(tmp_path: Path, caplog: pytes
     goes_on.begin()
     change = StateChange(complete={TableName(*ORDERS): True})
     goes_on.saw_batch(BatchProgress(0, (), 0.1, 0.0, None, change))
-    assert goes_on.memory(1).complete == {TableName(*ORDERS): True}
+    assert goes_on.state_before(1).complete == {TableName(*ORDERS): True}
     min(log.glob("mysql-bin.0*")).unlink()
-    memory = goes_on.memory(1)
+    memory = goes_on.state_before(1)
     assert memory.complete == dict.fromkeys((TableName(*ORDERS), TableName(*ITEMS)), False)
     assert memory.from_first is False
     assert "every table lacks changes from now on" in caplog.text
@@ -302,4 +302,4 @@ def test_after_lost_changes_every_table_lacks_some(tmp_path: Path, caplog: pytes
     # It is known also to a job that stops at the next loss.
     stops = RecordKeeper(job(tmp_path))
     stops.begin()
-    assert stops.memory(2).complete == memory.complete
+    assert stops.state_before(2).complete == memory.complete

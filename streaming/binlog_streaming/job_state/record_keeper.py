@@ -88,8 +88,8 @@ class RecordKeeper:
         """The record, as far as it was read and noted."""
         return self._record
 
-    def memory(self, batch_id: int) -> JobState:
-        """The memory of the job before a batch.
+    def state_before(self, batch_id: int) -> JobState:
+        """The job as known before a batch.
 
         Raises:
             BinlogError: The log cannot be read.
@@ -101,15 +101,15 @@ class RecordKeeper:
             self._note(_lacking(self._record))
             self._definitions.forget()
             logger.warning("data is lost, and failOnDataLoss is false: every table lacks changes from now on: %s", loss)
-        return self._memory(batch_id)
+        return self._state_at(batch_id)
 
     def peek(self) -> JobState:
-        """The memory of the job if it continued now; nothing is written.
+        """The job as known if it continued now; nothing is written.
 
         Raises:
             BinlogError: The log cannot be read.
         """
-        return replace(self._memory(self._record.scope.batch_id + 1), from_first=self._from_first())
+        return replace(self._state_at(self._record.scope.batch_id + 1), from_first=self._from_first())
 
     def _from_first(self) -> bool | None:
         if not self._is_new or self._record.from_first is not None:
@@ -126,7 +126,7 @@ class RecordKeeper:
         with WatchedLog(source.path, source.format) as watched:
             return compare(watched, offset).loss
 
-    def _memory(self, batch_id: int) -> JobState:
+    def _state_at(self, batch_id: int) -> JobState:
         record, states = self._record, self._record.states(batch_id)
         complete = dict.fromkeys((TableName(*name) for name in states.complete), True)
         complete |= dict.fromkeys((TableName(*name) for name in states.incomplete), False)

@@ -165,12 +165,12 @@ def check_job(job: Job, *, scan_size: int = SCAN_SIZE, on_progress: OnProgress |
     changed = tuple(f"{change.setting}: {change.reason}. {change.hint}" for change in record.changes())
     reports = tuple(_with_missing(report, record.written) for report in reports)
     begun = {table.name: table.begun_at is not None and table.begun_at >= begins_at for table in found.tables}
-    memory = record.peek()
+    job_state = record.peek()
     statements = look_at_statements(job, found.tally)
     warnings.extend(statements.warnings)
     problems = dict(statements.problems)
     reports = tuple(
-        _with_memory(report, job, memory, problems.pop(report.name, ()), begins_there=begun[report.name])
+        _with_state(report, job, job_state, problems.pop(report.name, ()), begins_there=begun[report.name])
         for report in reports
     )
     state = StatusFile(job).read()
@@ -289,30 +289,30 @@ def _with_missing(report: TableReport, written: Written) -> TableReport:
     return replace(report, problems=(*report.problems, *problems))
 
 
-def _with_memory(
-    report: TableReport, job: Job, memory: JobState, statements: Sequence[str], *, begins_there: bool
+def _with_state(
+    report: TableReport, job: Job, job_state: JobState, statements: Sequence[str], *, begins_there: bool
 ) -> TableReport:
     """Report if the table is complete, or set aside; *statements* stop only a job that applies it."""
     name = TableName.parse(report.name)
-    stopped = memory.set_aside.get(name)
+    stopped = job_state.set_aside.get(name)
     if stopped is not None:
         told = (
             f"{name}: set aside at {stopped.gtid or stopped.position}, its targets stay as they are: {stopped.reason}"
         )
-        return replace(report, complete=memory.complete.get(name), problems=(), warnings=(*report.warnings, told))
+        return replace(report, complete=job_state.complete.get(name), problems=(), warnings=(*report.warnings, told))
     rule = job.tables[report.rule]
-    snapshot = memory.snapshots.get(name)
+    snapshot = job_state.snapshots.get(name)
     if snapshot is not None:
         report = replace(report, snapshot=snapshot, warnings=(*report.warnings, *_of_snapshot(snapshot)))
-    if memory.waits(SelectedTable(name, rule)) and not begins_there:
+    if job_state.waits(SelectedTable(name, rule)) and not begins_there:
         told = f"{name}: it waits for its snapshot, and its changes are left out until then: {snapshot_command(name)}"
         return replace(report, complete=False, warnings=(*report.warnings, told))
     report = replace(report, problems=(*report.problems, *statements))
-    is_new = name not in (memory.written or ())
-    unless_met = memory.from_first or begins_there if is_new and memory.from_first is not None else None
-    complete = memory.complete.get(name, unless_met)
+    is_new = name not in (job_state.written or ())
+    unless_met = job_state.from_first or begins_there if is_new and job_state.from_first is not None else None
+    complete = job_state.complete.get(name, unless_met)
     report = replace(report, complete=complete)
-    if complete and name not in memory.complete and not begins_there and rule.begin is Begin.CREATED:
+    if complete and name not in job_state.complete and not begins_there and rule.begin is Begin.CREATED:
         told = (
             f"{name}: the log begins with the server's first transaction, and has no CREATE TABLE of it: if the table "
             "is older (log_bin was switched on later, or RESET MASTER), its earlier rows will be missing: "

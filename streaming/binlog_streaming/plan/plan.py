@@ -72,7 +72,7 @@ def plan_batch(
     rows: Iterable[Row],
     decoding: Decoding,
     selection: TableSelection,
-    memory: JobState | None = None,
+    job_state: JobState | None = None,
     *,
     on_error: OnError = OnError.STOP,
     fail_on_data_loss: bool = True,
@@ -84,7 +84,7 @@ def plan_batch(
         rows: Of the view `tables`, in any order.
         decoding: How rows become values.
         selection: The job's tables.
-        memory: What the job knows from batches before; default: nothing.
+        job_state: What the job knows from batches before; default: nothing.
         on_error: What becomes of a batch with a table that cannot go on.
         fail_on_data_loss: Stop where the server states that it did not log changes.
         log: Where rows of parents are looked for whose foreign keys change rows of children; None: they are not.
@@ -100,7 +100,7 @@ def plan_batch(
         BinlogError: What parsing statements raises.
     """
     rows = list(rows)
-    planning = _planning(rows, decoding, selection, memory or JobState())
+    planning = _planning(rows, decoding, selection, job_state or JobState())
     first = min((position_of(row["start"]) for row in rows), default=None)
     last = max((position_of(row["end"]) for row in rows), default=None)
     for row in rows:
@@ -108,7 +108,7 @@ def plan_batch(
             planning.take_rows(row)
     own = (row for row in rows if row["database"] is None or row["index"] is not None)  # others: no table of the job
     end = max((position_of(row["end"]) for row in own), default=None)
-    scope = planning.memory.scope
+    scope = planning.job_state.scope
     if log is not None and first is not None and scope.foreign_keys is None:
         scope.take_older(log.scope_before(first))
     states: list[tuple[Position, ForeignKeys]] = []
@@ -126,7 +126,7 @@ def plan_batch(
         take_unclear_keys(planning, states, log)
         end = last if planning.cascades else end
     admission = TableChecks(
-        planning.memory, planning.find, planning.known, fail_on_data_loss, planning.snapshots, decoding.rules is None
+        planning.job_state, planning.find, planning.known, fail_on_data_loss, planning.snapshots, decoding.rules is None
     )
     _admit(planning, admission, changes, carried, on_error)
     if first is not None:
@@ -164,11 +164,11 @@ def _shown(changes: Sequence[AnyChange], decoding: Decoding, statement: DdlState
     return apply_rules_to_changes(changes, decoding.rules, decoding, statement.vendor)
 
 
-def _planning(rows: Sequence[Row], decoding: Decoding, selection: TableSelection, memory: JobState) -> Planning:
+def _planning(rows: Sequence[Row], decoding: Decoding, selection: TableSelection, job_state: JobState) -> Planning:
     marks = [change for _, mark in statements_of(rows) if mark for change in changes_of_mark(mark, decoding)]
     begun = {change.name for change in marks if isinstance(change, SnapshotBegun)}
-    snapshots = Snapshots(dict(memory.snapshots), faults_in(rows, marks))
-    return Planning(selection, memory, snapshots, begun & memory.set_aside.keys())
+    snapshots = Snapshots(dict(job_state.snapshots), faults_in(rows, marks))
+    return Planning(selection, job_state, snapshots, begun & job_state.set_aside.keys())
 
 
 def _take_cascades(
@@ -296,7 +296,7 @@ def _tables_of(planning: Planning, change: TableChange | SnapshotChange) -> tupl
 def _tables_of_database(planning: Planning, database: str) -> tuple[TableName, ...]:
     rules = [rule for rule in planning.selection.rules_about(database) if rule.on_drop is not OnStatement.IGNORE]
     names = tuple(name for name in planning.known() if name.database == database)
-    if rules and not names and planning.memory.written is None:
+    if rules and not names and planning.job_state.written is None:
         raise SchemaError(
             "DDL_NOT_PARSED",
             f"DROP DATABASE {database}: the log does not name the tables that it drops, and on_drop asks for them",
@@ -359,7 +359,7 @@ def _known(planning: Planning, table: SelectedTable, about: Sequence[ChangeStep]
     begins = (isinstance(first, TableCreated) and not first.if_not_exists) or isinstance(first, SnapshotBegun)
     if begins or isinstance(first, TableDropped | DatabaseDropped) or table.name in planning.refusals:
         return frozenset()
-    known = (planning.memory.written or {}).get(table.name, frozenset())
+    known = (planning.job_state.written or {}).get(table.name, frozenset())
     return known & frozenset(table.rule.modes) - {Mode.CHANGELOG}
 
 

@@ -37,7 +37,7 @@ class Planning:
 
     Attributes:
         selection: The job's tables.
-        memory: What the job knows from batches before.
+        job_state: What the job knows from batches before.
         snapshots: What snapshots do to tables.
         returning: Tables that were set aside, and of which a snapshot begins.
         refusals: Tables that cannot go on.
@@ -55,7 +55,7 @@ class Planning:
     """
 
     selection: TableSelection
-    memory: JobState
+    job_state: JobState
     snapshots: Snapshots
     returning: Set[TableName] = frozenset()
     refusals: Mapping[TableName, Refusal] = field(default_factory=dict)
@@ -85,18 +85,18 @@ class Planning:
 
     def take_scope(self, scope: StatementScope) -> None:
         """Take the scope that the statements of the batch leave for later ones."""
-        self.memory = replace(self.memory, scope=scope)
+        self.job_state = replace(self.job_state, scope=scope)
 
     def find(self, name: TableName) -> SelectedTable | None:
         """The table of the job that has a name; None: there is none, or it was set aside."""
-        if name in self.memory.set_aside and name not in self.returning:
+        if name in self.job_state.set_aside and name not in self.returning:
             return None
         if name not in self.tables:
             table = self.selection.find(name)
             if table is None:
                 return None
             self.tables[name] = table
-            if name in self.returning or self.memory.waits(table):
+            if name in self.returning or self.job_state.waits(table):
                 self.snapshots.wait(name)
         return self.tables[name]
 
@@ -139,12 +139,12 @@ class Planning:
         returned = frozenset(name for name in self.returning if name not in self.refusals)
         waiting = frozenset(name for name in self.tables if not self.snapshots.is_live(name))
         return StateChange(
-            frozenset(self.gone), self.complete, self.memory.scope, self.snapshots.tables, returned, waiting
+            frozenset(self.gone), self.complete, self.job_state.scope, self.snapshots.tables, returned, waiting
         )
 
     def known(self) -> list[TableName]:
         """Tables of the job that exist, or existed, as far as that is known by now."""
-        names = dict.fromkeys((*self.parts, *self.tables, *(self.memory.written or ())))
+        names = dict.fromkeys((*self.parts, *self.tables, *(self.job_state.written or ())))
         return [name for name in names if self.find(name) is not None]
 
 

@@ -74,7 +74,7 @@ class TableChecks:
     """Walks over the statements of a batch: `take` each of them in log order, then `finish`.
 
     Attributes:
-        memory: Of the job.
+        job_state: Of the job.
         find: The table of the job that has a name; None: there is none.
         known: Tables of the job that exist, or existed, as far as that is known by now.
         fail_on_data_loss: Stop where the server states that it did not log changes.
@@ -85,7 +85,7 @@ class TableChecks:
             created or emptied them. A server that is older than its log has such a log, too.
     """
 
-    memory: JobState
+    job_state: JobState
     find: Callable[[TableName], SelectedTable | None]
     known: Callable[[], Sequence[TableName]]
     fail_on_data_loss: bool
@@ -141,18 +141,18 @@ class TableChecks:
         Args:
             first_rows: Of each table with row events in the batch a place before them.
         """
-        if self.memory.from_first is None:
+        if self.job_state.from_first is None:
             return
         lacking = {}
         for name in dict.fromkeys((*first_rows, *self._renamed_in)):
             table, is_complete = self.find(name), self._is_complete(name)
             if table is None or is_complete is None or not self.snapshots.is_live(name):
                 continue
-            if is_complete and name not in self._states and name not in self.memory.complete:
+            if is_complete and name not in self._states and name not in self.job_state.complete:
                 self.assumed.add(name)
             self._states.setdefault(name, is_complete)
             # What was let in before goes on.
-            is_let_in = name in self.memory.complete or name in self._ignoring or name in self.snapshots.tables
+            is_let_in = name in self.job_state.complete or name in self._ignoring or name in self.snapshots.tables
             if not is_complete and not is_let_in and not _is_let_in(table):
                 place, gtid = self._renamed_in.get(name) or ((first_rows[name], 0), None)
                 lacking[name] = (place, gtid)
@@ -178,8 +178,8 @@ class TableChecks:
         # None: a job of an earlier version wrote it.
         if name in self._states:
             return self._states[name]
-        if name in self.memory.complete or name not in (self.memory.written or ()):
-            return self.memory.complete.get(name, self.memory.from_first)
+        if name in self.job_state.complete or name not in (self.job_state.written or ()):
+            return self.job_state.complete.get(name, self.job_state.from_first)
         return None
 
     def _take_mark(
@@ -203,9 +203,9 @@ class TableChecks:
         is_complete = self._is_complete(name)
         # What stopped it before is over; rows before a start that nobody saw would have stopped it, too.
         is_live = self.snapshots.is_live(name, place) and self.refusals.pop(name, None) is None
-        is_let_in = name in self.memory.complete or name in self._ignoring or _is_let_in(table)
+        is_let_in = name in self.job_state.complete or name in self._ignoring or _is_let_in(table)
         is_live = is_live and (is_complete is not False or is_let_in)
-        lacks_changes = is_complete is not True and name in (self.memory.written or ())
+        lacks_changes = is_complete is not True and name in (self.job_state.written or ())
         empties = begun.purpose is Purpose.RESYNC or not is_live or lacks_changes
         self.snapshots.begin(statement, begun, is_live=is_live, empties=empties)
         if empties or is_complete is not True:
@@ -253,7 +253,7 @@ class TableChecks:
         place = (statement.position, statement.event_no)
         refused = self.refusals.get(change.old) or self._set_aside_before(change, place, statement.gtid)
         is_live = self.snapshots.is_live(change.new, place)
-        if is_live and self.find(change.new) is not None and self.memory.from_first is not None:
+        if is_live and self.find(change.new) is not None and self.job_state.from_first is not None:
             is_complete = self._is_complete(change.old) if self.find(change.old) is not None else False
             self._states[change.new] = is_complete
             if is_complete is False:
@@ -265,7 +265,7 @@ class TableChecks:
 
     def _set_aside_before(self, change: TableRenamed, place: LogPlace, gtid: str | None) -> Refusal | None:
         """Reason why a table cannot continue under its new name: it could not under the one before."""
-        stopped = self.memory.set_aside.get(change.old)
+        stopped = self.job_state.set_aside.get(change.old)
         if stopped is None or self.find(change.old) is not None:
             return None
         reason = f"{change.new} was {change.old} before, which was set aside at {stopped.position}: {stopped.reason}"
@@ -279,7 +279,7 @@ class TableChecks:
         children = [self.find(one) for name in changed.cascaded for one in name.spellings]
         known += [table for table in children if table is not None and _takes_cascades(table)]
         tables = [table for table in known if self.snapshots.is_live(table.name, place)]
-        if changed.names is None and not known and not self.memory.from_first:
+        if changed.names is None and not known and not self.job_state.from_first:
             raise statement_error(statement, None, changed, tells_text=self.tells_texts)
         failing = tuple(
             table.name for table in tables if table.rule.on_statement is OnRowStatement.FAIL and not table.is_aside

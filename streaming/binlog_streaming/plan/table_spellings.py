@@ -61,7 +61,7 @@ def named_changes(planning: Planning, walk: Callable[[StatementScope], Changes])
     Raises:
         OptionError: `INVALID_VALUE`: the setting is not what the log shows.
     """
-    before, folds = planning.memory.scope, planning.selection.folds_names
+    before, folds = planning.job_state.scope, planning.selection.folds_names
     was_known = before.names.folds is not None
     if folds is not None and before.names.folds is not folds:
         before.names = NameRule(folds)
@@ -93,28 +93,28 @@ def _take_other_spellings(planning: Planning) -> None:
 
     Rows are logged under small letters, so targets of such names are empty.
     """
-    memory, start = planning.memory, min(one.start for one in planning.touched)
-    names = {*(memory.written or ()), *memory.complete, *memory.set_aside}
+    job_state, start = planning.job_state, min(one.start for one in planning.touched)
+    names = {*(job_state.written or ()), *job_state.complete, *job_state.set_aside}
     for name in sorted(one for one in names if one != one.lowered):
-        stopped = memory.set_aside.get(name)
+        stopped = job_state.set_aside.get(name)
         if stopped is not None:
             reason = f"{name.lowered} is {name}, which was set aside at {stopped.position}: {stopped.reason}"
             hint = f"Take its rows anew: {snapshot_command(name.lowered)}"
             error = SchemaError("TABLE_RENAMED", reason, hint=hint)
             planning.problems.append((name.lowered, Refusal((start, 0), None, error)))
-        elif name in memory.complete:
-            memory = replace(memory, complete={name.lowered: memory.complete[name]} | {**memory.complete})
+        elif name in job_state.complete:
+            job_state = replace(job_state, complete={name.lowered: job_state.complete[name]} | {**job_state.complete})
         table = planning.find(name)
         if table is not None and table.rule.on_drop is not OnStatement.FAIL:
             planning.respelled.append(name)
-    planning.memory = memory
+    planning.job_state = job_state
 
 
 def take_unclear_names(planning: Planning, changes: Changes) -> None:
     """Note a problem for each table of the job that a statement may be about under another spelling."""
-    if planning.memory.scope.names.folds is not None:
+    if planning.job_state.scope.names.folds is not None:
         return
-    names = {*planning.parts, *(planning.memory.written or ())}
+    names = {*planning.parts, *(planning.job_state.written or ())}
     for statement, some in changes:
         for written in dict.fromkeys(written for change in some for written in _names(change, statement, names)):
             name = written.lowered
@@ -131,9 +131,9 @@ def take_unclear_keys(planning: Planning, states: Sequence[tuple[Position, Forei
         states: The foreign keys, each from a position on.
         log: Where the changes of parents are.
     """
-    if planning.memory.scope.names.folds is not None:
+    if planning.job_state.scope.names.folds is not None:
         return
-    names = {*planning.parts, *(planning.memory.written or ())}
+    names = {*planning.parts, *(planning.job_state.written or ())}
     folded = [(since, keys.folded()) for since, keys in states]
     unclear: set[TableName] = set()
     for (_, keys), (_, other) in zip(states, folded, strict=True):

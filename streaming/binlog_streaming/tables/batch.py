@@ -78,7 +78,7 @@ class BatchContext:
         batch_id: Number of the batch.
         job: The settings.
         gtid_position: What the log has up to the batch's end, as text; None: not known.
-        memory: What the job knows from batches before; None: nothing.
+        job_state: What the job knows from batches before; None: nothing.
         watched: What it remembers of targets, by their place.
         defined: See `BatchRun`.
     """
@@ -87,7 +87,7 @@ class BatchContext:
     batch_id: int
     job: Job
     gtid_position: str | None = None
-    memory: JobState | None = None
+    job_state: JobState | None = None
     watched: Mapping[str, Watched] = field(default_factory=dict)
     defined: frozenset[TableName] | None = None
 
@@ -132,7 +132,7 @@ class BatchContext:
             rows,
             job.decoding(),
             selection,
-            self.memory,
+            self.job_state,
             on_error=job.on_error,
             fail_on_data_loss=job.source.fail_on_data_loss is not False,
             log=CascadeLog(job),

@@ -237,7 +237,7 @@ class TablesJob(JobRun[MicroBatch, BatchProgress, Progress]):
             batch_id=batch_id,
             job=self.job,
             gtid_position=gtid_position(offset),
-            memory=self.record.memory(batch_id),
+            job_state=self.record.state_before(batch_id),
             watched=self._watched,
         )
         plan = plan_of(frame, context)

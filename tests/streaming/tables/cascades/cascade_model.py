@@ -160,7 +160,7 @@ class MemoryJob:
 
     def run(self, batches: int, cuts: Sequence[int] = (), cut_off: Callable[[int], CutOff] = CutOff) -> int:
         """Take the log in so many batches, each cut off at these steps and done again; how many cuts there were."""
-        memory, done = JobState(), 0
+        job_state, done = JobState(), 0
         source = self._job.source
         selection = TableSelection(self._job.tables, source.exclude_tables)
         wanted = TableFilter(",".join(rule.select for rule in self._job.tables))
@@ -168,8 +168,8 @@ class MemoryJob:
             for number, (start, end) in enumerate(cut(log, batches)):
                 view = TablesView(tables=wanted, find_statements=find_statement_rows, counts_others=True)
                 rows = [row for found in view.batches(log.committed_blocks(start, end)) for row in found.to_pylist()]
-                plan = plan_batch(rows, DEFAULT_DECODING, selection, memory, log=CascadeLog(self._job))
-                memory = replace(memory, scope=plan.state_change.scope)
+                plan = plan_batch(rows, DEFAULT_DECODING, selection, job_state, log=CascadeLog(self._job))
+                job_state = replace(job_state, scope=plan.state_change.scope)
                 if plan.end is None:
                     continue
                 run = BatchRun("q-1", number, self._job.sink, plan.end, cascade_log=CascadeLog(self._job))

@@ -37,7 +37,7 @@ def plan_of(
     *,
     folds: bool | None = None,
     scope: StatementScope | None = None,
-    memory: JobState | None = None,
+    job_state: JobState | None = None,
     on_error: OnError = OnError.STOP,
 ) -> BatchPlan:
     """The plan of statements, and of rows of the tables that are named between them."""
@@ -51,8 +51,8 @@ def plan_of(
     with open_log(str(folder)) as opened:
         parts = [opened.committed_blocks(*part) for part in cut(opened, GROUPS_MAX)]
         rows = [row for blocks in parts for found in view.batches(blocks) for row in found.to_pylist()]
-    memory = memory or JobState(scope=scope or StatementScope())
-    return plan_batch(rows, DEFAULT_DECODING, TableSelection((RULE,), None, folds), memory, on_error=on_error)
+    job_state = job_state or JobState(scope=scope or StatementScope())
+    return plan_batch(rows, DEFAULT_DECODING, TableSelection((RULE,), None, folds), job_state, on_error=on_error)
 
 
 STORY = ["stage", "TRUNCATE Stage", "ALTER TABLE SHOP.Stage ADD b INT", "RENAME TABLE Stage TO Old", "old"]
@@ -76,7 +76,7 @@ def test_what_was_proved_counts_in_later_batches(tmp_path: Path) -> None:
     assert [what for _, what in steps(component)] == DONE
 
 
-def memory_of(change: StateChange, **more: object) -> JobState:
+def state_after(change: StateChange, **more: object) -> JobState:
     """What the job knows after a batch that wrote `shop.Stage`."""
     scope = StatementScope.from_json(change.scope.to_json())
     complete = {STAGE: True, **change.complete}
@@ -90,13 +90,13 @@ def test_empty_target_under_another_spelling_goes_when_the_server_is_known_to_fo
     created = ["CREATE DATABASE shop", "CREATE TABLE Stage (id INT PRIMARY KEY)"]
     before = plan_of(tmp_path / "a", created)
     assert numbers(before) == {("shop.Stage", 3)}
-    planned = plan_of(tmp_path / "b", story, memory=memory_of(before.state_change))
+    planned = plan_of(tmp_path / "b", story, job_state=state_after(before.state_change))
     steps_of = {str(name): steps(component) for component in planned.components for name in component.tables}
     assert steps_of["shop.Stage"] == [(0, "TableDropped")]
     assert steps_of["shop.stage"][-1][1] == "stage"
     assert planned.state_change.gone == {STAGE}
     assert planned.state_change.complete[STAGE.lowered] is True, "as it was under the other name"
-    later = plan_of(tmp_path / "c", story, memory=memory_of(planned.state_change))
+    later = plan_of(tmp_path / "c", story, job_state=state_after(planned.state_change))
     assert STAGE not in {name for component in later.components for name in component.tables}, "once"
 
 
@@ -105,9 +105,9 @@ def test_table_that_was_set_aside_under_another_spelling_does_not_go_on(tmp_path
     before = plan_of(tmp_path / "a", created, on_error=OnError.SET_ASIDE)
     stopped = next(one.tables[STAGE].set_aside for one in before.components if STAGE in one.tables)
     assert stopped is not None
-    memory = memory_of(before.state_change, set_aside={STAGE: stopped})
+    job_state = state_after(before.state_change, set_aside={STAGE: stopped})
     with pytest.raises(SchemaError, match=r"TABLE_RENAMED\] shop\.stage is shop\.Stage, which was set aside at"):
-        plan_of(tmp_path / "b", ["stage"], memory=memory)
+        plan_of(tmp_path / "b", ["stage"], job_state=job_state)
 
 
 def test_tables_that_differ_in_case_stay_apart(tmp_path: Path) -> None:

@@ -59,8 +59,8 @@ class SnapshotJob:
         """What a batch does."""
         view = TablesView(decoding=self.decoding, find_statements=find_statement_rows, tells_problems=True)
         rows = [row for found in view.batches(log.committed_blocks(*batch)) for row in found.to_pylist()]
-        memory = self.keeper.memory(batch_id)
-        return plan_batch(rows, self.decoding, TableSelection(self.rules), memory, on_error=self.on_error)
+        job_state = self.keeper.state_before(batch_id)
+        return plan_batch(rows, self.decoding, TableSelection(self.rules), job_state, on_error=self.on_error)
 
     def write(self, log: Log, batch: Range, batch_id: int, *, is_noted: bool = True) -> None:
         """Do a batch; *is_noted*: the record is written after it."""
