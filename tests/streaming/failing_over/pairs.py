@@ -17,6 +17,7 @@ from binlog_connector.following.watched import WatchedLog
 from binlog_format.errors import SwitchError
 from binlog_lab.demo.mariadb.server import MariaDbServer, MySqlServer
 from binlog_lab.demo.proof.topics import read_topic
+from binlog_streaming.server.session import DEADLOCK, LOCK_WAIT_TIMEOUT, number_of
 from tests.program import run_program
 from tests.servers import ServerKind, fetched, mariadb_server_in
 from tests.streaming.snapshot.live import run_sql
@@ -143,14 +144,18 @@ class Load:
         try:
             with self._server.connect(autocommit=False) as connection, connection.cursor() as cursor:
                 while not self._stopped.is_set():
-                    for _ in range(chance.randint(1, 6)):
-                        key = chance.randrange(_KEYS)
-                        cursor.execute(*_statement(chance, key))
-                    connection.commit()
-                    self._committed.release()
+                    try:
+                        for _ in range(chance.randint(1, 6)):
+                            cursor.execute(*_statement(chance, chance.randrange(_KEYS)))
+                        connection.commit()
+                    except pymysql.OperationalError as error:
+                        if number_of(error) not in (DEADLOCK, LOCK_WAIT_TIMEOUT):
+                            raise
+                        connection.rollback()  # the other writer has the rows
+                    else:
+                        self._committed.release()
         except (pymysql.MySQLError, OSError):
-            if not self._stopped.is_set():
-                self._stopped.set()  # the server was killed
+            self._stopped.set()  # the server was killed
 
 
 def _statement(chance: random.Random, key: int) -> tuple[str, tuple[object, ...]]:
