@@ -80,7 +80,7 @@ class Judging:
                     while number == 0 or (time.monotonic() < until and number != self._rounds):
                         number += 1
                         self._round(server, Path(work) / "lake", number - 1, folded_names)
-                except pymysql.OperationalError:
+                except pymysql.MySQLError:
                     if not server.has_crashed():
                         raise
                     print(f"{installed.name}: the server has crashed; round {number - 1} is left out", flush=True)
