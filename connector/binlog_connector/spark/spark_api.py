@@ -20,23 +20,7 @@ import sys
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
-from pyspark.sql.datasource import (
-    EqualNullSafe,
-    EqualTo,
-    GreaterThan,
-    GreaterThanOrEqual,
-    In,
-    LessThan,
-    LessThanOrEqual,
-)
 from pyspark.sql.pandas.types import to_arrow_schema
-from pyspark.sql.streaming.datasource import (
-    ReadAllAvailable,
-    ReadLimit,
-    ReadMaxBytes,
-    ReadMaxFiles,
-    SupportsTriggerAvailableNow,
-)
 
 from binlog_format.errors import BinlogError
 
@@ -44,7 +28,73 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     import pyarrow as pa
+    from pyspark.sql.datasource import (
+        EqualNullSafe,
+        EqualTo,
+        GreaterThan,
+        GreaterThanOrEqual,
+        In,
+        LessThan,
+        LessThanOrEqual,
+    )
+    from pyspark.sql.streaming.datasource import (
+        ReadAllAvailable,
+        ReadLimit,
+        ReadMaxBytes,
+        ReadMaxFiles,
+        SupportsTriggerAvailableNow,
+    )
     from pyspark.sql.types import StructType
+else:
+    try:
+        from pyspark.sql.datasource import (
+            EqualNullSafe,
+            EqualTo,
+            GreaterThan,
+            GreaterThanOrEqual,
+            In,
+            LessThan,
+            LessThanOrEqual,
+        )
+    except ImportError:  # PySpark 4.0 hands no filters to sources
+
+        class EqualTo:
+            """Replacement for a class that this Spark does not have."""
+
+        EqualNullSafe = GreaterThan = GreaterThanOrEqual = In = LessThan = LessThanOrEqual = EqualTo
+
+    try:
+        from pyspark.sql.streaming.datasource import (
+            ReadAllAvailable,
+            ReadLimit,
+            ReadMaxBytes,
+            ReadMaxFiles,
+            SupportsTriggerAvailableNow,
+        )
+    except ImportError:
+        from dataclasses import dataclass
+
+        class ReadLimit:
+            """Limit of a micro-batch."""
+
+        @dataclass
+        class ReadAllAvailable(ReadLimit):
+            """No limit."""
+
+        @dataclass
+        class ReadMaxBytes(ReadLimit):
+            """Limit of bytes."""
+
+            max_bytes: int
+
+        @dataclass
+        class ReadMaxFiles(ReadLimit):
+            """Limit of files."""
+
+            max_files: int
+
+        class SupportsTriggerAvailableNow:
+            """The reader can fix an end."""
 
 
 PUSHDOWN_MODULE = "pyspark.sql.worker.data_source_pushdown_filters"
