@@ -72,12 +72,16 @@ class Judging:
         """Judge rounds on a server, for a time; one at least. A server that crashes is started anew."""
         until = time.monotonic() + seconds
         number = 0
-        while number == 0 or (time.monotonic() < until and number != self._rounds):
+
+        def is_time_left() -> bool:
+            return number == 0 or (time.monotonic() < until and number != self._rounds)
+
+        while is_time_left():
             # It is MySQL that takes names in small letters for a fresh data directory alone.
             with LiveServer(installed, folded_names=folded_names) as server, tempfile.TemporaryDirectory() as work:
                 print(f"{installed.name}: {server.version}, lower_case_table_names={folded_names}", flush=True)
                 try:
-                    while number == 0 or (time.monotonic() < until and number != self._rounds):
+                    while is_time_left():
                         number += 1
                         self._round(server, Path(work) / "lake", number - 1, folded_names)
                 except pymysql.MySQLError:

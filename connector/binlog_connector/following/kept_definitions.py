@@ -228,14 +228,14 @@ def with_definitions(state: KeptState, statements: Iterable[DdlStatement]) -> Ke
         for operation in definition_operations(statement):
             catalog.apply(operation, statement.vendor)
     found = catalog.tables
-    unclear = (UnclearTable(name, state.position) for name, one in found.items() if isinstance(one, Unclear))
+    unclear = (UnclearTable(name, state.position) for name, table in found.items() if isinstance(table, Unclear))
     return msgspec.structs.replace(
         state,
         tables=(
             *(table for table in state.tables if catalog.key(table.name) not in found),
-            *(one for one in found.values() if isinstance(one, TableDefinition)),
+            *(table for table in found.values() if isinstance(table, TableDefinition)),
         ),
-        unclear=(*(one for one in state.unclear if catalog.key(one.name) not in found), *unclear),
+        unclear=(*(table for table in state.unclear if catalog.key(table.name) not in found), *unclear),
         altered=tuple(sorted({*state.altered, *found})),
     )
 

@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from binlog_connector.schema.definitions import TableName
+    from binlog_streaming.plan.job_state import SelectedTable
     from binlog_streaming.prove.job_state import Reached
     from binlog_streaming.prove.table_proof import OnProgress
     from binlog_streaming.settings.model import Job, TableRule
@@ -77,14 +78,17 @@ class JobSide:
 
     def rule(self, name: TableName) -> TableRule | None:
         """Settings for a table; None: it is not selected."""
-        table = TableSelection(self.job.tables, self.job.source.exclude_tables).find(name)
+        table = self._table(name)
         return None if table is None else table.rule
 
     def uri(self, name: TableName, mode: Mode) -> str:
         """Place of a target."""
-        table = TableSelection(self.job.tables, self.job.source.exclude_tables).find(name)
+        table = self._table(name)
         assert table is not None, "a rule selects it"
         return table.uri(self.job.sink.directory, mode)
+
+    def _table(self, name: TableName) -> SelectedTable | None:
+        return TableSelection(self.job.tables, self.job.source.exclude_tables).find(name)
 
 
 @dataclass(frozen=True, slots=True)

@@ -119,7 +119,7 @@ class RowEvidence:
             for name in names:
                 index = columns.get_field_index(name)
                 values.append(images.values(index, columns.field(index).type, wanted))
-            lacking = {name.casefold(): ~has[wanted] for name, has in has_values.items() if not has[wanted].all()}
+            lacking = {name.casefold(): ~has[wanted] for name, has in has_values.items()}
             return ShownRows(pa.table(values, names=list(names)), lacking, self.nulls_prove_nothing)
 
         is_chosen = np.zeros(len(firsts), np.bool_)
