@@ -256,8 +256,8 @@ def _milliseconds(block: Block, events: Int64s) -> pa.Array:
 class SchemaChanges:
     """Makes a message for each wanted statement; there are few of them.
 
-    A statement is wanted where one of its tables is, or its database may have such tables. Of one whose tables are not
-    known the text is told only where all tables are wanted. What is about neither (routines, triggers, events,
+    A statement is wanted if one of its tables is, or if its database may have such tables. If its tables are unknown,
+    the message has the text only if all tables are wanted. A statement about neither (routines, triggers, events,
     accounts, temporary tables) is no change of a schema.
 
     Args:
@@ -282,9 +282,9 @@ class SchemaChanges:
         made = []
         for event, statement, operations in statements:
             if any(map(self._is_wanted, operations)):
-                named = [one for operation in operations for one in _changes(operation)]
+                named = [change for operation in operations for change in _changes(operation)]
                 changes = [(kind, name) for kind, name in named if self._tables.accepts_name(*name)]
-                is_clear = not any(isinstance(one, NotParsed) and not one.names for one in operations)
+                is_clear = not any(isinstance(operation, NotParsed) and not operation.names for operation in operations)
                 text = statement.text if self._tells_text and (is_clear or self._tables.accepts_all) else None
                 made.append(self._run(context, event, statement, text, changes))
         return made

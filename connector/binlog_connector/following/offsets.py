@@ -11,8 +11,8 @@ that is not known there is searched for in the log: these entries must be right,
 
 GTIDs that a start leaves out and that follow an offset: `Skip`, `skip_after`, `taken_in`.
 
-The domains of a `startingGtid` need not all stop at the same place. MariaDB's numbers may go back, so what is left out
-of a domain is told by where its GTID is in the log; only one that had not been logged yet is waited for by its number.
+The domains of a `startingGtid` need not all stop at the same place. MariaDB's numbers may go back, so the place of a
+domain's GTID in the log decides what is left out; the number decides only if that GTID has not been logged yet.
 
 An offset in a file that survives anything: `OffsetFile`.
 

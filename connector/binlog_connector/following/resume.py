@@ -118,19 +118,19 @@ def _compare_entry_bytes(watched: WatchedLog, offset: SourceOffset, at: Place) -
 
 
 def _compare_files(watched: WatchedLog, offset: SourceOffset) -> Decision:
-    for one in offset.files:
-        is_there = watched.has(one.file_no)
-        if one.read_size is None and not is_there:
-            reason = f"{watched.log.path}: a file is gone that had not been read (its number is {one.file_no})"
+    for file in offset.files:
+        is_there = watched.has(file.file_no)
+        if file.read_size is None and not is_there:
+            reason = f"{watched.log.path}: a file is gone that had not been read (its number is {file.file_no})"
             return lost("FILE_PURGED", reason, go_on=_accepted(watched, offset), hint=_KEEP_ROTATED_FILES)
-        if one.read_size is not None and is_there and watched.size_of(one.file_no) > one.read_size:
+        if file.read_size is not None and is_there and watched.size_of(file.file_no) > file.read_size:
             reason = (
-                f"the file grew to {watched.size_of(one.file_no):,} bytes after reading had gone on in a later one, at "
-                f"its byte {one.read_size:,}: what was written to it after that is missing"
+                f"the file grew to {watched.size_of(file.file_no):,} bytes after reading had gone on in a later one, "
+                f"at its byte {file.read_size:,}: what was written to it after that is missing"
             )
-            at = Place(watched.path_of(watched.names()[one.file_no]))
+            at = Place(watched.path_of(watched.names()[file.file_no]))
             return lost("FILE_GREW", reason, at=at, go_on=_accepted(watched, offset), hint=_ONE_WRITER)
-    known = {offset.position.file_no, *(one.file_no for one in offset.files)}
+    known = {offset.position.file_no, *(file.file_no for file in offset.files)}
     earlier = [number for number in watched.names() if number < offset.position.file_no and number not in known]
     if earlier and offset.fingerprint:
         reason = "the file came up after reading had gone on in a later one, but its first event is of an earlier time"
