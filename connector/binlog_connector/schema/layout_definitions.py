@@ -27,6 +27,7 @@ from binlog_format.rows.declared.completion import (
 )
 from binlog_format.rows.declared.declared_types import character_size
 from binlog_format.vendor import Vendor
+from binlog_format.views.cascading import RowEnds, possible_row_ends
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -283,3 +284,23 @@ def completed_by(layout: TableLayout, definition: TableDefinition, source: str) 
     if layout.has_names:
         completion = known_columns(layout, completion)
     return apply_completion(layout, completion.to_json(), source)
+
+
+def row_ends(layout: TableLayout, definition: TableDefinition | None) -> RowEnds:
+    """The columns that tell if a version of a row of a system-versioned table ends.
+
+    Args:
+        layout: Of the rows, as they are logged.
+        definition: Of the table; None, or one that does not state if rows have versions: it is not certain.
+    """
+    possible = possible_row_ends(layout)
+    if definition is None or not definition.knows("versioned"):
+        return possible
+    if not definition.versioned:
+        return RowEnds((), True)
+    names = {column.name.casefold() for column in definition.columns or () if column.system_role == "end"}
+    if layout.has_names:
+        found = tuple(i for i, column in enumerate(layout.columns) if (column.name or "").casefold() in names)
+    else:
+        found = tuple(i for i, column in enumerate(definition.columns or ()) if column.system_role == "end")
+    return RowEnds(found, True) if {*found} & {*possible.columns} else possible

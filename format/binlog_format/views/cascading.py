@@ -1,5 +1,8 @@
 """Row events after which foreign keys change other tables: `are_checked`, `checked_counts`, `first_cascading`.
 
+MariaDB logs the DELETE of a row of a system-versioned table as an UPDATE that ends its version, and the DELETE of a
+version that has ended as that; for foreign keys the first one is a DELETE, and the second one nothing: `removed_rows`.
+
 The server marks row events of sessions with `foreign_key_checks=0`, in which nothing is carried on, and MySQL from 9.6
 on those whose cascades the SQL layer does, which are in the log. All others may be the beginning of a cascade that no
 log has. Each event states it: one file may have both kinds (a replica logs what an older source sent as it came).
@@ -17,22 +20,24 @@ from binlog_format.events.table_map_layout import (
     ROWS_FLAG_NO_FOREIGN_KEY_CHECKS,
     ROWS_FLAG_SQL_FOREIGN_KEYS,
     TABLE_FLAGS_OFFSET,
+    ColumnType,
 )
 from binlog_format.gtids.gtid_history import gtid_of
-from binlog_format.position import Position
 from binlog_format.rows.decoding import DEFAULT_DECODING, Decoding
 from binlog_format.rows.images import ImageKind, read_images
 from binlog_format.vendor import Vendor
 from binlog_format.views.filters import ALL_GROUPS, GroupFilter, TableFilter
-from binlog_format.views.selection import Selection
+from binlog_format.views.selection import Selection, group_position
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Set
+    from collections.abc import Callable, Iterable, Set
 
     from numpy.typing import NDArray
 
     from binlog_format.block import Block, Table
+    from binlog_format.events.table_map import Column, TableLayout
     from binlog_format.kernels import Bytes
+    from binlog_format.position import Position
     from binlog_format.rows.images import Images
 
     Rows = NDArray[np.int64]
@@ -49,6 +54,29 @@ DELETES = frozenset([EventType.DELETE_ROWS_V0, EventType.DELETE_ROWS_V1, EventTy
 _UPDATE, _DELETE = 1, 2
 _KINDS = np.zeros(256, dtype=np.uint8)  # by type of event
 _KINDS[sorted(UPDATES)], _KINDS[sorted(DELETES)] = _UPDATE, _DELETE
+_PERIOD_DIGITS = 6
+_OPEN_ENDS = {
+    # Seconds and microseconds: up to MariaDB 11.4, and since.
+    ColumnType.TIMESTAMP2: (b"\x7f\xff\xff\xff\x0f\x42\x3f", b"\xff\xff\xff\xff\x0f\x42\x3f"),
+    ColumnType.LONGLONG: (b"\xff" * 8,),
+}
+"""Ends of current rows, as bytes."""
+
+
+class RowEnds(NamedTuple):
+    """Columns that hold the end of a row's time in a system-versioned table.
+
+    Attributes:
+        columns: Their indices; empty: rows of the table have no versions.
+        is_certain: A definition states it; else each of these columns may be the one, or none of them.
+    """
+
+    columns: tuple[int, ...]
+    is_certain: bool
+
+
+NO_ROW_ENDS = RowEnds((), True)
+"""Of a table whose rows have no versions."""
 
 
 class CascadingChange(NamedTuple):
@@ -104,9 +132,63 @@ def _logged_flag(vendor: Vendor) -> int:
     return ROWS_FLAG_SQL_FOREIGN_KEYS if vendor is Vendor.MYSQL else 0
 
 
-def checked_counts(block: Block, rows: Rows) -> NDArray[np.int64]:
-    """Number of updates and of deletes in the row events *rows* to which foreign keys apply in the engine."""
-    return np.array([len(some) for some in checked_events(block, rows)], dtype=np.int64)
+def checked_counts(block: Block, rows: Rows, layout: TableLayout) -> NDArray[np.int64]:
+    """Number of row events among *rows* to which foreign keys apply in the engine: updates, and those that may delete.
+
+    Args:
+        block: What *rows* count.
+        rows: Numbers of row events of one table.
+        layout: Of the table; where its rows may have versions, an update may be a delete.
+    """
+    updates, deletes = map(len, checked_events(block, rows))
+    return np.array([updates, deletes + (updates if possible_row_ends(layout).columns else 0)], dtype=np.int64)
+
+
+def possible_row_ends(layout: TableLayout) -> RowEnds:
+    """The columns that may hold the end of a row's time, by their types: MariaDB has two of one type, start and end."""
+    columns = [] if layout.vendor is Vendor.MYSQL else list(map(_may_be_period, layout.columns))
+    kinds = [column.type if may_be else None for column, may_be in zip(layout.columns, columns, strict=False)]
+    return RowEnds(tuple(index for index, kind in enumerate(kinds) if kind and kinds.count(kind) > 1), False)
+
+
+def _may_be_period(column: Column) -> bool:
+    if column.nullable:
+        return False
+    if column.type is ColumnType.TIMESTAMP2:
+        return column.metadata == _PERIOD_DIGITS
+    return column.type is ColumnType.LONGLONG and column.unsigned is not False
+
+
+def removed_rows(images: Images, ends: RowEnds) -> NDArray[np.bool_]:
+    """Mask of images of rows that go for foreign keys: deletes, and the image before of updates that end a version.
+
+    Args:
+        images: Of one table; both images of an update stand together.
+        ends: Which columns tell. Where that is not certain, any of them does, and each delete counts.
+
+    """
+    kinds = images.table["kind"]
+    mask: NDArray[np.bool_] = kinds == ImageKind.DELETE
+    before = np.flatnonzero(kinds == ImageKind.UPDATE_BEFORE)
+    for column in ends.columns:
+        is_current = _is_open_end(images, column)
+        if ends.is_certain:
+            mask &= is_current
+        # An image that lacks the column says nothing; of an update it is the one after that did not change it.
+        is_set = ~images.absent_mask(column)[before + 1]
+        mask[before] |= is_current[before] & is_set & ~_is_open_end(images, column)[before + 1]
+    return mask
+
+
+def _is_open_end(images: Images, column: int) -> NDArray[np.bool_]:
+    # By their bytes, whatever values are made of them. Rows whose image lacks the column may be current ones.
+    mask = images.absent_mask(column)
+    offsets = images.column_offsets(column)
+    for end in _OPEN_ENDS[images.layout.columns[column].type]:
+        there = np.flatnonzero(offsets >= 0)
+        found = images.data[offsets[there, None].astype(np.int64) + np.arange(len(end))]
+        mask[there] |= (found == np.frombuffer(end, np.uint8)).all(axis=1)
+    return mask
 
 
 def first_cascading(
@@ -117,6 +199,7 @@ def first_cascading(
     columns: Set[str] = frozenset(),
     decoding: Decoding = DEFAULT_DECODING,
     groups: GroupFilter = ALL_GROUPS,
+    ends_of: Callable[[TableLayout, Position], RowEnds] | None = None,
 ) -> CascadingChange | None:
     """The first change of a table that foreign keys may carry on to others; None: there is none.
 
@@ -128,25 +211,37 @@ def first_cascading(
             columns are called, all updates.
         decoding: Its schemas state what columns are called where table maps do not.
         groups: Which event groups are looked at; default: all.
+        ends_of: The columns that tell if a version of a row ends, at a position; default: `possible_row_ends`.
 
     Raises:
         BinlogError: As `read_images`, of the table's updates.
     """
-    kinds = (DELETES if deletes else frozenset()) | (UPDATES if columns else frozenset())
+    kinds = (DELETES | UPDATES if deletes else frozenset()) | (UPDATES if columns else frozenset())
     wanted = frozenset(column.casefold() for column in columns)
     selection = Selection(TableFilter(), groups, table=table, event_types=kinds, decoding=decoding)
     for block in blocks:
-        found = []
+        found: list[tuple[int, bool]] = []
         for touched in selection.of(block):
             updates, removals = checked_events(block, touched.events)  # of the kinds that are selected
-            found += removals[:1].tolist()
-            if len(updates):
+            ends = possible_row_ends(touched.layout) if deletes else NO_ROW_ENDS
+            if ends.columns and ends_of is not None:
+                ends = ends_of(touched.layout, _position(block, int(touched.events[0])))
+            if not ends.columns:
+                found += [(event, True) for event in removals[:1].tolist()]
+                removals = removals[:0]
+                updates = updates if columns else updates[:0]
+            events = np.sort(np.concatenate([updates, removals]))
+            if len(events):
                 images = read_images(
-                    block.data, block.events, updates, touched.layout, place=block.place, decoding=decoding
+                    block.data, block.events, events, touched.layout, place=block.place, decoding=decoding
                 )
-                found += images.table["event"][_first_change(images, wanted)].tolist()
+                numbers = images.table["event"]
+                gone = removed_rows(images, ends)
+                found += [(event, True) for event in numbers[gone][:1].tolist()]
+                found += [(event, False) for event in numbers[_first_change(images, wanted)].tolist()]
         if found:
-            return _change(block, min(found))
+            event, is_update = min((event, not is_delete) for event, is_delete in found)
+            return _change(block, event, is_delete=not is_update)
     return None
 
 
@@ -170,13 +265,13 @@ def _first_change(images: Images, columns: Set[str]) -> NDArray[np.int64]:
     return before[np.flatnonzero(changed)[:1]]
 
 
-def _change(block: Block, row: int) -> CascadingChange:
+def _change(block: Block, row: int, *, is_delete: bool) -> CascadingChange:
     event = block.events[row]
-    group = block.groups[int(event["group"])]
-    gtid = gtid_of(group, block.gtid_sources)
+    gtid = gtid_of(block.groups[int(event["group"])], block.gtid_sources)
     return CascadingChange(
-        Position(int(group["file_no"]), int(group["page"]), int(group["chunk"])),
-        int(event["event_no"]),
-        None if gtid is None else str(gtid),
-        int(event["type"]) in DELETES,
+        _position(block, row), int(event["event_no"]), None if gtid is None else str(gtid), is_delete
     )
+
+
+def _position(block: Block, row: int) -> Position:
+    return group_position(block, int(block.events["group"][row]))

@@ -300,7 +300,7 @@ def _problem(block: Block, touched: TableEvents, error: BinlogError) -> dict[str
 
 def _count_others(others: dict[tuple[str, str], NDArray[np.int64]], block: Block, unwanted: list[TableEvents]) -> None:
     for touched in unwanted:
-        counts = checked_counts(block, touched.events)
+        counts = checked_counts(block, touched.events, touched.layout)
         if counts.any():
             name = touched.layout.database, touched.layout.table
             others[name] = others.get(name, 0) + counts

@@ -6,15 +6,16 @@ from dataclasses import dataclass
 from heapq import merge
 from typing import TYPE_CHECKING, NamedTuple
 
-from binlog_connector.definitions.log_definitions import SchemaFile
+from binlog_connector.definitions.log_definitions import RangeSchemas, SchemaFile
 from binlog_connector.following.watched import WatchedLog
 from binlog_connector.options.query_views import make_decoding, schemas_for
 from binlog_connector.options.source_options import SourceOptions
 from binlog_connector.schema.foreign_keys import ForeignKeys, take_inline_keys
+from binlog_connector.schema.layout_definitions import row_ends
 from binlog_connector.schema.log_ddl import ServerRuns, all_statements
 from binlog_connector.schema.stated_definitions import stated_definitions
 from binlog_connector.schema.statement_scope import StatementScope
-from binlog_format.errors import UnsupportedError
+from binlog_format.errors import SchemaError, UnsupportedError
 from binlog_format.transactions.expansion import expanded
 from binlog_format.views.cascading import DELETES, UPDATES, first_cascading
 from binlog_format.views.filters import GroupFilter, TableFilter
@@ -26,9 +27,10 @@ if TYPE_CHECKING:
     from binlog_connector.schema.definitions import TableName
     from binlog_connector.schema.foreign_keys import Cascade
     from binlog_format.block import Block
+    from binlog_format.events.table_map import TableLayout
     from binlog_format.position import Position
     from binlog_format.rows.table_events import TableEvents
-    from binlog_format.views.cascading import CascadingChange
+    from binlog_format.views.cascading import CascadingChange, RowEnds
     from binlog_streaming.plan.batch_plan import LogPlace
     from binlog_streaming.plan.cascade_links import Appliance
     from binlog_streaming.settings.model import Job
@@ -161,10 +163,18 @@ class CascadeLog:
         Raises:
             BinlogError: As `first_cascading`.
         """
-        options = self._options()
+        options, file = self._options(), self._schema_file()
         with WatchedLog(options.path, options.format) as watched:
-            schemas = schemas_for(options, watched, start, self._schema_file())
+            schemas = schemas_for(options, watched, start, file)
             assert schemas is not None
+
+            def ends_of(layout: TableLayout, position: Position) -> RowEnds:
+                try:
+                    known = RangeSchemas(watched, position, file, kept=self.job.kept_definitions).definition(parent)
+                except SchemaError:  # a statement about it was not understood
+                    known = None
+                return row_ends(layout, known)
+
             return first_cascading(
                 schemas.observed(watched.log.committed_blocks(start, end)),
                 str(parent),
@@ -172,6 +182,7 @@ class CascadeLog:
                 columns=columns,
                 decoding=make_decoding(options, schemas),
                 groups=self._groups(options),
+                ends_of=ends_of,
             )
 
     @staticmethod

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -18,7 +19,7 @@ from binlog_format.events.table_map_layout import (
 from binlog_format.gtids.gtid import Gtid
 from binlog_format.gtids.gtid_set import DomainStarts
 from binlog_format.vendor import Vendor
-from binlog_format.views.cascading import first_cascading, have_logged_cascades
+from binlog_format.views.cascading import RowEnds, first_cascading, have_logged_cascades
 from binlog_format.views.filters import GroupFilter, TableFilter
 from binlog_format.views.selection import group_position
 from binlog_format.views.tables import TablesView
@@ -202,6 +203,56 @@ def test_column_that_the_image_before_lacks_was_changed_when_it_was_set() -> Non
     log = _log(_minimal(b"\1", b"\2", b"\0" + seven + b"\0" + seven))
     assert _first(log, columns=["code"]) is not None
     assert _first(log, columns=["id"]) is None
+
+
+_PERIOD = (ColumnSpec("row_start", "timestamp(6)"), ColumnSpec("row_end", "timestamp(6)"))
+VERSIONED = TableSpec("shop", "parent", (*PARENT.columns, *_PERIOD), ("id", "row_end"))
+NUMBERED = TableSpec(
+    "shop",
+    "parent",
+    (*PARENT.columns, ColumnSpec("rs", "bigint unsigned"), ColumnSpec("re", "bigint unsigned")),
+    ("id",),
+)
+_BEGUN, _ENDED = (datetime(2026, 5, day, tzinfo=UTC) for day in (1, 2))
+_OPEN_ENDS = [datetime(*last, 999_999, tzinfo=UTC) for last in ((2038, 1, 19, 3, 14, 7), (2106, 2, 7, 6, 28, 15))]
+
+
+def _is_delete(spec: TableSpec, events: Iterable[bytes], ends: RowEnds | None) -> bool:
+    log = _log([TableEncoder(spec, 5).table_map(ORIGIN), *events])
+    first = first_cascading(
+        log.committed_blocks(), "shop.parent", deletes=True, ends_of=None if ends is None else lambda *_: ends
+    )
+    return first is not None and first.is_delete
+
+
+@pytest.mark.parametrize("open_end", _OPEN_ENDS)
+def test_end_of_a_version_is_a_delete_for_foreign_keys(open_end: datetime) -> None:
+    encoder = TableEncoder(VERSIONED, 5)
+    current, ended = (1, 1, _BEGUN, open_end), (1, 1, _BEGUN, _ENDED)
+    events = [
+        list(encoder.update([(current, ended)], ORIGIN)),
+        list(encoder.update([(current, (1, 2, _ENDED, open_end))], ORIGIN)),
+        list(encoder.delete([ended], ORIGIN)),
+        list(encoder.delete([current], ORIGIN)),
+    ]
+    known, not_versioned = RowEnds((3,), True), RowEnds((), True)
+    assert [_is_delete(VERSIONED, one, known) for one in events] == [True, False, False, True]
+    assert [_is_delete(VERSIONED, one, not_versioned) for one in events] == [False, False, True, True]
+    # What nothing states may be: each delete counts, and each update that looks like the end of a version.
+    assert [_is_delete(VERSIONED, one, None) for one in events] == [True, False, True, True]
+
+
+def test_end_of_a_version_with_numbers_of_transactions() -> None:
+    encoder, last = TableEncoder(NUMBERED, 5), (1 << 64) - 1
+    assert _is_delete(NUMBERED, encoder.update([((1, 1, 5, last), (1, 1, 5, 9))], ORIGIN), RowEnds((3,), True))
+    assert not _is_delete(NUMBERED, encoder.update([((1, 1, 5, last), (1, 2, 9, last))], ORIGIN), RowEnds((3,), True))
+
+
+def test_update_of_a_table_that_may_have_versions_counts_as_both() -> None:
+    encoder = TableEncoder(VERSIONED, 5)
+    update = encoder.update([((1, 1, _BEGUN, _OPEN_ENDS[0]), (1, 2, _ENDED, _OPEN_ENDS[0]))], ORIGIN)
+    (row,) = _rows(TablesView(), _log([encoder.table_map(ORIGIN), *update]))
+    assert (row["updates"], row["deletes"], row["checked_updates"], row["checked_deletes"]) == (1, 0, 1, 1)
 
 
 @pytest.mark.server

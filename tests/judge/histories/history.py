@@ -124,15 +124,14 @@ def _tables(cursor: Cursor, database: str) -> Iterator[tuple[str, ServerTable]]:
     )
     for schema, table, is_versioned in cursor.fetchall():
         cursor.execute(
-            "SELECT COLUMN_NAME, DATA_TYPE FROM information_schema.COLUMNS "
+            "SELECT COLUMN_NAME, DATA_TYPE, GENERATION_EXPRESSION = 'ROW END' FROM information_schema.COLUMNS "
             "WHERE TABLE_SCHEMA = %s AND TABLE_NAME = %s ORDER BY ORDINAL_POSITION",
             (schema, table),
         )
         columns = cursor.fetchall()
-        if is_versioned:
-            names = [name for name, _ in columns]
-            columns = (*columns, *((name, "timestamp") for name in ("row_start", "row_end") if name not in names))
-        names, types = [name for name, _ in columns], [kind.lower() for _, kind in columns]
+        if is_versioned and not any(is_end for _, _, is_end in columns):  # the columns of its periods are not told
+            columns = (*columns, ("row_start", "timestamp", 0), ("row_end", "timestamp", 1))
+        names, types = [name for name, _, _ in columns], [kind.lower() for _, kind, _ in columns]
         texts = ", ".join(_text(name, kind) for name, kind in zip(names, types, strict=True))
         which = " FOR SYSTEM_TIME ALL" if is_versioned else ""  # a mirror has the versions that have ended, too
         cursor.execute(f"SELECT {texts} FROM {quoted(schema)}.{quoted(table)}{which}")

@@ -40,6 +40,15 @@ VERSIONED = (
     "UPDATE versioned SET n = 3",
     "ALTER TABLE versioned DROP SYSTEM VERSIONING",
 )
+VERSIONED_PARENT = (
+    "CREATE TABLE era (id INT PRIMARY KEY, n INT) WITH SYSTEM VERSIONING",
+    "CREATE TABLE gone (id INT PRIMARY KEY, era INT, FOREIGN KEY (era) REFERENCES era (id) ON DELETE CASCADE)",
+    "CREATE TABLE unset (id INT PRIMARY KEY, era INT, FOREIGN KEY (era) REFERENCES era (id) ON DELETE SET NULL)",
+    "INSERT INTO era VALUES (1, 1), (2, 2), (3, 3), (4, 4)",
+    *(f"INSERT INTO {child} VALUES (1, 1), (2, 2), (4, 4)" for child in ("gone", "unset")),
+    *("REPLACE INTO era VALUES (1, 5)", "UPDATE era SET n = 6", "UPDATE era SET id = 8 WHERE id = 3"),
+    *("DELETE FROM era WHERE id = 2", "DELETE HISTORY FROM era"),
+)
 MERGED = (
     "CREATE TABLE part (id INT NOT NULL, n INT, KEY (id)) ENGINE=MyISAM",
     "INSERT INTO part VALUES (1, 1)",
@@ -126,8 +135,8 @@ class Surroundings:
             self._life.do(statement, "MERGE")
 
     def _versioning(self) -> None:
-        if self._chance.random() < 0.3:
-            for statement in VERSIONED:
+        if self._chance.random() < 0.4:
+            for statement in self._chance.choice((VERSIONED, VERSIONED_PARENT)):
                 self._life.do(statement, "SYSTEM VERSIONING")
             return
         name, _ = self._life.some_table()

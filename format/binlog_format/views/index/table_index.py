@@ -342,7 +342,7 @@ class TouchedTable:
             block.data, block.events, touched.events, touched.layout, place=block.place, decoding=decoding
         )
         self._counts += np.bincount(images.table["kind"], minlength=len(ImageKind))
-        self._checked += checked_counts(block, touched.events)
+        self._checked += checked_counts(block, touched.events, touched.layout)
         self._builder.add(block, touched.events)
         self._events += len(touched.events)
         if self._events >= INDEX_EVENTS:

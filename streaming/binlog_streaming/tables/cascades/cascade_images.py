@@ -84,13 +84,19 @@ class CascadeImages:
         start = self.start(name)
         return self.times[start : start + sum(_size(row_batch) for row_batch in self.row_batches[name])]
 
-    def changes_of(self, parent: TableName, link: Link) -> Indices:
-        """Images of *parent* of deletes and before updates that its server carried on by a foreign key."""
+    def changes_of(self, parent: TableName, link: Link, removed: Mask) -> Indices:
+        """Images of *parent* of deletes and before updates that its server carried on by a foreign key.
+
+        Args:
+            parent: The table.
+            link: The foreign key.
+            removed: Which of the table's images are of rows that go.
+        """
         start = self.start(parent)
         kinds = [row_batch.images.table["kind"] for row_batch in self.row_batches[parent]]
         if not kinds:
             return np.empty(0, np.int64)
-        chosen = np.isin(np.concatenate(kinds), (ImageKind.UPDATE_BEFORE, ImageKind.DELETE))
+        chosen = removed | (np.concatenate(kinds) == ImageKind.UPDATE_BEFORE) if link.key.on_update else removed.copy()
         chosen &= np.concatenate([self._is_carried(row_batch) for row_batch in self.row_batches[parent]])
         numbers = np.flatnonzero(chosen)
         return numbers[self.is_within(numbers + start, link)]

@@ -16,9 +16,11 @@ import numpy as np
 import pyarrow as pa
 
 from binlog_connector.schema.definitions import TableName
+from binlog_connector.schema.layout_definitions import row_ends
 from binlog_format.errors import UnsupportedError
 from binlog_format.rows.declared.declared_types import Generated
 from binlog_format.rows.images import ImageKind
+from binlog_format.views.cascading import NO_ROW_ENDS, possible_row_ends, removed_rows
 from binlog_streaming.modes.cascades import LEVELS_MAX, RowChanges
 from binlog_streaming.modes.decoded_images import derived_row_batches
 from binlog_streaming.modes.partial.absent_columns import AbsentFacts
@@ -44,6 +46,7 @@ if TYPE_CHECKING:
     from binlog_streaming.tables.statements.log_facts import LogFacts
 
     Indices = NDArray[np.int64]
+    Mask = NDArray[np.bool_]
 
     Naming = Callable[[str, str], AbstractContextManager[None]]
     """Context in which errors name a table, and the source from which it is read."""
@@ -237,16 +240,37 @@ class CascadeRows:
         if parent not in self.logged.row_batches:
             return None
         derived = self._derived.get(parent)
-        numbers = self.logged.changes_of(parent, link)
+        removed = self._removed(parent)
+        numbers = self.logged.changes_of(parent, link, removed)
         if not len(numbers) and (derived is None or not len(derived)):
             return None
         history = self._table(parent).own_history
         columns = [history.column(name) for name in self._referenced(link)]
-        found = [_logged_changes(history, columns, numbers, self.logged.start(parent))]
+        found = [_logged_changes(history, columns, numbers, removed[numbers], self.logged.start(parent))]
         if derived is not None:
             within = derived.take(self.logged.is_within(derived.origins, link))
             found.append(within.selected(columns))
         return RowChanges.joined(found)
+
+    def _removed(self, parent: TableName) -> Mask:
+        """Mask of a table's images of rows that go, for foreign keys."""
+        masks = [self._removed_in(parent, row_batch) for row_batch in self.logged.row_batches[parent]]
+        return np.concatenate(masks) if masks else np.empty(0, np.bool_)
+
+    def _removed_in(self, parent: TableName, row_batch: RowBatch) -> Mask:
+        layout, images = row_batch.images.layout, row_batch.images
+        if not possible_row_ends(layout).columns:
+            return removed_rows(images, NO_ROW_ENDS)
+        ends = row_ends(layout, self.facts.definition_at(parent, row_batch.last_change()[0], layout))
+        removed = removed_rows(images, ends)
+        if not ends.is_certain and (removed & (images.table["kind"] == ImageKind.UPDATE_BEFORE)).any():
+            raise UnsupportedError(
+                "FOREIGN_KEY_CASCADE",
+                f"{parent}: an UPDATE may be the DELETE of a row of a system-versioned table, which foreign keys carry "
+                "on, and nothing states if the table is one",
+                hint="Bring its definition: binlog-stream snapshot --definitions, or option source.schemaFile",
+            )
+        return removed
 
     def _table(self, name: TableName) -> LinkedTable:
         if name not in self._linked:
@@ -283,8 +307,9 @@ class CascadeRows:
         return frozenset(column.name for column in columns if column.generated is Generated.VIRTUAL)
 
 
-def _logged_changes(history: TableHistory, columns: Sequence[int], numbers: Indices, start: int) -> RowChanges:
-    deletes = history.images.kinds[numbers] == ImageKind.DELETE
+def _logged_changes(
+    history: TableHistory, columns: Sequence[int], numbers: Indices, deletes: Mask, start: int
+) -> RowChanges:
     after = np.where(deletes, numbers, numbers + 1)
     before, later = (
         pa.Table.from_arrays([history.values(column, some) for column in columns], schema=history.part(columns))
