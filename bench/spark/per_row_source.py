@@ -34,7 +34,7 @@ class RowReader(BinlogStreamReader):
     def read(self, partition: InputPartition) -> Iterator[tuple[object, ...]]:
         """The rows of *partition*."""
         assert isinstance(partition, RangePartition)
-        image = self._range_reader.schema["before"].dataType
+        image = self._schema["before"].dataType
         assert isinstance(image, StructType)
         names = image.fieldNames()
         with open_watched(self._options, partition.format) as watched:

@@ -18,8 +18,9 @@ from __future__ import annotations
 import functools
 import logging
 import platform
+import sys
 import threading
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 
@@ -58,6 +59,35 @@ def interpreted() -> Iterator[None]:
         yield
     finally:
         _is_interpreted.reset(token)
+
+
+def is_interpreted() -> bool:
+    """True if kernels run as Python here."""
+    return _is_interpreted.get()
+
+
+SMALL_WORK_MAX = 256 << 10
+"""Bytes that kernels read as Python sooner than the compiler is loaded: a fifth of a second, at most."""
+_WORK_SIZE_MIN, _ALL_WORK_MAX = 16 << 10, 1 << 20
+
+
+class _SmallWork:
+    # What this process has done as Python so far: where there is always more, the compiler is worth it.
+    size = 0
+
+
+@contextmanager
+def interpreted_if_small(measure: Callable[[], int]) -> Iterator[None]:
+    """`interpreted` for work on a few bytes, until the compiler is loaded, or would have been loaded sooner.
+
+    Args:
+        measure: Gives the bytes that are read at most; called only where it matters.
+    """
+    is_small = "numba" not in sys.modules and _SmallWork.size < _ALL_WORK_MAX and (size := measure()) <= SMALL_WORK_MAX
+    if is_small:
+        _SmallWork.size += max(size, _WORK_SIZE_MIN)
+    with interpreted() if is_small else nullcontext():
+        yield
 
 
 @contextmanager
@@ -108,9 +138,8 @@ class _Kernel:
         self._compiled: Callable[..., object] | None = None
 
     def __call__(self, *arguments: object) -> object:
-        if _is_interpreted.get():
-            return self._function(*arguments)
-        return (self._compiled or self.prepared())(*arguments)
+        run = self._compiled or (self._function if _is_interpreted.get() else self.prepared())
+        return run(*arguments)
 
     def __reduce__(self) -> str:
         return self._name  # in its module, as functions are pickled

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
@@ -20,7 +21,6 @@ from binlog_connector.following.resume import compare
 from binlog_connector.following.starts import Edge, advance, ending, initial_offset, initial_offset_or_gap
 from binlog_connector.options.query_views import open_watched
 from binlog_connector.spark.partitions import RangePartition, plan_partitions, with_gap
-from binlog_connector.spark.reading import RangeReader
 from binlog_connector.spark.spark_api import (
     ReadAllAvailable,
     ReadLimit,
@@ -31,6 +31,7 @@ from binlog_connector.spark.spark_api import (
     readable_errors,
 )
 from binlog_format.errors import BinlogError, OptionError
+from binlog_format.kernels import interpreted_if_small
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -60,7 +61,8 @@ class BinlogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def __init__(self, options: SourceOptions, schema: StructType, schema_file: SchemaFile | None = None) -> None:
         self._options = options
-        self._range_reader = RangeReader(options, schema, schema_file)
+        self._schema = schema
+        self._schema_file = schema_file
         self._target: Position | None = None
         self._ending: Ending | None = None
         self._format: str | None = None
@@ -160,17 +162,23 @@ class BinlogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of *partition*, on a worker."""
+        # Loaded here: the process that plans, a new one for each query, decodes nothing.
+        from binlog_connector.spark.reading import RangeReader
+
         assert isinstance(partition, RangePartition)
         with readable_errors():
-            yield from self._range_reader.read(partition)
+            yield from RangeReader(self._options, self._schema, self._schema_file).read(partition)
 
-    def _open(self, offset: SourceOffset | None = None) -> WatchedLog:
+    @contextmanager
+    def _open(self, offset: SourceOffset | None = None) -> Iterator[WatchedLog]:
         # Not when this is made: Spark shows nothing of an error there.
         self._options.check_streaming()
-        watched = open_watched(self._options, self._format or (None if offset is None else offset.format))
-        self._options.of_log(watched.log)
-        self._format = watched.log.format_name
-        return watched
+        with open_watched(self._options, self._format or (None if offset is None else offset.format)) as watched:
+            self._options.of_log(watched.log)
+            self._format = watched.log.format_name
+            first = watched.log.start_position().file_no if offset is None else offset.position.file_no
+            with interpreted_if_small(lambda: watched.written_size(first)):
+                yield watched
 
     def _accept(self, watched: WatchedLog, offset: SourceOffset) -> tuple[SourceOffset, str | None]:
         """Position to continue at after *offset*, and the part before it that is lost."""

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import shutil
+import subprocess
+import sys
 from typing import TYPE_CHECKING
 
 import pytest
@@ -18,6 +21,7 @@ from binlog_format.errors import BinlogError, StartError
 from binlog_format.position import Position
 from binlog_format.source_file import LocalFile
 from tests.connector.shop import FIRST_SECOND, Shop
+from tests.corpus import SERVER_CASES
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -143,6 +147,56 @@ def test_end_of_available_now_is_found_from_the_end(many: Path, monkeypatch: pyt
     assert len(reads.numbers()) < 5
     end = reader.latestOffset(begin)
     assert reader.latestOffset(end) == end
+
+
+PLANNED = """
+import json, sys
+from binlog_connector.spark.source import BinlogDataSource
+from pyspark.sql.types import StructType
+
+reader = BinlogDataSource({"path": sys.argv[1]}).streamReader(StructType([]))
+start = reader.initialOffset()
+end = reader.latestOffset(start, reader.getDefaultReadLimit())
+for part in reader.partitions(start, end):
+    print(part)
+print(json.dumps(end))
+print("numba" in sys.modules, "binlog_connector.schema" in sys.modules)
+"""
+
+OFTEN = """
+from binlog_format.kernels import interpreted_if_small
+for _ in range(64):
+    with interpreted_if_small(lambda: 0):
+        pass
+"""
+
+
+def planned(directory: Path, *, before: str = "") -> list[str]:
+    """What a new process plans; at last, if it has loaded the compiler, and what only readers of rows need."""
+    command = [sys.executable, "-c", before + PLANNED, str(directory)]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
+
+
+@pytest.mark.parametrize("log", ["innodb", "classic"])
+def test_small_log_is_planned_as_any_other_without_the_compiler(log: str, tmp_path: Path) -> None:
+    if log == "innodb":
+        with Shop(tmp_path, files_of=4 * 16384) as shop:
+            shop.sell(300)
+    else:
+        shutil.copytree(SERVER_CASES / "mariadb-10.11" / "ops", tmp_path, dirs_exist_ok=True)
+    *small, loaded = planned(tmp_path)
+    assert loaded == "False False"
+    *large, loaded = planned(tmp_path, before="import binlog_format.kernels\nbinlog_format.kernels.SMALL_WORK_MAX = 0")
+    assert loaded == "True False"
+    assert small == large
+    assert len(small) > 1
+
+
+def test_process_that_plans_on_and_on_loads_the_compiler(tmp_path: Path) -> None:
+    with Shop(tmp_path) as shop:
+        shop.sell(3)
+    *_, loaded = planned(tmp_path, before=OFTEN)
+    assert loaded == "True False"
 
 
 def plan(directory: Path, **options: str) -> tuple[list[dict[str, object]], list[RangePartition]]:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from crc32c import crc32c
 
 from binlog_format.innodb.layout import PAGE_CHECKSUM_SIZE, PAGE_CHECKSUM_STRUCT
+from binlog_format.kernels import is_interpreted
 
 if TYPE_CHECKING:
     from binlog_format.kernels import Bytes
@@ -65,7 +66,7 @@ def verify_pages(data: Bytes, page_size: int) -> tuple[int, PageState]:
 
 
 def _count_good_pages(data: Bytes, page_size: int) -> int:
-    if len(data) > FEW_PAGES * page_size:
+    if len(data) > FEW_PAGES * page_size and not is_interpreted():
         from binlog_format.innodb.pages.checksum_kernels import count_good_pages  # loads the compiler
 
         if count_good_pages is not None:  # which it is on processors without the instruction
