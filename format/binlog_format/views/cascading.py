@@ -76,7 +76,7 @@ class RowEnds(NamedTuple):
 
 
 NO_ROW_ENDS = RowEnds((), True)
-"""Of a table whose rows have no versions."""
+"""Ends of a table whose rows have no versions: none."""
 
 
 class CascadingChange(NamedTuple):
