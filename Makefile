@@ -44,7 +44,7 @@ export SPARK_SUBMIT_OPTS := $(SPARK_SUBMIT_OPTS) -XX:SharedArchiveFile=$(abspath
 # A process that may not keep what it has compiled of our modules compiles them at each start, and the tests start many.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help check setup java demo demo-logs docs kafka servers test test-all test-thorough test-rest test-fast test-bare test-wheel test-demo test-compat soak fuzz fuzz-servers lint format bench bench-peers clean
+.PHONY: help check setup prepare java demo demo-logs docs kafka servers test test-all test-thorough test-rest test-fast test-bare test-wheel test-demo test-compat soak fuzz fuzz-servers lint format bench bench-peers clean
 
 help: ## Say what can be made
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-13s %s\n", $$1, $$2}'
@@ -73,7 +73,7 @@ $(KERNELS): $(INSTALLED) $(shell find format connector -name '*.py')
 	@$(BIN)/python -m tests.warm_kernels
 	@touch $@
 
-$(CLASSES): $(INSTALLED) | java
+$(CLASSES): $(INSTALLED) | java $(KERNELS)
 	@echo "Recording which classes Spark loads (once, half a minute)"
 	@rm -f $@ $@.part
 	@SPARK_SUBMIT_OPTS="-XX:ArchiveClassesAtExit=$(abspath $@).part -Xlog:disable" \
@@ -86,6 +86,8 @@ demo-logs: setup ## Write a live structured log into a Delta table, kill the job
 servers: setup ## Fetch the S3 server, the Iceberg REST catalog and the Kafka broker that tests and the demo use, and MySQL and a newer MariaDB
 	@$(BIN)/python -m binlog_lab.demo.servers.fetch
 	@for kind in mysql mariadb; do deploy/fetch-server.sh $$kind $(VENV)/server-$$kind || true; done
+
+prepare: setup $(KERNELS) $(CLASSES) $(FETCHED) $(WHEEL_INSTALLED) $(COMPAT_INSTALLED) ## Make all that CI's tests need, best side by side (make --jobs=3 prepare)
 
 # Tests that need a server which cannot be fetched are left out.
 $(FETCHED): $(wildcard deploy/rest-catalog/* deploy/kafka/* deploy/spark-kafka/*) | setup
@@ -125,7 +127,7 @@ $(WHEEL_INSTALLED): pyproject.toml $(shell find format connector streaming lab -
 # Pages, manifests, the demo and the shape of the source tree are those of a checkout.
 test-wheel: $(WHEEL_INSTALLED) java ## Run what `make test-bare` runs against the built wheel, with the roots out of the way
 	@rm -rf $(WHEEL_TREE) && mkdir -p $(WHEEL_TREE) && cp -r tests bench conf docs deploy *.md *.toml Makefile $(WHEEL_TREE)
-	@cd $(WHEEL_TREE) && CI= ../../$(WHEEL)/bin/python -m tests.warm_kernels
+	@cd $(WHEEL_TREE) && CI= ../../$(WHEEL)/bin/python -m tests.warm_kernels $(CURDIR)
 	@cd $(WHEEL_TREE) && CI= ../../$(WHEEL)/bin/python -m pytest -p tests.bare_machine $(PARALLEL) \
 		-m $(BARE) \
 		--ignore=tests/tidy --ignore=tests/docs --ignore=tests/deploy --ignore=tests/streaming/demo/test_demo.py $(PYTEST_ARGS)

@@ -1,12 +1,19 @@
 """Has the kernels compiled that jobs need at their start, by real work: `python -m tests.warm_kernels`.
 
 The image is built with it, and the tests' cache is filled with it: a kernel is compiled when it is called first.
+`python -m tests.warm_kernels CHECKOUT` first takes over what has been compiled there, so that a wheel's modules are
+not compiled once more.
 """
 
 from __future__ import annotations
 
+import filecmp
+import os
+import shutil
+import sys
 import tempfile
 from contextlib import closing
+from importlib.util import find_spec
 from pathlib import Path
 
 from binlog_format import open_log
@@ -24,6 +31,30 @@ from tests.streaming.tables.batches import cut, write
 SEED = 1
 TRANSACTIONS = 60
 BATCHES = 3
+
+
+def take_over(checkout: Path) -> None:
+    """Copy what is compiled of the modules of *checkout* to those that are the same here."""
+    for root, package in (
+        ("format", "binlog_format"),
+        ("connector", "binlog_connector"),
+        ("streaming", "binlog_streaming"),
+    ):
+        spec = find_spec(package)
+        assert spec is not None
+        assert spec.origin is not None
+        here, there = Path(spec.origin).parent, checkout / root / package
+        for compiled in there.rglob("__pycache__"):
+            for module in compiled.parent.glob("*.py"):
+                kept = [*compiled.glob(f"{module.stem}.*.nbi"), *compiled.glob(f"{module.stem}.*.nbc")]
+                own = here / module.relative_to(there)
+                if not kept or not own.exists() or not filecmp.cmp(module, own, shallow=False):
+                    continue
+                own.parent.joinpath("__pycache__").mkdir(exist_ok=True)
+                for file in kept:
+                    shutil.copy(file, own.parent / "__pycache__")
+                seen = module.stat()
+                os.utime(own, ns=(seen.st_atime_ns, seen.st_mtime_ns))  # Numba compares the times of sources
 
 
 def main() -> None:
@@ -51,4 +82,6 @@ def work(folder: Path) -> None:
 
 
 if __name__ == "__main__":
+    for argument in sys.argv[1:]:
+        take_over(Path(argument))
     main()
