@@ -151,6 +151,14 @@ class LiveFiles(ABC):
     def size_of(self, file_no: int) -> int:
         """Size of a file in bytes, as the last look found it; 0 when it is not there."""
 
+    def written_size(self, first: int) -> int:
+        """Approximate bytes from the start of file *first* to the end of all data, by sizes alone."""
+        numbers = [file_no for file_no in self.names() if file_no >= first]
+        last = next((file_no for file_no in reversed(numbers) if self.identity(file_no)), None)
+        if last is None:
+            return 0
+        return sum(self.size_of(file_no) for file_no in numbers if file_no < last) + self.byte_of(self.end_of(last))
+
     @abstractmethod
     def oldest_reference(self, file_no: int) -> int:
         """The oldest file that groups of this file, or of later ones, may have data in, as its start records."""

@@ -103,10 +103,8 @@ class WatchedLog:
         return next((file_no for file_no in reversed(self.names()) if self.identity(file_no)), None)
 
     def written_size(self, file_no: int) -> int:
-        """Approximate bytes from the start of a file to the end of the data on disk, by sizes alone."""
-        end = self.end_of_bytes()
-        before = (self.size_of(number) for number in self.names() if file_no <= number < end.file_no)
-        return sum(before) + self.byte_of(end)
+        """Approximate bytes from the start of a file to the end of all data, by sizes alone."""
+        return self._files.written_size(file_no)
 
     def end_of_bytes(self) -> Position:
         """Approximate end of the data on disk, by sizes alone: for a display, never to read from."""

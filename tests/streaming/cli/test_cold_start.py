@@ -76,11 +76,25 @@ def test_files_of_pages_are_listed_without_the_compiler(log: str, tmp_path: Path
 
 
 def _compiled_listing(log: str) -> str:
-    program = f"from binlog_streaming.cli.logs import files\nfiles.FEW_FILES = 0\n{_PROGRAM}"
-    command = [sys.executable, "-c", program, "files", log, "--output", "jsonl"]
+    return _compiled("from binlog_streaming.cli.logs import files\nfiles.FEW_FILES = 0\n", "files", log)
+
+
+def _compiled(setting: str, *arguments: str) -> str:
+    command = [sys.executable, "-c", f"{setting}{_PROGRAM}", *arguments, "--output", "jsonl"]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert done.stderr.splitlines()[-1].startswith("loaded: numba")
     return done.stdout
+
+
+@pytest.mark.parametrize("command", ["changes", "events", "groups"])
+def test_small_log_is_printed_without_the_compiler(command: str, tmp_path: Path) -> None:
+    """With the same words as by compiled code."""
+    small = str(SERVER_CASES / "mariadb-10.11" / "types_oldtemporal")
+    setting = "from binlog_format import kernels\nkernels.SMALL_WORK_MAX = 0\n"
+    printed, loaded = _run(tmp_path, command, small, "--output", "jsonl")
+    assert loaded == []
+    assert printed
+    assert _compiled(setting, command, small) == printed
 
 
 @pytest.mark.parametrize("command", ["changes", "events"])

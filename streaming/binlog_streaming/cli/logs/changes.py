@@ -12,13 +12,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from binlog_format import open_log
 from binlog_format.errors import OptionError, SchemaError
 from binlog_format.rows.decoding import Decoding, TimeType, ZeroDates
 from binlog_format.views.filters import TableFilter, check_table_name
 from binlog_streaming.cli.file_output import FileFormat, write_file
 from binlog_streaming.cli.listing import print_rows
-from binlog_streaming.cli.logs.ranges import EndOption, StartOption
+from binlog_streaming.cli.logs.ranges import EndOption, StartOption, opened_log
 from binlog_streaming.cli.options import (
     ExcludeTablesOption,
     LowerCaseOption,
@@ -162,7 +161,7 @@ def changes(  # noqa: PLR0913 - the options of the command
     history = SchemaHistory.from_schema_file(dump, folds_names=folds_names)
     hidden = None if rules is None else read_rules(rules, needs_key=output in _MESSAGES)
     decoding = Decoding(schemas_under(hidden, history), zero_dates, time_type, replace_invalid_text, hidden)
-    with open_log(path) as log:
+    with opened_log(path) as log:
         part = ReadRange.of(log, start, end)
         typed_table = table if view is ShownView.CHANGEFEED or file is not None else None
         if table is not None and typed_table is None:

@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from binlog_format import open_log
 from binlog_streaming.cli.listing import print_rows
-from binlog_streaming.cli.logs.ranges import EndOption, StartOption  # noqa: TC001 (typer looks at annotations)
+from binlog_streaming.cli.logs.ranges import EndOption, StartOption, opened_log
 from binlog_streaming.cli.options import ExcludeTablesOption, TablesOption  # noqa: TC001 (typer looks at annotations)
 from binlog_streaming.cli.output import Output, OutputOption, PathArgument, escaped, output_console
 from binlog_streaming.cli.tabular import json_rows, position_text, shortened, warned_of_none, write_batches
@@ -53,7 +52,7 @@ def events(
     from binlog_format.views.filters import TableFilter
 
     accepted = TableFilter(tables, exclude_tables) if tables or exclude_tables else None
-    with open_log(path) as log:
+    with opened_log(path) as log:
         part = ReadRange.of(log, start, end)
         view = EventsView(tables=accepted, groups=part.groups)
         batches = view.batches(expanded(part.stored_blocks(log)))

@@ -8,10 +8,10 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from binlog_format import open_log
 from binlog_format.errors import OptionError
 from binlog_format.gtids.gtid_set import parse_gtid
 from binlog_streaming.cli.logs.groups import read_groups, type_summary
+from binlog_streaming.cli.logs.ranges import opened_log
 from binlog_streaming.cli.output import Output, OutputOption, PathArgument, write_json_lines
 from binlog_streaming.cli.tabular import position_text
 
@@ -44,7 +44,7 @@ def find(
     """Find an event group by its GTID or its time: its position, file and byte, and its content."""
     if (gtid is None) == (time is None):
         raise OptionError("MISSING", "find: give one of --gtid and --time")
-    with open_log(path) as log:
+    with opened_log(path) as log:
         row = _found(log, _find(log, gtid, time))
         if output is Output.JSONL:
             write_json_lines([row])

@@ -11,11 +11,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.table import Table
 
-from binlog_format import open_log
 from binlog_format.events.layout import EventType
 from binlog_format.gtids.gtid_history import gtid_of
 from binlog_format.position import Position
-from binlog_streaming.cli.logs.ranges import EndOption, StartOption  # noqa: TC001 (typer looks at annotations)
+from binlog_streaming.cli.logs.ranges import EndOption, StartOption, opened_log
 from binlog_streaming.cli.output import Output, OutputOption, PathArgument, output_console, write_json_lines
 from binlog_streaming.cli.tabular import position_text
 
@@ -51,7 +50,7 @@ def groups(
     """List the event groups of a log in commit order: their places, their events, and a digest of their bytes."""
     from binlog_format.log.log import ReadRange  # compiled code takes a moment to load: not for --help
 
-    with open_log(path) as log:
+    with opened_log(path) as log:
         found = read_groups(log, ReadRange.of(log, start, end))
         if output is Output.JSONL:
             write_json_lines(itertools.islice(found, limit))

@@ -1,15 +1,42 @@
-"""The options --start and --end, which every command understands alike."""
+"""The options --start and --end, which every command understands alike; logs as commands open them: `opened_log`."""
 
 from __future__ import annotations
 
-from typing import Annotated
+import sys
+from contextlib import closing, contextmanager
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from binlog_format import open_log
-from binlog_format.errors import OptionError
+from binlog_format.errors import BinlogError, OptionError
+from binlog_format.kernels import interpreted_if_small
 from binlog_format.log.log import EDGE_HINT, parse_edge
 from binlog_format.position import Position
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from binlog_format import Log
+
+
+@contextmanager
+def opened_log(path: str) -> Iterator[Log]:
+    """Open a log for a command; a small one is read without the compiler, which would take longer to load."""
+    with open_log(path) as log, interpreted_if_small(lambda: _size(path, log)):
+        yield log
+
+
+def _size(path: str, log: Log) -> int:
+    from binlog_format.formats.opening import open_live_files
+
+    if "://" in path:
+        return sys.maxsize  # each look is a request
+    try:
+        with closing(open_live_files(path, log.format_name)) as files:
+            return files.written_size(0)
+    except (BinlogError, OSError):
+        return sys.maxsize  # whoever reads it names the error, or never comes there
 
 
 def _checked(text: str | None) -> str | None:
