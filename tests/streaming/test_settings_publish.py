@@ -110,7 +110,7 @@ MISTAKES = {
     ),
     "topics among tables": (f"{TABLES}topic_prefix = 'x'\n", r"sink\.topic_prefix: .*Leave it out: .*\"kafka\""),
     "both names": (f"{MINIMAL}topic.prefix = 'x'\n", r":8: sink\.topic\.prefix: it is the same as topic_prefix"),
-    "snapshots": (f"{MINIMAL}snapshot.mode = 'initial'\n", r":8: sink\.snapshot\.mode: .*There are no snapshots"),
+    "snapshots": (f"{MINIMAL}snapshot.mode = 'initial'\n", r":8: sink\.snapshot\.mode: .*binlog-stream snapshot JOB"),
     "a server": (f"{MINIMAL}database.hostname = 'x'\n", r"sink\.database\.hostname: .*read from its files"),
     "lists of tables": (f"{MINIMAL}table.include.list = 'x'\n", r"sink\.table\.include\.list: .*\[\[tables\]\]"),
     "keys": (f"{MINIMAL}message.key.columns = 'a.b:c'\n", r"sink\.message\.key\.columns: .*keys = "),

@@ -142,7 +142,7 @@ class MessageEncoding(Protocol):
 
         Args:
             context: The block.
-            tables: Those with changes, at least one, and the rows of their events.
+            tables: Those with changes, or those with copied rows; at least one, and the rows of their events.
         """
 
     def transaction_keys(self, ids: pa.Array) -> Texts:

@@ -50,7 +50,8 @@ def sort_keys(events: Int64s, place: MessagePlace) -> Int64s:
     return events * len(MessagePlace) + int(place)
 
 
-OPS = ("c", "u", "d", "t")
+OPS = ("c", "u", "d", "t", "r")
+"""Letters for what happened to a row; `r`: it exists."""
 NO_OP = -1
 NO_KEY = -1
 

@@ -5,7 +5,7 @@ Parts that all messages of one table layout share, made once: `TableEnvelope`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -14,6 +14,7 @@ import pyarrow as pa
 from binlog_connector.envelope.connect_schema import envelope_schema, flat_schema, struct_of, wrapping
 from binlog_connector.envelope.connect_values import connect_column
 from binlog_connector.envelope.json.message_template import METADATA_NAMES, MessageTemplate
+from binlog_connector.envelope.message_kernels import UNKNOWN_THREAD
 from binlog_connector.envelope.options import EnvelopeFormat
 from binlog_connector.schema.failed_statements import ddl_operations
 from binlog_connector.schema.log_ddl import table_statements
@@ -61,6 +62,10 @@ class BlockContext:
     threads: NDArray[np.int64]
     queries: EventQueries | None
     now_ns: int
+
+    def of_copied_rows(self) -> BlockContext:
+        """The same for rows that a snapshot has copied: its session and its statement are not those of changes."""
+        return replace(self, threads=np.full_like(self.threads, UNKNOWN_THREAD), queries=None)
 
     def query_texts(self) -> tuple[Int32s, Bytes, Int32s]:
         """Statement of each event (or -1); the texts of the statements, and where each begins and the last one ends."""
@@ -115,6 +120,7 @@ class TableEnvelope:
         key_wrapping: Before and after each key.
         value_wrapping: Before and after each value.
         template: What comes after the rows.
+        is_copied: Its rows are no changes: a snapshot has copied them.
     """
 
     layout: TableLayout
@@ -123,9 +129,12 @@ class TableEnvelope:
     key_wrapping: tuple[Bytes, Bytes]
     value_wrapping: tuple[Bytes, Bytes]
     template: MessageTemplate
+    is_copied: bool = False
 
     @classmethod
-    def of(cls, layout: TableLayout, options: EnvelopeOptions, decoding: Decoding) -> TableEnvelope:
+    def of(
+        cls, layout: TableLayout, options: EnvelopeOptions, decoding: Decoding, *, is_copied: bool = False
+    ) -> TableEnvelope:
         """Make the envelope of *layout* with *options*.
 
         Raises:
@@ -145,15 +154,15 @@ class TableEnvelope:
                 f"{layout.full_name}: columns {', '.join(sorted(taken))} have names that flat rows use for metadata",
                 hint="Leave the table out, or take the debezium envelope",
             )
-        template = MessageTemplate.of(layout.database, layout.table, layout.vendor, options)
+        template = MessageTemplate.of(layout.database, layout.table, layout.vendor, options, is_copied=is_copied)
         if not options.schemas:
-            return cls(layout, columns, key, wrapping(None), wrapping(None), template)
+            return cls(layout, columns, key, wrapping(None), wrapping(None), template, is_copied)
         name = f"{options.topic_prefix}.{layout.full_name}"
         fields = [column.schema for column in columns]
         key_schema = struct_of([fields[index] for index in key], name=f"{name}.Key")
         is_flat = options.format is EnvelopeFormat.FLAT
         value_schema = flat_schema(fields, name) if is_flat else envelope_schema(fields, name, layout.vendor)
-        return cls(layout, columns, key, wrapping(key_schema), wrapping(value_schema), template)
+        return cls(layout, columns, key, wrapping(key_schema), wrapping(value_schema), template, is_copied)
 
     def values(self, images: Images) -> list[pa.Array]:
         """Values in messages of all columns of *images*.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from binlog_format.events.table_map import TableLayout
     from binlog_format.rows.images import Images
     from binlog_format.rows.table_events import TableEvents
+    from binlog_format.views.selection import SourceOf
 
     Int64s = NDArray[np.int64]
     TopicOf = Callable[[MessageKind, str | None, str | None], str]
@@ -65,6 +66,7 @@ _IMAGE_KINDS = {
     MessageOperation.UPDATE: (ImageKind.UPDATE_BEFORE, ImageKind.UPDATE_AFTER),
     MessageOperation.DELETE: (ImageKind.DELETE,),
 }
+_READ = OPS.index("r")
 _LAYOUTS_MAX = 10_000
 """Table layouts whose envelopes are kept."""
 
@@ -113,13 +115,17 @@ class MessagesView:
             decoding=self._decoding,
         )
         self._clock_ns = clock_ns
-        self._envelopes: dict[tuple[str, ...], TableEnvelope] = {}
+        self._envelopes: dict[tuple[object, ...], TableEnvelope] = {}
         self._threads = GroupThreads()
         self._queries = StatementTexts() if options.query else None
         self._transactions = Transactions(encoding) if options.transaction_metadata else None
         self._groups = groups
         self._schema_changes = SchemaChanges(options, tables, encoding, tells_text=decoding.rules is None)
         self._truncates = Truncates(options, tables, encoding)
+
+    def take_copies(self, source_of: SourceOf) -> None:
+        """Give messages about rows, too, that snapshots have copied: see `Selection.source_of`."""
+        self._selection.source_of = source_of
 
     def batches(self, blocks: Iterable[Block]) -> Iterator[pa.RecordBatch]:
         """The messages of *blocks* (`MESSAGES_SCHEMA`), a batch (rarely more) for each block, or for each topic in it.
@@ -140,13 +146,13 @@ class MessagesView:
     def _batches_of(self, context: BlockContext) -> Iterator[pa.RecordBatch]:
         block = context.block
         touched = self._selection.of(block)
-        encoder = self._encoder(context, touched)
+        encoders = self._encoders(context, touched)
         logged = self._logged(block) if self._asks_for_statements else []
         statements = self._schema_changes.runs(context, logged) + self._truncates.runs(context, logged)
         parts = self._parts(block, touched)
         ends = [min(int(one.table["event"][0]) for one in part) for part in parts[1:]] + [len(block.events)]
         for part, end in zip(parts, ends, strict=True):
-            runs = self._change_runs(part, context, encoder, end)
+            runs = self._change_runs(part, context, encoders, end)
             runs += [run for run in statements if run.events[0] < end]
             statements = [run for run in statements if run.events[0] >= end]
             for together in self._by_topic(runs):
@@ -163,7 +169,7 @@ class MessagesView:
             for operation in operations
             if isinstance(operation, TruncateTable)
         )
-        with_rows = {(layout[0], layout[1]) for layout in self._envelopes}
+        with_rows = {(str(layout[0]), str(layout[1])) for layout in self._envelopes}
         for name in emptied:
             if name == name.lowered or name in with_rows:
                 continue
@@ -184,59 +190,77 @@ class MessagesView:
             topics.setdefault(self._topic_of(run.kind, run.database, run.table), []).append(run)
         return topics.values()
 
-    def _encoder(self, context: BlockContext, touched: list[TableEvents]) -> BlockEncoder | None:
-        if not touched:
-            return None
-        return self._encoding.block(context, [(self._envelope(table.layout), table.events) for table in touched])
+    def _encoders(self, context: BlockContext, touched: list[TableEvents]) -> _Encoders:
+        tables = [(self._envelope(table.layout, is_copied=table.is_copied), table.events) for table in touched]
+        changed = [table for table in tables if not table[0].is_copied]
+        copied = [table for table in tables if table[0].is_copied]
+        is_copied = np.zeros(len(context.block.events), dtype=np.bool_)
+        for _, events in copied:
+            is_copied[events] = True
+        return _Encoders(
+            self._encoding.block(context, changed) if changed else None,
+            self._encoding.block(context.of_copied_rows(), copied) if copied else None,
+            is_copied,
+        )
 
     def _parts(self, block: Block, touched: list[TableEvents]) -> list[list[Images]]:
         # At least one, in which there may be nothing: a transaction may end here whose rows came before.
-        images = [
-            self._wanted(
-                read_images(
-                    block.data, block.events, table.events, table.layout, place=block.place, decoding=self._decoding
-                )
-            )
-            for table in touched
-        ]
+        images = [self._wanted(block, table) for table in touched]
         parts = [[of_table for of_table in part if len(of_table)] for part in bounded(images)]
         return [part for part in parts if part] or [[]]
 
-    def _wanted(self, images: Images) -> Images:
+    def _wanted(self, block: Block, table: TableEvents) -> Images:
+        images = read_images(
+            block.data, block.events, table.events, table.layout, place=block.place, decoding=self._decoding
+        )
         # Where rules choose rows, types of events do not tell operations.
         rules, skipped = self._decoding.rules, self._options.skipped_operations
-        if rules is None or not rules.chooses_rows or not skipped:
+        if table.is_copied or rules is None or not rules.chooses_rows or not skipped:
             return images
         unwanted = [int(kind) for op in skipped for kind in _IMAGE_KINDS.get(op, ())]
         return images.select(~np.isin(images.table["kind"], unwanted))
 
     def _change_runs(
-        self, images: list[Images], context: BlockContext, encoder: BlockEncoder | None, end: int
+        self, images: list[Images], context: BlockContext, encoders: _Encoders, end: int
     ) -> list[MessageRun]:
-        changes = [self._changes(one, encoder) for one in images]
+        both = [self._changes(of_table, encoders) for of_table in images]
+        copied = [_run(rows, None) for rows in both if rows.envelope.is_copied]
+        changes = [rows for rows in both if not rows.envelope.is_copied]
         orders: list[Orders] | list[None] = [None] * len(changes)
         messages: list[MessageRun] = []
         if self._transactions is not None:
             orders, messages = self._transactions.count(context, changes, end)
-        return [_run(one, order) for one, order in zip(changes, orders, strict=True)] + messages
+        return [_run(rows, order) for rows, order in zip(changes, orders, strict=True)] + copied + messages
 
-    def _changes(self, images: Images, encoder: BlockEncoder | None) -> ChangeMessages:
+    def _changes(self, images: Images, encoders: _Encoders) -> ChangeMessages:
+        is_copied = bool(encoders.is_copied[images.table["event"][0]])
+        encoder = encoders.copied if is_copied else encoders.changed
         assert encoder is not None, "changes are of events"
-        envelope = self._envelope(images.layout)
+        envelope = self._envelope(images.layout, is_copied=is_copied)
         return ChangeMessages(envelope, images, encoder.changes(envelope, images), tombstones=self._options.tombstones)
 
-    def _envelope(self, layout: TableLayout) -> TableEnvelope:
-        key = layout.database, layout.table, layout.digest, layout.completion
+    def _envelope(self, layout: TableLayout, *, is_copied: bool) -> TableEnvelope:
+        key = layout.database, layout.table, layout.digest, layout.completion, is_copied
         found = self._envelopes.get(key)
         if found is None:
             if len(self._envelopes) >= _LAYOUTS_MAX:
                 self._envelopes.clear()
-            found = self._envelopes[key] = TableEnvelope.of(layout, self._options, self._decoding)
+            found = TableEnvelope.of(layout, self._options, self._decoding, is_copied=is_copied)
+            self._envelopes[key] = found
         return found
+
+
+@dataclass(frozen=True, slots=True)
+class _Encoders:
+    # Of a block, by what its rows are: changes, or copies that a snapshot has made of existing rows.
+    changed: BlockEncoder | None
+    copied: BlockEncoder | None
+    is_copied: NDArray[np.bool_]  # of each event
 
 
 def _run(changes: ChangeMessages, orders: Orders | None) -> MessageRun:
     layout, plan = changes.envelope.layout, changes.plan
+    ops = np.full(len(plan.op), _READ, np.int32) if changes.envelope.is_copied else plan.op.astype(np.int32)
     return MessageRun(
         MessageKind.CHANGE,
         layout.database,
@@ -244,7 +268,7 @@ def _run(changes: ChangeMessages, orders: Orders | None) -> MessageRun:
         sort_keys(changes.events, MessagePlace.ROW),
         changes.events,
         changes.row_nos,
-        np.where(plan.op == TOMBSTONE, np.int32(NO_OP), plan.op.astype(np.int32)),
+        np.where(plan.op == TOMBSTONE, np.int32(NO_OP), ops),
         changes.keys,
         plan.key,
         plan.old_key,

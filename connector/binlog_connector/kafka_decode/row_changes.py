@@ -97,6 +97,8 @@ _Values = TypeVar("_Values", pa.Array, pa.Table)
 OPS = ("d", "u", "c", "t")
 """A changed key is a delete and a create at one place of the log, in this order."""
 DELETE, UPDATE, CREATE, TRUNCATE = range(4)
+_READ = "r"
+"""A row that a snapshot has copied: for its table it is as one that is created."""
 
 _OTHER_SCHEMAS = (
     "io.debezium.connector.common.TransactionMetadataValue",
@@ -222,8 +224,9 @@ def _changes(payloads: Payloads, payload: pa.Table, rows: Int64s, key: tuple[str
     missing = [name for name in _SOURCE_FIELDS if name not in source]
     if missing:
         raise MessageError(int(rows[0]), f"its source has no {', '.join(missing)}")
-    ops = pc.index_in(_one(payload.column("op")), pa.array(OPS))
-    _check(ops, rows, "op is none of d, u, c and t")
+    letters = _one(payload.column("op"))
+    ops = pc.index_in(pc.if_else(pc.equal(letters, _READ), OPS[CREATE], letters), pa.array(OPS))
+    _check(ops, rows, "op is none of d, u, c, t and r")
     tables = pc.binary_join_element_wise(source["db"], source["table"], "\0")
     _check(tables, rows, "its source names no table")
     _check(source["ts_ms"], rows, "its source has no time")

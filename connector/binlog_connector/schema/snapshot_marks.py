@@ -1,6 +1,8 @@
 """Marks of snapshots in a log, as changes of their source tables: `mark_change`, `mark_statement`.
 
 The view `tables` gives the marks (`binlog_format.views.snapshot_events`); docs/decisions/0023 has what they mean.
+
+Existing rows that snapshots have copied for the topics of one publisher: `CopiedTables`.
 """
 
 from __future__ import annotations
@@ -16,11 +18,23 @@ from binlog_connector.schema.stated_definitions import definition_statement
 from binlog_connector.schema.table_changes import TableCreated, table_changes
 from binlog_format.position import Position
 from binlog_format.vendor import Vendor
+from binlog_format.views.filters import SHADOW_PREFIX, is_of_snapshots
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
+    from binlog_format.block import Block
+    from binlog_format.events.table_map import TableLayout
     from binlog_format.rows.decoding import Decoding
+    from binlog_format.views.snapshot_events import Shadow
+
+
+TOPICS = "topics"
+"""Key in the detail of `begin` and `chunk`: the publisher for whose topics rows are copied; without it: for tables."""
+KEY = "key"
+"""Key in the detail of a `chunk` for topics: names of the columns that table maps of the source have as its key."""
+_SHADOWS_MAX = 10_000
+"""Shadow tables whose sources are kept."""
 
 
 class Purpose(StrEnum):
@@ -235,6 +249,69 @@ def _with_generated(created: TableCreated, definition: DdlStatement | None, deco
         return None
     columns = tuple(replace(fact, generated=generated[fact.name.casefold()]) for fact in created.columns)
     return replace(created, columns=columns)
+
+
+class CopiedTables:
+    """Source tables of the shadows into which snapshots copy existing rows for the topics of one publisher.
+
+    A chunk's mark names the source, and is in the event group of its rows: nothing before that group has to be known.
+
+    Args:
+        publisher: Its name, as marks contain it.
+    """
+
+    def __init__(self, publisher: str) -> None:
+        self._publisher = publisher
+        self._sources: dict[str, tuple[Shadow, Sequence[str]] | None] = {}
+        self._layouts: dict[tuple[str, str], TableLayout] = {}
+        self._blocks: Callable[[], Iterable[Block]] = tuple
+
+    def enter(self, blocks: Callable[[], Iterable[Block]]) -> None:
+        """Go on to another part of the log.
+
+        Args:
+            blocks: Gives its blocks, of plain events and whole event groups; called where a shadow is new.
+        """
+        self._blocks = blocks
+
+    def source_of(self, layout: TableLayout) -> TableLayout | None:
+        """Layout of the source of a shadow for this publisher; None: the table is no such shadow.
+
+        Raises:
+            BinlogError: Marks cannot be read.
+        """
+        if not is_of_snapshots(layout.database) or not layout.table.startswith(SHADOW_PREFIX):
+            return None
+        if layout.table not in self._sources:
+            if len(self._sources) >= _SHADOWS_MAX:
+                self._sources.clear()
+                self._layouts.clear()
+            self._read_marks()
+        source = self._sources.setdefault(layout.table, None)
+        if source is None:
+            return None
+        from binlog_format.views.snapshot_events import source_layout  # compiled code takes a moment to load
+
+        shadow, key = source
+        if layout.problem is not None:  # raised where the table is wanted
+            return replace(layout, database=shadow.database, table=shadow.table)
+        found = self._layouts.get((layout.table, layout.digest))
+        if found is None:
+            found = self._layouts[layout.table, layout.digest] = source_layout(layout, shadow, key)
+        return found
+
+    def _read_marks(self) -> None:
+        from binlog_format.rows.table_events import TableMaps
+        from binlog_format.views.snapshot_events import Shadow, SnapshotEvents
+
+        maps, snapshots = TableMaps(), SnapshotEvents()
+        for block in self._blocks():
+            snapshots.take(block, maps.resolve(block))
+        for mark in snapshots.marks:
+            detail = json.loads(str(mark["detail"])) if mark["kind"] == "chunk" else {}
+            if detail.get(TOPICS) == self._publisher:
+                shadow = Shadow(str(mark["snapshot"]), str(mark["database"]), str(mark["table"]))
+                self._sources[str(mark["shadow"])] = shadow, detail[KEY]
 
 
 def created_table(

@@ -35,10 +35,12 @@ class TableEvents:
     Attributes:
         layout: What the table looked like.
         events: Rows of `Block.events`, ascending.
+        is_copied: A snapshot has copied existing rows of the table; they are no changes.
     """
 
     layout: TableLayout
     events: NDArray[np.int64]
+    is_copied: bool = False
 
 
 class TableMaps:

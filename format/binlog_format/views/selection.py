@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from binlog_format.views.filters import GroupFilter, TableFilter
 
     OnProblem = Callable[[Block, TableEvents, SchemaError | UnsupportedError], None]
+    SourceOf = Callable[[TableLayout], TableLayout | None]
 
 OF_ONE_TABLE = (SchemaError, UnsupportedError)
 """Errors that let one table not be understood, and all others be read."""
@@ -55,6 +56,10 @@ class Selection:
         event_types: Only row events of these types (`EventType`), unless rules choose rows; None: of all.
         decoding: Its schemas state what table maps leave open, its rules what is shown.
         on_problem: Called for events that are left out because of an error of `OF_ONE_TABLE`; default: it is raised.
+
+    Attributes:
+        source_of: Gives the table whose existing rows a snapshot has copied into a table of its own, and None for all
+            other tables: copied rows are selected as those of their source. None: they are not selected.
     """
 
     def __init__(
@@ -68,6 +73,7 @@ class Selection:
         on_problem: OnProblem = raise_problem,
     ) -> None:
         self._on_problem = on_problem
+        self.source_of: SourceOf | None = None
         self._tables = tables
         self._groups = groups
         self._table = table
@@ -86,7 +92,9 @@ class Selection:
             SchemaError: `COLUMN_COUNT_MISMATCH`, `COLUMN_MISMATCH`: a schema is not that of a wanted table.
             BinlogError: The `problem` of a wanted table's layout, where schemas should complete it.
         """
-        return self.known(block, self._kept([one for one in self._maps.resolve(block) if self.wants(one)], block))
+        resolved = self._maps.resolve(block)
+        wanted = self._kept([touched for touched in resolved if self.wants(touched)], block)
+        return self.known(block, wanted + self._copied(block, resolved))
 
     def resolved(self, block: Block) -> list[TableEvents]:
         """The row events of all tables in wanted groups, with layouts as the log has them.
@@ -97,11 +105,16 @@ class Selection:
         return self._kept(self._maps.resolve(block), block)
 
     def _kept(self, resolved: list[TableEvents], block: Block) -> list[TableEvents]:
-        keep = self._kept_events(block) if resolved else None
-        if keep is None:
-            return resolved
-        kept = [replace(touched, events=touched.events[keep[touched.events]]) for touched in resolved]
-        return [touched for touched in kept if len(touched.events)]
+        return _only(resolved, self._kept_events(block) if resolved else None)
+
+    def _copied(self, block: Block, resolved: list[TableEvents]) -> list[TableEvents]:
+        if self.source_of is None:
+            return []
+        sources = [(touched, self.source_of(touched.layout)) for touched in resolved]
+        copied = [replace(touched, layout=source, is_copied=True) for touched, source in sources if source is not None]
+        wanted = [touched for touched in copied if self.wants(touched)]
+        # They are inserts whatever became of their rows before: types of events do not count.
+        return _only(wanted, self._kept_by_group(block) if wanted else None)
 
     def known(self, block: Block, wanted: list[TableEvents]) -> list[TableEvents]:
         """The part of `resolved` whose layouts are known.
@@ -124,18 +137,28 @@ class Selection:
         return completed
 
     def _kept_events(self, block: Block) -> NDArray[np.bool_] | None:
-        keep_groups = self._groups.keep(block)
-        keep = None if keep_groups is None else keep_groups[block.events["group"]]
+        keep = self._kept_by_group(block)
         if self._event_types is None:
             return keep
         of_types = np.isin(block.events["type"], self._event_types)
         return of_types if keep is None else keep & of_types
+
+    def _kept_by_group(self, block: Block) -> NDArray[np.bool_] | None:
+        keep = self._groups.keep(block)
+        return None if keep is None else keep[block.events["group"]]
 
     def wants(self, touched: TableEvents) -> bool:
         """True if the table is one of the wanted tables."""
         layout = touched.layout
         named = self._table is None or self._table == f"{layout.database}.{layout.table}"
         return named and self._tables.accepts(layout)
+
+
+def _only(resolved: list[TableEvents], keep: NDArray[np.bool_] | None) -> list[TableEvents]:
+    if keep is None:
+        return resolved
+    kept = [replace(touched, events=touched.events[keep[touched.events]]) for touched in resolved]
+    return [touched for touched in kept if len(touched.events)]
 
 
 class _CompletedLayouts:
@@ -161,7 +184,8 @@ class _CompletedLayouts:
             if number < len(edges) and edges[number] <= group_position(block, int(groups[-1])):
                 stop = int(np.searchsorted(groups, _first_group_at(block, edges[number])))
             edge = edges[number - 1] if number else None
-            yield TableEvents(self._completed_layout(layout, edge, position), touched.events[start:stop])
+            completed = self._completed_layout(layout, edge, position)
+            yield replace(touched, layout=completed, events=touched.events[start:stop])
             start = stop
 
     def _edges(self, layout: TableLayout, position: Position) -> Sequence[Position]:

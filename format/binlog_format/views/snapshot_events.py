@@ -16,7 +16,7 @@ import pyarrow as pa
 from binlog_format.errors import SchemaError
 from binlog_format.events.layout import EventType
 from binlog_format.events.table_map import parse_table_map
-from binlog_format.events.table_map_edits import renamed_table_map
+from binlog_format.events.table_map_edits import keyed_table_map, renamed_table_map
 from binlog_format.events.table_map_layout import TABLE_ID_OFFSET, TABLE_ID_SIZE
 from binlog_format.gtids.gtid_history import gtid_of
 from binlog_format.rows.images import ImageKind, read_images
@@ -146,15 +146,24 @@ def marks_in(block: Block) -> Iterator[dict[str, object]]:
             yield from _marks_in(block, TableEvents(layout, rows))
 
 
-def source_layout(layout: TableLayout, shadow: Shadow) -> TableLayout:
+def source_layout(layout: TableLayout, shadow: Shadow, key: Sequence[str] = ()) -> TableLayout:
     """The layout of a shadow under the name of its source table.
+
+    Args:
+        layout: Of the shadow.
+        shadow: Whose rows it has.
+        key: Names of the columns that tell rows of the source apart: shadows have no keys.
 
     Raises:
         BinlogError: The `problem` of *layout*.
     """
     if layout.problem is not None:
         raise layout.problem
-    return parse_table_map(renamed_table_map(layout.table_map, shadow.database, shadow.table), layout.vendor)
+    table_map = renamed_table_map(layout.table_map, shadow.database, shadow.table)
+    names = [column.name for column in layout.columns]
+    if key and not layout.primary_key and set(key) <= set(names):
+        table_map = keyed_table_map(table_map, [names.index(name) for name in key])
+    return parse_table_map(table_map, layout.vendor)
 
 
 def _marks_in(block: Block, touched: TableEvents) -> Iterator[dict[str, object]]:

@@ -15,11 +15,12 @@ if TYPE_CHECKING:
     from binlog_connector.schema.definitions import TableName
     from binlog_streaming.server.address import Credentials, ServerAddress
     from binlog_streaming.settings.model import Job, LowerCase
+    from binlog_streaming.settings.publish_model import PublishJob
     from binlog_streaming.snapshot.definitions import BroughtDefinitions
 
 
 def bring_definitions_of(
-    job: Job, address: ServerAddress, credentials: Credentials, tables: str | None, *, yes: bool
+    job: Job | PublishJob, address: ServerAddress, credentials: Credentials, tables: str | None, *, yes: bool
 ) -> None:
     """Show whose definitions are written into the log, ask, and do it.
 

@@ -39,7 +39,7 @@ _HINTS: Mapping[str, str] = {
     "database.exclude.list": 'Name them in [source]: excludeTables = "database\\\\..*"',
     "gtid.source.includes": "Leave out servers with [source] ignoreServerIds, domains with ignoreDomainIds",
     "gtid.source.excludes": "Leave out servers with [source] ignoreServerIds, domains with ignoreDomainIds",
-    "snapshot.mode": "There are no snapshots: what the log holds is published, from [source] startingOffsets on",
+    "snapshot.mode": "binlog-stream snapshot JOB.toml --server URL brings existing rows, at any time",
     "event.processing.failure.handling.mode": "What cannot be read ends the job, with a named error",
     "exactly.once.source.support": 'delivery = "exactly-once" is the default',
     "topic.delimiter": 'Write it into the names: topic = "{prefix}.{database}.{table}"',

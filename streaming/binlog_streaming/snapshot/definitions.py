@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
     from binlog_streaming.server.session import ServerSession
     from binlog_streaming.settings.model import Job
+    from binlog_streaming.settings.publish_model import PublishJob
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +45,7 @@ class BroughtDefinitions:
 
 
 def plan_definitions(
-    session: ServerSession, job: Job, tables: str | None = None, among: Container[TableName] | None = None
+    session: ServerSession, job: Job | PublishJob, tables: str | None = None, among: Container[TableName] | None = None
 ) -> tuple[TableName, ...]:
     """Choose the definitions that a job needs: its own tables', and those to which their foreign keys lead.
 
@@ -103,7 +104,7 @@ def visible_parents(session: ServerSession, names: Iterable[TableName]) -> tuple
     return tuple(name for name in parents_of(session, names) if read_columns(session, *name))
 
 
-def bring_definitions(session: ServerSession, job: Job, names: Sequence[TableName]) -> BroughtDefinitions:
+def bring_definitions(session: ServerSession, job: Job | PublishJob, names: Sequence[TableName]) -> BroughtDefinitions:
     """Write the definitions of tables into the server's log, each in an event group of its own; no rows are read.
 
     Args:

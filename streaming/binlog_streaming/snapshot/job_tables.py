@@ -1,4 +1,4 @@
-"""Facts about a job's tables that a snapshot depends on: `JobTables`."""
+"""Facts about a job's tables that a snapshot depends on: `JobTables`, and `TopicsTables` of a job that publishes."""
 
 from __future__ import annotations
 
@@ -65,3 +65,27 @@ class JobTables:
         wanted = TableFilter(tables, self._exclude)
         unseen = {name for name in self._written if wanted.accepts_name(*name)}.difference(seen)
         return tuple(sorted(map(str, unseen)))
+
+
+class TopicsTables:
+    """The same of a job that publishes: each run brings all rows of the tables that are asked for."""
+
+    def purpose(self, name: TableName) -> Purpose:
+        """Purpose of a snapshot of a table: messages are added to those that a topic has."""
+        del name
+        return Purpose.COMPLETE
+
+    def is_complete(self, name: TableName) -> bool:
+        """False: what consumers have of a topic is not known."""
+        del name
+        return False
+
+    def is_set_aside(self, name: TableName) -> bool:
+        """False: no table of such a job is."""
+        del name
+        return False
+
+    def unseen(self, seen: Sequence[TableName], tables: str | None) -> tuple[str, ...]:
+        """No names: which tables have been published is not known."""
+        del seen, tables
+        return ()

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 import pymysql
 
 from binlog_format.errors import SchemaError
-from binlog_format.views.filters import SNAPSHOT_DATABASE
+from binlog_format.views.filters import SNAPSHOT_DATABASE, TableFilter
 from binlog_streaming.server.session import DENIED, number_of
-from binlog_streaming.snapshot.job_tables import JobTables
+from binlog_streaming.settings.publish_model import PublishJob
+from binlog_streaming.snapshot.job_tables import JobTables, TopicsTables
 from binlog_streaming.snapshot.log_identity import check_is_writer
 from binlog_streaming.snapshot.rights import check_mark_rights, rights_refusal
 from binlog_streaming.snapshot.runs import EarlierRuns
@@ -59,6 +60,7 @@ class SnapshotPlan:
         run: UUID of the run that goes on; None: a new one.
         engine: What shadow tables are kept in.
         replicas: Those that are connected; None: the account may not see them.
+        topics: The publisher whose topics get the rows; None: they are for tables.
     """
 
     server: str
@@ -71,6 +73,7 @@ class SnapshotPlan:
     run: str | None
     engine: EngineChoice
     replicas: tuple[Replica, ...] | None
+    topics: str | None = None
 
     @property
     def size_estimate(self) -> int:
@@ -89,7 +92,9 @@ class SnapshotPlan:
         return tuple(planned.table.source.full_name for planned in self.tables if planned.table.source.key is None)
 
 
-def make_plan(session: ServerSession, job: Job, *, tables: str | None = None, restart: bool = False) -> SnapshotPlan:
+def make_plan(
+    session: ServerSession, job: Job | PublishJob, *, tables: str | None = None, restart: bool = False
+) -> SnapshotPlan:
     """See what a snapshot of the tables of *job* would do; nothing is changed.
 
     Args:
@@ -105,7 +110,8 @@ def make_plan(session: ServerSession, job: Job, *, tables: str | None = None, re
     """
     check_server(session)
     check_is_writer(session, job.source.path, job.source.format)
-    of_job = JobTables(job)
+    topics = job.sink.topic_prefix if isinstance(job, PublishJob) else None
+    of_job = TopicsTables() if isinstance(job, PublishJob) else JobTables(job)
     found = find_server_tables(session, job, tables)
     unseen = of_job.unseen([table.name for table in found], tables)
     if not found:
@@ -115,9 +121,9 @@ def make_plan(session: ServerSession, job: Job, *, tables: str | None = None, re
     wanted = [table for table in found if is_all or not of_job.is_complete(table.name)]
     check_mark_rights(session)
     check_databases(session, {SNAPSHOT_DATABASE})
-    left_out = tuple(_left_out(session, wanted))
+    left_out = tuple(_left_out(session, wanted, job))
     refused = {one.name for one in left_out}
-    earlier = EarlierRuns(session)
+    earlier = EarlierRuns(session, topics)
     cut = {} if restart else {table.name: earlier.cut_run_that_took(table.name) for table in wanted}
     planned = tuple(
         PlannedTable(
@@ -140,18 +146,31 @@ def make_plan(session: ServerSession, job: Job, *, tables: str | None = None, re
         run=next(filter(None, runs), None),
         engine=find_engine(session),
         replicas=find_replicas(session),
+        topics=topics,
     )
 
 
-def _left_out(session: ServerSession, tables: Sequence[ServerTable]) -> Iterator[LeftOut]:
+def _left_out(session: ServerSession, tables: Sequence[ServerTable], job: Job | PublishJob) -> Iterator[LeftOut]:
     """The *tables* that cannot be copied, with reasons."""
     row_image = str(session.variable("binlog_row_image"))
     unlogged = unlogged_databases(session, {table.source.schema for table in tables})
     for table in tables:
         refusal = table.refusal(row_image) or unlogged.get(table.source.schema)
+        refusal = refusal or (_without_key(table, job) if isinstance(job, PublishJob) else None)
         refusal = refusal or rights_refusal(session, table.source)
         if refusal is not None:
             yield LeftOut(table.source.full_name, refusal)
+
+
+def _without_key(table: ServerTable, job: PublishJob) -> str | None:
+    """Reason why topics cannot have the existing rows of a table without a key; None: its messages have keys."""
+    keys = next((rule.keys for rule in job.tables if TableFilter(rule.select).accepts_name(*table.name)), ())
+    if keys or table.source.logged_key:
+        return None
+    return (
+        "it has no key, so consumers could not tell which of its rows they have already; name columns that tell "
+        "rows apart as keys in its [[tables]]"
+    )
 
 
 _MARIADB_REPLICA_WORDS = (10, 5, 1)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import pymysql
 
-from binlog_connector.schema.snapshot_marks import Purpose
+from binlog_connector.schema.snapshot_marks import TOPICS, Purpose
 from binlog_format.errors import BinlogError, SchemaError, ServerError, TableError, UnsupportedError
 from binlog_streaming.server.session import named_error
 from binlog_streaming.snapshot.definitions import parents_of, write_definitions
@@ -219,6 +219,8 @@ def run_snapshot(
     for number, planned in enumerate(plan.tables):
         left = len(plan.tables) - number - 1
         about = {"server": plan.server, RUN: run, TABLES_LEFT: left}
+        if plan.topics is not None:
+            about[TOPICS] = plan.topics
         taking = _TableRun(session, planned, engine, about, rate=rate, limit=limit, on_progress=on_progress)
         try:
             rows += taking.take(restart=restart or not planned.is_resumed)
@@ -277,7 +279,7 @@ class _TableRun:
         # Marks are read after the turn is ours: a run that was killed writes no more.
         marks = MarksTable(self._session)
         begin = None if restart or not marks.exists() else marks.last_begin(self._source.schema, self._source.name)
-        if begin is None:
+        if begin is None or begin.detail.get(TOPICS) != self._about.get(TOPICS):
             return self._start(self._planned.purpose)
         resumed = TableSnapshot.resume(self._session, self._source, begin, self._engine)
         return self._start(Purpose(begin.detail["purpose"])) if resumed is None else resumed

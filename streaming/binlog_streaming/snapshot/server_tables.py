@@ -8,13 +8,15 @@ from typing import TYPE_CHECKING
 from binlog_connector.schema.definitions import TableName
 from binlog_format.views.filters import SNAPSHOT_DATABASE, TableFilter
 from binlog_streaming.settings.choices import Mode
+from binlog_streaming.settings.model import TableRule
 from binlog_streaming.snapshot.source_table import SourceTable, read_table
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from binlog_streaming.server.session import ServerSession
-    from binlog_streaming.settings.model import Job, TableRule
+    from binlog_streaming.settings.model import Job
+    from binlog_streaming.settings.publish_model import PublishJob
 
 _NOT_USERS = frozenset({"mysql", "sys", "performance_schema", "information_schema", SNAPSHOT_DATABASE})
 _KINDS = {
@@ -48,7 +50,7 @@ class ServerTable:
 
     Attributes:
         source: What it looks like.
-        rule: What the job does with it.
+        rule: What the job does with it; topics need of a table what a mirror needs.
         is_versioned: It has system versioning.
         row_estimate: How many rows it has, about.
         size_estimate: Bytes of them, about.
@@ -88,7 +90,9 @@ class ServerTable:
         return None
 
 
-def find_server_tables(session: ServerSession, job: Job, tables: str | None = None) -> tuple[ServerTable, ...]:
+def find_server_tables(
+    session: ServerSession, job: Job | PublishJob, tables: str | None = None
+) -> tuple[ServerTable, ...]:
     """Tables that the rules of *job* select, by name.
 
     Args:
@@ -103,7 +107,7 @@ def find_server_tables(session: ServerSession, job: Job, tables: str | None = No
     return tuple(sorted(_selected(session, job, TableFilter(tables)), key=lambda table: table.source.full_name))
 
 
-def find_others(session: ServerSession, job: Job, tables: str | None = None) -> tuple[LeftOut, ...]:
+def find_others(session: ServerSession, job: Job | PublishJob, tables: str | None = None) -> tuple[LeftOut, ...]:
     """Find views and sequences that the rules of *job* select, by name.
 
     Raises:
@@ -125,7 +129,7 @@ def find_others(session: ServerSession, job: Job, tables: str | None = None) -> 
     )
 
 
-def _selected(session: ServerSession, job: Job, wanted: TableFilter) -> Iterator[ServerTable]:
+def _selected(session: ServerSession, job: Job | PublishJob, wanted: TableFilter) -> Iterator[ServerTable]:
     rules = [(TableFilter(rule.select, job.source.exclude_tables), rule) for rule in job.tables]
     rows = session.rows(
         "SELECT TABLE_SCHEMA, TABLE_NAME, TABLE_TYPE, TABLE_ROWS, DATA_LENGTH FROM information_schema.TABLES"
@@ -137,7 +141,7 @@ def _selected(session: ServerSession, job: Job, wanted: TableFilter) -> Iterator
             continue
         yield ServerTable(
             source=read_table(session, schema, name),
-            rule=rule,
+            rule=rule if isinstance(rule, TableRule) else TableRule(select=rule.select),
             is_versioned=kind == "SYSTEM VERSIONED",
             row_estimate=int(row_estimate or 0),
             size_estimate=int(size_estimate or 0),

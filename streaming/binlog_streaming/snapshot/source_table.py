@@ -99,6 +99,8 @@ class SourceTable:
         primary_key: Names of its columns; empty: it has none.
         key: What chunks are cut by; None: no index is of use, the table is one chunk.
         engine: What it is kept in.
+        logged_key: Names of the columns that the log calls its key: without a primary key those of the first unique
+            key that can have no NULL; empty: it has none.
     """
 
     schema: str
@@ -107,6 +109,7 @@ class SourceTable:
     primary_key: tuple[str, ...]
     key: Key | None
     engine: str
+    logged_key: tuple[str, ...] = ()
 
     @property
     def lock(self) -> TableLock | None:
@@ -141,9 +144,10 @@ def read_table(session: ServerSession, schema: str, name: str) -> SourceTable:
     usable = ((index, _key_columns(parts, by_name)) for index, parts in indexes.items() if _is_usable(parts))
     keys = [Key(index, key_columns) for index, key_columns in usable if key_columns]
     keys.sort(key=lambda key: (key.index != _PRIMARY, len(key.columns)))
-    primary_key = tuple(str(part["column_name"]) for part in indexes.get(_PRIMARY, ()))
+    primary_key = _names(indexes.get(_PRIMARY, ()))
     engine = read_engine(session, schema, name)
-    return SourceTable(schema, name, columns, primary_key, keys[0] if keys else None, engine)
+    logged_key = primary_key or next((_names(parts) for parts in indexes.values() if _is_promoted(parts)), ())
+    return SourceTable(schema, name, columns, primary_key, keys[0] if keys else None, engine, logged_key)
 
 
 def read_engine(session: ServerSession, schema: str, name: str) -> str:
@@ -232,6 +236,15 @@ def _unique_indexes(session: ServerSession, schema: str, name: str) -> dict[str,
         if not row["non_unique"]:
             by_index.setdefault(str(row["key_name"]), []).append(row)
     return by_index
+
+
+def _names(parts: Sequence[dict[str, object]]) -> tuple[str, ...]:
+    return tuple(str(part["column_name"]) for part in parts)
+
+
+def _is_promoted(parts: Sequence[dict[str, object]]) -> bool:
+    # Servers take the first such key for a primary key that is missing.
+    return all(part["sub_part"] is None and part["null"] != "YES" and part["column_name"] for part in parts)
 
 
 def _is_usable(parts: Sequence[dict[str, object]]) -> bool:

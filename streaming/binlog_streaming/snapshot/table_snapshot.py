@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pymysql
 
-from binlog_connector.schema.snapshot_marks import Purpose
+from binlog_connector.schema.snapshot_marks import KEY, TOPICS, Purpose
 from binlog_format.errors import ServerError
 from binlog_streaming.server.session import (
     CACHE_FULL,
@@ -97,6 +97,7 @@ class TableSnapshot:
         create_table = session.rows(f"SHOW CREATE TABLE {table_sql(table.schema, table.name)}")[0][1]
         self._columns_digest = columns_digest(definition_of(create_table))
         self._after: tuple[str, ...] | None = None
+        self._topics: str | None = None
         self.table = table
         self.snapshot = snapshot
         self.row_count = 0
@@ -124,6 +125,7 @@ class TableSnapshot:
             ServerError: `TABLE_REFUSED`, `NOT_LOGGED`, or what else the server answered.
         """
         self = TableSnapshot(session, table, str(uuid.uuid4()), engine)
+        self._topics = (run or {}).get(TOPICS)
         if not self._marks.exists():
             self._marks.create()
         earlier = self._marks.last_begin(table.schema, table.name)
@@ -149,6 +151,7 @@ class TableSnapshot:
             ServerError: As `start`.
         """
         self = TableSnapshot(session, table, begin.snapshot, engine)
+        self._topics = begin.detail.get(TOPICS)
         if not self._is_about(begin):
             return None
         self._shadow.create()
@@ -197,7 +200,7 @@ class TableSnapshot:
             self._check_definition()
             # The network's time is not within that of the locks.
             rows = rows_statement(self.table, self._shadow.sql, bounds, locking)
-            mark = self._mark(MarkKind.CHUNK, self.chunk_count, 0, bounds.to_json())
+            mark = self._mark(MarkKind.CHUNK, self.chunk_count, 0, bounds.to_json() | self._for_topics)
             started = time.perf_counter()
             row_count, *_ = self._session.try_script((rows, self._marks.statement_after_rows(mark), "COMMIT"))
         except pymysql.MySQLError as error:
@@ -215,6 +218,11 @@ class TableSnapshot:
         self.row_count += row_count
         self._shadow.take(row_count)
         return written
+
+    @property
+    def _for_topics(self) -> dict[str, Any]:
+        # A publisher reads a chunk without what was logged before it.
+        return {} if self._topics is None else {TOPICS: self._topics, KEY: self.table.logged_key}
 
     def _begin_chunk(self) -> None:
         execute = self._session.try_execute

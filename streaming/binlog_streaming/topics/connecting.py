@@ -1,4 +1,7 @@
-"""Brokers and registry that settings name: `connection_of`, `names_of`, `registry_of`; and `published_offset`."""
+"""Brokers and registry that settings name: `connection_of`, `names_of`, `registry_of`; and `published_offset`.
+
+Refusal of a job that would not read what its log gets next: `require_start`.
+"""
 
 from __future__ import annotations
 
@@ -6,12 +9,15 @@ import json
 from typing import TYPE_CHECKING
 
 from binlog_connector.following.offsets import SourceOffset
+from binlog_connector.following.starts import Edge
 from binlog_connector.kafka.connection import Connection, Secret
 from binlog_connector.kafka.offset_store import OffsetStore
 from binlog_connector.kafka.publisher import PublisherOptions
 from binlog_connector.kafka.registry import RegistryConnection, SchemaRegistry
 from binlog_connector.kafka.topic_names import TopicNames, TopicTemplates
 from binlog_connector.kafka.topics import Topics
+from binlog_connector.options.source_options import SourceOptions
+from binlog_format.errors import OptionError
 from binlog_streaming.settings.publish_model import Client, MessageFormat
 
 if TYPE_CHECKING:
@@ -109,3 +115,18 @@ def published_offset(job: PublishJob, *, may_be_new: bool) -> SourceOffset | Non
     if newest is None or newest.offset is None:
         return None
     return SourceOffset.from_json(json.loads(newest.offset))
+
+
+def require_start(job: PublishJob) -> None:
+    """See that *job* reads what its log gets from now on: that it has begun, or begins with what is there.
+
+    Raises:
+        OptionError: `MISSING`: it would begin after that.
+        BrokerError: Kafka cannot be asked.
+    """
+    options = SourceOptions.parse({"path": job.source.path, **job.source.options()})
+    if options.start is Edge.LATEST and published_offset(job, may_be_new=True) is None:
+        reason = 'the job has not begun, and with startingOffsets = "latest" it would leave out what is written now'
+        raise OptionError(
+            "MISSING", reason, hint="Start it first: binlog-stream publish JOB.toml, with --once or without"
+        )

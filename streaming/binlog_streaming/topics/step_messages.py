@@ -23,6 +23,7 @@ from binlog_connector.kafka.producer import Headers, Messages
 from binlog_connector.options.source_options import SourceOptions
 from binlog_connector.schema.log_ddl import ServerRuns
 from binlog_connector.schema.row_format import RowFormat, only_rows
+from binlog_connector.schema.snapshot_marks import CopiedTables
 from binlog_format.views.filters import TableFilter
 from binlog_streaming.job_state.definition_keeper import DefinitionKeeper
 
@@ -89,6 +90,7 @@ class StepMessages:
         self._schema_file = None if source.schema_file is None else SchemaFile.read(source.schema_file)
         self._tables = TableFilter(",".join(rule.select for rule in job.tables), source.exclude_tables)
         self._names = names
+        self._copied = CopiedTables(job.sink.topic_prefix)
         self.options = options = envelope_options(job.sink, job.tables, folds_names=source.folds_names)
         self._encoding: MessageEncoding = JsonEncoding(options)
         if registry is not None:
@@ -125,6 +127,7 @@ class StepMessages:
             )
             tells_text = self._decoding.rules is None
             blocks = only_rows(blocks, row_format, groups, ServerRuns(step.watched.log), tells_text=tells_text)
+        self._copied.enter(step.blocks)
         view = MessagesView(
             self.options,
             tables=self._tables,
@@ -133,6 +136,7 @@ class StepMessages:
             topic_of=self._names.of,
             encoding=self._encoding,
         )
+        view.take_copies(self._copied.source_of)
         view.rows_before = cache(partial(_tables_with_rows, step))  # it reads all of the log before the step
         for batch in view.batches(blocks):
             kind, database, table = (batch.column(name)[0].as_py() for name in ("kind", "database", "table"))

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from pymysql.cursors import Cursor
 
-    from binlog_lab.demo.mariadb.server import MariaDbServer
+    from binlog_lab.demo.mariadb.server import DatabaseServer
 
 WRITERS = 4
 HOT_ROWS = 60
@@ -34,7 +34,7 @@ _RECONNECT_S = 0.1
 
 
 @contextlib.contextmanager
-def storm(server: MariaDbServer, *, pause: float = 0.0, survives_crashes: bool = False) -> Iterator[list[int]]:
+def storm(server: DatabaseServer, *, pause: float = 0.0, survives_crashes: bool = False) -> Iterator[list[int]]:
     """Writers at work; gives how many transactions each has ended.
 
     Args:

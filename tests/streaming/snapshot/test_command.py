@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from binlog_lab.demo.mariadb.server import MariaDbServer
+    from binlog_lab.demo.mariadb.server import DatabaseServer, MariaDbServer
     from tests.streaming.snapshot.live import LoggedGroup
 
 pytestmark = pytest.mark.server
@@ -53,7 +53,7 @@ def job(shared_server: MariaDbServer, tmp_path: Path) -> Path:
     return job_file(tmp_path, shared_server.binlog_directory)
 
 
-def marks(server: MariaDbServer) -> list[tuple[str, str, int, int]]:
+def marks(server: DatabaseServer) -> list[tuple[str, str, int, int]]:
     """Kind, table, chunk and rows of all marks."""
     with session_on(server) as session:
         if not MarksTable(session).exists():
@@ -61,7 +61,7 @@ def marks(server: MariaDbServer) -> list[tuple[str, str, int, int]]:
         return session.rows("SELECT kind, source_table, chunk, row_count FROM binlog_stream.snapshot_marks ORDER BY id")
 
 
-def wait_for_marks(server: MariaDbServer, count: int, is_running: Callable[[], bool]) -> None:
+def wait_for_marks(server: DatabaseServer, count: int, is_running: Callable[[], bool]) -> None:
     """Until so many are there, while a snapshot runs."""
     deadline = time.monotonic() + PATIENCE_S
     with session_on(server) as session:
@@ -71,7 +71,7 @@ def wait_for_marks(server: MariaDbServer, count: int, is_running: Callable[[], b
             time.sleep(0.02)
 
 
-def snapshots(server: MariaDbServer) -> dict[str, list[LoggedGroup]]:
+def snapshots(server: DatabaseServer) -> dict[str, list[LoggedGroup]]:
     """Groups of each snapshot in the log, by its UUID."""
     found: dict[str, list[LoggedGroup]] = {}
     for group in logged_groups(server.binlog_directory):

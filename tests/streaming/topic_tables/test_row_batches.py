@@ -91,7 +91,7 @@ def _binary(*texts: str | None) -> pa.Array:
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
-        (('"op":"c"', '"op":"r"'), "op is none of"),
+        (('"op":"c"', '"op":"m"'), "op is none of"),
         (('"op":"c"', '"op":"d"'), "op d with other rows before and after"),
         (('"sequence":"0', '"sequence":"x'), "expected the place of a change in source.sequence, got 'x"),
         (('"after":{', '"after":{"more":1,'), "is not what its schema says"),

@@ -227,7 +227,8 @@ class AvroEncoding:
         """See `MessageEncoding`."""
         for envelope, _ in tables:
             self.heads_of(envelope)  # before a TRUNCATE in the same block asks for them
-        return _AvroBlock(self, context, np.concatenate([events for _, events in tables]))
+        rows = np.concatenate([events for _, events in tables])
+        return _AvroBlock(self, context, rows, are_copied=tables[0][0].is_copied)
 
     def transaction_keys(self, ids: pa.Array) -> Encoded:
         """See `MessageEncoding`."""
@@ -313,10 +314,10 @@ class AvroEncoding:
 
 class _AvroBlock:
     # See `BlockEncoder`.
-    def __init__(self, encoding: AvroEncoding, context: BlockContext, rows: Int64s) -> None:
+    def __init__(self, encoding: AvroEncoding, context: BlockContext, rows: Int64s, *, are_copied: bool) -> None:
         self._encoding = encoding
-        self.events = EventParts(context, rows)
-        self.ops = _runs([_op(op, context.now_ns) for op in OPS])
+        self.events = EventParts(context, rows, are_copied=are_copied)
+        self.ops = _runs([_op("r" if are_copied else op, context.now_ns) for op in OPS])
 
     def changes(self, envelope: TableEnvelope, images: Images) -> _AvroChanges:
         return _AvroChanges(self, self._encoding.heads_of(envelope), envelope, images)

@@ -29,7 +29,7 @@ from binlog_connector.envelope.avro.parts import (
     union_states,
 )
 from binlog_connector.envelope.connect_schema import connector_name
-from binlog_connector.envelope.json.message_template import FORMAT_VERSION
+from binlog_connector.envelope.json.message_template import FORMAT_VERSION, NO_SNAPSHOT, OF_SNAPSHOT
 from binlog_connector.envelope.metadata_messages import EventGroups
 from binlog_format.errors import UnsupportedError
 from binlog_format.kernels import empty_bytes
@@ -132,7 +132,8 @@ def _numbers(values: pa.Array) -> NDArray[Any]:
     return content[values.offset : values.offset + len(values)]
 
 
-_SNAPSHOT = b"\x00" + encoded_text("false")  # the first branch of a union whose default it is
+def _snapshot(value: str) -> bytes:
+    return b"\x00" + encoded_text(value)  # the first branch of a union
 
 
 class EventParts:
@@ -141,9 +142,10 @@ class EventParts:
     Args:
         context: The block.
         rows: The events, by their rows in its event table, each once.
+        are_copied: Their rows are no changes: a snapshot has copied them.
     """
 
-    def __init__(self, context: BlockContext, rows: Int64s) -> None:
+    def __init__(self, context: BlockContext, rows: Int64s, *, are_copied: bool = False) -> None:
         block = context.block
         self._occasion, self._rows = context, rows
         self._groups = EventGroups(block, rows)
@@ -154,7 +156,9 @@ class EventParts:
         fixed = [FORMAT_VERSION, connector_name(block.vendor), context.options.topic_prefix]
         gtids = self._groups.gtids()
         self._start = self._encoded(
-            SameParts(b"".join(map(encoded_text, fixed))), Longs(seconds * 1000), SameParts(_SNAPSHOT)
+            SameParts(b"".join(map(encoded_text, fixed))),
+            Longs(seconds * 1000),
+            SameParts(_snapshot(OF_SNAPSHOT if are_copied else NO_SNAPSHOT)),
         )
         self._times = self._encoded(Longs(seconds * 1_000_000, sure), Longs(seconds * 1_000_000_000, sure))
         self._place = self._encoded(

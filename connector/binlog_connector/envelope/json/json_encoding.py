@@ -204,7 +204,8 @@ class JsonEncoding:
     def block(self, context: BlockContext, tables: Sequence[tuple[TableEnvelope, Int64s]]) -> _JsonBlock:
         """See `MessageEncoding`."""
         texts = EventTexts.of(context, [(envelope.template, events) for envelope, events in tables])
-        return _JsonBlock(self._options, texts, op_texts(self._options, context.now_ns))
+        are_copied = tables[0][0].is_copied
+        return _JsonBlock(self._options, texts, op_texts(self._options, context.now_ns, are_copied=are_copied))
 
     def transaction_keys(self, ids: pa.Array) -> JsonTexts:
         """See `MessageEncoding`."""

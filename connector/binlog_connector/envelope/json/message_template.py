@@ -31,7 +31,9 @@ if TYPE_CHECKING:
 FORMAT_VERSION = "1"
 """`source.version`: counts up when the meaning of a field changes; Debezium's is its own version."""
 
-_OPS = ("c", "u", "d")
+_OPS, _COPIED_OPS = ("c", "u", "d"), ("r", "r", "r")
+NO_SNAPSHOT, OF_SNAPSHOT = "false", "incremental"
+"""`source.snapshot` of a change, and of a row that a snapshot has copied."""
 
 METADATA_NAMES = frozenset(
     ["__db", "__table", "__source_ts_ms", "__source_sequence", "__source_gtid", "__op", "__deleted"]
@@ -52,12 +54,14 @@ class MessageTemplate:
     fields: tuple[int, ...]
 
     @classmethod
-    def of(cls, database: str, table: str | None, vendor: Vendor, options: EnvelopeOptions) -> MessageTemplate:
-        """Make the part after the row in the values of a table's changes."""
+    def of(
+        cls, database: str, table: str | None, vendor: Vendor, options: EnvelopeOptions, *, is_copied: bool = False
+    ) -> MessageTemplate:
+        """Make the part after the row in the values of a table's changes, or of its copied rows."""
         if options.format is EnvelopeFormat.FLAT:
             return _flat(compact(database), compact(table))
-        source = source_template(database, table, vendor, options)
-        if not options.transaction_metadata:
+        source = source_template(database, table, vendor, options, OF_SNAPSHOT if is_copied else NO_SNAPSHOT)
+        if not options.transaction_metadata or is_copied:
             return source.extended((',"transaction":null,"op":', kernels.OP))
         return source.extended(
             (',"transaction":{"id":', kernels.TRANSACTION_ID),
@@ -82,12 +86,14 @@ def _template(*parts: tuple[str, int]) -> MessageTemplate:
     return MessageTemplate(tuple(literal for literal, _ in parts), tuple(field for _, field in parts))
 
 
-def source_template(database: str, table: str | None, vendor: Vendor, options: EnvelopeOptions) -> MessageTemplate:
+def source_template(
+    database: str, table: str | None, vendor: Vendor, options: EnvelopeOptions, snapshot: str = NO_SNAPSHOT
+) -> MessageTemplate:
     """Debezium's `source`; the last field is `NOTHING`."""
     head = compact({"version": FORMAT_VERSION, "connector": connector_name(vendor), "name": options.topic_prefix})
     return _template(
         (f'"source":{head[:-1]},"ts_ms":', kernels.MILLISECONDS),
-        (f',"snapshot":"false","db":{compact(database)},"sequence":"', kernels.SEQUENCE_START),
+        (f',"snapshot":"{snapshot}","db":{compact(database)},"sequence":"', kernels.SEQUENCE_START),
         ("", kernels.SEQUENCE_ROW),
         ('","ts_us":', kernels.MICROSECONDS),
         (',"ts_ns":', kernels.NANOSECONDS),
@@ -112,12 +118,13 @@ def _flat(database: str, table: str) -> MessageTemplate:
     )
 
 
-def op_texts(options: EnvelopeOptions, now_ns: int) -> JsonTexts:
-    """Texts for `OP`, by `CREATE`, `UPDATE` and `DELETE`, up to the end of the value."""
+def op_texts(options: EnvelopeOptions, now_ns: int, *, are_copied: bool = False) -> JsonTexts:
+    """Texts for `OP`, by `CREATE`, `UPDATE` and `DELETE`, up to the end of the value; rows may be copied ones."""
+    ops = _COPIED_OPS if are_copied else _OPS
     if options.format is EnvelopeFormat.FLAT:
-        return JsonTexts.of([f'"{op}","__deleted":"{"true" if op == "d" else "false"}"' for op in _OPS])
+        return JsonTexts.of([f'"{op}","__deleted":"{"true" if op == "d" else "false"}"' for op in ops])
     made = f'"ts_ms":{now_ns // 1_000_000},"ts_us":{now_ns // 1000},"ts_ns":{now_ns}'
-    return JsonTexts.of([f'"{op}",{made}' for op in _OPS])
+    return JsonTexts.of([f'"{op}",{made}' for op in ops])
 
 
 @dataclass(frozen=True, slots=True)

@@ -79,16 +79,16 @@ def snapshot(  # noqa: PLR0913 - the options of the command
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Begin without asking.")] = False,
     password_file: PasswordFileOption = None,
 ) -> None:
-    r"""Complete a job's tables with the existing rows of a server that is older than its log.
+    r"""Complete a job's tables, or topics, with the existing rows of a server that is older than its log.
 
     --method log writes rows into the server's own log, where the job reads them, running or not, in chunks that are
     marked. Rows of a chunk are locked for about 20 ms against changes, not against reading. After an interruption at
-    any point the same command continues after the last chunk.
+    any point the same command continues after the last chunk. A job that publishes gives the rows as messages (op r).
 
-    --method read writes nothing on the server and locks nothing (MySQL: the tables, while it begins): it reads the
-    tables as they are at one point of the log, several times as fast, and writes them into their targets. The job must
-    not run meanwhile; it continues from that point. After an interruption the same command reads incomplete tables
-    anew. With --at GTID the server is a restored backup.
+    --method read, for targets only, writes nothing on the server and locks nothing (MySQL: the tables, while it
+    begins): it reads the tables as they are at one point of the log, several times as fast, and writes them into their
+    targets. The job must not run meanwhile; it continues from that point. After an interruption the same command reads
+    incomplete tables anew. With --at GTID the server is a restored backup.
 
     --definitions writes SHOW CREATE TABLE of each table into the server's log, and copies no rows: from there on a job
     knows foreign keys, generated columns and types such as UUID of tables that are older than the log.
@@ -102,21 +102,29 @@ def snapshot(  # noqa: PLR0913 - the options of the command
     """
     require("pymysql")
     _check_options(method, definitions=definitions, rate=rate, restart=restart, at=at)
-    from binlog_streaming.jobs.mirror import job_at
+    from binlog_streaming.jobs.mirror import any_job_at, job_at
     from binlog_streaming.server.address import ServerAddress, find_credentials
     from binlog_streaming.server.session import connect
+    from binlog_streaming.settings import PublishJob
 
     address = ServerAddress.parse(server)
-    settings = job_at(job)
+    found = any_job_at(job)
+    # What is wrong with jobs of other kinds `job_at` reports.
+    settings = found if isinstance(found, PublishJob) else job_at(job)
     credentials = find_credentials(address.user, None if password_file is None else str(password_file))
     if method is Method.READ:
+        if isinstance(settings, PublishJob):
+            raise _not_read()
         read_tables(settings, address, credentials, Reading(tables, at, sessions, is_confirmed=yes))
         return
     if definitions:
         bring_definitions_of(settings, address, credentials, tables, yes=yes)
         return
     from binlog_streaming.snapshot.plan import make_plan
+    from binlog_streaming.topics.connecting import require_start
 
+    if isinstance(settings, PublishJob):
+        require_start(settings)
     with connect(address, credentials) as session:
         plan = make_plan(session, settings, tables=tables, restart=restart)
         print_plan(plan, str(address))
@@ -137,6 +145,11 @@ def _check_options(method: Method, *, definitions: bool, rate: int | None, resta
     for name, is_given in of_rows.items():
         if definitions and is_given:
             raise OptionError("INVALID_VALUE", f"{name} means nothing with --definitions")
+
+
+def _not_read() -> OptionError:
+    hint = "Topics get existing rows through the log, at their place among the changes: leave --method out"
+    return OptionError("INVALID_VALUE", "--method read is for jobs with tables", hint=hint)
 
 
 def _run(session: ServerSession, plan: SnapshotPlan, *, rate: int | None, restart: bool) -> SnapshotResult:

@@ -49,6 +49,7 @@ class ShopSnapshot:
         log: Where it is written.
         spec: The table.
         purpose: `complete`, `resync` or `repair`.
+        topics: The publisher that it is for; None: it is for tables.
         snapshot: Its UUID.
         chunks: How many there are.
         rows: How many rows these have.
@@ -57,6 +58,7 @@ class ShopSnapshot:
     log: ShopLog
     spec: TableSpec
     purpose: str = "complete"
+    topics: str | None = None
     snapshot: str = field(default_factory=lambda: str(uuid.uuid4()))
     chunks: int = 0
     rows: int = 0
@@ -74,7 +76,8 @@ class ShopSnapshot:
             [column.name, column.sql_type, "utf8mb4_general_ci" if column.codec.is_text else None]
             for column in self.spec.columns
         ]
-        self._mark("begin", {"purpose": self.purpose, "columns": columns, "key": list(self.spec.primary_key)})
+        detail = {"purpose": self.purpose, "columns": columns, "key": list(self.spec.primary_key)}
+        self._mark("begin", detail if self.topics is None else detail | {"topics": self.topics})
 
     def chunk(self, rows: Sequence[Row], *, said: int | None = None, spec: TableSpec | None = None) -> None:
         """An event group with existing rows.
@@ -86,7 +89,8 @@ class ShopSnapshot:
         """
         count = len(rows) if said is None else said
         shadow = self.shadow if spec is None else TableSpec("binlog_stream", self.shadow.table, spec.columns)
-        self._mark("chunk", {"from": [], "through": []}, (shadow, rows), count)
+        about = {} if self.topics is None else {"topics": self.topics, "key": list(self.spec.primary_key)}
+        self._mark("chunk", {"from": [], "through": []} | about, (shadow, rows), count)
         self.chunks += 1
         self.rows += count
 
