@@ -42,16 +42,16 @@ def fetched_servers() -> list[str]:
     return [*named, *(str(path) for path in FETCHED if path.is_dir())]
 
 
-def server_in(kind: ServerKind, folder: Path, *, options: Sequence[str] = ()) -> DatabaseServer:
+def server_in(kind: ServerKind, folder: Path, *, server_id: int = 1, options: Sequence[str] = ()) -> DatabaseServer:
     """A server that is not started yet, with a log of rows and names; skips where there is none of its kind."""
     if kind is ServerKind.MARIADB:
-        return mariadb_server_in(folder, options=options)
+        return mariadb_server_in(folder, server_id=server_id, options=options)
     from binlog_lab.demo.mariadb.server import MariaDbServer, MySqlServer
 
     installed = fetched(kind)
     if kind is ServerKind.MYSQL:
-        return MySqlServer(folder, installed, options=[*_COMPLETE, *options])
-    return MariaDbServer(folder, installed=installed, options=options)
+        return MySqlServer(folder, installed, server_id=server_id, options=[*_COMPLETE, *options])
+    return MariaDbServer(folder, installed=installed, server_id=server_id, options=options)
 
 
 def as_installed(kind: ServerKind, folder: Path, *, options: Sequence[str] = ()) -> DatabaseServer:

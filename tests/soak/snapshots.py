@@ -1,7 +1,8 @@
 """Tables older than a live server's log are completed while nothing lives long: `SnapshotSoak`.
 
 `python -m tests.soak.snapshots`. Four writers change hot rows (keys, XA and ALTER TABLE included); the snapshot, the
-job and the server are killed -9, at random moments. In the end all targets are what the server has.
+job, the server, and the switch of the job to the log of its replica are killed -9, at random moments. In the end all
+targets are what the server has.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import random
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections import Counter
 from dataclasses import dataclass
@@ -21,18 +23,23 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pymysql
 from deltalake import DeltaTable
 
-from binlog_lab.demo.mariadb.server import MariaDbServer
 from binlog_lab.demo.processes import JobProcess, kill_family
 from binlog_streaming.settings import Mode
 from tests.program import PROGRAM
+from tests.servers import ServerKind
+from tests.streaming.failing_over.pairs import follow, promote, server_of, wait_until_at
 from tests.streaming.snapshot.live import BLACKHOLE, run_sql, url_of
-from tests.streaming.snapshot.reading.test_join import forget_earlier_logs
-from tests.streaming.snapshot.storm import TABLES, storm
+from tests.streaming.snapshot.storm import TABLES, WRITERS, storm
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
+
+    from pymysql.connections import Connection
+
+    from binlog_lab.demo.mariadb.server import DatabaseServer
 
 RATE = 1000
 """Rows in a second through the log: so a kill meets a snapshot in its middle."""
@@ -43,6 +50,8 @@ READ_LIVES_S = 25.0
 """A snapshot is killed at a random moment of so many seconds after its start; one that reads starts Java first."""
 JOB_LIVES_S = 4.0
 """The job: of so many seconds after it has begun."""
+SWITCH_LIVES_S = (3.0, 20.0)
+"""A switch: of so many seconds; the longer time if it first completes a batch of the job, by Spark."""
 ALTERS = 0.25
 """Share of the rounds in which the table is altered."""
 PATIENCE_S = 600.0
@@ -83,6 +92,8 @@ class Victim(StrEnum):
     SNAPSHOT = "snapshot"
     JOB = "job"
     SERVER = "server"
+    SWITCH = "switch"
+    """The job was killed before it, and the server: its replica has taken its place."""
 
 
 class SoakError(Exception):
@@ -112,20 +123,76 @@ class Outcome:
     differences: tuple[str, ...]
 
 
+class _Servers:
+    # A primary and its replica, which change their parts; writers connect to whoever is primary.
+    def __init__(self, kind: ServerKind, work: Path) -> None:
+        self.primary: DatabaseServer = server_of(kind, work / "one", 1)
+        self._replica: DatabaseServer = server_of(kind, work / "two", 2)
+        self._has_primary = threading.Event()
+
+    def __enter__(self) -> _Servers:
+        with contextlib.ExitStack() as opened:
+            for server in (self.primary, self._replica):
+                opened.enter_context(server)
+                plugin = [] if server.installed.is_mysql or server.installed.root is not None else [BLACKHOLE]
+                run_sql(server, [*plugin, "SET SESSION sql_log_bin = 0", *TABLES])
+            follow(self._replica, self.primary)
+            self._has_primary.set()
+            self._opened = opened.pop_all()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._opened.close()
+
+    def connect(self) -> Connection:
+        """Open a session on the primary; without one there is none."""
+        if not self._has_primary.is_set():
+            raise pymysql.OperationalError(2003, "no server takes writes now")
+        return self.primary.connect()
+
+    def crash(self, chance: random.Random) -> None:
+        """The primary dies, and comes back."""
+        self.primary.kill()
+        self.primary.start()
+        # What was prepared when it died waits for somebody to decide.
+        is_mysql = self.primary.installed.is_mysql
+        with self.primary.connect() as connection, connection.cursor() as cursor:
+            cursor.execute("XA RECOVER CONVERT XID" if is_mysql else "XA RECOVER FORMAT='SQL'")
+            for *_, branch in cursor.fetchall():
+                cursor.execute(f"XA {chance.choice(('COMMIT', 'ROLLBACK'))} {branch}")
+        follow(self._replica, self.primary)  # at its new port
+
+    def fail_over(self) -> None:
+        """The primary dies for good, when its replica has all of it."""
+        self._has_primary.clear()
+        wait_until_at(self._replica, self.primary.gtid_position())
+        self.primary.kill()
+        promote(self._replica)
+        self.primary, self._replica = self._replica, self.primary
+        self._has_primary.set()
+
+    def repair(self) -> None:
+        """Let the server that died be the replica of its successor."""
+        self._replica.start()
+        follow(self._replica, self.primary)
+
+
 class SnapshotSoak:
     """A server under a storm, and a snapshot and a job that have no peace.
 
     Args:
         work: Where everything goes.
+        kind: Of the servers.
         method: Of the snapshots.
         seed: Of the moments of death.
         tell: Told what has happened.
     """
 
-    def __init__(self, work: Path, *, method: Method, seed: int, tell: Callable[[str], None]) -> None:
+    def __init__(self, work: Path, *, kind: ServerKind, method: Method, seed: int, tell: Callable[[str], None]) -> None:
         self._work, self._method, self._tell = work, method, tell
         self._numbers = random.Random(seed)
-        self._server = MariaDbServer(work / "server")
+        self._servers = _Servers(kind, work)
+        self._turns = threading.Semaphore(WRITERS)
         self._job_file = work / "job.toml"
         self._kills, self._alters, self._snapshots = Counter[Victim](), 0, 0
 
@@ -136,11 +203,13 @@ class SnapshotSoak:
             SoakError: The snapshot, the job or the proof said something that nobody would expect.
             DemoError: The job has failed.
         """
-        with self._server:
-            run_sql(self._server, [BLACKHOLE, *TABLES, "FLUSH BINARY LOGS"])
-            forget_earlier_logs(self._server)
+        with self._servers:
             self._job_file.write_text(JOB.format(log=self._server.binlog_directory))
-            with storm(self._server, pause=PAUSE_S, survives_crashes=True) as counts, contextlib.ExitStack() as stack:
+            self._run_job_once()  # a job that has not begun has no place to switch from
+            with (
+                storm(self._servers, pause=PAUSE_S, survives_crashes=True, turns=self._turns) as counts,
+                contextlib.ExitStack() as stack,
+            ):
                 reach = self._through_log(stack) if self._method is Method.LOG else self._by_reading
                 for number, victim in enumerate(itertools.islice(self._victims(), kills), 1):
                     reach(victim)
@@ -171,18 +240,23 @@ class SnapshotSoak:
                 if victim is Victim.SNAPSHOT:
                     snapshot.kill()
                 elif victim is Victim.SERVER:
-                    self._kill_server()
+                    self._servers.crash(self._numbers)
                     snapshot.end()
-                else:
-                    job.kill()
+                elif victim is Victim.JOB:
+                    job.restart()
+            if victim is Victim.SWITCH:
+                job.close()
+                self._switch()
+                job.start()
             job.check()
 
         return reach
 
     def _by_reading(self, victim: Victim) -> None:
         """The job runs between snapshots."""
+        kills_job = victim in (Victim.JOB, Victim.SWITCH)
         with self._snapshot() as snapshot:
-            if victim is Victim.JOB:
+            if kills_job:
                 snapshot.end()
             else:
                 self._alter_perhaps()
@@ -190,12 +264,14 @@ class SnapshotSoak:
                 if victim is Victim.SNAPSHOT:
                     snapshot.kill()
                 else:
-                    self._kill_server()
+                    self._servers.crash(self._numbers)
                     snapshot.end()
-        if victim is Victim.JOB:
+        if kills_job:
             with contextlib.closing(_Jobs(self._job_file, self._work / "job.log")) as job:
                 time.sleep(self._numbers.uniform(0, JOB_LIVES_S))
                 job.check()
+            if victim is Victim.SWITCH:
+                self._switch()
         elif self._numbers.random() < 0.5:
             self._run_job_once()
 
@@ -211,14 +287,20 @@ class SnapshotSoak:
         )
         run_sql(self._server, [f"ALTER TABLE shop.items {what}"])
 
-    def _kill_server(self) -> None:
-        self._server.kill()
-        self._server.start()
-        # What was prepared when it died waits for somebody to decide.
-        with self._server.connect() as connection, connection.cursor() as cursor:
-            cursor.execute("XA RECOVER FORMAT='SQL'")
-            for *_, branch in cursor.fetchall():
-                cursor.execute(f"XA {self._numbers.choice(('COMMIT', 'ROLLBACK'))} {branch}")
+    def _switch(self) -> None:
+        """The job, which was killed, goes on in the log of the replica; so does whoever completes a switch."""
+        for _ in range(WRITERS):
+            self._turns.acquire()
+        self._servers.fail_over()
+        self._turns.release(WRITERS)
+        command = ["switch", str(self._job_file), "--to", str(self._server.binlog_directory)]
+        with _Command(command, self._environment(), self._work / "switch.log") as switch:
+            switch.wait(self._numbers.uniform(0, self._numbers.choice(SWITCH_LIVES_S)))
+        self._tell(f"the switch was killed, or had ended: {switch.status}; it had written {switch.output!r}")
+        done = self._program(*command)
+        if done.returncode != 0:
+            raise SoakError(f"a switch was not completed: {done.stdout}\n{done.stderr}")
+        self._servers.repair()
 
     def _complete(self) -> None:
         for _ in range(LAST_ATTEMPTS):
@@ -226,22 +308,21 @@ class SnapshotSoak:
                 snapshot.end()
                 if snapshot.status == 0:
                     return
-        raise SoakError(f"no snapshot came to its end:\n{snapshot.errors}")
+        raise SoakError(f"no snapshot came to its end:\n{snapshot.output}")
 
     # --- how ---------------------------------------------------------------------------------------------------------
 
+    @property
+    def _server(self) -> DatabaseServer:
+        return self._servers.primary
+
     @contextlib.contextmanager
-    def _snapshot(self, *more: str) -> Iterator[_Snapshot]:
+    def _snapshot(self, *more: str) -> Iterator[_Command]:
         command = ["snapshot", str(self._job_file), *self._at_server(), "--tables", r"shop\..*", "--yes"]
-        errors = self._work / "snapshot.log"
-        snapshot = _Snapshot([*command, "--method", self._method, *more], self._environment(), errors)
-        try:
+        command += ["--method", self._method, *more]
+        with _Command(command, self._environment(), self._work / "snapshot.log") as snapshot:
             yield snapshot
-        finally:
-            snapshot.kill()
         self._snapshots += snapshot.status == 0
-        if snapshot.status > 0 and "[BINLOG_" not in snapshot.errors:
-            raise SoakError(f"a snapshot ended without a named error:\n{snapshot.errors}")
 
     def _run_job_once(self) -> None:
         with JobProcess(self._job_file, log_file=self._work / "job.log", listener=lambda _: None, once=True) as job:
@@ -287,8 +368,8 @@ class SnapshotSoak:
         return rows
 
 
-class _Snapshot:
-    # `binlog-stream snapshot`, in a process of its own.
+class _Command:
+    # A command of `binlog-stream`, in a process of its own, which is killed in the end if it has not ended by itself.
     def __init__(self, arguments: Sequence[str], environment: dict[str, str], log_file: Path) -> None:
         self._log_file = log_file
         with log_file.open("wb") as log:
@@ -296,14 +377,22 @@ class _Snapshot:
                 [PROGRAM, *arguments], env=environment, stdout=log, stderr=log, start_new_session=True
             )
 
+    def __enter__(self) -> _Command:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.kill()
+        if self.status > 0 and "[BINLOG_" not in self.output:
+            raise SoakError(f"it ended without a named error:\n{self.output}")
+
     @property
     def status(self) -> int:
         """Exit status; below zero it was killed."""
         return self._process.wait()
 
     @property
-    def errors(self) -> str:
-        """All that it said."""
+    def output(self) -> str:
+        """All that it has written."""
         return self._log_file.read_text(errors="replace")
 
     def wait(self, seconds: float) -> None:
@@ -315,7 +404,7 @@ class _Snapshot:
         """Until it has ended by itself: all rows are there, or an error says why not."""
         self.wait(PATIENCE_S)
         if self._process.poll() is None:
-            raise SoakError(f"it did not end within {PATIENCE_S:g} s:\n{self.errors}")
+            raise SoakError(f"it did not end within {PATIENCE_S:g} s:\n{self.output}")
 
     def kill(self) -> None:
         """With all that it has started, if it has not ended."""
@@ -328,27 +417,30 @@ class _Jobs:
     def __init__(self, job_file: Path, log_file: Path) -> None:
         self._job_file, self._log_file = job_file, log_file
         log_file.touch()
-        self._process = self._start()
+        self._process: JobProcess | None = None
+        self.start()
 
-    def _start(self) -> JobProcess:
-        process = JobProcess(self._job_file, log_file=self._log_file, listener=lambda _: None)
-        process.wait_for_first_report()
-        return process
+    def start(self) -> None:
+        """One more."""
+        self._process = JobProcess(self._job_file, log_file=self._log_file, listener=lambda _: None)
+        self._process.wait_for_first_report()
 
-    def kill(self) -> None:
-        """One more; the next one takes its place."""
-        self._process.check()
-        self._process.kill()
-        self._process = self._start()
+    def restart(self) -> None:
+        """Kill it; the next one takes its place."""
+        self.close()
+        self.start()
 
     def check(self) -> None:
         """See that it has not failed."""
-        self._process.check()
+        if self._process is not None:
+            self._process.check()
 
     def close(self) -> None:
-        """Kill the last one."""
-        self._process.check()
-        self._process.kill()
+        """Kill it, if it has not been killed."""
+        process, self._process = self._process, None
+        if process is not None:
+            process.check()
+            process.kill()
 
 
 def _values(row: dict[str, Any]) -> Row:
@@ -389,6 +481,7 @@ def main() -> int:
     """Complete tables while nothing lives long; exit status 1 when a target is not what the server has."""
     parser = argparse.ArgumentParser(description=main.__doc__)
     parser.add_argument("--kills", type=int, default=30)
+    parser.add_argument("--server", type=ServerKind, choices=list(ServerKind), default=ServerKind.MARIADB)
     parser.add_argument("--method", type=Method, choices=list(Method), action="append", help="default: both")
     parser.add_argument("--seed", type=int, default=None, help="default: another one each time")
     parser.add_argument("--work", type=Path, default=None, help="kept afterwards; default: a temporary directory")
@@ -407,7 +500,8 @@ def main() -> int:
             work = arguments.work and arguments.work / method
             work = work or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="binlog-stream-soak-")))
             work.mkdir(parents=True, exist_ok=True)
-            outcome = SnapshotSoak(work, method=method, seed=seed, tell=tell).run(arguments.kills)
+            soak = SnapshotSoak(work, kind=arguments.server, method=method, seed=seed, tell=tell)
+            outcome = soak.run(arguments.kills)
         killed = ", ".join(f"{count} of the {victim}" for victim, count in sorted(outcome.kills.items()))
         tell(f"{killed}; {outcome.alters} ALTER TABLE, {outcome.snapshots} whole snapshots, {outcome.rows} rows")
         tell(outcome.proved.strip())

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from binlog_format.errors import TableError
+from binlog_format.position import Position
 from binlog_streaming.job_state.checkpoint import read_checkpoint
 from binlog_streaming.job_state.state_files import state_of
 from binlog_streaming.lake.sinks import sink_type
@@ -17,9 +18,9 @@ from binlog_streaming.tables.open_targets import read_target_state
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from binlog_connector.following.offsets import SourceOffset
     from binlog_connector.schema.definitions import TableName
     from binlog_format.gtids.gtid_set import GtidPoint
-    from binlog_format.position import Position
     from binlog_streaming.lake.target import Target
     from binlog_streaming.prove.log_changes import LogChanges
     from binlog_streaming.settings.choices import Mode
@@ -38,15 +39,18 @@ class Reached:
 
     Attributes:
         target: As it was looked at; whoever has this closes it.
-        gtids: What of the log it has.
-        position: Its end in a log without GTIDs; None: it has GTIDs.
-        rows_at: The position that it is near in such a log.
+        offset: Its end in the log.
+        rows_at: The position that it is near, in a log without GTIDs; None: it has GTIDs.
     """
 
     target: Target
-    gtids: GtidPoint
-    position: Position | None = None
+    offset: SourceOffset
     rows_at: Position | None = None
+
+    @property
+    def gtids(self) -> GtidPoint:
+        """GTIDs that the target has; empty in a log without GTIDs."""
+        return self.offset.gtid.advanced_by(self.offset.skip_gtid)
 
 
 @dataclass(slots=True)
@@ -64,7 +68,12 @@ class ProvedJobState:
     stopped_at: str = ""
 
     def near(
-        self, point: LogPoint | GtidPoint, table: TableName, mode: Mode, uri: str, on_wait: Callable[[str], None]
+        self,
+        point: LogPoint | GtidPoint | Position,
+        table: TableName,
+        mode: Mode,
+        uri: str,
+        on_wait: Callable[[str], None],
     ) -> Reached:
         """The target at the end of a batch, not far from *point*, before or after; waits until it is there.
 
@@ -72,7 +81,7 @@ class ProvedJobState:
         was in the checkpoint before the look has all of the log up to that batch's end, and nothing of the next one.
 
         Args:
-            point: Of the server's rows.
+            point: Of the other side's rows.
             table: Whose target.
             mode: What that holds.
             uri: Where it is.
@@ -83,17 +92,17 @@ class ProvedJobState:
             BinlogError: Checkpoint, log or target cannot be read.
         """
         state, known, since = state_of(self.job), "", time.monotonic()
-        place: Position | None = None
+        place = point if isinstance(point, Position) else None
         while True:
-            place = place or self.changes.end_of(point)
+            if place is None and not isinstance(point, Position):
+                place = self.changes.end_of(point)
             checkpoint = read_checkpoint(state)
             offset = None if checkpoint is None else checkpoint.offset
             why = f"more than {DISTANCE_MAX >> 20} MiB of the log away"
             if checkpoint is not None and offset is not None and self._is_near(place, offset.position):
                 target = self._at_end_of(checkpoint.batch_id or 0, checkpoint.query_id, table, mode, uri)
                 if target is not None:
-                    at = (offset.position, place) if isinstance(point, LogPoint) else (None, None)
-                    return Reached(target, offset.gtid.advanced_by(offset.skip_gtid), *at)
+                    return Reached(target, offset, place if isinstance(point, LogPoint) else None)
                 why = "the target has a part of the next batch already"
             told = "the start of the log" if offset is None else str(offset.gtid or offset.position)
             if told != known:
@@ -103,7 +112,7 @@ class ProvedJobState:
                 raise TableError(
                     "STANDS_ELSEWHERE",
                     f"{table}: job {self.job.name} has come to {told}, and has not moved for {PATIENCE_S:.0f} s; the "
-                    f"server's rows are those at {point}: {why}",
+                    f"other rows are those at {point}: {why}",
                     hint="Let the job run meanwhile: binlog-stream run JOB.toml",
                 )
             on_wait(told)
@@ -129,7 +138,7 @@ class ProvedJobState:
             if checkpoint is not None and offset is not None:
                 target = self._at_end_of(checkpoint.batch_id or 0, checkpoint.query_id, table, mode, uri)
                 if target is not None:
-                    return Reached(target, offset.gtid.advanced_by(offset.skip_gtid))
+                    return Reached(target, offset)
             told = "the start of the log" if offset is None else str(offset.gtid or offset.position)
             if offset is None or told == self.stopped_at or time.monotonic() - since > PATIENCE_S:
                 self.stopped_at = told

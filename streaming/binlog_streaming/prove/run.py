@@ -11,11 +11,12 @@ from binlog_format.errors import BinlogError, SchemaError
 from binlog_streaming.job_state.checkpoint import read_checkpoint
 from binlog_streaming.job_state.state_files import state_of
 from binlog_streaming.plan.job_state import TableSelection
+from binlog_streaming.prove.comparison import ProofOutcome, ProofResult
 from binlog_streaming.prove.job_state import ProvedJobState
 from binlog_streaming.prove.log_changes import LogChanges
 from binlog_streaming.prove.repair import TableRepair, drop_left_repairs
 from binlog_streaming.prove.row_sums import sample_of
-from binlog_streaming.prove.table_proof import ProofOutcome, ProofResult, TableProof
+from binlog_streaming.prove.table_proof import TableProof
 from binlog_streaming.prove.time_limit import TimeLimit, TimeUpError
 from binlog_streaming.settings.choices import Mode
 from binlog_streaming.snapshot.job_tables import JobTables
@@ -29,8 +30,8 @@ from binlog_streaming.snapshot.sql_text import prepare_session
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from binlog_streaming.prove.comparison import OnProgress, ProofProgress
     from binlog_streaming.prove.read_view import Connect
-    from binlog_streaming.prove.table_proof import OnProgress, ProofProgress
     from binlog_streaming.server.session import ServerSession
     from binlog_streaming.settings.model import Job
     from binlog_streaming.snapshot.server_tables import ServerTable

@@ -47,30 +47,26 @@ class TargetRows:
             on_rows(batch.num_rows)
         return found
 
-    def rows_of(self, wanted: Sequence[int]) -> Rows:
+    def rows_of(self, buckets: Sequence[int]) -> Rows:
         """The rows of some buckets."""
         chosen = np.zeros(BUCKETS, np.bool_)
-        chosen[list(wanted)] = True
+        chosen[list(buckets)] = True
         parts = []
         for batch in self._batches():
-            rows, buckets = self._rows(batch)
-            parts.append(rows.where(chosen[buckets]))
+            rows, places = self._rows(batch)
+            parts.append(rows.where(chosen[places]))
         return Rows.joined(parts)
 
-    def columns_of(self, wanted: Sequence[int], keys: set[bytes]) -> dict[bytes, tuple[int, ...]]:
-        """Hash of each column's part of the message, of the rows with some keys in some buckets."""
-        chosen = np.zeros(BUCKETS, np.bool_)
-        chosen[list(wanted)] = True
+    def columns_of(self, buckets: Sequence[int], keys: Sequence[bytes]) -> dict[bytes, tuple[int, ...]]:
+        """Hash of each column's part of the message, of the rows with some keys, which are in some buckets."""
+        chosen, wanted = np.zeros(BUCKETS, np.bool_), set(keys)
+        chosen[list(buckets)] = True
         found: dict[bytes, tuple[int, ...]] = {}
         for batch in self._batches():
-            rows, buckets = self._rows(batch)
-            numbers = [
-                number
-                for number, key in zip(
-                    np.flatnonzero(chosen[buckets]).tolist(), rows.where(chosen[buckets]).keys.to_pylist(), strict=True
-                )
-                if key in keys
-            ]
+            rows, places = self._rows(batch)
+            is_chosen = chosen[places]
+            candidates = zip(np.flatnonzero(is_chosen).tolist(), rows.where(is_chosen).keys.to_pylist(), strict=True)
+            numbers = [number for number, key in candidates if key in wanted]
             few = batch.take(numbers) if numbers else batch.slice(0, 0)
             hashes = self.forms.column_hashes(few.column, few.num_rows)
             for place, number in enumerate(numbers):

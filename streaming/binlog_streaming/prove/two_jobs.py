@@ -10,31 +10,29 @@ import contextlib
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-import numpy as np
-import pyarrow as pa
-
+from binlog_connector.following.resume import is_same_log
 from binlog_connector.rules.rules_on_tables import BoundRule
 from binlog_format.errors import BinlogError, SchemaError
-from binlog_format.position import Place
+from binlog_format.position import Place, Position
 from binlog_format.views.filters import TableFilter
 from binlog_streaming.job_state.record_keeper import RecordKeeper
 from binlog_streaming.lake.commit_id import KEYS_PROPERTY, split_keys
-from binlog_streaming.lake.sinks import sink_type
 from binlog_streaming.modes.mode_columns import MARK_FIELDS, VERSION_FIELDS
 from binlog_streaming.plan.job_state import TableSelection
 from binlog_streaming.prove.column_forms import target_form
-from binlog_streaming.prove.differences import find_differences, first_buckets, with_columns
+from binlog_streaming.prove.comparison import (
+    ProofOutcome,
+    ProofResult,
+    ProofTeller,
+    changed_files_reason,
+    compare_rows,
+    later_rows,
+    named_read_errors,
+)
 from binlog_streaming.prove.job_state import ProvedJobState
 from binlog_streaming.prove.log_changes import DisturbedError, LogChanges
-from binlog_streaming.prove.row_sums import Rows, sample_of
+from binlog_streaming.prove.row_sums import sample_of
 from binlog_streaming.prove.table_forms import TableForms
-from binlog_streaming.prove.table_proof import (
-    ProofOutcome,
-    ProofProgress,
-    ProofResult,
-    changed_files_reason,
-    later_rows,
-)
 from binlog_streaming.prove.target_rows import TargetRows
 from binlog_streaming.prove.time_limit import TimeLimit, TimeUpError
 from binlog_streaming.settings.choices import Mode
@@ -44,8 +42,9 @@ if TYPE_CHECKING:
 
     from binlog_connector.schema.definitions import TableName
     from binlog_streaming.plan.job_state import SelectedTable
+    from binlog_streaming.prove.comparison import OnProgress, ProofProgress
     from binlog_streaming.prove.job_state import Reached
-    from binlog_streaming.prove.table_proof import OnProgress
+    from binlog_streaming.prove.log_changes import LogPlace
     from binlog_streaming.settings.model import Job, TableRule
 
 _OWN_COLUMNS = frozenset(field.name for field in (*MARK_FIELDS, *VERSION_FIELDS))
@@ -208,98 +207,54 @@ class TargetComparison:
             DisturbedError: The log between the two places does not tell what becomes of the table.
             BinlogError: Log, checkpoint or target cannot be read.
         """
+        teller = self._teller()
         with contextlib.ExitStack() as opened:
             rules = self.job.rule(self.name), self.other.rule(self.name)
             assert rules[0] is not None
             assert rules[1] is not None
             other_mode = _other_mode(rules[1], self.mode)
             assert other_mode is not None, "there is no obstacle"
-            theirs = opened.enter_context(self._reached(self.other, other_mode, None))
-            ours = opened.enter_context(self._reached(self.job, self.mode, theirs))
-            if not (ours.gtids and theirs.gtids):
-                reason = "a log has no GTIDs: nothing tells whether the jobs have come to the same place"
-                return ProofResult(str(self.name), self.mode, ProofOutcome.NOT_COMPARED, reason)
+            theirs = opened.enter_context(self._reached(self.other, other_mode))
+            ours = opened.enter_context(self._reached(self.job, self.mode))
+            source, has_gtids = self.job.job.source, bool(ours.gtids and theirs.gtids)
+            if not has_gtids and not is_same_log(source.path, source.format, theirs.offset):
+                reason = "a log has no GTIDs: nothing tells which places in two logs are the same"
+                return teller.result(ProofOutcome.NOT_COMPARED, reason)
+            low = _place(theirs, has_gtids=has_gtids)
+            if _place(ours, has_gtids=has_gtids) != low:
+                ours = opened.enter_context(self._reached(self.job, self.mode, low))
             forms = target_forms(ours, theirs, rules[0], rules[1])
             if not forms[0].columns:
-                reason = "none of its columns can be compared"
-                return ProofResult(str(self.name), self.mode, ProofOutcome.NOT_COMPARED, reason)
+                return teller.result(ProofOutcome.NOT_COMPARED, "none of its columns can be compared")
+            high = _place(ours, has_gtids=has_gtids)
+            through = self.job.state.changes.place(high) if isinstance(high, Position) else str(high)
+            found = replace(teller.result(ProofOutcome.EQUAL), forms=forms[0], gtids=through)
             reason = changed_files_reason(ours.target) or changed_files_reason(theirs.target)
             if reason:
-                return self._result(ours, forms[0], reason)
+                return replace(found, outcome=ProofOutcome.DIFFERENT, reason=reason)
             expected_rows = TargetRows(theirs.target, other_mode, rules[1], forms[1])
             held_rows = TargetRows(ours.target, self.mode, rules[0], forms[0])
-            expected = expected_rows.sums(self._counter("other target"))
-            held = held_rows.sums(self._counter("target"))
-            later, buckets = later_rows(self.job.state.changes, theirs.gtids, ours.gtids, self.name, forms[0])
-            expected.add_rows(later, buckets)
-            expected, held = expected.in_sample(self.sample), held.in_sample(self.sample)
-            missing = forms[0].missing
-            result = self._result(ours, forms[0], f"it lacks columns: {', '.join(missing)}" if missing else "")
-            result = replace(result, rows=expected.row_count, held_rows=held.row_count)
-            differing = expected.differing(held)
-            if not differing:
-                return result
-            chosen = first_buckets(differing, np.maximum(expected.counts, held.counts))
-            wanted = Rows.joined([expected_rows.rows_of(chosen), later.where(np.isin(buckets, chosen))])
-            differences = find_differences(wanted, held_rows.rows_of(chosen))
-            if forms[0].key_columns:
-                names = [form.name for form in forms[0].columns]
-                skipped = set(later.keys.to_pylist())
-                differences = with_columns(
-                    differences,
-                    lambda keys: expected_rows.columns_of(chosen, set(keys)),
-                    lambda keys: held_rows.columns_of(chosen, set(keys)),
-                    names,
-                    skipped,
-                )
-            return replace(
-                result,
-                outcome=ProofOutcome.DIFFERENT,
-                differences=tuple(differences),
-                is_partial=len(chosen) < len(differing),
-            )
-
-    def _result(self, ours: Reached, forms: TableForms, reason: str) -> ProofResult:
-        return ProofResult(
-            str(self.name),
-            self.mode,
-            ProofOutcome.DIFFERENT if reason else ProofOutcome.EQUAL,
-            reason,
-            gtids=str(ours.gtids),
-            forms=forms,
-            is_sample=bool(self.sample),
-        )
+            sums = expected_rows.sums(teller.counter("other target")), held_rows.sums(teller.counter("target"))
+            later = later_rows(self.job.state.changes, low, high, self.name, forms[0])
+            return compare_rows(found, (expected_rows, held_rows), sums, later, self.sample)
 
     @contextlib.contextmanager
-    def _reached(self, side: JobSide, mode: Mode, other: Reached | None) -> Iterator[Reached]:
-        """The target of a side at the end of a batch, not far from the other one's."""
-        uri, state = side.uri(self.name, mode), side.state
+    def _reached(self, side: JobSide, mode: Mode, near: LogPlace | None = None) -> Iterator[Reached]:
+        """The target of a side at the end of a batch, not far from a place."""
+        uri, state, teller = side.uri(self.name, mode), side.state, self._teller()
+        if near is None:
+            reached = state.now(self.name, mode, uri, teller.waits)
+        else:
+            reached = state.near(near, self.name, mode, uri, teller.waits)
+        with contextlib.closing(reached.target), named_read_errors(side.job.sink, self.name, uri):
+            yield reached
 
-        def wait(place: str) -> None:
-            self.on_progress(ProofProgress(str(self.name), self.mode, "job", job_at=place))
+    def _teller(self) -> ProofTeller:
+        return ProofTeller(self.name, self.mode, self.on_progress)
 
-        reached = state.now(self.name, mode, uri, wait)
-        if other is not None and reached.gtids != other.gtids:
-            reached.target.close()
-            reached = state.near(other.gtids, self.name, mode, uri, wait)
-        factory = sink_type(side.job.sink.format)
-        with contextlib.closing(reached.target):
-            try:
-                yield reached
-            except (*factory.write_errors, OSError, pa.ArrowException) as error:
-                raise SchemaError(
-                    "COLUMN_COUNT_MISMATCH", f"{self.name}: {uri} cannot be read: {error}", at=Place(uri)
-                ) from error
 
-    def _counter(self, doing: str) -> Callable[[int], None]:
-        total = 0
-
-        def count(rows: int) -> None:
-            nonlocal total
-            total += rows
-            self.on_progress(ProofProgress(str(self.name), self.mode, doing, rows=total))
-
-        return count
+def _place(reached: Reached, *, has_gtids: bool) -> LogPlace:
+    return reached.gtids if has_gtids else reached.offset.position
 
 
 def target_forms(ours: Reached, theirs: Reached, rule: TableRule, other: TableRule) -> tuple[TableForms, TableForms]:

@@ -12,7 +12,7 @@ import pymysql
 from tests.judge.tables import BYTES, GEOMETRIES, ServerTable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Collection, Iterator
 
     from pymysql.cursors import Cursor
 
@@ -105,7 +105,8 @@ class Session:
         for text in UNDO:
             with suppress(pymysql.err.MySQLError):
                 self._cursor.execute(text)
-        self.history.server = dict(_tables(self._cursor, self.history.database))
+        database = self.history.database
+        self.history.server = dict(tables_as_read(self._cursor, database, f"{database}b"))
 
     def _gtid(self) -> str:
         if not self.server.is_mysql:
@@ -116,13 +117,16 @@ class Session:
         return number[1] if number else ""
 
 
-def _tables(cursor: Cursor, database: str) -> Iterator[tuple[str, ServerTable]]:
+def tables_as_read(cursor: Cursor, *databases: str, without: Collection[str] = ()) -> Iterator[tuple[str, ServerTable]]:
+    """What SELECT gives of the tables of *databases*, by `database.table`, but for those of some names."""
     cursor.execute(
         "SELECT TABLE_SCHEMA, TABLE_NAME, TABLE_TYPE = 'SYSTEM VERSIONED' FROM information_schema.TABLES "
-        "WHERE TABLE_TYPE IN ('BASE TABLE', 'SYSTEM VERSIONED') AND TABLE_SCHEMA IN (%s, %s)",
-        (database, f"{database}b"),
+        "WHERE TABLE_TYPE IN ('BASE TABLE', 'SYSTEM VERSIONED') AND TABLE_SCHEMA IN %s",
+        (databases,),
     )
     for schema, table, is_versioned in cursor.fetchall():
+        if table in without:
+            continue
         cursor.execute(
             "SELECT COLUMN_NAME, DATA_TYPE, GENERATION_EXPRESSION = 'ROW END' FROM information_schema.COLUMNS "
             "WHERE TABLE_SCHEMA = %s AND TABLE_NAME = %s ORDER BY ORDINAL_POSITION",
@@ -153,8 +157,10 @@ def _text(name: str, kind: str) -> str:
         return f"CONCAT(ST_SRID({column}), ':', HEX(ST_AsBinary({column})))"
     if kind == "bit":
         return f"CAST({column} + 0 AS CHAR)"
-    if kind in ("float", "double"):
-        return f"CAST(CAST({column} AS DOUBLE) AS CHAR)" if kind == "float" else f"CAST({column} * 1e0 AS CHAR)"
+    if kind == "float":
+        return f"CAST(CAST({column} AS DOUBLE) AS CHAR)"
+    if kind == "double":
+        return f"CAST({column} AS CHAR)"  # of an expression MySQL prints six digits
     return f"CAST({column} AS CHAR CHARACTER SET utf8mb4)"
 
 

@@ -15,11 +15,11 @@ from binlog_connector.following.log_end import end_of_log
 from binlog_connector.following.switching import Ignored, OldLog, find_switch
 from binlog_connector.following.watched import WatchedLog
 from binlog_format.errors import SwitchError
-from binlog_lab.demo.mariadb.server import MariaDbServer, MySqlServer
+from binlog_lab.demo.mariadb.server import MariaDbServer
 from binlog_lab.demo.proof.topics import read_topic
 from binlog_streaming.server.session import DEADLOCK, LOCK_WAIT_TIMEOUT, number_of
 from tests.program import run_program
-from tests.servers import ServerKind, fetched, mariadb_server_in
+from tests.servers import ServerKind, server_in
 from tests.streaming.snapshot.live import run_sql
 
 if TYPE_CHECKING:
@@ -62,19 +62,18 @@ _KEYS = 300
 
 def server_of(kind: ServerKind, folder: Path, server_id: int, *options: str) -> DatabaseServer:
     """A server that can be primary and replica, with GTIDs; it is not started yet."""
-    if kind is ServerKind.MARIADB:
-        return mariadb_server_in(folder, server_id=server_id, options=["--log-slave-updates", *options])
-    gtids = ["--gtid-mode=ON", "--enforce-gtid-consistency=ON", "--binlog-row-metadata=FULL"]
-    assert kind is ServerKind.MYSQL
-    return MySqlServer(folder, fetched(kind), server_id=server_id, options=[*gtids, *options])
+    gtids = ["--gtid-mode=ON", "--enforce-gtid-consistency=ON"] if kind is ServerKind.MYSQL else ["--log-slave-updates"]
+    return server_in(kind, folder, server_id=server_id, options=[*gtids, *options])
 
 
 def follow(replica: DatabaseServer, primary: DatabaseServer) -> None:
-    """Let a server replicate another one, from the first GTID on."""
+    """Let a server replicate another one, from the last GTID on that it has; one that replicates already, too."""
     if isinstance(primary, MariaDbServer):
         run_sql(primary, ["GRANT REPLICATION SLAVE ON *.* TO replica@'127.0.0.1' IDENTIFIED BY 'secret'"])
         source = f"MASTER_HOST='127.0.0.1', MASTER_PORT={primary.port}, MASTER_USER='replica', MASTER_PASSWORD='secret'"
-        run_sql(replica, [f"CHANGE MASTER TO {source}, MASTER_USE_GTID=slave_pos", "START SLAVE"])
+        start = ["SET GLOBAL gtid_slave_pos = @@gtid_current_pos"] if replica.gtid_position() else []
+        source += ", MASTER_CONNECT_RETRY=1"
+        run_sql(replica, ["STOP SLAVE", *start, f"CHANGE MASTER TO {source}, MASTER_USE_GTID=slave_pos", "START SLAVE"])
         return
     run_sql(
         primary,
@@ -85,7 +84,7 @@ def follow(replica: DatabaseServer, primary: DatabaseServer) -> None:
     )
     source = f"SOURCE_HOST='127.0.0.1', SOURCE_PORT={primary.port}, SOURCE_USER='replica', SOURCE_PASSWORD='secret'"
     change = f"CHANGE REPLICATION SOURCE TO {source}, SOURCE_AUTO_POSITION=1, GET_SOURCE_PUBLIC_KEY=1"
-    run_sql(replica, [change, "START REPLICA"])
+    run_sql(replica, ["STOP REPLICA", change, "START REPLICA"])
 
 
 def wait_until_at(replica: DatabaseServer, gtids: str) -> None:

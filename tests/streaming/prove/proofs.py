@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from binlog_lab.demo.mariadb.server import DatabaseServer
-    from binlog_streaming.prove.table_proof import ProofResult
+    from binlog_streaming.prove.comparison import ProofResult
 
 
 def job_on(

@@ -13,9 +13,9 @@ import pytest
 
 from binlog_format.errors import ServerError
 from binlog_streaming.prove import job_state, table_proof
+from binlog_streaming.prove.comparison import ProofOutcome
 from binlog_streaming.prove.row_sums import BUCKETS
 from binlog_streaming.prove.run import JobProof
-from binlog_streaming.prove.table_proof import ProofOutcome
 from binlog_streaming.server.address import Credentials, ServerAddress
 from binlog_streaming.server.session import connect
 from binlog_streaming.settings import TableFormat
@@ -27,7 +27,7 @@ from tests.streaming.snapshot.live import run_sql, session_on, url_of
 
 if TYPE_CHECKING:
     from binlog_lab.demo.mariadb.server import MariaDbServer
-    from binlog_streaming.prove.table_proof import ProofResult
+    from binlog_streaming.prove.comparison import ProofResult
     from binlog_streaming.server.session import ServerSession
     from binlog_streaming.settings import Job
     from binlog_streaming.snapshot.source_table import SourceTable

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from binlog_streaming.cli.jobs.prove.report import print_summary
-from binlog_streaming.prove.table_proof import ProofOutcome, ProofResult
+from binlog_streaming.prove.comparison import ProofOutcome, ProofResult
 from binlog_streaming.settings.choices import Mode
 
 if TYPE_CHECKING:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import shutil
 from typing import TYPE_CHECKING
 
 import pytest
+from msgspec.structs import replace
 
-from binlog_streaming.prove.table_proof import ProofOutcome, ProofResult
+from binlog_streaming.prove.comparison import DifferenceKind, ProofOutcome, ProofResult
 from binlog_streaming.prove.two_jobs import TwoJobsProof
 from binlog_streaming.settings import Job, Mode, TableFormat, TableRule
 from binlog_streaming.settings.text import job_text
 from tests.program import run_program
+from tests.servers import ServerKind, server_in
 from tests.streaming.prove.proofs import held, job_on, overwrite
 from tests.streaming.replay_runs import run
 from tests.streaming.snapshot.live import run_sql
@@ -104,3 +107,40 @@ def test_what_cannot_be_compared_is_named(shared_server: MariaDbServer, jobs: tu
     assert found["shop.u"].outcome is ProofOutcome.EQUAL
     assert found["shop.u"].forms is not None
     assert found["shop.u"].forms.hidden == ("v",)
+
+
+@pytest.mark.thorough
+def test_jobs_on_one_log_without_gtids_are_compared_by_their_places(tmp_path: Path) -> None:
+    options = ["--gtid-mode=OFF", "--enforce-gtid-consistency=OFF"]
+    with server_in(ServerKind.MYSQL, tmp_path / "server", options=options) as server:
+        run_sql(server, ["CREATE DATABASE shop", "CREATE TABLE shop.u (id INT PRIMARY KEY, v INT)"])
+        run_sql(server, ["INSERT INTO shop.u SELECT seq, seq FROM shop.seq_1_to_50"])
+        one, other = job_on(server, tmp_path / "one"), job_on(server, tmp_path / "other")
+        run(one)
+        run(other)
+        for ahead in (one, other):
+            found = compare(one, other)["shop.u"]
+            assert (found.outcome, found.reason) == (ProofOutcome.EQUAL, "")
+            assert "mysql-bin.0" in found.gtids
+            run_sql(server, ["UPDATE shop.u SET v = v + 1 WHERE id < 9", "FLUSH BINARY LOGS"])
+            run_sql(server, ["DELETE FROM shop.u ORDER BY id DESC LIMIT 2"])
+            run(ahead)
+        rows = held(one, "shop.u")
+        overwrite(one, "shop.u", rows.slice(1))
+        found = compare(one, other)["shop.u"]
+        assert (found.outcome, [row.kind for row in found.differences]) == (
+            ProofOutcome.DIFFERENT,
+            [DifferenceKind.MISSING],
+        )
+    # A copy of the log is the same log; what another server has written is not.
+    moved = replace(other, source=replace(other.source, path=str(tmp_path / "moved")))
+    shutil.copytree(other.source.path, moved.source.path)
+    assert compare(moved, other)["shop.u"].outcome is ProofOutcome.EQUAL
+    with server_in(ServerKind.MYSQL, tmp_path / "second", options=options) as server:
+        run_sql(server, ["CREATE DATABASE shop", "CREATE TABLE shop.u (id INT PRIMARY KEY, v INT)"])
+        run_sql(server, ["INSERT INTO shop.u VALUES (1, 1)"])
+        third = job_on(server, tmp_path / "third")
+        run(third)
+        found = compare(third, other)["shop.u"]
+    assert found.outcome is ProofOutcome.NOT_COMPARED
+    assert found.reason == "a log has no GTIDs: nothing tells which places in two logs are the same"

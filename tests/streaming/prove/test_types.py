@@ -13,8 +13,7 @@ import pytest
 from binlog_connector.rules.row_rule import GeneratedColumns
 from binlog_format.rows.decoding import TimeType, ZeroDates
 from binlog_streaming.lake.row_values import comparable_table, equal_rows, one_array
-from binlog_streaming.prove.differences import DifferenceKind
-from binlog_streaming.prove.table_proof import ProofOutcome
+from binlog_streaming.prove.comparison import DifferenceKind, ProofOutcome
 from binlog_streaming.settings import Job, Source, TableFormat, TableRule
 from tests.streaming.prove.proofs import held, job_on, overwrite, prove
 from tests.streaming.replay_runs import run

@@ -5,16 +5,15 @@ from __future__ import annotations
 import contextlib
 import random
 import threading
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import pymysql
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from pymysql.connections import Connection
     from pymysql.cursors import Cursor
-
-    from binlog_lab.demo.mariadb.server import DatabaseServer
 
 WRITERS = 4
 HOT_ROWS = 60
@@ -28,21 +27,36 @@ TABLES = (
 )
 # Deadlock, lock wait timeout, a key that is there, a branch that was rolled back, one that a crash has left, a table
 # that was altered: the writer goes on.
-_LOST_TO_OTHERS = (1213, 1205, 1062, 1402, 1614, 1440, 1412)
+LOST_TO_OTHERS = (1213, 1205, 1062, 1402, 1614, 1440, 1412)
 _SERVER_IS_GONE = (0, 2003, 2006, 2013)
 _RECONNECT_S = 0.1
 
 
+class Connects(Protocol):
+    """A server, or what stands for the one that takes writes now."""
+
+    def connect(self) -> Connection:
+        """A new session; `with` closes it."""
+
+
 @contextlib.contextmanager
-def storm(server: DatabaseServer, *, pause: float = 0.0, survives_crashes: bool = False) -> Iterator[list[int]]:
+def storm(
+    server: Connects,
+    *,
+    pause: float = 0.0,
+    survives_crashes: bool = False,
+    turns: threading.Semaphore | None = None,
+) -> Iterator[list[int]]:
     """Writers at work; gives how many transactions each has ended.
 
     Args:
         server: With the tables of `TABLES`.
         pause: Seconds between the transactions of a writer.
         survives_crashes: Writers that lose their server wait for it to come back.
+        turns: `WRITERS` of them: each transaction takes one, and who has all has no transaction beside it.
     """
     stop, failures = threading.Event(), []
+    turns = turns or threading.Semaphore(WRITERS)
     counts = [0] * WRITERS
 
     def work(number: int) -> None:
@@ -62,7 +76,8 @@ def storm(server: DatabaseServer, *, pause: float = 0.0, survives_crashes: bool 
         with server.connect() as connection, connection.cursor() as cursor:
             cursor.execute("SET innodb_lock_wait_timeout = 1")
             while not stop.wait(pause):
-                _transaction(cursor, numbers, f"'w{number}-{counts[number]}'")
+                with turns:
+                    _transaction(cursor, numbers, f"'w{number}-{counts[number]}'")
                 counts[number] += 1
 
     threads = [threading.Thread(target=work, args=(number,)) for number in range(WRITERS)]
@@ -89,7 +104,7 @@ def _transaction(cursor: Cursor, numbers: random.Random, branch: str) -> None:
             cursor.execute(f"XA PREPARE {branch}")
         cursor.execute(f"XA COMMIT {branch}" if is_xa else numbers.choice(("COMMIT", "COMMIT", "COMMIT", "ROLLBACK")))
     except pymysql.MySQLError as error:
-        if error.args[0] not in _LOST_TO_OTHERS:
+        if error.args[0] not in LOST_TO_OTHERS:
             raise
         with contextlib.suppress(pymysql.MySQLError):
             cursor.execute(f"XA END {branch}" if is_xa else "ROLLBACK")

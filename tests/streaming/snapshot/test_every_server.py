@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from binlog_format.errors import BinlogError, TableError
-from binlog_streaming.prove.table_proof import ProofOutcome
+from binlog_streaming.prove.comparison import ProofOutcome
 from binlog_streaming.settings import load_job
 from binlog_streaming.snapshot.shadow import ShadowEngine, ShadowTable
 from binlog_streaming.snapshot.source_table import read_table

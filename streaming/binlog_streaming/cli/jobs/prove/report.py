@@ -10,14 +10,13 @@ import typer
 
 from binlog_streaming.cli.output import escaped, output_console
 from binlog_streaming.cli.progress import progress_line
-from binlog_streaming.prove.differences import DifferenceKind
+from binlog_streaming.prove.comparison import DifferenceKind, ProofOutcome
 from binlog_streaming.prove.server_rows import key_text
-from binlog_streaming.prove.table_proof import ProofOutcome
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from binlog_streaming.prove.table_proof import ProofProgress, ProofResult
+    from binlog_streaming.prove.comparison import ProofProgress, ProofResult
 
 _STYLES = {ProofOutcome.EQUAL: "green", ProofOutcome.DIFFERENT: "red", ProofOutcome.NOT_COMPARED: "yellow"}
 
