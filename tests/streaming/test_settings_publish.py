@@ -7,6 +7,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from binlog_connector.envelope.options import DecimalHandling, MessageOperation
 from binlog_connector.options.option_values import OPTION_NAMES
@@ -123,6 +124,14 @@ MISTAKES = {
         f"{MINIMAL}topic = '{{prefix}}/{{table}}'\n",
         r"sink\.topic: expected a name of letters",
     ),
+    "expression of a topic": (
+        f'{MINIMAL}topics = [{{ select = "(" }}]\n',
+        r"sink\.topics\[0\]\.select: .*regular expr",
+    ),
+    "partitions of a topic": (
+        f'{MINIMAL}topics = [{{ select = ".", partitions = 0 }}]\n',
+        r"sink\.topics\[0\]\.partitions: expected at least 1, got 0",
+    ),
     "settings without partitions": (f"{MINIMAL}topic_settings = {{ a = 1 }}\n", r"sink\.topic_settings: .*partitions"),
     "no partitions": (f"{MINIMAL}partitions = 0\n", r"sink\.partitions: expected at least 1"),
     "no duration": (f"{MINIMAL}heartbeat = 'often'\n", r"sink\.heartbeat: duration"),
@@ -201,11 +210,33 @@ def test_defaults_in_a_written_job_are_the_true_ones(tmp_path: Path) -> None:
         shown = re.sub(rf"^{name} = ", f"# {name} = ", shown, flags=re.MULTILINE)
     shown = shown.replace("tls = false", "tls = true")  # which the examples of certificates need
     shown = shown.replace('format = "json"', 'format = "avro"')  # and those of a registry
-    examples = {"partitions", "replication", "topic_settings", "skipped_operations", "heartbeat", "security"}
+    examples = {"partitions", "replication", "topic_settings", "topics", "skipped_operations", "heartbeat", "security"}
     examples |= {"format", "registry"}
     found = parsed(shown, tmp_path).sink
     given = {field.name for field in msgspec.structs.fields(KafkaSink)} - examples
     assert {name: getattr(found, name) for name in given} == {name: getattr(job.sink, name) for name in given}
+
+
+def test_topics_are_made_as_the_first_entry_says_that_matches_them(tmp_path: Path) -> None:
+    text = f"""{MINIMAL}partitions = 3
+topic_settings = {{ "min.insync.replicas" = 2, "retention.ms" = 1 }}
+[[sink.topics]]
+select = 'shop[.]big[.].*'
+partitions = 12
+settings = {{ "retention.ms" = 5 }}
+[[sink.topics]]
+select = 'shop[.].*'
+replication = 2
+"""
+    sink = parsed(text, tmp_path).sink
+    shapes = [sink.shape_of(topic) for topic in ("shop.big.a", "shop.small", "my.shop.big.a")]
+    found = [(shape.partitions, shape.replication, shape.settings) for shape in shapes if shape is not None]
+    general = {"min.insync.replicas": 2, "retention.ms": 1}
+    assert found == [(12, None, {**general, "retention.ms": 5}), (3, 2, general), (3, None, general)]
+    assert replace(sink, partitions=None).shape_of("shop.small") is None
+    created = replace(sink, partitions=None).shape_of("shop.big.a")
+    assert created is not None
+    assert created.partitions == 12
 
 
 @pytest.mark.parametrize(

@@ -22,6 +22,8 @@ and stops; so of two publishers with one name the one that began last goes on.
 from __future__ import annotations
 
 import contextlib
+import logging
+import math
 import threading
 import time
 import uuid
@@ -46,7 +48,10 @@ if TYPE_CHECKING:
     from binlog_connector.kafka.connection import Connection
     from binlog_connector.kafka.producer import Messages, Producer
 
+logger = logging.getLogger(__name__)
+
 _RETRY_SECONDS = 0.5
+_TELL_SECONDS = 30.0
 
 
 class PublishStep(StrEnum):
@@ -78,6 +83,7 @@ class PublisherOptions:
         transaction_timeout: Seconds that one call of `publish` may take. Consumers wait as long for what comes after
             when a publisher is killed and never starts again. Brokers allow 900 (`transaction.max.timeout.ms`).
         patience: Seconds without a success after which an error is raised that another try might mend.
+        start_patience: The same when the publisher starts.
     """
 
     name: str
@@ -88,6 +94,7 @@ class PublisherOptions:
     compression: str = "none"
     transaction_timeout: float = 900.0
     patience: float = 300.0
+    start_patience: float = 0.0
 
 
 class Publisher:
@@ -99,7 +106,8 @@ class Publisher:
         clock: Seconds that only go forward.
 
     Raises:
-        BrokerError: On entering: no broker can be used; `OFFSETS_LOST`, `OFFSETS_TOPIC`; `OTHER_PUBLISHER`.
+        BrokerError: On entering: no broker could be used within *start_patience*; `OFFSETS_LOST`, `OFFSETS_TOPIC`;
+            `OTHER_PUBLISHER`.
     """
 
     def __init__(
@@ -122,12 +130,7 @@ class Publisher:
 
     def __enter__(self) -> Self:
         try:
-            self._store.ensure(may_create=self._how.is_first_start)
-            self._producer = self._open()
-            newest = self._store.newest(waits=True)
-            if newest is None and not self._how.is_first_start:
-                raise self._store.lost("it has no record")
-            self._known = newest or NOTHING
+            self._start_patiently()
             reached(PublishStep.STARTED)
             # A transaction without messages: from now on the newest record is of this session.
             self.publish(lambda: (), self._known.offset)
@@ -180,6 +183,30 @@ class Publisher:
                 raise
         self._known = record
         reached(PublishStep.COMMITTED)
+
+    def _start_patiently(self) -> None:
+        began, told_at = self._clock(), -math.inf
+        while True:
+            try:
+                return self._start()
+            except BrokerError as error:
+                self._close()
+                seconds = self._clock() - began
+                if not is_transient(error) or seconds >= self._how.start_patience:
+                    raise
+                if seconds - told_at >= _TELL_SECONDS:
+                    told_at = seconds
+                    logger.warning("trying again for %.0f s: %s", self._how.start_patience - seconds, error)
+                if self._stopped.wait(_RETRY_SECONDS):
+                    raise
+
+    def _start(self) -> None:
+        self._store.ensure(may_create=self._how.is_first_start)
+        self._producer = self._open()
+        newest = self._store.newest(waits=True)
+        if newest is None and not self._how.is_first_start:
+            raise self._store.lost("it has no record")
+        self._known = newest or NOTHING
 
     def _attempt(self, messages: Callable[[], Iterable[Messages]], record: OffsetRecord, topics: set[str]) -> None:
         producer = self._producer

@@ -14,7 +14,7 @@ from binlog_streaming.jobs.log_tables import find_tables
 from binlog_streaming.jobs.mirror import absolute_path
 from binlog_streaming.settings.choices import DEFAULT_FORMAT, Mode, TableFormat
 from binlog_streaming.settings.model import Job, LowerCase, Sink, Source, TableRule
-from binlog_streaming.settings.publish_model import FollowedSource, KafkaSink, PublishJob
+from binlog_streaming.settings.publish_model import OFFSETS_TOPIC, FollowedSource, KafkaSink, PublishJob
 from binlog_streaming.settings.source_models import EventLogSource, EventTablesJob
 from binlog_streaming.settings.source_texts import event_job_text, publish_job_text
 from binlog_streaming.settings.text import job_text
@@ -149,7 +149,9 @@ def publish_init_text(
             schema_file=None if schema_file is None else absolute_path(schema_file),
             lower_case_table_names=lower_case_table_names,
         ),
-        sink=KafkaSink(kind="kafka", bootstrap_servers="127.0.0.1:9092", topic_prefix="binlog"),
+        sink=KafkaSink(
+            kind="kafka", bootstrap_servers="127.0.0.1:9092", topic_prefix="binlog", offsets_topic=OFFSETS_TOPIC
+        ),
         checkpoint="checkpoint",
     )
     return publish_job_text(job, rule_comments={0: comments}, exclude_comment=_why_excluded(unknown, system))

@@ -25,7 +25,7 @@ from binlog_streaming.job_state.state_files import StateFolder, state_of
 from binlog_streaming.settings import PublishJob, check_job_values, load_any_job, load_job, parse_job
 from binlog_streaming.settings.choices import DEFAULT_FORMAT, Mode, OnError, TableFormat
 from binlog_streaming.settings.model import Job, Sink, Source, TableRule
-from binlog_streaming.settings.publish_model import FollowedSource, KafkaSink, TopicRule
+from binlog_streaming.settings.publish_model import OFFSETS_TOPIC, FollowedSource, KafkaSink, TopicRule
 from binlog_streaming.settings.source_texts import publish_job_text
 from binlog_streaming.settings.text import job_text
 from binlog_streaming.topics.record import begun_with, check_log, check_same
@@ -269,15 +269,26 @@ def publish_job(path: str, to: str, *, tables: str | None = None, exclude_tables
             f"--to: expected HOST:PORT/PREFIX, got {to!r}",
             hint="For example 127.0.0.1:9092/shop: the topics are shop.<database>.<table>",
         )
+    sink = KafkaSink(
+        kind="kafka",
+        bootstrap_servers=servers,
+        topic_prefix=prefix,
+        partitions=PARTITIONS,
+        offsets_topic=OFFSETS_TOPIC,
+    )
     job = PublishJob(
         name=prefix,
         source=FollowedSource(path=with_places(path, absolute_path), exclude_tables=exclude_tables),
-        sink=KafkaSink(kind="kafka", bootstrap_servers=servers, topic_prefix=prefix, partitions=PARTITIONS),
+        sink=sink,
         checkpoint=default_checkpoint(f"kafka://{servers}/{prefix}"),
         tables=(TopicRule(select=tables or ".*"),),
     )
     names = {"sink": "--to", "tables": "--tables", "source.excludeTables": "--exclude-tables"}
     check_job_values(job, names)
+    record = begun_with(job)
+    if record is not None:  # one of an older version has its offsets elsewhere
+        offsets = msgspec.structs.replace(sink, offsets_topic=record.offsets_topic)
+        job = msgspec.structs.replace(job, sink=offsets)
     return job
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from binlog_connector.envelope.avro.avro_encoding import avro_schema, table_schemas
 from binlog_connector.envelope.message_context import TableEnvelope
+from binlog_connector.envelope.options import MessageOperation
 from binlog_connector.following.resume import compare
 from binlog_connector.following.starts import initial_offset
 from binlog_connector.following.watched import WatchedLog
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     from binlog_format.events.table_map import TableLayout
     from binlog_format.rows.decoding import Decoding
     from binlog_streaming.jobs.log_tables import FoundTable, OnProgress
-    from binlog_streaming.settings.publish_model import PublishJob, TopicRule
+    from binlog_streaming.settings.publish_model import PublishJob, TopicRule, TopicShape
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,10 +188,10 @@ def _topics(
             except OptionError as error:
                 yield TopicReport("", table.name, (), None, table.changes, (*problems, error.reason))
                 continue
-            report = _topic(job, topics, topic)
+            keys = rule.keys or tuple(str(layout.columns[index].name) for index in layout.primary_key)
+            report = _topic(job, topics, topic, is_keyed=bool(keys))
             if not problems:
                 problems += registry.problems(layout, topic)
-            keys = rule.keys or tuple(str(layout.columns[index].name) for index in layout.primary_key)
             yield TopicReport(topic, table.name, keys, report.partitions, table.changes, (*problems, *report.problems))
         sink = job.sink
         wanted = (
@@ -203,16 +204,39 @@ def _topics(
                 yield _topic(job, topics, topic)
 
 
-def _topic(job: PublishJob, topics: Topics, topic: str) -> TopicReport:
+def _topic(job: PublishJob, topics: Topics, topic: str, *, is_keyed: bool = True) -> TopicReport:
     partitions, problems = None, []
     try:
         partitions = topics.partition_count(topic)
     except BrokerError as error:
         problems.append(str(error))
     else:
-        if partitions is None and job.sink.partitions is None:
+        shape = job.sink.shape_of(topic)
+        if partitions is None and shape is None:
             problems.append(f"{topic}: there is no such topic: create it, or let the job do it (sink.partitions = 1)")
+        elif _is_compacted(topics, topic, None if partitions is not None else shape):
+            problems += _without_key(job, topic, is_keyed=is_keyed)
     return TopicReport(topic, None, (), partitions, 0, tuple(problems))
+
+
+def _is_compacted(topics: Topics, topic: str, shape: TopicShape | None) -> bool:
+    """True if a topic, or the one that the job would create, takes no messages without a key."""
+    if shape is not None:
+        return "compact" in str(shape.settings.get("cleanup.policy", ""))
+    try:
+        return "compact" in topics.settings(topic).get("cleanup.policy", "")
+    except BrokerError as error:
+        if error.subclass != "DENIED":  # the job needs no right to see them
+            raise
+        return False
+
+
+def _without_key(job: PublishJob, topic: str, *, is_keyed: bool) -> Iterator[str]:
+    compacted = f"{topic}: cleanup.policy has compact, and such a topic takes no message without a key"
+    if not is_keyed:
+        yield f"{compacted}: name columns for it (keys = [...] in [[tables]]), or give the topic another policy"
+    elif MessageOperation.TRUNCATE not in job.sink.skipped_operations:
+        yield f'{compacted}, as that of a TRUNCATE: leave these out (skipped_operations = ["t"])'
 
 
 def _shown(table: FoundTable, decoding: Decoding) -> tuple[TableLayout, list[str]]:

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from binlog_connector.rules.row_rule import RowRule
     from binlog_streaming.settings.lines import KeyPath
     from binlog_streaming.settings.model import Job, JobLogSource, Metrics, Sink, Status
-    from binlog_streaming.settings.publish_model import KafkaSink, PublishJob, Registry, Security
+    from binlog_streaming.settings.publish_model import KafkaSink, PublishJob, Registry, Security, TopicShape
     from binlog_streaming.settings.source_models import EventLogSource, TopicTablesJob
 
 TOPIC_PLACES = {
@@ -154,11 +154,23 @@ def _check_topics(sink: KafkaSink) -> None:
     for name, count in (("partitions", sink.partitions), ("replication", sink.replication)):
         if count is not None and count < 1:
             raise Mistake(("sink", name), f"expected at least 1, got {count}")
+    for number, shape in enumerate(sink.topics):
+        _check_shape(shape, ("sink", "topics", number))
     if sink.partitions is None and (sink.replication is not None or sink.topic_settings):
         name = "topic_settings" if sink.topic_settings else "replication"
         raise Mistake(("sink", name), "it is for topics that the job creates", "Ask for them with partitions = 1")
     if sink.heartbeat is not None:
         check_duration(("sink", "heartbeat"), sink.heartbeat)
+
+
+def _check_shape(shape: TopicShape, path: KeyPath) -> None:
+    try:
+        re.compile(shape.select)
+    except re.error as error:
+        raise Mistake((*path, "select"), f"expected a regular expression, got {shape.select!r}: {error}") from error
+    for name, count in (("partitions", shape.partitions), ("replication", shape.replication)):
+        if count is not None and count < 1:
+            raise Mistake((*path, name), f"expected at least 1, got {count}")
 
 
 def _check_security(security: Security, section: str) -> None:

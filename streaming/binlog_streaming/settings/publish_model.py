@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Literal
@@ -24,6 +25,10 @@ from binlog_streaming.settings.model import JobLogSource, Metrics, Section, Stat
 
 if TYPE_CHECKING:
     from binlog_format.rows.decoding import Decoding
+
+
+OFFSETS_TOPIC = "__binlog-stream-offsets.{prefix}"
+"""Topic of the offsets in new job files: consumers that select topics by the prefix do not get it."""
 
 
 class Client(StrEnum):
@@ -126,6 +131,22 @@ FILES_OF_SECURITY = ("ca_file", "certificate_file", "key_file", "password_file")
 """Settings of `Security`, and of `Registry`, that are paths."""
 
 
+class TopicShape(Section, frozen=True, kw_only=True):
+    """`[[sink.topics]]`: how some of the topics that the job creates are made; the first that matches a topic counts.
+
+    Attributes:
+        select: Regular expression for the whole name of a topic.
+        partitions: Their number; None: as `sink.partitions`.
+        replication: Copies of each; None: as `sink.replication`.
+        settings: Their settings, under Kafka's names, beside `sink.topic_settings`.
+    """
+
+    select: str
+    partitions: int | None = None
+    replication: int | None = None
+    settings: dict[str, str | int] = msgspec.field(default_factory=dict)
+
+
 class KafkaSink(Section, frozen=True):
     """`[sink]`: the brokers, the topics, and what messages look like.
 
@@ -137,6 +158,7 @@ class KafkaSink(Section, frozen=True):
         partitions: Of topics that the job creates; None: it creates none but that of its offsets.
         replication: Copies of each of these partitions; None: as many as the brokers make.
         topic_settings: Settings of topics that the job creates, under Kafka's names.
+        topics: The same three by the names of topics.
         envelope: What the value of a change is.
         format: What keys and values are written in.
         schemas_enable: In JSON each key and value carries its schema.
@@ -168,6 +190,7 @@ class KafkaSink(Section, frozen=True):
     partitions: int | None = None
     replication: int | None = None
     topic_settings: dict[str, str | int] = msgspec.field(default_factory=dict)
+    topics: tuple[TopicShape, ...] = ()
     envelope: EnvelopeFormat = EnvelopeFormat.DEBEZIUM
     format: MessageFormat = MessageFormat.JSON
     schemas_enable: bool = False
@@ -195,6 +218,16 @@ class KafkaSink(Section, frozen=True):
     def heartbeat_seconds(self) -> float | None:
         """`heartbeat` in seconds."""
         return None if self.heartbeat is None else parse_milliseconds(self.heartbeat) / 1000
+
+    def shape_of(self, topic: str) -> TopicShape | None:
+        """The shape in which the job creates *topic*; None: it does not."""
+        found = next((shape for shape in self.topics if re.fullmatch(shape.select, topic)), TopicShape(select=".*"))
+        partitions = self.partitions if found.partitions is None else found.partitions
+        if partitions is None:
+            return None
+        replication = self.replication if found.replication is None else found.replication
+        settings = {**self.topic_settings, **found.settings}
+        return TopicShape(select=found.select, partitions=partitions, replication=replication, settings=settings)
 
 
 class PublishJob(Section, frozen=True):

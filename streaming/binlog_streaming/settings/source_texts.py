@@ -74,7 +74,12 @@ KAFKA_SINK = (
     Setting("topic", "Topic of a table; other characters than letters, digits, dots, _ and - become _."),
     Setting("partitions", "Create missing topics, with this number of partitions; default: none is created.", "1"),
     Setting("replication", "Copies of each of these partitions; default: as the brokers are set.", "3"),
-    Setting("topic_settings", "Settings of topics that are created.", '{ "cleanup.policy" = "compact" }'),
+    Setting("topic_settings", "Settings of topics that are created.", '{ "min.insync.replicas" = 2 }'),
+    Setting(
+        "topics",
+        "These three for some topics, by regular expressions for their whole names; the first that matches counts.",
+        '[{ select = "shop[.]sales[.].*", partitions = 12, settings = { "retention.ms" = 604800000 } }]',
+    ),
     Setting("envelope", "Form of the value of a change: debezium (before, after, op, source, ...), or flat (the row)."),
     Setting("format", "json; or avro, with schemas in a registry: [sink.registry]."),
     Setting("schemas_enable", "In JSON: keys and values carry their schema, as Kafka Connect's converter writes it."),

@@ -77,13 +77,16 @@ def names_of(sink: KafkaSink) -> TopicNames:
     )
 
 
-def publishing_of(sink: KafkaSink, names: TopicNames, *, is_first_start: bool) -> PublisherOptions:
+def publishing_of(
+    sink: KafkaSink, names: TopicNames, *, is_first_start: bool, start_patience: float = 0.0
+) -> PublisherOptions:
     """Publisher options of *sink*.
 
     Args:
         sink: The settings.
         names: Of the topics.
         is_first_start: Whether there may be no offset yet.
+        start_patience: Seconds for which brokers may be down at the start.
     """
     return PublisherOptions(
         name=sink.topic_prefix,
@@ -92,6 +95,7 @@ def publishing_of(sink: KafkaSink, names: TopicNames, *, is_first_start: bool) -
         delivery=sink.delivery,
         client=None if sink.client is Client.AUTO else sink.client.value,
         compression=sink.compression,
+        start_patience=start_patience,
     )
 
 

@@ -48,6 +48,8 @@ if TYPE_CHECKING:
     from binlog_streaming.topics.record import PublishListener, PublishRecord
 
 
+START_PATIENCE = 300.0
+"""Seconds for which a job that follows its log waits for brokers that are down when it starts."""
 BATCHES_AHEAD = 2
 """Batches of messages, each of a block of the log, that are made while the producer sends one."""
 
@@ -114,7 +116,12 @@ class TopicsJob(JobRun[Step, Published, PublishProgress]):
             self._registry.reach()  # that it cannot be used is reported now, and not at the first change
 
     def _begin(self, resources: ExitStack) -> None:
-        publishing = publishing_of(self._job.sink, self._names, is_first_start=self._record is None)
+        publishing = publishing_of(
+            self._job.sink,
+            self._names,
+            is_first_start=self._record is None,
+            start_patience=0.0 if self.once else START_PATIENCE,
+        )
         self._publisher = publisher = Publisher(self.connection, publishing)
         resources.enter_context(publisher)
         complete_topics_switch(self._job, publisher)
@@ -136,10 +143,7 @@ class TopicsJob(JobRun[Step, Published, PublishProgress]):
         return self._tailer is not None and self._tailer.is_ended
 
     def _idle(self) -> None:
-        seconds = self._job.sink.heartbeat_seconds
-        if seconds is not None and time.monotonic() - self._heard >= seconds:
-            self._beat()
-            self._heard = time.monotonic()
+        self._beat_if_due()
 
     def _open_log(self, saved: SourceOffset | None) -> Tailer:
         options = self._source
@@ -174,7 +178,9 @@ class TopicsJob(JobRun[Step, Published, PublishProgress]):
         finally:
             for _, made in attempts[-1:]:
                 made.close()
-        self._heard = time.monotonic()
+        if sum(attempts[-1][0].counts.values()):
+            self._heard = time.monotonic()
+        self._beat_if_due()  # a log may be busy with tables that are not selected
         return Published(
             offset=step.end,
             groups=step.group_count,
@@ -195,10 +201,14 @@ class TopicsJob(JobRun[Step, Published, PublishProgress]):
                 yield some
         records.made_at = time.monotonic()
 
-    def _beat(self) -> None:
+    def _beat_if_due(self) -> None:
+        seconds = self._job.sink.heartbeat_seconds
+        if seconds is None or time.monotonic() - self._heard < seconds:
+            return
         publisher = self._begun_publisher
         self._topics.ensure(self._names.heartbeat)
         publisher.publish(lambda: [self._messages.heartbeat()], publisher.offset)
+        self._heard = time.monotonic()
 
     @property
     def _begun_publisher(self) -> Publisher:
@@ -220,9 +230,7 @@ class JobTopics:
 
     def __init__(self, connection: Connection, sink: KafkaSink) -> None:
         self._connection = connection
-        self._partitions = sink.partitions
-        self._replication = -1 if sink.replication is None else sink.replication
-        self._settings = {name: str(value) for name, value in sink.topic_settings.items()}
+        self._sink = sink
         self._known: set[str] = set()
 
     def ensure(self, topic: str) -> None:
@@ -231,13 +239,14 @@ class JobTopics:
         Raises:
             BrokerError: It cannot be created.
         """
-        if self._partitions is None or topic in self._known:
+        shape = None if topic in self._known else self._sink.shape_of(topic)
+        if shape is None or shape.partitions is None:
             return
         with Topics(self._connection) as topics:
             if topics.partition_count(topic) is None:
-                topics.create(
-                    topic, partitions=self._partitions, replication=self._replication, settings=self._settings
-                )
+                replication = -1 if shape.replication is None else shape.replication
+                settings = {name: str(value) for name, value in shape.settings.items()}
+                topics.create(topic, partitions=shape.partitions, replication=replication, settings=settings)
         self._known.add(topic)
 
     def partition_count(self, topic: str) -> int:

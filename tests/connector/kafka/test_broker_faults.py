@@ -199,6 +199,17 @@ def test_memory_is_bounded_while_no_broker_answers(kafka_broker: KafkaBroker, cl
 
 
 @pytest.mark.thorough_where("confluent")
+def test_a_broker_that_is_down_at_the_start_is_waited_for(case: Case, caplog: pytest.LogCaptureFixture) -> None:
+    patient = replace(case, publishing=replace(case.publishing, start_patience=60.0))
+    case.broker.kill()
+    _later(case.broker.start, 1.0)
+    with patient.publisher() as publisher:
+        publish_groups(publisher, case, 1)
+    assert_once_in_order(case, 1)
+    assert "trying again for 60 s: [BINLOG_KAFKA.UNREACHABLE]" in caplog.text
+
+
+@pytest.mark.thorough_where("confluent")
 def test_a_broker_that_never_comes_back_is_named(case: Case) -> None:
     impatient = replace(case, publishing=replace(case.publishing, patience=0.0))
     with impatient.publisher() as publisher:

@@ -19,6 +19,7 @@ from binlog_connector.kafka.topics import Topics
 from binlog_format.errors import BinlogError, BrokerError, DataLossError, OptionError
 from binlog_lab.demo.proof.topics import read_values
 from binlog_streaming.jobs.publish_check import check_publish_job
+from binlog_streaming.settings.publish_model import TopicShape
 from binlog_streaming.topics.job import TopicsJob
 from tests.faults.processes import Kill, in_a_process
 from tests.streaming.topics.publishing import (
@@ -177,6 +178,26 @@ def test_a_topic_that_nobody_made_is_named(kafka_broker: KafkaBroker, recording:
         publish(replace(job, sink=replace(job.sink, partitions=None)))
 
 
+def test_a_compacted_topic_is_refused_where_messages_have_no_key(
+    kafka_broker: KafkaBroker, recording: Recording, tmp_path: Path
+) -> None:
+    job = publish_job(tmp_path, recording.directory, kafka_broker, more='skipped_operations = ["t"]')
+    compacted = TopicShape(select=".*", settings={"cleanup.policy": "compact"})
+    made, no_truncates = (
+        replace(job.sink, topics=(compacted,)),
+        replace(job, sink=replace(job.sink, topics=(compacted,))),
+    )
+    assert not check_publish_job(no_truncates).problems
+    report = check_publish_job(replace(job, sink=replace(made, skipped_operations=())))
+    assert report.problems
+    assert all("cleanup.policy has compact" in problem and "TRUNCATE" in problem for problem in report.problems)
+    publish(no_truncates)
+    with Topics(Connection(job.sink.bootstrap_servers)) as topics:
+        assert {topics.settings(topic.topic)["cleanup.policy"] for topic in report.topics} == {"compact"}
+    # Now they are there, whatever the settings say.
+    assert check_publish_job(replace(job, sink=replace(job.sink, skipped_operations=()))).problems == report.problems
+
+
 def test_a_heartbeat_comes_when_nothing_else_does(
     kafka_broker: KafkaBroker, recording: Recording, tmp_path: Path
 ) -> None:
@@ -190,6 +211,14 @@ def test_a_heartbeat_comes_when_nothing_else_does(
             assert not ended.done()
         running.stop()
         ended.result()
+
+
+def test_a_heartbeat_comes_while_tables_change_that_are_not_selected(
+    kafka_broker: KafkaBroker, recording: Recording, tmp_path: Path
+) -> None:
+    job = publish_job(tmp_path, recording.directory, kafka_broker, more='heartbeat = "1ms"')
+    publish(replace(job, tables=(replace(job.tables[0], select=r"nobody\..*"),)))
+    assert list(read_values(kafka_broker.servers, f"__debezium-heartbeat.{job.sink.topic_prefix}"))
 
 
 def test_what_cannot_be_read_ends_it_before_it_is_visible(
