@@ -146,6 +146,7 @@ class SchemaError(BinlogError):
             "NO_PRIMARY_KEY",
             "TABLE_NOT_FOUND",
             "PARTITION_BOUNDS",
+            "OUTBOX_COLUMNS",
         }
     )
 

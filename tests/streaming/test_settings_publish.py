@@ -173,7 +173,7 @@ def test_files_of_security_start_at_the_folder_of_the_job(tmp_path: Path) -> Non
 def test_every_setting_is_explained(section: type[msgspec.Struct]) -> None:
     fields = {field.encode_name for field in msgspec.structs.fields(section)}
     explained = {setting.name for setting in PUBLISH_SECTIONS[section]}
-    assert explained == fields - {"source", "sink", "tables", "metrics", "status", "security", "registry"}
+    assert explained == fields - {"source", "sink", "tables", "metrics", "status", "security", "registry", "outbox"}
 
 
 def test_options_of_the_source_are_those_of_spark() -> None:

@@ -119,6 +119,18 @@ class TopicNames:
             found = self._of_tables[database, table] = self._checked(spelled, f"{database}.{table}")
         return found
 
+    def of_route(self, template: str, route: str) -> str:
+        """The topic of an outbox's events: *template* with `{prefix}` and `{route}` filled in.
+
+        Raises:
+            OptionError: As `of_table`.
+        """
+        key = ("", route)
+        if key not in self._of_tables:
+            spelled = template.format(prefix=self._templates.prefix, route=route)
+            self._of_tables[key] = self._checked(spelled, f"the outbox's route {route}")
+        return self._of_tables[key]
+
     def _checked(self, spelled: str, table: str) -> str:
         topic = _NOT_ALLOWED.sub("_", spelled)
         if len(topic) > NAME_SIZE_MAX:

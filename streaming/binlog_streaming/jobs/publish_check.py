@@ -24,7 +24,7 @@ from binlog_streaming.topics.record import begun_with, differences, other_log
 from binlog_streaming.topics.step_messages import envelope_options
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from binlog_connector.following.offsets import SourceOffset
     from binlog_connector.kafka.connection import Connection
@@ -87,6 +87,7 @@ class PublishReport:
         warnings: What may surprise.
         changed: What the job file sets otherwise than when the job began, and must not.
         statements: Statements, and lost events, that would stop the job.
+        outbox: Why the events of its outbox could not be published.
     """
 
     log: LogReport
@@ -98,11 +99,13 @@ class PublishReport:
     warnings: tuple[str, ...]
     changed: tuple[str, ...]
     statements: tuple[str, ...]
+    outbox: tuple[str, ...]
 
     @property
     def problems(self) -> tuple[str, ...]:
         """Reasons why the job could not run; none: it can."""
-        return (*self.changed, *(problem for topic in self.topics for problem in topic.problems), *self.statements)
+        of_topics = (problem for topic in self.topics for problem in topic.problems)
+        return (*self.changed, *of_topics, *self.statements, *self.outbox)
 
 
 def check_publish_job(
@@ -140,7 +143,8 @@ def check_publish_job(
         tally_from=begin.position,
     )
     selected = TableFilter(",".join(rule.select for rule in job.tables), source.exclude_tables)
-    tables = [table for table in found.tables if selected.accepts(table.layout)]
+    published = job.published
+    tables = [table for table in found.tables if published.accepts(table.layout)]
     if not tables:
         warnings.append("no table that [[tables]] selects has row changes there")
     lacking = [
@@ -160,7 +164,16 @@ def check_publish_job(
         warnings=tuple(warnings),
         changed=() if record is None else (*filter(None, [log_change]), *differences(record, job)),
         statements=tuple(lacking) if options.fail_on_statement else (),
+        outbox=tuple(_lacking_of_outbox(job, found.tables)),
     )
+
+
+def _lacking_of_outbox(job: PublishJob, tables: Iterable[FoundTable]) -> Iterator[str]:
+    decoding = job.decoding()
+    for table in tables:
+        if table.name == job.outbox.table:
+            layout, problems = _shown(table, decoding)
+            yield from problems or job.outbox.problems(column.name or "" for column in layout.columns)
 
 
 def _begin(watched: WatchedLog, options: SourceOptions, offset: SourceOffset | None) -> tuple[SourceOffset, list[str]]:

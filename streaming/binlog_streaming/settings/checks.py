@@ -99,6 +99,21 @@ def check_publish_values(job: PublishJob) -> None:
     for number, rule in enumerate(job.tables):
         _check_row_rule(rule, ("tables", number))
         _check_messages_of(rule, job.sink, ("tables", number))
+    _check_outbox(job)
+
+
+def _check_outbox(job: PublishJob) -> None:
+    outbox = job.outbox
+    if outbox.table is None:
+        return
+    database, _, table = outbox.table.partition(".")
+    rules = TableFilter(",".join(rule.select for rule in job.tables), job.source.exclude_tables)
+    if not table or not rules.accepts_name(database, table):
+        hint = "Select it there: its rules for columns and rows hold for its events"
+        raise Mistake(("outbox", "table"), f"expected a table that [[tables]] selects, got {outbox.table!r}", hint)
+    mistake = template_mistake(outbox.topic, ("prefix", "route"))
+    if mistake is not None:
+        raise Mistake(("outbox", "topic"), f"expected {mistake}, got {outbox.topic!r}")
 
 
 def check_topic_tables_values(job: TopicTablesJob) -> None:

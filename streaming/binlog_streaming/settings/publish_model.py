@@ -20,10 +20,13 @@ from binlog_connector.envelope.options import (
 from binlog_connector.kafka.producer import Delivery
 from binlog_connector.rules.row_rule import RowRule
 from binlog_connector.rules.row_rules import bound_rule, defined_tables, table_rules
+from binlog_format.views.filters import TableFilter
 from binlog_streaming.settings.choices import parse_milliseconds
 from binlog_streaming.settings.model import JobLogSource, Metrics, Section, Status, kept_definitions_in
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from binlog_format.rows.decoding import Decoding
 
 
@@ -230,6 +233,44 @@ class KafkaSink(Section, frozen=True):
         return TopicShape(select=found.select, partitions=partitions, replication=replication, settings=settings)
 
 
+class Outbox(Section, frozen=True):
+    """`[outbox]`: a table in which a row that is inserted is an event for others, as of Debezium's Outbox Event Router.
+
+    Attributes:
+        table: `database.table`, which `[[tables]]` selects; None: the job has none.
+        topic: Of an event; `{prefix}` and `{route}` are filled in.
+        route: Column that fills `{route}`.
+        key: Column that is the key of the message.
+        payload: Column that is its value, as it is.
+        id: Column that is its header `id`.
+        headers: More headers: their names, and the columns that fill them.
+    """
+
+    table: str | None = None
+    topic: str = "outbox.event.{route}"
+    route: str = "aggregatetype"
+    key: str = "aggregateid"
+    payload: str = "payload"
+    id: str = "id"
+    headers: dict[str, str] = msgspec.field(default_factory=dict)
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns that a row must have."""
+        return tuple(dict.fromkeys((self.route, self.key, self.payload, self.id, *self.headers.values())))
+
+    def problems(self, names: Iterable[str]) -> list[str]:
+        """Reasons why rows with columns of these *names* cannot be events; none: they can."""
+        known = {*names}
+        lacking = [name for name in self.columns if name not in known]
+        return [f"{self.table}: it has no column {', '.join(lacking)} for its events"] if lacking else []
+
+    @property
+    def expression(self) -> str:
+        """Regular expression for the table alone; empty: there is none."""
+        return "" if self.table is None else re.escape(self.table).replace(",", r"\x2c")
+
+
 class PublishJob(Section, frozen=True):
     """A job file whose sink is Kafka.
 
@@ -243,8 +284,15 @@ class PublishJob(Section, frozen=True):
     checkpoint: str
     name: str = "binlog-stream"
     tables: tuple[TopicRule, ...] = (TopicRule(),)
+    outbox: Outbox = Outbox()
     metrics: Metrics = Metrics()
     status: Status = Status()
+
+    @property
+    def published(self) -> TableFilter:
+        """Tables whose changes are published as such."""
+        excluded = (self.source.exclude_tables, self.outbox.expression)
+        return TableFilter(",".join(rule.select for rule in self.tables), ",".join(filter(None, excluded)) or None)
 
     @property
     def kept_definitions(self) -> str | None:

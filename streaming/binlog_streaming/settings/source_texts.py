@@ -9,7 +9,15 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from binlog_streaming.settings.model import Metrics, Status
-from binlog_streaming.settings.publish_model import FollowedSource, KafkaSink, PublishJob, Registry, Security, TopicRule
+from binlog_streaming.settings.publish_model import (
+    FollowedSource,
+    KafkaSink,
+    Outbox,
+    PublishJob,
+    Registry,
+    Security,
+    TopicRule,
+)
 from binlog_streaming.settings.source_models import EventLogSource, EventRule, EventTablesJob
 from binlog_streaming.settings.table_settings import ROWS, Setting
 from binlog_streaming.settings.text import (
@@ -119,6 +127,20 @@ KAFKA_SINK = (
     ),
     Setting("compression", "none, gzip or zstd."),
 )
+OUTBOX = (
+    Setting(
+        "table",
+        "database.table, which [[tables]] selects: a row that an application inserts there is an event for others, "
+        "with its own topic, key and value; default: there is none.",
+        '"shop.outbox"',
+    ),
+    Setting("topic", "Topic of an event; {prefix}, and {route} from the row, are filled in."),
+    Setting("route", "Column that fills {route}."),
+    Setting("key", "Column that is the key of the message."),
+    Setting("payload", "Column that is its value, as it is; NULL gives a tombstone."),
+    Setting("id", "Column that is its header id, by which consumers recognise an event."),
+    Setting("headers", "More headers, and the columns that fill them.", '{ eventType = "type" }'),
+)
 SECURITY = (
     Setting("tls", "Encrypt connections, and verify the broker's certificate."),
     Setting("ca_file", "PEM file of certificates to trust; default: those that the system trusts.", '"ca.pem"'),
@@ -166,6 +188,7 @@ def publish_job_text(
     parts += ["[sink]", settings_text(KAFKA_SINK, job.sink, always=always)]
     parts += ["[sink.security]", settings_text(SECURITY, job.sink.security, always=())]
     parts += ["[sink.registry]", settings_text(REGISTRY, job.sink.registry, always=())]
+    parts += ["[outbox]", settings_text(OUTBOX, job.outbox, always=())]
     parts += ["[metrics]", settings_text(METRICS, job.metrics, always=())]
     parts += ["[status]", settings_text(STATUS, job.status, always=())]
     return joined_parts(parts)
@@ -178,6 +201,7 @@ PUBLISH_SECTIONS: dict[type[msgspec.Struct], tuple[Setting, ...]] = {
     KafkaSink: KAFKA_SINK,
     Security: SECURITY,
     Registry: REGISTRY,
+    Outbox: OUTBOX,
     Metrics: METRICS,
     Status: STATUS,
 }

@@ -26,6 +26,7 @@ from binlog_connector.schema.row_format import RowFormat, only_rows
 from binlog_connector.schema.snapshot_marks import CopiedTables
 from binlog_format.views.filters import TableFilter
 from binlog_streaming.job_state.definition_keeper import DefinitionKeeper
+from binlog_streaming.topics.outbox import OutboxMessages
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -89,6 +90,7 @@ class StepMessages:
         self._decoding = job.decoding()
         self._schema_file = None if source.schema_file is None else SchemaFile.read(source.schema_file)
         self._tables = TableFilter(",".join(rule.select for rule in job.tables), source.exclude_tables)
+        self._outbox = None if job.outbox.table is None else OutboxMessages(job.outbox, names)
         self._names = names
         self._copied = CopiedTables(job.sink.topic_prefix)
         self.options = options = envelope_options(job.sink, job.tables, folds_names=source.folds_names)
@@ -128,10 +130,11 @@ class StepMessages:
             tells_text = self._decoding.rules is None
             blocks = only_rows(blocks, row_format, groups, ServerRuns(step.watched.log), tells_text=tells_text)
         self._copied.enter(step.blocks)
+        decoding = replace(self._decoding, schemas=schemas)
         view = MessagesView(
             self.options,
-            tables=self._tables,
-            decoding=replace(self._decoding, schemas=schemas),
+            tables=self._job.published,
+            decoding=decoding,
             groups=groups,
             topic_of=self._names.of,
             encoding=self._encoding,
@@ -141,6 +144,8 @@ class StepMessages:
         for batch in view.batches(blocks):
             kind, database, table = (batch.column(name)[0].as_py() for name in ("kind", "database", "table"))
             yield from messages_of(batch, self._names.of(MessageKind(kind), database, table), self._partition_count)
+        if self._outbox is not None:
+            yield from self._outbox.of(schemas.observed(step.blocks()), decoding, groups)
         self._definitions.take(step.watched, (), step.end.position)  # before the offset is in Kafka
 
     def heartbeat(self) -> Messages:

@@ -47,7 +47,7 @@ def json_rows(job: PublishJob, report: PublishReport) -> list[dict[str, object]]
     rows.extend({"kind": "topic", **msgspec.to_builtins(topic)} for topic in report.topics)
     rows.extend({"kind": "left_out", "name": name} for name in report.left_out)
     rows.extend({"kind": "warning", "text": text} for text in report.warnings)
-    rows.extend({"kind": "problem", "text": text} for text in (*report.changed, *report.statements))
+    rows.extend({"kind": "problem", "text": text} for text in (*report.changed, *report.statements, *report.outbox))
     rows.append({"kind": "result", "can_run": not report.problems, "scan_size": report.scan_size})
     return rows
 
