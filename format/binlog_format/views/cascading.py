@@ -55,9 +55,11 @@ _UPDATE, _DELETE = 1, 2
 _KINDS = np.zeros(256, dtype=np.uint8)  # by type of event
 _KINDS[sorted(UPDATES)], _KINDS[sorted(DELETES)] = _UPDATE, _DELETE
 _PERIOD_DIGITS = 6
+# Seconds and microseconds: up to MariaDB 11.4, and since.
+_LAST_TIMES = (b"\x7f\xff\xff\xff\x0f\x42\x3f", b"\xff\xff\xff\xff\x0f\x42\x3f")
 _OPEN_ENDS = {
-    # Seconds and microseconds: up to MariaDB 11.4, and since.
-    ColumnType.TIMESTAMP2: (b"\x7f\xff\xff\xff\x0f\x42\x3f", b"\xff\xff\xff\xff\x0f\x42\x3f"),
+    ColumnType.TIMESTAMP2: _LAST_TIMES,
+    ColumnType.TIMESTAMP: _LAST_TIMES,  # mysql56_temporal_format=OFF
     ColumnType.LONGLONG: (b"\xff" * 8,),
 }
 """Ends of current rows, as bytes."""
@@ -156,6 +158,8 @@ def _may_be_period(column: Column) -> bool:
         return False
     if column.type is ColumnType.TIMESTAMP2:
         return column.metadata == _PERIOD_DIGITS
+    if column.type is ColumnType.TIMESTAMP:  # its digits are not in the log
+        return True
     return column.type is ColumnType.LONGLONG and column.unsigned is not False
 
 
@@ -186,7 +190,9 @@ def _is_open_end(images: Images, column: int) -> NDArray[np.bool_]:
     offsets = images.column_offsets(column)
     for end in _OPEN_ENDS[images.layout.columns[column].type]:
         there = np.flatnonzero(offsets >= 0)
-        found = images.data[offsets[there, None].astype(np.int64) + np.arange(len(end))]
+        # A TIMESTAMP without a fraction is shorter, and may be the last value there is.
+        places = np.minimum(offsets[there, None].astype(np.int64) + np.arange(len(end)), len(images.data) - 1)
+        found = images.data[places]
         mask[there] |= (found == np.frombuffer(end, np.uint8)).all(axis=1)
     return mask
 
