@@ -21,6 +21,7 @@ from binlog_format.position import Position
 from binlog_streaming.job_state.progress import BatchProgress, Outcome, TableProgress
 from binlog_streaming.job_state.record import RECORD_FILE
 from binlog_streaming.job_state.record_keeper import RecordKeeper
+from binlog_streaming.jobs.switch import plan_switch
 from binlog_streaming.plan.job_state import StateChange, TableSelection
 from binlog_streaming.settings import (
     Deletes,
@@ -243,6 +244,12 @@ def test_record_that_is_none_is_named(tmp_path: Path) -> None:
     begun(tmp_path)
     (tmp_path / "checkpoint" / RECORD_FILE).write_text('{"path": 1}')
     assert "not the record of a job" in refusal(tmp_path)
+    file = tmp_path / "job.toml"
+    names = {"source": f'path = "{tmp_path}/log"', "sink": f'directory = "{tmp_path}/tables"'}
+    sections = "".join(f"[{name}]\n{setting}\n" for name, setting in names.items())
+    file.write_text(f'checkpoint = "{tmp_path}/checkpoint"\n{sections}')
+    with pytest.raises(OptionError, match="not the record of a job"):
+        plan_switch(str(file), str(tmp_path / "other"))
 
 
 def test_tables_seen_are_remembered_by_the_next_run(tmp_path: Path) -> None:

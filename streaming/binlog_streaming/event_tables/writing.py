@@ -19,11 +19,11 @@ import pyarrow.compute as pc
 
 from binlog_connector.crash_points import reached
 from binlog_connector.following.offsets import SourceOffset
-from binlog_format.errors import TableError
+from binlog_format.errors import OptionError, TableError
 from binlog_format.structured.views.event_filter import EventFilter, severity_name, shown_text
 from binlog_format.structured.views.view import LogsView, chosen, with_events
 from binlog_streaming.job_state.progress import Outcome, TableProgress
-from binlog_streaming.job_state.state_files import BatchState, BatchStateFile
+from binlog_streaming.job_state.state_files import OTHER_CHECKPOINT, BatchState, BatchStateFile
 from binlog_streaming.lake.commit_id import CommitId
 from binlog_streaming.lake.evolution import cast_to_schema, common_schema, reconciled
 from binlog_streaming.lake.sinks import sink_type
@@ -313,4 +313,5 @@ class EventTablesStateFile(BatchStateFile[EventTablesState]):
         try:
             return None if offset is None else SourceOffset.from_json(offset)
         except ValueError as error:
-            raise self._strange(error) from error
+            title = f"not the checkpoint of a job that {self.KIND}"
+            raise OptionError("INVALID_VALUE", f"{title}: {error}", at=self._place, hint=OTHER_CHECKPOINT) from error

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from binlog_connector.rules.row_rules import hiding_changes, salt_fingerprints
+from binlog_format.errors import OptionError
 from binlog_format.rows.decoding import ZeroDates
 from binlog_format.source_file import without_archive
 from binlog_format.views.filters import TableFilter
@@ -26,6 +27,7 @@ from binlog_streaming.settings.model import TableRule  # noqa: TC001 - msgspec l
 
 if TYPE_CHECKING:
     from binlog_connector.following.offsets import SourceOffset
+    from binlog_streaming.job_state.state_files import StateFolder
     from binlog_streaming.settings.model import Job
 
 RECORD_FILE = "binlog-stream-job.json"
@@ -343,6 +345,17 @@ def _shown(value: str | None) -> str:
     return repr(str(value)) if value else "nothing"
 
 
+def read_record(state: StateFolder) -> JobRecord | None:
+    """Read the record in a job's checkpoint; None: there is none.
+
+    Raises:
+        OptionError: `INVALID_VALUE`: the file is no such record.
+        StorageError, AccessError: It cannot be read.
+    """
+    hint = "It was damaged, or written by a later version. Delete it to let the job file count as it is"
+    return state.decoded(RECORD_FILE, JobRecord, "the record of a job", hint)
+
+
 def with_declared_types(job: Job) -> Job:
     """The same job with `source.declaredTypes`, as it was begun where the job file leaves it open.
 
@@ -361,10 +374,9 @@ def _was_begun_with(job: Job) -> bool:
     checkpoint = read_checkpoint(state)
     if checkpoint is None or (checkpoint.pending or checkpoint.offset) is None:
         return True
-    content = state.read(RECORD_FILE)
-    if content is None:
-        return False  # of a version that kept no record
     try:
-        return msgspec.json.decode(content, type=JobRecord).options.get(DECLARED_TYPES) == "true"
-    except msgspec.MsgspecError:
+        record = read_record(state)
+    except OptionError:
         return False  # `RecordKeeper` names what is wrong with it
+    # A version that kept no record knew no declared types.
+    return record is not None and record.options.get(DECLARED_TYPES) == "true"

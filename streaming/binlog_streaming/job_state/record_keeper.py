@@ -26,6 +26,7 @@ from binlog_streaming.job_state.record import (
     Verified,
     changed_log,
     changes_between,
+    read_record,
     with_declared_types,
 )
 from binlog_streaming.job_state.state_files import state_of
@@ -313,18 +314,7 @@ class RecordKeeper:
         return f"{self._job.checkpoint.rstrip('/')}/{RECORD_FILE}"
 
     def _read(self) -> JobRecord | None:
-        content = state_of(self._job).read(RECORD_FILE)
-        if content is None:
-            return None
-        try:
-            return msgspec.json.decode(content, type=JobRecord)
-        except msgspec.MsgspecError as error:
-            raise OptionError(
-                "INVALID_VALUE",
-                f"not the record of a job: {error}",
-                at=Place(self.path),
-                hint="It was damaged, or written by a later version. Delete it to let the job file count as it is",
-            ) from error
+        return read_record(state_of(self._job))
 
     def _write(self) -> None:
         content = msgspec.json.format(msgspec.json.encode(self._record), indent=2)

@@ -27,6 +27,9 @@ if TYPE_CHECKING:
     from binlog_streaming.settings.job_file import AnyJob
 
 
+_Content = TypeVar("_Content")
+
+
 class StateFolder:
     """A directory of such files; it need not be there.
 
@@ -57,6 +60,26 @@ class StateFolder:
             return None
         except OSError as error:
             raise storage_error(f"{self.directory}/{name}", "read", error) from error
+
+    def decoded(self, name: str, kind: type[_Content], title: str, hint: str) -> _Content | None:
+        """Content of a JSON file; None: it is not there.
+
+        Args:
+            name: Of the file.
+            kind: Form of its content.
+            title: What the file is, for messages: `the record of a job`.
+            hint: Remedy if it is something else.
+
+        Raises:
+            OptionError: `INVALID_VALUE`: it is something else.
+            StorageError, AccessError: It cannot be read.
+        """
+        content = self.read(name)
+        try:
+            return None if content is None else msgspec.json.decode(content, type=kind)
+        except msgspec.MsgspecError as error:
+            place = Place(f"{self.directory.rstrip('/')}/{name}")
+            raise OptionError("INVALID_VALUE", f"not {title}: {error}", at=place, hint=hint) from error
 
     def write(self, name: str, content: bytes) -> None:
         """Make a file, or put *content* in the place of what it holds; the directory is made when it is not there.
@@ -112,6 +135,8 @@ def storage_of(job: AnyJob) -> Mapping[str, str]:
 
 
 VERSION = 1
+OTHER_CHECKPOINT = "Name another directory as checkpoint; a new one begins a new job"
+"""Hint where a checkpoint is that of another kind of job."""
 
 
 class BatchStep(StrEnum):
@@ -172,14 +197,13 @@ class BatchStateFile(Generic[State]):
 
     def __init__(self, job: EventTablesJob | TopicTablesJob, kind: type[State]) -> None:
         self._folder = state_of(job)
-        self._kind = kind
         self._place = Place(f"{job.checkpoint}/{self.FILE}")
-        content = self._folder.read(self.FILE)
+        kept = self._folder.decoded(self.FILE, kind, f"the checkpoint of a job that {self.KIND}", OTHER_CHECKPOINT)
         new = kind(
             query_id=str(uuid.uuid4()), directory=job.sink.directory, format=str(job.sink.format), rules=job.tables
         )
-        self.is_new = content is None
-        self.state = new if content is None else self._decoded(content)
+        self.is_new = kept is None
+        self.state = kept or new
         for setting, was, is_now in (
             ("sink.directory", self.state.directory, new.directory),
             ("sink.format", self.state.format, new.format),
@@ -216,17 +240,3 @@ class BatchStateFile(Generic[State]):
     def _write(self, state: State) -> None:
         self._folder.write(self.FILE, msgspec.json.encode(state))
         self.state = state
-
-    def _decoded(self, content: bytes) -> State:
-        try:
-            return msgspec.json.decode(content, type=self._kind)
-        except msgspec.DecodeError as error:
-            raise self._strange(error) from error
-
-    def _strange(self, error: Exception) -> OptionError:
-        return OptionError(
-            "INVALID_VALUE",
-            f"not the checkpoint of a job that {self.KIND}: {error}",
-            at=self._place,
-            hint="Name another directory as checkpoint; a new one begins a new job",
-        )

@@ -62,6 +62,12 @@ class SwitchJournal(msgspec.Struct, frozen=True, kw_only=True):
     definitions: KeptDefinitions | None
     version: int = VERSION
 
+    def __post_init__(self) -> None:
+        """Check what a file may have wrong; its reader names the error."""
+        if self.version > VERSION:
+            raise ValueError(f"version {self.version}, this program reads up to {VERSION}")
+        _ = self.offsets
+
     @property
     def offsets(self) -> tuple[SourceOffset, SourceOffset]:
         """`before` and `after`."""
@@ -75,22 +81,8 @@ def read_journal(state: StateFolder) -> SwitchJournal | None:
         OptionError: `INVALID_VALUE`: the file is no such journal.
         StorageError, AccessError: It cannot be read.
     """
-    content = state.read(JOURNAL_FILE)
-    if content is None:
-        return None
-    try:
-        journal = msgspec.json.decode(content, type=SwitchJournal)
-        if journal.version > VERSION:
-            raise ValueError(f"version {journal.version}, this program reads up to {VERSION}")
-        _ = journal.offsets
-    except (msgspec.MsgspecError, ValueError) as error:
-        raise OptionError(
-            "INVALID_VALUE",
-            f"not the journal of a switch: {error}",
-            at=Place(f"{state.directory}/{JOURNAL_FILE}"),
-            hint="It was damaged, or written by a later version: complete the switch with that one",
-        ) from error
-    return journal
+    hint = "It was damaged, or written by a later version: complete the switch with that one"
+    return state.decoded(JOURNAL_FILE, SwitchJournal, "the journal of a switch", hint)
 
 
 def write_journal(state: StateFolder, journal: SwitchJournal) -> None:

@@ -27,7 +27,7 @@ from binlog_format.position import Place
 from binlog_format.source_file import without_archive
 from binlog_streaming.job_state.checkpoint import read_checkpoint
 from binlog_streaming.job_state.job_run import JobLock
-from binlog_streaming.job_state.record import RECORD_FILE, JobRecord
+from binlog_streaming.job_state.record import read_record
 from binlog_streaming.job_state.state_files import state_of
 from binlog_streaming.job_state.switch_journal import (
     SwitchJournal,
@@ -291,9 +291,8 @@ def _place_of(job: LogJob) -> SwitchStart:
     tables: tuple[str, ...] = ()
     offset, unfinished = None, None
     if isinstance(job, Job):
-        content = state.read(RECORD_FILE)
-        if content is not None:
-            record = msgspec.json.decode(content, type=JobRecord)
+        record = read_record(state)
+        if record is not None:
             path, tables = record.path, tuple(f"{database}.{table}" for database, table in record.tables)
         checkpoint = read_checkpoint(state)
         if checkpoint is not None:

@@ -64,18 +64,8 @@ class StatusFile:
             OptionError: `INVALID_VALUE`: it is no such file.
             StorageError, AccessError: It cannot be read.
         """
-        content = self._folder.read(STATUS_FILE)
-        if content is None:
-            return None
-        try:
-            return msgspec.json.decode(content, type=RecordedStatus)
-        except msgspec.MsgspecError as error:
-            raise OptionError(
-                "INVALID_VALUE",
-                f"not the state of a job: {error}",
-                at=Place(self.path),
-                hint="It was damaged, or written by a later version. Delete it: only what is shown depends on it",
-            ) from error
+        hint = "It was damaged, or written by a later version. Delete it: only what is shown depends on it"
+        return self._folder.decoded(STATUS_FILE, RecordedStatus, "the state of a job", hint)
 
     def write(self, state: RecordedStatus) -> None:
         """Put *state* in the place of what was recorded.

@@ -25,7 +25,7 @@ from binlog_format.position import Place
 from binlog_format.rows.decoding import ZeroDates
 from binlog_format.source_file import without_archive
 from binlog_streaming.job_state.record import RECORD_FILE, START_OPTIONS
-from binlog_streaming.job_state.state_files import state_of
+from binlog_streaming.job_state.state_files import OTHER_CHECKPOINT, state_of
 from binlog_streaming.job_state.switch_journal import (
     JOURNAL_FILE,
     SwitchStep,
@@ -104,19 +104,8 @@ def begun_with(job: PublishJob) -> PublishRecord | None:
         OptionError: `INVALID_VALUE`: the checkpoint is that of another kind of job.
         BinlogError: It cannot be read.
     """
-    state = state_of(job)
-    content = state.read(RECORD_FILE)
-    if content is None:
-        return None
-    try:
-        return msgspec.json.decode(content, type=PublishRecord)
-    except msgspec.DecodeError as error:
-        raise OptionError(
-            "INVALID_VALUE",
-            f"not the checkpoint of a job that publishes: {error}",
-            at=Place(f"{job.checkpoint}/{RECORD_FILE}"),
-            hint="Name another directory as checkpoint; a new one begins a new job",
-        ) from error
+    title = "the checkpoint of a job that publishes"
+    return state_of(job).decoded(RECORD_FILE, PublishRecord, title, OTHER_CHECKPOINT)
 
 
 def differences(record: PublishRecord, job: PublishJob) -> list[str]:

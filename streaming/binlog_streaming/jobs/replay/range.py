@@ -17,7 +17,6 @@ from binlog_connector.following.watched import WatchedLog
 from binlog_connector.options.source_options import SourceOptions
 from binlog_format.errors import BinlogError, OptionError, StartError
 from binlog_format.gtids.gtid_set import GtidSet
-from binlog_format.position import Place
 from binlog_streaming.job_state.record import START_OPTIONS
 
 if TYPE_CHECKING:
@@ -189,6 +188,11 @@ class ReplayRecord(msgspec.Struct, frozen=True, kw_only=True):
     from_first: bool | None = None
     version: int = VERSION
 
+    def __post_init__(self) -> None:
+        """Refuse what a later version has written."""
+        if self.version > VERSION:
+            raise ValueError(f"version {self.version}, this program reads up to {VERSION}")
+
     @property
     def asked(self) -> tuple[str | None, str | None, bool]:
         """Options that the user gave."""
@@ -212,21 +216,8 @@ class ReplayCheckpoint:
         Raises:
             OptionError: `INVALID_VALUE`: the record is none.
         """
-        content = self._state.read(RECORD_FILE)
-        if content is None:
-            return None
-        try:
-            record = msgspec.json.decode(content, type=ReplayRecord)
-            if record.version > VERSION:
-                raise ValueError(f"version {record.version}, this program reads up to {VERSION}")
-        except (msgspec.MsgspecError, ValueError) as error:
-            raise OptionError(
-                "INVALID_VALUE",
-                f"not the record of a replay: {error}",
-                at=Place(f"{self.directory}/{RECORD_FILE}"),
-                hint="It was damaged, or written by a later version. Delete the folder it is in to begin anew",
-            ) from error
-        return record
+        hint = "It was damaged, or written by a later version. Delete the folder it is in to begin anew"
+        return self._state.decoded(RECORD_FILE, ReplayRecord, "the record of a replay", hint)
 
     def begin(self, record: ReplayRecord) -> None:
         """Write *record* down, and the id under which Spark will run the query.
