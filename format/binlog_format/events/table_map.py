@@ -187,7 +187,11 @@ def parse_table_map(event: bytes, vendor: Vendor = Vendor.MARIADB) -> TableLayou
     codes = body.take(count)
     types = _column_types(codes, _Cursor(body.text(), "type metadata"), f"{database}.{table}")
     null_bits = body.take((count + 7) // 8)
-    details = _Details(types, _metadata_fields(body), vendor)
+    fields = {}
+    while body.remaining:
+        kind = body.take(1)[0]
+        fields[kind] = body.text()
+    details = _Details(types, fields, vendor)
     columns = tuple(
         Column(
             name=details.names[index] if details.names else None,
@@ -268,14 +272,6 @@ def _column_type(code: int, index: int, table: str) -> ColumnType:
         raise UnsupportedError("COLUMN_TYPE", f"{table}: column {index} has the unknown type {code}") from error
 
 
-def _metadata_fields(body: _Cursor) -> dict[int, bytes]:
-    fields = {}
-    while body.remaining:
-        kind = body.take(1)[0]
-        fields[kind] = body.text()
-    return fields
-
-
 class _Details:
     """Optional metadata by column index; fields of unknown types are ignored."""
 
@@ -292,7 +288,11 @@ class _Details:
         self.visible = self._bits(list(range(len(types))), MetadataField.COLUMN_VISIBILITY)
         self.geometry_types = self._numbers(geometry, MetadataField.GEOMETRY_TYPE)
         self.dimensions = self._numbers(vectors, MetadataField.VECTOR_DIMENSIONALITY)
-        self.charsets = self._text_charsets(character, geometry if vendor is Vendor.MARIADB else []) | self._collations(
+        texts = sorted(character + (geometry if vendor is Vendor.MARIADB else []))
+        self.charsets = self._collations(texts, MetadataField.DEFAULT_CHARSET, MetadataField.COLUMN_CHARSET)
+        for column in geometry:
+            self.charsets.pop(column, None)
+        self.charsets |= self._collations(
             sorted(enums + sets),
             MetadataField.ENUM_AND_SET_DEFAULT_CHARSET,
             MetadataField.ENUM_AND_SET_COLUMN_CHARSET,
@@ -320,12 +320,6 @@ class _Details:
         if len(numbers) != len(columns):
             raise cursor.error(f"{len(numbers)} numbers for {len(columns)} columns")
         return dict(zip(columns, numbers, strict=True))
-
-    def _text_charsets(self, character: list[int], geometry: list[int]) -> dict[int, str]:
-        charsets = self._collations(
-            sorted(character + geometry), MetadataField.DEFAULT_CHARSET, MetadataField.COLUMN_CHARSET
-        )
-        return {column: charset for column, charset in charsets.items() if column not in geometry}
 
     def _collations(self, columns: list[int], default: MetadataField, each: MetadataField) -> dict[int, str]:
         cursor = self._cursor(default)

@@ -134,9 +134,14 @@ class LogFiles:
         if header is None:
             source.close()
             return None
-        self._check_page_size(source.path, header)
-        opened = OpenFile(file_no, source, header)
-        self._keep(opened)
+        self._page_size = self._page_size or header.page_size
+        if self._page_size != header.page_size:
+            reason = f"page size: the other files have {self._page_size}, this one has {header.page_size}"
+            raise CorruptError("HEADER", reason, at=Place(source.path, page=0, byte=4))
+        if len(self._open) >= OPEN_FILES_MAX:
+            # Not closed: whoever reads from it still holds it; the descriptor goes with the last reference.
+            self._open.pop(next(iter(self._open)))
+        opened = self._open[file_no] = OpenFile(file_no, source, header)
         return opened
 
     def existing(self, file_no: int) -> OpenFile:
@@ -190,12 +195,6 @@ class LogFiles:
             opened.source.close()
         self._open.clear()
 
-    def _keep(self, opened: OpenFile) -> None:
-        if len(self._open) >= OPEN_FILES_MAX:
-            # Not closed: whoever reads from it still holds it; the descriptor goes with the last reference.
-            self._open.pop(next(iter(self._open)))
-        self._open[opened.file_no] = opened
-
     def _number_of(self, name: str) -> int:
         number = file_number(name)
         if number is not None:
@@ -235,13 +234,6 @@ class LogFiles:
         """True if no file after *name* has been begun; a header is written when all files before it are complete."""
         number = file_number(name)
         return number is not None and all(self.begun(later) is None for later in self._listed() if later > number)
-
-    def _check_page_size(self, path: str, header: FileHeader) -> None:
-        if self._page_size is None:
-            self._page_size = header.page_size
-        elif self._page_size != header.page_size:
-            reason = f"page size: the other files have {self._page_size}, this one has {header.page_size}"
-            raise CorruptError("HEADER", reason, at=Place(path, page=0, byte=4))
 
 
 def _is_unfinished_header(head: memoryview, error: BinlogError) -> bool:

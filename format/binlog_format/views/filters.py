@@ -124,7 +124,8 @@ class TableFilter:
         key = (database, table)
         known = self._known.get(key)
         if known is None:
-            known = self._known[key] = self._matches(database, table)
+            is_there = not self._is_left_out(database) and (self._names is None or table in self._names)
+            known = self._known[key] = is_there and self.accepts_text(f"{database}.{table}")
         return known
 
     def may_accept_in(self, database: str) -> bool:
@@ -139,13 +140,6 @@ class TableFilter:
         if self._databases is not None and database not in self._databases:
             return True
         return is_of_snapshots(database) and not self._with_snapshots
-
-    def _matches(self, database: str, table: str) -> bool:
-        if self._is_left_out(database):
-            return False
-        if self._names is not None and table not in self._names:
-            return False
-        return self.accepts_text(f"{database}.{table}")
 
     def accepts_text(self, name: str) -> bool:
         """True if the expressions accept a name, of a table or of anything else."""

@@ -187,13 +187,14 @@ class TablesView:
         rows = [
             *(row for one in found.values() if not problems.has(one.layout) for row in one.rows()),
             *shadows.rows(snapshots.shadows()),
-            *_rows_of_others(others),
+            *({"database": name[0], "table": name[1], **checked_columns(count)} for name, count in others.items()),
             *problems.rows(),
         ]
         if statements.kept or snapshots.marks:
             rows.append({"ddl": statements.kept or None, "marks": snapshots.marks or None})
         if rows and start is not None and end is not None:
-            yield _batch(start, end, rows)
+            bounds = {"start": _struct(start), "end": _struct(end)}
+            yield pa.RecordBatch.from_pylist([bounds | row for row in rows], schema=TABLES_SCHEMA)
 
     def _statements(self, block: Block) -> list[Mapping[str, object]]:
         if self._find_statements is None:
@@ -304,16 +305,6 @@ def _count_others(others: dict[tuple[str, str], NDArray[np.int64]], block: Block
         if counts.any():
             name = touched.layout.database, touched.layout.table
             others[name] = others.get(name, 0) + counts
-
-
-def _rows_of_others(others: Mapping[tuple[str, str], NDArray[np.int64]]) -> Iterator[dict[str, object]]:
-    for (database, table), counts in others.items():
-        yield {"database": database, "table": table, **checked_columns(counts)}
-
-
-def _batch(start: Position, end: Position, rows: list[dict[str, object]]) -> pa.RecordBatch:
-    bounds = {"start": _struct(start), "end": _struct(end)}
-    return pa.RecordBatch.from_pylist([bounds | row for row in rows], schema=TABLES_SCHEMA)
 
 
 def _struct(position: Position) -> dict[str, int]:

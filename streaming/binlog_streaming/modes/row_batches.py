@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import threading
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, TypeVar
 
@@ -168,6 +168,7 @@ class StepImages:
 
     source_table: str
     row_batches: tuple[RowBatch, ...]
+    _last_splits: dict[int, _Split] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def __len__(self) -> int:
         return int(self._starts[-1])
@@ -291,10 +292,6 @@ class StepImages:
                 missing = chosen[low:high] == NO_IMAGE
                 parts.append((row_batch, np.where(missing, 0, chosen[low:high] - start), missing))
         return _Split(numbers, parts, back)
-
-    @cached_property
-    def _last_splits(self) -> dict[int, _Split]:
-        return {}
 
     @cached_property
     def _all(self) -> Indices:

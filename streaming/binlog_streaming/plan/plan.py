@@ -153,15 +153,11 @@ def _changes(
                 scope.observe(defined)
                 made = (one for one in definition_operations(defined) if isinstance(one, CreateTable))
                 some = [*some, *(moved for one in made for moved in rows_moved(one))]
-        yield statement, _shown(some, decoding, statement)
+        if isinstance(decoding.rules, TableRules):
+            some = apply_rules_to_changes(some, decoding.rules, decoding, statement.vendor)
+        yield statement, list(some)
         if states and scope.foreign_keys is not None and scope.foreign_keys != states[-1][1]:
             states.append((statement.position, scope.foreign_keys.copy()))
-
-
-def _shown(changes: Sequence[AnyChange], decoding: Decoding, statement: DdlStatement) -> list[AnyChange]:
-    if not isinstance(decoding.rules, TableRules):
-        return list(changes)
-    return apply_rules_to_changes(changes, decoding.rules, decoding, statement.vendor)
 
 
 def _planning(rows: Sequence[Row], decoding: Decoding, selection: TableSelection, job_state: JobState) -> Planning:

@@ -328,7 +328,8 @@ class _SpanBuilder:
         if self._size_max is not None:
             count = int(np.searchsorted(ends, self._size_max, side="right"))
             count = max(count, 1) if self._group_count == 0 and len(records) > 0 else count
-        self._take_groups(window, count)
+        if count > 0:
+            self._take_heads(self._heads.of(window, count))
         if count < len(records):
             row = int(records["end"][count - 1]) if count > 0 else None
             if row is not None:
@@ -344,10 +345,6 @@ class _SpanBuilder:
             last = window.boundary - 1
             self._size = int(before + chunks["start"][last] + chunks["size"][last])
         return self._size_max is not None and self._group_count > 0 and self._size >= self._size_max
-
-    def _take_groups(self, window: CommitWindow, count: int) -> None:
-        if count > 0:
-            self._take_heads(self._heads.of(window, count))
 
     def _take_heads(self, groups: Table) -> None:
         self._group_count += len(groups)
