@@ -12,9 +12,9 @@ import pyarrow.compute as pc
 import pytest
 
 from binlog_connector.options.source_options import View
+from binlog_connector.spark.batch_reader import wanted_by
 from binlog_connector.spark.source import BinlogDataSource
 from binlog_connector.spark.spark_api import EqualTo, GreaterThanOrEqual, In, LessThan
-from binlog_connector.spark.wanted import wanted_by
 from binlog_format import open_log
 from binlog_format.errors import OptionError, SchemaError
 from binlog_format.structured.layout import Severity

@@ -12,10 +12,9 @@ from hypothesis import strategies as st
 
 from binlog_connector.options.query_views import ALL_WANTED
 from binlog_connector.options.source_options import SourceOptions, View
-from binlog_connector.spark.batch_reader import BinlogBatchReader, FilteringBatchReader
+from binlog_connector.spark.batch_reader import BinlogBatchReader, FilteringBatchReader, wanted_by
 from binlog_connector.spark.partitions import RangePartition
 from binlog_connector.spark.source import BinlogDataSource
-from binlog_connector.spark.wanted import wanted_by
 from binlog_format.position import Position
 from tests.connector.shop import FIRST_SECOND, Shop
 from tests.corpus import SERVER_CASES

@@ -16,7 +16,7 @@ from binlog_format.archives.directories import open_directory
 from binlog_format.structured.layout import Severity
 from binlog_format.structured.metadata import ClockSync
 from binlog_streaming.cli.app import app, register_commands
-from binlog_streaming.cli.logs.page_view import PageView
+from binlog_streaming.cli.logs.pages import PageView
 from tests.corpus import SERVER_CASES
 from tests.format.innodb.inspection.small_logs import PAGE_SIZE, mixed_log, tiny_log
 from tests.format.innodb.log_groups import read_groups

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from binlog_connector.installing import require
 from binlog_streaming.cli.jobs.lines import BatchJsonLines, BatchLines, PublishJsonLines, PublishLines
 from binlog_streaming.cli.output import Output
 from binlog_streaming.cli.progress import starting
@@ -61,11 +62,11 @@ def run_job(
         told: list[Listener] = [lambda batch: recorder.batch(batch, running.recorded)]
         if isinstance(job, PublishJob):
             told = [recorder.published]
-        if isinstance(job, Job):
-            from binlog_streaming.lineage.reporter import reporting
+        if isinstance(job, Job) and job.lineage.namespace is not None:
+            require("openlineage")
+            from binlog_streaming.jobs.lineage import reporting
 
-            lineage = stack.enter_context(reporting(job, once=once or job.trigger.available_now))
-            told += [] if lineage is None else [lineage.batch]
+            told.append(stack.enter_context(reporting(job, once=once or job.trigger.available_now)).batch)
 
         def stop() -> None:
             recorder.stopping()

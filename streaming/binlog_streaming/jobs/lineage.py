@@ -8,25 +8,131 @@ from __future__ import annotations
 import logging
 import threading
 from contextlib import contextmanager
+from datetime import UTC, datetime
+from importlib.metadata import version
 from typing import TYPE_CHECKING
 
+import msgspec
 import typer
+from openlineage.client import OpenLineageClient
+from openlineage.client.event_v2 import InputDataset, Job, OutputDataset, Run, RunEvent, RunState
+from openlineage.client.facet_v2 import (
+    dataset_version_dataset,
+    error_message_run,
+    job_type_job,
+    output_statistics_output_dataset,
+    processing_engine_run,
+    schema_dataset,
+)
+from openlineage.client.uuid import generate_new_uuid
 
-from binlog_connector.installing import require
 from binlog_format.errors import BinlogError, OptionError
+from binlog_format.source_file import without_archive
 from binlog_streaming.job_state.progress import Outcome
 from binlog_streaming.lake.sinks import sink_type
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     import pyarrow as pa
-    from openlineage.client import OpenLineageClient
-    from openlineage.client.event_v2 import RunEvent, RunState
 
     from binlog_streaming.job_state.progress import BatchProgress
-    from binlog_streaming.lineage.events import RunEvents, WrittenTable
-    from binlog_streaming.settings import Job, Sink
+    from binlog_streaming.settings import Job as TablesJob
+    from binlog_streaming.settings import Sink
+
+
+_NAME = "binlog-stream"
+_VERSION = version(_NAME)
+_PRODUCER = f"pkg:pypi/{_NAME}@{_VERSION}"
+
+
+class WrittenTable(msgspec.Struct, kw_only=True):
+    """A target, as a run has left it so far.
+
+    Attributes:
+        source_table: `database.table` in the log.
+        uri: Of the target.
+        version: What a reader names to get it as it is; None: its format has no versions.
+        columns: Its columns; None: they are not known.
+        rows: Rows and keys that the run brought to it.
+    """
+
+    source_table: str
+    uri: str
+    version: str | None
+    columns: pa.Schema | None
+    rows: int
+
+
+class RunEvents:
+    """Makes the events of one run.
+
+    Args:
+        job: The settings; `lineage.namespace` is set.
+        once: The run takes what is there, and ends.
+    """
+
+    def __init__(self, job: TablesJob, *, once: bool) -> None:
+        assert job.lineage.namespace is not None
+        self._source = job.lineage.source or "://".join(_place(without_archive(job.source.path)))
+        self._run_id = str(generate_new_uuid())
+        kind = job_type_job.JobTypeJobFacet(
+            processingType="BATCH" if once else "STREAMING", integration="BINLOG_STREAM", jobType="JOB"
+        )
+        self._job = Job(namespace=job.lineage.namespace, name=job.name, facets={"jobType": kind})
+
+    def event(
+        self, state: RunState, tables: Sequence[WrittenTable] = (), *, failure: BaseException | None = None
+    ) -> RunEvent:
+        """The next events; *failure* ended the run."""
+        engine = processing_engine_run.ProcessingEngineRunFacet(
+            version=_VERSION, name=_NAME, openlineageAdapterVersion=_VERSION
+        )
+        run = Run(runId=self._run_id, facets={"processing_engine": engine})
+        if failure is not None:
+            assert run.facets is not None
+            run.facets["errorMessage"] = error_message_run.ErrorMessageRunFacet(
+                message=str(failure), programmingLanguage="PYTHON"
+            )
+        sources = sorted({table.source_table for table in tables})
+        return RunEvent(
+            eventType=state,
+            eventTime=datetime.now(UTC).isoformat(),
+            run=run,
+            job=self._job,
+            producer=_PRODUCER,
+            inputs=[InputDataset(namespace=self._source, name=name) for name in sources],
+            outputs=[_output(table) for table in tables],
+        )
+
+
+def _output(table: WrittenTable) -> OutputDataset:
+    namespace, name = _place(table.uri)
+    output = OutputDataset(namespace=namespace, name=name)
+    assert output.facets is not None
+    assert output.outputFacets is not None
+    if table.columns is not None:
+        fields = [
+            schema_dataset.SchemaDatasetFacetFields(name=field.name, type=str(field.type), ordinal_position=number)
+            for number, field in enumerate(table.columns, 1)
+        ]
+        output.facets["schema"] = schema_dataset.SchemaDatasetFacet(fields=fields)
+    if table.version is not None:
+        output.facets["version"] = dataset_version_dataset.DatasetVersionDatasetFacet(datasetVersion=table.version)
+    output.outputFacets["outputStatistics"] = output_statistics_output_dataset.OutputStatisticsOutputDatasetFacet(
+        rowCount=table.rows
+    )
+    return output
+
+
+def _place(uri: str) -> tuple[str, str]:
+    """Namespace and name of files, as OpenLineage's naming has them: `file` and a path, `s3://bucket` and a key."""
+    scheme, is_url, rest = uri.partition("://")
+    if not is_url:
+        return "file", uri
+    bucket, _, key = rest.partition("/")
+    return f"{scheme}://{bucket}", key
+
 
 logger = logging.getLogger(__name__)
 
@@ -60,7 +166,7 @@ class LineageReporter:
         self._first_write = threading.Event()
         self._ended = threading.Event()
         self._last: tuple[RunState, BaseException | None] | None = None
-        self._is_told = False
+        self._is_warned = False
         self._thread = threading.Thread(target=self._run, name="binlog-stream-lineage", daemon=True)
 
     def start(self) -> None:
@@ -69,23 +175,21 @@ class LineageReporter:
 
     def batch(self, batch: BatchProgress) -> None:
         """A batch is in the tables."""
-        from binlog_streaming.lineage.events import WrittenTable
-
         with self._lock:
-            for one in batch.tables:
-                if one.outcome is Outcome.SET_ASIDE:
+            for table in batch.tables:
+                if table.outcome is Outcome.SET_ASIDE:
                     continue
-                known = self._tables.get(one.target)
-                # Columns change with statements; who has changed any is asked for its columns again.
-                columns = None if known is None or one.statements else known.columns
-                self._tables[one.target] = WrittenTable(
-                    source_table=one.source_table,
-                    uri=one.target,
-                    version=one.version or (None if known is None else known.version),
+                known = self._tables.get(table.target)
+                # Columns change with statements; a target that had any is asked for its columns again.
+                columns = None if known is None or table.statements else known.columns
+                self._tables[table.target] = WrittenTable(
+                    source_table=table.source_table,
+                    uri=table.target,
+                    version=table.version or (None if known is None else known.version),
                     columns=columns,
-                    rows=one.rows_written + (0 if known is None else known.rows),
+                    rows=table.rows_written + (0 if known is None else known.rows),
                 )
-                self._changed.add(one.target)
+                self._changed.add(table.target)
         if batch.tables:
             self._first_write.set()
 
@@ -97,8 +201,6 @@ class LineageReporter:
         self._thread.join(_END_SECONDS)
 
     def _run(self) -> None:
-        from openlineage.client.event_v2 import RunState
-
         is_started = self._send(self._events.event(RunState.START))
         self._first_write.wait()
         while not self._ended.is_set():
@@ -114,8 +216,6 @@ class LineageReporter:
         self._send(self._events.event(state, self._written(uris), failure=failure))
 
     def _tell_changed(self) -> None:
-        from openlineage.client.event_v2 import RunState
-
         with self._lock:
             changed, self._changed = self._changed, set()
         if changed and not self._send(self._events.event(RunState.RUNNING, self._written(sorted(changed)))):
@@ -137,29 +237,20 @@ class LineageReporter:
         try:
             self._client.emit(event)
         except Exception as error:  # whatever a transport raises; the job goes on
-            if not self._is_told:
-                self._is_told = True
+            if not self._is_warned:
+                self._is_warned = True
                 logger.warning("lineage: it cannot be told, and is tried again: %s", error)
             return False
         return True
 
 
 @contextmanager
-def reporting(job: Job, *, once: bool) -> Iterator[LineageReporter | None]:
-    """Send the events of a run of *job* within this context; None: its file has no `[lineage]`.
+def reporting(job: TablesJob, *, once: bool) -> Iterator[LineageReporter]:
+    """Send the events of a run of *job*, whose file has `[lineage]`, within this context.
 
     Raises:
-        OptionError: `MISSING`: openlineage-python is not installed, or not configured; `INVALID_VALUE`: the latter is
-            wrong.
+        OptionError: `MISSING`: OpenLineage's client is not configured; `INVALID_VALUE`: it is configured wrong.
     """
-    if job.lineage.namespace is None:
-        yield None
-        return
-    require("openlineage")
-    from openlineage.client.event_v2 import RunState
-
-    from binlog_streaming.lineage.events import RunEvents
-
     reporter = LineageReporter(job.sink, RunEvents(job, once=once), _client())
     reporter.start()
     try:
@@ -174,8 +265,6 @@ def reporting(job: Job, *, once: bool) -> Iterator[LineageReporter | None]:
 
 
 def _client() -> OpenLineageClient:
-    from openlineage.client import OpenLineageClient
-
     try:
         client = OpenLineageClient()
     except Exception as error:  # whatever the library makes of its configuration

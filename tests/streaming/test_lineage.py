@@ -12,7 +12,7 @@ import pytest
 from binlog_format.errors import OptionError
 from binlog_format.position import Position
 from binlog_streaming.job_state.progress import BatchProgress, Outcome, TableProgress
-from binlog_streaming.lineage.reporter import reporting
+from binlog_streaming.jobs.lineage import reporting
 from binlog_streaming.settings import Lineage
 from tests.faults.http_receiver import HttpReceiver
 from tests.program import run_program
@@ -102,7 +102,6 @@ def test_server_that_is_away_is_told_everything_later(
     server.status = 404
     job = msgspec.structs.replace(job_for(tmp_path), lineage=Lineage(namespace="lake"))
     with caplog.at_level(logging.WARNING, "binlog_streaming"), reporting(job, once=False) as reporter:
-        assert reporter is not None
         reporter.batch(batch(0, "a", "b"))
         server.wait_until(lambda one: one.refused >= 3)  # START, again, and what is written
         server.status = 201
@@ -113,14 +112,8 @@ def test_server_that_is_away_is_told_everything_later(
     assert versions == {"sb/a": "0", "sb/b": "1"}
     assert {one["namespace"] for one in last["outputs"]} == {"s3://lake"}
     assert {one["namespace"] for one in last["inputs"]} == {f"file://{job.source.path}"}
-    warnings = [one for one in caplog.records if one.name.startswith("binlog_streaming.lineage")]
+    warnings = [one for one in caplog.records if one.name.startswith("binlog_streaming.jobs.lineage")]
     assert len(warnings) == 1
-
-
-def test_nothing_is_imported_and_told_without_a_namespace(tmp_path: Path, server: HttpReceiver) -> None:
-    with reporting(job_for(tmp_path), once=True) as reporter:
-        assert reporter is None
-    assert server.bodies == []
 
 
 def test_missing_configuration_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
