@@ -16,7 +16,6 @@ from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from binlog_format.errors import CorruptError
 from binlog_format.events.charset_layout import charset_of_collation
@@ -274,6 +273,9 @@ def _array_of(text: str) -> pa.Array:
 
 def _begin_with(texts: pa.Array, pattern: str) -> pa.Array:
     # RE2, whose time is linear in the text, whatever is in it.
+    # Takes a tenth of a second to load, and whoever opens a log loads this module.
+    import pyarrow.compute as pc
+
     return pc.match_substring_regex(texts, rf"(?is)^{_GAP}*(?:{pattern})")
 
 
