@@ -90,7 +90,7 @@ servers: setup ## Fetch the S3 server, the Iceberg REST catalog and the Kafka br
 prepare: setup $(KERNELS) $(CLASSES) $(FETCHED) $(WHEEL_INSTALLED) $(COMPAT_INSTALLED) ## Make all that CI's tests need, best side by side (make --jobs=3 prepare)
 
 # Tests that need a server which cannot be fetched are left out.
-$(FETCHED): $(wildcard deploy/rest-catalog/* deploy/kafka/* deploy/spark-kafka/*) | setup
+$(FETCHED): $(wildcard deploy/rest-catalog/* deploy/kafka/* deploy/spark-kafka/* deploy/debezium/*) | setup
 	@$(BIN)/python -m binlog_lab.demo.servers.fetch && touch $@ || true
 
 test: setup $(KERNELS) $(CLASSES) $(FETCHED) ## Run the tests, the same inputs each time: ten minutes on two cores

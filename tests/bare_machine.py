@@ -24,7 +24,7 @@ def _hide() -> None:
 
     vars(installed)["EXTRA_FOLDERS"] = ()
     vars(servers)["FETCHED"] = ()
-    for name in ("S3PROXY", "REST_CATALOG", "KAFKA", "SPARK_KAFKA"):
+    for name in ("S3PROXY", "REST_CATALOG", "KAFKA", "SPARK_KAFKA", "DEBEZIUM"):
         object.__setattr__(getattr(fetch, name), "folder", Path("/nowhere"))
     if _IS_BARE in os.environ:  # a process of pytest-xdist has the PATH of the first one
         return

@@ -210,7 +210,17 @@ def test_defaults_in_a_written_job_are_the_true_ones(tmp_path: Path) -> None:
         shown = re.sub(rf"^{name} = ", f"# {name} = ", shown, flags=re.MULTILINE)
     shown = shown.replace("tls = false", "tls = true")  # which the examples of certificates need
     shown = shown.replace('format = "json"', 'format = "avro"')  # and those of a registry
-    examples = {"partitions", "replication", "topic_settings", "topics", "skipped_operations", "heartbeat", "security"}
+    examples = {
+        "source_name",
+        "message_version",
+        "partitions",
+        "replication",
+        "topic_settings",
+        "topics",
+        "skipped_operations",
+        "heartbeat",
+        "security",
+    }
     examples |= {"format", "registry"}
     found = parsed(shown, tmp_path).sink
     given = {field.name for field in msgspec.structs.fields(KafkaSink)} - examples

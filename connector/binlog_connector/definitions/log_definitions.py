@@ -19,6 +19,7 @@ that it has reached for an earlier part, unless the log was reset since then.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from enum import Enum
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -204,6 +205,22 @@ def known_statements(
     return found
 
 
+class DefinitionUse(Enum):
+    """Tables whose layouts get their definitions, beside those whose table maps leave something open."""
+
+    OPEN = 0
+    """No others."""
+    TYPES = 1
+    """Those with columns that may have types which only definitions state."""
+    ALL = 2
+    """All, for their defaults and comments too."""
+
+    @classmethod
+    def of(cls, *, types: bool, declarations: bool) -> DefinitionUse:
+        """Choose by what is wanted: types that only definitions state, and with these, declarations of all columns."""
+        return (cls.ALL if declarations else cls.TYPES) if types else cls.OPEN
+
+
 class RangeSchemas:
     """Definitions of tables for the groups of one part of a log.
 
@@ -212,7 +229,7 @@ class RangeSchemas:
         start: Where the part begins.
         file: What a schema file contains; None: there is none.
         folds_names: Names of tables in upper and lower case are the same; None: as the log proves it.
-        declared_types: A column has the type that its definition states, also where its table map has all but that.
+        use: Tables whose layouts get their definitions.
         defined_tables: Expressions of tables whose layouts get all that is defined of them; None: those get it whose
             table maps leave something open.
         kept: File of the definitions that a job keeps; None: there is none.
@@ -225,14 +242,14 @@ class RangeSchemas:
         file: SchemaFile | None,
         *,
         folds_names: bool | None = None,
-        declared_types: bool = False,
+        use: DefinitionUse = DefinitionUse.OPEN,
         defined_tables: str | None = None,
         kept: str | None = None,
     ) -> None:
         self._path = watched.log.path
         self._format = watched.log.format_name
         self._start = start
-        self._declared_types = declared_types
+        self._use = use
         self._file = None if file is None else file.history(folds_names)
         self._tables = frozenset() if self._file is None else frozenset(self._file.base.tables)
         self._defined = None if defined_tables is None else DefinedTables(defined_tables)
@@ -268,7 +285,7 @@ class RangeSchemas:
 
     def _wants_definition(self, layout: TableLayout) -> bool:
         # Of a table whose table map leaves nothing open.
-        if self._declared_types and may_have_declared_types(layout):
+        if self._use is DefinitionUse.ALL or (self._use is DefinitionUse.TYPES and may_have_declared_types(layout)):
             return True
         return self._defined is not None and self._defined.has(layout)
 

@@ -43,7 +43,7 @@ class MessagePlan:
         after: The image after it, where the value has one.
         key: The image that has the key.
         old_key: Of the creation after a change of the key: the image with the key before it.
-        new_key: Of the delete for a change of the key: the image with the key after it.
+        new_key: Of the delete for a change of the key, and of its tombstone: the image with the key after it.
     """
 
     change: Int64s
@@ -67,7 +67,10 @@ class MessagePlan:
         op = empty_bytes(room)
         numbers = np.empty((6, room), dtype=np.int64)
         count = plan_messages(pairs.before, pairs.after, key_changed, tombstones, op, numbers)
-        return cls(numbers[0, :count], op[:count], *numbers[1:, :count])
+        plan = cls(numbers[0, :count], op[:count], *numbers[1:, :count])
+        after_deletes = np.flatnonzero(plan.op == TOMBSTONE)
+        plan.new_key[after_deletes] = plan.new_key[after_deletes - 1]  # as the delete before it has
+        return plan
 
 
 class ChangeMessages:

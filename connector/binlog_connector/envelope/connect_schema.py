@@ -19,12 +19,19 @@ _SNAPSHOT_VALUES = "true,first,first_in_data_collection,last_in_data_collection,
 
 
 def schema_of(
-    kind: str, *, optional: bool = False, name: str | None = None, parameters: dict[str, str] | None = None
+    kind: str,
+    *,
+    optional: bool = False,
+    name: str | None = None,
+    parameters: dict[str, str] | None = None,
+    doc: str | None = None,
 ) -> Schema:
     """The schema of a plain type, or of one with a meaning (*name*), in the order in which the converter has it."""
     schema: Schema = {"type": kind, "optional": optional}
     if name is not None:
         schema |= {"name": name, "version": 1}
+    if doc:
+        schema["doc"] = doc
     if parameters:
         schema["parameters"] = parameters
     return schema
@@ -120,20 +127,25 @@ def _array_of(item: Schema, *, optional: bool = False) -> Schema:
 
 
 _TRANSACTION = "io.debezium.connector.common.TransactionMetadata"
-_COUNT_OF_TABLE = struct_of(
-    [*_plain("string", "data_collection"), *_plain("int64", "event_count")], name="event.collection", version=1
-)
 TRANSACTION_KEY = struct_of(_plain("string", "id"), name=f"{_TRANSACTION}Key", version=1)
-TRANSACTION_VALUE = struct_of(
-    [
+
+
+def transaction_value_schema(*, is_first_version: bool = False) -> Schema:
+    """The schema of the value of a message about a transaction."""
+    count_of_table = struct_of(
+        [*_plain("string", "data_collection"), *_plain("int64", "event_count")],
+        name="event.collection",
+        version=1,
+        optional=not is_first_version,
+    )
+    fields = [
         *_plain("string", "status", "id"),
         *_plain("int64", "event_count", optional=True),
-        field_of("data_collections", _array_of(_COUNT_OF_TABLE, optional=True)),
+        field_of("data_collections", _array_of(count_of_table, optional=True)),
         *_plain("int64", "ts_ms"),
-    ],
-    name=f"{_TRANSACTION}Value",
-    version=1,
-)
+    ]
+    return struct_of(fields, name=f"{_TRANSACTION}Value", version=1)
+
 
 HEARTBEAT_KEY = struct_of(_plain("string", "serverName"), name="io.debezium.connector.common.ServerNameKey", version=1)
 HEARTBEAT_VALUE = struct_of(_plain("int64", "ts_ms"), name="io.debezium.connector.common.Heartbeat", version=1)

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from binlog_connector.envelope.connect_schema import envelope_schema, flat_schema, struct_of, wrapping
-from binlog_connector.envelope.connect_values import connect_column
+from binlog_connector.envelope.connect_values import connect_column, declared_columns
 from binlog_connector.envelope.json.message_template import METADATA_NAMES, MessageTemplate
 from binlog_connector.envelope.message_kernels import UNKNOWN_THREAD
 from binlog_connector.envelope.options import EnvelopeFormat
@@ -143,8 +143,10 @@ class TableEnvelope:
             UnsupportedError: `COLUMN_TYPE`.
         """
         kinds = arrow_schema(layout, decoding).types
+        facts = declared_columns(layout, decoding) if _shows_declarations(options) else ()
         columns = tuple(
-            connect_column(layout, index, kind, options, decoding.zero_dates) for index, kind in enumerate(kinds)
+            connect_column(layout, index, kind, options, decoding.zero_dates, *facts[index : index + 1])
+            for index, kind in enumerate(kinds)
         )
         key = _key(layout, options)
         taken = METADATA_NAMES.intersection(column.name for column in columns)
@@ -157,7 +159,7 @@ class TableEnvelope:
         template = MessageTemplate.of(layout.database, layout.table, layout.vendor, options, is_copied=is_copied)
         if not options.schemas:
             return cls(layout, columns, key, wrapping(None), wrapping(None), template, is_copied)
-        name = f"{options.topic_prefix}.{layout.full_name}"
+        name = options.schema_name(layout.full_name)
         fields = [column.schema for column in columns]
         key_schema = struct_of([fields[index] for index in key], name=f"{name}.Key")
         is_flat = options.format is EnvelopeFormat.FLAT
@@ -202,6 +204,10 @@ class TableEnvelope:
             'columns, which MariaDB leaves out all the same, are null with generated = "null" in the rule of its '
             'table, and not shown with generated = "drop"',
         )
+
+
+def _shows_declarations(options: EnvelopeOptions) -> bool:
+    return options.schemas and not options.is_first_version
 
 
 def _key(layout: TableLayout, options: EnvelopeOptions) -> tuple[int, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING
@@ -10,6 +11,9 @@ from binlog_format.errors import OptionError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+
+_NOT_IN_TOPICS = re.compile(r"[^A-Za-z0-9._-]")
 
 
 class EnvelopeFormat(StrEnum):
@@ -50,6 +54,8 @@ class TimePrecision(StrEnum):
     CONNECT = "connect"
     MICROSECONDS = "microseconds"
     NANOSECONDS = "nanoseconds"
+    ISOSTRING = "isostring"
+    """Texts in UTC."""
 
 
 class MessageOperation(StrEnum):
@@ -62,12 +68,16 @@ class MessageOperation(StrEnum):
     """All rows at once."""
 
 
+FIRST_MESSAGES, CURRENT_MESSAGES = 1, 2
+"""Versions of messages; each later one is nearer to Debezium's, and has other types and schemas than the one before."""
+
+
 @dataclass(frozen=True, slots=True)
 class EnvelopeOptions:
     """Form of messages.
 
     Attributes:
-        topic_prefix: Name of the source, Debezium's `topic.prefix`.
+        topic_prefix: Name of the source, Debezium's `topic.prefix`; in `source.name`, names of schemas, heartbeats.
         format: What the value of a change is.
         schemas: Each key and value carries the schema that Kafka Connect's JSON converter reads.
         decimal_handling: See `DecimalHandling`; Debezium's `decimal.handling.mode`.
@@ -84,6 +94,8 @@ class EnvelopeOptions:
         folds_names: Names of tables in upper and lower case are the same: statements have those of the rows; None: that
             is not known.
         key_columns: Names of the columns that make the key, by `database.table`; default: the primary key.
+        version: Of messages, which a consumer of a topic sees in `source.version`; one of `FIRST_MESSAGES` and
+            `CURRENT_MESSAGES`.
 
     Raises:
         OptionError: `INVALID_VALUE`: no topic prefix.
@@ -103,7 +115,18 @@ class EnvelopeOptions:
     query: bool = False
     folds_names: bool | None = None
     key_columns: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    version: int = CURRENT_MESSAGES
 
     def __post_init__(self) -> None:
         if not self.topic_prefix:
             raise OptionError("INVALID_VALUE", "option topic_prefix is empty", hint="Name the source, for example shop")
+
+    @property
+    def is_first_version(self) -> bool:
+        """True for messages as earlier versions of this program made them."""
+        return self.version == FIRST_MESSAGES
+
+    def schema_name(self, table: str) -> str:
+        """First part of the names of a table's schemas, whose full name is *table*."""
+        name = f"{self.topic_prefix}.{table}"
+        return name if self.is_first_version else _NOT_IN_TOPICS.sub("_", name)

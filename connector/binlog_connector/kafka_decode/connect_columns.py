@@ -266,7 +266,7 @@ def _geometries(values: pa.Array) -> pa.Array:
     fields = dict(zip(values.type.names, values.flatten(), strict=True))
     wkb = bytes_of(fields["wkb"])
     kind = pa.struct([("srid", pa.int32()), ("wkb", pa.binary())])
-    return struct_array(kind, [fields["srid"], wkb], values.is_valid().to_numpy(zero_copy_only=False))
+    return struct_array(kind, [fields["srid"].fill_null(0), wkb], values.is_valid().to_numpy(zero_copy_only=False))
 
 
 _DEBEZIUM, _CONNECT, _DATA = "io.debezium.time.", "org.apache.kafka.connect.data.", "io.debezium.data."

@@ -204,14 +204,14 @@ def schemas_for(
     """Schemas of tables from *start* on; None: the view gives no rows of tables."""
     if options.view in (View.EVENTS, View.TRANSACTIONS):
         return None
-    from binlog_connector.definitions.log_definitions import RangeSchemas
+    from binlog_connector.definitions.log_definitions import DefinitionUse, RangeSchemas
 
     return RangeSchemas(
         watched,
         start,
         file,
         folds_names=options.folds_names,
-        declared_types=options.declared_types,
+        use=DefinitionUse.of(types=options.declared_types, declarations=options.messages is not None),
         defined_tables=options.defined_tables,
         kept=options.kept_definitions,
     )

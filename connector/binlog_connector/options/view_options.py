@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from binlog_connector.envelope.options import (
+    CURRENT_MESSAGES,
+    FIRST_MESSAGES,
     BinaryHandling,
     DecimalHandling,
     EnvelopeFormat,
@@ -39,9 +41,11 @@ MESSAGE_OPTIONS = (
     "unsignedBigintHandling",
     "binaryHandling",
     "timePrecision",
+    "messageVersion",
 )
 """Options that count beside `kafkaValue` alone."""
 _NOT_BESIDE_MESSAGES = {"table": "Name it in option tables", "timeType": "Option timePrecision sets what TIME becomes"}
+_VERSIONS = (str(FIRST_MESSAGES), str(CURRENT_MESSAGES))
 _PLACES = ("prefix", "database", "table")
 
 
@@ -106,6 +110,7 @@ def _envelope(given: Mapping[str, str], prefix: str, format_: EnvelopeFormat) ->
         schema_changes=flag(given, "includeDdl", default=False),
         query=flag(given, "includeQuery", default=False),
         folds_names=folds_names(given),
+        version=int(choice(given, "messageVersion", _VERSIONS, str(defaults.version))),
     )
 
 

@@ -83,6 +83,7 @@ class ColumnDefinition:
         compressed: MariaDB: its values are compressed.
         expression: Of a generated column: the words of its expression, those of texts with a `'` before them; empty:
             not known.
+        comment: COMMENT; empty: none, or it is not known.
     """
 
     name: str
@@ -100,6 +101,7 @@ class ColumnDefinition:
     zerofill: bool = False
     compressed: bool = False
     expression: tuple[str, ...] = ()
+    comment: str = ""
 
     def knows(self, attribute: str) -> bool:
         """True if a source states an attribute; else its value here means nothing."""
@@ -113,7 +115,14 @@ class ColumnDefinition:
     def completion(self) -> ColumnCompletion:
         """Facts that this definition adds to a table map."""
         return ColumnCompletion(
-            self.name, self.declared, self.unsigned, self.charset, self.enum_values, self.default, self.generated
+            self.name,
+            self.declared,
+            self.unsigned,
+            self.charset,
+            self.enum_values,
+            self.default,
+            self.generated,
+            self.comment,
         )
 
 

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.types as arrow
 from pyspark.sql import types as spark
 
-from binlog_connector.definitions.log_definitions import RangeSchemas
+from binlog_connector.definitions.log_definitions import DefinitionUse, RangeSchemas
 from binlog_connector.following.starts import initial_offset_or_gap
 from binlog_connector.following.watched import file_start
 from binlog_format.errors import SchemaError
@@ -160,7 +160,7 @@ class _Look:
             self.watched,
             start,
             self.file,
-            declared_types=self.declared_types,
+            use=DefinitionUse.of(types=self.declared_types, declarations=False),
             defined_tables=self.defined_tables,
         )
 

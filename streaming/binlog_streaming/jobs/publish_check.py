@@ -20,7 +20,7 @@ from binlog_format.views.filters import TableFilter
 from binlog_streaming.jobs.check import LogReport, log_report, size_behind
 from binlog_streaming.jobs.log_tables import SCAN_SIZE, find_tables
 from binlog_streaming.topics.connecting import connection_of, names_of, published_offset, registry_of
-from binlog_streaming.topics.record import begun_with, differences, other_log
+from binlog_streaming.topics.record import begun_with, differences, other_log, with_message_version
 from binlog_streaming.topics.step_messages import envelope_options
 
 if TYPE_CHECKING:
@@ -121,6 +121,7 @@ def check_publish_job(
     Raises:
         BinlogError: What the job itself would report at its start: of its options, the brokers, the log, its offsets.
     """
+    job = with_message_version(job)
     names, connection = names_of(job.sink), connection_of(job.sink)
     registry = RegistryCheck(job)
     record = begun_with(job)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from binlog_connector.envelope.options import EnvelopeFormat
+from binlog_connector.envelope.options import CURRENT_MESSAGES, FIRST_MESSAGES, EnvelopeFormat
 from binlog_connector.kafka.topic_names import NAME_EXPECTED, is_topic_name, template_mistake
 from binlog_connector.options.source_options import SourceOptions
 from binlog_connector.rules.row_rule import RuleError
@@ -166,6 +166,11 @@ def _check_topics(sink: KafkaSink) -> None:
         mistake = template_mistake(template, known)
         if mistake is not None:
             raise Mistake(("sink", name), f"expected {mistake}, got {template!r}")
+    if sink.source_name is not None and not is_topic_name(sink.source_name):
+        raise Mistake(("sink", "source_name"), f"expected {NAME_EXPECTED}, got {sink.source_name!r}")
+    if sink.message_version not in (None, FIRST_MESSAGES, CURRENT_MESSAGES):
+        expected = f"{FIRST_MESSAGES} or {CURRENT_MESSAGES}"
+        raise Mistake(("sink", "message_version"), f"expected {expected}, got {sink.message_version}")
     for name, count in (("partitions", sink.partitions), ("replication", sink.replication)):
         if count is not None and count < 1:
             raise Mistake(("sink", name), f"expected at least 1, got {count}")

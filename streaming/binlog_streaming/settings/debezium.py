@@ -25,6 +25,7 @@ OWN_NAMES: Mapping[str, str] = {
 }
 """Settings that mean the same."""
 
+_FLAG_SETTINGS = frozenset({"query", "schema_changes", "transaction_metadata", "tombstones"})
 _TABLES = 'Name tables in [[tables]]: select = "database\\\\.table, ..."; the expressions are the same'
 _FILES = "The log is read from its files, not through the server: [source] path"
 _TOPICS = "Topics are created with partitions, replication and topic_settings of [sink]"
@@ -136,7 +137,15 @@ def _parts(name: str, value: object) -> Iterator[tuple[KeyPath, str, object]]:
             yield path, ".".join(map(str, path)), item
 
 
+_FLAGS = {"true": True, "false": False}
+
+
 def _converted(name: str, value: object) -> object:
+    # Debezium's own files quote all values.
+    if isinstance(value, str) and OWN_NAMES.get(name) in _FLAG_SETTINGS:
+        return _FLAGS.get(value.lower(), value)
+    if name == "heartbeat.interval.ms" and isinstance(value, str) and value.isdecimal():
+        value = int(value)
     if name == "heartbeat.interval.ms" and isinstance(value, int) and not isinstance(value, bool):
         return f"{value}ms" if value else None
     if name == "skipped.operations" and isinstance(value, str):

@@ -156,7 +156,9 @@ class KafkaSink(Section, frozen=True):
     Attributes:
         kind: What kind of sink this is.
         bootstrap_servers: Some of the brokers: `host:port,host:port`.
-        topic_prefix: Name of the source; one job publishes under it.
+        topic_prefix: First part of the topics' names, and the publisher's name; one job publishes under it.
+        source_name: Name of the source in messages, in keys with schemas too; None: `topic_prefix`.
+        message_version: Version of messages; None: that with which the job began, and of a new job the newest.
         topic: Name of a table's topic; `{prefix}`, `{database}` and `{table}` are filled in.
         partitions: Of topics that the job creates; None: it creates none but that of its offsets.
         replication: Copies of each of these partitions; None: as many as the brokers make.
@@ -166,7 +168,7 @@ class KafkaSink(Section, frozen=True):
         format: What keys and values are written in.
         schemas_enable: In JSON each key and value carries its schema.
         tombstones: A delete is followed by a message with its key and no value.
-        skipped_operations: Changes that give no messages.
+        skipped_operations: Changes that give no messages; None: TRUNCATE, and none in messages of version 1.
         query: Changes carry the text of their statement, where the log has it.
         transaction_metadata: Changes tell their place in their transaction; transactions have messages of their own.
         transaction_topic: Where these go.
@@ -189,6 +191,8 @@ class KafkaSink(Section, frozen=True):
     kind: Literal["kafka"]
     bootstrap_servers: str
     topic_prefix: str
+    source_name: str | None = None
+    message_version: int | None = None
     topic: str = "{prefix}.{database}.{table}"
     partitions: int | None = None
     replication: int | None = None
@@ -198,7 +202,7 @@ class KafkaSink(Section, frozen=True):
     format: MessageFormat = MessageFormat.JSON
     schemas_enable: bool = False
     tombstones: bool = True
-    skipped_operations: tuple[MessageOperation, ...] = ()
+    skipped_operations: tuple[MessageOperation, ...] | None = None
     query: bool = False
     transaction_metadata: bool = False
     transaction_topic: str = "{prefix}.transaction"

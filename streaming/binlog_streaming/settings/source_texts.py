@@ -78,7 +78,18 @@ RULES = (
 KAFKA_SINK = (
     Setting("kind", "kafka; or tables, whose settings are others: binlog-stream init LOG."),
     Setting("bootstrap_servers", "Some of the brokers: host:port,host:port."),
-    Setting("topic_prefix", "Name of the source, in topics and messages. Only one job can publish under it."),
+    Setting(
+        "topic_prefix", "First part of the topics' names, and publisher's name. Only one job can publish under it."
+    ),
+    Setting(
+        "source_name",
+        "Name of the source in messages, and in keys with schemas; default: topic_prefix. With the former prefix here, "
+        "keys stay in their partitions when the topics get other names.",
+        '"shop"',
+    ),
+    Setting(
+        "message_version", "1: messages as earlier versions made them (docs/upgrade.md); default: the newest.", "1"
+    ),
     Setting("topic", "Topic of a table; other characters than letters, digits, dots, _ and - become _."),
     Setting("partitions", "Create missing topics, with this number of partitions; default: none is created.", "1"),
     Setting("replication", "Copies of each of these partitions; default: as the brokers are set.", "3"),
@@ -92,7 +103,11 @@ KAFKA_SINK = (
     Setting("format", "json; or avro, with schemas in a registry: [sink.registry]."),
     Setting("schemas_enable", "In JSON: keys and values carry their schema, as Kafka Connect's converter writes it."),
     Setting("tombstones", "A delete is followed by a message with its key and without a value."),
-    Setting("skipped_operations", "Changes that give no messages: c (create), u (update), d (delete).", '["c"]'),
+    Setting(
+        "skipped_operations",
+        "Changes that give no messages: c (create), u (update), d (delete), t (TRUNCATE); default: t.",
+        '["t"]',
+    ),
     Setting("query", "Changes carry the text of their statement, where the log has it (annotated rows)."),
     Setting(
         "transaction_metadata",
@@ -111,7 +126,7 @@ KAFKA_SINK = (
     Setting("binary_handling", "Binary columns: bytes (base64 in JSON), base64, base64-url-safe, or hex."),
     Setting(
         "time_precision",
-        "DATE, TIME and DATETIME: adaptive_time_microseconds, connect, microseconds, or nanoseconds.",
+        "DATE, TIME and DATETIME: adaptive_time_microseconds, connect, microseconds, nanoseconds, or isostring.",
     ),
     Setting(
         "delivery",

@@ -34,6 +34,7 @@ from binlog_streaming.topics.record import (
     complete_topics_switch,
     remember,
     require_changes,
+    with_message_version,
 )
 from binlog_streaming.topics.step_messages import StepMessages
 
@@ -80,6 +81,7 @@ class TopicsJob(JobRun[Step, Published, PublishProgress]):
         listener: PublishListener | None = None,
         step_size_max: int = STEP_SIZE_MAX,
     ) -> None:
+        job = with_message_version(job)
         super().__init__(job, PublishProgress(), once=once, listener=listener)
         self._job = job
         self._step_size_max = step_size_max

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Literal
 import msgspec
 
 from binlog_connector.crash_points import reached
+from binlog_connector.envelope.options import CURRENT_MESSAGES, FIRST_MESSAGES
 from binlog_connector.following.offsets import SourceOffset
 from binlog_connector.following.resume import is_same_log
 from binlog_connector.rules.row_rule import RowRule  # noqa: TC001 - msgspec looks it up
@@ -60,6 +61,7 @@ class PublishRecord(msgspec.Struct, frozen=True, kw_only=True):
         topic_prefix: Of the topics.
         offsets_topic: Where the offsets are.
         format: What messages are written in: a consumer reads one.
+        message_version: Of messages; that of jobs which did not record it is the first one.
         options: Options of the source that set where the job began, and which transactions it takes.
         rules: `[[tables]]`, as far as it sets what is hidden; empty: nothing is.
         salts: Fingerprints of the salts of these, by the environment variables in which these are.
@@ -70,6 +72,7 @@ class PublishRecord(msgspec.Struct, frozen=True, kw_only=True):
     topic_prefix: str
     offsets_topic: str
     format: MessageFormat = MessageFormat.JSON
+    message_version: int = FIRST_MESSAGES
     options: dict[str, str]
     rules: tuple[RowRule, ...] = ()
     salts: dict[str, str] = {}
@@ -91,6 +94,7 @@ class PublishRecord(msgspec.Struct, frozen=True, kw_only=True):
             topic_prefix=job.sink.topic_prefix,
             offsets_topic=names_of(job.sink).offsets,
             format=job.sink.format,
+            message_version=job.sink.message_version or CURRENT_MESSAGES,
             options={name: given[name] for name in (*START_OPTIONS, *_CONTENT_OPTIONS) if name in given},
             rules=tuple(map(hiding_part, job.tables)) if any(rule.hides for rule in job.tables) else (),
             salts=salt_fingerprints(job.tables),
@@ -106,6 +110,18 @@ def begun_with(job: PublishJob) -> PublishRecord | None:
     """
     title = "the checkpoint of a job that publishes"
     return state_of(job).decoded(RECORD_FILE, PublishRecord, title, OTHER_CHECKPOINT)
+
+
+def with_message_version(job: PublishJob) -> PublishJob:
+    """*job* with the version of messages that it began with, unless its file sets another.
+
+    Raises:
+        BinlogError: As `begun_with`.
+    """
+    record = begun_with(job)
+    if record is None or job.sink.message_version is not None:
+        return job
+    return msgspec.structs.replace(job, sink=msgspec.structs.replace(job.sink, message_version=record.message_version))
 
 
 def differences(record: PublishRecord, job: PublishJob) -> list[str]:

@@ -12,13 +12,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from binlog_connector.definitions.log_definitions import RangeSchemas, SchemaFile, known_statements
+from binlog_connector.definitions.log_definitions import DefinitionUse, RangeSchemas, SchemaFile, known_statements
 from binlog_connector.envelope.avro.avro_encoding import AvroEncoding
 from binlog_connector.envelope.json.json_encoding import JsonEncoding
 from binlog_connector.envelope.message_batch import OPS, MessageKind
 from binlog_connector.envelope.message_lines import NEW_KEY_HEADER, OLD_KEY_HEADER
 from binlog_connector.envelope.messages import MessagesView
-from binlog_connector.envelope.options import EnvelopeOptions
+from binlog_connector.envelope.options import CURRENT_MESSAGES, FIRST_MESSAGES, EnvelopeOptions, MessageOperation
 from binlog_connector.kafka.producer import Headers, Messages
 from binlog_connector.options.source_options import SourceOptions
 from binlog_connector.schema.log_ddl import ServerRuns
@@ -116,7 +116,7 @@ class StepMessages:
             start,
             self._schema_file,
             folds_names=folds_names,
-            declared_types=bool(source.declared_types),
+            use=DefinitionUse.of(types=bool(source.declared_types), declarations=not self.options.is_first_version),
             defined_tables=self._job.defined_tables,
             kept=self._job.kept_definitions,
         )
@@ -175,8 +175,11 @@ def envelope_options(
         rules: `[[tables]]`.
         folds_names: Statements have the names of rows; None: that is not known.
     """
+    version = sink.message_version or CURRENT_MESSAGES
+    by_default = () if version == FIRST_MESSAGES else (MessageOperation.TRUNCATE,)
     return EnvelopeOptions(
-        sink.topic_prefix,
+        sink.source_name or sink.topic_prefix,
+        version=version,
         format=sink.envelope,
         schemas=sink.schemas_enable,
         decimal_handling=sink.decimal_handling,
@@ -184,7 +187,7 @@ def envelope_options(
         binary_handling=sink.binary_handling,
         time_precision=sink.time_precision,
         tombstones=sink.tombstones,
-        skipped_operations=frozenset(sink.skipped_operations),
+        skipped_operations=frozenset(by_default if sink.skipped_operations is None else sink.skipped_operations),
         transaction_metadata=sink.transaction_metadata,
         schema_changes=sink.schema_changes,
         query=sink.query,

@@ -54,15 +54,14 @@ def message_value(column: Column, value: Any, options: EnvelopeOptions) -> Any:
     if isinstance(value, datetime.datetime):
         return _moment(column, value, options.time_precision)
     if isinstance(value, datetime.date):
-        return (value - EPOCH.date()).days
+        days = (value - EPOCH.date()).days
+        return f"{value.isoformat()}Z" if options.time_precision is TimePrecision.ISOSTRING else days
     if kind in (ColumnType.TIME, ColumnType.TIME2):
-        return {TimePrecision.CONNECT: value // 1000, TimePrecision.NANOSECONDS: value * 1000}.get(
-            options.time_precision, value
-        )
+        return _time(value, options.time_precision)
     if isinstance(value, bytes):
         return _binary(value, options.binary_handling)
     if isinstance(value, dict):
-        return _geometry(column, value)
+        return _geometry(column, value, options)
     if kind is ColumnType.FLOAT:
         return _shortest(value)
     if isinstance(value, list):
@@ -95,6 +94,8 @@ def _moment(column: Column, value: datetime.datetime, precision: TimePrecision) 
     if value.tzinfo is not None:
         text = value.astimezone(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%S").zfill(19)
         return text + (f".{value.microsecond:06}"[: digits + 1] if digits else "") + "Z"
+    if precision is TimePrecision.ISOSTRING:
+        return f"{value.date().isoformat()}T{_iso(value.time())}"
     micros = (value - EPOCH) // MICROSECOND
     if precision is TimePrecision.NANOSECONDS:
         return micros * 1000
@@ -104,6 +105,17 @@ def _moment(column: Column, value: datetime.datetime, precision: TimePrecision) 
     return micros // 1000 if is_short else micros
 
 
+def _time(value: int, precision: TimePrecision) -> Any:
+    if precision is TimePrecision.ISOSTRING:
+        return _iso((EPOCH + value * MICROSECOND).time())
+    return {TimePrecision.CONNECT: value // 1000, TimePrecision.NANOSECONDS: value * 1000}.get(precision, value)
+
+
+def _iso(value: datetime.time) -> str:
+    fraction = f".{value.microsecond:06}".rstrip("0") if value.microsecond else ""
+    return f"{value.replace(microsecond=0).isoformat()}{fraction}Z"
+
+
 def _binary(value: bytes, handling: BinaryHandling) -> str:
     if handling is BinaryHandling.HEX:
         return value.hex()
@@ -111,8 +123,9 @@ def _binary(value: bytes, handling: BinaryHandling) -> str:
     return encode(value).decode()
 
 
-def _geometry(column: Column, value: dict[str, Any]) -> dict[str, Any]:
-    shown = {"wkb": base64.b64encode(value["wkb"]).decode(), "srid": value["srid"]}
+def _geometry(column: Column, value: dict[str, Any], options: EnvelopeOptions) -> dict[str, Any]:
+    srid = value["srid"] if options.is_first_version else value["srid"] or None
+    shown = {"wkb": base64.b64encode(value["wkb"]).decode(), "srid": srid}
     if column.geometry_type != 1:
         return shown
     x, y = np.frombuffer(value["wkb"][5:21], "<f8" if value["wkb"][0] else ">f8").tolist()
@@ -143,7 +156,7 @@ def naive_messages(
         else:
             messages.append(("d", old, before, None, None, new))
             if has_tombstone:
-                messages.append((None, old, None, None, None, None))
+                messages.append((None, old, None, None, None, new))
             if op == "update":
                 messages.append(("c", new, None, after, old, None))
     return messages

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from binlog_connector.envelope.connect_values import connect_column
 from binlog_connector.envelope.options import (
+    FIRST_MESSAGES,
     BinaryHandling,
     DecimalHandling,
     EnvelopeOptions,
@@ -52,6 +53,7 @@ MODES = [
         time_precision=TimePrecision.MICROSECONDS,
     ),
     EnvelopeOptions("p", binary_handling=BinaryHandling.HEX, time_precision=TimePrecision.NANOSECONDS),
+    EnvelopeOptions("p", time_precision=TimePrecision.ISOSTRING, version=FIRST_MESSAGES),
 ]
 
 
@@ -152,7 +154,8 @@ def fits(column: Column, value: Any, options: EnvelopeOptions) -> bool:
     """Whether the mode's type holds the value; what happens else is another test's."""
     if isinstance(value, datetime.datetime) and options.time_precision is TimePrecision.NANOSECONDS:
         return value.tzinfo is not None or 1678 <= value.year <= 2261
-    is_time = column.type is T.TIME2 and options.time_precision is TimePrecision.CONNECT
+    of_day = (TimePrecision.CONNECT, TimePrecision.ISOSTRING)
+    is_time = column.type is T.TIME2 and options.time_precision in of_day
     return not is_time or value is None or 0 <= value < 86_400_000_000
 
 
@@ -220,8 +223,10 @@ def test_parameters_say_scale_length_and_labels() -> None:
     parameters = {name: _connect(column, options).schema.get("parameters") for name, (column, _) in CASES.items()}
     assert parameters["decimal(65,30)"] == {"scale": "30", "connect.decimal.precision": "65"}
     assert parameters["bit(13)"] == {"length": "13"}
-    assert parameters["enum"] == {"allowed": "a,b,"}
+    assert parameters["enum"] == {"allowed": r"a,b\,"}
     assert parameters["set"] == {"allowed": "x,y"}
+    first = EnvelopeOptions("p", version=FIRST_MESSAGES)
+    assert _connect(CASES["enum"][0], first).schema["parameters"] == {"allowed": "a,b,"}
 
 
 def test_a_date_that_can_be_zero_is_optional_in_a_column_that_cannot_be_null() -> None:

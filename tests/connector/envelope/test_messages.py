@@ -258,7 +258,7 @@ def test_lines_have_topic_key_value_and_headers() -> None:
     assert [line["topic"] for line in lines] == ["p.transaction", *["p.shop.orders"] * 3, "p.transaction"]
     assert [line["headers"] for line in lines[1:4]] == [
         {"__debezium.newkey": {"c0": 2}},
-        None,
+        {"__debezium.newkey": {"c0": 2}},
         {"__debezium.oldkey": {"c0": 1}},
     ]
     assert [line["key"] for line in lines[1:4]] == [{"c0": 1}, {"c0": 1}, {"c0": 2}]

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 import numpy as np
 import pyarrow as pa
 
-from binlog_connector.envelope.avro.message_parts import EventParts, column_part
+from binlog_connector.envelope.avro.message_parts import EventParts, column_part, with_avro_default
 from binlog_connector.envelope.avro.parts import (
     NULL_BRANCH,
     VALUE_BRANCH,
@@ -33,11 +33,11 @@ from binlog_connector.envelope.connect_schema import (
     HEARTBEAT_KEY,
     HEARTBEAT_VALUE,
     TRANSACTION_KEY,
-    TRANSACTION_VALUE,
     compact,
     envelope_schema,
     schema_change_schemas,
     struct_of,
+    transaction_value_schema,
 )
 from binlog_connector.envelope.message_batch import OPS, MessageKind
 from binlog_connector.envelope.options import EnvelopeFormat
@@ -135,7 +135,7 @@ class _Names:
 
     def _field(self, field: Schema, namespace: str) -> dict[str, Any]:
         made = {"name": avro_name(field["field"]), "type": self.schema(field, namespace)}
-        if field["optional"]:
+        if field["optional"] or "default" in field:
             made["default"] = field.get("default")
         return made
 
@@ -239,12 +239,15 @@ class AvroEncoding:
         self, status: str, ids: pa.Array, counts: pa.Array, collections: Collections | None, milliseconds: pa.Array
     ) -> Encoded:
         """See `MessageEncoding`."""
-        head = self._head(self._topic_of(MessageKind.TRANSACTION, None, None), "value", TRANSACTION_VALUE)
+        is_first = self._options.is_first_version
+        schema = transaction_value_schema(is_first_version=is_first)
+        head = self._head(self._topic_of(MessageKind.TRANSACTION, None, None), "value", schema)
         parts: list[AvroPart] = [SameParts(head + encoded_text(status)), AvroTexts.of(ids, pa.string())]
         if collections is None:
             parts.append(SameParts(NULL_BRANCH + NULL_BRANCH))
         else:
-            parts += [SameParts(VALUE_BRANCH), Longs(counts.to_numpy()), SameParts(VALUE_BRANCH), *_listed(collections)]
+            listed = _listed(collections, b"" if is_first else VALUE_BRANCH)
+            parts += [SameParts(VALUE_BRANCH), Longs(counts.to_numpy()), SameParts(VALUE_BRANCH), *listed]
         return Encoded.of([*parts, Longs(milliseconds.to_numpy())], len(ids))
 
     def schema_change(self, context: BlockContext, change: SchemaChangeMessage) -> tuple[Encoded, Encoded]:
@@ -306,7 +309,7 @@ class AvroEncoding:
         if latest is None:
             return None
         number, known = latest
-        ours = avro_schema(envelope_schema([], f"{self._options.topic_prefix}.{name}", context.block.vendor))
+        ours = avro_schema(envelope_schema([], self._options.schema_name(str(name)), context.block.vendor))
         if _without_columns(json.loads(known)) == json.loads(ours):
             return _head_of(number)
         return _head_of(self._ids.id_of(subject, ours))
@@ -348,8 +351,8 @@ class _AvroChanges:
 
 def table_schemas(envelope: TableEnvelope, options: EnvelopeOptions) -> tuple[Schema | None, Schema]:
     """The Connect schemas of a table's keys (None: it has none) and values."""
-    name = f"{options.topic_prefix}.{envelope.layout.full_name}"
-    fields = [column.schema for column in envelope.columns]
+    name = options.schema_name(envelope.layout.full_name)
+    fields = [with_avro_default(column.schema) for column in envelope.columns]
     key = struct_of([fields[index] for index in envelope.key], name=f"{name}.Key") if envelope.key else None
     return key, envelope_schema(fields, name, envelope.layout.vendor)
 
@@ -380,8 +383,8 @@ def _runs(contents: Sequence[bytes]) -> Encoded:
     return Encoded(as_bytes(b"".join(contents)), offsets)
 
 
-def _listed(collections: Collections) -> list[AvroPart]:
-    names = _runs([encoded_text(name) for name in collections.names])
+def _listed(collections: Collections, branch: bytes) -> list[AvroPart]:
+    names = _runs([branch + encoded_text(name) for name in collections.names])
     entries = Encoded.of([Chosen(names, collections.tables), Longs(collections.counts)], len(collections.counts))
     bounds = collections.bounds
     return array_parts(np.diff(bounds), Encoded(entries.data, entries.offsets[bounds]))

@@ -5,6 +5,7 @@ Fields of values about the event that a change is in: `EventParts`.
 
 from __future__ import annotations
 
+import base64
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -29,7 +30,7 @@ from binlog_connector.envelope.avro.parts import (
     union_states,
 )
 from binlog_connector.envelope.connect_schema import connector_name
-from binlog_connector.envelope.json.message_template import FORMAT_VERSION, NO_SNAPSHOT, OF_SNAPSHOT
+from binlog_connector.envelope.json.message_template import NO_SNAPSHOT, OF_SNAPSHOT
 from binlog_connector.envelope.metadata_messages import EventGroups
 from binlog_format.errors import UnsupportedError
 from binlog_format.kernels import empty_bytes
@@ -153,7 +154,7 @@ class EventParts:
         self._slots[rows] = np.arange(len(rows))
         seconds = block.events["timestamp"][rows].astype(np.int64)
         sure = union_states(np.ones(len(seconds), dtype=np.bool_))
-        fixed = [FORMAT_VERSION, connector_name(block.vendor), context.options.topic_prefix]
+        fixed = [str(context.options.version), connector_name(block.vendor), context.options.topic_prefix]
         gtids = self._groups.gtids()
         self._start = self._encoded(
             SameParts(b"".join(map(encoded_text, fixed))),
@@ -220,3 +221,14 @@ class EventParts:
         of_events, texts = queries
         encoded = Encoded.of([AvroTexts.of(texts, pa.string())], len(texts))
         return Chosen(encoded, of_events[self._rows].astype(np.int64), in_union=True)
+
+
+def with_avro_default(field: Schema) -> Schema:
+    """A field with the default that Avro has: null where it may be null, and for bytes a text."""
+    if "default" not in field:
+        return field
+    if field["optional"]:
+        return {name: value for name, value in field.items() if name != "default"}
+    if field["type"] == "bytes":
+        return {**field, "default": base64.b64decode(field["default"]).decode("latin-1")}
+    return field

@@ -18,11 +18,11 @@ from binlog_connector.envelope.connect_schema import (
     HEARTBEAT_KEY,
     HEARTBEAT_VALUE,
     TRANSACTION_KEY,
-    TRANSACTION_VALUE,
     compact,
     envelope_schema,
     flat_schema,
     schema_change_schemas,
+    transaction_value_schema,
     wrapping,
 )
 from binlog_connector.envelope.json.message_template import EventTexts, op_texts, source_template
@@ -199,7 +199,8 @@ class JsonEncoding:
     def __init__(self, options: EnvelopeOptions) -> None:
         self._options = options
         self._transaction_key = wrapping(TRANSACTION_KEY if options.schemas else None)
-        self._transaction_value = wrapping(TRANSACTION_VALUE if options.schemas else None)
+        value = transaction_value_schema(is_first_version=options.is_first_version) if options.schemas else None
+        self._transaction_value = wrapping(value)
 
     def block(self, context: BlockContext, tables: Sequence[tuple[TableEnvelope, Int64s]]) -> _JsonBlock:
         """See `MessageEncoding`."""
@@ -267,7 +268,7 @@ class JsonEncoding:
         # Of a row without columns: the statement tells nothing about them.
         if not self._options.schemas:
             return None
-        full_name = f"{self._options.topic_prefix}.{name}"
+        full_name = self._options.schema_name(str(name))
         if self._options.format is EnvelopeFormat.FLAT:
             return flat_schema([], full_name)
         return envelope_schema([], full_name, context.block.vendor)

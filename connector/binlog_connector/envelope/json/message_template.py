@@ -28,9 +28,6 @@ if TYPE_CHECKING:
 
     Int64s = NDArray[np.int64]
 
-FORMAT_VERSION = "1"
-"""`source.version`: counts up when the meaning of a field changes; Debezium's is its own version."""
-
 _OPS, _COPIED_OPS = ("c", "u", "d"), ("r", "r", "r")
 NO_SNAPSHOT, OF_SNAPSHOT = "false", "incremental"
 """`source.snapshot` of a change, and of a row that a snapshot has copied."""
@@ -90,7 +87,7 @@ def source_template(
     database: str, table: str | None, vendor: Vendor, options: EnvelopeOptions, snapshot: str = NO_SNAPSHOT
 ) -> MessageTemplate:
     """Debezium's `source`; the last field is `NOTHING`."""
-    head = compact({"version": FORMAT_VERSION, "connector": connector_name(vendor), "name": options.topic_prefix})
+    head = compact({"version": str(options.version), "connector": connector_name(vendor), "name": options.topic_prefix})
     return _template(
         (f'"source":{head[:-1]},"ts_ms":', kernels.MILLISECONDS),
         (f',"snapshot":"{snapshot}","db":{compact(database)},"sequence":"', kernels.SEQUENCE_START),

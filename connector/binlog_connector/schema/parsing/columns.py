@@ -71,9 +71,7 @@ _CHAR_CHARACTERS_MAX = 255
 _FLOAT_DIGITS_MAX = 24
 
 # Attributes that a value follows, with or without `=`; the value may be a keyword that means something elsewhere.
-_WITH_VALUE = frozenset(
-    {"COMMENT", "COLUMN_FORMAT", "STORAGE", "ENGINE_ATTRIBUTE", "SECONDARY_ENGINE_ATTRIBUTE", "SRID"}
-)
+_WITH_VALUE = frozenset({"COLUMN_FORMAT", "STORAGE", "ENGINE_ATTRIBUTE", "SECONDARY_ENGINE_ATTRIBUTE", "SRID"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +96,7 @@ class ParsedColumn:
         zerofill: ZEROFILL.
         compressed: COMPRESSED.
         expression: Of a generated column, see `ColumnDefinition`.
+        comment: COMMENT; empty: none.
         json_check: There is a CHECK of `json_valid` on itself alone: how MariaDB shows a JSON column.
     """
 
@@ -119,6 +118,7 @@ class ParsedColumn:
     zerofill: bool = False
     compressed: bool = False
     expression: tuple[str, ...] = ()
+    comment: str = ""
 
 
 def parse_column(reader: TokenReader, name: str, session: StatementSession) -> ParsedColumn:
@@ -238,6 +238,9 @@ def _attribute(reader: TokenReader, spec: ParsedColumn, session: StatementSessio
         reader.take()
         return replace(spec, default=parse_default(reader, session))
     reader.take()
+    if word == "COMMENT":
+        reader.accept_symbol("=")
+        return replace(spec, comment=reader.take().text)
     if word in _WITH_VALUE:
         reader.accept_symbol("=")
         reader.skip()
@@ -353,6 +356,7 @@ def resolved(spec: ParsedColumn, default_charset: str | None, vendor: Vendor | N
         zerofill=spec.zerofill,
         compressed=spec.compressed,
         expression=spec.expression,
+        comment=spec.comment,
         unknown=frozenset(["enum_values"])
         if spec.values and labels is None and name in ("enum", "set")
         else frozenset(),

@@ -38,6 +38,7 @@ class ColumnCompletion:
         enum_values: Texts of an ENUM or SET column.
         default: What follows DEFAULT; None: nothing, or nothing is known of the column but its name.
         generated: It is computed from other columns.
+        comment: COMMENT; empty: none, or nothing is known of the column but its name.
     """
 
     name: str
@@ -47,6 +48,7 @@ class ColumnCompletion:
     enum_values: tuple[str, ...] | None = None
     default: DeclaredDefault | None = None
     generated: Generated | None = None
+    comment: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +83,8 @@ class LayoutCompletion:
                 entry["default"] = column.default.to_list()
             if column.generated is not None:
                 entry["generated"] = column.generated.value
+            if column.comment:
+                entry["comment"] = column.comment
             columns.append(entry)
         content: dict[str, object] = {"columns": columns, "keys": self.keys}
         if self.hashes:
@@ -105,6 +109,7 @@ class LayoutCompletion:
                     tuple(entry["values"]) if "values" in entry else None,
                     DeclaredDefault.from_list(entry["default"]) if "default" in entry else None,
                     Generated(entry["generated"]) if "generated" in entry else None,
+                    entry.get("comment", ""),
                 )
                 for entry in content["columns"]
             )

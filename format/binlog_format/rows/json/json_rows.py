@@ -54,6 +54,7 @@ class JsonStyle:
         ready: The texts (or bytes) are JSON already.
         binary: How bytes are written.
         fields: Styles of a struct's fields, by name.
+        fraction: Floats are written as such where they are whole numbers: `1.0`.
     """
 
     digits: int = 6
@@ -61,6 +62,7 @@ class JsonStyle:
     ready: bool = False
     binary: BinaryText = BinaryText.BASE64
     fields: Mapping[str, JsonStyle] = field(default_factory=dict)
+    fraction: bool = False
 
 
 _PLAIN = JsonStyle()
@@ -180,13 +182,13 @@ def _bound(values: pa.Array, style: JsonStyle) -> _Bound:
     if types.is_timestamp(kind):
         return _timestamps(values, style.digits)
     if types.is_floating(kind):
-        return _floats(values)
+        return _ready(float_texts(values, fraction=style.fraction))
     if types.is_boolean(kind):
         return _ready(values.cast(pa.string()))
     if types.is_struct(kind):
         return _structs(values, style)
     assert types.is_list(kind), f"no JSON form for {kind}"
-    return _number_lists(values) if types.is_floating(kind.value_type) else _lists(values)
+    return _number_lists(values, style) if types.is_floating(kind.value_type) else _lists(values)
 
 
 def _integers(values: pa.Array) -> _Bound:
@@ -257,13 +259,20 @@ def _timestamps(values: pa.Array, digits: int) -> _Bound:
     )
 
 
-def _floats(values: pa.Array) -> _Bound:
-    return _ready(float_texts(values))
+_WHOLE = r"^-?[0-9]+$"
 
 
-def float_texts(values: pa.Array) -> pa.Array:
-    """Floats as JSON, in the shortest digits; what is not finite: its name as a string."""
+def float_texts(values: pa.Array, *, fraction: bool = False) -> pa.Array:
+    """Floats as JSON, in the shortest digits; what is not finite: its name as a string.
+
+    Args:
+        values: The floats.
+        fraction: Whole numbers end with `.0`.
+    """
     texts = values.cast(pa.string())
+    if fraction and pc.any(pc.equal(pc.trunc(values), values)).as_py():
+        with_fraction = pc.binary_join_element_wise(texts, ".0", "")
+        texts = pc.if_else(pc.match_substring_regex(texts, _WHOLE), with_fraction, texts)
     finite = pc.is_finite(values)
     if pc.all(finite).as_py() is False:  # JSON has no such numbers: their names, as strings
         texts = pc.if_else(finite, texts, pc.binary_join_element_wise('"', texts, '"', ""))
@@ -272,8 +281,8 @@ def float_texts(values: pa.Array) -> pa.Array:
     return texts
 
 
-def _number_lists(values: pa.Array) -> _Bound:
-    texts = float_texts(values.flatten())
+def _number_lists(values: pa.Array, style: JsonStyle) -> _Bound:
+    texts = float_texts(values.flatten(), fraction=style.fraction)
     sizes = np.diff(_view(values.buffers()[1], np.int32)[values.offset : values.offset + len(values) + 1])
     if values.null_count:
         sizes[array_mask(values.is_null())] = 0

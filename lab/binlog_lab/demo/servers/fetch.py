@@ -83,6 +83,13 @@ SPARK_KAFKA = Fetched(
     program="spark-sql-kafka-0-10_2.13-4.2.0.jar",
     source=_REPOSITORY / "deploy" / "spark-kafka",
 )
+DEBEZIUM = Fetched(
+    name="Debezium's engine",
+    size=44,
+    folder=_KEPT / "debezium",
+    program="DebeziumMessages",
+    source=_REPOSITORY / "deploy" / "debezium",
+)
 
 
 def require_fetched(server: Fetched) -> Path:
@@ -152,7 +159,7 @@ def _run(command: list[str], server: Fetched, say: Callable[[str], None]) -> Non
 
 def main() -> None:
     """Fetch those that are named, or all."""
-    servers = {server.folder.name: server for server in (S3PROXY, REST_CATALOG, KAFKA, SPARK_KAFKA)}
+    servers = {server.folder.name: server for server in (S3PROXY, REST_CATALOG, KAFKA, SPARK_KAFKA, DEBEZIUM)}
     try:
         for name in sys.argv[1:] or servers:
             fetch(servers[name], DemoView())
