@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 
 from binlog_connector.envelope.messages import MessagesView
 from binlog_connector.envelope.options import EnvelopeFormat, EnvelopeOptions, MessageOperation
+from binlog_connector.kafka.registry import RegistryConnection, SchemaRegistry
 from binlog_connector.options.query_views import make_view
 from binlog_connector.options.source_options import SourceOptions
 from binlog_connector.rules.row_rules import read_rules
@@ -29,16 +30,40 @@ from binlog_format.rows.decoding import Decoding
 from binlog_format.views.filters import TableFilter
 from binlog_lab.event_encoding.table_encoding import ColumnSpec, TableSpec
 from binlog_streaming.cli.logs import changes, events, tail
+from binlog_streaming.settings import PublishJob, parse_any_job
 from tests.connector.envelope.test_avro_messages import avro_encoding
 from tests.faults.schema_registry import SchemaRegistryServer
 from tests.streaming.tables.shop import ShopLog
 from tests.streaming.tables.snapshots.snapshot_log import ShopSnapshot
+from tests.streaming.topics.publishing import messages_made
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 SECRET = "LEAK7731"
 PEOPLE = TableSpec("shop", "people", (ColumnSpec("id", "int"), ColumnSpec("email", "varchar(60)")), ("id",))
+DECLARED = "LEAK8842"
+"""What statements say about columns that rules hide; the job's own definitions have it, and no message."""
+HIDING = """
+[[tables]]
+select = "shop[.]people"
+drop_columns = ["note"]
+mask = { email = "null", phone = "sha256", street = "text ***" }
+salt_variable = "SALT"
+where = "id < 100"
+"""
+_HIDDEN_COLUMNS = ("email", "phone", "street", "note")
+PERSON = TableSpec(
+    "shop",
+    "people",
+    (ColumnSpec("id", "int"), *(ColumnSpec(name, "varchar(60)") for name in _HIDDEN_COLUMNS)),
+    ("id",),
+)
+_DECLARATION = f"VARCHAR(60) NOT NULL DEFAULT '{DECLARED}' COMMENT '{DECLARED}'"
+PERSON_DDL = (
+    f"CREATE TABLE people (id INT PRIMARY KEY, {', '.join(f'{name} {_DECLARATION}' for name in _HIDDEN_COLUMNS)})"
+)
+HIDDEN = TableSpec("hidden", "notes", (ColumnSpec("id", "int"), ColumnSpec("note", "varchar(60)")), ("id",))
 RULES = '[{"select": "shop[.]people", "mask": {"email": "null"}}]'
 EVERYTHING = EnvelopeOptions("t", schemas=True, transaction_metadata=True, schema_changes=True, query=True)
 ACCOUNTS = (
@@ -144,6 +169,48 @@ def test_not_in_messages_of_avro(log: str) -> None:
         rows = [row for batch in view.batches(opened.committed_blocks()) for row in batch.to_pylist()]
         schemas = [str(version) for subject in server.subjects() for version in server.versions(subject)]
     check(str(rows) + str(schemas))
+
+
+def _private_log(directory: Path) -> None:
+    """Secrets in masked, dropped and filtered values, in hidden tables, and in statements of all kinds."""
+    with ShopLog(directory) as log:
+        for statement in ("CREATE DATABASE shop", *OF_OTHERS[:2]):
+            log.statement(statement, database="")
+        log.statement(PERSON_DDL)
+        log.insert(PERSON, (7, SECRET, SECRET, SECRET, SECRET), (200, SECRET, SECRET, SECRET, SECRET))
+        log.update(PERSON, ((7, SECRET, SECRET, SECRET, SECRET), (8, SECRET, SECRET, "seven", SECRET)))
+        log.delete(PERSON, (8, SECRET, SECRET, SECRET, SECRET))
+        log.insert(HIDDEN, (1, SECRET))
+        for statement in (*ACCOUNTS, *ROUTINES, *BODIES, *OF_OTHERS[2:]):
+            log.statement(statement)
+        log.statement("TRUNCATE people")
+        log.statement(f"ALTER TABLE people MODIFY note VARCHAR(61) NOT NULL DEFAULT '{DECLARED}'")
+
+
+@pytest.mark.parametrize("form", ["", "schemas_enable = true", 'envelope = "flat"', 'format = "avro"'])
+def test_nothing_private_leaves_a_job(
+    tmp_path: Path, form: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Keys, values, headers and topics, those about statements and transactions too; files of the job; what it logs."""
+    monkeypatch.setenv("SALT", "salt")
+    caplog.set_level("DEBUG")
+    _private_log(tmp_path / "log")
+    with SchemaRegistryServer() as server:
+        registry = SchemaRegistry(RegistryConnection(server.url)) if "avro" in form else None
+        section = f'[sink.registry]\nurl = "{server.url}"\n' if registry else ""
+        text = (
+            'checkpoint = "state"\n[source]\npath = "log"\ndeclaredTypes = true\n[sink]\nkind = "kafka"\n'
+            'bootstrap_servers = "127.0.0.1:1"\ntopic_prefix = "t"\nskipped_operations = []\n'
+            f"transaction_metadata = true\nschema_changes = true\n{form}\n{section}{HIDING}"
+        )
+        job = parse_any_job(text, file=tmp_path / "job.toml")
+        assert isinstance(job, PublishJob)
+        made = str(list(messages_made(job, registry)))
+        made += "".join(str(version) for subject in server.subjects() for version in server.versions(subject))
+    kept = "".join(path.read_text() for path in (tmp_path / "state").rglob("*") if path.is_file())
+    check(made + kept + caplog.text, expected="***")
+    assert DECLARED not in made + caplog.text
+    assert "hidden" not in made
 
 
 @pytest.mark.parametrize("rules", [(), ("--rules", RULES)])

@@ -104,6 +104,19 @@ def envelope_schema(row_fields: Sequence[Schema], name: str, vendor: Vendor) -> 
     return struct_of(fields, name=f"{name}.Envelope", version=2)
 
 
+def key_schema(fields: Sequence[Schema], name: str) -> Schema:
+    """The schema of a key.
+
+    It has neither defaults nor comments: keys are the same bytes whether the statement that declares a column is known.
+
+    Args:
+        fields: Columns of the key.
+        name: `<prefix>.<database>.<table>`.
+    """
+    bare = [{part: value for part, value in field.items() if part not in ("default", "doc")} for field in fields]
+    return struct_of(bare, name=f"{name}.Key")
+
+
 def flat_schema(row_fields: Sequence[Schema], name: str) -> Schema:
     """The schema of a flat row with its metadata.
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from binlog_connector.envelope.connect_schema import envelope_schema, flat_schema, struct_of, wrapping
+from binlog_connector.envelope.connect_schema import envelope_schema, flat_schema, key_schema, wrapping
 from binlog_connector.envelope.connect_values import connect_column, declared_columns
 from binlog_connector.envelope.json.message_template import METADATA_NAMES, MessageTemplate
 from binlog_connector.envelope.message_kernels import UNKNOWN_THREAD
@@ -161,10 +161,10 @@ class TableEnvelope:
             return cls(layout, columns, key, wrapping(None), wrapping(None), template, is_copied)
         name = options.schema_name(layout.full_name)
         fields = [column.schema for column in columns]
-        key_schema = struct_of([fields[index] for index in key], name=f"{name}.Key")
+        of_key = key_schema([fields[index] for index in key], name)
         is_flat = options.format is EnvelopeFormat.FLAT
         value_schema = flat_schema(fields, name) if is_flat else envelope_schema(fields, name, layout.vendor)
-        return cls(layout, columns, key, wrapping(key_schema), wrapping(value_schema), template, is_copied)
+        return cls(layout, columns, key, wrapping(of_key), wrapping(value_schema), template, is_copied)
 
     def values(self, images: Images) -> list[pa.Array]:
         """Values in messages of all columns of *images*.

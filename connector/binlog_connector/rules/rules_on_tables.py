@@ -257,9 +257,9 @@ def _kept_completion(text: str, columns: Sequence[int], masks: Iterable[tuple[in
 def _masked_completion(logged: ColumnCompletion, mask: Mask | None) -> ColumnCompletion:
     if mask is None:
         return logged
-    # What a masked column holds by default is not told, but for null.
+    # What a masked column holds by default, or a statement says about it, is not told, but for null.
     if mask.kind is MaskKind.NULL and logged.declared is not None:
-        return replace(logged, default=DeclaredDefault(DefaultKind.NULL), generated=None)
+        return replace(logged, default=DeclaredDefault(DefaultKind.NULL), generated=None, comment="")
     return ColumnCompletion(logged.name)
 
 

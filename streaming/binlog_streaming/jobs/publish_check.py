@@ -249,7 +249,7 @@ def _without_key(job: PublishJob, topic: str, *, is_keyed: bool) -> Iterator[str
     compacted = f"{topic}: cleanup.policy has compact, and such a topic takes no message without a key"
     if not is_keyed:
         yield f"{compacted}: name columns for it (keys = [...] in [[tables]]), or give the topic another policy"
-    elif MessageOperation.TRUNCATE not in job.sink.skipped_operations:
+    elif MessageOperation.TRUNCATE not in job.sink.skipped:
         yield f'{compacted}, as that of a TRUNCATE: leave these out (skipped_operations = ["t"])'
 
 

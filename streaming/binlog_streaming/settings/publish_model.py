@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Literal
 import msgspec
 
 from binlog_connector.envelope.options import (
+    CURRENT_MESSAGES,
+    FIRST_MESSAGES,
     BinaryHandling,
     DecimalHandling,
     EnvelopeFormat,
@@ -220,6 +222,18 @@ class KafkaSink(Section, frozen=True):
     compression: Compression = Compression.NONE
     security: Security = Security()
     registry: Registry = Registry()
+
+    @property
+    def version(self) -> int:
+        """`message_version`, of a new job where it is not set."""
+        return self.message_version or CURRENT_MESSAGES
+
+    @property
+    def skipped(self) -> frozenset[MessageOperation]:
+        """`skipped_operations`, with their default."""
+        if self.skipped_operations is not None:
+            return frozenset(self.skipped_operations)
+        return frozenset() if self.version == FIRST_MESSAGES else frozenset([MessageOperation.TRUNCATE])
 
     @property
     def heartbeat_seconds(self) -> float | None:

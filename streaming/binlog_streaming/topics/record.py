@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Literal
 import msgspec
 
 from binlog_connector.crash_points import reached
-from binlog_connector.envelope.options import CURRENT_MESSAGES, FIRST_MESSAGES
+from binlog_connector.envelope.options import FIRST_MESSAGES
 from binlog_connector.following.offsets import SourceOffset
 from binlog_connector.following.resume import is_same_log
 from binlog_connector.rules.row_rule import RowRule  # noqa: TC001 - msgspec looks it up
@@ -94,7 +94,7 @@ class PublishRecord(msgspec.Struct, frozen=True, kw_only=True):
             topic_prefix=job.sink.topic_prefix,
             offsets_topic=names_of(job.sink).offsets,
             format=job.sink.format,
-            message_version=job.sink.message_version or CURRENT_MESSAGES,
+            message_version=job.sink.version,
             options={name: given[name] for name in (*START_OPTIONS, *_CONTENT_OPTIONS) if name in given},
             rules=tuple(map(hiding_part, job.tables)) if any(rule.hides for rule in job.tables) else (),
             salts=salt_fingerprints(job.tables),

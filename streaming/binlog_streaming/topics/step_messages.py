@@ -18,7 +18,7 @@ from binlog_connector.envelope.json.json_encoding import JsonEncoding
 from binlog_connector.envelope.message_batch import OPS, MessageKind
 from binlog_connector.envelope.message_lines import NEW_KEY_HEADER, OLD_KEY_HEADER
 from binlog_connector.envelope.messages import MessagesView
-from binlog_connector.envelope.options import CURRENT_MESSAGES, FIRST_MESSAGES, EnvelopeOptions, MessageOperation
+from binlog_connector.envelope.options import EnvelopeOptions
 from binlog_connector.kafka.producer import Headers, Messages
 from binlog_connector.options.source_options import SourceOptions
 from binlog_connector.schema.log_ddl import ServerRuns
@@ -175,11 +175,9 @@ def envelope_options(
         rules: `[[tables]]`.
         folds_names: Statements have the names of rows; None: that is not known.
     """
-    version = sink.message_version or CURRENT_MESSAGES
-    by_default = () if version == FIRST_MESSAGES else (MessageOperation.TRUNCATE,)
     return EnvelopeOptions(
         sink.source_name or sink.topic_prefix,
-        version=version,
+        version=sink.version,
         format=sink.envelope,
         schemas=sink.schemas_enable,
         decimal_handling=sink.decimal_handling,
@@ -187,7 +185,7 @@ def envelope_options(
         binary_handling=sink.binary_handling,
         time_precision=sink.time_precision,
         tombstones=sink.tombstones,
-        skipped_operations=frozenset(by_default if sink.skipped_operations is None else sink.skipped_operations),
+        skipped_operations=sink.skipped,
         transaction_metadata=sink.transaction_metadata,
         schema_changes=sink.schema_changes,
         query=sink.query,

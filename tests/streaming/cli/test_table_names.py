@@ -107,6 +107,7 @@ path = "log"
 {source}
 [sink]
 kind = "kafka"
+skipped_operations = []
 bootstrap_servers = "127.0.0.1:9"
 topic_prefix = "t"
 schema_changes = true

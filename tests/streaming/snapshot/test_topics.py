@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from deltalake import DeltaTable
 
-from binlog_connector.definitions.log_definitions import RangeSchemas
+from binlog_connector.definitions.log_definitions import DefinitionUse, RangeSchemas
 from binlog_connector.envelope.messages import MessagesView
 from binlog_connector.envelope.options import EnvelopeFormat, EnvelopeOptions
 from binlog_connector.following.watched import WatchedLog
@@ -97,7 +97,7 @@ def messages(log: Path, options: EnvelopeOptions, encoding: Any = None) -> list[
     copied = CopiedTables(PREFIX)
     with open_log(str(log)) as opened, WatchedLog(str(log)) as watched:
         copied.enter(opened.committed_blocks)
-        schemas = RangeSchemas(watched, opened.start_position(), None, declared_types=True)
+        schemas = RangeSchemas(watched, opened.start_position(), None, use=DefinitionUse.TYPES)
         view = MessagesView(
             options,
             tables=TableFilter(r"shop\..*"),

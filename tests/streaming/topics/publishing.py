@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from binlog_connector.following.starts import Edge
+from binlog_connector.following.tailer import FollowOptions, Tailer
 from binlog_format.gtids.gtid import Gtid
 from binlog_lab.demo.alterations import ALTERATIONS
 from binlog_lab.demo.proof.topics import compare_topics, read_topic
@@ -17,12 +19,15 @@ from binlog_lab.demo.workload import Workload
 from binlog_lab.innodb_writer.options import WriterOptions
 from binlog_lab.innodb_writer.server import BinlogWriter
 from binlog_streaming.settings import PublishJob, parse_any_job
+from binlog_streaming.topics.connecting import names_of
 from binlog_streaming.topics.job import TopicsJob
+from binlog_streaming.topics.step_messages import StepMessages
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
+    from binlog_connector.envelope.avro.avro_encoding import SchemaIds
     from binlog_lab.demo.actions import Action
     from binlog_lab.demo.alterations import Alteration
     from binlog_lab.demo.proof.expected_rows import ExpectedTable
@@ -86,7 +91,9 @@ def recorded(directory: Path, changes: int, *, alterations: Sequence[Alteration]
 
 
 def publish_job(folder: Path, log: Path, broker: KafkaBroker, *, client: str = "auto", more: str = "") -> PublishJob:
-    """A job of its own, whose topics are new, and decoded by `read_topic`."""
+    """A job of its own, whose topics are new, and decoded by `read_topic`; with a TRUNCATE unless *more* skips it."""
+    if "skipped_operations" not in more:
+        more += "\nskipped_operations = []"
     job = parse_any_job(
         f"""
 checkpoint = "state"
@@ -107,6 +114,27 @@ time_precision = "microseconds"
     )
     assert isinstance(job, PublishJob)
     return job
+
+
+def messages_made(job: PublishJob, registry: SchemaIds | None = None) -> Iterator[dict[str, Any]]:
+    """The messages of a job for all that is in its log, without brokers: `topic`, `key`, `value` and `headers`."""
+    made = StepMessages(job, names_of(job.sink), registry, lambda _: 1)
+    with Tailer(job.source.path, Edge.EARLIEST, how=FollowOptions(ends=True)) as tailer:
+        while (step := tailer.step()) is not None:
+            for messages in made.of(step):
+                headers = messages.headers or [[]] * len(messages)
+                rows = zip(messages.keys.to_pylist(), messages.values.to_pylist(), headers, strict=True)
+                for key, value, named in rows:
+                    yield {
+                        "topic": messages.topic,
+                        "key": _text(key),
+                        "value": _text(value),
+                        "headers": [{"name": header, "value": _text(text)} for header, text in named],
+                    }
+
+
+def _text(content: bytes | None) -> str | None:
+    return None if content is None else content.decode(errors="surrogateescape")
 
 
 def publish(job: PublishJob) -> TopicsJob:

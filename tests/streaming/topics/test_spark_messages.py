@@ -80,7 +80,7 @@ def published(path: Path, options: dict[str, str], envelope: str) -> dict[str, l
     """What `publish` would send to topics of one partition."""
     job = parse_any_job(
         f'checkpoint = "c"\n[source]\npath = "{path}"\nfailOnStatement = false\nreplaceInvalidText = true\n'
-        '[sink]\nkind = "kafka"\nbootstrap_servers = "a:1"\ntopic_prefix = "shop"\n'
+        '[sink]\nkind = "kafka"\nskipped_operations = []\nbootstrap_servers = "a:1"\ntopic_prefix = "shop"\n'
         f'envelope = "{envelope}"\n{in_job_file(options)}',
         file=path / "job.toml",
     )

@@ -35,8 +35,8 @@ from binlog_connector.envelope.connect_schema import (
     TRANSACTION_KEY,
     compact,
     envelope_schema,
+    key_schema,
     schema_change_schemas,
-    struct_of,
     transaction_value_schema,
 )
 from binlog_connector.envelope.message_batch import OPS, MessageKind
@@ -253,8 +253,8 @@ class AvroEncoding:
     def schema_change(self, context: BlockContext, change: SchemaChangeMessage) -> tuple[Encoded, Encoded]:
         """See `MessageEncoding`."""
         topic = self._topic_of(MessageKind.SCHEMA_CHANGE, change.database or None, change.table)
-        key_schema, value_schema = schema_change_schemas(context.block.vendor)
-        keys = self._head(topic, "key", key_schema) + encoded_text(change.database)
+        of_key, of_value = schema_change_schemas(context.block.vendor)
+        keys = self._head(topic, "key", of_key) + encoded_text(change.database)
         changed = [
             encoded_text(kind) + encoded_text(f'"{name.database}"."{name.table}"') for kind, name in change.tables
         ]
@@ -266,7 +266,7 @@ class AvroEncoding:
             + (array + encoded_long(0))
         )
         source = _statement_source(context, change.event, change.database, change.table)
-        values = [SameParts(self._head(topic, "value", value_schema)), *source, SameParts(rest)]
+        values = [SameParts(self._head(topic, "value", of_value)), *source, SameParts(rest)]
         return Encoded.of([SameParts(keys)], 1), Encoded.of(values, 1)
 
     def truncate(self, context: BlockContext, event: int, name: TableName) -> Encoded | None:
@@ -353,7 +353,7 @@ def table_schemas(envelope: TableEnvelope, options: EnvelopeOptions) -> tuple[Sc
     """The Connect schemas of a table's keys (None: it has none) and values."""
     name = options.schema_name(envelope.layout.full_name)
     fields = [with_avro_default(column.schema) for column in envelope.columns]
-    key = struct_of([fields[index] for index in envelope.key], name=f"{name}.Key") if envelope.key else None
+    key = key_schema([fields[index] for index in envelope.key], name) if envelope.key else None
     return key, envelope_schema(fields, name, envelope.layout.vendor)
 
 
