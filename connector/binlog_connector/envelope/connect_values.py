@@ -93,7 +93,7 @@ NOT_DECLARED = DeclaredColumn()
 
 
 def declared_columns(layout: TableLayout, decoding: Decoding) -> list[DeclaredColumn]:
-    """What statements declare of the columns of *layout* that is in schemas of messages."""
+    """Declarations of the columns of *layout* that are in schemas of messages."""
     if not layout.completion:
         return [NOT_DECLARED] * len(layout.columns)
     said = LayoutCompletion.from_json(layout.completion).columns
