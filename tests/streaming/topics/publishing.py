@@ -93,7 +93,7 @@ def recorded(directory: Path, changes: int, *, alterations: Sequence[Alteration]
 def publish_job(folder: Path, log: Path, broker: KafkaBroker, *, client: str = "auto", more: str = "") -> PublishJob:
     """A job of its own, whose topics are new, and decoded by `read_topic`; with a TRUNCATE unless *more* skips it."""
     if "skipped_operations" not in more:
-        more += "\nskipped_operations = []"
+        more = f"skipped_operations = []\n{more}"
     job = parse_any_job(
         f"""
 checkpoint = "state"
