@@ -93,6 +93,17 @@ def test_names_of_debezium_are_understood() -> None:
     assert set(OWN_NAMES.values()) <= {field.name for field in msgspec.structs.fields(KafkaSink)}
 
 
+def test_values_may_be_quoted_as_in_files_of_debezium() -> None:
+    quoted = re.sub(r"= (true|false|\d+)$", r'= "\1"', DEBEZIUM, flags=re.MULTILINE)
+    assert quoted != DEBEZIUM
+    assert parsed(quoted).sink == parsed(DEBEZIUM).sink
+
+
+def test_truncate_is_skipped_by_default_but_not_in_messages_of_the_first_version() -> None:
+    assert parsed(MINIMAL).sink.skipped == {MessageOperation.TRUNCATE}
+    assert parsed(f"{MINIMAL}message_version = 1\n").sink.skipped == frozenset()
+
+
 def test_nothing_is_skipped_and_no_heartbeat_comes_where_debezium_says_so() -> None:
     text = DEBEZIUM.replace('"c, t"', '"none"').replace("= 500", "= 0")
     assert (parsed(text).sink.skipped_operations, parsed(text).sink.heartbeat) == ((), None)
