@@ -118,6 +118,7 @@ FOUND: Mapping[str, Expected] = {
     "my_labels_in_utf16": Expected(named=r"REWRITTEN_BY_SERVER\] h1\.t3\b.*\bTotal\b"),
     "my_set_to_decimal": EQUAL,
     "my_swapped_and_altered": EQUAL,
+    "name_of_a_dropped_column": Expected(named=r"REWRITTEN_BY_SERVER\] h1\.t: column g\b.*generated from total"),
     "numbered_anew": Expected(named=r"\[BINLOG_\w+\.\w+\] h1\.t3\b.*\bid\b"),
     "options_without_commas": Expected(named=r"ROWS_NOT_LOGGED\].*h1\.m, h1\.a: a table of the engine MERGE"),
     "selected_labels_in_latin1": EQUAL,

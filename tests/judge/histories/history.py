@@ -160,7 +160,7 @@ def _text(name: str, kind: str) -> str:
     if kind == "float":
         return f"CAST(CAST({column} AS DOUBLE) AS CHAR)"
     if kind == "double":
-        return f"CAST({column} AS CHAR)"  # of an expression MySQL prints six digits
+        return f"{column} * 1E0"  # CAST prints two digits of a DOUBLE(10, 2), whatever more is in the row
     return f"CAST({column} AS CHAR CHARACTER SET utf8mb4)"
 
 

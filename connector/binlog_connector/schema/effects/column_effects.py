@@ -124,15 +124,25 @@ def alter_effects(
         if new.generated is None and old.generated is None:
             found[new.name] = _plain_change(before, old, after, new, how, sql_mode)
     changed = {change.new.name.casefold() for change in found.values() if not _stays_in_expressions(change)}
-    for old, new in pairs:
-        if new.name not in found:
-            found[new.name] = ColumnChanged(old, new, _generated_effect(old, new, changed, renamed))
+    changed |= _added_again(before, after, set(renamed.values()))
+    plain = frozenset(found)
+    for old, new in pairs:  # an expression refers to columns before its own one
+        if new.name not in plain:
+            found[new.name] = change = ColumnChanged(old, new, _generated_effect(old, new, changed, renamed))
+            if not isinstance(change.effect, Same):
+                changed.add(new.name.casefold())
         elif changed - {new.name.casefold()} and not new.knows("generated"):
             reason = (
                 f"it is not known whether it is generated from {min(changed - {new.name.casefold()})}, which changes"
             )
             found[new.name] = ColumnChanged(old, new, Unknown(reason))
     return found
+
+
+def _added_again(before: TableDefinition, after: TableDefinition, kept: set[str]) -> set[str]:
+    """Names of columns that the statement drops and adds: an expression with such a name is one over the new column."""
+    old, new = ({column.name.casefold() for column in table.columns or ()} for table in (before, after))
+    return (old & new) - kept
 
 
 def _pairs(

@@ -189,8 +189,10 @@ def _operation(context: StatementContext, change: TableAltered) -> AlterTable | 
 
 
 def _may_rewrite(alter: AlterTable) -> bool:
-    """True if a statement does more than add, drop and rename."""
+    """True if a statement does more than add, drop and rename; a name that is dropped and added has another meaning."""
+    added = {change.column.name.casefold() for change in alter.changes if change.old_name is None}
     modifies = any(change.old_name is not None for change in alter.changes)
+    modifies |= any(name.casefold() in added for name, _ in alter.dropped)
     return modifies or alter.convert or any(key.name == PRIMARY for key in alter.new_keys)
 
 

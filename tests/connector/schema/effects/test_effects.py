@@ -383,6 +383,14 @@ def test_generated_columns_follow_what_they_are_computed_from() -> None:
     assert isinstance(effects(texts, "MODIFY g VARCHAR(9) AS (concat(v, 'x'))")["g"], Unknown)
 
 
+def test_generated_column_refers_to_the_column_that_has_the_name_now() -> None:
+    columns = "id INT PRIMARY KEY, a INT, g VARCHAR(9) AS (concat('<', a)), h VARCHAR(9) AS (concat(g, '>'))"
+    found = effects(columns, "DROP COLUMN a, ADD COLUMN A INT")
+    assert isinstance(found["g"], Unknown)
+    assert isinstance(found["h"], Unknown)  # through `g`
+    assert all(isinstance(effect, Same) for effect in effects(columns, "ADD COLUMN b INT").values())
+
+
 def test_column_that_begins_to_count_numbers_rows_that_have_zero() -> None:
     found = effects("id INT, k INT", "MODIFY id INT AUTO_INCREMENT PRIMARY KEY")["id"]
     assert isinstance(found, Converted)
