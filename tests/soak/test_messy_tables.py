@@ -12,7 +12,7 @@ import random
 import threading
 import time
 from dataclasses import dataclass
-from queue import Queue
+from queue import Empty, Queue
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -211,7 +211,9 @@ def fill(server: DatabaseServer) -> None:
 def writing(server: DatabaseServer) -> Iterator[list[int]]:
     """Four writers on all tables; gives how many transactions each has ended."""
     stop, failures, counts = threading.Event(), list[BaseException](), [0] * WRITERS
-    tables = [(quoted(name), table) for name, table in tables_of(server).items()]
+    # Updates of such a table on a newer MariaDB have no generated columns in the log, and the job stops by that name.
+    has_images = server.installed.is_mysql or server.installed.root is None
+    tables = [(quoted(name), table) for name, table in tables_of(server).items() if has_images or not table.others]
 
     def write(number: int) -> None:
         chance = random.Random(number)
@@ -309,8 +311,8 @@ def test_messy_tables_under_writers_are_complete_and_proved(
             if method == "log":
                 program("snapshot", "job.toml", "--yes")
             taken = time.time()
-            while not _is_near(reports.get(timeout=PATIENCE_S), taken):
-                running.check()
+            while not _is_near(_next(reports, running), taken):
+                pass
             # The job runs, and the writers write.
             proved = program("prove", "job.toml", "--rows", may_fail=True)
             unequal = {line.split()[0] for line in proved.splitlines() if "(mirror): " in line and "equal" not in line}
@@ -327,6 +329,14 @@ def test_messy_tables_under_writers_are_complete_and_proved(
     assert differences(wanted, targets) == {}
     expected = _big_rows(server)
     assert held(job, "shop.big").select(expected.column_names).sort_by("v").equals(expected)
+
+
+def _next(reports: Queue[DemoJobReport], running: JobProcess) -> DemoJobReport:
+    try:
+        return reports.get(timeout=PATIENCE_S)
+    except Empty:
+        running.check()  # an error of the job tells more
+        raise
 
 
 def _is_near(report: DemoJobReport, since: float) -> bool:

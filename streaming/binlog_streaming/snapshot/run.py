@@ -21,6 +21,7 @@ from binlog_streaming.snapshot.definitions import parents_of, write_definitions
 from binlog_streaming.snapshot.log_identity import begin_writing
 from binlog_streaming.snapshot.marks import MarksTable
 from binlog_streaming.snapshot.runs import RUN, TABLES_LEFT
+from binlog_streaming.snapshot.server_load import LoadMeter
 from binlog_streaming.snapshot.server_tables import LeftOut
 from binlog_streaming.snapshot.shadow import drop_left_shadows
 from binlog_streaming.snapshot.source_table import read_table
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
 
     from binlog_streaming.server.session import ServerSession
     from binlog_streaming.snapshot.plan import PlannedTable, SnapshotPlan
+    from binlog_streaming.snapshot.server_load import SnapshotLoad
     from binlog_streaming.snapshot.shadow import ShadowEngine
     from binlog_streaming.snapshot.source_table import SourceTable
 
@@ -99,6 +101,9 @@ class RateLimit:
         rate: Rows in a second; None: no limit.
         clock: Seconds, from any start.
         sleep: Waits that many seconds.
+
+    Attributes:
+        rate: The limit.
     """
 
     def __init__(
@@ -108,16 +113,16 @@ class RateLimit:
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
-        self._rate = rate
+        self.rate = rate
         self._clock = clock
         self._sleep = sleep
         self._due = clock()
 
     def take(self, row_count: int) -> None:
         """Wait until *row_count* rows that were just written are within the rate; unused time is not saved up."""
-        if self._rate is None:
+        if self.rate is None:
             return
-        self._due += row_count / self._rate
+        self._due += row_count / self.rate
         now = self._clock()
         if self._due > now:
             self._sleep(self._due - now)
@@ -166,12 +171,14 @@ class SnapshotResult:
         tables: How many tables.
         rows: Rows in them, those of runs before that were cut off included.
         seconds: How long it took.
+        load: On the server.
         failed: Tables that could not be taken, and why.
     """
 
     tables: int
     rows: int
     seconds: float
+    load: SnapshotLoad
     failed: tuple[LeftOut, ...] = ()
 
 
@@ -211,7 +218,7 @@ def run_snapshot(
     begin_writing(session, plan.source)
     engine = plan.engine.install(session)
     run = plan.run or str(uuid.uuid4())
-    limit = RateLimit(rate)
+    limit, meter = RateLimit(rate), LoadMeter(session)
     drop_left_shadows(session)
     # What foreign keys lead to from there may not be the job's, and decides what happens to its rows.
     write_definitions(session, parents_of(session, [planned.table.name for planned in plan.tables]))
@@ -221,14 +228,16 @@ def run_snapshot(
         about = {"server": plan.server, RUN: run, TABLES_LEFT: left}
         if plan.topics is not None:
             about[TOPICS] = plan.topics
-        taking = _TableRun(session, planned, engine, about, rate=rate, limit=limit, on_progress=on_progress)
+        taking = _TableRun(session, planned, engine, about, limit=limit, meter=meter, on_progress=on_progress)
         try:
             rows += taking.take(restart=restart or not planned.is_resumed)
         except BinlogError as error:
             if not is_of_one_table(error):
                 raise
             failed.append(LeftOut(planned.table.source.full_name, str(error)))
-    return SnapshotResult(len(plan.tables) - len(failed), rows, time.monotonic() - started, tuple(failed))
+    seconds = time.monotonic() - started
+    meter.sample()
+    return SnapshotResult(len(plan.tables) - len(failed), rows, seconds, meter.result(), tuple(failed))
 
 
 class _TableRun:
@@ -241,16 +250,16 @@ class _TableRun:
         engine: ShadowEngine,
         about: dict[str, Any],
         *,
-        rate: int | None,
         limit: RateLimit,
+        meter: LoadMeter,
         on_progress: OnProgress,
     ) -> None:
         self._session = session
         self._planned = planned
         self._engine = engine
         self._about = about
-        self._rate = rate
         self._limit = limit
+        self._meter = meter
         self._on_progress = on_progress
         self._source = planned.table.source
 
@@ -304,7 +313,7 @@ class _TableRun:
         return self._start(self._planned.purpose)
 
     def _write_chunks(self, snapshot: TableSnapshot) -> None:
-        pace = Pace(self._planned.table.row_size, self._rate)
+        pace = Pace(self._planned.table.row_size, self._limit.rate)
         locked_since: float | None = None
         while not snapshot.is_complete:
             if locked_since is not None and snapshot.table.key is None:
@@ -317,6 +326,7 @@ class _TableRun:
                 continue
             locked_since = None
             pace.wrote(chunk.row_count, chunk.lock_seconds)
+            self._meter.held(chunk.lock_seconds)
             self._tell(snapshot, pace.size)
             self._limit.take(chunk.row_count)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 import pytest
@@ -106,6 +107,11 @@ def test_tables_older_than_the_log_are_complete_and_proved(
     job = load_job(path)
     done = run_program("snapshot", str(path), "--server", url_of(any_server), "--yes", "--method", method, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
+    # What was expected, and what was measured.
+    expected, measured = re.findall(r"^load +(.*)", done.stdout, re.MULTILINE)
+    assert "connection" in expected
+    assert "not known" not in measured
+    assert ("no locks" in measured, "log 0.0" in measured) == (method == "read", method == "read"), measured
     run_sql(any_server, CHANGES)
     run(job)
     proofs = prove(any_server, job)

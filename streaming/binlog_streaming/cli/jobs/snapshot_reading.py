@@ -106,6 +106,8 @@ def _facts(plan: ReadingPlan, job: Job) -> Iterator[tuple[str, str]]:
         sessions = "1 session" if plan.sessions == 1 else f"{plan.sessions} sessions"
         locks = "locks tables against changes while they begin" if plan.locks_tables else "locks nothing"
         yield "reads", f"about {size_text(plan.size_estimate)}, in {sessions}; writes nothing there, {locks}"
+        connections = "1 connection" if plan.connections == 1 else f"{plan.connections} connections"
+        yield "load", f"{connections}; old versions of rows (undo history) stay until the last table has been read"
         yield "writes", f"all targets of these tables anew, in {job.sink.directory}; the job must not run meanwhile"
     if plan.at is not None:
         confirmed = "confirmed by the server" if plan.is_known else "the server cannot confirm it: check it"

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from binlog_streaming.snapshot.plan import PlannedTable, SnapshotPlan
     from binlog_streaming.snapshot.run import SnapshotProgress, SnapshotResult
+    from binlog_streaming.snapshot.server_load import SnapshotLoad
     from binlog_streaming.snapshot.server_tables import LeftOut
 
 _NAMES_SHOWN_MAX = 20
@@ -60,6 +61,9 @@ def _facts(plan: SnapshotPlan) -> Iterator[tuple[str, str]]:
         )
         yield "writes", f"into the database binlog_stream, tables in {plan.engine.engine}{engine}"
         yield "log", f"grows by about {size_text(plan.size_estimate)}"
+        from binlog_streaming.snapshot.run import LOCK_SECONDS  # whoever has a plan has loaded it
+
+        yield "load", f"1 connection; a chunk holds its locks, and old versions of rows, for about {LOCK_SECONDS:g} s"
         yield "replicas", _replicas(plan)
     if plan.locked:
         what = "locked as a whole against changes for each chunk, as their engines lock no rows"
@@ -163,9 +167,29 @@ class _Progress:
 def print_result(result: SnapshotResult, place: str = "the log") -> None:
     """Print the result: the tables that are in the log now, or in another place."""
     tables = "1 table" if result.tables == 1 else f"{result.tables:,} tables"
-    output_console().print(f"{tables}, {result.rows:,} rows are in {place}, after {result.seconds:,.1f} s")
+    console = output_console()
+    console.print(f"{tables}, {result.rows:,} rows are in {place}, after {result.seconds:,.1f} s")
+    console.print(f"load     {'; '.join(_load(result.load))}", soft_wrap=True)
     for one in result.failed:
         typer.echo(f"not taken {one}", err=True)
+
+
+def _load(load: SnapshotLoad) -> Iterator[str]:
+    yield "1 connection" if load.connections == 1 else f"{load.connections} connections"
+    if load.lock_count:
+        percentile, longest = (1000 * seconds for seconds in load.lock_seconds)
+        yield f"locks {load.lock_count:,} times, 99 % of them up to {percentile:,.1f} ms, {longest:,.1f} ms at most"
+    else:
+        yield "no locks of rows"
+    if load.log_bytes is None:
+        yield "log: not known (REPLICATION CLIENT)"
+    else:
+        others = ", with what others wrote" if load.is_log_shared else ""
+        yield f"log {size_text(load.log_bytes)}{others}"
+    if load.history is None:
+        yield "undo history: not known (PROCESS)"
+    else:
+        yield f"undo history {load.history[0]:,} before, {load.history[1]:,} at most"
 
 
 def names_text(names: tuple[str, ...] | list[str]) -> str:

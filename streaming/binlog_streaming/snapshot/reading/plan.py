@@ -83,6 +83,11 @@ class ReadingPlan:
     locks_tables: bool = False
 
     @property
+    def connections(self) -> int:
+        """Sessions that are open at the same time: one finds ranges, the others read them."""
+        return 1 if self.at is not None and self.sessions == 1 else self.sessions + 1
+
+    @property
     def size_estimate(self) -> int:
         """Bytes that are read, about."""
         return sum(one.table.size_estimate for one in self.tables)

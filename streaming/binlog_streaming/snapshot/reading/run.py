@@ -25,6 +25,7 @@ from binlog_streaming.snapshot.reading.points import begin_snapshot, prepare_rea
 from binlog_streaming.snapshot.reading.table_component import RowsWriter
 from binlog_streaming.snapshot.reading.table_rows import ReadingContext, TableRows
 from binlog_streaming.snapshot.run import SnapshotProgress, SnapshotResult, is_of_one_table
+from binlog_streaming.snapshot.server_load import LoadMeter
 from binlog_streaming.snapshot.server_tables import LeftOut
 from binlog_streaming.snapshot.source_table import definition_of
 from binlog_streaming.snapshot.sql_text import table_sql
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from binlog_streaming.settings.model import Job
     from binlog_streaming.snapshot.reading.plan import ReadingPlan, ReadTable
     from binlog_streaming.snapshot.run import OnProgress
+    from binlog_streaming.snapshot.server_load import SnapshotLoad
 
 PUT_ASIDE = (
     "its rows are being read from the server, or that was cut off; then take it again: "
@@ -85,10 +87,11 @@ def run_reading(
     started = time.monotonic()
     rows: list[int] = []
     failed: list[LeftOut] = []
+    loads: list[SnapshotLoad] = []
     while len(rows) + len(failed) < len(plan.tables):
         left = replace(plan, tables=plan.tables[len(rows) + len(failed) :])
-        failed += _read_up_to_failure(left, job, connect, run, on_progress, rows)
-    return SnapshotResult(len(rows), sum(rows), time.monotonic() - started, tuple(failed))
+        failed += _read_up_to_failure(left, job, connect, run, on_progress, rows, loads)
+    return SnapshotResult(len(rows), sum(rows), time.monotonic() - started, loads[-1], tuple(failed))
 
 
 def _read_up_to_failure(
@@ -98,8 +101,14 @@ def _read_up_to_failure(
     run: Callable[[Job], object],
     on_progress: OnProgress,
     rows: list[int],
+    loads: list[SnapshotLoad],
 ) -> list[LeftOut]:
     """Read tables up to the first one that fails, and add the number of rows of each to *rows*; the one that failed."""
+
+    def measure(meter: LoadMeter) -> None:
+        meter.sample()
+        loads.append(meter.result())
+
     with ExitStack() as opened:
         with connect() as session:
             definitions = {one.table.name: _definition(session, one.table.name) for one in plan.tables}
@@ -109,6 +118,8 @@ def _read_up_to_failure(
         batch = JobBatch(job, run)
         batch.check()
         sessions, offset = _sessions(plan, job, connect, opened)
+        # Before the sessions are closed: the undo history grows until then.
+        opened.callback(measure, LoadMeter(sessions[0], plan.connections))
         names = [one.table.name for one in plan.tables]
         with WatchedLog(job.source.path, job.source.format) as watched:
             place = rows_place(watched, offset)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 import pytest
@@ -56,6 +57,10 @@ def test_tables_are_read(shared_server: MariaDbServer, job: Path) -> None:
     said = snapshot(shared_server, job, "--yes")
     assert "writes nothing there, locks nothing" in said
     assert f"2 tables, {2 * ROWS:,} rows are in their targets" in said
+    assert "load     3 connections; old versions of rows" in said
+    assert re.search(
+        r"load     3 connections; no locks of rows; log 0\.0 MiB; undo history \d+ before, \d+ at most\n", said
+    )
     check(shared_server, job)
     assert "Nothing to do." in snapshot(shared_server, job, "--yes")
 
