@@ -187,9 +187,8 @@ def _undefined(reports: Sequence[TableReport]) -> Iterator[str]:
     """Report once the tables of which only row events are known, and how to get their definitions."""
     names = [report.name for report in reports if report.definition == "partial"]
     if names:
-        more = f" and {len(names) - _NAMES_MAX} more" if len(names) > _NAMES_MAX else ""
         yield (
-            f"definition = partial: {', '.join(names[:_NAMES_MAX])}{more}: no CREATE TABLE in the log, so their "
+            f"definition = partial: {first_names(names)}: no CREATE TABLE in the log, so their "
             "foreign keys, generated columns, defaults and types such as UUID are not known. binlog-stream snapshot "
             "JOB.toml --server URL --definitions brings them, and copies no rows; a schemaFile states them too"
         )
@@ -380,3 +379,9 @@ def _unused_rules(job: Job, reports: Sequence[TableReport]) -> list[str]:
         for number, rule in enumerate(job.tables)
         if number not in used and reports
     ]
+
+
+def first_names(names: Sequence[str]) -> str:
+    """Text of the first names, and the number of the others."""
+    more = f" and {len(names) - _NAMES_MAX} more" if len(names) > _NAMES_MAX else ""
+    return f"{', '.join(names[:_NAMES_MAX])}{more}"

@@ -17,7 +17,7 @@ from binlog_connector.schema.history import SchemaHistory
 from binlog_format.errors import BinlogError, BrokerError, OptionError, RegistryError
 from binlog_format.rows.decoding import TimeType
 from binlog_format.views.filters import TableFilter
-from binlog_streaming.jobs.check import LogReport, log_report, size_behind
+from binlog_streaming.jobs.check import LogReport, first_names, log_report, size_behind
 from binlog_streaming.jobs.log_tables import SCAN_SIZE, find_tables
 from binlog_streaming.topics.connecting import connection_of, names_of, published_offset, registry_of
 from binlog_streaming.topics.record import begun_with, differences, other_log, with_message_version
@@ -148,6 +148,12 @@ def check_publish_job(
     tables = [table for table in found.tables if published.accepts(table.layout)]
     if not tables:
         warnings.append("no table that [[tables]] selects has row changes there")
+    older = [table.name for table in tables if table.begun_at is None]
+    if older and offset is None:
+        warnings.append(
+            f"no CREATE TABLE or TRUNCATE there is about {first_names(older)}: rows that are older come into topics "
+            "with binlog-stream snapshot JOB.toml --server URL"
+        )
     lacking = [
         count.first.error(tells_text=not any(rule.hides for rule in job.tables)).reason
         for (name, _), count in found.tally.counts.items()

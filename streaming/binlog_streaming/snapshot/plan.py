@@ -156,14 +156,16 @@ def _left_out(session: ServerSession, tables: Sequence[ServerTable], job: Job | 
     unlogged = unlogged_databases(session, {table.source.schema for table in tables})
     for table in tables:
         refusal = table.refusal(row_image) or unlogged.get(table.source.schema)
-        refusal = refusal or (_without_key(table, job) if isinstance(job, PublishJob) else None)
+        refusal = refusal or (_unpublished(table, job) if isinstance(job, PublishJob) else None)
         refusal = refusal or rights_refusal(session, table.source)
         if refusal is not None:
             yield LeftOut(table.source.full_name, refusal)
 
 
-def _without_key(table: ServerTable, job: PublishJob) -> str | None:
-    """Reason why topics cannot have the existing rows of a table without a key; None: its messages have keys."""
+def _unpublished(table: ServerTable, job: PublishJob) -> str | None:
+    """Reason why topics cannot have the existing rows of a table; None: they can."""
+    if not job.published.accepts_name(*table.name):
+        return "it is the outbox: its rows are events, and only new ones are routed"
     keys = next((rule.keys for rule in job.tables if TableFilter(rule.select).accepts_name(*table.name)), ())
     if keys or table.source.logged_key:
         return None

@@ -221,7 +221,7 @@ class TableSnapshot:
 
     @property
     def _for_topics(self) -> dict[str, Any]:
-        # A publisher reads a chunk without what was logged before it.
+        # A publisher understands a mark without what was logged before it.
         return {} if self._topics is None else {TOPICS: self._topics, KEY: self.table.logged_key}
 
     def _begin_chunk(self) -> None:
@@ -263,7 +263,7 @@ class TableSnapshot:
         Raises:
             ServerError: What the server answered.
         """
-        detail = {"chunks": self.chunk_count, "rows": self.row_count}
+        detail = {"chunks": self.chunk_count, "rows": self.row_count} | self._for_topics
         self._marks.insert(self._mark(MarkKind.END, NO_CHUNK, self.row_count, detail))
         drop_shadow(self._session, self._shadow.name)
 
@@ -273,7 +273,7 @@ class TableSnapshot:
         Raises:
             ServerError: What the server answered.
         """
-        self._marks.insert(self._mark(MarkKind.CANCEL, NO_CHUNK, self.row_count, {"reason": reason}))
+        self._marks.insert(self._mark(MarkKind.CANCEL, NO_CHUNK, self.row_count, {"reason": reason} | self._for_topics))
         drop_shadow(self._session, self._shadow.name)
 
     def _insert_begin(self, detail: dict[str, Any]) -> None:

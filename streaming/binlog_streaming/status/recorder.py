@@ -222,6 +222,10 @@ class StatusRecorder:
                 self._errors.append(ErrorStatus(now, text, "Look at the brokers' own logs when this comes back"))
             for topic, records in one.records.counts.items():
                 self._tables.take_topic(topic, records, taken.number, one.last_timestamp)
+            for snapshot in one.records.snapshots:
+                self._tables.take_snapshot(snapshot)
+            for topic, rows in one.records.copied.items():
+                self._tables.take_copied(topic, rows)
             self._take(taken)
 
     def _take(self, batch: BatchStatus) -> None:

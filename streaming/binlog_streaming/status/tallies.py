@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from binlog_streaming.job_state.progress import BatchProgress
     from binlog_streaming.job_state.record import JobRecord
     from binlog_streaming.status.model import BatchStatus
+    from binlog_streaming.topics.record import TopicSnapshot
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +120,22 @@ class TableTallies:
             last_commit=known.last_commit if commit_time is None else commit_time,
             last_batch=number,
         )
+
+    def take_snapshot(self, mark: TopicSnapshot) -> None:
+        """Note what a mark tells of a snapshot for a topic."""
+        known = self._tables.get(mark.topic, TableStatus(mark.topic))
+        snapshot = known.snapshot
+        if mark.kind == "begin" or snapshot is None:
+            snapshot = SnapshotStatus(0, 0, mark.gtid, is_ended=False, problem=None)
+        chunks = snapshot.chunks if mark.chunks is None else mark.chunks
+        snapshot = replace(snapshot, chunks=chunks, is_ended=mark.kind == "end", problem=mark.reason)
+        self._tables[mark.topic] = replace(known, snapshot=snapshot)
+
+    def take_copied(self, topic: str, rows: int) -> None:
+        """Count messages about rows that a snapshot has copied for a topic."""
+        known = self._tables.get(topic, TableStatus(topic))
+        snapshot = known.snapshot or SnapshotStatus(0, 0, None, is_ended=False, problem=None)
+        self._tables[topic] = replace(known, snapshot=replace(snapshot, rows=snapshot.rows + rows))
 
     def tables(self, known: KnownTables | None, gtid: str) -> tuple[TableStatus, ...]:
         """All of them, by name; *gtid* is what the job has reached."""

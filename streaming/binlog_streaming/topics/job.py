@@ -195,7 +195,7 @@ class TopicsJob(JobRun[Step, Published, PublishProgress]):
         )
 
     def _made(self, step: Step, records: Records) -> Generator[Messages]:
-        with closing(prefetch(self._messages.of(step), BATCHES_AHEAD)) as made:
+        with closing(prefetch(self._messages.of(step, records), BATCHES_AHEAD)) as made:
             for some in made:
                 self._topics.ensure(some.topic)
                 records.counts[some.topic] += len(some)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import msgspec
 
@@ -38,7 +38,7 @@ from binlog_streaming.settings.publish_model import MessageFormat
 from binlog_streaming.topics.connecting import names_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from binlog_connector.kafka.publisher import Publisher
     from binlog_format.log.log import Log
@@ -260,17 +260,45 @@ def require_changes(log: Log) -> None:
         )
 
 
+class TopicSnapshot(NamedTuple):
+    """A mark about a snapshot whose rows a topic gets.
+
+    Attributes:
+        topic: Its name.
+        kind: `begin`, `chunk`, `end` or `cancel`.
+        chunks: How many chunks it has so far; None: the mark does not tell.
+        gtid: Of the mark.
+        reason: Why it was cancelled; None: it was not.
+    """
+
+    topic: str
+    kind: str
+    chunks: int | None
+    gtid: str | None
+    reason: str | None
+
+    @classmethod
+    def of(cls, mark: Mapping[str, Any], detail: Mapping[str, Any], topic: str) -> TopicSnapshot:
+        """Make it of a mark, as a value of `MARK_TYPE`, and the contents of its detail."""
+        chunks = mark["chunk"] + 1 if mark["kind"] == "chunk" else detail.get("chunks")
+        return cls(topic, str(mark["kind"]), chunks, mark["gtid"], detail.get("reason"))
+
+
 @dataclass(slots=True)
 class Records:
     """Messages of one transaction, by topic.
 
     Attributes:
         counts: How many.
+        copied: How many of them are about rows that a snapshot has copied.
+        snapshots: Marks about such snapshots, in order.
         sizes: Bytes of keys and values.
         made_at: When all had been made, by the monotonic clock; 0: not yet.
     """
 
     counts: Counter[str] = field(default_factory=Counter)
+    copied: Counter[str] = field(default_factory=Counter)
+    snapshots: list[TopicSnapshot] = field(default_factory=list)
     sizes: Counter[str] = field(default_factory=Counter)
     made_at: float = 0.0
 

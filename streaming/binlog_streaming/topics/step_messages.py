@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Mapping
 from dataclasses import replace
@@ -23,13 +24,15 @@ from binlog_connector.kafka.producer import Headers, Messages
 from binlog_connector.options.source_options import SourceOptions
 from binlog_connector.schema.log_ddl import ServerRuns
 from binlog_connector.schema.row_format import RowFormat, only_rows
-from binlog_connector.schema.snapshot_marks import CopiedTables
+from binlog_connector.schema.snapshot_marks import TOPICS, CopiedTables
 from binlog_format.views.filters import TableFilter
+from binlog_format.views.snapshot_events import marks_in
 from binlog_streaming.job_state.definition_keeper import DefinitionKeeper
 from binlog_streaming.topics.outbox import OutboxMessages
+from binlog_streaming.topics.record import TopicSnapshot
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     PartitionCount = Callable[[str], int]
     from collections.abc import Sequence
@@ -38,7 +41,9 @@ if TYPE_CHECKING:
     from binlog_connector.envelope.encoding import MessageEncoding
     from binlog_connector.following.steps import Step
     from binlog_connector.kafka.topic_names import TopicNames
+    from binlog_format.block import Block
     from binlog_streaming.settings.publish_model import KafkaSink, PublishJob, TopicRule
+    from binlog_streaming.topics.record import Records
 
 
 class KeyColumns(Mapping[str, tuple[str, ...]]):
@@ -98,8 +103,12 @@ class StepMessages:
         if registry is not None:
             self._encoding = AvroEncoding(options, registry, names.of, names.heartbeat)
 
-    def of(self, step: Step) -> Iterator[Messages]:
+    def of(self, step: Step, records: Records) -> Iterator[Messages]:
         """The messages of *step*, topic by topic, block by block; may be called again.
+
+        Args:
+            step: Of the log.
+            records: What snapshots have brought is noted there.
 
         Raises:
             BinlogError: As `MessagesView.batches`; `STATEMENT_FORMAT`, `LOST_EVENTS`: the log lacks changed rows.
@@ -120,7 +129,7 @@ class StepMessages:
             defined_tables=self._job.defined_tables,
             kept=self._job.kept_definitions,
         )
-        blocks = self._definitions.observed(schemas.observed(step.blocks()))
+        blocks = self._definitions.observed(self._marked(schemas.observed(step.blocks()), records))
         if source.fail_on_statement:
             row_format = RowFormat(
                 self._tables,
@@ -143,10 +152,24 @@ class StepMessages:
         view.rows_before = cache(partial(_tables_with_rows, step))  # it reads all of the log before the step
         for batch in view.batches(blocks):
             kind, database, table = (batch.column(name)[0].as_py() for name in ("kind", "database", "table"))
-            yield from messages_of(batch, self._names.of(MessageKind(kind), database, table), self._partition_count)
+            topic = self._names.of(MessageKind(kind), database, table)
+            copied = pc.sum(pc.equal(batch.column("op").indices, OPS.index("r"))).as_py()
+            if copied:
+                records.copied[topic] += copied
+            yield from messages_of(batch, topic, self._partition_count)
         if self._outbox is not None:
             yield from self._outbox.of(schemas.observed(step.blocks()), decoding, groups)
         self._definitions.take(step.watched, (), step.end.position)  # before the offset is in Kafka
+
+    def _marked(self, blocks: Iterable[Block], records: Records) -> Iterator[Block]:
+        """The same *blocks*; marks about snapshots for these topics are noted."""
+        for block in blocks:
+            for mark in marks_in(block):
+                name = str(mark["database"]), str(mark["table"])
+                detail = json.loads(str(mark["detail"])) if self._job.published.accepts_name(*name) else {}
+                if detail.get(TOPICS) == self._job.sink.topic_prefix:
+                    records.snapshots.append(TopicSnapshot.of(mark, detail, self._names.of_table(*name)))
+            yield block
 
     def heartbeat(self) -> Messages:
         """The message that comes when no other does."""

@@ -20,6 +20,7 @@ from binlog_streaming.cli.jobs import init
 from binlog_streaming.cli.logs import changes, tail
 from binlog_streaming.settings import PublishJob, parse_any_job
 from binlog_streaming.topics.connecting import names_of
+from binlog_streaming.topics.record import Records
 from binlog_streaming.topics.step_messages import StepMessages
 from tests.streaming.tables.shop import ShopLog
 
@@ -120,7 +121,7 @@ select = "shop.orders"
     found = []
     with Tailer(job.source.path, Edge.EARLIEST, how=FollowOptions(ends=True, step_size_max=step_size)) as tailer:
         while (step := tailer.step(0.0)) is not None or not tailer.is_ended:
-            for some in made.of(step) if step is not None else ():
+            for some in made.of(step, Records()) if step is not None else ():
                 found += [(some.topic, msgspec.json.decode(value.as_py())) for value in some.values]
     return found
 

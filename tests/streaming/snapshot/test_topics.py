@@ -24,6 +24,8 @@ from binlog_format.views.filters import TableFilter
 from binlog_lab.demo.proof.topics import TopicChange, read_topic
 from binlog_streaming.settings import load_publish_job
 from binlog_streaming.snapshot.sql_text import quoted
+from binlog_streaming.status.model import SnapshotStatus
+from binlog_streaming.status.view import StatusFile
 from tests.connector.envelope.test_avro_messages import avro_encoding
 from tests.faults.schema_registry import SchemaRegistryServer
 from tests.program import run_program
@@ -257,9 +259,18 @@ def test_a_job_that_would_begin_after_the_chunks_is_refused(
     job = topics_job(tmp_path, log, kafka_broker.servers, prefix=f"t{uuid.uuid4().hex[:12]}", source=source)
     done = take_rows(shared_server, job)
     assert (done.returncode, "would leave out what is written now" in done.stderr) == (2, True)
+    run_sql(shared_server, ["FLUSH BINARY LOGS", "RESET MASTER", "INSERT INTO shop.a VALUES (3)"])
+    told = run_program("check", job, cwd=tmp_path).stdout
+    assert "no CREATE TABLE or TRUNCATE there is about shop.a" in " ".join(told.split())
     assert "--method read is for jobs with tables" in take_rows(shared_server, job, "--method", "read").stderr
     for words in (("publish", job, "--once"), None, ("publish", job, "--once")):  # as the guide has it
         done = take_rows(shared_server, job) if words is None else run_program(*words, cwd=tmp_path)
         assert done.returncode == 0, done.stderr
-    prefix = load_publish_job(job).sink.topic_prefix
-    assert [change.op for change in read_topic(kafka_broker.servers, f"{prefix}.shop.a")] == ["r", "r"]
+    settings = load_publish_job(job)
+    topic = f"{settings.sink.topic_prefix}.shop.a"
+    assert [change.op for change in read_topic(kafka_broker.servers, topic)] == ["r", "r", "r"]
+    status = StatusFile(settings).read()
+    assert status is not None
+    shown = next(table.snapshot for table in status.tables if table.name == topic)
+    assert shown is not None
+    assert replace(shown, begun_gtid="") == SnapshotStatus(3, 1, "", is_ended=True, problem=None)

@@ -22,6 +22,7 @@ from binlog_format.errors import BinlogError, OptionError, UnsupportedError
 from binlog_format.position import Position
 from binlog_streaming.settings import PublishJob, parse_any_job
 from binlog_streaming.topics.connecting import names_of
+from binlog_streaming.topics.record import Records
 from binlog_streaming.topics.step_messages import StepMessages
 from tests.judge.test_reported import ARCHIVE
 from tests.program import run_program
@@ -75,7 +76,7 @@ def published(log: Path, more: str = "") -> dict[str, list[dict[str, Any]]]:
     topics: dict[str, list[dict[str, Any]]] = defaultdict(list)
     with Tailer(str(log), Edge.EARLIEST, how=FollowOptions(ends=True)) as tailer:
         while (step := tailer.step(1.0)) is not None:
-            for some in made.of(step):
+            for some in made.of(step, Records()):
                 topics[some.topic] += [json.loads(value) for value in some.values.to_pylist() if value is not None]
     return topics
 

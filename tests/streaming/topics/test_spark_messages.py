@@ -28,6 +28,7 @@ from binlog_lab.demo.servers.fetch import SPARK_KAFKA, require_fetched
 from binlog_streaming.settings import PublishJob, parse_any_job
 from binlog_streaming.topics.connecting import names_of
 from binlog_streaming.topics.job import TopicsJob
+from binlog_streaming.topics.record import Records
 from binlog_streaming.topics.step_messages import StepMessages
 from tests.connector.kafka.topics import consumed
 from tests.connector.shop import Shop
@@ -89,7 +90,7 @@ def published(path: Path, options: dict[str, str], envelope: str) -> dict[str, l
     topics: dict[str, list[Message]] = defaultdict(list)
     with Tailer(str(path), Edge.EARLIEST, how=FollowOptions(ends=True)) as tailer:
         while (step := tailer.step(1.0)) is not None:
-            for some in made.of(step):
+            for some in made.of(step, Records()):
                 headers = some.headers or [[]] * len(some)
                 for key, value, header in zip(some.keys.to_pylist(), some.values.to_pylist(), headers, strict=True):
                     topics[some.topic].append((key, without_clock(value), tuple(header)))

@@ -28,7 +28,7 @@ from binlog_streaming.lake.sinks import sink_type
 from binlog_streaming.settings import Job, PublishJob, Sink, Source, TableRule, parse_any_job
 from binlog_streaming.status.tallies import TableTallies
 from binlog_streaming.topics.connecting import names_of
-from binlog_streaming.topics.record import PublishRecord, check_same, differences
+from binlog_streaming.topics.record import PublishRecord, Records, check_same, differences
 from binlog_streaming.topics.step_messages import StepMessages
 from tests.faults.processes import Killed
 from tests.streaming.replay_runs import run
@@ -218,7 +218,9 @@ class Publisher:
             while (step := tailer.step(0.0)) is not None or not tailer.is_ended:
                 if step is None:
                     continue
-                made = [pair for some in messages.of(step) for pair in zip(some.keys, some.values, strict=True)]
+                made = [
+                    pair for some in messages.of(step, Records()) for pair in zip(some.keys, some.values, strict=True)
+                ]
                 if kill:
                     return
                 self.messages += [(key.as_py(), value.as_py()) for key, value in made]
