@@ -95,6 +95,7 @@ class StepMessages:
         self._decoding = job.decoding()
         self._schema_file = None if source.schema_file is None else SchemaFile.read(source.schema_file)
         self._tables = TableFilter(",".join(rule.select for rule in job.tables), source.exclude_tables)
+        self._published = job.published
         self._outbox = None if job.outbox.table is None else OutboxMessages(job.outbox, names)
         self._names = names
         self._copied = CopiedTables(job.sink.topic_prefix)
@@ -142,7 +143,7 @@ class StepMessages:
         decoding = replace(self._decoding, schemas=schemas)
         view = MessagesView(
             self.options,
-            tables=self._job.published,
+            tables=self._published,
             decoding=decoding,
             groups=groups,
             topic_of=self._names.of,
@@ -166,7 +167,7 @@ class StepMessages:
         for block in blocks:
             for mark in marks_in(block):
                 name = str(mark["database"]), str(mark["table"])
-                detail = json.loads(str(mark["detail"])) if self._job.published.accepts_name(*name) else {}
+                detail = json.loads(str(mark["detail"])) if self._published.accepts_name(*name) else {}
                 if detail.get(TOPICS) == self._job.sink.topic_prefix:
                     records.snapshots.append(TopicSnapshot.of(mark, detail, self._names.of_table(*name)))
             yield block

@@ -21,6 +21,7 @@ from binlog_lab.innodb_writer.server import BinlogWriter
 from binlog_streaming.settings import PublishJob, parse_any_job
 from binlog_streaming.topics.connecting import names_of
 from binlog_streaming.topics.job import TopicsJob
+from binlog_streaming.topics.record import Records
 from binlog_streaming.topics.step_messages import StepMessages
 
 if TYPE_CHECKING:
@@ -121,7 +122,7 @@ def messages_made(job: PublishJob, registry: SchemaIds | None = None) -> Iterato
     made = StepMessages(job, names_of(job.sink), registry, lambda _: 1)
     with Tailer(job.source.path, Edge.EARLIEST, how=FollowOptions(ends=True)) as tailer:
         while (step := tailer.step()) is not None:
-            for messages in made.of(step):
+            for messages in made.of(step, Records()):
                 headers = messages.headers or [[]] * len(messages)
                 rows = zip(messages.keys.to_pylist(), messages.values.to_pylist(), headers, strict=True)
                 for key, value, named in rows:

@@ -17,6 +17,7 @@ from binlog_streaming.jobs.publish_check import check_publish_job
 from binlog_streaming.settings import PublishJob, parse_any_job
 from binlog_streaming.topics.connecting import names_of
 from binlog_streaming.topics.job import TopicsJob
+from binlog_streaming.topics.record import Records
 from binlog_streaming.topics.step_messages import StepMessages
 from tests.streaming.tables.shop import ShopLog
 
@@ -62,7 +63,7 @@ def published(job: PublishJob) -> dict[str, list[Message]]:
     made, topics = StepMessages(job, names_of(job.sink), None, lambda _: 1), defaultdict[str, list[Message]](list)
     with Tailer(job.source.path, Edge.EARLIEST, how=FollowOptions(ends=True)) as tailer:
         while (step := tailer.step(1.0)) is not None:
-            for some in made.of(step):
+            for some in made.of(step, Records()):
                 headers: list[Headers | None] = [*some.headers] if some.headers else [None for _ in range(len(some))]
                 topics[some.topic] += zip(some.keys.to_pylist(), some.values.to_pylist(), headers, strict=True)
     return topics
