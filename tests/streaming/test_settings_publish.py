@@ -232,7 +232,7 @@ def test_defaults_in_a_written_job_are_the_true_ones(tmp_path: Path) -> None:
         "heartbeat",
         "security",
     }
-    examples |= {"format", "registry"}
+    examples |= {"format", "registry", "notification_topic"}
     found = parsed(shown, tmp_path).sink
     given = {field.name for field in msgspec.structs.fields(KafkaSink)} - examples
     assert {name: getattr(found, name) for name in given} == {name: getattr(job.sink, name) for name in given}
@@ -261,7 +261,8 @@ replication = 2
 
 
 @pytest.mark.parametrize(
-    "name", ["snapshot.mode", "database.port", "schema.history.internal.kafka.topic", "column.mask"]
+    "name",
+    ["snapshot.mode", "database.port", "schema.history.internal.kafka.topic", "column.mask", "transforms.a.type"],
 )
 def test_what_debezium_has_and_we_have_not_is_told(name: str) -> None:
     assert hint_for(name)

@@ -52,6 +52,7 @@ class TopicTemplates:
         schema_changes: Of messages about statements that change tables.
         heartbeat: Of heartbeats.
         offsets: Of offsets.
+        notifications: Of notifications; None: there are none.
         setting: What users call *tables*.
     """
 
@@ -61,6 +62,7 @@ class TopicTemplates:
     schema_changes: str = "{prefix}"
     heartbeat: str = "__debezium-heartbeat.{prefix}"
     offsets: str = "{prefix}.offsets"
+    notifications: str | None = None
     setting: str = "sink.topic"
 
 
@@ -81,6 +83,7 @@ class TopicNames:
         heartbeat: Topic of the heartbeat.
         transactions: Topic of messages about transactions.
         schema_changes: Topic of messages about statements that change tables.
+        notifications: Topic of notifications; None: there are none.
     """
 
     def __init__(self, templates: TopicTemplates) -> None:
@@ -90,8 +93,11 @@ class TopicNames:
         self.schema_changes = templates.schema_changes.format(prefix=prefix)
         self.offsets = templates.offsets.format(prefix=prefix)
         self.heartbeat = templates.heartbeat.format(prefix=prefix)
-        own = (self.offsets, self.heartbeat, self.transactions, self.schema_changes)
-        self._spelled = {name: name for name in own}  # by topic, what it is called without replacements
+        about = templates.notifications
+        self.notifications = None if about is None else about.format(prefix=prefix)
+        own = (self.offsets, self.heartbeat, self.transactions, self.schema_changes, self.notifications)
+        self._own = frozenset(name for name in own if name is not None)
+        self._spelled = {name: name for name in self._own}  # by topic, what it is called without replacements
         self._of_tables: dict[tuple[str, str], str] = {}
 
     def of(self, kind: MessageKind, database: str | None, table: str | None) -> str:
@@ -139,7 +145,7 @@ class TopicNames:
                 "INVALID_VALUE", f"option {self._templates.setting}: {reason}", hint="Shorten the template"
             )
         other = self._spelled.setdefault(topic, spelled)
-        if other != spelled or topic in (self.offsets, self.heartbeat, self.transactions, self.schema_changes):
+        if other != spelled or topic in self._own:
             reason = f"{table} would go to the topic {topic}, which is that of {other}"
             hint = "Tell them apart: name the topics with {prefix}, {database} and {table}"
             raise OptionError("INVALID_VALUE", f"option {self._templates.setting}: {reason}", hint=hint)

@@ -218,10 +218,11 @@ def _topics(
             (sink.transaction_metadata, names.transactions),
             (sink.schema_changes, names.schema_changes),
             (sink.heartbeat is not None, names.heartbeat),
+            (names.notifications is not None, names.notifications),
         )
-        for is_wanted, topic in wanted:
-            if is_wanted:
-                yield _topic(job, topics, topic)
+        for is_wanted, own in wanted:
+            if is_wanted and own is not None:
+                yield _topic(job, topics, own)
 
 
 def _topic(job: PublishJob, topics: Topics, topic: str, *, is_keyed: bool = True) -> TopicReport:

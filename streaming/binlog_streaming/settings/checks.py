@@ -43,6 +43,7 @@ TOPIC_PLACES = {
     "transaction_topic": ("prefix",),
     "schema_topic": ("prefix",),
     "heartbeat_topic": ("prefix",),
+    "notification_topic": ("prefix",),
     "offsets_topic": ("prefix",),
 }
 """Placeholders allowed in the names of topics."""
@@ -162,8 +163,8 @@ def _check_topics(sink: KafkaSink) -> None:
     if not is_topic_name(sink.topic_prefix):
         raise Mistake(("sink", "topic_prefix"), f"expected {NAME_EXPECTED}, got {sink.topic_prefix!r}")
     for name, known in TOPIC_PLACES.items():
-        template: str = getattr(sink, name)
-        mistake = template_mistake(template, known)
+        template: str | None = getattr(sink, name)
+        mistake = None if template is None else template_mistake(template, known)
         if mistake is not None:
             raise Mistake(("sink", name), f"expected {mistake}, got {template!r}")
     if sink.source_name is not None and not is_topic_name(sink.source_name):

@@ -70,6 +70,9 @@ _HINT_PREFIXES = (
     ("column.truncate.", 'Texts are whole, or masked: [[tables]] mask = { note = "last 4" }'),
     ("column.", _HINTS["column.include.list"]),
     ("connector.", "The kind of the log is detected"),
+    ("notification.", 'notification_topic = "{prefix}.notifications"'),
+    ("signal.", "binlog-stream snapshot JOB.toml --server URL takes the place of signals"),
+    ("transforms", "The Outbox Event Router is [outbox]; rules for rows and columns are in [[tables]]"),
 )
 
 

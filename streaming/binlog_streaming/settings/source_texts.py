@@ -121,6 +121,11 @@ KAFKA_SINK = (
         "heartbeat", "Interval of a message that is sent if there is no other: 10s, 1m, ...; default: none.", '"10s"'
     ),
     Setting("heartbeat_topic", "Where it goes."),
+    Setting(
+        "notification_topic",
+        "Topic of messages about snapshots and starts of the job; default: there are none.",
+        '"{prefix}.notifications"',
+    ),
     Setting("decimal_handling", "DECIMAL: precise (bytes, with the scale in the schema), double, or string."),
     Setting("unsigned_bigint_handling", "BIGINT UNSIGNED: long, or precise (as a decimal)."),
     Setting("binary_handling", "Binary columns: bytes (base64 in JSON), base64, base64-url-safe, or hex."),

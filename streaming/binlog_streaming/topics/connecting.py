@@ -73,6 +73,7 @@ def names_of(sink: KafkaSink) -> TopicNames:
             schema_changes=sink.schema_topic,
             heartbeat=sink.heartbeat_topic,
             offsets=sink.offsets_topic,
+            notifications=sink.notification_topic,
         )
     )
 

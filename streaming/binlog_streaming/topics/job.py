@@ -135,6 +135,7 @@ class TopicsJob(JobRun[Step, Published, PublishProgress]):
         self._tailer = tailer = resources.enter_context(self._open_log(saved))
         if publisher.offset is None and not self.is_stopped:
             publisher.publish(lambda: (), _text(tailer.offset))  # `latest` is now, also after a kill
+        self._notify_of_start(tailer.offset)
         self._heard = time.monotonic()
 
     def _next(self) -> Step | None:
@@ -202,6 +203,14 @@ class TopicsJob(JobRun[Step, Published, PublishProgress]):
                 records.sizes[some.topic] += some.size
                 yield some
         records.made_at = time.monotonic()
+
+    def _notify_of_start(self, offset: SourceOffset) -> None:
+        notifications = self._messages.notifications
+        if notifications is None or self.is_stopped:
+            return
+        started = notifications.started(offset)
+        self._topics.ensure(started.topic)
+        self._begun_publisher.publish(lambda: [started], self._begun_publisher.offset)
 
     def _beat_if_due(self) -> None:
         seconds = self._job.sink.heartbeat_seconds

@@ -7,7 +7,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import cache, partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -28,6 +28,7 @@ from binlog_connector.schema.snapshot_marks import TOPICS, CopiedTables
 from binlog_format.views.filters import TableFilter
 from binlog_format.views.snapshot_events import marks_in
 from binlog_streaming.job_state.definition_keeper import DefinitionKeeper
+from binlog_streaming.topics.notifications import Notifications
 from binlog_streaming.topics.outbox import OutboxMessages
 from binlog_streaming.topics.record import TopicSnapshot
 
@@ -99,6 +100,8 @@ class StepMessages:
         self._outbox = None if job.outbox.table is None else OutboxMessages(job.outbox, names)
         self._names = names
         self._copied = CopiedTables(job.sink.topic_prefix)
+        topic = names.notifications
+        self.notifications = None if topic is None else Notifications(topic, job.sink.topic_prefix)
         self.options = options = envelope_options(job.sink, job.tables, folds_names=source.folds_names)
         self._encoding: MessageEncoding = JsonEncoding(options)
         if registry is not None:
@@ -130,7 +133,8 @@ class StepMessages:
             defined_tables=self._job.defined_tables,
             kept=self._job.kept_definitions,
         )
-        blocks = self._definitions.observed(self._marked(schemas.observed(step.blocks()), records))
+        marks: list[Mapping[str, Any]] = []
+        blocks = self._definitions.observed(self._marked(schemas.observed(step.blocks()), records, marks))
         if source.fail_on_statement:
             row_format = RowFormat(
                 self._tables,
@@ -158,11 +162,13 @@ class StepMessages:
             if copied:
                 records.copied[topic] += copied
             yield from messages_of(batch, topic, self._partition_count)
+        if self.notifications is not None and marks:
+            yield self.notifications.of_marks(marks)
         if self._outbox is not None:
             yield from self._outbox.of(schemas.observed(step.blocks()), decoding, groups)
         self._definitions.take(step.watched, (), step.end.position)  # before the offset is in Kafka
 
-    def _marked(self, blocks: Iterable[Block], records: Records) -> Iterator[Block]:
+    def _marked(self, blocks: Iterable[Block], records: Records, marks: list[Mapping[str, Any]]) -> Iterator[Block]:
         """The same *blocks*; marks about snapshots for these topics are noted."""
         for block in blocks:
             for mark in marks_in(block):
@@ -170,6 +176,7 @@ class StepMessages:
                 detail = json.loads(str(mark["detail"])) if self._published.accepts_name(*name) else {}
                 if detail.get(TOPICS) == self._job.sink.topic_prefix:
                     records.snapshots.append(TopicSnapshot.of(mark, detail, self._names.of_table(*name)))
+                    marks.append(mark)
             yield block
 
     def heartbeat(self) -> Messages:

@@ -19,10 +19,12 @@ from binlog_format.rows.decoding import Decoding
 from binlog_format.views.filters import TableFilter
 from binlog_format.views.selection import group_position
 from binlog_lab.event_encoding.table_encoding import ColumnSpec, TableSpec
+from binlog_streaming.settings import PublishJob, parse_any_job
 from tests.connector.envelope.test_avro_messages import avro_encoding
 from tests.faults.schema_registry import SchemaRegistryServer
 from tests.streaming.tables.shop import ShopLog
 from tests.streaming.tables.snapshots.snapshot_log import MARKS, ShopSnapshot, begin_late
+from tests.streaming.topics.publishing import messages_made
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -208,3 +210,39 @@ def test_a_table_of_marks_with_a_strange_mark_stops_nobody_who_has_no_copies(tmp
         log.insert(PEOPLE, (1, "a", 1))
         log.insert(MARKS, (0, "id", "chunk", "shop", "people", "s_1", 0, 0, "no JSON"))
     assert [row["op"] for row in rows_of(tmp_path)] == ["c"]
+
+
+def test_what_becomes_of_a_snapshot_is_told_in_a_topic_of_its_own(tmp_path: Path) -> None:
+    with ShopLog(tmp_path / "log") as log:
+        begin_late(log)
+        first, second = (ShopSnapshot(log, PEOPLE, topics="t") for _ in range(2))
+        other = ShopSnapshot(log, PEOPLE, topics="other")
+        for snapshot in (first, other):
+            snapshot.begin()
+            snapshot.chunk([(1, "a", 0), (2, "b", 0)])
+        first.end()
+        second.begin()
+        second.cancel("it was altered")
+    job = parse_any_job(
+        f'checkpoint = "c"\n[source]\npath = "{tmp_path / "log"}"\n[sink]\nkind = "kafka"\nbootstrap_servers = "a:1"\n'
+        'topic_prefix = "t"\nnotification_topic = "{prefix}.told"\n',
+        file=tmp_path / "job.toml",
+    )
+    assert isinstance(job, PublishJob)
+    told = [json.loads(message["value"]) for message in messages_made(job) if message["topic"] == "t.told"]
+    assert [(one["type"], one["id"] == told[0]["id"]) for one in told] == [
+        ("STARTED", True),
+        ("IN_PROGRESS", True),
+        ("TABLE_SCAN_COMPLETED", True),
+        ("STARTED", False),
+        ("ABORTED", False),
+    ]
+    assert {one["aggregate_type"] for one in told} == {"Incremental Snapshot"}
+    assert told[2]["additional_data"] == {
+        "connector_name": "t",
+        "data_collections": "shop.people",
+        "scanned_collection": "shop.people",
+        "total_rows_scanned": "2",
+        "status": "SUCCEEDED",
+    }
+    assert told[4]["additional_data"]["reason"] == "it was altered"

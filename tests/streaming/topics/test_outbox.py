@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import defaultdict
 from typing import TYPE_CHECKING
 
@@ -120,12 +121,16 @@ def test_events_go_out_with_the_changes(log: Path, kafka_broker: KafkaBroker) ->
     job = job_of(log, "partitions = 1")
     prefix = f"outbox-{log.parent.name}".replace("_", "-")
     sink = replace(job.sink, bootstrap_servers=kafka_broker.servers, topic_prefix=prefix)
+    sink = replace(sink, notification_topic="{prefix}.told")
     job = replace(job, sink=sink, outbox=replace(job.outbox, topic="{prefix}.event.{route}"))
     report = check_publish_job(job)
     assert not report.problems
-    assert [topic.table for topic in report.topics] == ["shop.orders"]
+    assert [topic.table for topic in report.topics] == ["shop.orders", None]
     broken = replace(job, outbox=replace(job.outbox, key="no_such"))
     assert check_publish_job(broken).problems == ("shop.outbox: it has no column no_such for its events",)
     TopicsJob(job, once=True).run()
     values = list(read_values(kafka_broker.servers, f"{prefix}.event.order"))
     assert values == [(0, b'{"n": 1}'), (0, None), (0, b'{"n": 2}')]
+    ((_, told),) = read_values(kafka_broker.servers, f"{prefix}.told")
+    assert told is not None
+    assert (json.loads(told)["aggregate_type"], json.loads(told)["type"]) == ("Job", "STARTED")

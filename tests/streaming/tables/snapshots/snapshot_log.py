@@ -89,18 +89,21 @@ class ShopSnapshot:
         """
         count = len(rows) if said is None else said
         shadow = self.shadow if spec is None else TableSpec("binlog_stream", self.shadow.table, spec.columns)
-        about = {} if self.topics is None else {"topics": self.topics, "key": list(self.spec.primary_key)}
-        self._mark("chunk", {"from": [], "through": []} | about, (shadow, rows), count)
+        self._mark("chunk", {"from": [], "through": []} | self._for_topics, (shadow, rows), count)
         self.chunks += 1
         self.rows += count
 
     def end(self) -> None:
         """The last mark."""
-        self._mark("end", {"chunks": self.chunks, "rows": self.rows})
+        self._mark("end", {"chunks": self.chunks, "rows": self.rows} | self._for_topics)
 
-    def cancel(self) -> None:
+    def cancel(self, reason: str = "") -> None:
         """A mark that no more chunks come."""
-        self._mark("cancel", {})
+        self._mark("cancel", {"reason": reason} | self._for_topics)
+
+    @property
+    def _for_topics(self) -> dict[str, object]:
+        return {} if self.topics is None else {"topics": self.topics, "key": list(self.spec.primary_key)}
 
     def take(self, *chunks: Sequence[Row]) -> None:
         """All of it."""
