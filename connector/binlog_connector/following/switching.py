@@ -6,7 +6,8 @@ that was not: such a transaction is errant (only that server has executed it), a
 * MySQL's sets tell both exactly.
 * MariaDB's positions have the last number of each domain alone. A domain that was never taken from is errant; within a
   domain, the log that was read so far is compared, transaction by transaction, while it is there; without it, numbers
-  that do not grow show that two servers have counted in one domain.
+  that do not grow show that two servers have counted in one domain. XA transactions that change nothing (an INSERT
+  IGNORE of a row that exists) are in the log of the server where they were executed, and not in those of its replicas.
 """
 
 from __future__ import annotations
@@ -19,11 +20,14 @@ import numpy as np
 from binlog_connector.following.log_end import offset_at
 from binlog_connector.following.offsets import skip_at
 from binlog_format.errors import DataLossError, StartError, SwitchError
+from binlog_format.events.layout import EventType
 from binlog_format.gtids.gtid import Gtid, GtidPosition
 from binlog_format.gtids.gtid_history import covered_groups, gtid_of, gtids_of
 from binlog_format.gtids.gtid_search import GtidSearch
 from binlog_format.gtids.gtid_set import DomainStarts, GtidSet
-from binlog_format.position import Place
+from binlog_format.position import Place, Position
+from binlog_format.transactions.control_statement_kernels import FIELD_EVENT, FIELD_KIND, KIND_XA
+from binlog_format.transactions.control_statements import read_control_statements
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -34,10 +38,15 @@ if TYPE_CHECKING:
     from binlog_format.gtids.gtid_set import GtidPoint
     from binlog_format.log.log import Log
     from binlog_format.log_format import GtidStart, Heads
-    from binlog_format.position import Position
 
 _NAMED_MAX = 5
 """Transactions that an error names."""
+_LOOK_BACK = 1000
+"""Transactions at the end of what was taken of which all may change nothing."""
+_QUIET = np.array(
+    [EventType.MARIADB_GTID, EventType.XA_PREPARE, EventType.XID, EventType.ANNOTATE_ROWS], dtype=np.uint8
+)
+"""Events that change nothing."""
 _COPY = "Or take the tables again from this server: a new checkpoint, an empty sink.directory, binlog-stream snapshot"
 _GROUP = np.dtype(
     [
@@ -47,6 +56,8 @@ _GROUP = np.dtype(
         ("timestamp", np.uint32),
         ("file_no", np.int64),
         ("file_offset", np.int64),
+        ("page", np.int64),
+        ("chunk", np.int64),
     ]
 )
 
@@ -201,8 +212,15 @@ def _in_domains(
     watched: WatchedLog, taken: GtidPosition, logged: GtidPosition, ignored: Ignored, old: OldLog | None
 ) -> SourceOffset:
     log = watched.log
+    before = None if old is None else _groups_until(old.log, old.end, None)[0]
     wanted = GtidPosition({domain: gtid for domain, gtid in taken.last.items() if domain not in ignored.domains})
     ends = {domain: _place_after(log, gtid) for domain, gtid in wanted.last.items()}
+    if old is not None and before is not None:
+        for domain in [domain for domain, end in ends.items() if end is None]:
+            gtid = _last_change(log, old, before[before["domain"] == domain], wanted.last[domain])
+            taken = GtidPosition({**taken.last, domain: gtid})
+            wanted = GtidPosition({**wanted.last, domain: gtid})
+            ends[domain] = _place_after(log, gtid)
     missing = GtidPosition({domain: wanted.last[domain] for domain, end in ends.items() if end is None})
     if missing and missing == wanted and not _servers(missing) & _servers(logged):
         raise _other_server(log, f"it has none of the transactions that were taken, up to {taken}; it ends at {logged}")
@@ -218,11 +236,10 @@ def _in_domains(
     errant = ErrantTransactions(watched)
     _add(errant, groups[~covered & is_read & ~np.isin(groups["domain"], list(taken.last))])
     ours = groups[covered & is_read]
-    if old is None:
+    if old is None or before is None:
         _add(errant, ours[_goes_back(ours)])
     else:
-        before, _ = _groups_until(old.log, old.end, None)
-        _compare(log, errant, before[ignored.are_read(before)], ours)
+        _compare(log, old.log, errant, before[ignored.are_read(before)], ours)
     errant.refuse()
     return _offset(watched, taken, start)
 
@@ -278,7 +295,7 @@ def _goes_back(groups: Table) -> NDArray[np.bool_]:
     return found
 
 
-def _compare(log: Log, errant: ErrantTransactions, before: Table, ours: Table) -> None:
+def _compare(log: Log, old: Log, errant: ErrantTransactions, before: Table, ours: Table) -> None:
     """Compare transactions of the log so far with those of another server's, domain by domain, where both have some.
 
     Raises:
@@ -297,10 +314,48 @@ def _compare(log: Log, errant: ErrantTransactions, before: Table, ours: Table) -
         first = _gtid(ours[int(np.flatnonzero(is_here)[0])])
         raise _other_server(log, f"its transactions have the same numbers, and were committed at other times ({first})")
     for domain in np.unique(ours["domain"]):
-        lacking = before[_unmatched(before["domain"] == domain, is_there)]
+        lacking = _changing(old, before[_unmatched(before["domain"] == domain, is_there)])
         if len(lacking):
             raise _missing(log, ", ".join(str(_gtid(group)) for group in lacking[:_NAMED_MAX]), "later ones")
-        _add(errant, ours[_unmatched(ours["domain"] == domain, is_here)])
+        _add(errant, _changing(log, ours[_unmatched(ours["domain"] == domain, is_here)]))
+
+
+def _last_change(log: Log, old: OldLog, rows: Table, gtid: Gtid) -> Gtid:
+    """The last transaction up to *gtid* that *log* has, if those after it change nothing; else *gtid*.
+
+    Args:
+        log: Of the other server.
+        old: The log so far.
+        rows: Its transactions of one domain.
+        gtid: The last one of them.
+    """
+    for number in range(len(rows) - 1, max(-1, len(rows) - _LOOK_BACK), -1):
+        found = _gtid(rows[number])
+        if _place_after(log, found) is not None:
+            return gtid if len(_changing(old.log, rows[number + 1 :])) else found
+    return gtid
+
+
+def _changing(log: Log, groups: Table) -> Table:
+    """Those of *groups*, transactions of *log* in its order, that change something; XA ones do where they commit."""
+    if not len(groups):
+        return groups
+    names = ["domain", "server_id", "seqno"]
+    keys = groups[names]
+    is_loud, is_read = np.zeros((2, len(groups)), np.bool_)
+    first, last = (Position(*(int(group[name]) for name in ("file_no", "page", "chunk"))) for group in groups[[0, -1]])
+    for block in log.committed_blocks(first):
+        found = np.empty(len(block.groups), keys.dtype)
+        for name in names:
+            found[name] = block.groups[name]
+        xa = read_control_statements(block).table
+        is_quiet = np.isin(block.events["type"], _QUIET)
+        is_quiet[xa[xa[:, FIELD_KIND] == KIND_XA, FIELD_EVENT]] = True
+        is_loud |= np.isin(keys, found[np.unique(block.events["group"][~is_quiet])])
+        is_read |= np.isin(keys, found)
+        if block.next_position > last:
+            break
+    return groups[is_loud | ~is_read]
 
 
 def _unmatched(of_domain: NDArray[np.bool_], is_common: NDArray[np.bool_]) -> NDArray[np.int64]:

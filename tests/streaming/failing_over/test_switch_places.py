@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    from binlog_lab.demo.mariadb.server import DatabaseServer
+
 pytestmark = pytest.mark.server
 
 
@@ -44,6 +46,34 @@ def test_the_place_is_after_all_that_was_taken(pair: Pair, has_old: bool) -> Non
         left = [batch.num_rows for batch in log.log.changes(start=str(found.gtid))]
     assert sum(left) == 2
     assert not found.skip_gtid
+
+
+def _execute_xa(server: DatabaseServer, branch: str, statement: str) -> None:
+    verbs = (f"XA START '{branch}'", statement, f"XA END '{branch}'", f"XA PREPARE '{branch}'", f"XA COMMIT '{branch}'")
+    with server.connect() as connection, connection.cursor() as cursor:
+        for verb in verbs:
+            cursor.execute(verb)
+
+
+def test_xa_transactions_that_change_nothing_are_in_no_log_of_a_replica(mariadb_pair: Pair) -> None:
+    pair, nothing = mariadb_pair, INSERT.format(1).replace("INSERT", "INSERT IGNORE")
+    _execute_xa(pair.primary, "a", nothing)
+    pair.write(4)
+    pair.catch_up()
+    place = pair.place()
+    assert pair.found(place).gtid == place.gtid
+    _execute_xa(pair.primary, "b", INSERT.format(5))
+    pair.catch_up()
+    before = pair.place()
+    _execute_xa(pair.primary, "c", nothing)
+    last = pair.place()
+    assert last.gtid != before.gtid
+    # The job goes on after the last transaction that the replica has.
+    assert pair.found(last).gtid == before.gtid
+    assert pair.refused(last, has_old=False).condition == "BINLOG_SWITCH.MISSING_GTIDS"
+    pair.stop_replica()
+    _execute_xa(pair.primary, "d", INSERT.format(6))
+    assert pair.refused(pair.place()).condition == "BINLOG_SWITCH.MISSING_GTIDS"
 
 
 @pytest.mark.parametrize("has_old", [True, False])
