@@ -178,9 +178,8 @@ def removed_rows(images: Images, ends: RowEnds) -> NDArray[np.bool_]:
         is_current = _is_open_end(images, column)
         if ends.is_certain:
             mask &= is_current
-        # An image that lacks the column says nothing; of an update it is the one after that did not change it.
-        is_set = ~images.absent_mask(column)[before + 1]
-        mask[before] |= is_current[before] & is_set & ~_is_open_end(images, column)[before + 1]
+        # An image after an update that lacks the column did not change it: its row is current.
+        mask[before] |= is_current[before] & ~is_current[before + 1]
     return mask
 
 

@@ -143,8 +143,7 @@ def check_publish_job(
         on_progress=on_progress,
         tally_from=begin.position,
     )
-    selected = TableFilter(",".join(rule.select for rule in job.tables), source.exclude_tables)
-    published = job.published
+    selected, published = job.selected, job.published
     tables = [table for table in found.tables if published.accepts(table.layout)]
     if not tables:
         warnings.append("no table that [[tables]] selects has row changes there")

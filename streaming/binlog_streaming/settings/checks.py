@@ -108,8 +108,7 @@ def _check_outbox(job: PublishJob) -> None:
     if outbox.table is None:
         return
     database, _, table = outbox.table.partition(".")
-    rules = TableFilter(",".join(rule.select for rule in job.tables), job.source.exclude_tables)
-    if not table or not rules.accepts_name(database, table):
+    if not table or not job.selected.accepts_name(database, table):
         hint = "Select it there: its rules for columns and rows hold for its events"
         raise Mistake(("outbox", "table"), f"expected a table that [[tables]] selects, got {outbox.table!r}", hint)
     mistake = template_mistake(outbox.topic, ("prefix", "route"))

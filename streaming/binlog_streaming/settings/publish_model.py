@@ -309,8 +309,13 @@ class PublishJob(Section, frozen=True):
     status: Status = Status()
 
     @property
+    def selected(self) -> TableFilter:
+        """Tables that `[[tables]]` selects."""
+        return TableFilter(",".join(rule.select for rule in self.tables), self.source.exclude_tables)
+
+    @property
     def published(self) -> TableFilter:
-        """Tables whose changes are published as such."""
+        """Those of them whose changes are published as such: all but the outbox."""
         excluded = (self.source.exclude_tables, self.outbox.expression)
         return TableFilter(",".join(rule.select for rule in self.tables), ",".join(filter(None, excluded)) or None)
 

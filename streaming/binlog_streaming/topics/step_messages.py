@@ -95,7 +95,7 @@ class StepMessages:
         self._source = SourceOptions.parse({"path": source.path, **source.options()})
         self._decoding = job.decoding()
         self._schema_file = None if source.schema_file is None else SchemaFile.read(source.schema_file)
-        self._tables = TableFilter(",".join(rule.select for rule in job.tables), source.exclude_tables)
+        self._tables = job.selected
         self._published = job.published
         self._outbox = None if job.outbox.table is None else OutboxMessages(job.outbox, names)
         self._names = names
