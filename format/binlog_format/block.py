@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from binlog_format.position import Place
+from binlog_format.position import Place, Position
 from binlog_format.vendor import Vendor
 
 if TYPE_CHECKING:
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
     from binlog_format.gtids.gtid import GtidSource
     from binlog_format.kernels import Bytes
-    from binlog_format.position import Position
 
     Table = NDArray[np.void]
     PlaceOf = Callable[[int], Place | None]
@@ -139,6 +138,10 @@ class Block:
             f"<Block of a {self.vendor.name.lower()} log: {first or 'empty'} to {self.next_position}, "
             f"{len(self.groups):,} event groups, {len(self.events):,} events, {len(self.data):,} bytes>"
         )
+
+    def position_at(self, event: int) -> Position:
+        """Position of the group of an event, by its row in `events`."""
+        return Position.of(self.groups[int(self.events["group"][event])])
 
     def place(self, byte: int) -> Place | None:
         """Place of *byte* of `data` in the files, for messages; None if `extents` do not cover it."""

@@ -133,12 +133,6 @@ def clipped_extents(extents: Table, data_size: int, run_starts: Int64s, run_stop
     return kept
 
 
-def group_position(groups: Table, row: int) -> Position:
-    """Start of a group."""
-    group = groups[row]
-    return Position(int(group["file_no"]), int(group["page"]), int(group["chunk"]))
-
-
 def select_groups(block: Block, first: int, stop: int) -> Block:
     """The groups [*first*, *stop*) of *block*, at least one; the bytes stay as they are."""
     groups = copied(block.groups[first:stop])
@@ -150,9 +144,9 @@ def select_groups(block: Block, first: int, stop: int) -> Block:
     if stop == len(block.groups):
         next_position = block.next_position
     elif groups["ends"][-1]:
-        next_position = group_position(block.groups, stop)
+        next_position = Position.of(block.groups[stop])
     else:
-        next_position = group_position(groups, -1)
+        next_position = Position.of(groups[-1])
     origins = None if block.origins is None else block.origins[event:event_stop]
     return replace(block, groups=groups, events=events, origins=origins, next_position=next_position)
 
@@ -227,7 +221,7 @@ def blocks_of_group(blocks: Iterator[Block], position: Position) -> Generator[Bl
     """
     with closing(cast("Generator[Block]", blocks)):
         for block in blocks:
-            if len(block.groups) == 0 or group_position(block.groups, 0) != position:
+            if len(block.groups) == 0 or Position.of(block.groups[0]) != position:
                 break
             yield select_groups(block, 0, 1)
             if block.groups["ends"][0]:

@@ -127,7 +127,7 @@ class Heads(NamedTuple):
         if row >= len(self.groups):
             return self.next_position
         group = self.groups[row]
-        return Position(int(group["file_no"]), int(group["page"]), int(group["chunk"]))
+        return Position.of(group)
 
 
 class Bound(StrEnum):

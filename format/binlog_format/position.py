@@ -3,6 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import numpy as np
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -26,6 +32,11 @@ class Position:
     def to_json(self) -> dict[str, int]:
         """The one form that positions have in JSON."""
         return {"file_no": self.file_no, "page": self.page, "chunk": self.chunk}
+
+    @classmethod
+    def of(cls, fields: np.void | Mapping[str, int]) -> Position:
+        """The position in the fields of a row of a group table (`GROUP_DTYPE`), or in JSON (`to_json`)."""
+        return cls(int(fields["file_no"]), int(fields["page"]), int(fields["chunk"]))
 
     @classmethod
     def parse(cls, text: str) -> Position:

@@ -164,7 +164,7 @@ class DdlStatement:
         """Read what `to_row` gave, a mapping or a row of Spark's."""
         values = {name: row[name] for name in _FIELDS}
         place, rows = values["position"], values["rows"]
-        values["position"] = Position(place["file_no"], place["page"], place["chunk"])
+        values["position"] = Position.of(place)
         values["vendor"] = Vendor(values["vendor"])
         if rows is not None:
             names = rows["names"]
@@ -295,7 +295,7 @@ def _charset(block: Block, event: np.void, text: bytes, client_charset: str | No
 def _statement(block: Block, event: np.void, text: str, query: QueryEvent, status: QueryStatus) -> DdlStatement:
     group = block.groups[int(event["group"])]
     return DdlStatement(
-        _position(group),
+        Position.of(group),
         int(event["event_no"]),
         text,
         query.database,
@@ -320,7 +320,7 @@ def _special(block: Block, event: np.void, content: bytes) -> DdlStatement:
     """An event that is no statement: an incident, or a start of the server."""
     group = block.groups[int(event["group"])]
     return DdlStatement(
-        _position(group),
+        Position.of(group),
         int(event["event_no"]),
         parse_incident(content) if event["type"] == EventType.INCIDENT else "",
         vendor=block.vendor,
@@ -329,10 +329,6 @@ def _special(block: Block, event: np.void, content: bytes) -> DdlStatement:
         server_id=int(event["server_id"]),
         event_type=int(event["type"]),
     )
-
-
-def _position(group: np.void) -> Position:
-    return Position(int(group["file_no"]), int(group["page"]), int(group["chunk"]))
 
 
 def _gtid(group: np.void, block: Block) -> str | None:

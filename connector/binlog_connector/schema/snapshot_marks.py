@@ -185,9 +185,8 @@ def mark_statement(mark: Mapping[str, Any]) -> DdlStatement:
     Args:
         mark: A value of `binlog_format.views.snapshot_events.MARK_TYPE`.
     """
-    place = mark["position"]
     return DdlStatement(
-        Position(place["file_no"], place["page"], place["chunk"]),
+        Position.of(mark["position"]),
         # Rows of a chunk come before its mark; what it records is true from the start of the group.
         0 if mark["kind"] == "chunk" else mark["event_no"],
         "",

@@ -73,9 +73,8 @@ def definition_statement(mark: Mapping[str, Any]) -> DdlStatement | None:
     text = detail.get(STATEMENT) if isinstance(detail, dict) else None
     if not isinstance(text, str):
         return None
-    place = mark["position"]
     return DdlStatement(
-        Position(place["file_no"], place["page"], place["chunk"]),
+        Position.of(mark["position"]),
         mark["event_no"],
         text,
         database=mark["database"],

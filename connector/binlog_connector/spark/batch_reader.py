@@ -147,15 +147,15 @@ _EPOCH = datetime.fromtimestamp(0, UTC)
 _MICRO = timedelta(microseconds=1)
 
 
-def texts_of(one: Filter) -> frozenset[str] | None:
+def texts_of(spark_filter: Filter) -> frozenset[str] | None:
     """The texts of which the column must have one; None: the filter does not tell."""
     # `a = NULL` is true of nothing; `a <=> NULL` is true of null, which is left to Spark.
-    if isinstance(one, EqualNullSafe) and one.value is None:
+    if isinstance(spark_filter, EqualNullSafe) and spark_filter.value is None:
         return None
-    if isinstance(one, EqualTo | EqualNullSafe):
-        values: tuple[object, ...] = (one.value,)
-    elif isinstance(one, In):
-        values = one.value
+    if isinstance(spark_filter, EqualTo | EqualNullSafe):
+        values: tuple[object, ...] = (spark_filter.value,)
+    elif isinstance(spark_filter, In):
+        values = spark_filter.value
     else:
         return None
     return frozenset(value for value in values if isinstance(value, str))
@@ -166,26 +166,26 @@ def both(known: frozenset[str] | None, texts: frozenset[str]) -> frozenset[str]:
     return texts if known is None else known & texts
 
 
-def range_of(one: Filter, number: Callable[[object], int | None]) -> Range:
+def range_of(spark_filter: Filter, number: Callable[[object], int | None]) -> Range:
     """The least and the largest number that the filter lets through; all of 64 bits where it does not tell.
 
     Args:
-        one: The filter.
+        spark_filter: The filter.
         number: `integer` or `micros`: a value of the column as a number; None: it is none.
     """
-    if isinstance(one, In):
-        numbers = [number(value) for value in one.value]
+    if isinstance(spark_filter, In):
+        numbers = [number(value) for value in spark_filter.value]
         known = [value for value in numbers if value is not None]
         return (min(known), max(known)) if known and len(known) == len(numbers) else _EVERYTHING
-    value = number(getattr(one, "value", None))
+    value = number(getattr(spark_filter, "value", None))
     if value is None:
         return _EVERYTHING
-    if isinstance(one, EqualTo | EqualNullSafe):
+    if isinstance(spark_filter, EqualTo | EqualNullSafe):
         return value, value
-    if isinstance(one, GreaterThan | GreaterThanOrEqual):
-        return value + isinstance(one, GreaterThan), INT64_MAX
-    if isinstance(one, LessThan | LessThanOrEqual):
-        return INT64_MIN, value - isinstance(one, LessThan)
+    if isinstance(spark_filter, GreaterThan | GreaterThanOrEqual):
+        return value + isinstance(spark_filter, GreaterThan), INT64_MAX
+    if isinstance(spark_filter, LessThan | LessThanOrEqual):
+        return INT64_MIN, value - isinstance(spark_filter, LessThan)
     return _EVERYTHING
 
 
@@ -215,30 +215,30 @@ _NS_PER_MICRO = 1_000
 def events_wanted_by(filters: Iterable[Filter]) -> EventFilter:
     """Events that all of *filters* together allow; Spark alone applies filters that are not understood."""
     wanted = ALL_EVENTS
-    for one in filters:
-        path: tuple[str, ...] = getattr(one, "attribute", ())
+    for spark_filter in filters:
+        path: tuple[str, ...] = getattr(spark_filter, "attribute", ())
         if len(path) == 1:
-            wanted = _narrowed(wanted, one, path[0])
+            wanted = _narrowed(wanted, spark_filter, path[0])
     return wanted
 
 
-def _narrowed(wanted: EventFilter, one: Filter, column: str) -> EventFilter:
+def _narrowed(wanted: EventFilter, spark_filter: Filter, column: str) -> EventFilter:
     if column in _TEXTS:
-        texts = texts_of(one)
+        texts = texts_of(spark_filter)
         name = _TEXTS[column]
         return wanted if texts is None else replace(wanted, **{name: both(getattr(wanted, name), texts)})  # type: ignore[arg-type]
     if column == "severity_no":
-        least, most = range_of(one, integer)
+        least, most = range_of(spark_filter, integer)
         return replace(
             wanted,
             severity_least=max(wanted.severity_least, least),
             severity_most=min(wanted.severity_most, most),
         )
     if column == "ns":
-        return _in_time(wanted, *range_of(one, integer))
+        return _in_time(wanted, *range_of(spark_filter, integer))
     if column == "time":
         # A time is cut to microseconds: all nanoseconds of the last one count.
-        least, most = range_of(one, micros)
+        least, most = range_of(spark_filter, micros)
         return _in_time(wanted, least * _NS_PER_MICRO, most * _NS_PER_MICRO + _NS_PER_MICRO - 1)
     return wanted
 
@@ -276,21 +276,21 @@ def wanted_by(filters: Iterable[Filter], view: View) -> Wanted:
         return Wanted(events=events_wanted_by(filters))
     wanted = ALL_WANTED
     ranges: dict[str, tuple[int, int]] = dict.fromkeys(_POSITION_PARTS, (0, INT64_MAX))
-    for one in filters:
-        path: tuple[str, ...] = getattr(one, "attribute", ())
+    for spark_filter in filters:
+        path: tuple[str, ...] = getattr(spark_filter, "attribute", ())
         if len(path) == 1:
-            wanted = _by_column(wanted, one, path[0], view)
+            wanted = _by_column(wanted, spark_filter, path[0], view)
         elif len(path) == 2 and path[0] == _POSITION_COLUMNS.get(view) and path[1] in ranges:
-            least, most = range_of(one, integer)
+            least, most = range_of(spark_filter, integer)
             known = ranges[path[1]]
             ranges[path[1]] = max(known[0], least), min(known[1], most)
     return _by_position(wanted, ranges)
 
 
-def _by_column(wanted: Wanted, one: Filter, column: str, view: View) -> Wanted:
+def _by_column(wanted: Wanted, spark_filter: Filter, column: str, view: View) -> Wanted:
     if column == _TIME_COLUMNS.get(view):
-        return _by_time(wanted, one)
-    values = texts_of(one)
+        return _by_time(wanted, spark_filter)
+    values = texts_of(spark_filter)
     # The typed views' own columns may have any name: those of changes and tables are theirs alone.
     if values is None or view not in (View.CHANGES, View.TABLES):
         return wanted
@@ -303,8 +303,8 @@ def _by_column(wanted: Wanted, one: Filter, column: str, view: View) -> Wanted:
     return wanted
 
 
-def _by_time(wanted: Wanted, one: Filter) -> Wanted:
-    least, most = range_of(one, micros)
+def _by_time(wanted: Wanted, spark_filter: Filter) -> Wanted:
+    least, most = range_of(spark_filter, micros)
     firsts, lasts = [wanted.first_second], [wanted.last_second]
     if least != INT64_MIN:
         firsts.append(least // _MICROS_PER_SECOND)

@@ -192,9 +192,8 @@ def gap_batch(partition: RangePartition) -> pa.RecordBatch:
     """A row of view `events` that states what is missing before *partition*."""
     from binlog_format.views.events.view import EVENTS_SCHEMA
 
-    start = partition.start
     row = {
-        "position": {"file_no": start.file_no, "page": start.page, "chunk": start.chunk},
+        "position": partition.start.to_json(),
         "type": GAP_TYPE,
         "text": partition.gap,
     }

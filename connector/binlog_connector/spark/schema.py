@@ -182,8 +182,7 @@ def _layouts(look: _Look, part: _Range, seen: set[str]) -> Iterator[TableLayout]
                 continue
             if layout.problem is not None:
                 raise layout.problem
-            group = block.groups[block.events["group"][touched.events[0 if end is None else -1]]]
-            yield schemas.completed(layout, Position(int(group["file_no"]), int(group["page"]), int(group["chunk"])))
+            yield schemas.completed(layout, block.position_at(touched.events[0 if end is None else -1]))
 
 
 def _not_found(log: Log, table: str, seen: Iterable[str]) -> SchemaError:

@@ -15,7 +15,6 @@ from binlog_format.gtids.gtid_set import DomainStarts, GtidSet, MysqlGtid, check
 from binlog_format.position import Position
 
 if TYPE_CHECKING:
-    from binlog_format.block import Table
     from binlog_format.gtids.gtid_set import AnyGtid, GtidPoint, Taken
     from binlog_format.log.log import Log
     from binlog_format.log_format import Heads
@@ -84,7 +83,7 @@ def find_time(log: Log, seconds: int) -> Position:
         groups = block.groups
         rows = np.flatnonzero(groups["begins"] & (groups["timestamp"] >= seconds))
         if len(rows):
-            return _position(groups, int(rows[0]))
+            return Position.of(groups[int(rows[0])])
     raise StartError("TIMESTAMP_NOT_FOUND", "all event groups of the log were committed before that time")
 
 
@@ -189,8 +188,3 @@ def _start_for_time(log: Log, seconds: int) -> Position:
         is_before = first is not None and first < seconds - CLOCK_SLACK_SECONDS
         low, high = (middle, high) if is_before else (low, middle)
     return places[low] if places else log.start_position()
-
-
-def _position(groups: Table, row: int) -> Position:
-    group = groups[row]
-    return Position(int(group["file_no"]), int(group["page"]), int(group["chunk"]))

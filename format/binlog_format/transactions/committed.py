@@ -23,7 +23,8 @@ import numpy as np
 from binlog_format.block import copied, plain_origins
 from binlog_format.errors import CorruptError
 from binlog_format.events.layout import EventType
-from binlog_format.extents import counted_groups, group_position, select_groups, without_events
+from binlog_format.extents import counted_groups, select_groups, without_events
+from binlog_format.position import Position
 from binlog_format.transactions import control_statement_kernels as kernels
 from binlog_format.transactions.control_statements import StatementKind, is_kind, read_control_statements
 from binlog_format.transactions.expansion import expanded
@@ -37,7 +38,6 @@ if TYPE_CHECKING:
 
     from binlog_format.block import Block, Table
     from binlog_format.log.log import Log
-    from binlog_format.position import Position
     from binlog_format.transactions.control_statements import ControlStatement, ControlStatements
     from binlog_format.transactions.xa import PreparedXa, XaId
 
@@ -95,7 +95,7 @@ def xa_pieces(block: Block, row: int, pieces: Iterable[Block]) -> Iterator[Block
         pieces: The events that come before it.
     """
     own = block.groups[:1]
-    position = group_position(block.groups, 0)
+    position = Position.of(block.groups[0])
     tail = copied(block.events[row:])
     before = np.arange(len(block.events)) < row
     if row > 0:
@@ -197,7 +197,7 @@ class _Stage:
             if commit is None:
                 continue
             event, xid = commit
-            rows = self._prepared.take(xid, group_position(block.groups, group))
+            rows = self._prepared.take(xid, Position.of(block.groups[group]))
             heads = list(itertools.islice(rows, 2))
             if len(heads) > 1:
                 if group > first:
@@ -233,7 +233,7 @@ class _Stage:
             if is_whole:
                 self._prepared.prepare(outcome.prepared, block, group, outcome)
             elif row["ends"]:
-                self._prepared.prepare_at(outcome.prepared, group_position(block.groups, group))
+                self._prepared.prepare_at(outcome.prepared, Position.of(block.groups[group]))
         commit = None
         for control in found:
             if control.statement is None or control.statement.xid is None:
@@ -250,7 +250,7 @@ class _Stage:
             self._large = _Large()
         large = self._large
         if large.outcome is None and self._may_lose_rows(block, group, found):
-            large.outcome = outcome_at(self._log, group_position(block.groups, group))
+            large.outcome = outcome_at(self._log, Position.of(block.groups[group]))
         if row["ends"]:
             self._large = None
         if large.outcome is not None:

@@ -16,8 +16,8 @@ from binlog_format.errors import DataLossError
 from binlog_format.events.compression.compression_layout import PAYLOAD_COMPRESSION_NONE
 from binlog_format.events.compression.payload import find_payloads, payload_pieces
 from binlog_format.events.layout import EventType
-from binlog_format.extents import blocks_of_group, extract, group_position, without_events
-from binlog_format.position import Place
+from binlog_format.extents import blocks_of_group, extract, without_events
+from binlog_format.position import Place, Position
 from binlog_format.transactions import control_statement_kernels as kernels
 from binlog_format.transactions.control_statements import StatementKind, read_control_statements
 from binlog_format.transactions.expansion import expanded
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from binlog_format.block import Block
     from binlog_format.events.compression.payload import Payload, PayloadPiece
     from binlog_format.log.log import Log
-    from binlog_format.position import Position
     from binlog_format.transactions.control_statements import ControlStatements
     from binlog_format.transactions.rollbacks import GroupOutcome
     from binlog_format.transactions.xa import PreparedXa, XaId
@@ -64,7 +63,7 @@ class PreparedXaRows:
 
     def prepare(self, xid: XaId, block: Block, group: int, outcome: GroupOutcome) -> None:
         """A prepared group that is wholly in *block*."""
-        self.prepare_at(xid, group_position(block.groups, group))
+        self.prepare_at(xid, Position.of(block.groups[group]))
         rows = _event_rows(block, group, outcome)
         if int(block.events["size"][rows].sum()) <= KEPT_SIZE_MAX:
             self._kept[xid] = extract(block, rows)
@@ -223,7 +222,7 @@ def xa_steps(block: Block, group_count: int) -> tuple[XaStep, ...]:
 
 def steps_of(outcome: GroupOutcome, block: Block, group: int) -> list[XaStep]:
     """The steps of one group."""
-    position = group_position(block.groups, group)
+    position = Position.of(block.groups[group])
     named = (
         (XaKind.PREPARED, outcome.prepared),
         (XaKind.COMMITTED, outcome.committed),

@@ -27,7 +27,7 @@ from binlog_format.rows.decoding import DEFAULT_DECODING, Decoding
 from binlog_format.rows.images import ImageKind, read_images
 from binlog_format.vendor import Vendor
 from binlog_format.views.filters import ALL_GROUPS, GroupFilter, TableFilter
-from binlog_format.views.selection import Selection, group_position
+from binlog_format.views.selection import Selection
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Set
@@ -230,7 +230,7 @@ def first_cascading(
             updates, removals = checked_events(block, touched.events)  # of the kinds that are selected
             ends = possible_row_ends(touched.layout) if deletes else NO_ROW_ENDS
             if ends.columns and ends_of is not None:
-                ends = ends_of(touched.layout, _position(block, int(touched.events[0])))
+                ends = ends_of(touched.layout, block.position_at(touched.events[0]))
             if not ends.columns:
                 found += [(event, True) for event in removals[:1].tolist()]
                 removals = removals[:0]
@@ -274,9 +274,5 @@ def _change(block: Block, row: int, *, is_delete: bool) -> CascadingChange:
     event = block.events[row]
     gtid = gtid_of(block.groups[int(event["group"])], block.gtid_sources)
     return CascadingChange(
-        _position(block, row), int(event["event_no"]), None if gtid is None else str(gtid), is_delete
+        block.position_at(row), int(event["event_no"]), None if gtid is None else str(gtid), is_delete
     )
-
-
-def _position(block: Block, row: int) -> Position:
-    return group_position(block, int(block.events["group"][row]))

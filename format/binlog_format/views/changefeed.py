@@ -21,7 +21,7 @@ from binlog_format.rows.json.json_rows import JsonStyle
 from binlog_format.views.columns import COMMIT_TIME_TYPE, POSITION_TYPE, PlaceColumns, bounded
 from binlog_format.views.filters import ALL_GROUPS, GroupFilter, TableFilter
 from binlog_format.views.row_images import ABSENT_TYPE, TypedTable, absent_names, column_styles, in_order
-from binlog_format.views.selection import Selection, first_position
+from binlog_format.views.selection import Selection
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -189,7 +189,7 @@ class ChangefeedView:
         for block in blocks:
             read: list[Images] = []
             for touched in selection.of(block):
-                self._typed.check(touched.layout, first_position(block, touched))
+                self._typed.check(touched.layout, block.position_at(touched.events[0]))
                 images = read_images(
                     block.data,
                     block.events,

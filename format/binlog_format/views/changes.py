@@ -47,7 +47,7 @@ from binlog_format.views.row_images import (
     merged_texts,
     text_sizes,
 )
-from binlog_format.views.selection import Selection, event_place, first_position
+from binlog_format.views.selection import Selection, event_place
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -178,7 +178,7 @@ class ChangesView:
     def _row_batches(self, block: Block, selected: list[TableEvents]) -> Iterator[tuple[pa.RecordBatch, Int64s]]:
         if self._table is not None:
             for touched in selected:
-                self._typed.check(touched.layout, first_position(block, touched))
+                self._typed.check(touched.layout, block.position_at(touched.events[0]))
         for images in bounded([_read(block, touched, self._decoding) for touched in selected]):
             changes = [_TableChanges(part, pair_images(part)) for part in images]
             parts = [part for part in changes if len(part.pairs)]

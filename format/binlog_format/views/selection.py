@@ -175,13 +175,13 @@ class _CompletedLayouts:
         if layout.problem is not None:
             raise layout.problem
         groups: NDArray[np.int64] = block.events["group"][touched.events]
-        edges = self._edges(layout, group_position(block, int(groups[0])))
+        edges = self._edges(layout, Position.of(block.groups[int(groups[0])]))
         start = 0
         while start < len(groups):
-            position = group_position(block, int(groups[start]))
+            position = Position.of(block.groups[int(groups[start])])
             number = bisect_right(edges, position)
             stop = len(groups)
-            if number < len(edges) and edges[number] <= group_position(block, int(groups[-1])):
+            if number < len(edges) and edges[number] <= Position.of(block.groups[int(groups[-1])]):
                 stop = int(np.searchsorted(groups, _first_group_at(block, edges[number])))
             edge = edges[number - 1] if number else None
             completed = self._completed_layout(layout, edge, position)
@@ -216,21 +216,10 @@ def event_place(block: Block, event: int) -> Place | None:
     return block.place(int(block.events["start"][event]))
 
 
-def group_position(block: Block, group: int) -> Position:
-    """Start of a group (a row of the group table) of *block*."""
-    row = block.groups[group]
-    return Position(int(row["file_no"]), int(row["page"]), int(row["chunk"]))
-
-
-def first_position(block: Block, touched: TableEvents) -> Position:
-    """Start of the group of the first of *touched*."""
-    return group_position(block, int(block.events["group"][touched.events[0]]))
-
-
 def _first_group_at(block: Block, edge: Position) -> int:
     """The first group at *edge* or after it; groups ascend."""
     low, high = 0, len(block.groups)
     while low < high:
         middle = (low + high) // 2
-        low, high = (middle + 1, high) if group_position(block, middle) < edge else (low, middle)
+        low, high = (middle + 1, high) if Position.of(block.groups[middle]) < edge else (low, middle)
     return low

@@ -19,11 +19,11 @@ from binlog_format.events.table_map import parse_table_map
 from binlog_format.events.table_map_edits import keyed_table_map, renamed_table_map
 from binlog_format.events.table_map_layout import TABLE_ID_OFFSET, TABLE_ID_SIZE
 from binlog_format.gtids.gtid_history import gtid_of
+from binlog_format.position import Position
 from binlog_format.rows.images import ImageKind, read_images
 from binlog_format.rows.table_events import TableEvents
 from binlog_format.views.columns import POSITION_TYPE
 from binlog_format.views.filters import MARKS_TABLE, SHADOW_PREFIX, is_of_snapshots, maps_of_marks
-from binlog_format.views.selection import group_position
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -177,9 +177,9 @@ def _marks_in(block: Block, touched: TableEvents) -> Iterator[dict[str, object]]
 
 def _mark(block: Block, event: int, values: Mapping[str, object]) -> dict[str, object]:
     group = int(block.events["group"][event])
-    position, gtid = group_position(block, group), gtid_of(block.groups[group], block.gtid_sources)
+    position, gtid = Position.of(block.groups[group]), gtid_of(block.groups[group], block.gtid_sources)
     return {
-        "position": {"file_no": position.file_no, "page": position.page, "chunk": position.chunk},
+        "position": position.to_json(),
         "event_no": int(block.events["event_no"][event]),
         "gtid": None if gtid is None else str(gtid),
         "commit_time": int(block.groups["timestamp"][group]),

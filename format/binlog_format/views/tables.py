@@ -14,7 +14,7 @@ from binlog_format.views.cascading import checked_counts
 from binlog_format.views.columns import POSITION_TYPE
 from binlog_format.views.filters import ALL_GROUPS, GroupFilter, TableFilter
 from binlog_format.views.index.table_index import TouchedTable, checked_columns, rows_of_source
-from binlog_format.views.selection import OF_ONE_TABLE, Selection, group_position, raise_problem
+from binlog_format.views.selection import OF_ONE_TABLE, Selection, raise_problem
 from binlog_format.views.snapshot_events import MARK_TYPE, SnapshotEvents, source_layout
 
 if TYPE_CHECKING:
@@ -168,7 +168,7 @@ class TablesView:
         end: Position | None = None
         for block in blocks:
             if start is None and len(block.groups):
-                start = Position(*(int(block.groups[name][0]) for name in ("file_no", "page", "chunk")))
+                start = Position.of(block.groups[0])
             end = block.next_position
             statements.add(self._statements(block))
             copied, resolved = snapshots.take(block, selection.resolved(block))
@@ -193,7 +193,7 @@ class TablesView:
         if statements.kept or snapshots.marks:
             rows.append({"ddl": statements.kept or None, "marks": snapshots.marks or None})
         if rows and start is not None and end is not None:
-            bounds = {"start": _struct(start), "end": _struct(end)}
+            bounds = {"start": start.to_json(), "end": end.to_json()}
             yield pa.RecordBatch.from_pylist([bounds | row for row in rows], schema=TABLES_SCHEMA)
 
     def _statements(self, block: Block) -> list[Mapping[str, object]]:
@@ -234,10 +234,10 @@ class _Shadows:
 
     def add(self, block: Block, shadows: list[TableEvents]) -> None:
         for touched in shadows:
-            layout, first = touched.layout, int(block.events["group"][touched.events[0]])
+            layout = touched.layout
             key = (layout.table, layout.digest)
             if key not in self._found:
-                self._found[key] = TouchedTable(layout), group_position(block, first)
+                self._found[key] = TouchedTable(layout), block.position_at(touched.events[0])
             try:
                 if layout.problem is not None:
                     raise layout.problem
@@ -260,7 +260,7 @@ class _Shadows:
                     layout = self._decoding.schemas.completed(layout, position)
                 yield from rows_of_source(touched, layout, shadow.snapshot)
             except OF_ONE_TABLE as error:
-                place = {"position": _struct(position), "event_no": 0, "gtid": None}
+                place = {"position": position.to_json(), "event_no": 0, "gtid": None}
                 yield {**named, "problem": {**place, "error": str(error)}}
 
 
@@ -292,7 +292,7 @@ def _problem(block: Block, touched: TableEvents, error: BinlogError) -> dict[str
     group = int(event["group"])
     gtid = gtid_of(block.groups[group], block.gtid_sources)
     return {
-        "position": _struct(group_position(block, group)),
+        "position": Position.of(block.groups[group]).to_json(),
         "event_no": int(event["event_no"]),
         "gtid": None if gtid is None else str(gtid),
         "error": str(error),
@@ -305,7 +305,3 @@ def _count_others(others: dict[tuple[str, str], NDArray[np.int64]], block: Block
         if counts.any():
             name = touched.layout.database, touched.layout.table
             others[name] = others.get(name, 0) + counts
-
-
-def _struct(position: Position) -> dict[str, int]:
-    return {"file_no": position.file_no, "page": position.page, "chunk": position.chunk}

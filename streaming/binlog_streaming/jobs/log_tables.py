@@ -27,7 +27,6 @@ from binlog_connector.schema.row_format import RowFormat, Tally
 from binlog_connector.schema.stated_definitions import definition_operations, stated_definitions
 from binlog_format import open_log
 from binlog_format.errors import BinlogError, SchemaError
-from binlog_format.position import Position
 from binlog_format.rows.columns import arrow_schema
 from binlog_format.rows.declared.completion import DDL_SOURCE
 from binlog_format.rows.declared.declared_types import DefaultKind
@@ -46,6 +45,7 @@ if TYPE_CHECKING:
     from binlog_format.events.table_map import TableLayout
     from binlog_format.log.log import Log
     from binlog_format.log_format import LogFile
+    from binlog_format.position import Position
     from binlog_format.rows.table_events import TableEvents
 
     OnProgress = Callable[[int, int], None]
@@ -305,23 +305,18 @@ class _Finder:
         try:
             is_defined = self._defined is not None and self._defined.has(layout)
             completed = self._history.defined if is_defined else self._history.completed
-            return FoundTable(completed(layout, _position(block, touched)))
+            return FoundTable(completed(layout, block.position_at(touched.events[0])))
         except BinlogError as error:
             return FoundTable(layout, problem=error)
 
     def _definition(self, block: Block, touched: TableEvents) -> TableDefinition | None:
         layout = touched.layout
         try:
-            definition = self._history.definition(layout.database, layout.table, _position(block, touched))
+            definition = self._history.definition(layout.database, layout.table, block.position_at(touched.events[0]))
         except BinlogError:
             return None  # a statement that was not understood: nothing is known any more
         is_its = definition is not None and len(definition.columns or ()) == len(layout.columns)
         return definition if is_its else None
-
-
-def _position(block: Block, touched: TableEvents) -> Position:
-    group = block.groups[int(block.events["group"][int(touched.events[0])])]
-    return Position(int(group["file_no"]), int(group["page"]), int(group["chunk"]))
 
 
 def _made_by(operation: Operation) -> Iterable[TableName]:

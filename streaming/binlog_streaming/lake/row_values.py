@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -23,9 +23,11 @@ from binlog_streaming.lake.evolution import cast_table
 from binlog_streaming.lake.key_lookup import distinct, integers
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from numpy.typing import NDArray
+
+    from binlog_streaming.lake.merge import TableFiles
 
     Indices = NDArray[np.int64]
     Mask = NDArray[np.bool_]
@@ -138,7 +140,6 @@ SAMPLED_BYTES = 1 << 20
 """A file from which a sample is taken is no larger."""
 
 File = TypeVar("File")
-ReadFile = TypeVar("ReadFile", contravariant=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,20 +206,6 @@ class Differing:
         return cls(np.concatenate([part.numbers for part in found]), found[0].first) if found else None
 
 
-class FileRows(Protocol[ReadFile]):
-    """Reader of rows in files; see `TableFiles`."""
-
-    @property
-    def schema(self) -> pa.Schema:
-        """Columns of the table."""
-
-    def size_of(self, file: ReadFile) -> int:
-        """Size in bytes."""
-
-    def rows_at(self, file: ReadFile, rows: Indices, schema: pa.Schema) -> Iterator[tuple[Indices, pa.RecordBatch]]:
-        """Read some rows of a file."""
-
-
 @dataclass(frozen=True, slots=True)
 class KeyRows(Generic[File]):
     """Rows of a file that have changed keys.
@@ -238,7 +225,7 @@ class KeyRows(Generic[File]):
         return KeyRows(self.file, self.rows[mask], self.numbers[mask])
 
 
-def differing_rows(files: FileRows[File], before: RowsBefore, found: Sequence[KeyRows[File]]) -> Differing | None:
+def differing_rows(files: TableFiles[File], before: RowsBefore, found: Sequence[KeyRows[File]]) -> Differing | None:
     """Find rows of a target that differ from the images before their changes; None: no compared row does.
 
     Args:
@@ -267,7 +254,7 @@ def differing_rows(files: FileRows[File], before: RowsBefore, found: Sequence[Ke
         return Differing.joined(pool.map(in_file, chosen))
 
 
-def _sampled(files: FileRows[File], found: Sequence[KeyRows[File]], count: int) -> list[KeyRows[File]]:
+def _sampled(files: TableFiles[File], found: Sequence[KeyRows[File]], count: int) -> list[KeyRows[File]]:
     small = [rows for rows in found if files.size_of(rows.file) <= SAMPLED_BYTES]
     if not small or not count:
         return []

@@ -6,7 +6,7 @@ import itertools
 import threading
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -49,6 +49,25 @@ NO_IMAGE = -1
 _Number = TypeVar("_Number", bound=np.generic)
 
 _MICROS = 1_000_000
+
+
+class ImagePlace(NamedTuple):
+    """Place of a row image in the log; places are ordered as the log is.
+
+    Attributes:
+        position: Position of its event group.
+        event_no: Number of its event in the group.
+        commit_time: Of the group, seconds since 1970 UTC.
+        gtid: Of the group, if it has one.
+    """
+
+    position: Position
+    event_no: int
+    commit_time: int
+    gtid: str | None
+
+    def __str__(self) -> str:
+        return f"{self.position}:{self.event_no}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,45 +125,25 @@ class RowBatch:
             return self
         return replace(self, images=self.images.select(np.arange(low, high))) if low < high else None
 
-    def start(self) -> tuple[int, int]:
+    def start(self) -> ImagePlace:
         """Place of the first image."""
-        return self._place(0)
+        return self.place_of(0)
 
-    def end(self) -> tuple[int, int]:
+    def end(self) -> ImagePlace:
         """Place of the last image."""
-        return self._place(-1)
+        return self.place_of(-1)
 
-    def last_change(self) -> EventPlace:
-        """Position of the last image's group, and number of its event there."""
-        event = self.events[int(self.images.table["event"][-1])]
-        group = self.groups[int(event["group"])]
-        return Position(int(group["file_no"]), int(group["page"]), int(group["chunk"])), int(event["event_no"])
-
-    def commit_time(self) -> int:
-        """Commit time of the last image's group, seconds since 1970 UTC."""
-        return int(self._last_group()["timestamp"])
-
-    def first_commit_time(self) -> int:
-        """The same of the first image's group."""
-        event = self.events[int(self.images.table["event"][0])]
-        return int(self.groups[int(event["group"])]["timestamp"])
-
-    def gtid(self) -> str | None:
-        """GTID of the last image's group, if it has one."""
-        gtid = gtid_of(self._last_group(), self.gtid_sources)
-        return None if gtid is None else str(gtid)
-
-    def _place(self, image: int) -> tuple[int, int]:
+    def place_of(self, image: int) -> ImagePlace:
+        """Place of an image."""
         event = self.events[int(self.images.table["event"][image])]
-        group = int(event["group"])
-        return int(commit_versions(self.groups[group : group + 1])[0]), int(event["event_no"])
+        group = self.groups[int(event["group"])]
+        gtid = gtid_of(group, self.gtid_sources)
+        return ImagePlace(
+            Position.of(group), int(event["event_no"]), int(group["timestamp"]), None if gtid is None else str(gtid)
+        )
 
     def _event_rows(self) -> Indices:
         return self.images.table["event"].astype(np.int64)
-
-    def _last_group(self) -> np.void:
-        group: np.void = self.groups[int(self.events["group"][int(self.images.table["event"][-1])])]
-        return group
 
 
 @dataclass(frozen=True, slots=True)

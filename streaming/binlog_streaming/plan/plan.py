@@ -35,6 +35,7 @@ from binlog_connector.schema.table_changes import (
     rows_moved,
 )
 from binlog_format.errors import SchemaError
+from binlog_format.position import Position
 from binlog_streaming.plan.batch_plan import (
     STEPS_PER_CHANGE,
     BatchPlan,
@@ -45,7 +46,7 @@ from binlog_streaming.plan.batch_plan import (
 from binlog_streaming.plan.cascade_links import Appliance, LinkedRowsStep, linked_rows_steps, links_in, rows_steps
 from binlog_streaming.plan.cascades import cascades_in
 from binlog_streaming.plan.job_state import JobState, SelectedTable, SetAside, can_set_aside
-from binlog_streaming.plan.planning import Planning, definitions_of, position_of, statements_of
+from binlog_streaming.plan.planning import Planning, definitions_of, statements_of
 from binlog_streaming.plan.snapshots import Snapshots, changes_of_mark, faults_in
 from binlog_streaming.plan.table_checks import TableChecks
 from binlog_streaming.plan.table_spellings import named_changes, take_unclear_keys, take_unclear_names
@@ -59,7 +60,6 @@ if TYPE_CHECKING:
     from binlog_connector.schema.snapshot_marks import SnapshotChange
     from binlog_connector.schema.statement_scope import StatementScope
     from binlog_connector.schema.table_changes import StatementChange, TableChange
-    from binlog_format.position import Position
     from binlog_format.rows.decoding import Decoding
     from binlog_streaming.plan.cascades import CascadedChange, CascadeLog
     from binlog_streaming.plan.job_state import TableSelection
@@ -101,13 +101,13 @@ def plan_batch(
     """
     rows = list(rows)
     planning = _planning(rows, decoding, selection, job_state or JobState())
-    first = min((position_of(row["start"]) for row in rows), default=None)
-    last = max((position_of(row["end"]) for row in rows), default=None)
+    first = min((Position.of(row["start"]) for row in rows), default=None)
+    last = max((Position.of(row["end"]) for row in rows), default=None)
     for row in rows:
         if row["database"] is not None:
             planning.take_rows(row)
     own = (row for row in rows if row["database"] is None or row["index"] is not None)  # others: no table of the job
-    end = max((position_of(row["end"]) for row in own), default=None)
+    end = max((Position.of(row["end"]) for row in own), default=None)
     scope = planning.job_state.scope
     if log is not None and first is not None and scope.foreign_keys is None:
         scope.take_older(log.scope_before(first))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any
 
 from binlog_connector.schema.definitions import TableName
 from binlog_connector.schema.log_ddl import DdlStatement, is_ddl
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from binlog_streaming.plan.job_state import JobState, SelectedTable, TableSelection
     from binlog_streaming.plan.snapshots import Snapshots
 
-    Row = Mapping[str, object]
+    Row = Mapping[str, Any]
     """Row of the view `tables`."""
 
 
@@ -74,12 +74,12 @@ class Planning:
     def take_rows(self, row: Row) -> None:
         """A row of the view `tables`: what a range has of one table."""
         name = TableName(str(row["database"]), str(row["table"]))
-        start, end = position_of(row["start"]), position_of(row["end"])
-        counts = (cast("int", row[f"checked_{kind}"] or 0) for kind in ("updates", "deletes"))
+        start, end = Position.of(row["start"]), Position.of(row["end"])
+        counts = (row[f"checked_{kind}"] or 0 for kind in ("updates", "deletes"))
         self.touched.append(Touched(name, start, end, *counts))
         problem = row.get("problem")
         if problem is not None and not row["snapshot"] and self.find(name) is not None:
-            self.problems.append((name, _refusal(cast("Row", problem))))
+            self.problems.append((name, _refusal(problem)))
         if row["index"] is not None and self.find(name) is not None:
             self.parts.setdefault(name, []).append(_part(row, end))
 
@@ -157,8 +157,8 @@ def statements_of(rows: Sequence[Row]) -> list[tuple[DdlStatement, Row | None]]:
     found: list[tuple[DdlStatement, Row | None]] = []
     for row in rows:
         if row["database"] is None:
-            found += [(DdlStatement.from_row(one), None) for one in cast("Sequence[Row]", row["ddl"] or ())]
-            found += [(mark_statement(one), one) for one in cast("Sequence[Row]", row["marks"] or ())]
+            found += [(DdlStatement.from_row(statement), None) for statement in row["ddl"] or ()]
+            found += [(mark_statement(mark), mark) for mark in row["marks"] or ()]
     return sorted(found, key=lambda one: (one[0].position, one[0].event_no))
 
 
@@ -172,21 +172,13 @@ def definitions_of(rows: Sequence[Row]) -> tuple[DdlStatement, ...]:
     return tuple(one for one in found if one is not None and (is_stated(one) or is_ddl(one)))
 
 
-def position_of(value: object) -> Position:
-    """A position out of a row."""
-    fields = cast("Mapping[str, int]", value)
-    return Position(fields["file_no"], fields["page"], fields["chunk"])
-
-
 def _part(row: Row, end: Position) -> IndexPart:
-    inserts, updates, deletes, size = (cast("int", row[name]) for name in ("inserts", "updates", "deletes", "bytes"))
-    snapshot = cast("str | None", row["snapshot"]) or ""
-    index = bytes(cast("bytes", row["index"]))
-    return IndexPart(position_of(row["start"]), end, index, inserts, updates, deletes, size, snapshot)
+    inserts, updates, deletes, size = (row[name] for name in ("inserts", "updates", "deletes", "bytes"))
+    index, snapshot = bytes(row["index"]), row["snapshot"] or ""
+    return IndexPart(Position.of(row["start"]), end, index, inserts, updates, deletes, size, snapshot)
 
 
 def _refusal(problem: Row) -> Refusal:
-    error = named_error(str(problem["error"]))
+    error = named_error(problem["error"])
     assert error is not None, "the view gives errors with their names"
-    place = (position_of(problem["position"]), cast("int", problem["event_no"]))
-    return Refusal(place, cast("str | None", problem["gtid"]), error)
+    return Refusal((Position.of(problem["position"]), problem["event_no"]), problem["gtid"], error)

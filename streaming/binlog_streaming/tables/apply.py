@@ -241,7 +241,7 @@ class _ComponentRun:
     def _rows_commit_id(
         self, table: SelectedTable, mode: Mode, number: int, content: RowsContent, keys: tuple[str, ...] = ()
     ) -> CommitId:
-        return self._commit_id(table, mode, number, keys, content.last_place, content.last.gtid())
+        return self._commit_id(table, mode, number, keys, str(content.last), content.last.gtid)
 
     def _write_rows(
         self, table: SelectedTable, mode: Mode, number: int, content: RowsContent, *, divided: RowsStep | None = None
@@ -252,7 +252,7 @@ class _ComponentRun:
         def write(target: Target, tally: ProgressTally) -> int:
             if mode is Mode.MIRROR and not keys:
                 tally.notes.add(Note.WHOLE_ROWS)
-            tally.count_commits(content.first_commit_time, content.last.commit_time())
+            tally.count_commits(content.first_commit_time, content.last.commit_time)
             if commit_id.gtid_position is None:
                 self._silent[table.name, mode] = table
             if target.is_done(commit_id) or content.is_done:

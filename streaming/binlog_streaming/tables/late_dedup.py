@@ -27,9 +27,9 @@ if TYPE_CHECKING:
     from binlog_format.block import Table
     from binlog_streaming.lake.change import Change
     from binlog_streaming.lake.merge import WrittenFiles
+    from binlog_streaming.modes.row_batches import ImagePlace
     from binlog_streaming.tables.division import Shard
 
-    Place = tuple[int, int]
     Indices = NDArray[np.int64]
 
 
@@ -45,8 +45,8 @@ class LogPart:
     """
 
     attempt: str
-    start: Place
-    end: Place
+    start: ImagePlace
+    end: ImagePlace
     written: WrittenFiles[Any]
 
 

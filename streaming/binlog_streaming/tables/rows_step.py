@@ -10,7 +10,6 @@ import numpy as np
 import pyarrow as pa
 
 from binlog_format.errors import SchemaError, UnsupportedError
-from binlog_format.events.table_map import TableLayout
 from binlog_format.rows.columns import arrow_schema
 from binlog_format.rows.images import ImageKind
 from binlog_format.views.changefeed import CHANGE_FIELDS, change_columns, changefeed_batch
@@ -39,12 +38,13 @@ from binlog_streaming.tables.row_evidence import (
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from binlog_connector.schema.definitions import TableName
     from binlog_format.errors import TableError
+    from binlog_format.events.table_map import TableLayout
     from binlog_format.rows.decoding import Decoding
     from binlog_streaming.lake.change import Change, Contradictions
     from binlog_streaming.lake.commit_id import CommitId
     from binlog_streaming.lake.target import Target
+    from binlog_streaming.modes.row_batches import ImagePlace
     from binlog_streaming.settings import TableRule
     from binlog_streaming.tables.row_evidence import RowEvidence
     from binlog_streaming.tables.statements.log_facts import LogFacts
@@ -79,7 +79,7 @@ class RowsContent:
         facts: Of columns that images leave out; None: as the layouts define.
         columns: Of the table, where the step has more row batches than these; None: it has not.
         derived: What foreign keys do; None: nothing.
-        end: The row batch that holds the last change, up to which the step goes; None: it is one of *row_batches*.
+        end: Place of the last change, up to which the step goes; None: it is one of *row_batches*.
         completing: Rows may be missing that the server has; see `SelectedTable`.
         is_done: All targets of the table hold the step, but for those in which it changes nothing.
         is_repair: Rows of a repair are among them.
@@ -92,15 +92,15 @@ class RowsContent:
     facts: LogFacts | None = None
     columns: pa.Schema | None = None
     derived: DerivedRows | None = None
-    end: RowBatch | None = None
+    end: ImagePlace | None = None
     completing: bool = False
     is_done: bool = False
     is_repair: bool = False
 
     @cached_property
-    def last(self) -> RowBatch:
-        """The row batch that holds the last change."""
-        return self.end or max(self.row_batches, key=RowBatch.last_change)
+    def last(self) -> ImagePlace:
+        """Place of the last change."""
+        return self.end or max(row_batch.end() for row_batch in self.row_batches)
 
     @property
     def layouts(self) -> list[TableLayout]:
@@ -108,15 +108,10 @@ class RowsContent:
         return [row_batch.layout for row_batch in self.row_batches]
 
     @property
-    def last_place(self) -> str:
-        """Place of the last change, as text."""
-        return "{}:{}".format(*self.last.last_change())
-
-    @property
     def first_commit_time(self) -> int:
         """Commit time of the first image's group, seconds since 1970 UTC."""
         row_batches = (*self.row_batches, *(() if self.derived is None else self.derived.row_batches))
-        return min(row_batches, key=RowBatch.start).first_commit_time()
+        return min(row_batch.start() for row_batch in row_batches).commit_time
 
     @cached_property
     def images(self) -> tuple[pa.Schema, StepImages]:
@@ -160,11 +155,6 @@ class RowsContent:
         if not needs_key and not row_batch.layout.primary_key:
             return ()
         return tuple(str(row_batch.layout.columns[key].name) for key in key_columns(row_batch.layout, self.rule.keys))
-
-
-def bare_layout(name: TableName, row_batch: RowBatch) -> TableLayout:
-    """A table of which no rows are in the log, where a layout has to be; *row_batch* is of the same log."""
-    return TableLayout(name.database, name.table, (), (), "", b"", row_batch.layout.vendor)
 
 
 def target_schema(content: RowsContent, mode: Mode) -> pa.Schema:

@@ -219,7 +219,7 @@ class StepRows:
         except BinlogError as error:
             raise naming(error, str(step.table)) from error
         if found:
-            self._layouts[step.table] = max(found, key=RowBatch.last_change).layout
+            self._layouts[step.table] = max(found, key=RowBatch.end).layout
         return found
 
     def layout_before(self, table: TableName) -> TableLayout | None:

@@ -15,7 +15,7 @@ from binlog_format.events.layout import EventType
 from binlog_format.formats.opening import verify_directory
 from binlog_format.gtids.gtid_set import GtidSet
 from binlog_format.log_format import NOTE, Finding
-from binlog_format.views.selection import group_position
+from binlog_format.position import Position
 from tests.chance import some
 from tests.corpus import SERVER_CASES
 from tests.format.classic.logs import (
@@ -170,7 +170,7 @@ def test_anonymous_groups_have_no_gtid(checksums: bool, head: list[bytes]) -> No
     assert block.groups["server_id"].tolist() == [9000, 9000]
     assert log.span(log.start_position()).groups == 2
     assert log.gtid_position_at(log.end_position()) == GtidSet({})
-    assert log.position_of(GtidSet.parse(f"{A}:1-5")).position == group_position(block, 0)
+    assert log.position_of(GtidSet.parse(f"{A}:1-5")).position == Position.of(block.groups[0])
 
 
 @pytest.mark.parametrize(

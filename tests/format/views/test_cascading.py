@@ -18,10 +18,10 @@ from binlog_format.events.table_map_layout import (
 )
 from binlog_format.gtids.gtid import Gtid
 from binlog_format.gtids.gtid_set import DomainStarts
+from binlog_format.position import Position
 from binlog_format.vendor import Vendor
 from binlog_format.views.cascading import RowEnds, first_cascading, have_logged_cascades
 from binlog_format.views.filters import GroupFilter, TableFilter
-from binlog_format.views.selection import group_position
 from binlog_format.views.tables import TablesView
 from binlog_lab.event_encoding.event_encoding import Origin, encode_event
 from binlog_lab.event_encoding.table_encoding import ColumnSpec, TableEncoder, TableSpec
@@ -110,13 +110,13 @@ def test_each_event_states_whether_its_cascades_are_logged() -> None:
     assert (row["checked_updates"], row["checked_deletes"]) == (1, 1)
     first = first_cascading([of_mysql], "shop.parent", deletes=True, columns={"id"})
     assert first is not None
-    assert first.position == group_position(block, 2)
+    assert first.position == Position.of(block.groups[2])
     events = [np.flatnonzero(block.events["group"] == group)[2:3] for group in range(4)]
     assert [have_logged_cascades(of_mysql, one) for one in events] == [True, True, False, False]
     # MariaDB gives that bit no meaning: what it does not define proves nothing.
     of_mariadb = first_cascading([block], "shop.parent", deletes=True)
     assert of_mariadb is not None
-    assert of_mariadb.position == group_position(block, 0)
+    assert of_mariadb.position == Position.of(block.groups[0])
 
 
 @pytest.mark.parametrize("block_groups", [1, 3])
@@ -150,7 +150,7 @@ def test_tables_in_which_nothing_can_be_carried_on_are_not_told() -> None:
 def test_groups_that_are_not_wanted_do_not_count() -> None:
     log = _log(_deletes(1, spec=OTHER), _deletes(2, spec=OTHER))
     (block,) = log.committed_blocks()
-    groups = GroupFilter(skip=DomainStarts({0: group_position(block, 1)}))
+    groups = GroupFilter(skip=DomainStarts({0: Position.of(block.groups[1])}))
     (row,) = _rows(TablesView(tables=TableFilter("shop.parent"), groups=groups, counts_others=True), log)
     assert row["checked_deletes"] == 1
     found = _first(_log(_deletes(1), _deletes(2)), deletes=True, groups=groups)

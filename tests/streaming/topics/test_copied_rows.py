@@ -15,9 +15,9 @@ from binlog_connector.rules.row_rules import read_rules
 from binlog_connector.schema.history import SchemaHistory
 from binlog_connector.schema.snapshot_marks import CopiedTables
 from binlog_format import open_log
+from binlog_format.position import Position
 from binlog_format.rows.decoding import Decoding
 from binlog_format.views.filters import TableFilter
-from binlog_format.views.selection import group_position
 from binlog_lab.event_encoding.table_encoding import ColumnSpec, TableSpec
 from binlog_streaming.settings import PublishJob, parse_any_job
 from tests.connector.envelope.test_avro_messages import avro_encoding
@@ -52,7 +52,7 @@ def rows_of(
     decoding = Decoding(SchemaHistory(), rules=None if rules is None else read_rules(rules, needs_key=True))
     found: list[dict[str, Any]] = []
     with open_log(str(path)) as log:
-        starts = [group_position(block, i) for block in log.committed_blocks() for i in range(len(block.groups))]
+        starts = [Position.of(block.groups[i]) for block in log.committed_blocks() for i in range(len(block.groups))]
         places = [log.start_position(), *(starts[cut] for cut in sorted(cuts)), None]
         for start, stop in itertools.pairwise(places):
             assert start is not None

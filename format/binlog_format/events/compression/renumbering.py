@@ -78,4 +78,4 @@ def next_position(block: Block, end: int) -> Position:
     if end == len(block.events):
         return block.next_position
     group = block.groups[int(block.events["group"][end])]
-    return Position(int(group["file_no"]), int(group["page"]), int(group["chunk"]))
+    return Position.of(group)

@@ -312,7 +312,7 @@ class GroupCheck:
                     ended = block.groups[block.groups["ends"]]
                     if len(ended):
                         tables.append(ended.copy())
-                        last = Position(int(ended["file_no"][-1]), int(ended["page"][-1]), int(ended["chunk"][-1]))
+                        last = Position.of(ended[-1])
                         self.on_bytes(int(ended["file_offset"][-1]))
                     yield from self._check_server_starts(block)
                     if fragments.concerns(block.events):

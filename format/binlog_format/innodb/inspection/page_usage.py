@@ -187,7 +187,7 @@ def _measure_file(walk: PageWalk, view: FileView) -> InnodbFileUsage:
 def _take_block(block: Block, found: dict[Position, TransactionUsage], page_size: int) -> None:
     """Note where the groups with out-of-band data lie."""
     for group in block.groups[block.groups["oob_records"] > 0]:
-        position = Position(int(group["file_no"]), int(group["page"]), int(group["chunk"]))
+        position = Position.of(group)
         gtid = Gtid(int(group["domain"]), int(group["server_id"]), int(group["seqno"]))
         transaction = found.setdefault(position, TransactionUsage(str(gtid) if group["has_gtid"] else None, position))
         transaction.size += int(group["size"])

@@ -98,7 +98,7 @@ class PageBatch:
         link = self.links[row]
         if link["file_no"] < 0:
             return None
-        return Position(int(link["file_no"]), int(link["page"]), int(link["chunk"]))
+        return Position.of(link)
 
 
 class PageWalk:

@@ -102,7 +102,7 @@ class _Group:
 
     def row(self, log: Log) -> dict[str, object]:
         group = self._group
-        position = Position(int(group["file_no"]), int(group["page"]), int(group["chunk"]))
+        position = Position.of(group)
         of_server = log.server_position(position)
         return {
             "position": position.to_json(),

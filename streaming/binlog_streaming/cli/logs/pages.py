@@ -129,7 +129,7 @@ def _json(row: PageRow) -> dict[str, object]:
         "begins": row.begins,
         "ends": row.ends,
         "length": row.length,
-        "record": None if record is None else {"file_no": record.file_no, "page": record.page, "chunk": record.chunk},
+        "record": None if record is None else record.to_json(),
         "holds": row.holds,
         "is_wrong": row.is_wrong,
     }

@@ -18,6 +18,7 @@ import pyarrow as pa
 from binlog_connector.schema.definitions import TableName
 from binlog_connector.schema.layout_definitions import row_ends
 from binlog_format.errors import UnsupportedError
+from binlog_format.events.table_map import TableLayout
 from binlog_format.rows.declared.declared_types import Generated
 from binlog_format.rows.images import ImageKind
 from binlog_format.views.cascading import NO_ROW_ENDS, possible_row_ends, removed_rows
@@ -27,7 +28,7 @@ from binlog_streaming.modes.partial.absent_columns import AbsentFacts
 from binlog_streaming.modes.row_batches import RowBatch, StepImages
 from binlog_streaming.tables.cascades.cascade_record import CascadeRecord
 from binlog_streaming.tables.cascades.linked_table import HeldRows, LinkedTable, holding_mode, modes_in_order
-from binlog_streaming.tables.rows_step import DerivedRows, RowsContent, bare_layout
+from binlog_streaming.tables.rows_step import DerivedRows, RowsContent
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
 
     from binlog_streaming.lake.commit_id import CommitId
     from binlog_streaming.lake.target import Target
+    from binlog_streaming.modes.row_batches import ImagePlace
     from binlog_streaming.modes.table_history import TableHistory
     from binlog_streaming.plan.cascade_links import Link, LinkedRowsStep
     from binlog_streaming.plan.job_state import SelectedTable
@@ -125,7 +127,7 @@ class CascadeRows:
         sources = [row_batch for name in (*names, *above) for row_batch in self.logged.row_batches.get(name, ())]
         if not sources:
             return _Group({})
-        last = max(sources, key=RowBatch.last_change)
+        last = max(row_batch.end() for row_batch in sources)
         contents = {name: self._logged_content(name, last) for name in names}
         is_circle = len(names) > 1
         is_begun = any(self._is_begun(name, content, is_circle=is_circle) for name, content in contents.items())
@@ -150,7 +152,7 @@ class CascadeRows:
             contents = {name: self._with(one, self._derived.get(name)) for name, one in contents.items()}
         return _Group(contents, record)
 
-    def _logged_content(self, name: TableName, last: RowBatch) -> RowsContent:
+    def _logged_content(self, name: TableName, last: ImagePlace) -> RowsContent:
         rule, row_batches = self.tables[name].rule, self.logged.row_batches[name]
         return RowsContent(str(name), row_batches, self.run.decoding, rule, self.facts, end=last)
 
@@ -222,10 +224,12 @@ class CascadeRows:
         name, last = TableName.parse(content.source_table), content.last
         table, own = self._table(name), content.row_batches
         schema, unknown = changes.before.schema, self._computed(name, last)
+        # Of a table without rows in the log nothing but its name is known.
+        bare = TableLayout(*name, (), (), "", b"", self.logged.flat[0].layout.vendor)
         row_batches = derived_row_batches(
             changes,
             self.logged.flat,
-            own[-1].layout if own else bare_layout(name, last),
+            own[-1].layout if own else bare,
             frozenset(index for index, column in enumerate(schema.names) if column in unknown),
         )
         origins = tuple(str(self.logged.names[number]) for number, _ in row_batches)
@@ -261,7 +265,7 @@ class CascadeRows:
         layout, images = row_batch.images.layout, row_batch.images
         if not possible_row_ends(layout).columns:
             return removed_rows(images, NO_ROW_ENDS)
-        ends = row_ends(layout, self.facts.definition_at(parent, row_batch.last_change()[0], layout))
+        ends = row_ends(layout, self.facts.definition_at(parent, row_batch.end().position, layout))
         removed = removed_rows(images, ends)
         if not ends.is_certain and (removed & (images.table["kind"] == ImageKind.UPDATE_BEFORE)).any():
             raise UnsupportedError(
@@ -293,9 +297,9 @@ class CascadeRows:
             )
         return names
 
-    def _computed(self, name: TableName, last: RowBatch) -> frozenset[str]:
+    def _computed(self, name: TableName, last: ImagePlace) -> frozenset[str]:
         # Columns that nobody knows after an update.
-        definition = self.facts.definition_at(name, last.last_change()[0])
+        definition = self.facts.definition_at(name, last.position)
         if definition is not None and definition.versioned:
             raise UnsupportedError(
                 "FOREIGN_KEY_CASCADE",

@@ -91,7 +91,7 @@ class LinkedTable:
         if self.held is not None and self.held.keys:
             return self.held.keys
         definition = self.facts.definition_at(
-            self.name, max(row_batch.last_change() for row_batch in self.logged.flat)[0]
+            self.name, max(row_batch.end() for row_batch in self.logged.flat).position
         )
         return () if definition is None else definition.primary_key
 

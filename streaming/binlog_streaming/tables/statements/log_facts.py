@@ -15,10 +15,9 @@ from binlog_connector.schema.parsing.columns import CHARACTER_TYPES
 from binlog_connector.schema.parsing.session import UTF8MB4
 from binlog_connector.schema.table_changes import default_facts
 from binlog_format.errors import BinlogError, SchemaError
-from binlog_format.position import Position
 from binlog_format.rows.columns import arrow_schema
 from binlog_streaming.modes.partial.absent_columns import absent_facts
-from binlog_streaming.modes.row_batches import RowBatch, version_of
+from binlog_streaming.modes.row_batches import RowBatch
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -29,6 +28,7 @@ if TYPE_CHECKING:
     from binlog_connector.schema.table_changes import TableCreated
     from binlog_format.events.table_map import TableLayout
     from binlog_format.log.log import Log
+    from binlog_format.position import Position
     from binlog_streaming.modes.partial.absent_columns import AbsentFacts
     from binlog_streaming.tables.statements.work import StatementContext
 
@@ -122,7 +122,7 @@ class LogFacts:
             return list(row_batches)
         parts: list[RowBatch] = []
         found = _Found({})
-        end = max(one.last_change()[0] for one in itertools.compress(row_batches, lacks))
+        end = max(row_batch.end() for row_batch in itertools.compress(row_batches, lacks)).position
         with _lock, self._watched() as watched:
             schemas = RangeSchemas(watched, end, None, kept=self.kept)
             for row_batch, lacking in zip(row_batches, lacks, strict=True):
@@ -138,28 +138,23 @@ class _Found:
 
     def parts(self, row_batch: RowBatch, schemas: RangeSchemas) -> Iterator[RowBatch]:
         layout = row_batch.layout.logged or row_batch.layout
-        schemas.defined(layout, row_batch.last_change()[0])  # only now it looks for statements
+        schemas.defined(layout, row_batch.end().position)  # only now it looks for statements
         edges = schemas.edges(layout.database, layout.table)
-        first, last = row_batch.start()[0], row_batch.end()[0]
-        within = [edge for edge in edges if first < version_of(edge) <= last]
+        first, last = row_batch.start().position, row_batch.end().position
+        within = [edge for edge in edges if first < edge <= last]
         for start, end in itertools.pairwise([None, *((edge, 0) for edge in within), None]):
             part = row_batch.between(start, end)
             if part is None:
                 continue
-            position = part.last_change()[0]
+            position = part.end().position
             number = bisect_right(edges, position)
             key = layout.digest, edges[number - 1] if number else None
             if key not in self.facts:
                 defined = schemas.defined(layout, position)
                 if not defined.completion:
-                    defined = schemas.defined_later(layout, _first_position(part))
+                    defined = schemas.defined_later(layout, part.start().position)
                 self.facts[key] = _facts(part, defined)
             yield replace(part, facts=self.facts[key])
-
-
-def _first_position(row_batch: RowBatch) -> Position:
-    group = row_batch.groups[int(row_batch.events["group"][int(row_batch.images.table["event"][0])])]
-    return Position(int(group["file_no"]), int(group["page"]), int(group["chunk"]))
 
 
 def _facts(row_batch: RowBatch, defined: TableLayout) -> AbsentFacts:

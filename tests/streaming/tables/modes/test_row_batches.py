@@ -110,7 +110,7 @@ def test_pieces_of_a_log_are_cut_where_a_transaction_ends(tmp_path: Path) -> Non
         batches = TablesView().batches(opened.committed_blocks())
         indexes = [TableIndex.from_bytes(row["index"]) for batch in batches for row in batch.to_pylist()]
         row_batches: list[RowBatch] = load_row_batches(indexes, opened)
-        position, event_no = row_batches[0].last_change()
-        first, second = cut_at(row_batches, [(position, event_no)])
+        last = row_batches[0].end()
+        first, second = cut_at(row_batches, [(last.position, last.event_no)])
     assert first.values(1, pa.string()).to_pylist() == ["0", "1", "2"]
     assert second.values(1, pa.string()).to_pylist() == ["3"]
