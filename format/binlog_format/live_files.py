@@ -124,6 +124,16 @@ class LiveFiles(ABC):
         del file_no
         return None
 
+    def inode(self, file_no: int) -> int:
+        """Number of a file in its file system, if who wrote it may begin it anew under that number; 0: none."""
+        del file_no
+        return 0
+
+    def is_emptied(self, inode: int) -> bool:
+        """True if a file of that number is there, and nothing has been written into it since it was cut."""
+        del inode
+        return False
+
     @abstractmethod
     def consumed(self, position: Position) -> bytes | None:
         """The bytes before *position* in the last page that has any, without what a server changes in them later.

@@ -40,11 +40,13 @@ class FileEntry:
         name: Without the directory.
         size: In bytes.
         modified_ns: When it was written last, nanoseconds since 1970 UTC; 0: not known.
+        inode: Its number in the file system, which it keeps when it is renamed or cut; 0: not known.
     """
 
     name: str
     size: int
     modified_ns: int = field(default=0, compare=False)
+    inode: int = field(default=0, compare=False)
 
 
 class SourceFile(Protocol):
@@ -282,7 +284,7 @@ def is_pattern(name: str) -> bool:
 
 
 def _entry(name: str, status: os.stat_result) -> FileEntry:
-    return FileEntry(name, status.st_size, status.st_mtime_ns)
+    return FileEntry(name, status.st_size, status.st_mtime_ns, status.st_ino)
 
 
 def path_not_found(path: str) -> StartError:

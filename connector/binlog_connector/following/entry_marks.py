@@ -10,6 +10,8 @@ import functools
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from binlog_format.errors import CorruptError
+from binlog_format.position import Position
 from binlog_format.structured.event_log import LogState
 
 if TYPE_CHECKING:
@@ -17,7 +19,6 @@ if TYPE_CHECKING:
 
     from binlog_connector.following.offsets import SourceOffset
     from binlog_connector.following.watched import WatchedLog
-    from binlog_format.position import Position
     from binlog_format.structured.event_log import EventLog
 
 _BETWEEN = ";"
@@ -44,10 +45,12 @@ class EntryMarks:
     Attributes:
         state: What is in force there: `LogState.entries`.
         files: The other files that were there when the offset was made.
+        ended_inode: `SourceOffset.ended_inode`.
     """
 
     state: bytes = b""
     files: tuple[KnownFile, ...] = ()
+    ended_inode: int = 0
 
 
 NO_MARKS = EntryMarks()
@@ -59,7 +62,8 @@ def marks_at(watched: WatchedLog, position: Position) -> EntryMarks:
     if events is None:
         return NO_MARKS
     read = {number: watched.size_of(number) for number in watched.names()}
-    return EntryMarks(events.state_at(position).entries(), _known_files(watched, position, read))
+    files = _known_files(watched, position, read)
+    return EntryMarks(events.state_at(position).entries(), files, _ended_inode(watched, position))
 
 
 def marks_after(watched: WatchedLog, start: SourceOffset, end: Position) -> EntryMarks:
@@ -68,7 +72,7 @@ def marks_after(watched: WatchedLog, start: SourceOffset, end: Position) -> Entr
     if events is None:
         return NO_MARKS
     if end == start.position:
-        return EntryMarks(start.state, start.files)
+        return EntryMarks(start.state, start.files, _ended_inode(watched, end))
     read = {one.file_no: one.read_size for one in start.files if one.read_size is not None}
     read[start.position.file_no] = watched.byte_of(start.position)
     state: LogState | None = None
@@ -79,7 +83,19 @@ def marks_after(watched: WatchedLog, start: SourceOffset, end: Position) -> Entr
     read = {
         number: max(size, watched.size_of(number)) if number < end.file_no else size for number, size in read.items()
     }
-    return EntryMarks(start.state if state is None else state.entries(), _known_files(watched, end, read))
+    files, after = _known_files(watched, end, read), start.state if state is None else state.entries()
+    return EntryMarks(after, files, _ended_inode(watched, end))
+
+
+def files_within(end: SourceOffset, start: Position) -> frozenset[int]:
+    """Numbers of the files after that of *start* of which a batch to *end* takes events."""
+    numbers = (end.position.file_no, *(file.file_no for file in end.files))
+    return numbers_within(numbers, start, end.position)
+
+
+def numbers_within(numbers: Iterable[int], start: Position, end: Position) -> frozenset[int]:
+    """Those of *numbers* that are after the file of *start*, and begin before *end*."""
+    return frozenset(number for number in numbers if start.file_no < number and Position(number, 0, 0) < end)
 
 
 def state_of(state: bytes) -> LogState | None:
@@ -128,6 +144,18 @@ def files_from_text(text: str) -> tuple[KnownFile, ...]:
 @functools.lru_cache(maxsize=4)
 def _parsed(state: bytes) -> LogState:
     return LogState.of_entries(state)
+
+
+def _ended_inode(watched: WatchedLog, position: Position) -> int:
+    """Number of the file of *position*, if no whole event comes after that in it, as far as was seen; else 0."""
+    file_no = position.file_no
+    inode = watched.inode(file_no) if file_no in watched.names() else 0
+    if inode and watched.byte_of(position) < watched.size_of(file_no):
+        try:
+            return 0 if watched.log.span(position, size_max=1).groups else inode
+        except CorruptError:
+            return 0
+    return inode
 
 
 def _known_files(watched: WatchedLog, position: Position, read: Mapping[int, int]) -> tuple[KnownFile, ...]:

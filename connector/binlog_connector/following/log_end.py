@@ -46,6 +46,7 @@ def offset_at(
         last_page_crc=watched.consumed_crc(position) if is_there else None,
         state=marks.state,
         files=marks.files,
+        ended_inode=marks.ended_inode,
     )
 
 

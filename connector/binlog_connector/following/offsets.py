@@ -108,6 +108,7 @@ _FIELDS = frozenset(
         "prepared_xa",
         "state",
         "files",
+        "ended_inode",
     }
 )
 STATE_SIZE_MAX = 64 << 20
@@ -133,6 +134,8 @@ class SourceOffset:
         state: What is in force there of a structured log, as `EventLog` gives it; empty elsewhere, and where a user
             gave only a position.
         files: The other files of a structured log, as far as they had been read.
+        ended_inode: Number of the position's file in its file system, if it had been read to its end, as far as was
+            seen, and its program may begin it anew; 0: it had not, or that is not known.
     """
 
     position: Position
@@ -145,6 +148,7 @@ class SourceOffset:
     prepared_xa: tuple[PreparedXa, ...] = ()
     state: bytes = b""
     files: tuple[KnownFile, ...] = ()
+    ended_inode: int = 0
 
     def to_json(self) -> dict[str, int | str]:
         """The form that Spark keeps in the checkpoint; equal offsets give equal dictionaries, in the same order."""
@@ -169,6 +173,8 @@ class SourceOffset:
             fields["state"] = base64.b64encode(zlib.compress(self.state)).decode()
         if self.files:
             fields["files"] = files_to_text(self.files)
+        if self.ended_inode:
+            fields["ended_inode"] = self.ended_inode
         return fields
 
     @classmethod
@@ -201,6 +207,7 @@ class SourceOffset:
             prepared_xa=prepared_from_text(_text(fields, "prepared_xa")),
             state=_state(_text(fields, "state")),
             files=files_from_text(_text(fields, "files")),
+            ended_inode=_number(fields, "ended_inode", default=0),
         )
 
 

@@ -17,9 +17,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from binlog_connector.following.entry_marks import KnownFile
-from binlog_connector.following.log_end import end_of_log, start_of_file, start_of_log
-from binlog_connector.following.watched import WatchedLog, written_order
+from binlog_connector.following.entry_marks import KnownFile, files_within
+from binlog_connector.following.log_end import end_of_log, offset_at, start_of_file, start_of_log
+from binlog_connector.following.watched import WatchedLog, file_start, written_order
 from binlog_format.errors import DataLossError
 from binlog_format.gtids.gtid_set import NO_GTIDS, GtidSet
 from binlog_format.position import BEFORE_ALL, Place
@@ -43,11 +43,15 @@ class Decision:
         offset: Where to go on; after a loss, where to go on without what is lost.
         reason: Why, in words.
         loss: The error to raise, unless the user accepts losses; None when nothing is lost.
+        doubt: What may be lost, and cannot be known; it is told, and reading goes on. None: nothing.
+        is_waiting: Nothing can be read now: the program has begun its file anew, and has written no event yet.
     """
 
     offset: SourceOffset
     reason: str
     loss: DataLossError | None = None
+    doubt: DataLossError | None = None
+    is_waiting: bool = False
 
 
 def lost(subclass: str, reason: str, *, go_on: SourceOffset, hint: str, at: Place | None = None) -> Decision:
@@ -65,6 +69,7 @@ def lost(subclass: str, reason: str, *, go_on: SourceOffset, hint: str, at: Plac
 
 _GO_ON = "Begin anew with a new checkpoint or offset file, or set option failOnDataLoss=false to go on without them"
 _KEEP_ROTATED_FILES = f"Keep rotated files until they have been read. {_GO_ON}"
+_ROTATE_AT_START = "Let the program rename its file at its start, or append to it, in place of cutting it"
 _APPEND_ONLY = f"Log files may be renamed and removed, never written anew. {_GO_ON}"
 _ONE_WRITER = (
     f"A file must be closed before the next one is begun: let each program log into a folder of its own. {_GO_ON}"
@@ -73,6 +78,11 @@ _ONE_WRITER = (
 
 def compare_entries(watched: WatchedLog, offset: SourceOffset) -> Decision:
     """Like `compare`, for a structured log."""
+    return _compare_place(watched, offset) or _compare_files(watched, offset)
+
+
+def _compare_place(watched: WatchedLog, offset: SourceOffset) -> Decision | None:
+    """The decision by the file of *offset*, and the bytes before it there; None: they are as they were."""
     file_no = offset.position.file_no
     if not watched.has(file_no):
         return _file_is_gone(watched, offset)
@@ -81,7 +91,7 @@ def compare_entries(watched: WatchedLog, offset: SourceOffset) -> Decision:
     if offset.fingerprint and identity != offset.fingerprint:
         reason = f"this is not the file that was read before: identity stored {offset.fingerprint}, now {identity}"
         return lost("FILE_REUSED", reason, at=at, go_on=start_of_file(watched, file_no), hint=_APPEND_ONLY)
-    return _compare_entry_bytes(watched, offset, at) or _compare_files(watched, offset)
+    return _compare_entry_bytes(watched, offset, at)
 
 
 def _file_is_gone(watched: WatchedLog, offset: SourceOffset) -> Decision:
@@ -89,12 +99,30 @@ def _file_is_gone(watched: WatchedLog, offset: SourceOffset) -> Decision:
     later = [number for number in watched.names() if number > file_no]
     if not offset.fingerprint and (not later or offset.position == BEFORE_ALL):
         return Decision(offset, "nothing had been written yet")
+    if offset.ended_inode and (later or watched.is_emptied(offset.ended_inode)):
+        if not later:
+            return Decision(offset, "the program has begun its file anew, and has written nothing yet", is_waiting=True)
+        if watched.inode(later[0]) == offset.ended_inode:
+            return _begun_anew(watched, offset, later[0])
     reason = (
         f"{watched.log.path}: the file that was being read is gone (its number is {file_no}; it had been read up to "
         f"byte {watched.byte_of(offset.position):,}): what was written to it after that is missing"
     )
     go_on = start_of_file(watched, later[0]) if later else end_of_log(watched)
     return lost("FILE_PURGED", reason, go_on=go_on, hint=_KEEP_ROTATED_FILES)
+
+
+def _begun_anew(watched: WatchedLog, offset: SourceOffset, file_no: int) -> Decision:
+    """A program has cut the file that had been read to its end, and goes on in it."""
+    reason = (
+        "the program has begun this file anew (the same file, with another first event). The file before it had been "
+        f"read to its end at byte {watched.byte_of(offset.position):,}; what may have been written to it after that is "
+        "not known"
+    )
+    doubt = DataLossError(
+        "FILE_PURGED", reason, at=Place(watched.path_of(watched.names()[file_no])), hint=_ROTATE_AT_START
+    )
+    return Decision(start_of_file(watched, file_no), reason, doubt=doubt)
 
 
 def _compare_entry_bytes(watched: WatchedLog, offset: SourceOffset, at: Place) -> Decision | None:
@@ -107,7 +135,7 @@ def _compare_entry_bytes(watched: WatchedLog, offset: SourceOffset, at: Place) -
     if computed is None:
         size = watched.size_of(offset.position.file_no)
         reason = f"the file was read up to byte {byte:,}, and has {size:,} bytes now: it was cut"
-        go_on = end_of_log(watched)
+        go_on = _end_of_file(watched, offset.position.file_no)
         return lost("TRUNCATED_TRANSACTION", reason, at=at, go_on=go_on, hint=_APPEND_ONLY)
     reason = (
         f"other bytes stand before byte {byte:,} than were read: CRC-32C stored {offset.last_page_crc:#010x}, computed "
@@ -115,6 +143,26 @@ def _compare_entry_bytes(watched: WatchedLog, offset: SourceOffset, at: Place) -
     )
     go_on = start_of_file(watched, offset.position.file_no)
     return lost("PAGE_REWRITTEN", reason, at=at, go_on=go_on, hint=_APPEND_ONLY)
+
+
+def _end_of_file(watched: WatchedLog, file_no: int) -> SourceOffset:
+    """Position after all that is there of one file."""
+    following = next((number for number in watched.names() if number > file_no), None)
+    limit = None if following is None else file_start(following)
+    return offset_at(watched, watched.log.span(file_start(file_no), end=limit).end, gtid=NO_GTIDS)
+
+
+def compare_range(watched: WatchedLog, start: SourceOffset, end: SourceOffset) -> Decision:
+    """Like `compare`, for a batch of a structured log from *start* to *end*: all that was planned must be there."""
+    decision = compare(watched, replace(start, ended_inode=0))  # events followed, so more than a doubt is lost
+    if decision.loss is None:
+        missing = sorted(file_no for file_no in files_within(end, start.position) if not watched.has(file_no))
+        if missing:
+            reason = f"{watched.log.path}: a file is gone that the batch was to take (its number is {missing[0]})"
+            return lost("FILE_PURGED", reason, go_on=decision.offset, hint=_KEEP_ROTATED_FILES)
+        at_end = _compare_place(watched, replace(end, ended_inode=0))
+        return decision if at_end is None else replace(decision, loss=at_end.loss)
+    return decision
 
 
 def _compare_files(watched: WatchedLog, offset: SourceOffset) -> Decision:

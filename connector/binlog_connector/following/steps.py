@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
-from binlog_connector.following.entry_marks import state_of
+from binlog_connector.following.entry_marks import files_within, state_of
 from binlog_connector.following.offsets import taken_in
 from binlog_format.block import Block
 from binlog_format.errors import CorruptError, DataLossError
@@ -16,7 +16,7 @@ from binlog_format.structured.event_log import LogBlock
 from binlog_format.views.filters import GroupFilter
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from binlog_connector.following.offsets import SourceOffset
     from binlog_connector.following.watched import WatchedLog
@@ -41,6 +41,36 @@ def check_range_complete(log: Log, reached: Position, end: Position) -> None:
         )
 
 
+def planned_entries(
+    log: Log, blocks: Iterable[LogBlock], files: Iterable[int], start: Position, end: Position
+) -> Iterator[LogBlock]:
+    """*blocks* of a structured log, and a look whether they are all that was planned.
+
+    Args:
+        log: The log.
+        blocks: What there is now from *start* to *end*.
+        files: Numbers of the files after that of *start* which had events then: one that is gone leaves no trace.
+        start: Where the blocks begin.
+        end: Where they were to end.
+
+    Raises:
+        DataLossError: `FILE_PURGED`: one of *files* is gone; `TRUNCATED_TRANSACTION`: as `check_range_complete`.
+    """
+    missing, reached = set(files), start
+    for block in blocks:
+        yield block
+        missing.discard(block.file_no)
+        reached = block.next_position
+    if missing:
+        raise DataLossError(
+            "FILE_PURGED",
+            f"{log.path}: a file is gone that was to be read (its number is {min(missing)}): it was removed after this "
+            "had been planned",
+            hint="Keep rotated files until they have been read",
+        )
+    check_range_complete(log, reached, end)
+
+
 _AnyBlock = TypeVar("_AnyBlock", Block, LogBlock)
 
 LOOKS_MAX = 3
@@ -59,6 +89,7 @@ class Step:
         size: Bytes of the files that it takes. Of a step that a fixed end cuts, these two may count more.
         last_timestamp: Of its last group, seconds since 1970 UTC; None without groups.
         loss: What is missing right before it, where that is accepted; None: it follows on what was before.
+        doubt: What may be missing there, see `Decision.doubt`.
         pause: Waits a moment, for something that may be being written.
     """
 
@@ -69,6 +100,7 @@ class Step:
     size: int
     last_timestamp: int | None
     loss: DataLossError | None
+    doubt: DataLossError | None
     pause: Callable[[], None]
 
     @property
@@ -109,7 +141,8 @@ class Step:
                 state = block.state_after
                 yield block
 
-        return self._read(read, lambda _: True)
+        files = files_within(self.end, self.start.position)
+        return planned_entries(events, self._read(read, lambda _: True), files, self.start.position, end)
 
     def _read(
         self, read: Callable[[Position], Iterator[_AnyBlock]], is_whole: Callable[[_AnyBlock], bool]

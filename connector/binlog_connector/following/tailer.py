@@ -40,6 +40,7 @@ from binlog_format.transactions.xa import pending_after
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from binlog_connector.following.resume import Decision
     from binlog_format.live_files import EndMark
     from binlog_format.log.log import Log
     from binlog_format.log_format import Span
@@ -253,8 +254,12 @@ class Tailer:
         # Opened anew each time: a file that was replaced under its name must be seen.
         watched = WatchedLog(self.path, self.format_name)
         try:
-            begin, loss = self._accepted(watched, self.offset)
-            while (step := self._plan(watched, begin, loss)) is None and self.offset.position > begin.position:
+            decision = self._accepted(watched, self.offset)
+            begin, step = decision.offset, None
+            while not decision.is_waiting:
+                step = self._plan(watched, begin, decision)
+                if step is not None or self.offset.position <= begin.position:
+                    break
                 begin = self.offset  # groups may follow what held none
             self._has_seen_all = step is None
         except BaseException:
@@ -264,17 +269,19 @@ class Tailer:
             watched.log.close()
         return step
 
-    def _accepted(self, watched: WatchedLog, offset: SourceOffset) -> tuple[SourceOffset, DataLossError | None]:
+    def _accepted(self, watched: WatchedLog, offset: SourceOffset) -> Decision:
         decision = compare(watched, offset)
         if decision.loss is not None and self._how.fail_on_data_loss:
             raise decision.loss
-        return decision.offset, decision.loss
+        return decision
 
-    def _plan(self, watched: WatchedLog, begin: SourceOffset, loss: DataLossError | None) -> Step | None:
+    def _plan(self, watched: WatchedLog, begin: SourceOffset, decision: Decision) -> Step | None:
         span = _measure(watched.log, begin.position, self._how.step_size_max)
         end = self._end_of_step(watched, begin, span)
-        if loss is not None:
-            logger.warning("going on at %s after data loss: %s", begin.position, loss)
+        if decision.loss is not None:
+            logger.warning("going on at %s after data loss: %s", begin.position, decision.loss)
+        elif decision.doubt is not None:
+            logger.warning("going on at %s: %s", begin.position, decision.doubt.reason)
         elif span.groups == 0 and end.position.file_no == begin.position.file_no:
             # Records that are no groups (data of a transaction that has not ended, for example) are passed once only.
             self.offset = end
@@ -286,7 +293,8 @@ class Tailer:
             group_count=span.groups,
             size=span.size,
             last_timestamp=span.last_timestamp,
-            loss=loss,
+            loss=decision.loss,
+            doubt=decision.doubt,
             pause=self._pause,
         )
 

@@ -78,6 +78,14 @@ class WatchedLog:
         """Identity of a file's writer: `order:detail`, with a larger order for a later file; empty: nothing yet."""
         return self._files.identity(file_no)
 
+    def inode(self, file_no: int) -> int:
+        """See `LiveFiles.inode`."""
+        return self._files.inode(file_no)
+
+    def is_emptied(self, inode: int) -> bool:
+        """See `LiveFiles.is_emptied`."""
+        return self._files.is_emptied(inode)
+
     def server_id(self, file_no: int) -> int | None:
         """Id of the server that wrote a file; None: its format does not state it."""
         return self._files.server_id(file_no)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import InputPartition
 
-from binlog_connector.following.entry_marks import states_at
+from binlog_connector.following.entry_marks import numbers_within, states_at
 from binlog_connector.following.offsets import PreparedHistory
 
 if TYPE_CHECKING:
@@ -38,6 +38,7 @@ class RangePartition(InputPartition):
     `prepared_xa` are XA transactions known to be prepared at the start (`classic`). Only groups that `until` covers are
     wanted, where it is given. `gap` names what is missing before the start; `format` is the log's. `packed_state` is
     what is in force at the start of a structured log: a large program has much of it, and there are many partitions.
+    `files` are the numbers of its later files, each of which has events.
     """
 
     start: Position
@@ -48,6 +49,7 @@ class RangePartition(InputPartition):
     gap: str | None = None
     format: str | None = None
     packed_state: bytes = b""
+    files: frozenset[int] = frozenset()
 
     @property
     def state(self) -> bytes:
@@ -84,8 +86,17 @@ def plan_partitions(
     states = [b""] * len(edges)
     if state and log.events is not None:
         states = [zlib.compress(one) for one in states_at(log.events, start, state, edges[:-1])]
+    numbers = () if log.events is None else tuple(place.file_no for place in log.file_starts())
     return [
-        RangePartition(left, right, skip, prepared.at(left), format=log.format_name, packed_state=packed)
+        RangePartition(
+            left,
+            right,
+            skip,
+            prepared.at(left),
+            format=log.format_name,
+            packed_state=packed,
+            files=numbers_within(numbers, left, right),
+        )
         for (left, right), packed in zip(itertools.pairwise(edges), states, strict=False)
         if left < right
     ]

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from binlog_connector.following.entry_marks import state_of
 from binlog_connector.following.starts import StartMoment
-from binlog_connector.following.steps import check_range_complete
+from binlog_connector.following.steps import check_range_complete, planned_entries
 from binlog_connector.options.query_views import (
     ALL_WANTED,
     Wanted,
@@ -272,7 +272,8 @@ def event_batches(
 
     Raises:
         CorruptError: `BAD_ENTRY`.
-        DataLossError: `TRUNCATED_TRANSACTION`: the log ends now before *partition* does.
+        DataLossError: `TRUNCATED_TRANSACTION`: the log ends now before *partition* does; `FILE_PURGED`: a file of it
+            is gone.
     """
     batches = _view(options, wanted).batches(_planned_entries(log, partition))
     if options.events.sort_window_ns is None:
@@ -284,13 +285,9 @@ def event_batches(
 
 def _planned_entries(log: Log, partition: RangePartition) -> Iterator[LogBlock]:
     assert log.events is not None, "view logs is of logs of events"
-    reached = partition.start
-    if reached >= partition.end:
-        return
-    for block in log.events.entries(partition.start, partition.end, state_of(partition.state)):
-        reached = block.next_position
-        yield block
-    check_range_complete(log, reached, partition.end)
+    if partition.start < partition.end:
+        blocks = log.events.entries(partition.start, partition.end, state_of(partition.state))
+        yield from planned_entries(log, blocks, partition.files, partition.start, partition.end)
 
 
 def _view(options: SourceOptions, wanted: EventFilter) -> LogsView:

@@ -17,7 +17,7 @@ from pyspark.sql.datasource import DataSourceStreamReader
 
 from binlog_connector.following.log_end import end_of_log, end_position, offset_at
 from binlog_connector.following.offsets import PreparedHistory, SourceOffset, taken_in
-from binlog_connector.following.resume import compare
+from binlog_connector.following.resume import compare, compare_range
 from binlog_connector.following.starts import Edge, advance, ending, initial_offset, initial_offset_or_gap
 from binlog_connector.options.query_views import open_watched
 from binlog_connector.spark.partitions import RangePartition, plan_partitions, with_gap
@@ -114,6 +114,8 @@ class BinlogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 last = offset_at(watched, stop, gtid=watched.log.gtid_position_at(stop))
                 return self._taken(watched, SourceOffset(watched.log.start_position()), last).to_json()
             accepted, _ = self._accept(watched, begin)
+            if begin.ended_inode and not watched.has(accepted.position.file_no):
+                return begin.to_json()  # its program has begun the file anew, and has written nothing yet
             return self._end_of_batch(watched, accepted, limit).to_json()
 
     @readable
@@ -133,7 +135,7 @@ class BinlogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """The micro-batch from *start* to *end*, cut into partitions; also of a batch that is repeated."""
         wanted = _offset(end)
         with self._open(wanted) as watched:
-            begin, loss = self._accept(watched, _offset(start))
+            begin, loss = self._accept(watched, _offset(start), wanted)
             if start != end:
                 # An empty batch is how PySpark before 4.2 begins after a restart. To count a limit from there would
                 # leave out what `availableNow`, one batch there, has to take.
@@ -180,9 +182,14 @@ class BinlogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             with interpreted_if_small(lambda: watched.written_size(first)):
                 yield watched
 
-    def _accept(self, watched: WatchedLog, offset: SourceOffset) -> tuple[SourceOffset, str | None]:
-        """Position to continue at after *offset*, and the part before it that is lost."""
-        decision = compare(watched, offset)
+    def _accept(
+        self, watched: WatchedLog, offset: SourceOffset, end: SourceOffset | None = None
+    ) -> tuple[SourceOffset, str | None]:
+        """Position to continue at after *offset*, and the part before it, or up to *end*, that is lost."""
+        is_of_events = end is not None and end != offset and not watched.log.traits.has_changes
+        decision = compare_range(watched, offset, end) if is_of_events and end else compare(watched, offset)
+        if decision.doubt is not None:
+            logger.warning("going on at %s: %s", decision.offset.position, decision.doubt.reason)
         if decision.loss is None:
             return decision.offset, None
         if self._options.fail_on_data_loss:

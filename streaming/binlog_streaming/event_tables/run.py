@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
@@ -10,13 +11,18 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
-from binlog_connector.following.entry_marks import state_of
-from binlog_connector.following.resume import compare
-from binlog_connector.following.steps import check_range_complete
+from binlog_connector.following.entry_marks import files_within, state_of
+from binlog_connector.following.log_end import offset_at
+from binlog_connector.following.resume import compare_range
+from binlog_connector.following.starts import Edge
+from binlog_connector.following.steps import planned_entries
 from binlog_connector.following.tailer import FollowOptions, Tailer
 from binlog_connector.following.watched import WatchedLog
 from binlog_connector.options.source_options import SourceOptions
-from binlog_streaming.event_tables.writing import EventTablesStateFile, place_of, table_rows, write_rows
+from binlog_format.errors import DataLossError, StartError
+from binlog_format.gtids.gtid_set import NO_GTIDS
+from binlog_streaming.event_tables.state import EventTablesStateFile, Gap, gap_between
+from binlog_streaming.event_tables.writing import place_of, table_rows, write_gaps, write_rows
 from binlog_streaming.job_state.job_run import LOOK_SECONDS, JobRun
 from binlog_streaming.job_state.progress import BatchProgress, Progress
 
@@ -24,12 +30,19 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from binlog_connector.following.offsets import SourceOffset
-    from binlog_format.structured.event_log import EventLog, EventSource, LogBlock
+    from binlog_connector.following.steps import Step
+    from binlog_format.structured.event_log import EventSource, LogBlock
+    from binlog_streaming.event_tables.writing import EventTableRows
     from binlog_streaming.job_state.progress import BatchListener
     from binlog_streaming.settings import EventTablesJob
 
+logger = logging.getLogger(__name__)
+
 THREADS = 2
 """Tables that are written at a time."""
+_LOSSES_MAX = 3
+"""Times that files may go while one batch is read."""
+_NOT_YET = frozenset({"NO_LOG_FILES", "PATH_NOT_FOUND"})
 
 
 class Waiting(NamedTuple):
@@ -53,11 +66,13 @@ class EventBatch(NamedTuple):
         blocks: The events.
         end: Where the log goes on after them.
         event_count: How many they are, if they are new; None: the batch was under way when the last process ended.
+        gaps: What is missing before them, or among them.
     """
 
     blocks: Iterable[LogBlock]
     end: SourceOffset
     event_count: int | None
+    gaps: tuple[Gap, ...] = ()
 
 
 class EventTablesRun(JobRun[EventBatch, BatchProgress, Progress]):
@@ -85,6 +100,7 @@ class EventTablesRun(JobRun[EventBatch, BatchProgress, Progress]):
         )
         self._opened = ExitStack()
         self._tailer: Tailer | None = None
+        self._is_empty = False
 
     @property
     def query_id(self) -> str:
@@ -117,16 +133,29 @@ class EventTablesRun(JobRun[EventBatch, BatchProgress, Progress]):
             return Waiting(offset, log.span(offset.position).size, dict(sorted(places.items())))
 
     def _open(self) -> Tailer:
-        return Tailer(self._job.source.path, self._options.start, saved=self._file.start, how=self._how)
+        # What comes into a folder that was empty at the start is new, also for `latest`.
+        start = Edge.EARLIEST if self._is_empty else self._options.start
+        return Tailer(self._job.source.path, start, saved=self._file.start, how=self._how)
 
     def _begin(self, resources: ExitStack) -> None:
         self._file = EventTablesStateFile(self._job)  # as whoever had the lock before left it
         self._opened = resources
         if self._file.end is None:
+            write_gaps(self._job, self._file.state)
             self._follow_log()
 
-    def _follow_log(self) -> Tailer:
-        self._tailer = tailer = self._opened.enter_context(self._open())
+    def _follow_log(self) -> Tailer | None:
+        """Open the log; None: there is no file yet, and what will come is waited for."""
+        try:
+            opened = self._open()
+        except StartError as error:
+            if self.once or error.subclass not in _NOT_YET or self._file.start is not None:
+                raise
+            if not self._is_empty:
+                logger.warning("waiting for the first file: %s", error)
+            self._is_empty = True
+            return None
+        self._tailer = tailer = self._opened.enter_context(opened)
         if self._file.state.start is None:
             # Tables are made in its name; and `latest` is now, also for who comes back after being killed.
             self._file.begin(msgspec.structs.replace(self._file.state, start=tailer.offset.to_json()))
@@ -141,38 +170,63 @@ class EventTablesRun(JobRun[EventBatch, BatchProgress, Progress]):
     def _next(self) -> EventBatch | None:
         start, end = self._file.start, self._file.end
         if start is not None and end is not None:
-            return EventBatch(self._begun_blocks(start, end), end, None)
-        step = (self._tailer or self._follow_log()).step(LOOK_SECONDS)
-        return (
-            None if step is None else EventBatch(step.entries() if step.group_count else (), step.end, step.group_count)
-        )
+            return self._begun_batch(start, end)
+        tailer = self._tailer or self._follow_log()
+        if tailer is None:
+            self._stopped.wait(LOOK_SECONDS)
+            return None
+        step = tailer.step(LOOK_SECONDS)
+        return None if step is None else _batch_of(step, start or step.start)
 
-    def _begun_blocks(self, start: SourceOffset, end: SourceOffset) -> Iterator[LogBlock]:
+    def _begun_batch(self, start: SourceOffset, end: SourceOffset) -> EventBatch:
+        """The batch that was under way: the same events, or what is left of them."""
         with WatchedLog(self._job.source.path, start.format or None) as watched:
-            decision = compare(watched, start)
-            if decision.loss is not None:
-                raise decision.loss  # whatever is accepted: a batch that is done again must be the same
-            assert watched.log.events is not None, "the job is of a log of events"
-            yield from _planned(watched.log.events, start, end)
+            decision = compare_range(watched, start, end)
+            if decision.loss is None:
+                return EventBatch(self._planned(start, end), end, None)
+            if self._how.fail_on_data_loss:
+                raise decision.loss
+            go_on = decision.offset
+            blocks: list[LogBlock] = []
+            if start.position <= go_on.position < end.position:
+                assert watched.log.events is not None, "the job is of a log of events"
+                blocks += watched.log.events.entries(go_on.position, end.position, state_of(go_on.state))
+            if blocks:
+                go_on = offset_at(watched, blocks[-1].next_position, gtid=NO_GTIDS)
+        gap = gap_between(decision.loss, start, go_on)
+        logger.warning("going on at %s after data loss: %s", go_on.position, decision.loss)
+        return EventBatch(blocks, go_on, None, (gap,))
+
+    def _planned(self, start: SourceOffset, end: SourceOffset) -> Iterator[LogBlock]:
+        with WatchedLog(self._job.source.path, start.format or None) as watched:
+            events = watched.log.events
+            assert events is not None, "the job is of a log of events"
+            blocks = events.entries(start.position, end.position, state_of(start.state))
+            yield from planned_entries(events, blocks, files_within(end, start.position), start.position, end.position)
 
     def _is_ended(self) -> bool:
         return self._tailer is not None and self._tailer.is_ended
 
     def _apply(self, batch: EventBatch) -> BatchProgress | None:
         state = self._file.state
-        if batch.event_count == 0:
+        if batch.event_count == 0 and not batch.gaps:
             self._file.finish(msgspec.structs.replace(state, start=batch.end.to_json()))
             return None
         if batch.event_count is not None:
-            state = msgspec.structs.replace(state, batch_id=state.batch_id + 1, end=batch.end.to_json())
+            state = msgspec.structs.replace(
+                state, batch_id=state.batch_id + 1, end=batch.end.to_json(), gaps=batch.gaps
+            )
             self._file.begin(state)
         started = time.monotonic()
-        tables = table_rows(batch.blocks, self._job.tables)
+        batch, tables = self._read(batch)
         read_seconds = time.monotonic() - started
         with ThreadPoolExecutor(THREADS) as pool:
             done = list(pool.map(lambda rows: write_rows(self._job, state, rows, batch.end.position), tables))
         known = tuple(sorted({*state.tables, *(rows.place for rows in tables)}))
-        self._file.finish(msgspec.structs.replace(state, start=batch.end.to_json(), end=None, tables=known))
+        gaps = state.gaps if batch.event_count is not None else (*state.gaps, *batch.gaps)
+        state = msgspec.structs.replace(state, start=batch.end.to_json(), end=None, tables=known, gaps=gaps)
+        self._file.finish(state)
+        write_gaps(self._job, state)
         return BatchProgress(
             batch_id=state.batch_id,
             tables=tuple(done),
@@ -184,10 +238,23 @@ class EventTablesRun(JobRun[EventBatch, BatchProgress, Progress]):
             transactions=batch.event_count,
         )
 
+    def _read(self, batch: EventBatch) -> tuple[EventBatch, list[EventTableRows]]:
+        """The rows of a batch; of one whose files go while they are read, of what is left, if losses are accepted."""
+        for _ in range(_LOSSES_MAX):
+            try:
+                return batch, table_rows(batch.blocks, self._job.tables)
+            except DataLossError:
+                start, end = self._file.start, self._file.end
+                if self._how.fail_on_data_loss or start is None or end is None:
+                    raise
+                batch = self._begun_batch(start, end)
+        return batch, table_rows(batch.blocks, self._job.tables)
 
-def _planned(events: EventLog, start: SourceOffset, end: SourceOffset) -> Iterable[LogBlock]:
-    reached = start.position
-    for block in events.entries(start.position, end.position, state_of(start.state)):
-        reached = block.next_position
-        yield block
-    check_range_complete(events, reached, end.position)
+
+def _batch_of(step: Step, before: SourceOffset) -> EventBatch:
+    lost = tuple(
+        gap_between(error, before, step.start, is_certain=error is step.loss)
+        for error in (step.loss, step.doubt)
+        if error is not None
+    )
+    return EventBatch(step.entries() if step.group_count else (), step.end, step.group_count, lost)

@@ -1,8 +1,6 @@
 """The rows of a batch into their tables: `write_rows`; one commit for each table, which carries the batch's number.
 
-Events of a batch as rows of the tables that they go into: `table_rows`.
-
-State of a job that reads a structured log: `EventTablesState`; `EventTablesStateFile` has it in a checkpoint.
+Events of a batch as rows of the tables that they go into: `table_rows`. What a batch lacks: `write_gaps`.
 """
 
 from __future__ import annotations
@@ -13,17 +11,16 @@ from dataclasses import dataclass, field, replace
 from pathlib import PurePosixPath, PureWindowsPath
 from typing import TYPE_CHECKING
 
+import msgspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from binlog_connector.crash_points import reached
-from binlog_connector.following.offsets import SourceOffset
-from binlog_format.errors import OptionError, TableError
+from binlog_format.errors import TableError
 from binlog_format.structured.views.event_filter import EventFilter, severity_name, shown_text
 from binlog_format.structured.views.view import LogsView, chosen, with_events
 from binlog_streaming.job_state.progress import Outcome, TableProgress
-from binlog_streaming.job_state.state_files import OTHER_CHECKPOINT, BatchState, BatchStateFile
 from binlog_streaming.lake.commit_id import CommitId
 from binlog_streaming.lake.evolution import cast_to_schema, common_schema, reconciled
 from binlog_streaming.lake.sinks import sink_type
@@ -32,10 +29,7 @@ from binlog_streaming.lake.target import CrashPoint
 from binlog_streaming.plan.batch_plan import COLUMNS_STEP, ROWS_STEP
 from binlog_streaming.settings import Mode
 from binlog_streaming.settings.partition_rules import partition_rule
-from binlog_streaming.settings.source_models import (
-    Arguments,
-    EventRule,
-)
+from binlog_streaming.settings.source_models import Arguments
 from binlog_streaming.tables.open_targets import OpenTargets
 
 if TYPE_CHECKING:
@@ -43,11 +37,13 @@ if TYPE_CHECKING:
 
     from binlog_format.position import Position
     from binlog_format.structured.event_log import EventSource, LogBlock
+    from binlog_streaming.event_tables.state import EventTablesState
     from binlog_streaming.lake.target import Target
     from binlog_streaming.settings import EventRule, EventTablesJob
 
 
 _NS_PER_SECOND = 1_000_000_000
+_US_PER_SECOND = 1_000_000
 
 
 def write_rows(job: EventTablesJob, state: EventTablesState, rows: EventTableRows, end: Position) -> TableProgress:
@@ -91,6 +87,59 @@ def write_rows(job: EventTablesJob, state: EventTablesState, rows: EventTableRow
         first_commit_time=first,
         version=version,
     )
+
+
+_GAPS_SCHEMA = pa.schema(
+    [
+        pa.field("found_at", pa.timestamp("us", "UTC")),
+        pa.field("batch_id", pa.int64()),
+        pa.field("condition", pa.string()),
+        pa.field("certain", pa.bool_()),  # false: perhaps nothing is missing
+        pa.field("start", pa.string()),  # the last place that was read before it
+        pa.field("go_on", pa.string()),
+        pa.field("events", pa.int64()),  # null: not known
+        pa.field("reason", pa.string()),
+    ]
+)
+
+
+def gaps_place(state: EventTablesState) -> str:
+    """Place of the job's table of gaps in the sink's directory."""
+    return f"_binlog_stream/gaps_{state.query_id[:8]}"
+
+
+def write_gaps(job: EventTablesJob, state: EventTablesState) -> None:
+    """Write what the last batch lacks into the job's table of gaps; rows that exist already change nothing.
+
+    Raises:
+        BinlogError: The table cannot take them; they are written by the next call.
+    """
+    if not state.gaps:
+        return
+    place = gaps_place(state)
+    uri = f"{job.sink.directory.rstrip('/')}/{place}"
+    rows = [
+        {**msgspec.structs.asdict(gap), "batch_id": state.batch_id, "found_at": int(gap.found_at * _US_PER_SECOND)}
+        for gap in state.gaps
+    ]
+    batch = pa.RecordBatch.from_pylist(rows, schema=_GAPS_SCHEMA)
+    commit_id = CommitId(
+        query_id=state.query_id,
+        batch_id=state.batch_id,
+        step=ROWS_STEP,
+        source_table=place,
+        mode=Mode.CHANGELOG,
+        keys=(),
+        position=state.gaps[-1].go_on,
+        last_change=state.gaps[-1].go_on,
+        gtid=None,
+    )
+    found = EventTableRows(place, -1, [batch])
+    with (
+        contextlib.closing(OpenTargets(job.sink, sink_type(job.sink.format))) as open_targets,
+        open_targets.naming_errors(place, uri),
+    ):
+        open_targets.write_with_retry(uri, lambda target: _write(target, commit_id, found, is_known=False))
 
 
 def _commit_id(job: EventTablesJob, state: EventTablesState, rows: EventTableRows, end: Position) -> CommitId:
@@ -269,49 +318,3 @@ class _Route:
         if source not in self._places:
             self._places[source] = place_of(self._rule, source)
         return self._places[source]
-
-
-Offset = dict[str, int | str]
-
-
-class EventTablesState(BatchState, frozen=True, kw_only=True):
-    """See `BatchState`.
-
-    Attributes:
-        start: Offset before the last batch while there is an *end*, else after it; None: none was taken yet.
-        end: After it, while it may not be in the tables.
-        tables: Those that have been written: their places in the directory.
-    """
-
-    rules: tuple[EventRule, ...]
-    start: Offset | None = None
-    end: Offset | None = None
-    tables: tuple[str, ...] = ()
-
-
-class EventTablesStateFile(BatchStateFile[EventTablesState]):
-    """See `BatchStateFile`."""
-
-    FILE = "events.json"
-    KIND = "reads a structured log"
-    MIDDLE = "the log"
-
-    def __init__(self, job: EventTablesJob) -> None:
-        super().__init__(job, EventTablesState)
-
-    @property
-    def start(self) -> SourceOffset | None:
-        """`EventTablesState.start`."""
-        return self._offset(self.state.start)
-
-    @property
-    def end(self) -> SourceOffset | None:
-        """`EventTablesState.end`."""
-        return self._offset(self.state.end)
-
-    def _offset(self, offset: Offset | None) -> SourceOffset | None:
-        try:
-            return None if offset is None else SourceOffset.from_json(offset)
-        except ValueError as error:
-            title = f"not the checkpoint of a job that {self.KIND}"
-            raise OptionError("INVALID_VALUE", f"{title}: {error}", at=self._place, hint=OTHER_CHECKPOINT) from error

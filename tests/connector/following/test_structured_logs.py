@@ -68,6 +68,13 @@ def test_each_event_comes_once_whatever_files_are_called(tmp_path: Path) -> None
     assert resumed(tmp_path, saved)[0] == [7]
 
 
+def put_in_place(path: Path, content: bytes) -> None:
+    """Another file with the name of one that was not renamed."""
+    other = path.with_name("other")
+    other.write_bytes(content)
+    other.rename(path)
+
+
 @pytest.mark.parametrize(
     ("condition", "damage"),
     [
@@ -75,7 +82,7 @@ def test_each_event_comes_once_whatever_files_are_called(tmp_path: Path) -> None
         ("FILE_GREW", lambda folder: (folder / "app.blog.7").write_bytes(HEAD + at(2))),
         ("TRUNCATED_TRANSACTION", lambda folder: (folder / "app.blog").write_bytes(HEAD + at(3))),
         ("PAGE_REWRITTEN", lambda folder: (folder / "app.blog").write_bytes(HEAD + at(3) + at(5) + at(6))),
-        ("FILE_PURGED", lambda folder: (folder / "app.blog").write_bytes(HEAD + at(8))),
+        ("FILE_PURGED", lambda folder: put_in_place(folder / "app.blog", HEAD + at(8))),
         ("FILE_PURGED", lambda folder: (folder / "app.blog").unlink()),
     ],
 )

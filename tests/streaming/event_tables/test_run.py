@@ -30,10 +30,15 @@ BY_SOURCE = '[[tables]]\narguments = "columns"\ntarget = "typed/{category}_{line
 
 
 def job_at(
-    folder: Path, rules: str = ONE_TABLE + BY_SOURCE, *, sink: str = "delta", source: str = 'format = "structured"'
+    folder: Path,
+    rules: str = ONE_TABLE + BY_SOURCE,
+    *,
+    sink: str = "delta",
+    source: str = 'format = "structured"',
+    batch_size: str = "1k",
 ) -> EventTablesJob:
     job = parse_any_job(
-        f'checkpoint = "checkpoint"\n[source]\npath = "log"\nmaxBytesPerTrigger = "1k"\n{source}\n'
+        f'checkpoint = "checkpoint"\n[source]\npath = "log"\nmaxBytesPerTrigger = "{batch_size}"\n{source}\n'
         f'[sink]\ndirectory = "tables"\nformat = "{sink}"\n{rules}',
         file=folder / "job.toml",
     )

@@ -330,6 +330,18 @@ class StructuredLiveFiles(LiveFiles):
         file = self._file(file_no)
         return "" if file is None else file.head.identity
 
+    def inode(self, file_no: int) -> int:
+        """See `LiveFiles`: a program that opens its log anew cuts it, and goes on in the same file."""
+        file = self._file(file_no)
+        entry = None if file is None else self._directory.entry(file.name)
+        return 0 if entry is None else entry.inode
+
+    def is_emptied(self, inode: int) -> bool:
+        """See `LiveFiles`."""
+        begun = {file.name for file in self._list().begun.values()}
+        entries = _candidates(self._directory, self._only)
+        return any(entry.inode == inode and entry.name not in begun for entry in entries)
+
     def consumed(self, position: Position) -> bytes | None:
         """See `LiveFiles`."""
         page = position.page if position.chunk > 0 else position.page - 1

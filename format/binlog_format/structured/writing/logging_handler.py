@@ -119,12 +119,24 @@ def _with_literals(literals: list[str], values: list[object]) -> tuple[str, tupl
     return PLACEHOLDER.join(literals), tuple(all_values)
 
 
+def text_of(record: logging.LogRecord) -> str:
+    """A record's message as text; where its values cannot be put into it, the message and the values beside it."""
+    for show in (record.getMessage, lambda: f"{record.msg} {record.args!r}", lambda: str(record.msg)):
+        try:
+            return show()
+        except Exception:
+            continue
+    return f"a message of the type {type(record.msg).__name__}, which cannot be shown"
+
+
 WRITE_INTERVAL_S = 0.2
 """Longest time that an event waits in memory, as long as the disk is fast enough."""
 QUEUED_MAX = 1 << 26
 """Bytes of events that wait in memory; what comes then is dropped, and counted by an event of its own."""
 WRITERS_MAX = 256
 """Threads that a writer is kept for."""
+_UNCONVERTED = "{} ({})"
+"""Format of a record whose values could not be converted: its text, and the reason."""
 _DROPPED = "{} events were dropped: {} bytes waited to be written"
 _US_PER_SECOND = 1_000_000
 _SEVERITIES = (
@@ -179,10 +191,12 @@ class StructuredLogHandler(logging.Handler):
         try:
             if self._log is None:  # a forked child logs for the first time
                 self._log = self._open(self._path.with_stem(f"{self._path.stem}-{os.getpid()}"))
-            format, values = message_of(record)
-            for text in self._attachments(record):
-                format, values = format + "\n{}", (*values, text)
-            self._log.add(record, format, values)
+            try:
+                self._log.add(record, *self._with_attachments(record, *message_of(record)))
+            except Exception as error:  # a value's own methods may raise anything; the record is not lost for it
+                values = text_of(record), f"{type(error).__name__}: {error}"
+                self._log.add(record, *self._with_attachments(record, _UNCONVERTED, values))
+                record.getMessage()  # message and values that do not fit are reported, as by Python's own handlers
         except Exception:
             self.handleError(record)
 
@@ -208,6 +222,13 @@ class StructuredLogHandler(logging.Handler):
 
     def _open(self, path: Path) -> _ProcessLog:
         return _ProcessLog(path, self._max_bytes, self._backups, self._sync_interval, self._queued_max)
+
+    def _with_attachments(
+        self, record: logging.LogRecord, format: str, values: tuple[object, ...]
+    ) -> tuple[str, tuple[object, ...]]:
+        for text in self._attachments(record):
+            format, values = format + "\n{}", (*values, text)
+        return format, values
 
     @staticmethod
     def _attachments(record: logging.LogRecord) -> list[str]:

@@ -12,8 +12,10 @@ import sys
 import threading
 import time
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pytest
 
 from binlog_format.errors import ArgumentError, StorageError
@@ -283,7 +285,7 @@ def test_more_than_memory_holds_is_dropped_and_counted(tmp_path: Path, logger: l
     assert dropped.source.severity == Severity.WARNING
 
 
-def test_record_that_cannot_be_formatted_is_reported_as_elsewhere(
+def test_record_that_cannot_be_formatted_is_logged_and_reported_as_elsewhere(
     tmp_path: Path, logger: logging.Logger, capsys: pytest.CaptureFixture[str]
 ) -> None:
     logger.addHandler(StructuredLogHandler(tmp_path / "app.blog"))
@@ -291,7 +293,39 @@ def test_record_that_cannot_be_formatted_is_reported_as_elsewhere(
     logger.info("after it")
     logger.handlers[0].close()
     assert "--- Logging error ---" in capsys.readouterr().err
-    assert [text_of(one) for one in events((tmp_path / "app.blog").read_bytes())] == ["after it"]
+    first, second = [text_of(one) for one in events((tmp_path / "app.blog").read_bytes())]
+    assert first.startswith("%d ('x',) (TypeError: ")
+    assert second == "after it"
+
+
+class Unshown:
+    def __str__(self) -> str:
+        raise RuntimeError("no text")
+
+
+@pytest.mark.parametrize(
+    ("message", "value", "text"),
+    [
+        ("count %d", np.int64(7), "count 7"),
+        ("count %d", np.uint64((1 << 64) - 1), "count 18446744073709551615"),
+        ("share %.1f", np.float32(0.5), "share 0.5"),
+        ("since %s", datetime.min, "0001-01-01 00:00:00"),  # noqa: DTZ901
+        ("since %s", datetime.max, "9999-12-31 23:59:59.999999"),  # noqa: DTZ901
+        ("took %s", timedelta.max, "999999999 days"),
+        ("number %s", 1 << 70, str(1 << 70)),
+        ("it is %s", Unshown(), "no text"),
+        ("%d and %d", 1, "%d and %d"),
+    ],
+)
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+def test_no_record_is_lost_whatever_its_values_are(
+    tmp_path: Path, logger: logging.Logger, message: str, value: object, text: str
+) -> None:
+    logger.addHandler(StructuredLogHandler(tmp_path / "app.blog"))
+    logger.info(message, value)
+    logger.handlers[0].close()
+    (event,) = events((tmp_path / "app.blog").read_bytes())
+    assert text in text_of(event)
 
 
 FORKING = """
