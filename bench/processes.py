@@ -46,7 +46,7 @@ def resident_bytes() -> dict[Role, list[int]]:
 
 
 class MemoryWatch(threading.Thread):
-    """OpenTargets at the memory several times a second, within `with`.
+    """Look at the memory several times a second, within `with`.
 
     Attributes:
         peaks: The most that each role had, in bytes.

@@ -218,7 +218,7 @@ def keep_batch(
         keeper: Of the job.
         job: The settings.
         statements: Those of the batch.
-        start: Where the batch begins; None: that is not known.
+        start: Where the batch begins; None: it is the job's first one.
         end: Where it ends.
 
     Raises:
@@ -226,10 +226,12 @@ def keep_batch(
     """
     source = job.source
     with WatchedLog(source.path, source.format) as watched:
+        known_from = end.position
         # Statements of transactions that are left out are in no plan, and have altered tables all the same.
-        is_planned = start is not None and source.ignore_domain_ids is None and source.ignore_server_ids is None
-        if start is not None and is_planned:
-            keeper.bring_to(watched, compare(watched, start).offset.position)
-        else:
-            keeper.bring_to(watched, end.position)
+        if source.ignore_domain_ids is None and source.ignore_server_ids is None:
+            if start is not None:
+                known_from = compare(watched, start).offset.position
+            elif source.starts_at_the_beginning:
+                known_from = watched.log.start_position()  # all of the log is of this batch
+        keeper.bring_to(watched, known_from)
         keeper.take(watched, statements, end.position)

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 
 class TouchedTables:
-    """OpenTargets for rows and statements of tables that a job keeps; nothing is decoded.
+    """Tables that rows and statements of a part of the log touch, of those that a job keeps; nothing is decoded.
 
     Args:
         watched: The log.

@@ -55,7 +55,7 @@ class Reached:
 
 @dataclass(slots=True)
 class ProvedJobState:
-    """OpenTargets at a job's checkpoint, and at its targets.
+    """State of a job, read from its checkpoint and its targets.
 
     Attributes:
         job: The settings.

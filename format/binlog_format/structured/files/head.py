@@ -84,7 +84,7 @@ class EntryWalker:
     """A `Cutter` that needs to know nothing of what was before; sources that are missing are not noticed.
 
     Args:
-        events_max: EntryStop after so many events of each piece of data.
+        events_max: Stop after so many events of each piece of data.
     """
 
     # Of events nothing is known but that ids are anything: metadata alone tells that entries follow.

@@ -79,7 +79,7 @@ def walk_entries(data: Bytes, size: int, events_max: int, starts: Int64s, counts
     Args:
         data: Entries.
         size: How many bytes are there.
-        events_max: EntryStop after so many events.
+        events_max: Stop after so many events.
         starts: Gets the byte of each entry.
         counts: Gets how many events are before each entry.
     """

@@ -135,7 +135,7 @@ class ReplayTables:
         """The positions of those that exist.
 
         Args:
-            touched: OpenTargets into the log.
+            touched: Finds out which tables a part of the log touches.
             first: What tables hold where the replay begins.
             last: The same where it ends.
             query_id: Of the replay.
