@@ -219,8 +219,8 @@ def _altered_columns(
     """MariaDB sql/sql_table.cc: mysql_prepare_alter_table: all names are those from before, but for AFTER."""
     known = {column.name.casefold() for column in old}
     changes = [change for change in alter.changes if _is_possible(change, known, alter)]
-    in_place = {_folded(change.old_name): change for change in changes if change.old_name and not _is_placed(change)}
-    moved = {_folded(change.old_name) for change in changes if change.old_name and _is_placed(change)}
+    in_place = {_folded(change.old_name): change for change in changes if change.old_name and not change.is_placed}
+    moved = {_folded(change.old_name) for change in changes if change.old_name and change.is_placed}
     dropped = {name.casefold() for name, if_exists in alter.dropped if not if_exists or name.casefold() in known}
     renames = {name.casefold(): new for name, new in alter.column_renames}
     missing = sorted((dropped | set(in_place) | moved) - known)
@@ -239,7 +239,7 @@ def _altered_columns(
             words = tuple(alter.new_column_names.get(word.casefold(), word) for word in column.expression)
             columns.append(replace(column, name=renames.get(name, column.name), default=default, expression=words))
     for change in changes:
-        if change.old_name is None or _is_placed(change):
+        if change.old_name is None or change.is_placed:
             _insert(columns, change, resolved(change.column, charset, vendor))
     if vendor is Vendor.MYSQL and old and _is_generated_key(old[0]):
         # MySQL sql/sql_gipk.cc: it stays before what goes FIRST.
@@ -259,10 +259,6 @@ def _moved_default(column: ColumnDefinition, default: DeclaredDefault | None) ->
 
 def _folded(name: str | None) -> str:
     return (name or "").casefold()
-
-
-def _is_placed(change: ColumnChange) -> bool:
-    return change.first or change.after is not None
 
 
 def _is_possible(change: ColumnChange, known: set[str], alter: AlterTable) -> bool:

@@ -18,6 +18,7 @@ from binlog_connector.schema.operations import (
     AlterTable,
     CreateSequence,
     CreateTable,
+    CreateTemporaryTable,
     CreateView,
     DropDatabase,
     DropTables,
@@ -29,12 +30,14 @@ from binlog_connector.schema.operations import (
 from binlog_connector.schema.parsing.ddl import DDL_WORDS, parse_ddl
 from binlog_connector.schema.parsing.lexer import DdlSyntaxError, Lexer
 from binlog_connector.schema.parsing.session import StatementSession
+from binlog_connector.schema.table_names import TemporaryTables, folded
 from binlog_format.errors import OptionError, SchemaError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from binlog_connector.schema.operations import Operation
+    from binlog_connector.schema.table_names import SessionId
     from binlog_format.vendor import Vendor
 
 
@@ -61,12 +64,14 @@ class Catalog:
         databases: Default character sets by name of the database; None: not known.
         ignore_case: Names of databases and tables in upper and lower case are the same (`lower_case_table_names`).
         foreign_keys: Those of all tables.
+        temporary: Tables that are none of them, whatever their names are.
     """
 
     tables: dict[TableName, TableState] = field(default_factory=dict)
     databases: dict[str, str | None] = field(default_factory=dict)
     ignore_case: bool = False
     foreign_keys: ForeignKeys = field(default_factory=ForeignKeys)
+    temporary: TemporaryTables = field(default_factory=TemporaryTables)
 
     def __post_init__(self) -> None:
         self.foreign_keys.ignore_case = self.ignore_case
@@ -77,25 +82,38 @@ class Catalog:
         self.tables = {name.lowered: state for name, state in self.tables.items()}
         self.databases = {name.lower(): charset for name, charset in self.databases.items()}
         self.foreign_keys.fold()
+        self.temporary.fold()
 
     def copy(self) -> Catalog:
         """One that changes by itself."""
-        return Catalog(dict(self.tables), dict(self.databases), self.ignore_case, self.foreign_keys.copy())
+        return Catalog(
+            dict(self.tables), dict(self.databases), self.ignore_case, self.foreign_keys.copy(), self.temporary.copy()
+        )
 
     def key(self, name: TableName) -> TableName:
         """Name under which a table is kept."""
         return name.lowered if self.ignore_case else name
 
-    def apply(self, operation: Operation, vendor: Vendor | None = None) -> set[TableName]:
+    def apply(
+        self, operation: Operation, vendor: Vendor | None = None, session: SessionId | None = None
+    ) -> set[TableName]:
         """Apply the effect of a statement.
 
         Args:
             operation: What it does.
             vendor: On whose server; None: either.
+            session: Who ran it; None: nobody who has temporary tables.
 
         Returns:
             Keys of the tables that may look otherwise now.
         """
+        if session is None:
+            return self._apply(operation, vendor)
+        has_own = bool(self.temporary.of(session)) or isinstance(operation, CreateTemporaryTable)
+        left = self.temporary.permanent(folded(operation) if has_own and self.ignore_case else operation, session)
+        return set() if left is None else self._apply(left, vendor)
+
+    def _apply(self, operation: Operation, vendor: Vendor | None) -> set[TableName]:
         self.foreign_keys.apply(operation)
         match operation:
             case CreateTable():

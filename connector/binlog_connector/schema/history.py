@@ -358,7 +358,7 @@ class SchemaHistory:
         for operation in definition_operations(statement):
             if not is_stated(statement):
                 names.observe(operation, may_be_missing=has_if_exists(statement.text))
-            touched |= catalog.apply(operation, statement.vendor)
+            touched |= catalog.apply(operation, statement.vendor, statement.session_id)
         return touched
 
     def _forget_applied(self) -> None:

@@ -13,8 +13,9 @@ from binlog_connector.schema.definitions import TableDefinition, TableName
 from binlog_connector.schema.foreign_keys import ForeignKeys
 from binlog_connector.schema.history import SchemaHistory
 from binlog_connector.schema.log_ddl import DdlStatement  # noqa: TC001 - msgspec looks it up
-from binlog_connector.schema.operations import CreateFunction, CreateTemporaryTable, CreateTrigger
+from binlog_connector.schema.operations import CreateFunction, CreateTrigger
 from binlog_connector.schema.parsing.ddl import parse_ddl
+from binlog_connector.schema.table_names import TemporaryTables
 from binlog_format.errors import OptionError
 from binlog_format.position import Position  # noqa: TC001 - msgspec looks it up
 
@@ -39,10 +40,11 @@ class _File(msgspec.Struct, frozen=True):
     altered: list[TableName]
     statements: list[DdlStatement]
     known_to: Position | None
+    temporary: msgspec.Raw = msgspec.Raw(b"[]")
 
 
 # Of routines and triggers the bodies are in the statement, and a definition of a table needs none of them.
-_NO_DEFINITIONS = (CreateFunction, CreateTemporaryTable, CreateTrigger)
+_NO_DEFINITIONS = (CreateFunction, CreateTrigger)
 
 
 def _defines_tables(statement: DdlStatement) -> bool:
@@ -73,6 +75,7 @@ def save_history(history: SchemaHistory, path: str) -> None:
         altered=sorted(history.altered),
         statements=[statement for statement in history.statements if _defines_tables(statement)],
         known_to=history.known_to,
+        temporary=msgspec.Raw(msgspec.json.encode(history.base.temporary.to_json())),
     )
     folder = Path(path).resolve().parent
     with tempfile.NamedTemporaryFile(dir=folder, prefix=Path(path).name + ".", suffix=".tmp", delete=False) as file:
@@ -117,6 +120,7 @@ def load_history(path: str) -> SchemaHistory | None:
     tables: dict[TableName, TableState] = {catalog.key(table.name): table for table in content.tables}
     tables.update({one.name: Unclear(one.reason) for one in content.unclear})
     catalog.tables = tables
+    catalog.temporary = TemporaryTables.from_json(msgspec.json.decode(content.temporary))
     history = SchemaHistory(catalog, base_source=content.base_source, altered=content.altered)
     for statement in content.statements:
         history.note(statement)

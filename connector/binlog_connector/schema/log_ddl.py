@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from binlog_connector.schema.table_names import SessionId
     from binlog_format.block import Block
     from binlog_format.events.query import QueryEvent, QueryStatus
     from binlog_format.log.log import Log
@@ -144,6 +145,11 @@ class DdlStatement:
             self.explicit_timestamps,
             self.server_version,
         )
+
+    @property
+    def session_id(self) -> SessionId:
+        """Session that ran it, which has temporary tables of its own."""
+        return self.server_id, self.thread_id
 
     @property
     def moment(self) -> Moment:

@@ -114,6 +114,11 @@ class ColumnChange:
     after: str | None = None
     if_possible: bool = False
 
+    @property
+    def is_placed(self) -> bool:
+        """True if it states where the column goes."""
+        return self.first or self.after is not None
+
 
 @dataclass(frozen=True, slots=True)
 class AlterTable:
@@ -124,7 +129,7 @@ class AlterTable:
         changes: Columns added and changed, in order.
         dropped: Columns, and whether IF EXISTS is there.
         column_renames: RENAME COLUMN, old name and new.
-        defaults: ALTER COLUMN ... SET DEFAULT, and None for DROP DEFAULT.
+        defaults: ALTER COLUMN ... SET DEFAULT, and None for DROP DEFAULT, of columns from before it.
         new_keys: ADD PRIMARY KEY, ADD UNIQUE, ADD INDEX, CREATE INDEX.
         dropped_keys: Names; `PRIMARY` too.
         key_renames: RENAME INDEX, old name and new.

@@ -171,7 +171,7 @@ def later_definitions(statements: Iterable[DdlStatement]) -> dict[TableName, Lat
     catalog = Catalog()
     for statement in statements:
         for operation in definition_operations(statement):
-            touched = catalog.apply(operation, statement.vendor)
+            touched = catalog.apply(operation, statement.vendor, statement.session_id)
             if is_stated(statement):
                 for name in touched - found.keys():
                     state, key = catalog.tables[name], name.lowered

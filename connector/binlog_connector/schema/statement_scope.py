@@ -17,13 +17,11 @@ from binlog_connector.schema.operations import (
     ChangeRows,
     CreateFunction,
     CreateTable,
-    CreateTemporaryTable,
     CreateTrigger,
     CreateView,
     DropDatabase,
     DropFunction,
     DropTables,
-    DropTemporaryTables,
     DropTrigger,
     DropViews,
     RenameTables,
@@ -39,18 +37,16 @@ from binlog_connector.schema.table_changes import (
     operation_changes,
     rows_moved,
 )
-from binlog_connector.schema.table_names import NameRule, folded, has_if_exists
+from binlog_connector.schema.table_names import NameRule, TemporaryTables, folded, has_if_exists
 from binlog_format.events.layout import EventType
 from binlog_format.rows.decoding import DEFAULT_DECODING, Decoding
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Set
 
     from binlog_connector.schema.log_ddl import DdlStatement
     from binlog_connector.schema.operations import Operation
-
-    SessionId = tuple[int, int | None]
-    """Server and thread."""
+    from binlog_connector.schema.table_names import SessionId
 
 
 class StatementScope:
@@ -67,7 +63,7 @@ class StatementScope:
 
     def __init__(self, *, folds_names: bool | None = None) -> None:
         self._server_run = 0
-        self._temporary: dict[SessionId, set[TableName]] = {}
+        self._temporary = TemporaryTables()
         self._triggers: dict[TableName, TableName] = {}
         self._functions: set[TableName] = set()
         self._views: set[TableName] = set()
@@ -97,7 +93,7 @@ class StatementScope:
         """All that is known, as plain values; `from_json` reads it."""
         return {
             "server_run": self._server_run,
-            "temporary": [[*session, sorted(map(list, names))] for session, names in self._temporary.items()],
+            "temporary": self._temporary.to_json(),
             "triggers": [[*name, *table] for name, table in sorted(self._triggers.items())],
             "functions": sorted(map(list, self._functions)),
             "views": sorted(map(list, self._views)),
@@ -110,8 +106,7 @@ class StatementScope:
         """Read what `to_json` gave; an empty mapping: nothing is known."""
         scope = cls()
         scope._server_run = int(values.get("server_run", 0))
-        for server, thread, names in values.get("temporary", ()):
-            scope._temporary[int(server), int(thread)] = {TableName(*name) for name in names}
+        scope._temporary = TemporaryTables.from_json(values.get("temporary", ()))
         for database, name, table_database, table in values.get("triggers", ()):
             scope._triggers[TableName(database, name)] = TableName(table_database, table)
         scope._functions = {TableName(*name) for name in values.get("functions", ())}
@@ -133,7 +128,7 @@ class StatementScope:
     def fold_names(self) -> None:
         """Take the server to fold names from now on: names known already are folded."""
         self.names = NameRule(folds=True)
-        self._temporary = {session: {name.lowered for name in names} for session, names in self._temporary.items()}
+        self._temporary.fold()
         self._triggers = {name.lowered: table.lowered for name, table in self._triggers.items()}
         self._functions = {name.lowered for name in self._functions}
         self._views = {name.lowered for name in self._views}
@@ -160,15 +155,18 @@ class StatementScope:
 
     def _permanent_operations(self, statement: DdlStatement) -> Iterator[Operation | RowsChanged]:
         self._forget_other_runs(statement)
-        session = statement.server_id, statement.thread_id
+        session = statement.session_id
         created: TableName | None = None
         for written in statement_operations(statement):
-            operation = self._with_engine(folded(written) if self.names.folds else written, session)
-            self._learn(operation, session)
+            left = self._temporary.permanent(folded(written) if self.names.folds else written, session)
+            if left is None:
+                continue
+            operation = self._with_engine(left)
+            self._learn(operation)
             match operation:
                 case ChangeRows():
                     # CREATE TABLE ... SELECT fills the table that it made.
-                    found = self._rows(operation, set() if created else self._temporary.get(session, set()))
+                    found = self._rows(operation, set() if created else self._temporary.of(session))
                     if found is not None and found.names is not None and not operation.adds:
                         found = replace(found, cascaded=tuple(dict.fromkeys(self._children(found.names))))
                     if found is not None:
@@ -176,7 +174,7 @@ class StatementScope:
                 case TruncateTable():
                     yield from self._truncated(operation, statement, session)
                 case DropTables() | RenameTables() | AlterTable():
-                    yield from self._permanent(operation, session)
+                    yield from self._permanent(operation)
                 case _:
                     created = operation.name if isinstance(operation, CreateTable) else None
                     yield operation
@@ -187,12 +185,11 @@ class StatementScope:
             self._temporary.clear()
             self._server_run = statement.server_run or self._server_run
 
-    def _with_engine(self, operation: Operation, session: SessionId) -> Operation:
+    def _with_engine(self, operation: Operation) -> Operation:
         """CREATE TABLE ... LIKE a table whose engine is known to have no rows of its own, with that engine."""
         if not isinstance(operation, CreateTable) or operation.options.like is None:
             return operation
-        like = operation.options.like
-        engine = None if like in self._temporary.get(session, set()) else self._engines.get(like)
+        engine = self._engines.get(operation.options.like)
         return operation if engine is None else replace(operation, options=replace(operation.options, engine=engine))
 
     def _learn_engine(self, operation: Operation) -> None:
@@ -223,13 +220,8 @@ class StatementScope:
         if old in self._engines:
             self._engines[new] = self._engines.pop(old)
 
-    def _learn(self, operation: Operation, session: SessionId) -> None:
+    def _learn(self, operation: Operation) -> None:
         match operation:
-            case CreateTemporaryTable():
-                self._temporary.setdefault(session, set()).add(operation.name)
-            case DropTemporaryTables():
-                for name in operation.names:
-                    self._forget_temporary(name, session)
             case CreateTrigger():
                 self._triggers[operation.name] = operation.table
             case DropTrigger():
@@ -248,16 +240,10 @@ class StatementScope:
                     known.difference_update([name for name in known if name.database == operation.database])
                 self._drop_triggers({table for table in self._triggers.values() if table[0] == operation.database})
 
-    def _forget_temporary(self, name: TableName, session: SessionId) -> None:
-        names = self._temporary.get(session, set())
-        names.discard(name)
-        if not names:
-            self._temporary.pop(session, None)
-
     def _drop_triggers(self, tables: set[TableName]) -> None:
         self._triggers = {name: table for name, table in self._triggers.items() if table not in tables}
 
-    def _rows(self, operation: ChangeRows, temporary: set[TableName]) -> RowsChanged | None:
+    def _rows(self, operation: ChangeRows, temporary: Set[TableName]) -> RowsChanged | None:
         called = self._called(operation.calls)
         if called is not None:
             return RowsChanged(None, f"it calls the function {called}")
@@ -295,7 +281,7 @@ class StatementScope:
     def _truncated(
         self, operation: TruncateTable, statement: DdlStatement, session: SessionId
     ) -> Iterator[Operation | RowsChanged]:
-        if operation.name in self._temporary.get(session, set()):
+        if operation.name in self._temporary.of(session):
             return
         changed = self._with_others((operation.name,))
         if operation.deletes and (changed.names is None or statement.may_be_undone):
@@ -303,32 +289,23 @@ class StatementScope:
         else:
             yield operation
 
-    def _permanent(self, operation: DropTables | RenameTables | AlterTable, session: SessionId) -> Iterator[Operation]:
-        """The part of *operation* without temporary tables, and without views that it renames."""
-        temporary = self._temporary.get(session, set())
+    def _permanent(self, operation: DropTables | RenameTables | AlterTable) -> Iterator[Operation]:
+        """The part of *operation* without views that it renames; triggers go with their tables."""
         if isinstance(operation, DropTables):
-            left = tuple(name for name in operation.names if name not in temporary)
-            for name in set(operation.names) - set(left):
-                self._forget_temporary(name, session)
-            self._drop_triggers(set(left))
-            if left:
-                yield replace(operation, names=left)
+            self._drop_triggers(set(operation.names))
+            yield operation
         elif isinstance(operation, RenameTables):
-            pairs = tuple(pair for pair in operation.pairs if not self._renamed(*pair, temporary))
+            pairs = tuple(pair for pair in operation.pairs if not self._is_renamed_view(*pair))
             if pairs:
                 yield RenameTables(pairs)
-        elif operation.new_name is not None:
-            if not self._renamed(operation.name, operation.new_name, temporary):
-                yield operation
-        elif operation.name not in temporary:
+        elif operation.new_name is None or not self._is_renamed_view(operation.name, operation.new_name):
             yield operation
 
-    def _renamed(self, old: TableName, new: TableName, temporary: set[TableName]) -> bool:
-        """True if it was a temporary table or a view; triggers move with other tables."""
-        for others in (temporary, self._views):
-            if old in others:
-                others.remove(old)
-                others.add(new)
-                return True
+    def _is_renamed_view(self, old: TableName, new: TableName) -> bool:
+        """True if it was a view; triggers move with other tables."""
+        if old in self._views:
+            self._views.remove(old)
+            self._views.add(new)
+            return True
         self._triggers = {name: new if table == old else table for name, table in self._triggers.items()}
         return False

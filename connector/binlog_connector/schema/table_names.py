@@ -3,6 +3,8 @@
 With 1 or 2 the server takes `Orders` and `orders` for one table, and logs its rows under small letters; statements are
 logged as they were written. With 0 they are two tables. No event has the setting.
 
+In its session a temporary table hides the table of its name: `TemporaryTables`.
+
 Tables that gh-ost and pt-online-schema-change make beside others: `ghost_of(name)`, `origin_of(name)`.
 """
 
@@ -17,9 +19,11 @@ from binlog_connector.schema.operations import (
     AlterTable,
     CreateSequence,
     CreateTable,
+    CreateTemporaryTable,
     CreateView,
     DropDatabase,
     DropTables,
+    DropTemporaryTables,
     DropViews,
     NotParsed,
     RenameTables,
@@ -29,11 +33,13 @@ from binlog_connector.schema.operations import (
 from binlog_format.errors import SchemaError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Set
 
     from binlog_connector.schema.foreign_keys import ForeignKey
     from binlog_connector.schema.operations import Operation
 
+SessionId = tuple[int, int | None]
+"""Server and thread."""
 
 _TABLES_MAX = 20_000
 """Tables that the log created, and that are kept in mind as long as the rule is not known."""
@@ -65,6 +71,78 @@ def _folded(value: Any) -> Any:
         new["database"] = value.database.lower()
     changed = {name: part for name, part in new.items() if part != getattr(value, name)}
     return replace(value, **changed) if changed else value
+
+
+@dataclass(slots=True)
+class TemporaryTables:
+    """Names that mean temporary tables in their sessions, by the statements before."""
+
+    _names: dict[SessionId, set[TableName]] = field(default_factory=dict)
+
+    def copy(self) -> TemporaryTables:
+        """One that changes by itself."""
+        return TemporaryTables({session: set(names) for session, names in self._names.items()})
+
+    def fold(self) -> None:
+        """Take names in upper and lower case as the same from now on."""
+        self._names = {session: {name.lowered for name in names} for session, names in self._names.items()}
+
+    def clear(self) -> None:
+        """Forget all: the server was started anew."""
+        self._names.clear()
+
+    def of(self, session: SessionId) -> Set[TableName]:
+        """Names of a session."""
+        return self._names.get(session, frozenset())
+
+    def to_json(self) -> list[list[object]]:
+        """All that is known, as plain values; `from_json` reads it."""
+        return [[*session, sorted(map(list, names))] for session, names in self._names.items()]
+
+    @classmethod
+    def from_json(cls, values: Iterable[Any]) -> TemporaryTables:
+        """Read what `to_json` gave."""
+        return cls({(server, thread): {TableName(*name) for name in names} for server, thread, names in values})
+
+    def permanent(self, operation: Operation, session: SessionId) -> Operation | None:
+        """The part of *operation* that is about other tables; None: there is none. What it makes of names is kept."""
+        names = self._names.get(session)
+        match operation:
+            case CreateTemporaryTable():
+                self._names.setdefault(session, set()).add(operation.name)
+            case _ if not names:
+                pass
+            case DropTemporaryTables():
+                self._drop(operation.names, session)
+            case DropTables():
+                left = tuple(name for name in operation.names if name not in names)
+                self._drop(operation.names, session)
+                return replace(operation, names=left) if left else None
+            case RenameTables():
+                pairs = tuple(pair for pair in operation.pairs if not self._renamed(*pair, session))
+                return RenameTables(pairs) if pairs else None
+            case AlterTable() if operation.name in names:
+                if operation.new_name is not None:
+                    self._renamed(operation.name, operation.new_name, session)
+                return None
+            case CreateTable() if operation.options.like in names:
+                # What that table looks like is known as little as the columns of a query.
+                return replace(operation, options=replace(operation.options, like=None, selects=True))
+        return operation
+
+    def _drop(self, names: Iterable[TableName], session: SessionId) -> None:
+        known = self._names[session]
+        known.difference_update(names)
+        if not known:
+            del self._names[session]
+
+    def _renamed(self, old: TableName, new: TableName, session: SessionId) -> bool:
+        known = self._names[session]
+        if old not in known:
+            return False
+        known.remove(old)
+        known.add(new)
+        return True
 
 
 def names_unclear(rows: TableName, stated: TableName, what: str = "its columns are defined") -> SchemaError:

@@ -364,3 +364,17 @@ def test_any_text_is_understood_or_named(text: str) -> None:
     ):
         if isinstance(operation, NotParsed):
             assert operation.reason.startswith("character ")
+
+
+def test_default_that_the_same_statement_sets_is_that_of_a_new_or_moved_column() -> None:
+    catalog = after(
+        "CREATE TABLE t (a INT DEFAULT 1, b INT DEFAULT 2, c INT DEFAULT 3)",
+        "ALTER TABLE t ALTER D SET DEFAULT 8, ADD d INT DEFAULT 4, ADD e INT NOT NULL DEFAULT 5, ALTER e DROP DEFAULT",
+        "ALTER TABLE t MODIFY b BIGINT DEFAULT 6 FIRST, ALTER b SET DEFAULT 7",
+        "ALTER TABLE t DROP a, ADD a INT, ALTER a SET DEFAULT 9",
+    )
+    found = table(catalog).columns
+    assert found is not None
+    assert [(one.name, one.default and one.default.text) for one in found] == [
+        *(("b", "7"), ("c", "3"), ("d", "8"), ("e", None), ("a", "9"))
+    ]

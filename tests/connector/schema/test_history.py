@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from binlog_connector.schema.catalog import parse_dump
 from binlog_connector.schema.history import SchemaHistory
 from binlog_connector.schema.history_file import load_history, save_history
-from binlog_connector.schema.log_ddl import ddl_statements
+from binlog_connector.schema.log_ddl import DdlStatement, ddl_statements
 from binlog_format.errors import CorruptError, OptionError, SchemaError
 from binlog_format.events.table_map import Column, TableLayout
 from binlog_format.events.table_map_layout import ColumnType
@@ -91,6 +91,27 @@ def test_blocks_pass_after_their_ddl_was_noted() -> None:
     for block in history.observed(iter(blocks)):
         seen.append((block is blocks[len(seen)], len(history.statements), history.known_to))
     assert seen == [(True, 1, position(2)), (True, 2, position(3))]
+
+
+def test_statements_about_a_temporary_table_do_not_define_the_other_one(tmp_path: Path) -> None:
+    texts = (
+        *((1, "CREATE TABLE t (a INT, b TEXT)"), (1, "CREATE TEMPORARY TABLE t (a INT, b TEXT)")),
+        *((1, "ALTER TABLE t RENAME COLUMN a TO z"), (2, "ALTER TABLE t RENAME COLUMN b TO y")),
+        *((1, "CREATE TEMPORARY TABLE u (k INT)"), (1, "ALTER TABLE t RENAME w"), (1, "DROP TABLE u, w")),
+        *((1, "ALTER TABLE t ADD c INT"), (1, "CREATE TEMPORARY TABLE T (a INT)"), (1, "ALTER TABLE t ADD d INT")),
+    )
+    path = str(tmp_path / "schemas.json")
+    for number in range(1, len(texts) + 1):
+        history = SchemaHistory(folds_names=True)
+        for event_no, (thread, text) in enumerate(texts, 1):
+            history.note(DdlStatement(position(event_no), 1, text, "shop", thread_id=thread, server_id=1))
+            if event_no == number:  # a restart
+                history.compact(position(number))
+                save_history(history, path)
+                loaded = load_history(path)
+                assert loaded is not None
+                history = loaded
+        assert names(history, len(texts), INT, TEXT, INT) == ["a", "y", "c"], number
 
 
 def test_replay_after_a_crash_changes_nothing(tmp_path: Path) -> None:

@@ -112,7 +112,11 @@ class Alterations:
             column = self._chance.choice(table.others())
             value = column.value(self._chance)
             what = self._chance.choice((f"SET DEFAULT {value}", "DROP DEFAULT"))
-            self._alter(name, table, f"ALTER COLUMN `{column.name}` {what}", "SET DEFAULT")
+            added = f"ADD COLUMN `{column.name}n` {column.type} DEFAULT {value}"
+            if self._chance.random() < 0.2:
+                self._alter(name, table, f"{added}, ALTER `{column.name}N` {what}", "ADD COLUMN, SET DEFAULT")
+            else:
+                self._alter(name, table, f"ALTER COLUMN `{column.name}` {what}", "SET DEFAULT")
 
     def _generated(self) -> None:
         name, table = self._life.some_table()

@@ -198,7 +198,22 @@ def parse_alter_table(reader: TokenReader, session: StatementSession) -> AlterTa
         result = replace(result, partitions=change) if change is not None else _action(reader, result, session)
         if not reader.accept_symbol(",") and reader.at_symbol(")"):
             raise reader.error("the next action expected")
-    return result
+    return replace(result, changes=tuple(_with_own_default(change, result) for change in result.changes))
+
+
+def _with_own_default(change: ColumnChange, alter: AlterTable) -> ColumnChange:
+    """The change of a column of which the same statement sets the default, too: a new one, or one that it moves.
+
+    MariaDB sql/sql_table.cc: mysql_prepare_alter_table. Of other columns both servers refuse that, MySQL 9.7 of all.
+    """
+    column = change.column
+    found = [default for name, default in alter.defaults if name.casefold() == column.name.casefold()]
+    if not found or not (change.old_name is None or change.is_placed):
+        return change
+    default = found[0]
+    if default is not None and column.type != "timestamp":
+        default = replace(default, time_zone=None)
+    return replace(change, column=replace(column, default=default))
 
 
 def _action(reader: TokenReader, alter: AlterTable, session: StatementSession) -> AlterTable:
