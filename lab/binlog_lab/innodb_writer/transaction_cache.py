@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
 _STATEMENT_START = -1
 """Mark that stands for the start of the running statement; savepoints have non-negative numbers."""
+_IO_SIZE = 4096
+"""The server's caches end their writes at multiples of it (MariaDB mysys/mf_iocache.c)."""
 
 
 class OobWriter:
@@ -65,6 +67,7 @@ class TransactionCache:
         "_buffer_size",
         "_first_file_no",
         "_forest",
+        "_limit",
         "_marks",
         "_oob",
         "_parts",
@@ -75,6 +78,7 @@ class TransactionCache:
 
     def __init__(self, buffer_size: int, oob: OobWriter) -> None:
         self._buffer_size = buffer_size
+        self._limit = buffer_size  # bytes that the buffer takes now
         self._oob = oob
         self._parts: list[bytes | memoryview] = []
         self._size = 0
@@ -92,18 +96,16 @@ class TransactionCache:
         if type(event) is not bytes:
             event = bytes(event)  # the caller's buffer may change
         size = self._size + len(event)
-        if size <= self._buffer_size:
+        if size <= self._limit:
             self._parts.append(event)
             self._size = size
             return
         rest = memoryview(event)
-        room = self._buffer_size - self._size
-        while len(rest) >= room:
+        while len(rest) >= (room := self._limit - self._size):
             self._parts.append(rest[:room])
-            self._size = self._buffer_size
+            self._size = self._limit
             self.spill()
             rest = rest[room:]
-            room = self._buffer_size
         if rest:
             self._parts.append(rest)
             self._size = len(rest)
@@ -121,6 +123,8 @@ class TransactionCache:
             if end < len(data):
                 self._tree_marks[self._spilled + end] = self._forest.mark()
         self._spilled += len(data)
+        # The server adds the size once more than the position needs.
+        self._limit = self._limit_at(self._spilled + len(data))
         self._parts.clear()
         self._size = 0
 
@@ -209,10 +213,14 @@ class TransactionCache:
         if file_no is not None:
             self._first_file_no = file_no
 
+    def _limit_at(self, position: int) -> int:
+        return self._buffer_size - position % _IO_SIZE
+
     def _roll_back_to_position(self, position: int) -> None:
         if position < self._spilled:
             self._forest.restore(self._tree_marks[position])
             self._spilled = position
+            self._limit = self._limit_at(position)
             self._parts.clear()
             self._size = 0
         else:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-DATA_SETS = ("small", "live", "flushed", "xa", "mixed", "forest", "restart", "crash", "oltp")
+DATA_SETS = ("small", "live", "flushed", "xa", "mixed", "forest", "savepoint", "restart", "crash", "oltp")
 Manifest = dict[str, object]
 
 

@@ -14,7 +14,7 @@ from tests.format.innodb.reference_reader import Damaged, read_log
 if TYPE_CHECKING:
     from pathlib import Path
 
-SETS = ("small", "live", "flushed", "xa", "mixed", "forest", "restart", "crash", "oltp")
+SETS = ("small", "live", "flushed", "xa", "mixed", "forest", "savepoint", "restart", "crash", "oltp")
 
 
 @pytest.mark.parametrize("name", SETS)

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 DOCUMENT = Path(__file__).resolve().parents[3] / "docs" / "simulate.md"
-STREAMS = ["small", "flushed", "xa", "mixed", "forest"]
+STREAMS = ["small", "flushed", "xa", "mixed", "forest", "savepoint"]
 SMALL = WriterOptions(page_size=512, max_binlog_size=1 << 14, state_interval=1 << 11, sync=False)
 
 

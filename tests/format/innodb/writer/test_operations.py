@@ -39,7 +39,7 @@ def _without_lsn(data: bytes, page_size: int) -> bytes:
     return bytes(page)
 
 
-@pytest.mark.parametrize("name", ["small", "flushed", "xa", "mixed", "forest"])
+@pytest.mark.parametrize("name", ["small", "flushed", "xa", "mixed", "forest", "savepoint"])
 def test_replay_writes_the_recorded_files(name: str, tmp_path: Path) -> None:
     """All bytes are the same, but for the LSN in the header and the two checksums over it."""
     expected = corpus("innodb-binlog") / "innodb-binlog" / name
@@ -61,7 +61,7 @@ def test_replay_writes_the_recorded_files(name: str, tmp_path: Path) -> None:
         assert _without_lsn(written[file], size) == _without_lsn(recorded[file], size), file
 
 
-@pytest.mark.parametrize("name", ["small", "flushed", "xa", "mixed", "forest"])
+@pytest.mark.parametrize("name", ["small", "flushed", "xa", "mixed", "forest", "savepoint"])
 def test_encoded_steps_are_the_recorded_stream(name: str) -> None:
     path = corpus("innodb-ops") / "innodb-ops" / f"{name}.ops"
     assert encode_steps(placed.step for placed in read_steps(path)) == path.read_bytes()
