@@ -41,7 +41,8 @@ class BinlogError(Exception):
 
     Args:
         subclass: Second part of the condition; one of the family's `SUBCLASSES`.
-        reason: What is wrong, with the values: stored and computed, or expected and got; kept as `visible` gives it.
+        reason: What is wrong, with the values: stored and computed, or expected and got; kept as `visible` and
+            `without_keys` give it.
         at: Where it was found.
         hint: What the operator can do.
     """
@@ -53,7 +54,7 @@ class BinlogError(Exception):
         assert subclass in self.SUBCLASSES, f"{subclass} is not a subclass of {self.FAMILY}"
         super().__init__(subclass, reason)
         self.subclass = subclass
-        self.reason = visible(reason)
+        self.reason = visible(without_keys(reason))
         self.at = at
         self.hint = hint
 
@@ -70,7 +71,7 @@ class BinlogError(Exception):
     def __str__(self) -> str:
         where = f"{self.at}: " if self.at is not None else ""
         hint = f". {self.hint}" if self.hint is not None else ""
-        return visible(f"[{self.condition}] {where}{self.reason}{hint}")
+        return visible(without_keys(f"[{self.condition}] {where}{self.reason}{hint}"))
 
     def __reduce__(self) -> tuple[object, ...]:
         # Keyword-only arguments do not pickle by default, and Spark carries errors from worker to driver.
@@ -82,6 +83,25 @@ def visible(text: str) -> str:
     if text.isprintable():
         return text
     return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
+
+
+# `user:password@` before the host, or a key as a parameter.
+_USER_INFO = re.compile(r"(?<=://)[^/@\s:]*:[^/@\s]*@")
+_KEY_PARAMETER = re.compile(
+    r"([?&][^=&?\s]*(?:secret|passw|pwd|token|signature|\bsig\b|credential|key)[^=&\s]*=)[^&\s'\"]+", re.IGNORECASE
+)
+
+
+def has_keys(text: str) -> bool:
+    """True if *text* contains a URL with a password or a key in it."""
+    return "://" in text and bool(_USER_INFO.search(text) or _KEY_PARAMETER.search(text))
+
+
+def without_keys(text: str) -> str:
+    """*text* with the passwords and keys masked that URLs in it contain."""
+    if "://" not in text:
+        return text
+    return _KEY_PARAMETER.sub(r"\1***", _USER_INFO.sub("***@", text))
 
 
 def _rebuild(
@@ -232,6 +252,13 @@ class StorageError(BinlogError):
     SUBCLASSES = frozenset({"NO_SPACE", "NOT_FOUND", "IN_USE", "FAILED"})
 
 
+class MachineError(BinlogError):
+    """Something is missing, or taken, on the machine that the program runs on."""
+
+    FAMILY = "BINLOG_MACHINE"
+    SUBCLASSES = frozenset({"NO_JAVA", "PORT_IN_USE"})
+
+
 class ArgumentError(BinlogError):
     """Logged values do not match the type tags of the source."""
 
@@ -324,6 +351,24 @@ class ServerError(BinlogError):
     def is_wrong_use(self) -> bool:
         """See `BinlogError`: the server is one that the command must not write to."""
         return self.subclass in ("OTHER_SERVER", "REPLICA")
+
+
+def listening_error(what: str, host: str, port: int, error: OSError) -> BinlogError:
+    """The named error for an address at which the system lets nobody listen.
+
+    Args:
+        what: Who wants to, for the message.
+        host: The address.
+        port: Of it.
+        error: The system's answer.
+    """
+    reason = f"{what}: cannot listen at {host}:{port}: {error.strerror or error}"
+    if error.errno == errno.EADDRINUSE:
+        hint = "Another process listens there (ss -ltnp shows which); end it, or name another port"
+        return MachineError("PORT_IN_USE", reason, hint=hint)
+    if error.errno in _DENIED:
+        return AccessError("DENIED", reason, hint="Ports below 1024 need a right of their own; name another one")
+    return OptionError("INVALID_VALUE", reason, hint="Name an address of this machine")
 
 
 _DENIED = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})

@@ -7,14 +7,13 @@ into memory: a server cuts files that are being read, and a mapped page that is 
 from __future__ import annotations
 
 import os
-import re
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, cast
 
 import pyarrow.fs
 
-from binlog_format.errors import AccessError, OptionError, StartError
+from binlog_format.errors import AccessError, OptionError, StartError, has_keys
 from binlog_format.position import Place
 
 if TYPE_CHECKING:
@@ -245,9 +244,6 @@ class ArrowDirectory(Directory):
 ARCHIVE_MARK = "?archive="
 """Separator between a directory and the archive of its purged files: `/var/lib/mysql?archive=s3://b/log`."""
 
-# `user:password@` before the host, or a key as a parameter.
-_WITH_KEYS = re.compile(r"://([^/@?]*:[^/@]*@|.*[?&][^=&]*(secret|password|token|signature)[^=&]*=)", re.IGNORECASE)
-
 
 def with_archive(path: str, archive: str) -> str:
     """The path of the log whose files are at *path*, and in *archive* those that the server has purged."""
@@ -270,7 +266,7 @@ def refuse_keys(url: str) -> None:
     Raises:
         OptionError: `INVALID_VALUE`; what the URL has is not repeated.
     """
-    if _WITH_KEYS.search(url):
+    if has_keys(url):
         raise OptionError(
             "INVALID_VALUE",
             "option path: the URL has a password or a key in it, which checkpoints and messages would show",

@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import os
 import re
+import shutil
 import signal
 import sys
 import threading
@@ -21,7 +22,7 @@ from pyspark import SparkConf, SparkContext
 from pyspark.errors import AnalysisException, PySparkException, PySparkRuntimeError
 from pyspark.sql import SparkSession
 
-from binlog_format.errors import OptionError
+from binlog_format.errors import MachineError, OptionError, storage_error
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -112,7 +113,8 @@ def local_session(
         log_file: Where everything goes that Spark and its workers print; None: to standard error.
 
     Raises:
-        OptionError: `INVALID_VALUE`: Java is missing, or Spark does not take a setting.
+        MachineError: `NO_JAVA`.
+        OptionError: `INVALID_VALUE`: Spark does not take a setting.
     """
     submitted = _submitted_settings()
     _set_environment(is_submitted=bool(submitted))
@@ -126,11 +128,17 @@ def local_session(
         with _standard_error_to(log_file), _own_interrupt_handler(), _home_without_archives(master):
             session = builder.getOrCreate()
     except (PySparkException, PySparkRuntimeError) as error:
+        if not _has_java():
+            raise MachineError(
+                "NO_JAVA",
+                "Spark does not start: there is no Java runtime in PATH or JAVA_HOME",
+                hint="Debian, Ubuntu: apt-get install openjdk-17-jre-headless, or newer",
+            ) from error
         where = f"; its messages are in {log_file}" if log_file is not None else ""
         raise OptionError(
             "INVALID_VALUE",
             f"Spark does not start: {str(error).splitlines()[0]}{where}",
-            hint="It needs a Java runtime, 17 or newer, in PATH or JAVA_HOME",
+            hint="It needs Java 17 or newer, and settings ([spark]) that it takes",
         ) from error
     jvm = session.sparkContext._jvm
     assert jvm is not None
@@ -138,6 +146,39 @@ def local_session(
     if submitted:
         _register_source(session)
     return session
+
+
+LOG_SIZE_MAX = 4 << 20
+"""Bytes of Spark's messages in a file; the file before it is kept, too."""
+
+
+def bound_log(log_file: Path | None) -> None:
+    """Move the messages in Spark's file into the one before it, if there are many; Java goes on in the same file."""
+    if log_file is None or not log_file.exists() or log_file.stat().st_size < LOG_SIZE_MAX:
+        return
+    with log_file.open("rb") as file, os.fdopen(_private(log_file.with_name(f"{log_file.name}.1")), "wb") as before:
+        before.truncate(0)
+        shutil.copyfileobj(file, before)
+    os.truncate(log_file, 0)
+
+
+def _private(path: Path) -> int:
+    """A descriptor of a file that is this user's alone, at its end; no link of somebody else's is followed.
+
+    Raises:
+        StorageError, AccessError: It cannot be written.
+    """
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
+        return os.open(path, flags, 0o600)
+    except OSError as error:
+        raise storage_error(path, "write", error) from error
+
+
+def _has_java() -> bool:
+    home = os.environ.get("JAVA_HOME")
+    return bool(shutil.which(Path(home) / "bin" / "java") if home else shutil.which("java"))
 
 
 def is_submitted() -> bool:
@@ -256,11 +297,11 @@ def _standard_error_to(log_file: Path | None) -> Iterator[None]:
     if log_file is None:
         yield
         return
-    log_file.parent.mkdir(parents=True, exist_ok=True)
+    bound_log(log_file)
     sys.stderr.flush()
     kept = os.dup(2)
     try:
-        with log_file.open("ab") as file:
+        with os.fdopen(_private(log_file), "ab") as file:
             os.dup2(file.fileno(), 2)
             try:
                 yield

@@ -9,7 +9,7 @@ import pytest
 
 from binlog_connector.following.log_end import end_of_log, start_of_log
 from binlog_connector.following.watched import WatchedLog
-from binlog_format.errors import AccessError
+from binlog_format.errors import MachineError
 from binlog_streaming.cli.status.observing import exporting
 from binlog_streaming.job_state.progress import BatchProgress, Outcome, TableProgress
 from binlog_streaming.job_state.record import JobRecord, Verified
@@ -66,7 +66,7 @@ def test_metrics_follow_the_batches(tmp_path: Path) -> None:
         assert verified in text
         taken = int(address.rpartition(":")[2].partition("/")[0])
         with (
-            pytest.raises(AccessError, match=f"cannot listen at 127.0.0.1:{taken}"),
+            pytest.raises(MachineError, match=f"cannot listen at 127.0.0.1:{taken}"),
             exporting(msgspec.structs.replace(job, metrics=Metrics(port=taken)), recorder.follower),
         ):
             pass

@@ -340,7 +340,8 @@ class OffsetFile:
         # One name for all attempts: what a killed process left is written over, not added to.
         partial = self.path.with_name(f".{self.path.name}.partial")
         try:
-            with partial.open("wb") as file:
+            partial.unlink(missing_ok=True)
+            with os.fdopen(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600), "wb") as file:
                 file.write(data)
                 file.flush()
                 os.fsync(file.fileno())

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from binlog_connector.installing import install_hint
-from binlog_format.errors import AccessError, BinlogError, OptionError
+from binlog_format.errors import BinlogError, OptionError, listening_error
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -130,7 +130,8 @@ class MetricsExporter(FollowerMetrics):
 
     Raises:
         OptionError: `MISSING`: prometheus-client is not installed.
-        AccessError: `DENIED`: the port is taken, or not allowed.
+        MachineError: `PORT_IN_USE`: the port is taken.
+        AccessError: `DENIED`: it is not allowed.
     """
 
     def __init__(self, port: int, host: str = HOST) -> None:
@@ -140,9 +141,7 @@ class MetricsExporter(FollowerMetrics):
         try:
             self._server, self._thread = start_http_server(port, addr=host, registry=self.registry)
         except OSError as error:
-            raise AccessError(
-                "DENIED", f"metrics: cannot listen at {host}:{port}: {error.strerror or error}"
-            ) from error
+            raise listening_error("metrics", host, port, error) from error
         self.host = host
         self.port = int(self._server.server_port)
 

@@ -34,6 +34,15 @@ if TYPE_CHECKING:
     from binlog_format.position import Position
 
 
+COMMIT_TIME_MIN = 946_684_800
+"""2000-01-01 UTC. An earlier commit time is none: an event without one has 0, and SET TIMESTAMP states anything."""
+
+
+def known_time(seconds: int | None) -> int | None:
+    """A commit time, seconds since 1970 UTC, if it can be one; a lag is never computed from another."""
+    return None if seconds is None or seconds < COMMIT_TIME_MIN else seconds
+
+
 WALK_SIZE = 64 << 20
 """Bytes between two places whose numbers are kept: at most so many are walked again for a place between them."""
 
@@ -248,7 +257,7 @@ class LagMeter:
 
     def _between(self, asked: Callable[[], Consumed], measured: _Measured) -> Lag:
         taken = asked()
-        consumed, timestamp = taken.offset, taken.timestamp
+        consumed, timestamp = taken.offset, known_time(taken.timestamp)
         self._files.look()
         transactions = self._waiting(consumed, measured)
         is_behind = transactions > 0 or bool(_missing(measured.gtid, consumed.gtid))
@@ -257,9 +266,10 @@ class LagMeter:
         size, pages = self._distance(consumed.position, measured.position) if is_behind else (0, 0)
         seconds = 0
         waiting_since = self._waiting_since(consumed.position, is_needed=timestamp is None) if is_behind else None
-        if is_behind and measured.timestamp is not None:
+        newest = known_time(measured.timestamp)
+        if is_behind and newest is not None:
             before = timestamp if timestamp is not None else waiting_since
-            seconds = max(measured.timestamp - before, 0) if before is not None else 0
+            seconds = max(newest - before, 0) if before is not None else 0
         return Lag(
             size=size,
             pages=pages,
@@ -285,7 +295,7 @@ class LagMeter:
                 if is_needed:
                     raise
                 return None  # it has been removed; how much waits is known all the same
-        return self._first_waiting[1]
+        return known_time(self._first_waiting[1])
 
     def _distance(self, start: Position, end: Position) -> tuple[int, int]:
         """Bytes and pages from *start* to *end*."""

@@ -6,6 +6,7 @@ attributes, and `knows(attribute)` asks for one. The value of an unknown attribu
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -31,18 +32,27 @@ _LONGEST_INNODB_KEY = 3072  # bytes, with pages of 16 KiB
 _NUMERIC = frozenset(["tinyint", "smallint", "mediumint", "int", "bigint", "float", "double", "decimal", "year"])
 
 
+_QUOTED_DATABASE = re.compile(r"`(?P<database>(?:[^`]|``)*)`\.(?P<table>.*)", re.DOTALL)
+
+
 class TableName(NamedTuple):
-    """Full name of a table."""
+    """Full name of a table, as text `database.table`; a database with a dot in its name is in backticks there."""
 
     database: str
     table: str
 
     def __str__(self) -> str:
-        return f"{self.database}.{self.table}"
+        database = self.database
+        if "." in database or database.startswith("`"):
+            database = "`" + database.replace("`", "``") + "`"
+        return f"{database}.{self.table}"
 
     @classmethod
     def parse(cls, text: str) -> TableName:
-        """The name in `database.table`; of several dots the first one comes between them."""
+        """The name in `database.table`; of several dots outside of backticks the first one comes between them."""
+        quoted = _QUOTED_DATABASE.fullmatch(text)
+        if quoted is not None:
+            return cls(quoted["database"].replace("``", "`"), quoted["table"])
         database, _, table = text.partition(".")
         return cls(database, table)
 

@@ -13,7 +13,7 @@ import pyarrow.fs
 from binlog_format.archives.archive_directory import archive_in, require_archive
 from binlog_format.archives.manifest import probes
 from binlog_format.classic.layout import FILE_NAME
-from binlog_format.errors import DataLossError, StartError
+from binlog_format.errors import DataLossError, StartError, storage_error
 from binlog_format.innodb.header import file_number
 from binlog_format.position import Place
 from binlog_format.source_file import (
@@ -214,8 +214,11 @@ def _open_place(path: str) -> tuple[Directory, str | None]:
         except PermissionError as error:
             raise access_denied(path, "look at", error) from error
         raise path_not_found(path)
-    filesystem, root = pyarrow.fs.FileSystem.from_uri(path)
-    info = filesystem.get_file_info(root)
+    try:
+        filesystem, root = pyarrow.fs.FileSystem.from_uri(path)
+        info = filesystem.get_file_info(root)
+    except OSError as error:
+        raise storage_error(path, "look at", error) from error
     if info.type == pyarrow.fs.FileType.Directory:
         return ArrowDirectory(path, filesystem, root), None
     parent, _, name = root.rpartition("/")

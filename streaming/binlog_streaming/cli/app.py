@@ -7,6 +7,7 @@ A line on the terminal while kernels are compiled, which happens once after inst
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
 import sys
@@ -22,7 +23,7 @@ from typer.main import get_command
 from binlog_connector.installing import missing_extra
 from binlog_format.errors import BinlogError, storage_error, told_options
 from binlog_format.kernels import watch_compiling
-from binlog_streaming.cli.output import escaped
+from binlog_streaming.cli.output import VisibleFormatter, escaped
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -129,6 +130,8 @@ def _options(
 def main() -> None:
     """Run the program with the arguments of the process."""
     register_commands(sys.argv[1:])
+    if logging.lastResort is not None:
+        logging.lastResort.setFormatter(VisibleFormatter())
     if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     try:

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, cast
 
-import typer
-
 from binlog_streaming.cli.jobs.snapshot_report import is_confirmed, names_text
-from binlog_streaming.cli.output import escaped, output_console
+from binlog_streaming.cli.output import escaped, output_console, say
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterator
@@ -78,7 +76,7 @@ def bring_also(
     with connect(address, find_credentials(address.user, password_file)) as session:
         brought = bring_definitions(session, job, plan_definitions(session, job, tables, among))
     for line in _lines(brought):
-        typer.echo(line, err=True)
+        say(line, err=True)
 
 
 def lower_case_of(server: str, password_file: str | None) -> LowerCase:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import sys
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated
@@ -11,7 +12,7 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
-from binlog_format.errors import visible
+from binlog_format.errors import visible, without_keys
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -45,6 +46,24 @@ def output_console() -> Console:
 def escaped(text: str) -> str:
     """*text* as it is, where Rich takes brackets for markup and a terminal control characters for commands."""
     return escape(visible(text))
+
+
+def say(text: str, *, err: bool = False) -> None:
+    """Print one line for people; names in it may contain whatever a server's users like.
+
+    Args:
+        text: The line.
+        err: To standard error.
+    """
+    typer.echo(visible(without_keys(text)), err=err)
+
+
+class VisibleFormatter(logging.Formatter):
+    """Formats log records for a terminal: lines of text, with escapes for all else."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """The text of a record."""
+        return "\n".join(visible(without_keys(line)) for line in super().format(record).split("\n"))
 
 
 def write_output(data: bytes | bytearray | memoryview) -> None:

@@ -8,11 +8,10 @@ import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-import typer
 from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
 
-from binlog_streaming.cli.output import escaped
+from binlog_streaming.cli.output import escaped, say
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -82,7 +81,7 @@ def progress_bar(doing: str) -> Iterator[OnProgress]:
 def progress_line() -> Iterator[tuple[ShowLine, float]]:
     """A function that shows a line, on a terminal in the place of the one before; and seconds to leave between two."""
     if not sys.stderr.isatty():
-        yield lambda text: typer.echo(text, err=True), _PIPED_SECONDS
+        yield lambda text: say(text, err=True), _PIPED_SECONDS
         return
     with Console(stderr=True, highlight=False).status("") as status:
         yield lambda text: status.update(escaped(text)), _TERMINAL_SECONDS

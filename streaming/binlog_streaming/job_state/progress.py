@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from binlog_connector.metrics.lag import known_time
 from binlog_streaming.plan.job_state import StateChange
 from binlog_streaming.plan.snapshots import snapshot_command
 from binlog_streaming.settings import Begin
@@ -84,6 +85,7 @@ class TableProgress:
         first_commit_time: The same of the first one.
         version: What a reader names to get the target as it is after the batch; None: its format has no versions.
         statements: Statements that did something to the target.
+        schema_changes: Those of them that changed columns, keys or the name of the table.
         notes: What an operator should know.
         set_aside: Why the table does not go on; None: it does.
         verified: The last proof of the target in the batch; None: there was none.
@@ -105,6 +107,7 @@ class TableProgress:
     first_commit_time: int = 0
     version: str | None = None
     statements: int = 0
+    schema_changes: int = 0
     notes: frozenset[Note] = frozenset()
     set_aside: SetAside | None = None
     verified: TableProved | None = None
@@ -135,6 +138,7 @@ class ProgressTally:
     first_commit_time: int = 0
     version: str | None = None
     statements: int = 0
+    schema_changes: int = 0
     set_aside: SetAside | None = None
     verified: TableProved | None = None
     proved: int = 0
@@ -173,6 +177,7 @@ class ProgressTally:
             first_commit_time=self.first_commit_time,
             version=self.version,
             statements=self.statements,
+            schema_changes=self.schema_changes,
             notes=frozenset(self.notes),
             set_aside=self.set_aside,
             verified=self.verified,
@@ -225,8 +230,8 @@ class BatchProgress:
 
     @property
     def commit_time(self) -> int | None:
-        """Commit time on the server of the batch's last change, seconds since 1970 UTC."""
-        return max((table.commit_time for table in self.tables), default=None)
+        """Commit time on the server of the batch's last change, seconds since 1970 UTC; None: not known."""
+        return known_time(max((table.commit_time for table in self.tables), default=None))
 
     @property
     def set_aside(self) -> list[SetAside]:

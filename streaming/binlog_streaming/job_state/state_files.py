@@ -31,7 +31,7 @@ _Content = TypeVar("_Content")
 
 
 class StateFolder:
-    """A directory of such files; it need not be there.
+    """A directory of such files, which this user alone may read; it need not be there.
 
     Args:
         directory: Folder or URL.
@@ -46,7 +46,7 @@ class StateFolder:
 
     def __init__(self, directory: str, storage: Mapping[str, str]) -> None:
         self.directory = directory
-        self._store = store_at(directory.rstrip("/"), storage)
+        self._store = store_at(directory.rstrip("/"), storage, is_private=True)
 
     def read(self, name: str) -> bytes | None:
         """Content of a file; None: it is not there.

@@ -8,6 +8,7 @@ that exists.
 
 from __future__ import annotations
 
+import codecs
 import re
 import tomllib
 import typing
@@ -138,15 +139,27 @@ def load_any_job(path: Path) -> AnyJob:
         AccessError: `DENIED`.
     """
     try:
-        text = path.read_text(encoding="utf-8")
+        data = path.read_bytes()
     except FileNotFoundError as error:
         hint = "binlog-stream init LOG > job.toml writes one"
         raise StartError("PATH_NOT_FOUND", f"{path}: there is no such job file", hint=hint) from error
-    except (IsADirectoryError, UnicodeDecodeError) as error:
-        raise OptionError("INVALID_VALUE", f"not a job file: {error}", at=Place(str(path))) from error
+    except IsADirectoryError as error:
+        raise OptionError("INVALID_VALUE", "not a job file: it is a folder", at=Place(str(path))) from error
     except OSError as error:
         raise storage_error(path, "read", error) from error
-    return parse_any_job(text, file=path)
+    return parse_any_job(_text_of(data, path), file=path)
+
+
+def _text_of(data: bytes, path: Path) -> str:
+    """Text of a job file, which may begin with a byte order mark."""
+    encoding = "utf-16" if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) else "utf-8-sig"
+    try:
+        return data.decode(encoding)
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        reason = f"not a job file: byte {error.start} is no text in UTF-8"
+        hint = "Save the file as UTF-8"
+        raise OptionError("INVALID_VALUE", reason, at=Place(f"{path}:{line}"), hint=hint) from error
 
 
 def parse_job(text: str, *, file: Path) -> Job:
@@ -165,7 +178,8 @@ def parse_any_job(text: str, *, file: Path) -> AnyJob:
         else:
             line, reason = int(told["line"]), f"{told['reason']} at column {told['column']}"
         reason = f"not TOML: {reason[:1].lower()}{reason[1:]}"
-        raise OptionError("INVALID_VALUE", reason, at=Place(f"{file}:{line}"), hint=_toml_hint(text, line)) from error
+        # The line itself is not told: it may have a password in it.
+        raise OptionError("INVALID_VALUE", reason, at=Place(f"{file}:{line}")) from error
     return _any_job_from(content, file=file, lines=key_lines(text))
 
 
@@ -184,6 +198,7 @@ def _any_job_from(content: TomlTable, *, file: Path, lines: typing.Mapping[KeyPa
     """
     job_file = JobFile(file, dict(lines or {}))
     content = cast("TomlTable", job_file.expand(content, ()))
+    job_file.check_keys(content, ())
     job_file.choose_root(content)
     is_publish = job_file.root is PublishJob
     if is_publish:
@@ -319,8 +334,3 @@ def check_job_values(job: AnyJob, names: typing.Mapping[str, str]) -> None:
 
 
 _TOML_PLACE = re.compile(r"(?P<reason>.*) \(at line (?P<line>\d+), column (?P<column>\d+)\)", re.DOTALL)
-
-
-def _toml_hint(text: str, line: int) -> str | None:
-    lines = text.splitlines()
-    return f"The line is: {lines[line - 1].strip()}" if 0 < line <= len(lines) and lines[line - 1].strip() else None

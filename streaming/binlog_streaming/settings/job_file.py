@@ -15,7 +15,7 @@ from pathlib import Path
 import msgspec
 
 from binlog_format.archives.directories import open_directory
-from binlog_format.errors import BinlogError, OptionError
+from binlog_format.errors import BinlogError, OptionError, has_keys
 from binlog_format.format_traits import FORMAT_TRAITS
 from binlog_format.formats.opening import detect_format
 from binlog_format.position import Place
@@ -169,6 +169,30 @@ class JobFile:
             return found
 
         return _VARIABLE.sub(fill, value)
+
+    def check_keys(self, value: object, path: KeyPath) -> None:
+        """See that no setting has a URL with a password or a key in it, which checkpoints and messages would show.
+
+        What is for other programs alone (`KEY_SECTIONS`) may have one.
+
+        Raises:
+            OptionError: `INVALID_VALUE`; the value is not repeated.
+        """
+        if isinstance(value, dict):
+            for name, item in value.items():
+                if (*path, name) not in KEY_SECTIONS:
+                    self.check_keys(item, (*path, name))
+        elif isinstance(value, list):
+            for number, item in enumerate(value):
+                self.check_keys(item, (*path, number))
+        elif isinstance(value, str) and has_keys(value):
+            reason = "the URL has a password or a key in it, which checkpoints and messages would show"
+            hint = "Give it in the environment (AWS_SECRET_ACCESS_KEY, ...), or in the setting that is for it"
+            raise self.error("INVALID_VALUE", path, reason, hint)
+
+
+KEY_SECTIONS = frozenset({("sink", "storage"), ("sink", "catalog"), ("spark", "settings")})
+"""Settings that object stores, catalogs and Spark are given; nothing of them is shown."""
 
 
 def resolved_path(path: str, folder: Path) -> str:

@@ -122,15 +122,15 @@ class TableStatus:
         changes: Row changes, events, or messages since the job began to record its state.
         last_commit: When the server committed the last of them; None: not known.
         last_batch: Number of the batch with it; None: not known.
-        gtid: The GTIDs that the table is complete up to; of one that was set aside, that of the group that it stopped
-            before.
+        gtid: The GTIDs that the table is complete up to; empty: not known, as of one that was set aside.
+        stopped_before: GTID, or place, of the event group that a table which was set aside could not take.
         is_complete: Whether all its rows lie in what was read; None: not known.
         verified_through: GTIDs up to which all its targets were proved to equal it; None: they were not.
         waits_for_snapshot: Its changes are left out until a snapshot of it begins.
         set_aside: Why it does not go on; None: it does.
         snapshot: Its newest snapshot; None: it has none.
-        schema_changed_at: When statements about it were last applied; None: not since the job began to record its
-            state.
+        schema_changed_at: When a statement that changes its columns, keys or name was last applied; None: not since
+            the job began to record its state.
         schema_changed_in: Number of the batch with them.
         definition: `known`, or `partial`: no statement defines what table maps lack; None: not known, as of topics.
         proved: Rows of its targets that changes proved since the job began to record its state.
@@ -145,6 +145,7 @@ class TableStatus:
     last_commit: float | None = None
     last_batch: int | None = None
     gtid: str = ""
+    stopped_before: str = ""
     is_complete: bool | None = None
     verified_through: str | None = None
     waits_for_snapshot: bool = False

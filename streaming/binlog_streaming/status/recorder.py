@@ -11,7 +11,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Self
 
 from binlog_connector.metrics.follower import Follower, LogProgress, TopicTotals
-from binlog_connector.metrics.lag import Consumed, transactions_between
+from binlog_connector.metrics.lag import Consumed, known_time, transactions_between
+from binlog_connector.schema.definitions import TableName
 from binlog_format.errors import BinlogError
 from binlog_format.gtids.gtid import Gtid, GtidPosition
 from binlog_streaming.settings import PublishJob
@@ -196,7 +197,7 @@ class StatusRecorder:
         before, totals, now = self.progress.consumed, self.progress.topics, self._clock()
         assert totals is not None, "made for a job that publishes"
         started_at = now - one.seconds
-        changes = one.records.counts.total()
+        changes, committed = one.records.counts.total(), known_time(one.last_timestamp)
         self.progress.took(
             one.offset, rows=changes, size=one.size, groups=one.groups, last_timestamp=one.last_timestamp
         )
@@ -207,7 +208,7 @@ class StatusRecorder:
         taken = BatchStatus(
             number=self._totals[0],
             finished_at=now,
-            log_seconds=None if one.last_timestamp is None else max(started_at - one.last_timestamp, 0.0),
+            log_seconds=None if committed is None else max(started_at - committed, 0.0),
             read_seconds=one.read_seconds,
             commit_seconds=max(one.seconds - one.read_seconds, 0.0),
             changes=changes,
@@ -221,7 +222,7 @@ class StatusRecorder:
                 text = f"batch {taken.number} was not committed at first: {one.attempts} attempts"
                 self._errors.append(ErrorStatus(now, text, "Look at the brokers' own logs when this comes back"))
             for topic, records in one.records.counts.items():
-                self._tables.take_topic(topic, records, taken.number, one.last_timestamp)
+                self._tables.take_topic(topic, records, taken.number, committed)
             for snapshot in one.records.snapshots:
                 self._tables.take_snapshot(snapshot)
             for topic, rows in one.records.copied.items():
@@ -257,7 +258,9 @@ class StatusRecorder:
         if record is None:
             return
         self.progress.set_aside = tuple(sorted(str(one.name) for one in record.set_aside))
-        self.progress.verified = {(f"{one.database}.{one.table}", one.mode): one.commit_time for one in record.verified}
+        self.progress.verified = {
+            (str(TableName(one.database, one.table)), one.mode): one.commit_time for one in record.verified
+        }
         with self._lock:
             waiting = set() if self._known is None else set(self._known.waiting)
             if batch is not None:

@@ -6,6 +6,7 @@ from collections import deque
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from binlog_connector.metrics.lag import known_time
 from binlog_connector.schema.definitions import TableName
 from binlog_streaming.status.model import MINUTES_MAX, Minute, SnapshotStatus, TableStatus
 from binlog_streaming.status.wording import without_access
@@ -45,7 +46,8 @@ class KnownTables:
             known = tables.get(str(name), TableStatus(str(name)))
             added[str(name)] = replace(
                 known,
-                gtid=gtid if stopped is None else stopped.gtid or stopped.position,
+                gtid=gtid if stopped is None else "",
+                stopped_before="" if stopped is None else stopped.gtid or stopped.position,
                 is_complete=complete.get(name),
                 verified_through=self._proved(name, len(known.modes)),
                 waits_for_snapshot=name in self.waiting,
@@ -84,9 +86,9 @@ class TableTallies:
             known = self._tables.get(name, TableStatus(name))
             written = {without_access(one.target): str(one.mode) for one in targets}
             places = dict(zip(known.targets, known.modes, strict=True)) | written
-            commit_time = max(one.commit_time for one in targets)
+            commit_time = known_time(max(one.commit_time for one in targets))
             proved = sum(one.proved for one in targets)
-            has_statements = any(one.statements for one in targets)
+            has_statements = any(one.schema_changes for one in targets)
             self._tables[name] = replace(
                 known,
                 targets=tuple(places),
@@ -111,13 +113,13 @@ class TableTallies:
         """Number of rows that changes proved, by table, of those that have any."""
         return {name: table.proved for name, table in self._tables.items() if table.proved}
 
-    def take_topic(self, topic: str, records: int, number: int, commit_time: float | None) -> None:
+    def take_topic(self, topic: str, records: int, number: int, commit_time: int | None) -> None:
         """Count messages of a topic."""
         known = self._tables.get(topic, TableStatus(topic))
         self._tables[topic] = replace(
             known,
             changes=known.changes + records,
-            last_commit=known.last_commit if commit_time is None else commit_time,
+            last_commit=known_time(commit_time) or known.last_commit,
             last_batch=number,
         )
 

@@ -80,6 +80,8 @@ BEHIND_SECONDS = 300.0
 SAFE_SHARE = 0.5
 """Share of the server's expiry: less time left is a warning, less than `DANGER_SHARE` is urgent."""
 DANGER_SHARE = 0.2
+STILL_SECONDS = 60.0
+"""A job with work that has finished no batch for so long, beside three times its longest one, stands still."""
 RECENT_BATCHES = 10
 """Number of batches from which the speed of a job is computed."""
 
@@ -146,12 +148,16 @@ def _running(state: RecordedStatus, log: LogStatus | None, now: float) -> _Part:
         return Level.OK, f"running, {_amount(log)} behind", ""
     if behind <= CURRENT_SECONDS:
         return Level.OK, f"current, {duration_text(behind)} behind the server", ""
-    level = Level.WARNING if behind > BEHIND_SECONDS else Level.OK
     text = f"{duration_text(behind)} behind the server ({_amount(log)})"
-    ready = _ready_in(state, log, now)
-    if ready is not None:
-        return level, f"catching up, {text}, current in about {duration_text(ready)}", ""
-    advice = "It takes no less than the server writes, or nothing at all: look at the batches, and at its errors."
+    level = Level.WARNING if behind > BEHIND_SECONDS else Level.OK
+    work = work_left(state, log, now)
+    advice = "No batch has been finished lately: look at the batches, and at its errors."
+    if work is not None:
+        text = f"{text}, about {duration_text(work)} of work left"
+        # What waits was written since the oldest of it was: the server writes as fast as that.
+        if work < behind:
+            return Level.WARNING if work > BEHIND_SECONDS else Level.OK, f"catching up, {text}", ""
+        advice = "The server writes as much as it takes, or more: docs/tuning.md."
     return level, text, advice if level is Level.WARNING else ""
 
 
@@ -167,19 +173,22 @@ def _amount(log: LogStatus) -> str:
     return bytes_text(log.size)
 
 
-def _ready_in(state: RecordedStatus, log: LogStatus, now: float) -> float | None:
-    """Seconds until the job has taken what waits, at the speed of its last batches; None: that is not known.
+def work_left(state: RecordedStatus, log: LogStatus, now: float) -> float | None:
+    """Seconds that the job needs for what waits, at the speed at which it took what came before.
 
-    It is not where batches have stopped, nor where the oldest waiting change gets older from batch to batch.
+    Only batches since the oldest waiting change was committed count: all that time there was work. What the server
+    writes meanwhile does not count. None: that is not known, or batches have stopped.
     """
-    recent = [batch for batch in state.batches[-RECENT_BATCHES:] if batch.size]
-    if len(recent) < 2 or now - recent[-1].finished_at > BEHIND_SECONDS:
+    since = max(now - (log.waiting_seconds or 0.0), state.started_at)
+    recent = [batch for batch in state.batches if batch.size and batch.finished_at >= since][-RECENT_BATCHES:]
+    if not recent:
         return None
-    if (recent[-1].lag_seconds or 0) > (recent[0].lag_seconds or 0):
+    start = recent[0].finished_at - recent[0].read_seconds - recent[0].commit_seconds
+    seconds, size = recent[-1].finished_at - start, sum(batch.size or 0 for batch in recent)
+    longest = max(batch.read_seconds + batch.commit_seconds for batch in recent)
+    if seconds <= 0 or now - recent[-1].finished_at > STILL_SECONDS + 3 * longest:
         return None
-    seconds = recent[-1].finished_at - recent[0].finished_at
-    size = sum(batch.size or 0 for batch in recent[1:])
-    return log.size * seconds / size if size and seconds > 0 else None
+    return log.size * seconds / size
 
 
 def _hazards(state: RecordedStatus, log: LogStatus | None) -> list[_Part]:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from binlog_connector.crash_points import reached
 from binlog_connector.rules.row_rules import TableRules, rules_fingerprint
 from binlog_connector.schema.snapshot_marks import TableProved
-from binlog_connector.schema.table_changes import TableRenamed
+from binlog_connector.schema.table_changes import TableAltered, TableRenamed
 from binlog_format.errors import BinlogError, TableError, UnsupportedError
 from binlog_streaming.job_state.progress import Note, Outcome, ProgressTally, notes_about
 from binlog_streaming.lake.commit_id import QUERY_PROPERTY, SET_ASIDE_PROPERTY, CommitId
@@ -313,6 +313,7 @@ class _ComponentRun:
             commit_id = replace(commit_id, keys=work.keys)
             tally.count_commits(step.statement.commit_time, step.statement.commit_time)
             tally.statements += 1
+            tally.schema_changes += isinstance(change, TableAltered | TableRenamed)
             commits = not is_done and work.commit is not None and work.commit(target, commit_id)
             self._watch.changed(target.uri)
             if target.properties() is not None:

@@ -7,7 +7,9 @@ The stream reads the view `tables` of the Spark source. Spark calls for each mic
 from __future__ import annotations
 
 import contextlib
+import errno
 import logging
+import os
 import tempfile
 import threading
 import time
@@ -23,7 +25,7 @@ from pyspark import SparkContext
 
 from binlog_connector.options.source_options import SourceOptions
 from binlog_format import open_log
-from binlog_format.errors import BinlogError, OptionError
+from binlog_format.errors import BinlogError, OptionError, storage_error
 from binlog_streaming.job_state.checkpoint import read_checkpoint, read_offset
 from binlog_streaming.job_state.job_run import JobRun
 from binlog_streaming.job_state.progress import BatchProgress, Progress
@@ -31,8 +33,9 @@ from binlog_streaming.job_state.record import with_declared_types
 from binlog_streaming.job_state.record_keeper import RecordKeeper
 from binlog_streaming.job_state.state_files import state_of
 from binlog_streaming.lake.sinks import sink_type
+from binlog_streaming.lake.storage.table_places import path_part
 from binlog_streaming.plan.failures import named_error
-from binlog_streaming.spark_session import PLANNING_ONLY, is_submitted, local_session
+from binlog_streaming.spark_session import PLANNING_ONLY, bound_log, is_submitted, local_session
 from binlog_streaming.tables.batch import BatchContext, plan_of, write_batch
 from binlog_streaming.tables.batch_run import BatchVersions
 from binlog_streaming.tables.evidence_watch import watched_after
@@ -54,6 +57,9 @@ if TYPE_CHECKING:
 
 
 logger = logging.getLogger(__name__)
+
+SPARK_LOG = "binlog-stream-spark.log"
+"""File of Spark's messages in the checkpoint's folder."""
 
 STOP_PATIENCE_S = 30.0
 """Seconds that a stop waits for the running batch; a batch that is cut off does no harm, it is repeated."""
@@ -204,9 +210,10 @@ class TablesJob(JobRun[MicroBatch, BatchProgress, Progress]):
         if is_submitted():
             return None
         if "://" in self.job.checkpoint:
-            return Path(tempfile.gettempdir()) / f"{self.job.name}-spark.log"
-        checkpoint = Path(self.job.checkpoint)
-        return checkpoint.with_name(f"{checkpoint.name}-spark.log")
+            return (
+                Path(tempfile.gettempdir()) / f"binlog-stream-{os.getuid()}" / f"{path_part(self.job.name)}-spark.log"
+            )
+        return Path(self.job.checkpoint) / SPARK_LOG
 
     def _watch(self, query: StreamingQuery) -> None:
         try:
@@ -245,6 +252,7 @@ class TablesJob(JobRun[MicroBatch, BatchProgress, Progress]):
         defined = self.record.keep_definitions(batch_id, plan.state_change.definitions, offset)
         tables = write_batch(frame, replace(context, defined=defined), plan)
         self._watched = watched_after(self._watched, tables)
+        bound_log(self.spark_log)
         if plan.end is not None:
             self._versions.record(query_id, batch_id, plan.end, context.gtid_position, tables)
         progress = BatchProgress(
@@ -291,8 +299,16 @@ def gtid_position(offset: SourceOffset | None) -> str | None:
     return str(gtid) if gtid else None
 
 
-def _not_started(error: Py4JJavaError, checkpoint: str, log_file: Path | None) -> OptionError:
+_JAVA_ANSWERS = {"No space left on device": errno.ENOSPC, "Disk quota exceeded": errno.EDQUOT}
+_JAVA_ANSWERS |= {"Permission denied": errno.EACCES, "Read-only file system": errno.EROFS}
+"""Answers of the system, in Java's words."""
+
+
+def _not_started(error: Py4JJavaError, checkpoint: str, log_file: Path | None) -> BinlogError:
     message = str(error.java_exception.toString()).partition("\n")[0]
+    number = next((number for words, number in _JAVA_ANSWERS.items() if words in str(error)), None)
+    if number is not None:
+        return storage_error(f"checkpoint {checkpoint}", "write", OSError(number, os.strerror(number)))
     where = f"; its messages are in {log_file}" if log_file is not None else ""
     return OptionError(
         "INVALID_VALUE",

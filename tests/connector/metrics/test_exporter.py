@@ -16,7 +16,7 @@ from binlog_connector.following.tailer import FollowOptions, Tailer
 from binlog_connector.metrics.exporter import MetricsExporter
 from binlog_connector.metrics.follower import Follower, TopicTotals
 from binlog_connector.metrics.lag import Consumed, LagMeter
-from binlog_format.errors import AccessError, OptionError
+from binlog_format.errors import MachineError, OptionError
 from tests.connector.shop import FIRST_SECOND, Shop
 
 if TYPE_CHECKING:
@@ -154,7 +154,7 @@ def test_port_that_is_taken_is_named() -> None:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         port = taken.getsockname()[1]
-        with pytest.raises(AccessError, match=rf"DENIED.*127\.0\.0\.1:{port}: Address already in use"):
+        with pytest.raises(MachineError, match=rf"PORT_IN_USE.*127\.0\.0\.1:{port}: Address already in use"):
             MetricsExporter(port)
 
 

@@ -231,7 +231,7 @@ def test_signal_while_spark_starts_ends_at_once_in_one_line(number: signal.Signa
     own = tmp_path / "lake" / OWN_FOLDER
     # Java has been started when its messages have a place.
     with DirectoryWatch(tmp_path, poll_interval=0.05) as watch:
-        while not (own / "checkpoint-spark.log").exists():
+        while not (own / "checkpoint" / "binlog-stream-spark.log").exists():
             assert process.poll() is None
             watch.wait(0.05)
     os.killpg(process.pid, number)

@@ -18,7 +18,7 @@ import pytest
 
 from binlog_connector.following.log_end import end_of_log, start_of_log
 from binlog_connector.following.watched import WatchedLog
-from binlog_format.errors import AccessError, OptionError
+from binlog_format.errors import MachineError, OptionError
 from binlog_streaming.status.model import PurgeRisk, PurgeStatus
 from binlog_streaming.status.page.app import TABLES_MAX
 from binlog_streaming.status.page.serving import is_loopback, serving
@@ -196,7 +196,7 @@ def test_a_port_that_is_taken_is_named(tmp_path: Path) -> None:
     with served(tmp_path, Shown(state(), log())) as url:
         taken = urlsplit(url).netloc
         with (
-            pytest.raises(AccessError, match=f"cannot listen at {taken}"),
+            pytest.raises(MachineError, match=f"cannot listen at {taken}"),
             serving(taken, None, StatusRecorder(job_for(tmp_path))),
         ):
             pass

@@ -44,7 +44,7 @@ def progress(number: int, offset: SourceOffset, *, statements: int = 0) -> Batch
     commit_time = 1_700_000_000
     table = TableProgress(
         "sb.t", "/lake/sb/t", "mirror", Outcome.WRITTEN, 5, 2, 0, 7, 0.2, offset.position, commit_time,
-        statements=statements,
+        statements=statements, schema_changes=statements,
     )  # fmt: skip
     log = replace(table, mode="changelog", target="/lake/sb/t_log")
     return BatchProgress(
@@ -92,7 +92,7 @@ def test_what_a_job_remembers_of_its_tables_is_shown(tmp_path: Path, edges: tupl
     recorder.batch(waits, record)
     tables = {table.name: table for table in recorder.state().tables}
     assert tables["sb.t"].is_complete is True
-    assert (tables["sb.bad"].set_aside, tables["sb.bad"].gtid) == ("the log lacks a value", "0-1-9")
+    assert (tables["sb.bad"].set_aside, tables["sb.bad"].stopped_before) == ("the log lacks a value", "0-1-9")
     assert tables["sb.new"].snapshot is not None
     assert (tables["sb.new"].snapshot.rows, tables["sb.new"].is_complete) == (5, False)
     assert tables["sb.late"].waits_for_snapshot

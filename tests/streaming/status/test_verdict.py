@@ -1,11 +1,13 @@
 from __future__ import annotations
 
+import re
 from dataclasses import replace
+from random import Random
 
 import pytest
 
-from binlog_streaming.status.model import Level, LogStatus, Phase, PurgeRisk, PurgeStatus, RecordedStatus
-from binlog_streaming.status.wording import bytes_text, clock_text, duration_text, verdict_of, visible
+from binlog_streaming.status.model import BatchStatus, Level, LogStatus, Phase, PurgeRisk, PurgeStatus, RecordedStatus
+from binlog_streaming.status.wording import bytes_text, clock_text, duration_text, verdict_of, visible, work_left
 from tests.streaming.status.states import DAY, HOSTILE, NOW, batch, error, log, state, trouble
 
 TIMED = PurgeStatus(PurgeRisk.TIMED, "b-3.ibb", DAY, 4 * DAY)
@@ -24,15 +26,26 @@ VERDICTS: dict[str, tuple[Phase, RecordedStatus, LogStatus | None, Level, str]] 
         "Current, 1.2 s behind the server; safe for 3 d 4 h",
     ),
     "catching up": (
-        Phase.RUNNING, state(batches=FALLING), BEHIND, Level.WARNING,
+        Phase.RUNNING, state(batches=FALLING), BEHIND, Level.OK,
         (
-            "Catching up, 2 h 5 min behind the server (120,000 transactions, 1.2 GB), current in about 4 min; "
+            "Catching up, 2 h 5 min behind the server (120,000 transactions, 1.2 GB), about 3 min 40 s of work left; "
+            "safe for 3 d 4 h"
+        ),
+    ),
+    "a burst that is being taken, later than it was committed": (
+        Phase.RUNNING, state(batches=RISING), log(waiting_seconds=1_260.0, transactions=10_000, size=16_000_000),
+        Level.OK,
+        (
+            "Catching up, 21 min behind the server (10,000 transactions, 16.0 MB), about 2.9 s of work left; "
             "safe for 3 d 4 h"
         ),
     ),
     "falling behind": (
-        Phase.RUNNING, state(batches=RISING), BEHIND, Level.WARNING,
-        "2 h 5 min behind the server (120,000 transactions, 1.2 GB); safe for 3 d 4 h",
+        Phase.RUNNING, state(batches=RISING), replace(BEHIND, waiting_seconds=400.0, size=10_000_000_000),
+        Level.WARNING,
+        (
+            "6 min 40 s behind the server (120,000 transactions, 10.0 GB), about 30 min of work left; safe for 3 d 4 h"
+        ),
     ),
     "hanging: no batch for an hour, however few changes wait": (
         Phase.RUNNING, state(batches=(batch(1, ago=3_600.0),)), log(waiting_seconds=3_590.0, transactions=1, size=80),
@@ -134,3 +147,55 @@ def test_nothing_in_a_name_stays_hidden() -> None:
     shown = visible(HOSTILE)
     assert shown.isprintable()
     assert shown.startswith("<script>alert(1)</script>\"'`&\\u000a\\u202egnirts\\u2066\\u001b[31m")
+
+
+TAKEN_PER_SECOND, OVERHEAD, BATCH_MAX = 1_000_000, 0.2, 4_000_000
+
+
+def model_job(random: Random, seconds: int) -> tuple[RecordedStatus, LogStatus, float, float]:
+    """A job and its server until a moment: its record, what waits, that moment, and the seconds it then needs."""
+    bursts = [(random.uniform(0, seconds), random.randrange(1, 40_000_000)) for _ in range(random.randrange(1, 6))]
+    commits = [(NOW + at + n * random.choice((0.0, 0.001)), size // 200) for at, size in bursts for n in range(200)]
+    commits = sorted((at, max(size, 1)) for at, size in commits if at < NOW + seconds)
+    moment, clock, taken = NOW + seconds, NOW, 0
+    batches: list[BatchStatus] = []
+
+    def next_batch(limit: float) -> tuple[float, int, int] | None:
+        begin = max(clock, commits[taken][0]) if taken < len(commits) else limit
+        size, count = 0, taken
+        while count < len(commits) and commits[count][0] <= begin and size < BATCH_MAX:
+            size, count = size + commits[count][1], count + 1
+        end = begin + OVERHEAD + size / TAKEN_PER_SECOND
+        return (end, size, count) if size and end <= limit else None
+
+    while (found := next_batch(moment)) is not None:
+        clock, size, taken = found
+        made = batch(len(batches), lag=max(clock - commits[taken - 1][0], 0.0), ago=NOW - clock, size=size)
+        batches.append(replace(made, read_seconds=0.0, commit_seconds=OVERHEAD + size / TAKEN_PER_SECOND))
+    waiting = commits[taken:]
+    record = state(batches=tuple(batches[-50:]), started_at=NOW, seen_at=moment)
+    shown = log(
+        waiting_seconds=moment - waiting[0][0] if waiting else 0.0,
+        transactions=len(waiting),
+        size=sum(size for _, size in waiting),
+    )
+    while (found := next_batch(float("inf"))) is not None and taken < len(commits):
+        clock, _, taken = found
+    return record, shown, moment, max(clock - moment, 0.0)
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_a_model_job_does_what_its_verdict_says(seed: int) -> None:
+    """No time from nothing, nothing absurd; the work that is left takes about as long as it says."""
+    random = Random(seed)
+    for _ in range(20):
+        record, shown, now, needed = model_job(random, random.randrange(5, 600))
+        verdict = verdict_of(Phase.RUNNING, record, shown, now)
+        assert not re.search(r"\d d ", verdict.text.partition(";")[0]), verdict.text
+        work = work_left(record, shown, now)
+        if shown.size == 0:
+            assert verdict.text.startswith(("Current", "Running"))
+        if work is not None and shown.size > 4 * BATCH_MAX:
+            assert needed / 4 <= work <= needed * 4 + 1, (verdict.text, needed)
+        if verdict.text.startswith("Catching up"):
+            assert needed < (shown.waiting_seconds or 0) * 4 + 1

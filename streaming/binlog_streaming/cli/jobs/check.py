@@ -16,7 +16,7 @@ from binlog_streaming.cli.options import (
     JobArgument,
     help_of,
 )
-from binlog_streaming.cli.output import Output, OutputOption, escaped, output_console, write_json_lines
+from binlog_streaming.cli.output import Output, OutputOption, escaped, output_console, say, write_json_lines
 from binlog_streaming.cli.progress import progress_bar
 
 if TYPE_CHECKING:
@@ -180,11 +180,11 @@ def _check_events(job: EventTablesJob, output: Output) -> None:
         )
         write_json_lines([{"kind": "result", "can_run": True}])
         return
-    typer.echo(f"{job.name}: {job.source.path} -> {job.sink.directory} ({job.sink.format})")
-    typer.echo(f"from {position}, {waiting.size:,} bytes to read")
+    say(f"{job.name}: {job.source.path} -> {job.sink.directory} ({job.sink.format})")
+    say(f"from {position}, {waiting.size:,} bytes to read")
     for place, count in waiting.tables.items():
-        typer.echo(f"{place}: events of {count} source{'' if count == 1 else 's'}")
-    typer.echo("It can run.")
+        say(f"{place}: events of {count} source{'' if count == 1 else 's'}")
+    say("It can run.")
 
 
 def _check_topics(job: TopicTablesJob, output: Output) -> None:
@@ -203,10 +203,10 @@ def _check_topics(job: TopicTablesJob, output: Output) -> None:
         )
         write_json_lines([{"kind": "result", "can_run": True}])
         return
-    typer.echo(f"{job.name}: {job.source.bootstrap_servers} -> {job.sink.directory} ({job.sink.format})")
+    say(f"{job.name}: {job.source.bootstrap_servers} -> {job.sink.directory} ({job.sink.format})")
     for one, (offset, end) in sorted(waiting.items()):
-        typer.echo(f"{one}: from offset {offset}, {end - offset:,} to read")
-    typer.echo("It can run.")
+        say(f"{one}: from offset {offset}, {end - offset:,} to read")
+    say("It can run.")
 
 
 def _json_rows(job: Job, report: JobReport) -> list[dict[str, object]]:

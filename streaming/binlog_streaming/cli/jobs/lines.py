@@ -6,10 +6,7 @@ import time
 from collections import Counter
 from typing import TYPE_CHECKING
 
-import typer
-
-from binlog_format.errors import visible
-from binlog_streaming.cli.output import write_json_lines
+from binlog_streaming.cli.output import say, write_json_lines
 from binlog_streaming.job_state.progress import NOTE_TEXTS
 from binlog_streaming.settings.source_models import TopicSource
 
@@ -34,7 +31,7 @@ LINE_SECONDS = 1.0
 def say_addresses(addresses: Mapping[str, str]) -> None:
     """Print the addresses of metrics and page, for people."""
     for name, address in addresses.items():
-        typer.echo(f"{name}: {address}")
+        say(f"{name}: {address}")
 
 
 class BatchLines:
@@ -48,7 +45,7 @@ class BatchLines:
         del running
         source = job.source
         told = f"{source.bootstrap_servers} ({source.topics})" if isinstance(source, TopicSource) else source.path
-        typer.echo(f"{job.name}: {told} -> {job.sink.directory} ({job.sink.format})")
+        say(f"{job.name}: {told} -> {job.sink.directory} ({job.sink.format})")
         say_addresses(addresses)
 
     def batch(self, batch: BatchProgress) -> None:
@@ -67,15 +64,15 @@ class BatchLines:
         repeated = sum(table.outcome == "repeated" for table in batch.tables)
         if repeated:
             parts.append(f"{repeated} tables had it already")
-        typer.echo("  ".join(parts))
+        say("  ".join(parts))
         for table in batch.tables:
             for note in sorted(table.notes):
                 # They stay the same from batch to batch.
                 if (table.source_table, note) not in self._told:
                     self._told.add((table.source_table, note))
-                    typer.echo(visible(f"{table.source_table}: {NOTE_TEXTS[note]}"))
+                    say(f"{table.source_table}: {NOTE_TEXTS[note]}")
         for stopped in batch.set_aside:
-            typer.echo(visible(f"{stopped.name}: set aside at {stopped.gtid or stopped.position}: {stopped.reason}"))
+            say(f"{stopped.name}: set aside at {stopped.gtid or stopped.position}: {stopped.reason}")
 
     def idle(self) -> None:
         """Nothing: each batch has its line at once."""
@@ -83,7 +80,7 @@ class BatchLines:
     def ended(self, progress: Progress, *, stopped: bool) -> None:
         """Sum up."""
         how = "stopped" if stopped else "ended"
-        typer.echo(f"{how}: {progress.changes:,} changes in {progress.batches} batches")
+        say(f"{how}: {progress.changes:,} changes in {progress.batches} batches")
 
 
 class BatchJsonLines:
@@ -135,8 +132,8 @@ class PublishLines:
         """Report the start of the job."""
         offset = running.offset
         assert offset is not None, "it has begun"
-        typer.echo(f"{job.name}: {job.source.path} -> {job.sink.bootstrap_servers} ({job.sink.topic_prefix})")
-        typer.echo(f"from {offset.position}{f', after GTID {offset.gtid}' if offset.gtid else ''}")
+        say(f"{job.name}: {job.source.path} -> {job.sink.bootstrap_servers} ({job.sink.topic_prefix})")
+        say(f"from {offset.position}{f', after GTID {offset.gtid}' if offset.gtid else ''}")
         say_addresses(addresses)
         self._since = self._clock()
 
@@ -155,7 +152,7 @@ class PublishLines:
         """Sum up."""
         self.idle()
         how = "stopped" if stopped else "ended"
-        typer.echo(f"{how}: {progress.records:,} messages, {progress.groups:,} transactions of the log")
+        say(f"{how}: {progress.records:,} messages, {progress.groups:,} transactions of the log")
 
     def _say_waiting(self) -> None:
         records: Counter[str] = Counter()
@@ -175,7 +172,7 @@ class PublishLines:
         ]
         if last.last_timestamp is not None:
             parts.append(f"committed {max(time.time() - last.last_timestamp, 0):.1f} s before")
-        typer.echo("  ".join(parts))
+        say("  ".join(parts))
 
 
 class PublishJsonLines(PublishLines):

@@ -10,7 +10,7 @@ from binlog_connector.installing import require
 from binlog_streaming.cli.jobs.run import BatchOutputOption, OnceOption  # noqa: TC001 (typer looks at annotations)
 from binlog_streaming.cli.jobs.running import run_job
 from binlog_streaming.cli.options import PANEL, ExcludeTablesOption, TablesOption, help_of
-from binlog_streaming.cli.output import Output, PathArgument
+from binlog_streaming.cli.output import Output, PathArgument, say
 from binlog_streaming.cli.status.observing import PageOptions, StatusOption, StatusTokenOption
 from binlog_streaming.settings.choices import (
     DEFAULT_FORMAT,
@@ -132,5 +132,5 @@ def mirror(  # noqa: PLR0913 - the options of the command
     with open_log(job.source.path):  # what is wrong with it is reported before anything is written
         remember(job)
     if "://" in job.sink.directory and output is Output.TABLE:
-        typer.echo(f"checkpoint: {job.checkpoint}")
+        say(f"checkpoint: {job.checkpoint}")
     run_job(job, once=once, output=output, page=PageOptions(status, status_token_file))

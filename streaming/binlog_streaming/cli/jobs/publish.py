@@ -12,7 +12,7 @@ from binlog_format.position import Place
 from binlog_streaming.cli.jobs.run import OnceOption  # noqa: TC001 (typer looks at annotations)
 from binlog_streaming.cli.jobs.running import run_job
 from binlog_streaming.cli.options import PANEL, ExcludeTablesOption, TablesOption, help_of
-from binlog_streaming.cli.output import Output
+from binlog_streaming.cli.output import Output, say
 from binlog_streaming.cli.status.observing import PageOptions, StatusOption, StatusTokenOption
 
 if TYPE_CHECKING:
@@ -93,4 +93,4 @@ def _write_down(settings: PublishJob, output: Output) -> None:
         require_changes(log)
         file = write_down(settings)
     if output is Output.TABLE:
-        typer.echo(f"job file: {file}")
+        say(f"job file: {file}")

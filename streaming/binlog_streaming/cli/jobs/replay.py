@@ -14,7 +14,7 @@ from binlog_streaming.cli.options import (
     JobArgument,
     help_of,
 )
-from binlog_streaming.cli.output import Output, write_json_lines
+from binlog_streaming.cli.output import Output, say, write_json_lines
 
 if TYPE_CHECKING:
     from binlog_format.gtids.gtid_set import GtidPoint
@@ -113,9 +113,9 @@ def _say_plan(replay: Replay, output: Output) -> None:
         write_json_lines([{"event": "replay", "tables": len(record.tables), **fields}])
         return
     again = ", begun before" if replay.is_resumed else ""
-    typer.echo(f"replay from {record.first or 'the start'} to {record.last or 'the end'}{again}")
+    say(f"replay from {record.first or 'the start'} to {record.last or 'the end'}{again}")
     if alone:
-        typer.echo(f"left alone, they hold it already: {', '.join(alone)}")
+        say(f"left alone, they hold it already: {', '.join(alone)}")
 
 
 def _say_end(replay: Replay, count: int, output: Output) -> None:
@@ -124,6 +124,6 @@ def _say_end(replay: Replay, count: int, output: Output) -> None:
         fields = {"gtid_position": record.last, "handed_over": record.hand_over}
         write_json_lines([{"event": "replayed", "targets": count, **fields}])
         return
-    typer.echo(f"{count} targets are at {record.last or 'the end of the log'}")
+    say(f"{count} targets are at {record.last or 'the end of the log'}")
     if record.hand_over:
-        typer.echo(f"{replay.request.job.name} goes on from there: binlog-stream run")
+        say(f"{replay.request.job.name} goes on from there: binlog-stream run")

@@ -20,6 +20,7 @@ from binlog_streaming.cli.options import (
     TablesOption,
     help_of,
 )
+from binlog_streaming.cli.output import say
 
 if TYPE_CHECKING:
     from binlog_streaming.server.session import ServerSession
@@ -159,7 +160,7 @@ def _run(session: ServerSession, plan: SnapshotPlan, *, rate: int | None, restar
         with showing_progress() as on_progress:
             result = run_snapshot(session, plan, rate=rate, restart=restart, on_progress=on_progress)
     except KeyboardInterrupt:
-        typer.echo("The same command goes on where this one was.", err=True)
+        say("The same command goes on where this one was.", err=True)
         raise
     print_result(result)
     return result

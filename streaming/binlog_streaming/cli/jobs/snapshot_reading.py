@@ -16,7 +16,7 @@ from binlog_streaming.cli.jobs.snapshot_report import (
     showing_progress,
     size_text,
 )
-from binlog_streaming.cli.output import escaped, output_console
+from binlog_streaming.cli.output import escaped, output_console, say
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -67,7 +67,7 @@ def read_tables(job: Job, address: ServerAddress, credentials: Credentials, aske
             with showing_progress() as on_progress:
                 result = run_reading(plan, job, lambda: connect(address, credentials), on_progress=on_progress)
         except KeyboardInterrupt:
-            typer.echo("Tables that were complete stay so; the same command reads the others.", err=True)
+            say("Tables that were complete stay so; the same command reads the others.", err=True)
             raise
         print_result(result, "their targets")
         failed = result.failed

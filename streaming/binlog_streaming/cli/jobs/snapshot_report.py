@@ -11,7 +11,7 @@ import typer
 from rich.table import Table
 
 from binlog_format.errors import OptionError
-from binlog_streaming.cli.output import escaped, output_console
+from binlog_streaming.cli.output import escaped, output_console, say
 from binlog_streaming.cli.progress import progress_line
 
 if TYPE_CHECKING:
@@ -171,7 +171,7 @@ def print_result(result: SnapshotResult, place: str = "the log") -> None:
     console.print(f"{tables}, {result.rows:,} rows are in {place}, after {result.seconds:,.1f} s")
     console.print(f"load     {'; '.join(_load(result.load))}", soft_wrap=True)
     for one in result.failed:
-        typer.echo(f"not taken {one}", err=True)
+        say(f"not taken {one}", err=True)
 
 
 def _load(load: SnapshotLoad) -> Iterator[str]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from binlog_streaming.cli.output import Output, OutputOption, PathArgument, write_json_lines
+from binlog_streaming.cli.output import Output, OutputOption, PathArgument, say, write_json_lines
 
 if TYPE_CHECKING:
     from binlog_format.archives.manifest import ArchivedFile
@@ -87,7 +87,7 @@ class _Lines:
 
     def metrics(self, address: str) -> None:
         """Print the address of the metrics."""
-        typer.echo(f"metrics: {address}")
+        say(f"metrics: {address}")
 
     def stored(self, stored: Stored) -> None:
         """Report a stored part."""
@@ -96,15 +96,15 @@ class _Lines:
         if file.is_sealed:
             how = "linked" if stored.is_linked else "copied"
             gtids = f", up to {file.gtids}" if file.gtids else ""
-            typer.echo(f"{file.name}: {how}, {file.size:,} bytes, {file.transactions:,} transactions{gtids}")
+            say(f"{file.name}: {how}, {file.size:,} bytes, {file.transactions:,} transactions{gtids}")
 
     def removed(self, file: ArchivedFile) -> None:
         """Report a file that is removed: it is older than the retention."""
-        typer.echo(f"{file.name}: removed, {file.size:,} bytes")
+        say(f"{file.name}: removed, {file.size:,} bytes")
 
     def ended(self) -> None:
         """Sum up."""
-        typer.echo(f"{self._size:,} bytes archived")
+        say(f"{self._size:,} bytes archived")
 
 
 class _JsonLines(_Lines):

@@ -34,7 +34,7 @@ from binlog_streaming.cli.options import (
     TimeTypeOption,
     ZeroDatesOption,
 )
-from binlog_streaming.cli.output import PathArgument, write_output
+from binlog_streaming.cli.output import PathArgument, VisibleFormatter, write_output
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -221,7 +221,8 @@ def _log_warnings() -> None:
     # Whoever has set up logging has decided already.
     console = Console(stderr=True)
     handler = RichHandler(console=console, show_path=False) if console.is_terminal else logging.StreamHandler()
-    logging.basicConfig(level=logging.WARNING, format="%(message)s", handlers=[handler])
+    handler.setFormatter(VisibleFormatter("%(message)s"))
+    logging.basicConfig(level=logging.WARNING, handlers=[handler])
 
 
 def _follower(stack: ExitStack, tailer: Tailer, port: int | None, host: str, *, has_view: bool) -> Follower | None:

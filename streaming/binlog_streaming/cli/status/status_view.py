@@ -125,7 +125,7 @@ def _table_state(table: TableStatus) -> tuple[str, str]:
     """Text and colour of a table's state."""
     problem = _snapshot_problem(table)
     if table.set_aside is not None:
-        return f"set aside at {table.gtid}: {table.set_aside}", "red"
+        return f"set aside at {table.stopped_before}: {table.set_aside}", "red"
     if problem is not None:
         return f"its snapshot failed: {problem}", "yellow"
     if table.waits_for_snapshot:

@@ -24,11 +24,17 @@ _NO_LINKS = frozenset({errno.EXDEV, errno.EPERM, errno.EMLINK, errno.EOPNOTSUPP,
 
 
 class FolderStore(Store):
-    """A folder."""
+    """A folder.
 
-    def __init__(self, uri: str) -> None:
+    Args:
+        uri: Its path.
+        is_private: Whether files are for this user alone; else the system decides (umask).
+    """
+
+    def __init__(self, uri: str, *, is_private: bool = False) -> None:
         self.uri = uri
         self._folder = Path(uri)
+        self._mode = 0o600 if is_private else 0o666
         self._written_to: set[Path] = set()
 
     def read(self, name: str) -> bytes:
@@ -53,7 +59,7 @@ class FolderStore(Store):
         for folder in made:
             sync_folder(folder.parent)
         # deltalake names its own ones in the same way; readers of a log pass over them.
-        with _staged(path.with_name(f"_commit_{uuid.uuid4()}.json.tmp"), content) as staged:
+        with _staged(path.with_name(f"_commit_{uuid.uuid4()}.json.tmp"), content, self._mode) as staged:
             return _linked(staged, path)
 
     def exchange(self, name: str, before: bytes | None, content: bytes) -> bool:
@@ -64,7 +70,7 @@ class FolderStore(Store):
         with _locked(path.parent):
             if (path.read_bytes() if path.exists() else None) != before:
                 return False
-            with _staged(path.with_name(f"{UNFINISHED}{path.name}"), content) as staged:
+            with _staged(path.with_name(f"{UNFINISHED}{path.name}"), content, self._mode) as staged:
                 staged.replace(path)
             sync_folder(path.parent)
         return True
@@ -73,7 +79,7 @@ class FolderStore(Store):
         """See `Store`."""
         path = self._folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
-        with _staged(path.with_name(f"{UNFINISHED}{path.name}"), content) as staged:
+        with _staged(path.with_name(f"{UNFINISHED}{path.name}"), content, self._mode) as staged:
             staged.replace(path)
         sync_folder(path.parent)
 
@@ -164,10 +170,11 @@ class _FolderFile(NewFile):
 
 
 @contextmanager
-def _staged(path: Path, content: bytes) -> Iterator[Path]:
+def _staged(path: Path, content: bytes, mode: int) -> Iterator[Path]:
     # A file with *content*, safe from a loss of power, that is to get another name.
     try:
-        with path.open("wb") as file:
+        path.unlink(missing_ok=True)  # what a killed writer left may have another mode
+        with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, mode), "wb") as file:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())

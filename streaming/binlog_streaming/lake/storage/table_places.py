@@ -16,12 +16,13 @@ if TYPE_CHECKING:
 _UNUSUAL = re.compile(r"[^A-Za-z0-9_$-]")
 
 
-def store_at(uri: str, options: Mapping[str, str]) -> Store:
+def store_at(uri: str, options: Mapping[str, str], *, is_private: bool = False) -> Store:
     """The store of the table at *uri*.
 
     Args:
         uri: A folder, or a URL of an object store: `s3://`, `gs://`, `az://` and what obstore knows beside them.
         options: Access to the object store, under the names that its own tools have for it (`AWS_ENDPOINT_URL` ...).
+        is_private: Whether files in a folder are for this user alone.
 
     Raises:
         OptionError: `INVALID_VALUE`: no such object store, or no such option.
@@ -30,7 +31,7 @@ def store_at(uri: str, options: Mapping[str, str]) -> Store:
         from binlog_streaming.lake.storage.bucket_store import bucket_at  # obstore takes a moment to load
 
         return bucket_at(uri, options)
-    return FolderStore(uri)
+    return FolderStore(uri, is_private=is_private)
 
 
 def target_uri(directory: str, template: str, *, database: str, table: str, mode: Mode) -> str:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from binlog_connector.installing import require
 from binlog_connector.metrics.exporter import FollowerMetrics
-from binlog_format.errors import AccessError, OptionError
+from binlog_format.errors import OptionError, listening_error
 from binlog_streaming.status.view import JobView
 
 if TYPE_CHECKING:
@@ -38,7 +38,8 @@ def serving(address: str, token: str | None, recorder: StatusRecorder) -> Iterat
 
     Raises:
         OptionError: `INVALID_VALUE`: *address* is none, or *token* is short; `MISSING`: a package, or the token.
-        AccessError: `DENIED`: the port is taken, or not allowed.
+        MachineError: `PORT_IN_USE`: the port is taken.
+        AccessError: `DENIED`: it is not allowed.
     """
     host, port = _host_and_port(address)
     _check_token(host, token)
@@ -97,4 +98,4 @@ def _listening(host: str, port: int) -> socket.socket:
     try:
         return socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
     except OSError as error:
-        raise AccessError("DENIED", f"status: cannot listen at {host}:{port}: {error.strerror or error}") from error
+        raise listening_error("status", host, port, error) from error

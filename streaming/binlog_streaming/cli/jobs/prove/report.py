@@ -6,9 +6,7 @@ import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-import typer
-
-from binlog_streaming.cli.output import escaped, output_console
+from binlog_streaming.cli.output import escaped, output_console, say
 from binlog_streaming.cli.progress import progress_line
 from binlog_streaming.prove.comparison import DifferenceKind, ProofOutcome
 from binlog_streaming.prove.server_rows import key_text
@@ -81,7 +79,7 @@ def print_summary(results: Sequence[ProofResult], *, can_repair: bool = True) ->
     output_console().print("; ".join(told))
     if any(one.outcome is ProofOutcome.DIFFERENT and not one.repair for one in results):
         repair = ", --repair brings them back" if can_repair else ""
-        typer.echo(f"--rows names the rows that differ{repair}.", err=True)
+        say(f"--rows names the rows that differ{repair}.", err=True)
     return not (counts[ProofOutcome.DIFFERENT] or counts[ProofOutcome.NOT_COMPARED])
 
 

@@ -104,7 +104,7 @@ function showCharts() {
 }
 
 function tableState(table) {
-  if (table.set_aside !== null) return ["danger", "set aside", table.set_aside];
+  if (table.set_aside !== null) return ["danger", "set aside", `before ${table.stopped_before}: ${table.set_aside}`];
   if (table.snapshot !== null && table.snapshot.problem !== null) return ["warning", "snapshot failed", table.snapshot.problem];
   if (table.waits_for_snapshot) return ["warning", "waits for its snapshot", ""];
   if (table.is_complete === false) return ["muted", "not complete", ""];
