@@ -1,14 +1,16 @@
-"""Messages of a step of the log: `StepMessages`; of one topic: `messages_of`."""
+"""Messages of a step of the log: `StepMessages`; of one topic: `messages_of`; about the job: `Notifications`."""
 
 from __future__ import annotations
 
 import json
 import time
+import uuid
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -28,7 +30,6 @@ from binlog_connector.schema.snapshot_marks import TOPICS, CopiedTables
 from binlog_format.views.filters import TableFilter
 from binlog_format.views.snapshot_events import marks_in
 from binlog_streaming.job_state.definition_keeper import DefinitionKeeper
-from binlog_streaming.topics.notifications import Notifications
 from binlog_streaming.topics.outbox import OutboxMessages
 from binlog_streaming.topics.record import TopicSnapshot
 
@@ -40,11 +41,16 @@ if TYPE_CHECKING:
 
     from binlog_connector.envelope.avro.avro_encoding import SchemaIds
     from binlog_connector.envelope.encoding import MessageEncoding
+    from binlog_connector.following.offsets import SourceOffset
     from binlog_connector.following.steps import Step
     from binlog_connector.kafka.topic_names import TopicNames
     from binlog_format.block import Block
     from binlog_streaming.settings.publish_model import KafkaSink, PublishJob, TopicRule
     from binlog_streaming.topics.record import Records
+
+SNAPSHOT, JOB = "Incremental Snapshot", "Job"
+_TYPES = {"begin": "STARTED", "chunk": "IN_PROGRESS", "end": "TABLE_SCAN_COMPLETED", "cancel": "ABORTED"}
+_MS = 1000
 
 
 class KeyColumns(Mapping[str, tuple[str, ...]]):
@@ -69,6 +75,61 @@ class KeyColumns(Mapping[str, tuple[str, ...]]):
 
     def __len__(self) -> int:
         return 0
+
+
+class _Notification(msgspec.Struct, frozen=True):
+    id: str
+    aggregate_type: str
+    type: str
+    additional_data: dict[str, str]
+    timestamp: int
+
+
+@dataclass(frozen=True, slots=True)
+class Notifications:
+    """Makes messages about what becomes of snapshots and of the job itself, for `sink.notification_topic`.
+
+    Their form is that of Debezium's notifications: `id`, `aggregate_type`, `type`, `additional_data` (texts by name)
+    and `timestamp` (milliseconds since 1970 UTC), as JSON without a schema; the key has the `id`.
+
+    Attributes:
+        topic: For them.
+        publisher: The job's `topic_prefix`.
+    """
+
+    topic: str
+    publisher: str
+
+    def of_marks(self, marks: Sequence[Mapping[str, Any]]) -> Messages:
+        """Messages about snapshots whose rows the job publishes.
+
+        Args:
+            marks: Of these snapshots, in log order, as values of `MARK_TYPE`; at least one.
+        """
+        return self._messages([self._of_mark(mark) for mark in marks if mark["kind"] in _TYPES])
+
+    def started(self, offset: SourceOffset) -> Messages:
+        """The message that the job has started, and continues at *offset*."""
+        about = {"connector_name": self.publisher, "position": str(offset.position), "gtid": str(offset.gtid)}
+        return self._messages([_Notification(str(uuid.uuid4()), JOB, "STARTED", about, int(time.time() * _MS))])
+
+    def _of_mark(self, mark: Mapping[str, Any]) -> _Notification:
+        kind, table = str(mark["kind"]), f"{mark['database']}.{mark['table']}"
+        about = {"connector_name": self.publisher, "data_collections": table}
+        detail = msgspec.json.decode(str(mark["detail"]))
+        if kind == "chunk":
+            about |= {"current_collection_in_progress": table, "chunk": str(mark["chunk"])}
+            about |= {"rows_scanned": str(mark["row_count"])}
+        elif kind == "end":
+            about |= {"scanned_collection": table, "total_rows_scanned": str(detail["rows"]), "status": "SUCCEEDED"}
+        elif kind == "cancel":
+            about |= {"reason": str(detail.get("reason", ""))}
+        return _Notification(str(mark["snapshot"]), SNAPSHOT, _TYPES[kind], about, int(mark["commit_time"]) * _MS)
+
+    def _messages(self, notifications: Sequence[_Notification]) -> Messages:
+        keys = [msgspec.json.encode({"id": one.id}) for one in notifications]
+        values = [msgspec.json.encode(one) for one in notifications]
+        return Messages(self.topic, pa.array(keys, pa.binary()), pa.array(values, pa.binary()))
 
 
 class StepMessages:
