@@ -10,6 +10,7 @@ import pytest
 from msgspec.structs import replace
 
 from binlog_connector.envelope.options import DecimalHandling, MessageOperation
+from binlog_connector.following.debezium_offset import DEBEZIUM_OFFSET
 from binlog_connector.options.option_values import OPTION_NAMES
 from binlog_format.errors import OptionError
 from binlog_streaming.settings import Job, PublishJob, load_job, load_publish_job, parse_any_job
@@ -188,7 +189,26 @@ def test_every_setting_is_explained(section: type[msgspec.Struct]) -> None:
 
 
 def test_options_of_the_source_are_those_of_spark() -> None:
-    assert {field.encode_name for field in msgspec.structs.fields(FollowedSource)} < set(OPTION_NAMES)
+    settings = {field.encode_name for field in msgspec.structs.fields(FollowedSource)}
+    assert settings - {DEBEZIUM_OFFSET} < set(OPTION_NAMES)
+
+
+@pytest.mark.parametrize(
+    ("settings", "reason"),
+    [
+        (
+            "debeziumOffset = { lsn = 5 }",
+            "source.debeziumOffset: expected the offset of a connector: expected file and",
+        ),
+        (
+            'debeziumOffset = { file = "b.000001", pos = 4 }\nstartingOffsets = "latest"',
+            "no other start, got startingOffs",
+        ),
+    ],
+)
+def test_an_offset_of_debezium_is_one_and_the_only_start(settings: str, reason: str, tmp_path: Path) -> None:
+    with pytest.raises(OptionError, match=reason):
+        parsed(MINIMAL.replace("[sink]", f"{settings}\n[sink]"), tmp_path)
 
 
 def test_job_written_down_is_read_back(tmp_path: Path) -> None:
@@ -216,7 +236,7 @@ def test_defaults_in_a_written_job_are_the_true_ones(tmp_path: Path) -> None:
     job = parsed(MINIMAL, tmp_path)
     shown = re.sub(r"^# (?=[a-zA-Z_]+ = )", "", publish_job_text(job), flags=re.MULTILINE)
     # These exclude others, or name files.
-    others = ("startingGtid", "startingTimestamp", "schemaFile", "password_file", "name", "columns")
+    others = ("startingGtid", "startingTimestamp", "debeziumOffset", "schemaFile", "password_file", "name", "columns")
     for name in others:
         shown = re.sub(rf"^{name} = ", f"# {name} = ", shown, flags=re.MULTILINE)
     shown = shown.replace("tls = false", "tls = true")  # which the examples of certificates need

@@ -109,11 +109,19 @@ _FIELDS = frozenset(
         "state",
         "files",
         "ended_inode",
+        "taken",
     }
 )
 STATE_SIZE_MAX = 64 << 20
 """A structured log's metadata: 10,000 places in a program that log take about 1.5 MB. More than this is no such thing,
 whatever a damaged checkpoint unpacks to."""
+
+
+class TakenChanges(NamedTuple):
+    """The changes of an event group that have been taken: those before this event and row of it."""
+
+    event_no: int
+    row_no: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,6 +144,8 @@ class SourceOffset:
         files: The other files of a structured log, as far as they had been read.
         ended_inode: Number of the position's file in its file system, if it had been read to its end, as far as was
             seen, and its program may begin it anew; 0: it had not, or that is not known.
+        taken: Changes of the group at the position that another program has published; only jobs that publish begin
+            so. None: none are.
     """
 
     position: Position
@@ -149,6 +159,7 @@ class SourceOffset:
     state: bytes = b""
     files: tuple[KnownFile, ...] = ()
     ended_inode: int = 0
+    taken: TakenChanges | None = None
 
     def to_json(self) -> dict[str, int | str]:
         """The form that Spark keeps in the checkpoint; equal offsets give equal dictionaries, in the same order."""
@@ -175,6 +186,8 @@ class SourceOffset:
             fields["files"] = files_to_text(self.files)
         if self.ended_inode:
             fields["ended_inode"] = self.ended_inode
+        if self.taken is not None:
+            fields["taken"] = ":".join(map(str, self.taken))
         return fields
 
     @classmethod
@@ -208,6 +221,7 @@ class SourceOffset:
             state=_state(_text(fields, "state")),
             files=files_from_text(_text(fields, "files")),
             ended_inode=_number(fields, "ended_inode", default=0),
+            taken=TakenChanges(*map(int, _text(fields, "taken").partition(":")[::2])) if "taken" in fields else None,
         )
 
 

@@ -129,7 +129,10 @@ def offset(name: str, value: str) -> SourceOffset | ServerPosition:
         if not value.startswith("{"):
             position = parse_position(value)
             return SourceOffset(position) if isinstance(position, Position) else position
-        return SourceOffset.from_json(json.loads(value))
+        found = SourceOffset.from_json(json.loads(value))
+        if found.taken is not None:
+            raise ValueError("offset: taken: a query takes whole transactions")
+        return found
     except ValueError as error:
         expected = 'an offset, for example {"file_no": 3, "page": 12, "chunk": 0}, 3:12:0 or mysql-bin.000001:14542'
         raise invalid(name, value, expected, hint=str(error)) from error

@@ -23,7 +23,7 @@ from binlog_streaming.lake.storage.table_places import target_uri
 from binlog_streaming.plan.job_state import SetAside  # noqa: TC001 - msgspec looks it up
 from binlog_streaming.plan.snapshots import PlannedSnapshot  # noqa: TC001 - msgspec looks it up
 from binlog_streaming.settings.choices import Mode
-from binlog_streaming.settings.model import TableRule  # noqa: TC001 - msgspec looks it up
+from binlog_streaming.settings.model import START_OPTIONS, TableRule
 
 if TYPE_CHECKING:
     from binlog_connector.following.offsets import SourceOffset
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
 
 RECORD_FILE = "binlog-stream-job.json"
 """Record in the checkpoint's directory, so that it is copied, restored and deleted with it; Spark ignores it."""
-START_OPTIONS = ("startingOffsets", "startingGtid", "startingTimestamp")
 _START_AGAIN = "start again with a new checkpoint and another sink.directory"
 
 

@@ -16,7 +16,6 @@ from binlog_connector.schema.definitions import TableName
 from binlog_connector.schema.history import SchemaHistory
 from binlog_format.views.filters import TableFilter
 from binlog_streaming.job_state.checkpoint import read_checkpoint
-from binlog_streaming.job_state.record import START_OPTIONS
 from binlog_streaming.job_state.record_keeper import RecordKeeper
 from binlog_streaming.job_state.state_files import state_of
 from binlog_streaming.jobs.log_tables import SCAN_SIZE, find_tables
@@ -26,6 +25,7 @@ from binlog_streaming.plan.job_state import SelectedTable
 from binlog_streaming.plan.snapshots import snapshot_command
 from binlog_streaming.plan.table_checks import incomplete
 from binlog_streaming.settings.choices import Begin, Mode, OnCascade, OnError
+from binlog_streaming.settings.model import START_OPTIONS
 from binlog_streaming.status.view import StatusFile
 
 if TYPE_CHECKING:

@@ -23,6 +23,7 @@ from binlog_streaming.topics.record import require_changes
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from binlog_connector.following.debezium_offset import StoredOffset
     from binlog_connector.schema.row_format import Tally
     from binlog_format.structured.event_log import EventLog
     from binlog_streaming.jobs.log_tables import FoundTable, OnProgress
@@ -116,10 +117,13 @@ def publish_init_text(
     *,
     schema_file: str | None = None,
     lower_case_table_names: LowerCase | None = None,
+    connector: StoredOffset | None = None,
     scan_size: int,
     on_progress: OnProgress | None = None,
 ) -> str:
     """A job file that publishes the log at *path* to Kafka; the brokers are for the user to name.
+
+    With the offset of a Debezium *connector* it takes over its topics, where that was stopped.
 
     Tables whose columns nobody knows are left out; comments explain why, and name which tables have no key.
 
@@ -148,9 +152,13 @@ def publish_init_text(
             exclude_tables=_excluded(system, unknown),
             schema_file=None if schema_file is None else absolute_path(schema_file),
             lower_case_table_names=lower_case_table_names,
+            debezium_offset=None if connector is None else connector.fields,
         ),
         sink=KafkaSink(
-            kind="kafka", bootstrap_servers="127.0.0.1:9092", topic_prefix="binlog", offsets_topic=OFFSETS_TOPIC
+            kind="kafka",
+            bootstrap_servers="127.0.0.1:9092",
+            topic_prefix="binlog" if connector is None else connector.topic_prefix,
+            offsets_topic=OFFSETS_TOPIC,
         ),
         checkpoint="checkpoint",
     )

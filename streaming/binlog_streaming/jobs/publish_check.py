@@ -19,7 +19,7 @@ from binlog_format.rows.decoding import TimeType
 from binlog_format.views.filters import TableFilter
 from binlog_streaming.jobs.check import LogReport, first_names, log_report, size_behind
 from binlog_streaming.jobs.log_tables import SCAN_SIZE, find_tables
-from binlog_streaming.topics.connecting import connection_of, names_of, published_offset, registry_of
+from binlog_streaming.topics.connecting import connection_of, names_of, new_start, published_offset, registry_of
 from binlog_streaming.topics.record import begun_with, differences, other_log, with_message_version
 from binlog_streaming.topics.step_messages import envelope_options
 
@@ -132,7 +132,7 @@ def check_publish_job(
     options = SourceOptions.parse({"path": source.path, **source.options()})
     with WatchedLog(source.path, options.format) as watched:
         log = log_report(watched)
-        begin, warnings = _begin(watched, options, offset)
+        begin, warnings = _begin(job, watched, options, offset)
         start = PublishStart(offset is None, str(begin.position), str(begin.gtid), size_behind(watched, begin))
     found = find_tables(
         source.path,
@@ -182,9 +182,11 @@ def _lacking_of_outbox(job: PublishJob, tables: Iterable[FoundTable]) -> Iterato
             yield from problems or job.outbox.problems(column.name or "" for column in layout.columns)
 
 
-def _begin(watched: WatchedLog, options: SourceOptions, offset: SourceOffset | None) -> tuple[SourceOffset, list[str]]:
+def _begin(
+    job: PublishJob, watched: WatchedLog, options: SourceOptions, offset: SourceOffset | None
+) -> tuple[SourceOffset, list[str]]:
     if offset is None:
-        return initial_offset(watched, options.start), []
+        return new_start(job, watched) or initial_offset(watched, options.start), []
     decision = compare(watched, offset)
     if decision.loss is None:
         return decision.offset, []

@@ -308,6 +308,13 @@ def _place_of(job: LogJob) -> SwitchStart:
         published = begun_with(job)
         if published is not None:
             path, offset = published.path, published_offset(job, may_be_new=False)
+        if offset is not None and offset.taken is not None:
+            raise SwitchError(
+                "WITHIN_BATCH",
+                "the rest of the transaction in which a connector of Debezium was stopped is not published yet",
+                at=Place(job.checkpoint),
+                hint="Publish it first: binlog-stream publish JOB.toml --once",
+            )
         tables = tuple(rule.select for rule in job.tables)
     if offset is None:
         raise OptionError(

@@ -6,6 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 from binlog_connector.envelope.options import CURRENT_MESSAGES, FIRST_MESSAGES, EnvelopeFormat
+from binlog_connector.following.debezium_offset import DEBEZIUM_OFFSET, DebeziumOffset
 from binlog_connector.kafka.topic_names import NAME_EXPECTED, is_topic_name, template_mistake
 from binlog_connector.options.source_options import SourceOptions
 from binlog_connector.rules.row_rule import RuleError
@@ -19,7 +20,7 @@ from binlog_streaming.settings.choices import (
     Rewritten,
     UnknownValues,
 )
-from binlog_streaming.settings.model import TableRule
+from binlog_streaming.settings.model import START_OPTIONS, TableRule
 from binlog_streaming.settings.publish_model import MessageFormat
 from binlog_streaming.settings.sink_checks import (
     Mistake,
@@ -35,7 +36,14 @@ if TYPE_CHECKING:
     from binlog_connector.rules.row_rule import RowRule
     from binlog_streaming.settings.lines import KeyPath
     from binlog_streaming.settings.model import Job, JobLogSource, Metrics, Sink, Status
-    from binlog_streaming.settings.publish_model import KafkaSink, PublishJob, Registry, Security, TopicShape
+    from binlog_streaming.settings.publish_model import (
+        FollowedSource,
+        KafkaSink,
+        PublishJob,
+        Registry,
+        Security,
+        TopicShape,
+    )
     from binlog_streaming.settings.source_models import EventLogSource, TopicTablesJob
 
 TOPIC_PLACES = {
@@ -92,6 +100,7 @@ def check_publish_values(job: PublishJob) -> None:
     check_metrics(job.metrics)
     _check_status(job.status)
     check_source(job.source, "changes")
+    _check_debezium_offset(job.source)
     _check_topics(job.sink)
     _check_security(job.sink.security, "sink")
     _check_registry(job.sink)
@@ -268,6 +277,21 @@ def check_source(source: JobLogSource | EventLogSource, view: str = "tables") ->
         path: KeyPath = ("source", named[1]) if named is not None else ("source",)
         reason = error.reason[named.end() :] if named is not None and named[2] else error.reason
         raise Mistake(path, reason, error.hint) from error
+
+
+def _check_debezium_offset(source: FollowedSource) -> None:
+    if source.debezium_offset is None:
+        return
+    path = ("source", DEBEZIUM_OFFSET)
+    others = [name for name in START_OPTIONS if name in source.options()]
+    if others:
+        raise Mistake(path, f"expected no other start, got {others[0]} too", "Leave one of them")
+    try:
+        DebeziumOffset.parse(source.debezium_offset)
+    except ValueError as error:
+        raise Mistake(
+            path, f"expected the offset of a connector: {error}", "docs/debezium.md says how to get it"
+        ) from error
 
 
 def _check_row_rule(rule: RowRule, path: KeyPath) -> None:

@@ -34,6 +34,9 @@ class Section(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
     """Common parts of every table of the file."""
 
 
+START_OPTIONS = ("startingOffsets", "startingGtid", "startingTimestamp")
+"""Options of which one may set where a new job begins."""
+
 LowerCase = Literal[0, 1, 2]
 """Possible values of a server's `lower_case_table_names`."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 from enum import StrEnum
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
@@ -24,7 +24,7 @@ from binlog_connector.rules.row_rule import RowRule
 from binlog_connector.rules.row_rules import bound_rule, defined_tables, table_rules
 from binlog_format.views.filters import TableFilter
 from binlog_streaming.settings.choices import parse_milliseconds
-from binlog_streaming.settings.model import JobLogSource, Metrics, Section, Status, kept_definitions_in
+from binlog_streaming.settings.model import JobLogSource, Metrics, Section, Status, kept_definitions_in, source_options
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -70,10 +70,19 @@ class SaslMechanism(StrEnum):
 
 
 class FollowedSource(JobLogSource, frozen=True, rename="camel"):
-    """`[source]` of a job that follows the log in its own process."""
+    """`[source]` of a job that follows the log in its own process.
+
+    Attributes:
+        debezium_offset: Where a connector of Debezium was stopped, as it stores it; a new job starts there.
+    """
 
     fail_on_statement: bool | None = None
     declared_types: bool | None = None
+    debezium_offset: dict[str, Any] | None = None
+
+    def options(self) -> dict[str, str]:
+        """See `JobLogSource`."""
+        return source_options(msgspec.structs.replace(self, debezium_offset=None))
 
 
 class TopicRule(RowRule, frozen=True, kw_only=True):

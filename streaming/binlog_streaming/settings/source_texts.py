@@ -58,6 +58,11 @@ FOLLOWED_SOURCE = (
     *(one for one in SOURCE if one.name not in _SPARKS_OWN),
     _DECLARED_TYPES,
     Setting(
+        "debeziumOffset",
+        "Or start where a connector of Debezium was stopped: its offset, as Kafka Connect gives it (docs/debezium.md).",
+        '{ "file" = "mariadb-bin.000003", "pos" = 4711, "gtids" = "0-1-575", "event" = 2, "row" = 1 }',
+    ),
+    Setting(
         "failOnStatement",
         "Stop before a statement that changes rows of a selected table without row events (binlog_format=MIXED or "
         "STATEMENT); false: leave these changes out.",

@@ -1,5 +1,7 @@
 """Brokers and registry that settings name: `connection_of`, `names_of`, `registry_of`; and `published_offset`.
 
+Place where a new job begins, if settings name one that needs a look into the log: `new_start`.
+
 Refusal of a job that would not read what its log gets next: `require_start`.
 """
 
@@ -8,6 +10,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
+from binlog_connector.following.debezium_offset import DebeziumOffset, start_after
 from binlog_connector.following.offsets import SourceOffset
 from binlog_connector.following.starts import Edge
 from binlog_connector.kafka.connection import Connection, Secret
@@ -21,6 +24,7 @@ from binlog_format.errors import OptionError
 from binlog_streaming.settings.publish_model import Client, MessageFormat
 
 if TYPE_CHECKING:
+    from binlog_connector.following.watched import WatchedLog
     from binlog_streaming.settings.publish_model import KafkaSink, PublishJob, Registry, Security
     from binlog_streaming.settings.source_models import TopicSource
 
@@ -120,6 +124,18 @@ def published_offset(job: PublishJob, *, may_be_new: bool) -> SourceOffset | Non
     if newest is None or newest.offset is None:
         return None
     return SourceOffset.from_json(json.loads(newest.offset))
+
+
+def new_start(job: PublishJob, watched: WatchedLog) -> SourceOffset | None:
+    """The offset at which a new *job* takes over from a connector of Debezium; None: it follows none.
+
+    Raises:
+        StartError, DataLossError: The log does not have that place.
+    """
+    given = job.source.debezium_offset
+    if given is None:
+        return None
+    return start_after(watched, DebeziumOffset.parse(given), counts_annotations=job.sink.query)
 
 
 def require_start(job: PublishJob) -> None:

@@ -17,13 +17,14 @@ from binlog_connector.following.offsets import SourceOffset
 from binlog_connector.following.starts import StartMoment
 from binlog_connector.following.steps import Step
 from binlog_connector.following.tailer import STEP_SIZE_MAX, FollowOptions, Tailer
+from binlog_connector.following.watched import WatchedLog
 from binlog_connector.kafka.publisher import Publisher
 from binlog_connector.kafka.topics import Topics
 from binlog_connector.options.source_options import SourceOptions
 from binlog_format import open_log
 from binlog_streaming.job_state.job_run import LOOK_SECONDS, JobRun
 from binlog_streaming.prefetch import prefetch
-from binlog_streaming.topics.connecting import connection_of, names_of, publishing_of, registry_of
+from binlog_streaming.topics.connecting import connection_of, names_of, new_start, publishing_of, registry_of
 from binlog_streaming.topics.record import (
     Published,
     PublishProgress,
@@ -161,7 +162,11 @@ class TopicsJob(JobRun[Step, Published, PublishProgress]):
             fail_on_data_loss=options.fail_on_data_loss,
             ends=self.once,
         )
-        return Tailer(self._job.source.path, start, saved=saved, how=how)
+        path = self._job.source.path
+        if saved is None and self._job.source.debezium_offset is not None:
+            with WatchedLog(path, options.format) as watched:
+                saved = new_start(self._job, watched)
+        return Tailer(path, start, saved=saved, how=how)
 
     def _apply(self, batch: Step) -> Published:
         step, publisher = batch, self._begun_publisher

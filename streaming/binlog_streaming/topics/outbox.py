@@ -23,6 +23,7 @@ from binlog_format.views.selection import Selection, event_place
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+    from binlog_connector.following.offsets import SourceOffset
     from binlog_connector.kafka.topic_names import TopicNames
     from binlog_format.block import Block
     from binlog_format.rows.decoding import Decoding
@@ -46,13 +47,16 @@ class OutboxMessages:
     outbox: Outbox
     names: TopicNames
 
-    def of(self, blocks: Iterable[Block], decoding: Decoding, groups: GroupFilter) -> Iterator[Messages]:
+    def of(
+        self, blocks: Iterable[Block], decoding: Decoding, groups: GroupFilter, start: SourceOffset
+    ) -> Iterator[Messages]:
         """Messages of the events in *blocks*; those of one topic in their order.
 
         Args:
             blocks: Of the log, in order.
             decoding: How rows become values, and what rules hide of them.
             groups: Which event groups are wanted.
+            start: Of these blocks.
 
         Raises:
             SchemaError: `OUTBOX_COLUMNS`: the table lacks a column.
@@ -68,6 +72,7 @@ class OutboxMessages:
                 images = read_images(
                     block.data, block.events, touched.events, touched.layout, place=block.place, decoding=decoding
                 )
+                images = _not_taken(block, images, start)
                 if len(images):
                     yield from self._routed(block, images)
 
@@ -119,6 +124,18 @@ class OutboxMessages:
                 hint="Leave such rows out with where in [[tables]], or name another column (outbox.route)",
             )
         return columns
+
+
+def _not_taken(block: Block, images: Images, start: SourceOffset) -> Images:
+    if start.taken is None:
+        return images
+    events = block.events[images.table["event"]]
+    groups, (event_no, row_no) = block.groups[events["group"]], start.taken
+    is_there = np.ones(len(images), dtype=np.bool_)
+    for name in ("file_no", "page", "chunk"):
+        is_there &= groups[name] == getattr(start.position, name)
+    is_before = (events["event_no"] < event_no) | ((events["event_no"] == event_no) & (images.table["row_no"] < row_no))
+    return images.select(~(is_there & is_before))
 
 
 def _text(values: pa.Array) -> pa.Array:

@@ -17,6 +17,7 @@ import msgspec
 
 from binlog_connector.crash_points import reached
 from binlog_connector.envelope.options import FIRST_MESSAGES
+from binlog_connector.following.debezium_offset import DEBEZIUM_OFFSET
 from binlog_connector.following.offsets import SourceOffset
 from binlog_connector.following.resume import is_same_log
 from binlog_connector.rules.row_rule import RowRule  # noqa: TC001 - msgspec looks it up
@@ -25,7 +26,7 @@ from binlog_format.errors import OptionError, SwitchError, UnsupportedError
 from binlog_format.position import Place
 from binlog_format.rows.decoding import ZeroDates
 from binlog_format.source_file import without_archive
-from binlog_streaming.job_state.record import RECORD_FILE, START_OPTIONS
+from binlog_streaming.job_state.record import RECORD_FILE
 from binlog_streaming.job_state.state_files import OTHER_CHECKPOINT, state_of
 from binlog_streaming.job_state.switch_journal import (
     JOURNAL_FILE,
@@ -34,6 +35,7 @@ from binlog_streaming.job_state.switch_journal import (
     keep_moved_definitions,
     read_journal,
 )
+from binlog_streaming.settings.model import START_OPTIONS, source_options
 from binlog_streaming.settings.publish_model import MessageFormat
 from binlog_streaming.topics.connecting import names_of
 
@@ -50,6 +52,7 @@ if TYPE_CHECKING:
 _ZERO_DATES = "zeroDates"
 _DECLARED_TYPES = "declaredTypes"
 _CONTENT_OPTIONS = ("ignoreDomainIds", "ignoreServerIds", _ZERO_DATES, _DECLARED_TYPES)
+_RECORDED_OPTIONS = (*START_OPTIONS, DEBEZIUM_OFFSET, *_CONTENT_OPTIONS)
 
 
 class PublishRecord(msgspec.Struct, frozen=True, kw_only=True):
@@ -84,7 +87,7 @@ class PublishRecord(msgspec.Struct, frozen=True, kw_only=True):
         Raises:
             OptionError: `MISSING`: the salt of a rule is not in the environment.
         """
-        given = job.source.options()
+        given = source_options(job.source)
         if given.get(_ZERO_DATES) != ZeroDates.TEXT:
             given.pop(_ZERO_DATES, None)  # null and error make the same fields
         if not job.source.declared_types:
@@ -95,7 +98,7 @@ class PublishRecord(msgspec.Struct, frozen=True, kw_only=True):
             offsets_topic=names_of(job.sink).offsets,
             format=job.sink.format,
             message_version=job.sink.version,
-            options={name: given[name] for name in (*START_OPTIONS, *_CONTENT_OPTIONS) if name in given},
+            options={name: given[name] for name in _RECORDED_OPTIONS if name in given},
             rules=tuple(map(hiding_part, job.tables)) if any(rule.hides for rule in job.tables) else (),
             salts=salt_fingerprints(job.tables),
         )
@@ -132,8 +135,8 @@ def differences(record: PublishRecord, job: PublishJob) -> list[str]:
         ("sink.offsets_topic", record.offsets_topic, now.offsets_topic),
         ("sink.format", str(record.format), str(now.format)),
     ]
-    names = (*START_OPTIONS, *_CONTENT_OPTIONS)
-    pairs += [(f"source.{name}", record.options.get(name, ""), now.options.get(name, "")) for name in names]
+    options = [(name, record.options.get(name, ""), now.options.get(name, "")) for name in _RECORDED_OPTIONS]
+    pairs += [(f"source.{name}", was, is_now) for name, was, is_now in options]
     if len(record.rules) != len(now.rules) or any(one.select != other.select for one, other in _pairs(record, now)):
         was, is_now = (", ".join(rule.select for rule in one.rules) for one in (record, now))
         pairs.append(("tables", was, is_now))

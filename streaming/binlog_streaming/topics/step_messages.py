@@ -53,6 +53,36 @@ _TYPES = {"begin": "STARTED", "chunk": "IN_PROGRESS", "end": "TABLE_SCAN_COMPLET
 _MS = 1000
 
 
+class NotTaken:
+    """Leaves out messages that another program has published: see `SourceOffset.taken`.
+
+    Args:
+        start: Of the step whose messages come.
+    """
+
+    def __init__(self, start: SourceOffset) -> None:
+        self._start = start
+        self._has_begun = False
+
+    def of(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """The messages of *batch* that are not taken; the batches of a step come in order."""
+        taken = self._start.taken
+        if taken is None or not len(batch):
+            return batch
+        position, start = batch.column("position"), self._start.position
+        is_there = np.ones(len(batch), dtype=np.bool_)
+        for name in ("file_no", "page", "chunk"):
+            is_there &= position.field(name).to_numpy(zero_copy_only=False) == getattr(start, name)
+        event_nos, row_nos = (batch.column(name).to_numpy(zero_copy_only=False) for name in ("event_no", "row_no"))
+        is_taken = is_there & (
+            (event_nos < taken.event_no) | ((event_nos == taken.event_no) & (row_nos < taken.row_no))
+        )
+        if batch.column("kind")[0].as_py() == MessageKind.TRANSACTION and is_there.any() and not self._has_begun:
+            is_taken[np.flatnonzero(is_there)[0]] = True  # that it begins was the first message of all about it
+            self._has_begun = True
+        return batch.filter(pa.array(~is_taken))
+
+
 class KeyColumns(Mapping[str, tuple[str, ...]]):
     """Columns of keys by `database.table`, as the first rule that matches a table names them.
 
@@ -216,7 +246,10 @@ class StepMessages:
         )
         view.take_copies(self._copied.source_of)
         view.rows_before = cache(partial(_tables_with_rows, step))  # it reads all of the log before the step
-        for batch in view.batches(blocks):
+        not_taken = NotTaken(step.start)
+        for batch in map(not_taken.of, view.batches(blocks)):
+            if not len(batch):
+                continue
             kind, database, table = (batch.column(name)[0].as_py() for name in ("kind", "database", "table"))
             topic = self._names.of(MessageKind(kind), database, table)
             copied = pc.sum(pc.equal(batch.column("op").indices, OPS.index("r"))).as_py()
@@ -226,7 +259,7 @@ class StepMessages:
         if self.notifications is not None and marks:
             yield self.notifications.of_marks(marks)
         if self._outbox is not None:
-            yield from self._outbox.of(schemas.observed(step.blocks()), decoding, groups)
+            yield from self._outbox.of(schemas.observed(step.blocks()), decoding, groups, step.start)
         self._definitions.take(step.watched, (), step.end.position)  # before the offset is in Kafka
 
     def _marked(self, blocks: Iterable[Block], records: Records, marks: list[Mapping[str, Any]]) -> Iterator[Block]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from enum import StrEnum
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
@@ -31,6 +32,19 @@ class SinkKind(StrEnum):
     KAFKA = "kafka"
 
 
+ConnectorOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--from-debezium",
+        metavar="OFFSETS",
+        exists=True,
+        dir_okay=False,
+        help="Take over from a Debezium connector that was stopped: the answer of Kafka Connect to GET "
+        "/connectors/NAME/offsets, or an engine's offset file (--for kafka).",
+    ),
+]
+
+
 def register(app: typer.Typer) -> None:
     """Add the command."""
     app.command("init", help=help_of(init), rich_help_panel=PANEL)(init)
@@ -44,6 +58,7 @@ def init(  # noqa: PLR0913 - the options of the command
     ] = None,
     schema_file: SchemaFileOption = None,
     lower_case_table_names: LowerCaseOption = None,
+    from_debezium: ConnectorOption = None,
     scan: ScanOption = SCAN_MIB,
     server: OptionalServerOption = None,
     password_file: PasswordFileOption = None,
@@ -62,10 +77,13 @@ def init(  # noqa: PLR0913 - the options of the command
     server's lower_case_table_names.
 
     With --for kafka the job publishes the log to topics: set its bootstrap_servers and topic_prefix, and see
-    docs/kafka.md.
+    docs/kafka.md. With --from-debezium it has the topic_prefix of that connector, and starts where it was stopped:
+    docs/debezium.md.
     """
     if sink is SinkKind.KAFKA and table_format is not None:
         raise typer.BadParameter("topics have none: it is for --for tables", param_hint="--format")
+    if sink is not SinkKind.KAFKA and from_debezium is not None:
+        raise typer.BadParameter("it is for --for kafka", param_hint="--from-debezium")
     lower_case = cast("LowerCase | None", lower_case_table_names)
     if server is not None:
         password = None if password_file is None else str(password_file)
@@ -74,6 +92,7 @@ def init(  # noqa: PLR0913 - the options of the command
         _bring_definitions(path, server, password, scan * MIB)
         lower_case = lower_case_of(server, password) if lower_case is None else lower_case
     # Compiled code takes a moment to load: not for --help.
+    from binlog_connector.following.debezium_offset import stored_offset
     from binlog_streaming.jobs.init import init_text, publish_init_text
 
     schemas = None if schema_file is None else str(schema_file)
@@ -83,6 +102,7 @@ def init(  # noqa: PLR0913 - the options of the command
                 path,
                 schema_file=schemas,
                 lower_case_table_names=lower_case,
+                connector=None if from_debezium is None else stored_offset(from_debezium),
                 scan_size=scan * MIB,
                 on_progress=on_progress,
             )

@@ -17,7 +17,7 @@ from binlog_connector.following.watched import WatchedLog
 from binlog_connector.options.source_options import SourceOptions
 from binlog_format.errors import BinlogError, OptionError, StartError
 from binlog_format.gtids.gtid_set import GtidSet
-from binlog_streaming.job_state.record import START_OPTIONS
+from binlog_streaming.settings.model import START_OPTIONS
 
 if TYPE_CHECKING:
     from binlog_connector.following.offsets import SourceOffset
