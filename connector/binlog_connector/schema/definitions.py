@@ -29,6 +29,7 @@ _STRINGS = frozenset(["char", "varchar", "binary", "varbinary"])
 _WHOLE_BLOB = 1 << 32
 _LONGEST_KEYS = {"myisam": 1000, "aria": 2000}
 _LONGEST_INNODB_KEY = 3072  # bytes, with pages of 16 KiB
+_LONGEST_SMALL_PAGE_KEY = 768  # with pages of 4 KiB
 _NUMERIC = frozenset(["tinyint", "smallint", "mediumint", "int", "bigint", "float", "double", "decimal", "year"])
 
 
@@ -241,7 +242,7 @@ class TableDefinition:
         """Facts that this definition adds to a table map; the columns must be known."""
         assert self.columns is not None, f"{self.name}: nothing is known"
         columns = tuple(column.completion() for column in self.columns)
-        return LayoutCompletion(columns, tuple(self.row_keys()), sum(map(self.is_hashed, self.keys)))
+        return LayoutCompletion(columns, tuple(self.row_keys()), sum(map(self._may_be_hashed, self.keys)))
 
     def row_keys(self) -> Iterable[tuple[int, ...]]:
         """Column indices of each key that tells rows apart where no column of it is NULL, the primary key first."""
@@ -275,8 +276,15 @@ class TableDefinition:
         # sql/sql_table.cc: mysql_prepare_create_table_finalize; MySQL refuses keys that are too long.
         if not key.unique or key.primary or not key.parts or self.engine == "memory":
             return False
-        sizes = [_key_size(self._column(part), part.length) for part in key.parts]
-        return key.hashed or sum(sizes) > _LONGEST_KEYS.get(self.engine or "", _LONGEST_INNODB_KEY)
+        return key.hashed or self._size(key) > _LONGEST_KEYS.get(self.engine or "", _LONGEST_INNODB_KEY)
+
+    def _may_be_hashed(self, key: KeyDefinition) -> bool:
+        # Where no statement names the engine, it is that of `default_storage_engine`, which no log has.
+        is_longer = self.engine is None and self._size(key) > _LONGEST_SMALL_PAGE_KEY
+        return self.is_hashed(key) or (is_longer and key.unique and not key.primary and bool(key.parts))
+
+    def _size(self, key: KeyDefinition) -> int:
+        return sum(_key_size(self._column(part), part.length) for part in key.parts)
 
     def _column(self, part: KeyPart) -> ColumnDefinition | None:
         index = self.column_index(part.column)

@@ -81,7 +81,7 @@ def test_key_of_unique_indexes(expected: list[str], statements: list[str], vendo
     ],
 )
 def test_long_unique_keys_have_hashes_and_tell_no_rows_apart(hashes: int, columns: str) -> None:
-    found = table(f"CREATE TABLE t ({columns})")
+    found = table(f"CREATE TABLE t ({columns}) ENGINE=InnoDB")
     assert found.completion().hashes == hashes
     told_apart = [one for one in found.keys if one.unique and not found.is_hashed(one) and not one.parts[0].prefix]
     assert len(list(found.row_keys())) == len(told_apart)
@@ -95,6 +95,17 @@ def test_length_of_keys_depends_on_the_engine() -> None:
     }  # fmt: skip
     assert key(made["InnoDB"], "ALTER TABLE t ENGINE=MyISAM") == []
     assert key("CREATE TABLE t (a INT NOT NULL, UNIQUE (a) USING HASH) ENGINE=MEMORY") == ["a"]
+
+
+def test_long_key_may_have_a_hash_where_no_statement_names_the_engine() -> None:
+    made = "CREATE TABLE t (a VARBINARY(1500) NOT NULL UNIQUE, b VARBINARY(700) NOT NULL UNIQUE)"
+    hashes = {engine: table(made + engine).completion().hashes for engine in ("", " ENGINE=InnoDB", " ENGINE=MyISAM")}
+    assert hashes == {"": 1, " ENGINE=InnoDB": 0, " ENGINE=MyISAM": 1}
+    history = SchemaHistory()
+    history.observe(block_of(query(made)))
+    columns = (Column(None, ColumnType.VARCHAR, 1500, False), Column(None, ColumnType.VARCHAR, 700, False), BIGINT)
+    layout = TableLayout("shop", "t", columns, (), "0" * 16, bytes(40))
+    assert [column.name for column in history.completed(layout, position(2)).columns] == ["a", "b"]
 
 
 def test_mysql_has_no_hashes() -> None:
