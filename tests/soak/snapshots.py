@@ -152,6 +152,7 @@ class _Servers:
 
     def crash(self, chance: random.Random) -> None:
         """The primary dies, and comes back."""
+        self._has_primary.clear()  # what writers prepare from now on is theirs to decide
         self.primary.kill()
         self.primary.start()
         # What was prepared when it died waits for somebody to decide.
@@ -160,6 +161,7 @@ class _Servers:
             cursor.execute("XA RECOVER CONVERT XID" if is_mysql else "XA RECOVER FORMAT='SQL'")
             for *_, branch in cursor.fetchall():
                 cursor.execute(f"XA {chance.choice(('COMMIT', 'ROLLBACK'))} {branch}")
+        self._has_primary.set()
         follow(self._replica, self.primary)  # at its new port
 
     def fail_over(self) -> None:

@@ -23,7 +23,7 @@ from typer.main import get_command
 from binlog_connector.installing import missing_extra
 from binlog_format.errors import BinlogError, storage_error, told_options
 from binlog_format.kernels import watch_compiling
-from binlog_streaming.cli.output import VisibleFormatter, escaped
+from binlog_streaming.cli.output import ENDED_BY_SIGNAL, VisibleFormatter, escaped
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -108,9 +108,6 @@ JOB_COMMANDS = (
 )
 """Commands whose settings are in a job file."""
 
-_SIGNALLED: dict[object, str] = {128 + signal.SIGINT: "interrupted", 128 + signal.SIGTERM: "terminated"}
-"""Exit statuses of what a signal ended before it was done, and the message then."""
-
 
 def _print_version(wanted: bool) -> None:
     if wanted:
@@ -180,8 +177,8 @@ def _run() -> int:
             raise
         return _report(missing)
     except SystemExit as error:
-        if error.code in _SIGNALLED:
-            typer.echo(_SIGNALLED[error.code], err=True)
+        if error.code in ENDED_BY_SIGNAL:
+            typer.echo(ENDED_BY_SIGNAL[error.code], err=True)
         # Whoever read our output has gone (`| head`), which is no failure; click and rich make one of it.
         if isinstance(error.__context__, BrokenPipeError):
             raise error.__context__ from error

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import signal
 import sys
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated
@@ -33,6 +34,13 @@ PathArgument = Annotated[
 ]
 
 
+SIGNALLED = 128
+"""Exit status of a program that a signal has ended, minus the number of the signal."""
+ENDED_BY_SIGNAL: dict[object, str] = {
+    SIGNALLED + signal.SIGINT: "interrupted",
+    SIGNALLED + signal.SIGTERM: "terminated",
+}
+"""Exit statuses of what a signal ended before it was done, and the message then."""
 PIPED_WIDTH = 160
 """Columns of a table that goes to a file or a program."""
 

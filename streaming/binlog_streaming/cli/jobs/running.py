@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import signal
 import threading
 from functools import partial
@@ -12,7 +13,7 @@ import typer
 
 from binlog_connector.installing import require
 from binlog_streaming.cli.jobs.lines import BatchJsonLines, BatchLines, PublishJsonLines, PublishLines
-from binlog_streaming.cli.output import Output
+from binlog_streaming.cli.output import ENDED_BY_SIGNAL, SIGNALLED, Output
 from binlog_streaming.cli.progress import starting
 from binlog_streaming.cli.status.observing import NO_PAGE, observed
 from binlog_streaming.settings import EventTablesJob, Job, PublishJob, TopicTablesJob
@@ -27,8 +28,7 @@ if TYPE_CHECKING:
 
     Listener = Callable[[Any], None]
 
-SIGNALLED = 128
-"""Exit status of a program that a signal has ended, minus the number of the signal."""
+_STANDARD_ERROR = 2
 
 
 def run_job(
@@ -128,16 +128,21 @@ def _run_of(
 def _starting_spark() -> Iterator[None]:
     """SIGINT and SIGTERM end at once what is done in here, and then the program; nothing has been begun yet.
 
+    Spark tells of each call that gets no answer any more, from several threads, until the process ends; so nothing else
+    is printed than the one line of a program that a signal has ended.
+
     Raises:
         typer.Exit: One did. Whatever the parts of Spark that had started make of it is not an error.
     """
     from binlog_streaming.spark_session import kill_java
 
     caught: list[int] = []
+    terminal = os.dup(_STANDARD_ERROR)
 
     def end(number: int, frame: FrameType | None) -> None:
         del frame
         caught.append(number)
+        _let_go_of_messages()
         kill_java()
         raise KeyboardInterrupt  # some of Spark's functions swallow it; without Java they end all the same
 
@@ -151,7 +156,15 @@ def _starting_spark() -> Iterator[None]:
     for number, handler in before.items():
         signal.signal(number, handler)
     if caught:  # also where somebody on the way has swallowed what was raised
-        raise typer.Exit(SIGNALLED + caught[0])
+        _let_go_of_messages()  # it was another file while Java was started
+        status = SIGNALLED + caught[0]
+        os.write(terminal, f"{ENDED_BY_SIGNAL[status]}\n".encode())
+        raise typer.Exit(status)
+    os.close(terminal)
+
+
+def _let_go_of_messages() -> None:
+    os.dup2(os.open(os.devnull, os.O_WRONLY), _STANDARD_ERROR)
 
 
 @contextlib.contextmanager
