@@ -127,3 +127,20 @@ def test_the_version_of_the_image_is_the_project_s() -> None:
     for folder in ("job", "spark/template"):
         (content,) = documents(DEPLOY / "kubernetes" / folder / "kustomization.yaml")
         assert [one["newTag"] for one in content["images"]] == [project["version"]]
+
+
+def test_server_of_the_compose_file_starts_with_a_log_of_rows() -> None:
+    """The InnoDB binlog of MariaDB 12.3 takes no value of log_bin, and its files are only read with rows in them."""
+    command = compose()["services"]["mariadb"]["command"]
+    assert "--binlog-storage-engine=innodb" in command
+    assert "--log-bin" in command
+    assert "--binlog-format=ROW" in command
+
+
+def test_pages_install_from_what_exists() -> None:
+    """No index has a package of this name."""
+    root = DEPLOY.parent
+    pages = [root / "README.md", *(root / "docs").rglob("*.md"), *DEPLOY.rglob("*")]
+    texts = {page: page.read_text(errors="replace") for page in pages if page.is_file()}
+    named = [page for page, text in texts.items() if re.search(r"pip\s+install[^\n`]*\s['\"]?binlog-stream\b", text)]
+    assert named == []

@@ -18,7 +18,7 @@ from binlog_format.errors import DataLossError, OptionError, StartError
 from binlog_lab.event_encoding.table_encoding import ColumnSpec, TableSpec
 from binlog_streaming.job_state.checkpoint import read_checkpoint, read_offset
 from binlog_streaming.job_state.record_keeper import RecordKeeper
-from binlog_streaming.job_state.state_files import StateFolder
+from binlog_streaming.job_state.state_files import StateFolder, place_problems
 from binlog_streaming.jobs.check import check_job
 from binlog_streaming.jobs.init import init_text
 from binlog_streaming.jobs.log_tables import SCAN_SIZE, find_tables
@@ -37,7 +37,9 @@ from binlog_streaming.settings import (
     TableRule,
     load_job,
 )
+from tests.connector.program import Program
 from tests.corpus import SERVER_CASES
+from tests.program import run_program
 from tests.streaming.tables.oltp import CHANGES, OLTP, TABLES
 from tests.streaming.tables.shop import ShopLog
 
@@ -262,6 +264,37 @@ def test_table_of_somebody_else_is_a_problem(tmp_path: Path) -> None:
     (problem,) = report.problems
     assert "BINLOG_TABLE.OTHER_WRITER] sb.sbtest2: " in problem
     assert [table.targets[0].exists for table in report.tables] == [False, True, False, False]
+
+
+def test_table_with_a_problem_is_set_aside_where_the_job_goes_on_without_it(tmp_path: Path) -> None:
+    write_deltalake(str(tmp_path / "tables" / "sb" / "sbtest2"), pa.table({"id": [1]}))
+    report = check_job(msgspec.structs.replace(job_for(tmp_path), on_error=OnError.SET_ASIDE))
+    assert report.problems == ()
+    (problem,) = report.table_problems
+    assert "BINLOG_TABLE.OTHER_WRITER] sb.sbtest2: " in problem
+
+
+def test_places_that_cannot_be_written_are_problems(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "tables").write_text("a file")
+    (tmp_path / "checkpoint").mkdir()
+    monkeypatch.setattr("os.access", lambda path, _mode: str(path) != str(tmp_path / "checkpoint"))
+    denied, file = place_problems(job_for(tmp_path))
+    assert denied.startswith("checkpoint: user ")
+    assert f"may not write to {tmp_path / 'checkpoint'}" in denied
+    assert file.startswith(f"sink.directory: {tmp_path / 'tables'} is a file, and no folder")
+
+
+def test_check_of_a_structured_log_names_places_too(tmp_path: Path) -> None:
+    with Program(tmp_path / "log") as program:
+        program.log(5)
+    (tmp_path / "tables").write_text("a file")
+    text = 'checkpoint = "checkpoint"\n[source]\npath = "log"\n[[tables]]\n[sink]\ndirectory = "tables"\n'
+    (tmp_path / "job.toml").write_text(text)
+    checked = run_program("check", tmp_path / "job.toml")
+    assert checked.returncode == 1
+    assert "problem: sink.directory: " in checked.stdout
+    assert "It could not run" in checked.stdout
+    assert run_program("run", "--once", tmp_path / "job.toml").returncode == 1
 
 
 def test_tables_without_a_key_are_warned_of_where_the_whole_row_is_one(tmp_path: Path) -> None:

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import shutil
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from binlog_format.errors import OptionError
 from binlog_streaming.doctor.findings import DoctorFinding, Health
 from binlog_streaming.doctor.machine import Needs
-from binlog_streaming.job_state.state_files import StateFolder, storage_of
+from binlog_streaming.job_state.state_files import StateFolder, nearest_place, place_problems, storage_of
 from binlog_streaming.settings import EventTablesJob, Job, PublishJob, TopicTablesJob
 from binlog_streaming.settings.publish_model import Client
 from binlog_streaming.status.model import Level
@@ -62,6 +60,7 @@ def _finding(what: str, health: Health, found: str, fix: str = "") -> DoctorFind
 
 
 def _places(job: AnyJob) -> Iterator[DoctorFinding]:
+    problems = place_problems(job)
     places = {"checkpoint": job.checkpoint}
     if not isinstance(job, PublishJob):
         places["sink.directory"] = job.sink.directory
@@ -72,14 +71,12 @@ def _places(job: AnyJob) -> Iterator[DoctorFinding]:
             next(known.names("binlog-stream-doctor"), None)
             yield _finding(what, Health.OK, f"{place} can be listed")
             continue
-        folder = Path(place)
-        nearest = next(one for one in (folder, *folder.parents) if one.exists())
-        if not os.access(nearest, os.W_OK | os.X_OK):
-            user = f"user {os.geteuid()}"
-            fix = f"Let {user} write to {nearest}, or run the job as its owner"
-            yield _finding(what, Health.WRONG, f"{user} may not write to {nearest}", fix)
+        problem = next((text for text in problems if text.startswith(f"{what}: ")), None)
+        if problem is not None:
+            found, _, fix = problem.removeprefix(f"{what}: ").rpartition(": ")
+            yield _finding(what, Health.WRONG, found, f"{fix[:1].upper()}{fix[1:]}")
             continue
-        free = shutil.disk_usage(nearest).free
+        free = shutil.disk_usage(nearest_place(place)).free
         health = Health.WRONG if free < ROOM_NONE else Health.WARNING if free < ROOM_LOW else Health.OK
         fix = "" if health is Health.OK else "Make room before the disk is full: a job stops there, and loses nothing"
         yield _finding(what, health, f"{place}: {bytes_text(free)} free", fix)

@@ -8,8 +8,10 @@ same content, and once more when all of it is. Between the two lies whatever end
 
 from __future__ import annotations
 
+import os
 import uuid
 from enum import StrEnum
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 import msgspec
@@ -132,6 +134,30 @@ def state_of(job: AnyJob) -> StateFolder:
 def storage_of(job: AnyJob) -> Mapping[str, str]:
     """Access to the object stores of a job; one that publishes has none."""
     return {} if isinstance(job, PublishJob) else job.sink.storage
+
+
+def place_problems(job: AnyJob) -> tuple[str, ...]:
+    """Reasons why this user cannot write where *job* writes; none: it can, or only writing tells (object stores)."""
+    places = {"checkpoint": job.checkpoint}
+    if not isinstance(job, PublishJob):
+        places["sink.directory"] = job.sink.directory
+    problems = []
+    for what, place in places.items():
+        if "://" in place:
+            continue
+        nearest = nearest_place(place)
+        if not nearest.is_dir():
+            problems.append(f"{what}: {nearest} is a file, and no folder: name another place, or remove it")
+        elif not os.access(nearest, os.W_OK | os.X_OK):
+            user = f"user {os.geteuid()}"
+            problems.append(f"{what}: {user} may not write to {nearest}: let it, or run the job as its owner")
+    return tuple(problems)
+
+
+def nearest_place(place: str) -> Path:
+    """The folder *place*, or the nearest one above it that exists."""
+    folder = Path(place)
+    return next(one for one in (folder, *folder.parents) if one.exists())
 
 
 VERSION = 1

@@ -17,10 +17,10 @@ from binlog_connector.schema.history import SchemaHistory
 from binlog_format.views.filters import TableFilter
 from binlog_streaming.job_state.checkpoint import read_checkpoint
 from binlog_streaming.job_state.record_keeper import RecordKeeper
-from binlog_streaming.job_state.state_files import state_of
+from binlog_streaming.job_state.state_files import place_problems, state_of
 from binlog_streaming.jobs.log_tables import SCAN_SIZE, find_tables
 from binlog_streaming.jobs.row_format_report import look_at_statements
-from binlog_streaming.jobs.tables import TableReport, report_table
+from binlog_streaming.jobs.tables import TableReport, first_names, report_table
 from binlog_streaming.plan.job_state import SelectedTable
 from binlog_streaming.plan.snapshots import snapshot_command
 from binlog_streaming.plan.table_checks import incomplete
@@ -39,9 +39,6 @@ if TYPE_CHECKING:
     from binlog_streaming.plan.job_state import JobState, Written
     from binlog_streaming.plan.snapshots import PlannedSnapshot
     from binlog_streaming.settings.model import Job
-
-
-_NAMES_MAX = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +100,8 @@ class JobReport:
         warnings: What may surprise, beside what the tables report themselves.
         changed: Settings that differ from those the checkpoint was created with, and must not.
         statements: Statements, and lost events, that would stop the job and are about none of *tables*.
+        places: Places that the job cannot write to.
+        sets_aside: Whether a table with a problem is set aside, and the job goes on.
     """
 
     log: LogReport
@@ -113,12 +112,18 @@ class JobReport:
     warnings: tuple[str, ...]
     changed: tuple[str, ...] = ()
     statements: tuple[str, ...] = ()
+    places: tuple[str, ...] = ()
+    sets_aside: bool = False
 
     @property
     def problems(self) -> tuple[str, ...]:
         """Reasons why the job could not run; none: it can."""
-        of_tables = (problem for table in self.tables for problem in table.problems)
-        return (*self.changed, *of_tables, *self.statements)
+        return (*self.places, *self.changed, *(() if self.sets_aside else self.table_problems), *self.statements)
+
+    @property
+    def table_problems(self) -> tuple[str, ...]:
+        """Problems of tables, each of which ends the job, or sets its table aside."""
+        return tuple(problem for table in self.tables for problem in table.problems)
 
 
 def check_job(job: Job, *, scan_size: int = SCAN_SIZE, on_progress: OnProgress | None = None) -> JobReport:
@@ -180,7 +185,18 @@ def check_job(job: Job, *, scan_size: int = SCAN_SIZE, on_progress: OnProgress |
         cascading = {table.name: table.cascading for table in found.tables}
         reports = tuple(_with_cascading(report, job, cascading[report.name]) for report in reports)
     others = tuple(text for texts in problems.values() for text in texts)
-    return JobReport(log, start, reports, left_out, found.size, tuple(warnings), changed, others)
+    return JobReport(
+        log,
+        start,
+        reports,
+        left_out,
+        found.size,
+        tuple(warnings),
+        changed,
+        others,
+        place_problems(job),
+        sets_aside=job.on_error is OnError.SET_ASIDE,
+    )
 
 
 def _undefined(reports: Sequence[TableReport]) -> Iterator[str]:
@@ -379,9 +395,3 @@ def _unused_rules(job: Job, reports: Sequence[TableReport]) -> list[str]:
         for number, rule in enumerate(job.tables)
         if number not in used and reports
     ]
-
-
-def first_names(names: Sequence[str]) -> str:
-    """Text of the first names, and the number of the others."""
-    more = f" and {len(names) - _NAMES_MAX} more" if len(names) > _NAMES_MAX else ""
-    return f"{', '.join(names[:_NAMES_MAX])}{more}"

@@ -17,8 +17,10 @@ from binlog_connector.schema.history import SchemaHistory
 from binlog_format.errors import BinlogError, BrokerError, OptionError, RegistryError
 from binlog_format.rows.decoding import TimeType
 from binlog_format.views.filters import TableFilter
-from binlog_streaming.jobs.check import LogReport, first_names, log_report, size_behind
+from binlog_streaming.job_state.state_files import place_problems
+from binlog_streaming.jobs.check import LogReport, log_report, size_behind
 from binlog_streaming.jobs.log_tables import SCAN_SIZE, find_tables
+from binlog_streaming.jobs.tables import first_names
 from binlog_streaming.topics.connecting import connection_of, names_of, new_start, published_offset, registry_of
 from binlog_streaming.topics.record import begun_with, differences, other_log, with_message_version
 from binlog_streaming.topics.step_messages import envelope_options
@@ -100,12 +102,13 @@ class PublishReport:
     changed: tuple[str, ...]
     statements: tuple[str, ...]
     outbox: tuple[str, ...]
+    places: tuple[str, ...] = ()
 
     @property
     def problems(self) -> tuple[str, ...]:
         """Reasons why the job could not run; none: it can."""
         of_topics = (problem for topic in self.topics for problem in topic.problems)
-        return (*self.changed, *of_topics, *self.statements, *self.outbox)
+        return (*self.places, *self.changed, *of_topics, *self.statements, *self.outbox)
 
 
 def check_publish_job(
@@ -171,6 +174,7 @@ def check_publish_job(
         changed=() if record is None else (*filter(None, [log_change]), *differences(record, job)),
         statements=tuple(lacking) if options.fail_on_statement else (),
         outbox=tuple(_lacking_of_outbox(job, found.tables)),
+        places=place_problems(job),
     )
 
 

@@ -20,6 +20,8 @@ from binlog_streaming.cli.output import Output, OutputOption, escaped, output_co
 from binlog_streaming.cli.progress import progress_bar
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from rich.console import Console
 
     from binlog_streaming.jobs.check import JobReport, LogReport
@@ -47,7 +49,10 @@ def json_rows(job: PublishJob, report: PublishReport) -> list[dict[str, object]]
     rows.extend({"kind": "topic", **msgspec.to_builtins(topic)} for topic in report.topics)
     rows.extend({"kind": "left_out", "name": name} for name in report.left_out)
     rows.extend({"kind": "warning", "text": text} for text in report.warnings)
-    rows.extend({"kind": "problem", "text": text} for text in (*report.changed, *report.statements, *report.outbox))
+    rows.extend(
+        {"kind": "problem", "text": text}
+        for text in (*report.places, *report.changed, *report.statements, *report.outbox)
+    )
     rows.append({"kind": "result", "can_run": not report.problems, "scan_size": report.scan_size})
     return rows
 
@@ -126,12 +131,10 @@ def check(
 
     checked = any_job_at(job)
     if isinstance(checked, TopicTablesJob):
-        _check_topics(checked, output)
-        return
-    if isinstance(checked, EventTablesJob):
-        _check_events(checked, output)
-        return
-    if isinstance(checked, PublishJob):
+        can_run = _check_topics(checked, output)
+    elif isinstance(checked, EventTablesJob):
+        can_run = _check_events(checked, output)
+    elif isinstance(checked, PublishJob):
         can_run = _check_publish(checked, output, scan * MIB)
     else:
         can_run = _check_tables(checked, output, scan * MIB)
@@ -163,13 +166,26 @@ def _check_publish(job: PublishJob, output: Output, scan_size: int) -> bool:
     return not report.problems
 
 
-def _check_events(job: EventTablesJob, output: Output) -> None:
+def _print_end(problems: Sequence[str], output: Output) -> bool:
+    """Print if a job without a report of its own can run; gives that, too."""
+    if output is Output.JSONL:
+        write_json_lines({"kind": "problem", "text": text} for text in problems)
+        write_json_lines([{"kind": "result", "can_run": not problems}])
+        return not problems
+    for text in problems:
+        say(f"problem: {text}")
+    say(f"It could not run: {len(problems)} problems." if problems else "It can run.")
+    return not problems
+
+
+def _check_events(job: EventTablesJob, output: Output) -> bool:
     """Report where *job* would continue, and the tables for the waiting events; nothing is written.
 
     Raises:
         BinlogError: What the job itself would report at its start.
     """
     from binlog_streaming.event_tables.run import EventTablesRun
+    from binlog_streaming.job_state.state_files import place_problems
 
     waiting = EventTablesRun(job).waiting()
     position = str(waiting.offset.position)
@@ -178,21 +194,21 @@ def _check_events(job: EventTablesJob, output: Output) -> None:
         write_json_lines(
             {"kind": "table", "target": place, "sources": count} for place, count in waiting.tables.items()
         )
-        write_json_lines([{"kind": "result", "can_run": True}])
-        return
+        return _print_end(place_problems(job), output)
     say(f"{job.name}: {job.source.path} -> {job.sink.directory} ({job.sink.format})")
     say(f"from {position}, {waiting.size:,} bytes to read")
     for place, count in waiting.tables.items():
         say(f"{place}: events of {count} source{'' if count == 1 else 's'}")
-    say("It can run.")
+    return _print_end(place_problems(job), output)
 
 
-def _check_topics(job: TopicTablesJob, output: Output) -> None:
+def _check_topics(job: TopicTablesJob, output: Output) -> bool:
     """Report where *job* would continue; nothing is written.
 
     Raises:
         BinlogError: What the job itself would report at its start.
     """
+    from binlog_streaming.job_state.state_files import place_problems
     from binlog_streaming.topic_tables.run import TopicTablesRun
 
     waiting = TopicTablesRun(job).waiting()
@@ -201,12 +217,11 @@ def _check_topics(job: TopicTablesJob, output: Output) -> None:
             {"kind": "partition", "topic": one.topic, "partition": one.number, "offset": offset, "end": end}
             for one, (offset, end) in sorted(waiting.items())
         )
-        write_json_lines([{"kind": "result", "can_run": True}])
-        return
+        return _print_end(place_problems(job), output)
     say(f"{job.name}: {job.source.bootstrap_servers} -> {job.sink.directory} ({job.sink.format})")
     for one, (offset, end) in sorted(waiting.items()):
         say(f"{one}: from offset {offset}, {end - offset:,} to read")
-    say("It can run.")
+    return _print_end(place_problems(job), output)
 
 
 def _json_rows(job: Job, report: JobReport) -> list[dict[str, object]]:
@@ -220,7 +235,7 @@ def _json_rows(job: Job, report: JobReport) -> list[dict[str, object]]:
         rows.append({"kind": "table", **msgspec.to_builtins(table), "columns": columns})
     rows.extend({"kind": "left_out", "name": name} for name in report.left_out)
     rows.extend({"kind": "warning", "text": text} for text in report.warnings)
-    rows.extend({"kind": "problem", "text": text} for text in (*report.changed, *report.statements))
+    rows.extend({"kind": "problem", "text": text} for text in (*report.places, *report.changed, *report.statements))
     rows.append({"kind": "result", "can_run": not report.problems, "scan_size": report.scan_size})
     return rows
 
@@ -247,6 +262,8 @@ def _print(console: Console, job: Job, report: JobReport) -> None:
         console.print(f"\nNot wanted: {escaped(', '.join(report.left_out))}", soft_wrap=True)
     for text in (*(text for table in report.tables for text in table.warnings), *report.warnings):
         console.print(f"[yellow]warning:[/] {escaped(text)}", soft_wrap=True)
+    for text in report.table_problems if report.sets_aside else ():
+        console.print(f"[yellow]set aside:[/] {escaped(text)}", soft_wrap=True)
     for text in report.problems:
         console.print(f"[red bold]problem:[/] {escaped(text)}", soft_wrap=True)
     count = "1 table" if len(report.tables) == 1 else f"{len(report.tables)} tables"
