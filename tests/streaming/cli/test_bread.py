@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import threading
+from random import Random
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -19,6 +20,7 @@ from binlog_format.structured.scan import EntryScanner
 from binlog_streaming.cli.logs.bread.arguments import HELP
 from binlog_streaming.cli.logs.bread.command import CANNOT_OPEN, DAMAGED, WRONG_USE, run
 from tests.chance import some
+from tests.connector.program import FIRST_NS, NAME, STEP_NS, Program
 from tests.corpus import corpus
 from tests.format.structured.logs import event
 from tests.program import PROGRAM
@@ -300,3 +302,74 @@ def test_bread_writes_json_for_programs(tmp_path: Path, capfdbinary: pytest.Capt
     printed = capfdbinary.readouterr()
     assert len(printed.out.splitlines()) == 1
     assert printed.err.startswith(b"[bread] Exception: [BINLOG_CORRUPT.BAD_ENTRY]")
+
+
+@pytest.mark.parametrize("clocks", [1, 7, 1_000_000])
+@pytest.mark.parametrize("merged", [1, 5, 1 << 16])
+def test_bread_sorts_in_parts_as_it_does_in_memory(
+    tmp_path: Path,
+    capfdbinary: pytest.CaptureFixture[bytes],
+    monkeypatch: pytest.MonkeyPatch,
+    clocks: int,
+    merged: int,
+) -> None:
+    random = Random(clocks)
+    with Program(tmp_path) as program:
+        for number in range(40):
+            for writer in range(3):
+                clock = FIRST_NS + random.randrange(clocks)
+                program._writers[writer % 2].add_event(program.item, clock, number * 3 + writer, "x" * (number % 5))
+            program.session.consume(program._file)
+    words = ["-s", "-f", "%r %m", str(tmp_path / NAME)]
+    assert run(words) == 0
+    sys.stdout.flush()
+    expected = capfdbinary.readouterr().out
+    assert expected.count(b"\n") == 120
+    monkeypatch.setattr("binlog_streaming.cli.logs.bread.streams.CHUNK_SIZE", 500)
+    monkeypatch.setattr("binlog_streaming.cli.logs.bread.sinks.RUN_SIZE", 300)
+    monkeypatch.setattr("binlog_streaming.cli.logs.bread.sinks.MERGED_ROWS", merged)
+    assert run(words) == 0
+    sys.stdout.flush()
+    assert capfdbinary.readouterr().out == expected
+
+
+@pytest.mark.parametrize(
+    ("words", "numbers"),
+    [
+        (["--severity", "error"], [9, 19]),
+        (["--severity=128"], list(range(20))),
+        (["--category", "ne.,x"], [9, 19]),
+        (["--category=shop"], [number for number in range(20) if number % 10 != 9]),
+        (["--file", r".*/net\.cpp", "-s"], [9, 19]),
+        (["--since", "2026-01-01T00:00:00.000015Z"], list(range(15, 20))),
+        (["--since", "2026-01-01T01:00:00.000015+01:00", "--severity", "error"], [19]),
+        (["--since", "2027-01-01"], []),
+    ],
+)
+def test_bread_prints_events_that_are_wanted(
+    tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes], words: list[str], numbers: list[int]
+) -> None:
+    with Program(tmp_path) as program:
+        program.log(20)
+    assert run([*words, "-f", "%r", str(tmp_path / NAME)]) == 0
+    sys.stdout.flush()
+    printed = capfdbinary.readouterr().out.splitlines()
+    assert sorted((int(line) - FIRST_NS) // STEP_NS for line in printed) == numbers
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["--severity", "loud"], "--severity"),
+        (["--category", "("], "--category"),
+        (["--since", "yesterday"], "--since"),
+        (["--file"], "requires an argument"),
+    ],
+)
+def test_bread_refuses_values_that_select_nothing(
+    tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes], words: list[str], told: str
+) -> None:
+    with Program(tmp_path) as program:
+        program.log(2)
+    assert run([str(tmp_path / NAME), *words]) == WRONG_USE
+    assert told in capfdbinary.readouterr().err.decode()

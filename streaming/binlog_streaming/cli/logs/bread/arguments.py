@@ -10,6 +10,9 @@ from binlog_format.structured.text.lines import DEFAULT_DATE_FORMAT
 
 STANDARD_INPUT = "-"
 
+SELECTING = ("--severity", "--category", "--file", "--since")
+"""Options that select events."""
+
 HELP = """\
 bread -- print structured logs of the C++ library Binlog as text
 
@@ -23,7 +26,8 @@ BreadArguments:
 Options, as the library's bread has them:
   -f FORMAT   What a line consists of; see below. A newline is added.
   -d FORMAT   How times are written; see below.
-  -s          Sort all events by their clock value. Takes memory for all lines; prints nothing if anything is damaged.
+  -s          Sort all events by their clock value. Many lines wait in a temporary file; prints nothing if anything is
+              damaged.
   -h          Print this text.
 
 Options beside these:
@@ -32,6 +36,10 @@ Options beside these:
   --all           Read all files given, one after the other, as one log.
   --skip-damaged  Go on after damage, and report on standard error what was left out; exit status 3 then.
                   Needs files, not a pipe.
+  --severity NAME Events of this severity or a higher one: trace, debug, info, warning, error, critical, or a number.
+  --category RE   Events whose category matches: regular expressions, separated by commas, for the whole text.
+  --file RE       The same for the source file, with its folders.
+  --since TIME    Events at this time or later, for example 2026-01-31T12:00:00Z; those without a time are left out.
   --output jsonl  A JSON object a line: position, time, ns, severity, severity_no, category, function, file, line,
                   writer_id, writer, source_id, format, message, args. Excludes -f, -d and -s.
 
@@ -78,6 +86,7 @@ class BreadArguments:
         all_files: Read them all.
         skip_damaged: Go on after damage.
         jsonl: JSON instead of text.
+        wanted: Values of the options that select events, by name; empty: all are wanted.
         files: As given.
     """
 
@@ -89,6 +98,7 @@ class BreadArguments:
     all_files: bool = False
     skip_damaged: bool = False
     jsonl: bool = False
+    wanted: dict[str, str] = field(default_factory=dict)
     files: list[str] = field(default_factory=list)
 
     @property
@@ -149,10 +159,13 @@ def _take_short(letters: str, left: list[str], arguments: BreadArguments) -> set
 
 def _take_long(word: str, left: list[str], arguments: BreadArguments) -> None:
     name, has_value, value = word.partition("=")
-    if name == "--output":
+    if name == "--output" or name in SELECTING:
         if not has_value and not left:
-            raise UsageError("option '--output' requires an argument")
+            raise UsageError(f"option '{name}' requires an argument")
         value = value if has_value else left.pop(0)
+        if name in SELECTING:
+            arguments.wanted[name] = value
+            return
         if value != "jsonl":
             raise UsageError(f"option '--output': expected jsonl, got '{value}'")
         arguments.jsonl = True

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import sys
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 import typer
 
-from binlog_format.errors import CorruptError
+from binlog_format.errors import CorruptError, OptionError
 from binlog_streaming.cli.logs.bread.arguments import HELP, UsageError, parse_arguments
 from binlog_streaming.cli.output import write_output
 from binlog_streaming.cli.verbatim import VerbatimCommand
 
 if TYPE_CHECKING:
+    from binlog_format.structured.views.event_filter import EventFilter
     from binlog_streaming.cli.logs.bread.arguments import BreadArguments
     from binlog_streaming.cli.logs.bread.sinks import BreadSink, OnDamage
 
@@ -56,7 +58,12 @@ def _print(arguments: BreadArguments) -> int:
         skipped.append(error.condition)
         _complain(f"[bread] Skipped: {error}")
 
-    sink = _sink(arguments, on_damage if arguments.skip_damaged else None)
+    try:
+        wanted = _wanted(arguments)
+    except (OptionError, ValueError) as error:
+        _complain(f"bread: {error.reason if isinstance(error, OptionError) else error}")
+        return WRONG_USE
+    sink = _sink(arguments, wanted, on_damage if arguments.skip_damaged else None)
     try:
         _read(arguments, sink, on_damage if arguments.skip_damaged else None)
         sink.finish()
@@ -69,15 +76,42 @@ def _print(arguments: BreadArguments) -> int:
     return DAMAGED if skipped else 0
 
 
-def _sink(arguments: BreadArguments, on_damage: OnDamage | None) -> BreadSink:
+def _wanted(arguments: BreadArguments) -> EventFilter | None:
+    """Filter of the events that are printed; None: all are.
+
+    Raises:
+        OptionError, ValueError: An option has a value that cannot be.
+    """
+    if not arguments.wanted:
+        return None
+    from binlog_format.structured.views.event_filter import EventFilter, SourceRules
+
+    names = {"min_severity": "--severity", "categories": "--category", "source_files": "--file"}
+    rules = SourceRules(*(arguments.wanted.get(option) for option in names.values()))
+    rules.check(lambda name: names[name])
+    since = arguments.wanted.get("--since")
+    try:
+        moment = None if since is None else datetime.fromisoformat(since)
+    except ValueError as error:
+        raise ValueError(f"option '--since': expected a time such as 2026-01-31T12:00:00Z, got '{since}'") from error
+    if moment is None:
+        return EventFilter(rules=rules)
+    passed = (moment if moment.tzinfo else moment.replace(tzinfo=UTC)) - datetime(1970, 1, 1, tzinfo=UTC)
+    return EventFilter(rules=rules, first_ns=passed // timedelta(microseconds=1) * 1_000)
+
+
+def _sink(arguments: BreadArguments, wanted: EventFilter | None, on_damage: OnDamage | None) -> BreadSink:
     from binlog_format.structured.text.event_format import EventFormat
     from binlog_format.structured.text.lines import LineWriter
-    from binlog_streaming.cli.logs.bread.sinks import JsonSink, SortedSink, TextSink, severity_colors
+    from binlog_streaming.cli.logs.bread.sinks import FilteredSink, JsonSink, SortedSink, TextSink, severity_colors
 
+    sink: BreadSink
     if arguments.jsonl:
-        return JsonSink(on_damage)
-    writer = LineWriter(EventFormat(arguments.event_format, severity_colors()), arguments.date_format)
-    return (SortedSink if arguments.sort else TextSink)(writer, on_damage)
+        sink = JsonSink(on_damage)
+    else:
+        writer = LineWriter(EventFormat(arguments.event_format, severity_colors()), arguments.date_format)
+        sink = (SortedSink if arguments.sort else TextSink)(writer, on_damage)
+    return sink if wanted is None else FilteredSink(sink, wanted)
 
 
 def _read(arguments: BreadArguments, sink: BreadSink, on_damage: OnDamage | None) -> None:
