@@ -172,8 +172,8 @@ def _by_clock(parts: Sequence[_Lines]) -> _Lines:
 def _kept(lines: _Lines) -> _Lines:
     """The same lines in a file; it has gone when nobody has them any more."""
     with tempfile.TemporaryFile() as file:
-        for part in (lines.clocks, lines.offsets, lines.text):
-            file.write(memoryview(part).cast("B"))
+        for part in (lines.clocks.tobytes(), lines.offsets.tobytes(), lines.text):
+            file.write(part)
         file.flush()
         mapped = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
     count = len(lines.clocks)
