@@ -2,6 +2,8 @@
 
 Values of columns by which a Delta table is partitioned: `partition_texts` for the log, `partition_value` from it.
 
+Steps of jobs in a Delta log, and RESTOREs since: `LogHistory`.
+
 The log alone decides which values a file has. Some readers take them from its path instead: `partition_folder`.
 """
 
@@ -10,6 +12,7 @@ from __future__ import annotations
 import math
 import re
 import time
+from dataclasses import dataclass, field, replace
 from datetime import date
 from decimal import Decimal
 from typing import TYPE_CHECKING
@@ -22,7 +25,7 @@ import pyarrow as pa
 from binlog_format.errors import TableError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     import pyarrow.parquet as pq
 
@@ -209,20 +212,20 @@ def file_statistics(metadata: pq.FileMetaData, schema: pa.Schema) -> dict[str, o
     greatest: dict[str, object] = {}
     nulls: dict[str, int] = {}
     leaf = 0
-    for field in list(schema)[:STATISTICS_COLUMNS]:
+    for column in list(schema)[:STATISTICS_COLUMNS]:
         parts = [metadata.row_group(group).column(leaf).statistics for group in range(metadata.num_row_groups)]
-        leaf += _leaves(field.type)
-        if pa.types.is_nested(field.type) or any(part is None or not part.has_null_count for part in parts):
+        leaf += _leaves(column.type)
+        if pa.types.is_nested(column.type) or any(part is None or not part.has_null_count for part in parts):
             continue
-        nulls[field.name] = sum(part.null_count for part in parts)
+        nulls[column.name] = sum(part.null_count for part in parts)
         ranges = [part for part in parts if part.has_min_max]
         # A part without values has no range, and one with values too long for statistics has none either.
         if not ranges or any(part.num_values for part in parts if not part.has_min_max):
             continue
-        low = _bound(min(part.min_raw for part in ranges), field.type, is_greatest=False)
-        high = _bound(max(part.max_raw for part in ranges), field.type, is_greatest=True)
-        least |= {} if low is None else {field.name: low}
-        greatest |= {} if high is None else {field.name: high}
+        low = _bound(min(part.min_raw for part in ranges), column.type, is_greatest=False)
+        high = _bound(max(part.max_raw for part in ranges), column.type, is_greatest=True)
+        least |= {} if low is None else {column.name: low}
+        greatest |= {} if high is None else {column.name: high}
     return {"numRecords": metadata.num_rows, "minValues": least, "maxValues": greatest, "nullCount": nulls}
 
 
@@ -323,3 +326,49 @@ def _text(value: pa.Scalar, name: str) -> str | None:
     if text and pa.types.is_timestamp(value.type) and value.type.tz is not None:
         text = text.replace(" ", "T")
     return text
+
+
+@dataclass(slots=True)
+class LogHistory:
+    """Commits that have been read.
+
+    Attributes:
+        steps: Version of the newest commit with a transaction of an application, by application.
+        restores: Versions that are a RESTORE, and to which version each one went; None: it does not tell.
+    """
+
+    steps: dict[str, int] = field(default_factory=dict)
+    restores: dict[int, int | None] = field(default_factory=dict)
+
+    def copy(self) -> LogHistory:
+        """The same, to be changed by itself."""
+        return replace(self, steps=dict(self.steps), restores=dict(self.restores))
+
+    def take(self, version: int, lines: Iterable[Line]) -> None:
+        """Take a commit in; they may come in any order."""
+        for line in lines:
+            if line.txn is not None:
+                self.steps[line.txn.app_id] = max(version, self.steps.get(line.txn.app_id, version))
+            if line.commit_info is not None and line.commit_info.operation == "RESTORE":
+                self.restores[version] = _restored_version(line.commit_info.operation_parameters)
+
+    def is_set_back(self, application: str) -> bool:
+        """True if the table lacks a step that it had, by a RESTORE that no other RESTORE has undone."""
+        step = self.steps.get(application)
+        lost: dict[int, bool] = {}
+        for version, to in sorted(self.restores.items()):
+            if step is None or version < step:
+                continue
+            earlier = [is_lost for at, is_lost in lost.items() if to is not None and at <= to]
+            lost[version] = to is None or to < step or (earlier or [False])[-1]
+        return any(list(lost.values())[-1:])
+
+
+def _restored_version(parameters: msgspec.Raw) -> int | None:
+    # Spark and deltalake write a number, or the text of one; a RESTORE to a time has none.
+    try:
+        given = msgspec.json.decode(parameters)
+    except msgspec.MsgspecError:
+        return None
+    text = str(given.get("version")).strip('"') if isinstance(given, dict) else ""
+    return int(text) if text.isdecimal() else None

@@ -3,8 +3,6 @@
 deltalake does not tell which deletion vector a file has, and cannot commit one; so the log is read and written here.
 The actions are written as the Delta protocol defines them.
 
-Search of a Delta log for the steps of jobs and for RESTOREs since: `LogHistory`.
-
 A RESTORE makes a new version with the files of an older one. The transactions of applications stay as they are: by
 them alone the table would seem to hold the steps that were taken away.
 """
@@ -23,61 +21,24 @@ import msgspec
 import pyarrow.parquet as pq
 from deltalake.exceptions import CommitFailedError, DeltaError
 
-from binlog_streaming.lake.delta.actions import Add, DeltaFileFormat, Line, Metadata, Protocol, Remove, milliseconds
+from binlog_streaming.lake.delta.actions import (
+    Add,
+    DeltaFileFormat,
+    Line,
+    LogHistory,
+    Metadata,
+    Protocol,
+    Remove,
+    milliseconds,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from binlog_streaming.lake.storage.store import Store
 
     Named = tuple[str, object]
     """An action under its name."""
-
-
-@dataclass(slots=True)
-class LogHistory:
-    """Commits that have been read.
-
-    Attributes:
-        steps: Version of the newest commit with a transaction of an application, by application.
-        restores: Versions that are a RESTORE, and to which version each one went; None: it does not tell.
-    """
-
-    steps: dict[str, int] = field(default_factory=dict)
-    restores: dict[int, int | None] = field(default_factory=dict)
-
-    def copy(self) -> LogHistory:
-        """The same, to be changed by itself."""
-        return replace(self, steps=dict(self.steps), restores=dict(self.restores))
-
-    def take(self, version: int, lines: Iterable[Line]) -> None:
-        """Take a commit in; they may come in any order."""
-        for line in lines:
-            if line.txn is not None:
-                self.steps[line.txn.app_id] = max(version, self.steps.get(line.txn.app_id, version))
-            if line.commit_info is not None and line.commit_info.operation == "RESTORE":
-                self.restores[version] = _restored_version(line.commit_info.operation_parameters)
-
-    def is_set_back(self, application: str) -> bool:
-        """True if the table lacks a step that it had, by a RESTORE that no other RESTORE has undone."""
-        step = self.steps.get(application)
-        lost: dict[int, bool] = {}
-        for version, to in sorted(self.restores.items()):
-            if step is None or version < step:
-                continue
-            earlier = [is_lost for at, is_lost in lost.items() if to is not None and at <= to]
-            lost[version] = to is None or to < step or (earlier or [False])[-1]
-        return any(list(lost.values())[-1:])
-
-
-def _restored_version(parameters: msgspec.Raw) -> int | None:
-    # Spark and deltalake write a number, or the text of one; a RESTORE to a time has none.
-    try:
-        given = msgspec.json.decode(parameters)
-    except msgspec.MsgspecError:
-        return None
-    text = str(given.get("version")).strip('"') if isinstance(given, dict) else ""
-    return int(text) if text.isdecimal() else None
 
 
 LOG_FOLDER = "_delta_log"
@@ -97,6 +58,8 @@ class TableLog:
         checkpoint: Version of the checkpoint that the log was read from; -1: none.
         history: Where the steps of jobs are, as far as commits were read; see `look_back`.
         digest: Of the newest commit as it is in the log; empty: it was not read, there is only a checkpoint of it.
+        lost: Newest commit of each application that this process has seen, and that is not there any more: an older
+            copy of the table is in its place.
     """
 
     version: int
@@ -108,6 +71,7 @@ class TableLog:
     checkpoint: int = -1
     history: LogHistory = field(default_factory=LogHistory)
     digest: bytes = b""
+    lost: Mapping[str, int] = field(default_factory=dict)
 
     def copy(self) -> TableLog:
         """The same, to be changed by itself."""
@@ -133,6 +97,8 @@ KEPT_FILES_MAX = 200_000
 """Files of all logs together that a process keeps between two looks."""
 
 _kept: OrderedDict[str, TableLog] = OrderedDict()
+_seen: dict[str, tuple[str, Mapping[str, int]]] = {}
+"""Id of each table, and the newest commits of applications that it has had, by its place."""
 _keeping = threading.Lock()
 
 
@@ -147,11 +113,23 @@ def newest_log(store: Store) -> TableLog | None:
     log = None if kept is None else _gone_on_with(store, kept)
     log = log or read_log(store)
     if log is not None:
+        log.lost = _see(store, log)
         with _keeping:
             _kept[store.uri] = log.copy()
             while sum(len(one.files) + len(one.removed) for one in _kept.values()) > KEPT_FILES_MAX:
                 _kept.popitem(last=False)
     return log
+
+
+def _see(store: Store, log: TableLog) -> dict[str, int]:
+    """Keep in mind the newest commit of each application; those that the table had and lacks now."""
+    known_id, known = _seen.get(store.uri, ("", {}))
+    newest = dict(log.transactions)
+    lost: dict[str, int] = {}
+    if known_id == log.metadata.id:  # else it was deleted, and made anew
+        lost = {name: number for name, number in known.items() if newest.get(name, -1) < number}
+    _seen[store.uri] = log.metadata.id, newest | lost
+    return lost
 
 
 def newest_checkpoint(store: Store, log: TableLog) -> int:
@@ -251,6 +229,7 @@ def make_commit(store: Store, log: TableLog, actions: Sequence[Named]) -> bool:
         return False
     _take_commit(log, store, log.version + 1, content)
     log.version += 1
+    _see(store, log)
     return True
 
 

@@ -129,13 +129,16 @@ class DeltaTarget(Target):
         """See `Target`.
 
         Raises:
-            TableError: `OTHER_WRITER`: somebody set the table back to an older version.
+            TableError: `OTHER_WRITER`: somebody set the table back to an older version, or put an older copy there.
         """
         log, application = self.log, _application(commit_id)
+        lost = None if log is None else log.lost.get(application)
+        if lost is not None:
+            raise _copied_back(self.uri, commit_id, _place_of(lost))
         version = None if log is None else log.transactions.get(application)
         if log is None or version is None:
             return None
-        place = version >> STEP_BITS, version & ((1 << STEP_BITS) - 1)
+        place = _place_of(version)
         look_back(self.store, log, application)
         if log.history.is_set_back(application):
             raise _set_back(self.uri, commit_id, place, log.history.steps[application])
@@ -362,6 +365,20 @@ def _set_back(uri: str, commit_id: CommitId, place: tuple[int, int], version: in
         hint=f"Set it forward (RESTORE ... TO VERSION AS OF {version}, or a later one from before it was set back); or "
         "delete the table (and the checkpoint) and let this job build it anew from the log",
     )
+
+
+def _copied_back(uri: str, commit_id: CommitId, place: tuple[int, int]) -> TableError:
+    return TableError(
+        "OTHER_WRITER",
+        f"{commit_id.source_table}: {uri} had batch {place[0]}, step {place[1]} while this job ran, and has it no "
+        "more: an older copy of the table is in its place",
+        hint="Bring the newer files back; or delete the table (and the checkpoint) and let this job build it anew",
+    )
+
+
+def _place_of(version: int) -> tuple[int, int]:
+    # Batch and step of a transaction.
+    return version >> STEP_BITS, version & ((1 << STEP_BITS) - 1)
 
 
 def _application(commit_id: CommitId) -> str:

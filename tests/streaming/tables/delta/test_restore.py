@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from contextlib import closing
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -19,8 +20,7 @@ from binlog_format.errors import TableError
 from binlog_streaming.job_state.progress import Outcome
 from binlog_streaming.lake.commit_id import SET_ASIDE_PROPERTY
 from binlog_streaming.lake.delta import log as delta_log
-from binlog_streaming.lake.delta.actions import CommitInformation, DeltaTransaction, Line
-from binlog_streaming.lake.delta.log import LogHistory
+from binlog_streaming.lake.delta.actions import CommitInformation, DeltaTransaction, Line, LogHistory
 from binlog_streaming.lake.target import CrashPoint
 from binlog_streaming.settings import Merge, OnError, TableFormat
 from binlog_streaming.tables.apply import apply_component
@@ -65,6 +65,24 @@ def test_table_set_back_is_refused(place: Place, *, checkpoint: bool, is_new: bo
         with pytest.raises(TableError, match=SET_BACK.format(last)):
             place.bring(change_of([(9, "y")]), batch_id=batch_id)
     assert place.ids() == [0, 1]
+
+
+@pytest.mark.parametrize("copied_at", [0, 2], ids=["before its first batch", "later"])
+def test_older_copy_in_the_place_of_a_table_is_refused_while_the_job_runs(tmp_path: Path, copied_at: int) -> None:
+    place = Place(tmp_path, TableFormat.DELTA)
+    copies = {}
+    for batch_id in range(4):
+        place.append(batch_id, numbers(batch_id), MIRROR_COMMIT_ID)
+        copies[batch_id] = shutil.copytree(place.uri, tmp_path / f"copy-{batch_id}")
+    shutil.rmtree(place.uri)
+    shutil.copytree(copies[copied_at], place.uri)
+    for _ in range(2):
+        with pytest.raises(TableError, match=r"OTHER_WRITER\] shop\.orders: .* had batch 3, step 0 .* an older copy"):
+            place.bring(change_of([(9, "y")]), batch_id=4)
+    shutil.rmtree(place.uri)
+    shutil.copytree(copies[3], place.uri)
+    assert place.bring(change_of([(9, "y")]), batch_id=4)
+    assert place.ids() == [0, 1, 2, 3, 9]
 
 
 def test_table_set_forward_again_is_taken(place: Place) -> None:
