@@ -2,6 +2,8 @@
 
 It has the place of a `Division` in `apply_component`: so that who owns a target, its columns, keys, properties and
 commits are the business of the same code as for rows of a log.
+
+A table in ranges of its key, dealt out to sessions: `KeyRanges`.
 """
 
 from __future__ import annotations
@@ -28,8 +30,8 @@ from binlog_streaming.modes.row_batches import NO_IMAGE, RowBatch, StepImages
 from binlog_streaming.modes.row_keys import key_columns, null_key
 from binlog_streaming.server.raw_rows import RawRows
 from binlog_streaming.settings import Deletes, Mode
-from binlog_streaming.snapshot.chunk_sql import select_statement
-from binlog_streaming.snapshot.reading.ranges import KeyRanges
+from binlog_streaming.snapshot.chunk_sql import bound_statement, select_statement
+from binlog_streaming.snapshot.marks import Bounds
 from binlog_streaming.snapshot.reading.wire_columns import image_layout, wire_table
 from binlog_streaming.snapshot.reading.wire_kernels import write_images
 from binlog_streaming.tables.rows_step import RowsContent, changelog_batch, target_schema
@@ -54,7 +56,60 @@ if TYPE_CHECKING:
     from binlog_streaming.settings import Sink
     from binlog_streaming.snapshot.reading.plan import ReadTable
     from binlog_streaming.snapshot.reading.wire_columns import WireTable
+    from binlog_streaming.snapshot.source_table import SourceTable
     from binlog_streaming.tables.row_evidence import RowEvidence
+
+RANGE_BYTES = 64 << 20
+"""Approximate size of a range: the cost of its statement is small, and all sessions end at about the same time."""
+_RANGE_ROWS_MAX = 1 << 20
+_RANGE_ROWS_MIN = 1 << 10
+
+
+class KeyRanges:
+    """The ranges of a table, one for who asks next; together they are all of it. For several threads.
+
+    Args:
+        session: Finds where ranges end; at the point that all read.
+        table: Without a key it is one range.
+        row_size: Bytes of a row, about.
+    """
+
+    def __init__(self, session: ServerSession, table: SourceTable, row_size: int) -> None:
+        self._session = session
+        self._table = table
+        self._size = min(max(RANGE_BYTES // max(row_size, 1), _RANGE_ROWS_MIN), _RANGE_ROWS_MAX)
+        self._lock = threading.Lock()
+        self._after: tuple[str, ...] | None = None
+        self._is_done = False
+
+    def next(self) -> Bounds | None:
+        """The next range; None: there is none, or others have stopped.
+
+        Raises:
+            ServerError: What the server answered.
+        """
+        with self._lock:
+            if self._is_done:
+                return None
+            bounds = Bounds(self._after, self._through())
+            self._after, self._is_done = bounds.through, bounds.through is None
+            return bounds
+
+    def stop(self) -> None:
+        """Give nobody another range."""
+        self._is_done = True
+
+    def _through(self) -> tuple[str, ...] | None:
+        key = self._table.key
+        if key is None:
+            return None
+        rows = self._session.rows(bound_statement(self._table, key, self._after, self._size))
+        return tuple(_text(value) for value in rows[0]) if rows else None
+
+
+def _text(value: object) -> str:
+    return value.decode() if isinstance(value, bytes) else str(value)
+
 
 _EVENT_NO = 0
 """Events with rows have others: so these rows come before all changes of the group that follows the point."""
