@@ -75,6 +75,7 @@ binary.handling.mode = "hex"
 time.precision.mode = "connect"
 tombstones.on.delete = false
 skipped.operations = "c, t"
+signal.data.collection = "shop.debezium_signal"
 include.query = true
 include.schema.changes = true
 provide.transaction.metadata = true
@@ -90,8 +91,14 @@ def test_names_of_debezium_are_understood() -> None:
     assert (sink.tombstones, sink.query, sink.schema_changes, sink.transaction_metadata) == (False, True, True, True)
     assert sink.skipped_operations == (MessageOperation.CREATE, MessageOperation.TRUNCATE)
     assert sink.heartbeat_seconds == 0.5
+    assert sink.signal_table == "shop.debezium_signal"
     assert all(name in DEBEZIUM for name in OWN_NAMES)
     assert set(OWN_NAMES.values()) <= {field.name for field in msgspec.structs.fields(KafkaSink)}
+
+
+def test_a_table_of_signals_has_a_database(tmp_path: Path) -> None:
+    with pytest.raises(OptionError, match=r"sink\.signal_table: expected database\.table"):
+        parsed(f'{MINIMAL}signal_table = "signals"\n', tmp_path)
 
 
 def test_values_may_be_quoted_as_in_files_of_debezium() -> None:
@@ -250,6 +257,7 @@ def test_defaults_in_a_written_job_are_the_true_ones(tmp_path: Path) -> None:
         "topics",
         "skipped_operations",
         "heartbeat",
+        "signal_table",
         "security",
     }
     examples |= {"format", "registry", "notification_topic"}
@@ -308,7 +316,10 @@ def test_avro_has_a_registry(tmp_path: Path) -> None:
         (f'format = "avro"\nschemas_enable = true\n{REGISTRY}', r"sink.schemas_enable: expected false beside"),
         (f'format = "avro"\n{REGISTRY}user = "app"\n', r"sink.registry.user: expected a user with password_variable"),
         (f'format = "avro"\n{REGISTRY}password = "x"\n', r"A job file holds no password"),
-        ('format = "avro"\n[sink.registry]\nurl = "http://app:pony@registry"\n', r"sink.registry.url: the URL has a password or a key"),
+        (
+            'format = "avro"\n[sink.registry]\nurl = "http://app:pony@registry"\n',
+            r"sink.registry.url: the URL has a password or a key",
+        ),
         (REGISTRY, r"sink.registry.url: expected nothing beside sink.format json"),
     ],
 )

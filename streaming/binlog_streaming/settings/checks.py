@@ -104,6 +104,9 @@ def check_publish_values(job: PublishJob) -> None:
     _check_topics(job.sink)
     _check_security(job.sink.security, "sink")
     _check_registry(job.sink)
+    signals = job.sink.signal_table
+    if signals is not None and not all(signals.partition(".")):
+        raise Mistake(("sink", "signal_table"), f"expected database.table, got {signals!r}")
     if not job.tables:
         raise Mistake(("tables",), "expected at least one rule, got none")
     for number, rule in enumerate(job.tables):

@@ -18,6 +18,7 @@ OWN_NAMES: Mapping[str, str] = {
     "include.query": "query",
     "include.schema.changes": "schema_changes",
     "provide.transaction.metadata": "transaction_metadata",
+    "signal.data.collection": "signal_table",
     "skipped.operations": "skipped_operations",
     "time.precision.mode": "time_precision",
     "tombstones.on.delete": "tombstones",
@@ -71,7 +72,7 @@ _HINT_PREFIXES = (
     ("column.", _HINTS["column.include.list"]),
     ("connector.", "The kind of the log is detected"),
     ("notification.", 'notification_topic = "{prefix}.notifications"'),
-    ("signal.", "binlog-stream snapshot JOB.toml --server URL takes the place of signals"),
+    ("signal.", "Signals are rows of signal_table: binlog-stream snapshot JOB.toml --server URL --follow-signals"),
     ("transforms", "The Outbox Event Router is [outbox]; rules for rows and columns are in [[tables]]"),
 )
 

@@ -188,6 +188,7 @@ class KafkaSink(Section, frozen=True):
         heartbeat: A message comes so often when nothing else does; None: none.
         heartbeat_topic: Where it goes.
         notification_topic: Where messages about snapshots and starts of the job go; None: there are none.
+        signal_table: `database.table` whose rows start and stop snapshots (`snapshot --follow-signals`); None: none.
         decimal_handling: What DECIMAL becomes.
         unsigned_bigint_handling: What BIGINT UNSIGNED becomes.
         binary_handling: What binary columns become.
@@ -223,6 +224,7 @@ class KafkaSink(Section, frozen=True):
     heartbeat: str | None = None
     heartbeat_topic: str = "__debezium-heartbeat.{prefix}"
     notification_topic: str | None = None
+    signal_table: str | None = None
     decimal_handling: DecimalHandling = DecimalHandling.PRECISE
     unsigned_bigint_handling: UnsignedBigintHandling = UnsignedBigintHandling.LONG
     binary_handling: BinaryHandling = BinaryHandling.BYTES

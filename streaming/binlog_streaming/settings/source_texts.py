@@ -131,6 +131,12 @@ KAFKA_SINK = (
         "Topic of messages about snapshots and starts of the job; default: there are none.",
         '"{prefix}.notifications"',
     ),
+    Setting(
+        "signal_table",
+        "Table whose rows start and stop snapshots, as Debezium's signals do, while binlog-stream snapshot JOB.toml "
+        "--server URL --follow-signals runs (docs/kafka.md); default: none.",
+        '"shop.debezium_signal"',
+    ),
     Setting("decimal_handling", "DECIMAL: precise (bytes, with the scale in the schema), double, or string."),
     Setting("unsigned_bigint_handling", "BIGINT UNSIGNED: long, or precise (as a decimal)."),
     Setting("binary_handling", "Binary columns: bytes (base64 in JSON), base64, base64-url-safe, or hex."),

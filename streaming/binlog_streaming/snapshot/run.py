@@ -142,6 +142,10 @@ _TURN_SECONDS = 10
 """Seconds to wait for the session of a run that was killed: its server may still be in its last statement."""
 
 
+class SnapshotStoppedError(Exception):
+    """The snapshot of a table is not wanted any more: who is told of progress raises it, and no more chunks come."""
+
+
 @dataclass(frozen=True, slots=True)
 class SnapshotProgress:
     """Progress of a run; reported after each chunk, and while it waits.
@@ -276,6 +280,9 @@ class _TableRun:
                     self._write_chunks(snapshot)
                 except TableChangedError as change:
                     snapshot = self._begin_anew(snapshot, change)
+                except SnapshotStoppedError as stopped:
+                    snapshot.cancel(str(stopped))
+                    raise
             snapshot.end()
         finally:
             # Where the session is lost, its end gives the turn away.

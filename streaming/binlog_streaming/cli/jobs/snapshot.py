@@ -23,9 +23,14 @@ from binlog_streaming.cli.options import (
 from binlog_streaming.cli.output import say
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from binlog_streaming.server.address import Credentials, ServerAddress
     from binlog_streaming.server.session import ServerSession
+    from binlog_streaming.settings import Job, PublishJob
     from binlog_streaming.snapshot.plan import SnapshotPlan
     from binlog_streaming.snapshot.run import SnapshotResult
+    from binlog_streaming.snapshot.server_tables import LeftOut
 
 
 class Method(StrEnum):
@@ -47,6 +52,13 @@ RateOption = Annotated[
 RestartOption = Annotated[
     bool,
     typer.Option("--restart", help="Begin every table anew, also if an earlier run was interrupted (--method log)."),
+]
+SignalsOption = Annotated[
+    bool,
+    typer.Option(
+        "--follow-signals",
+        help="Stay, and take the tables that rows of sink.signal_table ask for, as Debezium's signals do.",
+    ),
 ]
 SessionsOption = Annotated[
     int, typer.Option(min=1, max=64, help="Sessions that read at the same time (--method read).")
@@ -75,6 +87,7 @@ def snapshot(  # noqa: PLR0913 - the options of the command
     ] = Method.LOG,
     rate: RateOption = None,
     restart: RestartOption = False,
+    follow_signals: SignalsOption = False,
     sessions: SessionsOption = SESSIONS,
     at: AtOption = None,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Begin without asking.")] = False,
@@ -94,6 +107,10 @@ def snapshot(  # noqa: PLR0913 - the options of the command
     --definitions writes SHOW CREATE TABLE of each table into the server's log, and copies no rows: from there on a job
     knows foreign keys, generated columns and types such as UUID of tables that are older than the log.
 
+    --follow-signals asks nothing: it waits for rows of the table that sink.signal_table of a job that publishes names,
+    and takes the tables that these name (execute-snapshot), until others stop it (stop-snapshot). It runs until it is
+    interrupted, and goes on later where it was.
+
     Shown and asked first: what is read and written, and how much. For example:
 
         binlog-stream snapshot job.toml --server mysql://cdc@db.example.com/ --tables 'shop\..*'
@@ -102,7 +119,7 @@ def snapshot(  # noqa: PLR0913 - the options of the command
     use, or not the log's server, 130 interrupted.
     """
     require("pymysql")
-    _check_options(method, definitions=definitions, rate=rate, restart=restart, at=at)
+    _check_options(method, definitions=definitions, rate=rate, restart=restart, follows=follow_signals, at=at)
     from binlog_streaming.jobs.mirror import any_job_at, job_at
     from binlog_streaming.server.address import ServerAddress, find_credentials
     from binlog_streaming.server.session import connect
@@ -118,28 +135,23 @@ def snapshot(  # noqa: PLR0913 - the options of the command
             raise _not_read()
         read_tables(settings, address, credentials, Reading(tables, at, sessions, is_confirmed=yes))
         return
+    if follow_signals:
+        refused = {"--tables": tables, "--restart": restart, "--definitions": definitions}
+        _follow_signals(settings, address, credentials, rate, [name for name, value in refused.items() if value])
+        return
     if definitions:
         bring_definitions_of(settings, address, credentials, tables, yes=yes)
         return
-    from binlog_streaming.snapshot.plan import make_plan
-    from binlog_streaming.topics.connecting import require_start
-
-    if isinstance(settings, PublishJob):
-        require_start(settings)
     with connect(address, credentials) as session:
-        plan = make_plan(session, settings, tables=tables, restart=restart)
-        print_plan(plan, str(address))
-        if plan.tables and (yes or is_confirmed("writes on the server")):
-            failed = _run(session, plan, rate=rate, restart=restart).failed
-        else:
-            failed = ()
-    if failed or any(one.has_rows for one in plan.left_out):
-        raise typer.Exit(1)
+        _write_into_log(session, settings, tables, rate=rate, restart=restart, is_confirmed_by_option=yes)
 
 
-def _check_options(method: Method, *, definitions: bool, rate: int | None, restart: bool, at: str | None) -> None:
+def _check_options(
+    method: Method, *, definitions: bool, rate: int | None, restart: bool, follows: bool, at: str | None
+) -> None:
     of_rows = {"--rate": rate is not None, "--restart": restart}
-    others = {Method.LOG: {"--at": at is not None}, Method.READ: of_rows | {"--definitions": definitions}}
+    of_log = {"--definitions": definitions, "--follow-signals": follows}
+    others = {Method.LOG: {"--at": at is not None}, Method.READ: of_rows | of_log}
     for name, is_given in others[method].items():
         if is_given:
             raise OptionError("INVALID_VALUE", f"{name} means nothing with --method {method}")
@@ -148,9 +160,53 @@ def _check_options(method: Method, *, definitions: bool, rate: int | None, resta
             raise OptionError("INVALID_VALUE", f"{name} means nothing with --definitions")
 
 
+def _follow_signals(
+    job: Job | PublishJob, address: ServerAddress, credentials: Credentials, rate: int | None, others: Sequence[str]
+) -> None:
+    from binlog_streaming.settings import PublishJob
+    from binlog_streaming.snapshot.signals import follow_signals, require_signal_table
+    from binlog_streaming.topics.connecting import require_start
+
+    for name in others:
+        raise OptionError("INVALID_VALUE", f"{name} means nothing with --follow-signals: signals name tables")
+    if not isinstance(job, PublishJob):
+        raise OptionError("INVALID_VALUE", "--follow-signals is for jobs that publish")
+    require_signal_table(job)
+    require_start(job)
+    follow_signals(job, address, credentials, rate=rate, tell=typer.echo)
+
+
 def _not_read() -> OptionError:
-    hint = "Topics get existing rows through the log, at their place among the changes: leave --method out"
-    return OptionError("INVALID_VALUE", "--method read is for jobs with tables", hint=hint)
+    reason = (
+        "--method read is for jobs with tables: rows that are read beside the log would be one transaction of Kafka, "
+        "which brokers end after 15 minutes, or would appear in topics before it is sure that all of them do"
+    )
+    hint = "Topics get existing rows through the log, exactly once and at any time: leave --method out"
+    return OptionError("INVALID_VALUE", reason, hint=hint)
+
+
+def _write_into_log(
+    session: ServerSession,
+    job: Job | PublishJob,
+    tables: str | None,
+    *,
+    rate: int | None,
+    restart: bool,
+    is_confirmed_by_option: bool,
+) -> None:
+    from binlog_streaming.settings import PublishJob
+    from binlog_streaming.snapshot.plan import make_plan
+    from binlog_streaming.topics.connecting import require_start
+
+    if isinstance(job, PublishJob):
+        require_start(job)
+    plan = make_plan(session, job, tables=tables, restart=restart)
+    print_plan(plan, str(session.address))
+    failed: tuple[LeftOut, ...] = ()
+    if plan.tables and (is_confirmed_by_option or is_confirmed("writes on the server")):
+        failed = _run(session, plan, rate=rate, restart=restart).failed
+    if failed or any(one.has_rows for one in plan.left_out):
+        raise typer.Exit(1)
 
 
 def _run(session: ServerSession, plan: SnapshotPlan, *, rate: int | None, restart: bool) -> SnapshotResult:
