@@ -109,6 +109,7 @@ FOUND: Mapping[str, Expected] = {
     "default_in_the_same_statement": EQUAL,
     "folded_without_names": EQUAL,
     "null_to_old_default": Expected(named=r"REWRITTEN_BY_SERVER\] h1\.orders\b.*\bTotal\b"),
+    "if_exists": EQUAL,
     "key_column_dropped": EQUAL,
     "label_text_in_ascii": Expected(named=r"REWRITTEN_BY_SERVER\] h1\.t\b.*\bc\b"),
     "labels_lacked": Expected(named=r"DDL_NOT_PARSED\] h1\.t\b.*\bcp1251\b"),

@@ -129,6 +129,7 @@ class AlterTable:
         changes: Columns added and changed, in order.
         dropped: Columns, and whether IF EXISTS is there.
         column_renames: RENAME COLUMN, old name and new.
+        renamed_if_there: Old names of those with IF EXISTS.
         defaults: ALTER COLUMN ... SET DEFAULT, and None for DROP DEFAULT, of columns from before it.
         new_keys: ADD PRIMARY KEY, ADD UNIQUE, ADD INDEX, CREATE INDEX.
         dropped_keys: Names; `PRIMARY` too.
@@ -156,6 +157,7 @@ class AlterTable:
     changes: tuple[ColumnChange, ...] = ()
     dropped: tuple[tuple[str, bool], ...] = ()
     column_renames: tuple[tuple[str, str], ...] = ()
+    renamed_if_there: tuple[str, ...] = ()
     defaults: tuple[tuple[str, DeclaredDefault | None], ...] = ()
     new_keys: tuple[KeySpec, ...] = ()
     dropped_keys: tuple[str, ...] = ()
@@ -183,6 +185,12 @@ class AlterTable:
         """The table, and others whose rows become its rows, or are its rows before."""
         others = (self.other_table, self.partition_to, self.table_to_partition)
         return (self.name, *(name for name in others if name is not None), *self.union)
+
+    @property
+    def changed_if_there(self) -> frozenset[str]:
+        """Old names of columns, case-folded, that are changed or renamed only where they exist."""
+        changed = (change.old_name for change in self.changes if change.if_possible and change.old_name is not None)
+        return frozenset(name.casefold() for name in (*self.renamed_if_there, *changed))
 
     @property
     def new_column_names(self) -> dict[str, str]:

@@ -101,6 +101,7 @@ class TableAltered:
         primary_key: The new one, empty for none; None: the statement does not change it, but for names of columns.
         keys_open: Another key may tell rows apart after it; the rows that come next have it.
         converts: CONVERT TO: texts of all columns get another character set.
+        if_there: Old names of columns, in small letters, that are changed or renamed only if they exist.
     """
 
     name: TableName
@@ -111,6 +112,7 @@ class TableAltered:
     primary_key: tuple[str, ...] | None = None
     keys_open: bool = False
     converts: bool = False
+    if_there: frozenset[str] = frozenset()
 
     def __bool__(self) -> bool:
         changes = self.renamed or self.added or self.modified or self.dropped or self.primary_key is not None
@@ -392,4 +394,5 @@ def _column_changes(alter: AlterTable, server_charset: str | None, about: _About
         key,
         may_change_key(alter),
         converts=alter.convert,
+        if_there=alter.changed_if_there,
     )

@@ -104,7 +104,13 @@ class Alterations:
         name, table = self._life.some_table()
         column = self._chance.choice(table.columns)
         new = self._chance.choice((*COLUMNS, column.name.swapcase()))
-        self._alter(name, table, f"RENAME COLUMN `{column.name}` TO `{new}`", "RENAME COLUMN")
+        if self._chance.random() < 0.2:
+            old, other = self._chance.choice(COLUMNS), self._chance.choice(COLUMNS)
+            action = self._chance.choice((f"RENAME COLUMN IF EXISTS `{old}` TO `{new}`",
+                                          f"CHANGE COLUMN IF EXISTS `{old}` `{other}` {column.type}"))  # fmt: skip
+            self._alter(name, table, action, "IF EXISTS")
+        else:
+            self._alter(name, table, f"RENAME COLUMN `{column.name}` TO `{new}`", "RENAME COLUMN")
 
     def _change_default(self) -> None:
         name, table = self._life.some_table()

@@ -210,9 +210,7 @@ def _with_own_default(change: ColumnChange, alter: AlterTable) -> ColumnChange:
     found = [default for name, default in alter.defaults if name.casefold() == column.name.casefold()]
     if not found or not (change.old_name is None or change.is_placed):
         return change
-    default = found[0]
-    if default is not None and column.type != "timestamp":
-        default = replace(default, time_zone=None)
+    default = found[0] and (found[0] if column.type == "timestamp" else replace(found[0], time_zone=None))
     return replace(change, column=replace(column, default=default))
 
 
@@ -359,10 +357,10 @@ def _drop(reader: TokenReader, alter: AlterTable) -> AlterTable:
 def _rename(reader: TokenReader, alter: AlterTable, session: StatementSession) -> AlterTable:
     # RENAME COLUMN TO x would be a table: COLUMN is a reserved word, TO is not the old name of anything here.
     if reader.accept("COLUMN"):
-        accept_if_exists(reader)
-        old = reader.name()
+        if_exists, old = accept_if_exists(reader), reader.name()
         _expect(reader, "TO")
-        return replace(alter, column_renames=(*alter.column_renames, (old, reader.name())))
+        there = (*alter.renamed_if_there, old) if if_exists else alter.renamed_if_there
+        return replace(alter, column_renames=(*alter.column_renames, (old, reader.name())), renamed_if_there=there)
     if reader.accept("INDEX") or reader.accept("KEY"):
         accept_if_exists(reader)
         old = reader.name()

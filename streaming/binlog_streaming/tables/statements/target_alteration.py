@@ -23,7 +23,7 @@ from binlog_streaming.plan.batch_plan import COLUMNS_STEP, ROWS_STEP
 from binlog_streaming.tables.statements.row_retention import has_rows
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping, Set
 
     from binlog_connector.schema.table_changes import TableAltered
     from binlog_streaming.lake.commit_id import CommitId
@@ -161,6 +161,24 @@ class _Columns:
     def _retype(self, name: str, kind: pa.DataType) -> None:
         if not kind.equals(self.types[name]):
             self.retyped[name] = self.types[name] = kind
+
+
+def possible_change(change: TableAltered, columns: Set[str]) -> TableAltered:
+    """*change* without what it does to columns that a table of *columns* lacks and need not have (IF EXISTS).
+
+    Args:
+        change: The statement.
+        columns: Names in small letters.
+    """
+    missing = change.if_there - columns
+    if not missing:
+        return change
+    gone = missing | {new.casefold() for old, new in change.renamed.items() if old.casefold() in missing}
+    return replace(
+        change,
+        renamed={old: new for old, new in change.renamed.items() if old.casefold() not in missing},
+        modified=tuple(fact for fact in change.modified if fact.name.casefold() not in gone),
+    )
 
 
 def target_alteration(

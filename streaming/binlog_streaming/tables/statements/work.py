@@ -38,7 +38,12 @@ from binlog_streaming.settings import Mode, OnPartitionDrop, OnStatement, Unknow
 from binlog_streaming.tables.statements.log_facts import liked
 from binlog_streaming.tables.statements.rewritten_columns import rewritten_columns, without_generated
 from binlog_streaming.tables.statements.row_retention import has_rows, keeps_rows, left_rows, retained_rows
-from binlog_streaming.tables.statements.target_alteration import ColumnsBefore, dropped_columns, target_alteration
+from binlog_streaming.tables.statements.target_alteration import (
+    ColumnsBefore,
+    dropped_columns,
+    possible_change,
+    target_alteration,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -339,7 +344,7 @@ def _altered(context: StatementContext, target: Target, change: TableAltered, pr
     before = dropped_columns(target)
     held = held_keys(properties)
     live = frozenset(name.casefold() for name in target.schema().names if name not in before)
-    change = without_generated(context, change, columns=live, keys=held)
+    change = without_generated(context, possible_change(change, live), columns=live, keys=held)
     _check_known(context, target, change, rule.keys or change.primary_key or held)
     rewritten = rewritten_columns(context, target, change, keys=held, dropped=before)
     change = replace(change, added=context.settled(change.added), modified=context.settled(change.modified))
