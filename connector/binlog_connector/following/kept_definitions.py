@@ -16,6 +16,7 @@ from binlog_connector.schema.catalog import Catalog, TableState, Unclear
 from binlog_connector.schema.definitions import TableDefinition, TableName
 from binlog_connector.schema.history import SchemaHistory
 from binlog_connector.schema.stated_definitions import definition_operations
+from binlog_connector.schema.table_names import NamesBySession, TemporaryTables
 from binlog_format.errors import OptionError, storage_error
 from binlog_format.position import Position
 
@@ -57,6 +58,7 @@ class KeptState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         unclear: Tables of which none is known any more.
         altered: All tables that statements were about, dropped ones among them: a schema file does not count for them.
         databases: Default character sets.
+        temporary: Temporary tables that hide one of these in their sessions.
     """
 
     position: Position
@@ -67,6 +69,7 @@ class KeptState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     unclear: tuple[UnclearTable, ...] = ()
     altered: tuple[TableName, ...] = ()
     databases: dict[str, str | None] = {}
+    temporary: NamesBySession = ()
 
     def states_same(self, other: KeptState) -> bool:
         """True if both states define the same, even if their places differ."""
@@ -135,6 +138,7 @@ class KeptDefinitions(msgspec.Struct, frozen=True, kw_only=True):
             identity=after.fingerprint,
             crc=after.last_page_crc,
             unclear=tuple(UnclearTable(table.name, after.position) for table in state.unclear),
+            temporary=(),  # of sessions of the other server
         )
         return KeptDefinitions(known_from=OF_OTHER_LOG, states=(moved,))
 
@@ -195,6 +199,7 @@ def state_of_history(
         ),
         altered=altered,
         databases=dict(sorted(base.databases.items())),
+        temporary=base.temporary.to_json(is_wanted),
     )
 
 
@@ -266,6 +271,7 @@ def restored(history: SchemaHistory, state: KeptState, log_start: Position) -> S
             found[key] = Unclear(_NOT_UNDERSTOOD)
     base.tables |= found
     base.databases |= state.databases
+    base.temporary = TemporaryTables.from_json(state.temporary)
     result = SchemaHistory(base, base_source=history.base_source, altered=altered, folds_names=history.folds_names)
     for statement in history.statements:
         result.note(statement)

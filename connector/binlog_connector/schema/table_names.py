@@ -33,13 +33,15 @@ from binlog_connector.schema.operations import (
 from binlog_format.errors import SchemaError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Set
+    from collections.abc import Callable, Iterable, Mapping, Set
 
     from binlog_connector.schema.foreign_keys import ForeignKey
     from binlog_connector.schema.operations import Operation
 
 SessionId = tuple[int, int | None]
 """Server and thread."""
+NamesBySession = tuple[tuple[int, int | None, tuple[TableName, ...]], ...]
+"""Server, thread, and names."""
 
 _TABLES_MAX = 20_000
 """Tables that the log created, and that are kept in mind as long as the rule is not known."""
@@ -95,9 +97,10 @@ class TemporaryTables:
         """Names of a session."""
         return self._names.get(session, frozenset())
 
-    def to_json(self) -> list[list[object]]:
-        """All that is known, as plain values; `from_json` reads it."""
-        return [[*session, sorted(map(list, names))] for session, names in self._names.items()]
+    def to_json(self, is_wanted: Callable[[TableName], bool] = lambda _: True) -> NamesBySession:
+        """Names that are wanted, by session, as plain values; `from_json` reads it."""
+        wanted = ((session, tuple(sorted(filter(is_wanted, names)))) for session, names in self._names.items())
+        return tuple((*session, names) for session, names in wanted if names)
 
     @classmethod
     def from_json(cls, values: Iterable[Any]) -> TemporaryTables:

@@ -314,6 +314,24 @@ def test_each_offset_has_the_definitions_of_its_place(tmp_path: Path, each_file:
     assert "internal" not in Path(str(job.kept_definitions)).read_text()
 
 
+def test_a_temporary_table_hides_the_table_of_its_name_over_a_restart(tmp_path: Path) -> None:
+    job = job_in(tmp_path)
+    with ShopLog(tmp_path / "log", metadata=False) as log:
+        log.statement(MADE)
+        log.statement("CREATE TEMPORARY TABLE orders (id INT, other INT)")
+        log.statement("CREATE TEMPORARY TABLE secret (id INT)")
+        log.insert(ORDERS, (1, "a"))
+        run(job)
+        log.flush()
+        log.statement("ALTER TABLE orders RENAME COLUMN id TO number, ADD more INT")
+        log.insert(ORDERS, (2, "b"))
+        purge(log, before=1)
+        forget_all()
+        run(job)
+    assert rows(job) == [(1, "a"), (2, "b")]
+    assert "secret" not in Path(str(job.kept_definitions)).read_text()
+
+
 def test_a_log_that_was_begun_anew_is_not_that_of_the_definitions(tmp_path: Path) -> None:
     job = job_in(tmp_path)
     with ShopLog(tmp_path / "log", metadata=False) as log:
