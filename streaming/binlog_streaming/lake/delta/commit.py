@@ -5,13 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
+from deltalake.exceptions import CommitFailedError
 from msgspec.structs import replace
 
 from binlog_connector.crash_points import reached
 from binlog_streaming.lake.delta.actions import ChangeFile, DeltaTransaction, Protocol, statistics_of, statistics_text
 from binlog_streaming.lake.delta.data_files import DeltaDataFiles, key_batches, live_rows, recorded_count, rows_at
 from binlog_streaming.lake.delta.features import file_columns
-from binlog_streaming.lake.delta.log import catch_up, commit_name, conflict, information, make_commit
+from binlog_streaming.lake.delta.log import catch_up, commit_name, make_commit
 from binlog_streaming.lake.delta.vectors import DeltaVectorFile, read_vector
 from binlog_streaming.lake.key_lookup import files_that_may_hold
 from binlog_streaming.lake.merge import WrittenFiles
@@ -89,6 +90,7 @@ class DeltaTableWrite:
         partitions = [name for name in log.metadata.partition_columns if name in schema.names]
         self._columns = file_columns(log.metadata)
         self._new_columns = self._columns if metadata is None else file_columns(metadata)
+        self._vectors = DeltaVectorFile()
         self.files = DeltaDataFiles(
             store,
             schema,
@@ -101,11 +103,11 @@ class DeltaTableWrite:
         self._partitions = partitions
         self._file_size = file_size
         self._data_change = data_change
-        self._vectors = DeltaVectorFile()
         self._attached: dict[str, Add] = {}
         self._dropped: list[Add] = []
         self._fed: list[Add] = []
         self.files.names.append(self._vectors.name)
+        self._is_kept = False
 
     def __enter__(self) -> Self:
         return self
@@ -113,14 +115,14 @@ class DeltaTableWrite:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.files.abandon()
-        if self._feed is not None:
-            self._feed.abandon()
+        for files in (self.files, self._feed):
+            if files is not None and not self._is_kept:
+                files.abandon()
 
     @property
     def is_empty(self) -> bool:
         """True if nothing has been written or recorded so far."""
-        return not (self.actions or self.files.is_begun or self._attached or self._fed)
+        return not (self.actions or self.files.row_count or self._attached or self._fed)
 
     @property
     def has_change_feed(self) -> bool:
@@ -209,7 +211,7 @@ class DeltaTableWrite:
         fed = () if self._feed is None else tuple(self._feed.close())
         added = tuple(self.files.close())
         written = WrittenFiles(str(self.log.version), added, fed, tuple(superseded), row_count, contradicted)
-        self._keep()
+        self._is_kept = True
         return written
 
     def attach(self, written: WrittenFiles[Add]) -> None:
@@ -219,7 +221,7 @@ class DeltaTableWrite:
         self.files.names += [add.place for add in (*written.added, *written.fed)]
 
     def commit(
-        self, operation: str, recorded: Mapping[str, object] | None = None, transaction: tuple[str, int] | None = None
+        self, operation: str, recorded: Mapping[str, str] | None = None, transaction: tuple[str, int] | None = None
     ) -> None:
         """Make it.
 
@@ -240,16 +242,15 @@ class DeltaTableWrite:
         is_append = not self.actions
         if not self._vectors.is_empty:
             self.actions[:0] = upgrade(self.log)
-        self._vectors.write(self.store)
+            self._vectors.write(self.store)
         reached(CrashPoint.FILES_WRITTEN)
-        head: list[Named] = [information(operation, recorded)]
+        actions = [*self.actions, *added]
+        application = None
         if transaction is not None:
-            head.append(("txn", DeltaTransaction(app_id=transaction[0], version=transaction[1])))
-        application = None if transaction is None else transaction[0]
-        while not self._publish([*head, *self.actions, *added]):
-            if not (is_append and self._catches_up(application)):
-                raise conflict(self.store, self.log)
-        self._keep()
+            application, version = transaction
+            actions.insert(0, ("txn", DeltaTransaction(app_id=application, version=version)))
+        self._publish(operation, actions, recorded, is_append=is_append, application=application)
+        self._is_kept = True
         for add in self._dropped:
             self.store.remove(add.place)
         reached(CrashPoint.COMMITTED)
@@ -266,19 +267,28 @@ class DeltaTableWrite:
             name: (low, high) for name, (low, high) in bounds.items() if isinstance(low, int) and isinstance(high, int)
         }
 
-    def _publish(self, actions: list[Named]) -> bool:
-        try:
-            return make_commit(self.store, self.log, actions)
-        except BaseException:
-            # Files of a commit that may be there have to stay.
-            if self.store.may_hold(commit_name(self.log.version + 1)):
-                self._keep()
-            raise
-
-    def _keep(self) -> None:
-        self.files.keep()
-        if self._feed is not None:
-            self._feed.keep()
+    def _publish(
+        self,
+        operation: str,
+        actions: Sequence[Named],
+        recorded: Mapping[str, str] | None,
+        *,
+        is_append: bool,
+        application: str | None,
+    ) -> None:
+        while True:
+            try:
+                make_commit(self.store, self.log, operation, actions, recorded)
+            except CommitFailedError:
+                if not (is_append and self._catches_up(application)):
+                    raise
+            except BaseException:
+                # Files of a commit that may be there have to stay.
+                if self.store.may_hold(commit_name(self.log.version + 1)):
+                    self._is_kept = True
+                raise
+            else:
+                return
 
     def _catches_up(self, application: str | None) -> bool:
         # Rows that are only added may come after whatever another writer did, but a twin of ours, to the columns, or

@@ -56,7 +56,7 @@ class DeltaDataFiles:
     """New files of a table, one after the other, each until it has its size; for each partition its own ones.
 
     Attributes:
-        names: What `abandon` removes; who writes other files for the same commit may add them.
+        names: Files that `abandon` removes; who writes other files for the same commit may add them.
         row_count: Rows that were written.
 
     Args:
@@ -108,17 +108,8 @@ class DeltaDataFiles:
         """End the last files; facts of all of them."""
         return [add for part in self._parts.values() for add in part.close()]
 
-    @property
-    def is_begun(self) -> bool:
-        """True if there are any rows."""
-        return bool(self._parts)
-
-    def keep(self) -> None:
-        """Keep the written files."""
-        self.names.clear()
-
     def abandon(self) -> None:
-        """Remove what was written, unless it was to be kept."""
+        """Remove what was written."""
         for part in self._parts.values():
             part.abandon()
         for name in self.names:
@@ -147,7 +138,12 @@ class _PartitionFiles:
             # A batch may be larger than all that is wanted.
             step = max(1, batch.num_rows * self._group_bytes // (4 * max(batch.nbytes, 1)))
             for start in range(0, batch.num_rows, step):
-                self._take(batch.slice(start, step))
+                piece = batch.slice(start, step)
+                self._waiting.append(piece)
+                self._waiting_bytes += piece.nbytes
+                if self._waiting_bytes >= self._group_bytes:
+                    self._flush()
+                    self._end(self._files._file_size)
 
     def close(self) -> list[Add]:
         self._flush()
@@ -161,14 +157,6 @@ class _PartitionFiles:
                 writer.close()
             file.abandon()
             self._open = None
-
-    def _take(self, piece: pa.RecordBatch) -> None:
-        self._waiting.append(piece)
-        self._waiting_bytes += piece.nbytes
-        if self._waiting_bytes >= self._group_bytes:
-            self._flush()
-            if self._open is not None and self._open[1].sink.tell() >= self._files._file_size:
-                self._end()
 
     def _flush(self) -> None:
         if not self._waiting:
@@ -198,8 +186,9 @@ class _PartitionFiles:
         )
         return name, file, writer, footers
 
-    def _end(self) -> None:
-        if self._open is None:
+    def _end(self, size_min: int = 0) -> None:
+        # Ends the open file, if it has that size.
+        if self._open is None or self._open[1].sink.tell() < size_min:
             return
         name, file, writer, footers = self._open
         writer.close()

@@ -56,7 +56,7 @@ class FileColumns:
 
     def schema(self, schema: pa.Schema) -> pa.Schema:
         """Columns as a file has them."""
-        return pa.schema([self._field(column) for column in schema])
+        return pa.schema([self._field(column) for column in schema]) if self.names else schema
 
     def to_file(self, rows: pa.Table) -> pa.Table:
         """*rows* as a file has them."""

@@ -172,7 +172,10 @@ def read_log(store: Store) -> TableLog | None:
     Raises:
         DeltaError: The log cannot be read.
     """
-    commits, checkpoints = _entries(store)
+    hint = _checkpoint_hint(store)
+    commits, checkpoints = _entries(store, hint)
+    if hint and not checkpoints:
+        commits, checkpoints = _entries(store, 0)  # the checkpoint of the hint is not there any more
     start = max(checkpoints, default=-1)
     version = max([start, *commits])
     if version < 0:
@@ -206,35 +209,38 @@ def commit_name(version: int) -> str:
     return f"{LOG_FOLDER}/{version:020}.json"
 
 
-def information(operation: str, recorded: Mapping[str, object] | None = None) -> Named:
-    """Information of a commit: the name that Delta has for what it does, and *recorded*."""
-    about = {"timestamp": milliseconds(), "operation": operation, "operationParameters": {}}
-    # A commit is known by its number alone; this tells it from another one of that number.
-    return "commitInfo", {**about, "engineInfo": "binlog-stream", "txnId": str(uuid.uuid4()), **(recorded or {})}
-
-
-def make_commit(store: Store, log: TableLog, actions: Sequence[Named]) -> bool:
-    """Make *actions* the next version, and *log* that version; False: somebody else has made one.
+def make_commit(
+    store: Store, log: TableLog, operation: str, actions: Sequence[Named], recorded: Mapping[str, str] | None = None
+) -> None:
+    """Make *actions* the next version, and *log* that version.
 
     Args:
         store: The table.
         log: Its newest version, as far as we know.
-        actions: Those of the commit; `information` is among them.
+        operation: The name that Delta has for what the commit does.
+        actions: Those of the commit.
+        recorded: Its properties.
+
+    Raises:
+        CommitFailedError: Somebody else has made the next version.
     """
     store.sync_names()
-    content = b"".join(_ENCODER.encode({name: action}) + b"\n" for name, action in actions)
+    about = {"timestamp": milliseconds(), "operation": operation, "operationParameters": {}}
+    # A commit is known by its number alone; the id tells it from another one of that number.
+    about |= {"engineInfo": "binlog-stream", "txnId": str(uuid.uuid4()), **(recorded or {})}
+    lines: list[Named] = [("commitInfo", about), *actions]
+    content = b"".join(_ENCODER.encode({name: action}) + b"\n" for name, action in lines)
     name = commit_name(log.version + 1)
     # Of an upload whose answer was lost, the next try finds that it is there.
     if not store.create(name, content) and store.read(name) != content:
-        return False
+        raise conflict(store, log)
     _take_commit(log, store, log.version + 1, content)
     log.version += 1
     _see(store, log)
-    return True
 
 
 def conflict(store: Store, log: TableLog) -> CommitFailedError:
-    """Error for `make_commit` if it found another commit."""
+    """Error for a table that has another version than *log*, and so cannot take what was made for that."""
     return CommitFailedError(f"{store.uri}: version {log.version + 1} already exists: another transaction was first")
 
 
@@ -313,15 +319,8 @@ _WHOLE_CHECKPOINT = re.compile(rf"{LOG_FOLDER}/(\d{{20}})\.checkpoint\.parquet")
 _CHECKPOINT = re.compile(r"(\d{20})\.checkpoint(?:\.\d{10}\.(\d{10})|\.[0-9a-f-]{36})?\.(?:parquet|json)")
 
 
-def _entries(store: Store) -> tuple[list[int], dict[int, list[str]]]:
-    # Numbers of commits, and the files of the checkpoints that are whole, by their version.
-    hint = _checkpoint_hint(store)
-    commits, checkpoints = _entries_from(store, hint)
-    # A hint may be of a checkpoint that is not there any more.
-    return (commits, checkpoints) if checkpoints or not hint else _entries_from(store, 0)
-
-
-def _entries_from(store: Store, version: int) -> tuple[list[int], dict[int, list[str]]]:
+def _entries(store: Store, version: int) -> tuple[list[int], dict[int, list[str]]]:
+    # From a version on: numbers of commits, and the files of the checkpoints that are whole, by their version.
     commits: list[int] = []
     found: dict[tuple[int, int], list[str]] = {}
     for file in store.files(LOG_FOLDER, after=commit_name(version).removesuffix(".json")):

@@ -1,4 +1,4 @@
-"""One Delta table as a target: `DeltaTarget.find`; a step is one commit of our own that carries batch and step."""
+"""One Delta table as a target: `DeltaTarget.at`; a step is one commit of our own that carries batch and step."""
 
 from __future__ import annotations
 
@@ -29,13 +29,12 @@ from binlog_streaming.lake.delta.features import MODE, check_features, file_colu
 from binlog_streaming.lake.delta.log import (
     conflict,
     empty_log,
-    information,
     look_back,
     make_commit,
     newest_log,
     recent_information,
 )
-from binlog_streaming.lake.delta.maintenance import WEEK_HOURS, maintain, retention_properties
+from binlog_streaming.lake.delta.maintenance import maintain, retention_properties
 from binlog_streaming.lake.evolution import cast_rows, changed_rows
 from binlog_streaming.lake.key_lookup import found_rows
 from binlog_streaming.lake.merge import WrittenFiles, remove_rows, supersede, supersede_part, superseded_by_later_part
@@ -78,32 +77,7 @@ class DeltaTarget(Target):
     uri: str
     store: Store
     log: TableLog | None
-    file_size: int
-    merge_kind: Merge = Merge.AUTO
-    retention_hours: float = WEEK_HOURS
-
-    @classmethod
-    def find(
-        cls,
-        uri: str,
-        storage: Mapping[str, str],
-        *,
-        file_size: int,
-        merge: Merge = Merge.AUTO,
-        retention_hours: float = WEEK_HOURS,
-    ) -> DeltaTarget:
-        """Read the table at *uri*.
-
-        Raises:
-            TableError: `TABLE_FEATURE`: the table uses something of Delta that is not written here; `WRITE_FAILED`: it
-                cannot even be looked at.
-        """
-        store = store_at(uri, storage)
-        with looking_at(uri, DeltaError):
-            log = newest_log(store)
-        if log is not None:
-            check_features(uri, log)
-        return cls(uri, store, log, file_size, merge, retention_hours)
+    sink: Sink
 
     @classmethod
     def at(cls, sink: Sink, uri: str) -> DeltaTarget:
@@ -111,15 +85,15 @@ class DeltaTarget(Target):
 
         Raises:
             OptionError: `INVALID_VALUE`: there is no such object store.
-            TableError: `TABLE_FEATURE`: the table uses something of Delta that is not written here.
+            TableError: `TABLE_FEATURE`: the table uses something of Delta that is not written here; `WRITE_FAILED`: it
+                cannot even be looked at.
         """
-        return cls.find(
-            uri,
-            sink.storage,
-            file_size=sink.target_file_size,
-            merge=sink.merge,
-            retention_hours=sink.retention_hours,
-        )
+        store = store_at(uri, sink.storage)
+        with looking_at(uri, DeltaError):
+            log = newest_log(store)
+        if log is not None:
+            check_features(uri, log)
+        return cls(uri, store, log, sink)
 
     def properties(self) -> Mapping[str, str] | None:
         """See `Target`."""
@@ -182,8 +156,8 @@ class DeltaTarget(Target):
             return
         configuration = {
             **commit_id.table_properties(),
-            "delta.targetFileSize": str(self.file_size),
-            **retention_properties(self.retention_hours),
+            "delta.targetFileSize": str(self.sink.target_file_size),
+            **retention_properties(self.sink.retention_hours),
         }
         recorded = created(
             schema,
@@ -193,9 +167,9 @@ class DeltaTarget(Target):
             partition_by=commit_id.partition_by,
         )
         log = empty_log()
-        self._publish(log, "CREATE TABLE", recorded)
-        if self.merge_kind is Merge.MARK and commit_id.mode is not Mode.CHANGELOG:
-            self._publish(log, "SET TBLPROPERTIES", upgrade(log))
+        make_commit(self.store, log, "CREATE TABLE", recorded)
+        if self.sink.merge is Merge.MARK and commit_id.mode is not Mode.CHANGELOG:
+            make_commit(self.store, log, "SET TBLPROPERTIES", upgrade(log))
         self.log = log
         reached(CrashPoint.CREATED)
 
@@ -208,7 +182,8 @@ class DeltaTarget(Target):
         log = self._there()
         wanted = commit_id.table_properties() | dict(recorded or {})
         if not wanted.items() <= log.metadata.configuration.items():
-            self._publish(log, "SET TBLPROPERTIES", [("metaData", with_properties(log.metadata, wanted))])
+            actions = [("metaData", with_properties(log.metadata, wanted))]
+            make_commit(self.store, log, "SET TBLPROPERTIES", actions)
 
     def append(self, rows: pa.RecordBatchReader, commit_id: CommitId) -> None:
         """See `Target`.
@@ -278,7 +253,7 @@ class DeltaTarget(Target):
     @property
     def _merge_kind(self) -> Merge:
         is_changelog = (self.properties() or {}).get(MODE_PROPERTY) == Mode.CHANGELOG
-        return Merge.REWRITE if is_changelog else self.merge_kind
+        return Merge.REWRITE if is_changelog else self.sink.merge
 
     def evolve(self, change: SchemaChange, commit_id: CommitId) -> None:
         """See `Target`.
@@ -342,15 +317,13 @@ class DeltaTarget(Target):
 
     def _write(self, schema: pa.Schema, recorded: Sequence[Named] = ()) -> DeltaTableWrite:
         metadata = next((action for _, action in recorded if isinstance(action, Metadata)), None)
-        return DeltaTableWrite(self.store, self._there(), schema, file_size=self.file_size, metadata=metadata)
+        return DeltaTableWrite(
+            self.store, self._there(), schema, file_size=self.sink.target_file_size, metadata=metadata
+        )
 
     def _commit(self, write: DeltaTableWrite, operation: str, commit_id: CommitId) -> None:
         version = commit_id.batch_id << STEP_BITS | commit_id.step
         write.commit(operation, commit_id.batch_properties(), (_application(commit_id), version))
-
-    def _publish(self, log: TableLog, operation: str, actions: list[Named]) -> None:
-        if actions and not make_commit(self.store, log, [information(operation), *actions]):
-            raise conflict(self.store, log)
 
     def _there(self) -> TableLog:
         assert self.log is not None

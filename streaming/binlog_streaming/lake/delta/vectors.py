@@ -103,9 +103,8 @@ class DeltaVectorFile:
         return len(self._content) == len(_FILE_VERSION)
 
     def write(self, store: Store) -> None:
-        """Write the file, if it has a vector."""
-        if not self.is_empty:
-            store.create(self.name, bytes(self._content))
+        """Write the file."""
+        store.create(self.name, bytes(self._content))
 
 
 def to_z85(data: bytes) -> str:

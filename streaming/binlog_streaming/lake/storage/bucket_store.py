@@ -173,13 +173,9 @@ class _Upload(NewFile):
         self._small = bytearray()
         self._parts: obstore.WritableFile | None = None
         self._size = 0
-        self._sink = pa.PythonFile(self, mode="w")
+        self.sink = pa.PythonFile(self, mode="w")
 
     closed = False
-
-    @property
-    def sink(self) -> pa.NativeFile:
-        return self._sink
 
     @_as_os_errors()
     def write(self, data: bytes) -> int:

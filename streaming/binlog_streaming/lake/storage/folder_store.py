@@ -145,14 +145,10 @@ class _FolderFile(NewFile):
     def __init__(self, folder: Path, path: Path) -> None:
         self._folder = folder
         self._path = path
-        self._sink = pa.OSFile(str(path), "wb")
-
-    @property
-    def sink(self) -> pa.NativeFile:
-        return self._sink
+        self.sink = pa.OSFile(str(path), "wb")
 
     def finish(self) -> int:
-        self._sink.close()
+        self.sink.close()
         with self._path.open("rb") as file:
             os.fsync(file.fileno())
             return os.fstat(file.fileno()).st_size
@@ -165,7 +161,7 @@ class _FolderFile(NewFile):
 
     def abandon(self) -> None:
         with suppress(OSError, pa.ArrowException):
-            self._sink.close()
+            self.sink.close()
         self._path.unlink(missing_ok=True)
 
 

@@ -43,10 +43,8 @@ class StoredFile:
 class NewFile(ABC):
     """A file that is being written: it is there, whole, when `finish` has been called."""
 
-    @property
-    @abstractmethod
-    def sink(self) -> pa.NativeFile:
-        """Destination of its bytes; `tell` counts them."""
+    sink: pa.NativeFile
+    """Destination of its bytes; `tell` counts them."""
 
     @abstractmethod
     def finish(self) -> int:

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 def find(uri: str) -> DeltaTarget:
-    return DeltaTarget.find(uri, {}, file_size=64 << 20)
+    return DeltaTarget.at(Sink(directory=""), uri)
 
 
 def append(uri: str, commit_id: CommitId, ids: list[int]) -> None:
@@ -191,7 +191,7 @@ DISK_FULL = """
 import os, resource, sys
 import pyarrow as pa
 from deltalake import DeltaTable
-from binlog_streaming.settings import Mode
+from binlog_streaming.settings import Mode, Sink
 from binlog_streaming.lake.change import Change
 from binlog_streaming.lake.delta.target import DeltaTarget
 from binlog_streaming.lake.evolution import SchemaChange
@@ -210,7 +210,7 @@ attempts = [
     (500, lambda target: target.set_properties(commit_id, recorded={"binlog-stream.dropped": "0:0:0"})),
 ]
 for size, write in attempts:
-    target = DeltaTarget.find(uri, {}, file_size=1 << 26)
+    target = DeltaTarget.at(Sink(directory=""), uri)
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, resource.RLIM_INFINITY))
     try:
         write(target)
@@ -220,7 +220,7 @@ for size, write in attempts:
     else:
         raise AssertionError("it was written")
     resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
-    assert not DeltaTarget.find(uri, {}, file_size=1 << 26).is_done(commit_id)
+    assert not DeltaTarget.at(Sink(directory=""), uri).is_done(commit_id)
     assert DeltaTable(uri).version() == 1
 """
 

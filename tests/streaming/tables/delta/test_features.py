@@ -79,7 +79,7 @@ def tables(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def find(path: Path, merge: Merge = Merge.AUTO) -> DeltaTarget:
-    return DeltaTarget.find(str(path), {}, file_size=64 << 20, merge=merge)
+    return DeltaTarget.at(Sink(directory="", merge=merge), str(path))
 
 
 def values(path: Path) -> dict[int, str | None]:

@@ -51,7 +51,7 @@ SMALL = 1000
 
 
 def find(path: Path | str, merge: Merge = Merge.MARK) -> DeltaTarget:
-    return DeltaTarget.find(str(path), {}, file_size=FILE_SIZE, merge=merge)
+    return DeltaTarget.at(Sink(directory="", target_file_size=FILE_SIZE, merge=merge), str(path))
 
 
 def log_of(path: Path) -> TableLog:
@@ -562,7 +562,7 @@ class TestFaults:
 DISK_FULL = """
 import os, resource, sys
 import pyarrow as pa
-from binlog_streaming.settings import Merge, Mode
+from binlog_streaming.settings import Merge, Mode, Sink
 from binlog_streaming.lake.change import Change
 from binlog_streaming.lake.delta.target import DeltaTarget
 from binlog_streaming.lake.commit_id import CommitId
@@ -574,7 +574,7 @@ none = rows.select(["id"]).slice(0, 0)
 for size, change in (100000, Change(rows, none)), (30, Change(rows.slice(0, 0), rows.select(["id"]).slice(3, 2))), (
     500, Change(rows.slice(0, 0), rows.select(["id"]).slice(3, 2))
 ):
-    target = DeltaTarget.find(sys.argv[1], {}, file_size=1 << 26, merge=Merge.MARK)
+    target = DeltaTarget.at(Sink(directory="", merge=Merge.MARK), sys.argv[1])
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, resource.RLIM_INFINITY))
     try:
         target.merge(change, commit_id)
@@ -584,5 +584,5 @@ for size, change in (100000, Change(rows, none)), (30, Change(rows.slice(0, 0), 
     else:
         raise AssertionError("it was written")
     resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
-    assert not DeltaTarget.find(sys.argv[1], {}, file_size=1 << 26).is_done(commit_id)
+    assert not DeltaTarget.at(Sink(directory=""), sys.argv[1]).is_done(commit_id)
 """

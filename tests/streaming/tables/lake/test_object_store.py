@@ -62,7 +62,7 @@ class Table:
         self._merge = merge
 
     def look(self) -> DeltaTarget:
-        return DeltaTarget.find(self.uri, self.options, file_size=64 << 20, merge=self._merge)
+        return DeltaTarget.at(Sink(directory="", storage=dict(self.options), merge=self._merge), self.uri)
 
     def begin(self, *ids: int) -> None:
         target = self.look()
@@ -398,7 +398,7 @@ def test_mirror_into_an_object_store_is_asked_for_by_its_url(
     told = mirrored.stdout.splitlines()[0]
     assert re.fullmatch(rf"checkpoint: {tmp_path}/state/binlog-stream/s3_{BUCKET}_mirrored-[0-9a-f]{{8}}", told)
     for name in TABLES:
-        target = DeltaTarget.find(f"{place}/sb/{name}", {}, file_size=64 << 20)
+        target = DeltaTarget.at(Sink(directory=""), f"{place}/sb/{name}")
         assert sorted(tuple(row.values()) for row in target.read().read_all().to_pylist()) == truth(name)
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "elsewhere"))
     ran = run_program("versions", place, "-o", "jsonl")

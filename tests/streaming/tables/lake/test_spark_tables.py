@@ -98,7 +98,7 @@ def found(session: SparkSession, path: Path) -> dict[int, str | None]:
 
 
 def delta(path: Path, merge: Merge = Merge.AUTO) -> DeltaTarget:
-    return DeltaTarget.find(str(path), {}, file_size=64 << 20, merge=merge)
+    return DeltaTarget.at(Sink(directory="", merge=merge), str(path))
 
 
 @pytest.mark.parametrize(
