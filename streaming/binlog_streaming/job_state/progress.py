@@ -33,15 +33,17 @@ logger = logging.getLogger(__name__)
 
 
 class Outcome(StrEnum):
-    """Outcome of a table in a batch."""
+    """Outcome of a table in a batch; of several steps the one that is first here counts."""
 
+    SET_ASIDE = "set_aside"
+    """The table cannot go on; `TableProgress.set_aside` contains the reason."""
     WRITTEN = "written"
     REPEATED = "repeated"
     """The batch was in the table already, from a run that ended before the checkpoint knew."""
     EMPTY = "empty"
     """The batch has no rows left to write."""
-    SET_ASIDE = "set_aside"
-    """The table cannot go on; `TableProgress.set_aside` contains the reason."""
+    UNTOUCHED = "untouched"
+    """No step did anything to it, or had done it before; such a table is not reported."""
 
 
 class Note(StrEnum):
@@ -66,9 +68,9 @@ NOTE_TEXTS = {
 """Texts of notes."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class TableProgress:
-    """One table in one batch.
+    """One target in one batch, counted step by step.
 
     Attributes:
         source_table: `database.table` in the log.
@@ -119,80 +121,25 @@ class TableProgress:
         """Row changes in the log."""
         return self.inserts + self.updates + self.deletes
 
-
-@dataclass(slots=True)
-class ProgressTally:
-    """A `TableProgress` that is being counted, step by step; the fields have the same meaning there."""
-
-    source_table: str
-    target: str
-    mode: str
-    inserts: int
-    updates: int
-    deletes: int
-    notes: set[Note]
-    outcomes: set[Outcome] = field(default_factory=set)
-    rows_written: int = 0
-    seconds: float = 0.0
-    commit_time: int = 0
-    first_commit_time: int = 0
-    version: str | None = None
-    statements: int = 0
-    schema_changes: int = 0
-    set_aside: SetAside | None = None
-    verified: TableProved | None = None
-    proved: int = 0
-    watched: tuple[int, int] = (0, 0)
+    def count_step(self, outcome: Outcome, rows_written: int = 0) -> None:
+        """Count one more step; of several outcomes the one counts that `Outcome` has first."""
+        self.outcome = min(self.outcome, outcome, key=list(Outcome).index)
+        self.rows_written += rows_written
 
     def count_commits(self, first_commit_time: int, commit_time: int) -> None:
         """Count the times of changes that the server committed from one to the other."""
         self.first_commit_time = min(self.first_commit_time or first_commit_time, first_commit_time)
         self.commit_time = max(self.commit_time, commit_time)
 
-    def add(self, outcome: Outcome, rows_written: int = 0) -> None:
-        """Count one more step."""
-        self.outcomes.add(outcome)
-        self.rows_written += rows_written
 
-    @property
-    def is_touched(self) -> bool:
-        """True if any step did something, or had done it before."""
-        return bool(self.outcomes)
-
-    def progress(self, position: Position) -> TableProgress:
-        """The counts; *position* is the place to continue in the log."""
-        order = (Outcome.SET_ASIDE, Outcome.WRITTEN, Outcome.REPEATED, Outcome.EMPTY)
-        return TableProgress(
-            source_table=self.source_table,
-            target=self.target,
-            mode=self.mode,
-            outcome=next(outcome for outcome in order if outcome in self.outcomes),
-            inserts=self.inserts,
-            updates=self.updates,
-            deletes=self.deletes,
-            rows_written=self.rows_written,
-            seconds=self.seconds,
-            position=position,
-            commit_time=self.commit_time,
-            first_commit_time=self.first_commit_time,
-            version=self.version,
-            statements=self.statements,
-            schema_changes=self.schema_changes,
-            notes=frozenset(self.notes),
-            set_aside=self.set_aside,
-            verified=self.verified,
-            proved=self.proved,
-            watched=self.watched,
-        )
-
-
-def notes_about(table: SelectedTable) -> set[Note]:
+def notes_about(table: SelectedTable) -> frozenset[Note]:
     """Notes about a table, whatever a batch does to it."""
     if table.is_aside:
-        return {Note.KEPT_ASIDE}
+        return frozenset({Note.KEPT_ASIDE})
     if table.complete is False:
-        return {Note.INCOMPLETE}
-    return {Note.ASSUMED_COMPLETE} if table.is_assumed and table.rule.begin is Begin.CREATED else set()
+        return frozenset({Note.INCOMPLETE})
+    is_assumed = table.is_assumed and table.rule.begin is Begin.CREATED
+    return frozenset({Note.ASSUMED_COMPLETE} if is_assumed else ())
 
 
 @dataclass(frozen=True, slots=True)

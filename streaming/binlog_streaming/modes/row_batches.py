@@ -51,8 +51,8 @@ _Number = TypeVar("_Number", bound=np.generic)
 _MICROS = 1_000_000
 
 
-class ImagePlace(NamedTuple):
-    """Place of a row image in the log; places are ordered as the log is.
+class ChangePlace(NamedTuple):
+    """Place of a row image or a statement in the log; places are ordered as the log is.
 
     Attributes:
         position: Position of its event group.
@@ -125,20 +125,20 @@ class RowBatch:
             return self
         return replace(self, images=self.images.select(np.arange(low, high))) if low < high else None
 
-    def start(self) -> ImagePlace:
+    def start(self) -> ChangePlace:
         """Place of the first image."""
         return self.place_of(0)
 
-    def end(self) -> ImagePlace:
+    def end(self) -> ChangePlace:
         """Place of the last image."""
         return self.place_of(-1)
 
-    def place_of(self, image: int) -> ImagePlace:
+    def place_of(self, image: int) -> ChangePlace:
         """Place of an image."""
         event = self.events[int(self.images.table["event"][image])]
         group = self.groups[int(event["group"])]
         gtid = gtid_of(group, self.gtid_sources)
-        return ImagePlace(
+        return ChangePlace(
             Position.of(group), int(event["event_no"]), int(group["timestamp"]), None if gtid is None else str(gtid)
         )
 

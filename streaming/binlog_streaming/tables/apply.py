@@ -17,10 +17,11 @@ from binlog_connector.rules.row_rules import TableRules, rules_fingerprint
 from binlog_connector.schema.snapshot_marks import TableProved
 from binlog_connector.schema.table_changes import TableAltered, TableRenamed
 from binlog_format.errors import BinlogError, TableError, UnsupportedError
-from binlog_streaming.job_state.progress import Note, Outcome, ProgressTally, notes_about
+from binlog_streaming.job_state.progress import Note, Outcome, TableProgress, notes_about
 from binlog_streaming.lake.commit_id import QUERY_PROPERTY, SET_ASIDE_PROPERTY, CommitId
 from binlog_streaming.lake.sinks import sink_type
 from binlog_streaming.lake.target import CrashPoint
+from binlog_streaming.modes.row_batches import ChangePlace
 from binlog_streaming.modes.shards import IndivisibleError
 from binlog_streaming.plan.batch_plan import RowsStep
 from binlog_streaming.plan.cascade_links import LinkedRowsStep
@@ -52,7 +53,6 @@ if TYPE_CHECKING:
 
     from binlog_connector.schema.definitions import TableName
     from binlog_format.log.log import Log
-    from binlog_streaming.job_state.progress import TableProgress
     from binlog_streaming.lake.target import Target, TargetFactory
     from binlog_streaming.plan.batch_plan import ChangeStep, Component, LogPlace
     from binlog_streaming.plan.job_state import SelectedTable
@@ -113,7 +113,7 @@ class _ComponentRun:
         self._component = component
         self._log = log
         self._facts = LogFacts(log, run.schema_file, run.kept_definitions)
-        self._tallies: dict[str, ProgressTally] = {}
+        self._tallies: dict[str, TableProgress] = {}
         self._positions = BatchPositions(component, run.gtid_position)
         # Targets whose last commit may record no position.
         self._silent: dict[tuple[TableName, Mode], SelectedTable] = {}
@@ -123,7 +123,7 @@ class _ComponentRun:
         self._watch = EvidenceWatch(run.evidence, run.watched, run.compares_all)
 
     def progress(self) -> list[TableProgress]:
-        return [tally.progress(self._run.position) for tally in self._tallies.values() if tally.is_touched]
+        return [tally for tally in self._tallies.values() if tally.outcome is not Outcome.UNTOUCHED]
 
     def apply(self, step: RowsStep | LinkedRowsStep | ChangeStep) -> None:
         if isinstance(step, RowsStep):
@@ -152,7 +152,7 @@ class _ComponentRun:
         for table in self._component.tables.values():
             for mode in sorted(table.known):
 
-                def check(target: Target, tally: ProgressTally, table: SelectedTable = table, mode: Mode = mode) -> int:
+                def check(target: Target, tally: TableProgress, table: SelectedTable = table, mode: Mode = mode) -> int:
                     del tally
                     if target.properties() is None:
                         raise target_gone(table, mode, target.uri)
@@ -172,18 +172,18 @@ class _ComponentRun:
             table = self._component.tables[name]
             for mode in table.rule.modes:
                 tally = self._tally(table, mode, table.uri(self._run.sink.directory, mode))
-                tally.add(Outcome.SET_ASIDE)
+                tally.count_step(Outcome.SET_ASIDE)
                 tally.set_aside = stopped
                 # One that cannot be opened cannot state it; the job's record does.
                 with contextlib.suppress(TableError, UnsupportedError):
                     self._record_set_aside(table, mode, stopped)
 
     def _record_set_aside(self, table: SelectedTable, mode: Mode, stopped: SetAside) -> None:
-        def record(target: Target, _: ProgressTally) -> int:
+        def record(target: Target, _: TableProgress) -> int:
             properties = target.properties() or {}
             # Another one's table is not ours to change.
             if properties.get(QUERY_PROPERTY) == self._run.query_id:
-                commit_id = replace(self._commit_id(table, mode, 0, held_keys(properties), "", None), complete=None)
+                commit_id = replace(self._commit_id(table, mode, 0, None, held_keys(properties)), complete=None)
                 target.set_properties(commit_id, recorded={SET_ASIDE_PROPERTY: f"{stopped.position}: {stopped.reason}"})
             return 0
 
@@ -197,9 +197,9 @@ class _ComponentRun:
             number = self._positions.last_step(name)
             self._with_target(table, mode, partial(self._record_position, table, mode, number))
 
-    def _record_position(self, table: SelectedTable, mode: Mode, number: int, target: Target, _: ProgressTally) -> int:
+    def _record_position(self, table: SelectedTable, mode: Mode, number: int, target: Target, _: TableProgress) -> int:
         held = held_keys(target.properties() or {})
-        self._positions.record_end(target, self._commit_id(table, mode, number, held, "", None))
+        self._positions.record_end(target, self._commit_id(table, mode, number, None, held))
         return 0
 
     def _apply_rows(self, table: SelectedTable, step: RowsStep) -> None:
@@ -207,7 +207,12 @@ class _ComponentRun:
             outline = None if self._division is None else self._division.outline(step, table)
             if outline is not None and self._types(table.name) and any(map(lacks_types, outline.layouts)):
                 raise IndivisibleError(outline.source_table)  # tasks do not know what targets record
-            content = self._content(table, step) if outline is None else outline
+            content = outline
+            if content is None:
+                row_batches, decoding, completing = self._rows.of(step), self._run.decoding, table.completing
+                content = RowsContent(
+                    str(table.name), row_batches, decoding, table.rule, self._facts, completing=completing
+                )
         except BinlogError as error:
             raise naming(error, str(table.name)) from error
         if not content.row_batches:
@@ -216,10 +221,6 @@ class _ComponentRun:
         for mode in table.rule.modes:
             if not (step.is_repair and mode is Mode.CHANGELOG):
                 self._write_rows(table, mode, step.number, content, divided=None if outline is None else step)
-
-    def _content(self, table: SelectedTable, step: RowsStep) -> RowsContent:
-        decoding, row_batches = self._run.decoding, self._rows.of(step)
-        return RowsContent(str(table.name), row_batches, decoding, table.rule, self._facts, completing=table.completing)
 
     def _types(self, name: TableName) -> Mapping[str, str]:
         if not self._run.decoding.declared_types:
@@ -234,29 +235,24 @@ class _ComponentRun:
         row_batches |= outside_row_batches(step, self._run.cascade_log, self._run.decoding)
         logged = CascadeImages(row_batches, self._log)
         linked = CascadeRows(
-            step, self._component.tables, logged, self._facts, self._run, self._target, self._rows_commit_id
+            step, self._component.tables, logged, self._facts, self._run, self._target, self._commit_id
         )
         linked.bring(self._write_rows, self._open_targets.naming_errors)
-
-    def _rows_commit_id(
-        self, table: SelectedTable, mode: Mode, number: int, content: RowsContent, keys: tuple[str, ...] = ()
-    ) -> CommitId:
-        return self._commit_id(table, mode, number, keys, str(content.last), content.last.gtid)
 
     def _write_rows(
         self, table: SelectedTable, mode: Mode, number: int, content: RowsContent, *, divided: RowsStep | None = None
     ) -> None:
         keys = content.keys(mode)
-        commit_id = self._rows_commit_id(table, mode, number, content, keys)
+        commit_id = self._commit_id(table, mode, number, content.last, keys)
 
-        def write(target: Target, tally: ProgressTally) -> int:
+        def write(target: Target, tally: TableProgress) -> int:
             if mode is Mode.MIRROR and not keys:
-                tally.notes.add(Note.WHOLE_ROWS)
+                tally.notes |= {Note.WHOLE_ROWS}
             tally.count_commits(content.first_commit_time, content.last.commit_time)
             if commit_id.gtid_position is None:
                 self._silent[table.name, mode] = table
             if target.is_done(commit_id) or content.is_done:
-                tally.add(Outcome.REPEATED)
+                tally.count_step(Outcome.REPEATED)
                 return 0
             adopt_keys(target, commit_id)
             target.check_owner(commit_id)
@@ -275,7 +271,7 @@ class _ComponentRun:
             rows_written = prepared.bring_into(target, commit_id)
             if not rows_written:
                 self._silent[table.name, mode] = table
-            tally.add(Outcome.WRITTEN if rows_written else Outcome.EMPTY, rows_written)
+            tally.count_step(Outcome.WRITTEN if rows_written else Outcome.EMPTY, rows_written)
             tally.proved += self._watch.took(target, evidence, commit_id)
             return rows_written
 
@@ -287,15 +283,15 @@ class _ComponentRun:
         shown_by = rules.of(*table.name) if isinstance(rules, TableRules) else None
         context, change = StatementContext(step, table, mode, plain, self._facts, layout, shown_by), step.change
 
-        def write(target: Target, tally: ProgressTally) -> int:
+        def write(target: Target, tally: TableProgress) -> int:
             self._silent[table.name, mode] = table
             if isinstance(change, TableProved) and (change.query_id, change.mode) == (self._run.query_id, mode):
                 tally.verified = change
-            held, place = held_keys(target.properties() or {}), "{}:{}".format(*step.place)
-            commit_id = self._commit_id(table, mode, step.number, held, place, step.statement.gtid)
+            place = ChangePlace(*step.place, step.statement.commit_time, step.statement.gtid)
+            commit_id = self._commit_id(table, mode, step.number, place, held_keys(target.properties() or {}))
             is_done = target.is_done(commit_id)
             if is_done and (not _is_last(target, commit_id) or self._has_recorded(context, commit_id)):
-                tally.add(Outcome.REPEATED)
+                tally.count_step(Outcome.REPEATED)
                 return 0
             target.check_owner(commit_id)
             reached(CrashPoint.LOOKED)
@@ -318,7 +314,7 @@ class _ComponentRun:
             self._watch.changed(target.uri)
             if target.properties() is not None:
                 target.set_properties(commit_id, recorded={**work.recorded, **types})
-            tally.add(Outcome.REPEATED if is_done else Outcome.WRITTEN)
+            tally.count_step(Outcome.REPEATED if is_done else Outcome.WRITTEN)
             return int(commits)
 
         self._with_target(table, mode, write)
@@ -331,7 +327,7 @@ class _ComponentRun:
             return begun_empty(context, target)
         source = self._target(origin.table, origin.mode)
         held = held_keys(source.properties() or {})
-        source.check_owner(self._commit_id(origin.table, origin.mode, context.step.number, held, "", None))
+        source.check_owner(self._commit_id(origin.table, origin.mode, context.step.number, None, held))
         return replaced_by_rename(context, target, source, origin)
 
     def _has_recorded(self, context: StatementContext, commit_id: CommitId) -> bool:
@@ -350,7 +346,7 @@ class _ComponentRun:
     def _target(self, table: SelectedTable, mode: Mode) -> Target:
         return self._open_targets.get(table.uri(self._run.sink.directory, mode))
 
-    def _with_target(self, table: SelectedTable, mode: Mode, write: Callable[[Target, ProgressTally], int]) -> None:
+    def _with_target(self, table: SelectedTable, mode: Mode, write: Callable[[Target, TableProgress], int]) -> None:
         uri = table.uri(self._run.sink.directory, mode)
         tally = self._tally(table, mode, uri)
         started = time.monotonic()
@@ -362,7 +358,7 @@ class _ComponentRun:
         tally.seconds += time.monotonic() - started
 
     def _commit_id(
-        self, table: SelectedTable, mode: Mode, number: int, keys: tuple[str, ...], last_change: str, gtid: str | None
+        self, table: SelectedTable, mode: Mode, number: int, last: ChangePlace | None, keys: tuple[str, ...] = ()
     ) -> CommitId:
         return CommitId(
             query_id=self._run.query_id,
@@ -372,24 +368,29 @@ class _ComponentRun:
             mode=mode,
             keys=keys,
             position=str(self._run.position),
-            last_change=last_change,
-            gtid=gtid,
+            last_change="" if last is None else str(last),
+            gtid=None if last is None else last.gtid,
             gtid_position=self._positions.after(table.name, number),
             complete=table.complete_at(number),
             partition_by=tuple(map(partition_rule, table.rule.partition_by)),
             rules=rules_fingerprint(self._run.decoding, *table.name),
         )
 
-    def _tally(self, table: SelectedTable, mode: Mode, uri: str) -> ProgressTally:
+    def _tally(self, table: SelectedTable, mode: Mode, uri: str) -> TableProgress:
         if uri not in self._tallies:
             parts = self._component.parts(table.name)
-            self._tallies[uri] = ProgressTally(
+            self._tallies[uri] = TableProgress(
                 source_table=str(table.name),
                 target=uri,
                 mode=str(mode),
+                outcome=Outcome.UNTOUCHED,
                 inserts=sum(part.inserts for part in parts),
                 updates=sum(part.updates for part in parts),
                 deletes=sum(part.deletes for part in parts),
+                rows_written=0,
+                seconds=0.0,
+                position=self._run.position,
+                commit_time=0,
                 notes=notes_about(table),
             )
         return self._tallies[uri]

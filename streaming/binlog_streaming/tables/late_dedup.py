@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from binlog_format.block import Table
     from binlog_streaming.lake.change import Change
     from binlog_streaming.lake.merge import WrittenFiles
-    from binlog_streaming.modes.row_batches import ImagePlace
+    from binlog_streaming.modes.row_batches import ChangePlace
     from binlog_streaming.tables.division import Shard
 
     Indices = NDArray[np.int64]
@@ -45,8 +45,8 @@ class LogPart:
     """
 
     attempt: str
-    start: ImagePlace
-    end: ImagePlace
+    start: ChangePlace
+    end: ChangePlace
     written: WrittenFiles[Any]
 
 

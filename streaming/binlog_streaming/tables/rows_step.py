@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Protocol
 
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from binlog_streaming.lake.change import Change, Contradictions
     from binlog_streaming.lake.commit_id import CommitId
     from binlog_streaming.lake.target import Target
-    from binlog_streaming.modes.row_batches import ImagePlace
+    from binlog_streaming.modes.row_batches import ChangePlace
     from binlog_streaming.settings import TableRule
     from binlog_streaming.tables.row_evidence import RowEvidence
     from binlog_streaming.tables.statements.log_facts import LogFacts
@@ -92,13 +92,13 @@ class RowsContent:
     facts: LogFacts | None = None
     columns: pa.Schema | None = None
     derived: DerivedRows | None = None
-    end: ImagePlace | None = None
+    end: ChangePlace | None = None
     completing: bool = False
     is_done: bool = False
     is_repair: bool = False
 
     @cached_property
-    def last(self) -> ImagePlace:
+    def last(self) -> ChangePlace:
         """Place of the last change."""
         return self.end or max(row_batch.end() for row_batch in self.row_batches)
 
@@ -201,7 +201,7 @@ def prepared_rows(content: RowsContent, commit_id: CommitId, evidence: RowEviden
         finds_all = evidence is not None and not images.existing.any()
         return _WholeRows(images, columns, finds_all)
     keyed = KeyedImages(images, columns, commit_id.keys, commit_id.mode, content.rule, content.completing, evidence)
-    return keyed if keyed.asks_target else _ChangedRows(keyed, keyed.change())
+    return keyed if keyed.asks_target else replace(keyed, known=keyed.change())
 
 
 class PreparedRows(Protocol):
@@ -244,15 +244,6 @@ class _ChangelogRows:
 
 
 @dataclass(frozen=True, slots=True)
-class _ChangedRows:
-    keyed: KeyedImages
-    change: Change
-
-    def bring_into(self, target: Target, commit_id: CommitId) -> int:
-        return self.keyed.merge(self.change, target, commit_id)
-
-
-@dataclass(frozen=True, slots=True)
 class KeyedImages:
     """The images of a step, or of one of its shards, of a table with a key.
 
@@ -264,6 +255,7 @@ class KeyedImages:
         rule: The job's settings for the table.
         completing: Rows may be missing that the server has; see `SelectedTable`.
         evidence: What they prove of the target; None: nothing.
+        known: What they change, where that is known without the target.
     """
 
     images: StepImages
@@ -273,6 +265,7 @@ class KeyedImages:
     rule: TableRule
     completing: bool = False
     evidence: RowEvidence | None = None
+    known: Change | None = None
 
     @property
     def asks_target(self) -> bool:
@@ -320,15 +313,12 @@ class KeyedImages:
             raise wrong_document(self.images, self.columns, self.keys, error) from error
 
     def bring_into(self, target: Target, commit_id: CommitId) -> int:
-        """See `PreparedRows`."""
-        return self.merge(self.change(target), target, commit_id)
-
-    def merge(self, change: Change, target: Target, commit_id: CommitId) -> int:
-        """Bring *change* of these images into *target*; rows and keys brought to it.
+        """See `PreparedRows`.
 
         Raises:
             TableError: `CONTRADICTED`.
         """
+        change = self.change(target) if self.known is None else self.known
         try:
             count = target.merge(change, commit_id)
         except ContradictedError as error:

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
     from binlog_streaming.lake.commit_id import CommitId
     from binlog_streaming.lake.target import Target
-    from binlog_streaming.modes.row_batches import ImagePlace
+    from binlog_streaming.modes.row_batches import ChangePlace
     from binlog_streaming.modes.table_history import TableHistory
     from binlog_streaming.plan.cascade_links import Link, LinkedRowsStep
     from binlog_streaming.plan.job_state import SelectedTable
@@ -73,7 +73,7 @@ class CascadeRows:
         facts: What the definitions state.
         run: The batch.
         look: The target of a table in a mode.
-        commit_id: What brings rows to one, given the number of the step.
+        commit_id: Of a step, given its number and the place of its last change.
     """
 
     step: LinkedRowsStep
@@ -82,7 +82,7 @@ class CascadeRows:
     facts: LogFacts
     run: BatchRun
     look: Callable[[SelectedTable, Mode], Target]
-    commit_id: Callable[[SelectedTable, Mode, int, RowsContent], CommitId]
+    commit_id: Callable[[SelectedTable, Mode, int, ChangePlace], CommitId]
     _derived: dict[TableName, RowChanges] = field(default_factory=dict)
     _linked: dict[TableName, LinkedTable] = field(default_factory=dict)
     _begun: set[TableName] = field(default_factory=set)
@@ -152,7 +152,7 @@ class CascadeRows:
             contents = {name: self._with(one, self._derived.get(name)) for name, one in contents.items()}
         return _Group(contents, record)
 
-    def _logged_content(self, name: TableName, last: ImagePlace) -> RowsContent:
+    def _logged_content(self, name: TableName, last: ChangePlace) -> RowsContent:
         rule, row_batches = self.tables[name].rule, self.logged.row_batches[name]
         return RowsContent(str(name), row_batches, self.run.decoding, rule, self.facts, end=last)
 
@@ -161,7 +161,9 @@ class CascadeRows:
         # record; all are looked at before that is, and what is derived is derived from these looks.
         table = self.tables[name]
         modes = modes_in_order(table.rule) if is_circle else [holding_mode(table.rule)]
-        targets = [(self.look(table, mode), self.commit_id(table, mode, self.step.number, content)) for mode in modes]
+        targets = [
+            (self.look(table, mode), self.commit_id(table, mode, self.step.number, content.last)) for mode in modes
+        ]
         return any(target.is_done(commit_id) for target, commit_id in targets)
 
     def _above(self, names: Sequence[TableName]) -> set[TableName]:
@@ -297,7 +299,7 @@ class CascadeRows:
             )
         return names
 
-    def _computed(self, name: TableName, last: ImagePlace) -> frozenset[str]:
+    def _computed(self, name: TableName, last: ChangePlace) -> frozenset[str]:
         # Columns that nobody knows after an update.
         definition = self.facts.definition_at(name, last.position)
         if definition is not None and definition.versioned:

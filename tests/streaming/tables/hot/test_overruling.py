@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from binlog_format.errors import TableError
 from binlog_format.position import Position
-from binlog_streaming.modes.row_batches import ImagePlace, RowBatch
+from binlog_streaming.modes.row_batches import ChangePlace, RowBatch
 from binlog_streaming.modes.shards import IndivisibleError, failed
 from binlog_streaming.settings import Merge, Mode, TableFormat, TableRule
 from binlog_streaming.settings.partition_rules import partition_rule
@@ -166,7 +166,7 @@ def test_parts_that_lie_across_each_other_are_refused(tmp_path: Path) -> None:
         target.create(SCHEMA, COMMIT_ID)
         rows = pa.table({"tenant": ["a"], "n": pa.array([1], pa.int16())})
         empty = target.append_part(SCHEMA.empty_table().to_reader())
-    first, shared, last = (ImagePlace(Position(0, 0, 0), event_no, 0, None) for event_no in (1, 9, 10))
+    first, shared, last = (ChangePlace(Position(0, 0, 0), event_no, 0, None) for event_no in (1, 9, 10))
     parts = [LogPart("one", first, shared, empty), LogPart("two", shared, last, empty)]
     states = np.zeros(1, KEY_STATE_DTYPE)
     messages = [message for part in parts for _, message in key_messages(part, rows, 1, states)]
