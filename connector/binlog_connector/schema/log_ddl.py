@@ -23,7 +23,7 @@ from binlog_format.events.query_layout import (
     QUERY_FIXED_SIZE,
     QUERY_STATUS_SIZE_OFFSET,
 )
-from binlog_format.gtids.gtid_history import gtid_of
+from binlog_format.gtids.gtid_history import gtid_text
 from binlog_format.position import Position
 from binlog_format.rows.declared.declared_types import Moment
 from binlog_format.vendor import Vendor
@@ -312,7 +312,7 @@ def _statement(block: Block, event: np.void, text: str, query: QueryEvent, statu
         status.microseconds,
         status.time_zone,
         status.explicit_timestamps,
-        _gtid(group, block),
+        gtid_text(group, block.gtid_sources),
         query.thread_id,
         int(event["server_id"]),
         0,
@@ -331,15 +331,10 @@ def _special(block: Block, event: np.void, content: bytes) -> DdlStatement:
         parse_incident(content) if event["type"] == EventType.INCIDENT else "",
         vendor=block.vendor,
         commit_time=int(event["timestamp"]),
-        gtid=_gtid(group, block),
+        gtid=gtid_text(group, block.gtid_sources),
         server_id=int(event["server_id"]),
         event_type=int(event["type"]),
     )
-
-
-def _gtid(group: np.void, block: Block) -> str | None:
-    gtid = gtid_of(group, block.gtid_sources)
-    return None if gtid is None else str(gtid)
 
 
 def _candidates(block: Block, types: NDArray[np.bool_], may_begin: NDArray[np.bool_]) -> list[int]:

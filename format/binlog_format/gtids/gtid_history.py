@@ -41,6 +41,12 @@ def gtid_of(group: np.void, sources: Sequence[GtidSource]) -> AnyGtid | None:
     return Gtid(int(group["domain"]), int(group["server_id"]), int(group["seqno"]))
 
 
+def gtid_text(group: np.void, sources: Sequence[GtidSource]) -> str | None:
+    """The same as text."""
+    gtid = gtid_of(group, sources)
+    return None if gtid is None else str(gtid)
+
+
 def gtids_of(groups: Table, sources: Sequence[GtidSource]) -> GtidPoint:
     """MariaDB: the last GTID of each domain in a group table; MySQL: the set of all.
 

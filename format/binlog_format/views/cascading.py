@@ -22,7 +22,7 @@ from binlog_format.events.table_map_layout import (
     TABLE_FLAGS_OFFSET,
     ColumnType,
 )
-from binlog_format.gtids.gtid_history import gtid_of
+from binlog_format.gtids.gtid_history import gtid_text
 from binlog_format.rows.decoding import DEFAULT_DECODING, Decoding
 from binlog_format.rows.images import ImageKind, read_images
 from binlog_format.vendor import Vendor
@@ -272,7 +272,5 @@ def _first_change(images: Images, columns: Set[str]) -> NDArray[np.int64]:
 
 def _change(block: Block, row: int, *, is_delete: bool) -> CascadingChange:
     event = block.events[row]
-    gtid = gtid_of(block.groups[int(event["group"])], block.gtid_sources)
-    return CascadingChange(
-        block.position_at(row), int(event["event_no"]), None if gtid is None else str(gtid), is_delete
-    )
+    gtid = gtid_text(block.groups[int(event["group"])], block.gtid_sources)
+    return CascadingChange(block.position_at(row), int(event["event_no"]), gtid, is_delete)

@@ -93,7 +93,7 @@ class Selection:
             BinlogError: The `problem` of a wanted table's layout, where schemas should complete it.
         """
         resolved = self._maps.resolve(block)
-        wanted = self._kept([touched for touched in resolved if self.wants(touched)], block)
+        wanted = self._kept([touched for touched in resolved if self.wants(touched)], block, self._event_types)
         return self.known(block, wanted + self._copied(block, resolved))
 
     def resolved(self, block: Block) -> list[TableEvents]:
@@ -102,10 +102,7 @@ class Selection:
         Raises:
             CorruptError: `BAD_EVENT`.
         """
-        return self._kept(self._maps.resolve(block), block)
-
-    def _kept(self, resolved: list[TableEvents], block: Block) -> list[TableEvents]:
-        return _only(resolved, self._kept_events(block) if resolved else None)
+        return self._kept(self._maps.resolve(block), block, self._event_types)
 
     def _copied(self, block: Block, resolved: list[TableEvents]) -> list[TableEvents]:
         if self.source_of is None:
@@ -114,7 +111,7 @@ class Selection:
         copied = [replace(touched, layout=source, is_copied=True) for touched, source in sources if source is not None]
         wanted = [touched for touched in copied if self.wants(touched)]
         # They are inserts whatever became of their rows before: types of events do not count.
-        return _only(wanted, self._kept_by_group(block) if wanted else None)
+        return self._kept(wanted, block, None)
 
     def known(self, block: Block, wanted: list[TableEvents]) -> list[TableEvents]:
         """The part of `resolved` whose layouts are known.
@@ -136,29 +133,23 @@ class Selection:
                 self._on_problem(block, touched, error)
         return completed
 
-    def _kept_events(self, block: Block) -> NDArray[np.bool_] | None:
-        keep = self._kept_by_group(block)
-        if self._event_types is None:
-            return keep
-        of_types = np.isin(block.events["type"], self._event_types)
-        return of_types if keep is None else keep & of_types
-
-    def _kept_by_group(self, block: Block) -> NDArray[np.bool_] | None:
-        keep = self._groups.keep(block)
-        return None if keep is None else keep[block.events["group"]]
+    def _kept(self, resolved: list[TableEvents], block: Block, event_types: list[int] | None) -> list[TableEvents]:
+        # Those of wanted groups, and of *event_types* if these count.
+        wanted = self._groups.keep(block) if resolved else None
+        keep = None if wanted is None else wanted[block.events["group"]]
+        if resolved and event_types is not None:
+            of_types = np.isin(block.events["type"], event_types)
+            keep = of_types if keep is None else keep & of_types
+        if keep is None:
+            return resolved
+        kept = [replace(touched, events=touched.events[keep[touched.events]]) for touched in resolved]
+        return [touched for touched in kept if len(touched.events)]
 
     def wants(self, touched: TableEvents) -> bool:
         """True if the table is one of the wanted tables."""
         layout = touched.layout
         named = self._table is None or self._table == f"{layout.database}.{layout.table}"
         return named and self._tables.accepts(layout)
-
-
-def _only(resolved: list[TableEvents], keep: NDArray[np.bool_] | None) -> list[TableEvents]:
-    if keep is None:
-        return resolved
-    kept = [replace(touched, events=touched.events[keep[touched.events]]) for touched in resolved]
-    return [touched for touched in kept if len(touched.events)]
 
 
 class _CompletedLayouts:

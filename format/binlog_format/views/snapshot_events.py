@@ -18,7 +18,7 @@ from binlog_format.events.layout import EventType
 from binlog_format.events.table_map import parse_table_map
 from binlog_format.events.table_map_edits import keyed_table_map, renamed_table_map
 from binlog_format.events.table_map_layout import TABLE_ID_OFFSET, TABLE_ID_SIZE
-from binlog_format.gtids.gtid_history import gtid_of
+from binlog_format.gtids.gtid_history import gtid_text
 from binlog_format.position import Position
 from binlog_format.rows.images import ImageKind, read_images
 from binlog_format.rows.table_events import TableEvents
@@ -177,11 +177,11 @@ def _marks_in(block: Block, touched: TableEvents) -> Iterator[dict[str, object]]
 
 def _mark(block: Block, event: int, values: Mapping[str, object]) -> dict[str, object]:
     group = int(block.events["group"][event])
-    position, gtid = Position.of(block.groups[group]), gtid_of(block.groups[group], block.gtid_sources)
+    position, gtid = Position.of(block.groups[group]), gtid_text(block.groups[group], block.gtid_sources)
     return {
         "position": position.to_json(),
         "event_no": int(block.events["event_no"][event]),
-        "gtid": None if gtid is None else str(gtid),
+        "gtid": gtid,
         "commit_time": int(block.groups["timestamp"][group]),
         "server_id": int(block.events["server_id"][event]),
         "vendor": block.vendor.value,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import pyarrow as pa
 
-from binlog_format.gtids.gtid_history import gtid_of
+from binlog_format.gtids.gtid_history import gtid_text
 from binlog_format.position import Position
 from binlog_format.rows.decoding import DEFAULT_DECODING, Decoding
 from binlog_format.views.cascading import checked_counts
@@ -157,8 +157,13 @@ class TablesView:
             SchemaError: `COLUMN_COUNT_MISMATCH`, `COLUMN_MISMATCH`: a schema is not that of a table touched.
             BinlogError: What else does not let a table touched be understood.
         """
-        problems = _Problems()
-        on_problem = problems.add if self._tells_problems else raise_problem
+        problems: dict[tuple[str, str], dict[str, object]] = {}
+
+        def note_problem(block: Block, touched: TableEvents, error: BinlogError) -> None:
+            # The first one of a table.
+            problems.setdefault((touched.layout.database, touched.layout.table), _problem(block, touched, error))
+
+        on_problem = note_problem if self._tells_problems else raise_problem
         selection = Selection(self._tables, self._groups, decoding=self._decoding, on_problem=on_problem)
         found: dict[tuple[str, str, str, str], TouchedTable] = {}
         others: dict[tuple[str, str], NDArray[np.int64]] = {}
@@ -185,10 +190,13 @@ class TablesView:
                 except OF_ONE_TABLE as error:
                     on_problem(block, touched, error)
         rows = [
-            *(row for one in found.values() if not problems.has(one.layout) for row in one.rows()),
+            *(row for key, table in found.items() if key[:2] not in problems for row in table.rows()),
             *shadows.rows(snapshots.shadows()),
             *({"database": name[0], "table": name[1], **checked_columns(count)} for name, count in others.items()),
-            *problems.rows(),
+            *(
+                {"database": database, "table": name, "problem": problem}
+                for (database, name), problem in problems.items()
+            ),
         ]
         if statements.kept or snapshots.marks:
             rows.append({"ddl": statements.kept or None, "marks": snapshots.marks or None})
@@ -203,23 +211,6 @@ class TablesView:
         keep = self._groups.keep(block) if found else None
         groups = block.events["group"]
         return [statement for event, statement in found if keep is None or keep[int(groups[event])]]
-
-
-class _Problems:
-    def __init__(self) -> None:
-        self._found: dict[tuple[str, str], dict[str, object]] = {}
-
-    def add(self, block: Block, touched: TableEvents, error: BinlogError) -> None:
-        """Keep the first one of a table."""
-        name = (touched.layout.database, touched.layout.table)
-        self._found.setdefault(name, _problem(block, touched, error))
-
-    def has(self, layout: TableLayout) -> bool:
-        return (layout.database, layout.table) in self._found
-
-    def rows(self) -> Iterator[dict[str, object]]:
-        for (database, table), problem in self._found.items():
-            yield {"database": database, "table": table, "problem": problem}
 
 
 class _Shadows:
@@ -290,11 +281,10 @@ class _Statements:
 def _problem(block: Block, touched: TableEvents, error: BinlogError) -> dict[str, object]:
     event = block.events[touched.events[0]]
     group = int(event["group"])
-    gtid = gtid_of(block.groups[group], block.gtid_sources)
     return {
         "position": Position.of(block.groups[group]).to_json(),
         "event_no": int(event["event_no"]),
-        "gtid": None if gtid is None else str(gtid),
+        "gtid": gtid_text(block.groups[group], block.gtid_sources),
         "error": str(error),
     }
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 import numpy as np
 import pyarrow as pa
 
-from binlog_format.gtids.gtid_history import gtid_of
+from binlog_format.gtids.gtid_history import gtid_text
 from binlog_format.position import Position
 from binlog_format.rows.arrow_arrays import numbers_array
 from binlog_format.rows.decoding import DEFAULT_DECODING
@@ -137,10 +137,8 @@ class RowBatch:
         """Place of an image."""
         event = self.events[int(self.images.table["event"][image])]
         group = self.groups[int(event["group"])]
-        gtid = gtid_of(group, self.gtid_sources)
-        return ChangePlace(
-            Position.of(group), int(event["event_no"]), int(group["timestamp"]), None if gtid is None else str(gtid)
-        )
+        gtid = gtid_text(group, self.gtid_sources)
+        return ChangePlace(Position.of(group), int(event["event_no"]), int(group["timestamp"]), gtid)
 
     def _event_rows(self) -> Indices:
         return self.images.table["event"].astype(np.int64)

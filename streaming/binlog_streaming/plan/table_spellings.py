@@ -6,12 +6,12 @@ the statement is about another table: see `NameRule`.
 
 from __future__ import annotations
 
+import copy
 import re
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from binlog_connector.schema.statement_rows import shown
-from binlog_connector.schema.statement_scope import StatementScope
 from binlog_connector.schema.table_changes import (
     DatabaseDropped,
     TableAltered,
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from binlog_connector.schema.foreign_keys import ForeignKeys
     from binlog_connector.schema.log_ddl import DdlStatement
     from binlog_connector.schema.snapshot_marks import SnapshotChange
+    from binlog_connector.schema.statement_scope import StatementScope
     from binlog_connector.schema.table_changes import StatementChange
     from binlog_format.position import Position
     from binlog_streaming.plan.cascades import CascadeLog
@@ -74,7 +75,7 @@ def named_changes(planning: Planning, walk: Callable[[StatementScope], Changes])
     if capitals is not None:
         before.names.state(folds=False)  # wherever in the batch they are
     # As it is, until the log proves something: what is noted under other names would have to be taken back.
-    scope = before if before.names.folds is not None else StatementScope.from_json(before.to_json())
+    scope = before if before.names.folds is not None else copy.deepcopy(before)
     changes = walk(scope)
     start = _last_drop(changes)
     scope.names.take_rows([one.table for one in planning.touched if start is None or one.start >= start])
