@@ -154,7 +154,7 @@ class SchemaHistory:
 
     def note(self, statement: DdlStatement) -> bool:
         """Take DDL into account; False when it is known already."""
-        number = (statement.position, statement.event_no)
+        number = statement.place
         if number in self._numbers:
             return False
         self._numbers.add(number)
@@ -233,7 +233,7 @@ class SchemaHistory:
         for statement in self._statements[:cut]:
             self._altered |= self._apply_to(self._base, statement, NameRule())
         self._statements = self._statements[cut:]
-        self._numbers = {(one.position, one.event_no) for one in self._statements}
+        self._numbers = {statement.place for statement in self._statements}
         self._forget_applied()
 
     def definition(self, database: str, table: str, position: Position) -> TableDefinition | None:

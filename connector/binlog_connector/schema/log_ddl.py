@@ -152,6 +152,11 @@ class DdlStatement:
         return self.server_id, self.thread_id
 
     @property
+    def place(self) -> tuple[Position, int]:
+        """Position of its event group, and number of its event there."""
+        return self.position, self.event_no
+
+    @property
     def moment(self) -> Moment:
         """Time of the statement."""
         return Moment(self.commit_time, self.microseconds, self.time_zone)

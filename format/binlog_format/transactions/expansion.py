@@ -58,16 +58,9 @@ def expanded(blocks: Iterable[Block]) -> Iterator[Block]:
     """
     joiner, expander = FragmentJoiner(), _Expander()
     for block in blocks:
-        form = stored_form(block.events["type"], STORED_FORMS)
-        if form == FORM_FRAGMENT or joiner.is_open:
-            for part in joiner.join(block):
-                yield from expander.expand(part)
-            continue
-        passed = joiner.passed(block)
-        if form:
-            yield from expander.expand(passed)
-        else:
-            yield expander.passed(passed)
+        is_cut = joiner.is_open or stored_form(block.events["type"], STORED_FORMS) == FORM_FRAGMENT
+        for part in joiner.join(block) if is_cut else (joiner.passed(block),):
+            yield from expander.expand(part)
 
 
 class _Stored(NamedTuple):
@@ -101,14 +94,10 @@ class _Expander:
     def __init__(self) -> None:
         self._numbers = EventNumbers()
 
-    def passed(self, block: Block) -> Block:
-        """A block without anything to expand; its first group may have been expanded before."""
-        return self._numbers.passed(block)
-
     def expand(self, block: Block) -> Iterator[Block]:
         """The plain events of a block, in blocks of about `BLOCK_SIZE`."""
         if not stored_form(block.events["type"], STORED_FORMS):
-            yield self.passed(block)
+            yield self._numbers.passed(block)  # its first group may have been expanded before
             return
         stored = _look(block)
         for first, end in _parts(block, stored.plain_sizes):

@@ -7,7 +7,7 @@ that names the source table. A shadow belongs to one snapshot of one table (docs
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -87,6 +87,7 @@ class Shadow(NamedTuple):
     table: str
 
 
+@dataclass(slots=True)
 class SnapshotEvents:
     """Takes the events of shadows and marks out of those of other tables; one object reads one range of a log.
 
@@ -94,8 +95,7 @@ class SnapshotEvents:
         marks: Those of the range, in log order, as values of `MARK_TYPE`.
     """
 
-    def __init__(self) -> None:
-        self.marks: list[dict[str, object]] = []
+    marks: list[dict[str, object]] = field(default_factory=list)
 
     def take(self, block: Block, resolved: Sequence[TableEvents]) -> tuple[list[TableEvents], list[TableEvents]]:
         """The events of shadows, and those of tables outside of the snapshots' database; marks are noted.

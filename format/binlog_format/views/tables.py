@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Protocol
 
 import pyarrow as pa
@@ -161,7 +161,9 @@ class TablesView:
 
         def note_problem(block: Block, touched: TableEvents, error: BinlogError) -> None:
             # The first one of a table.
-            problems.setdefault((touched.layout.database, touched.layout.table), _problem(block, touched, error))
+            name = touched.layout.database, touched.layout.table
+            row: dict[str, object] = {"database": name[0], "table": name[1], "problem": _problem(block, touched, error)}
+            problems.setdefault(name, row)
 
         on_problem = note_problem if self._tells_problems else raise_problem
         selection = Selection(self._tables, self._groups, decoding=self._decoding, on_problem=on_problem)
@@ -193,10 +195,7 @@ class TablesView:
             *(row for key, table in found.items() if key[:2] not in problems for row in table.rows()),
             *shadows.rows(snapshots.shadows()),
             *({"database": name[0], "table": name[1], **checked_columns(count)} for name, count in others.items()),
-            *(
-                {"database": database, "table": name, "problem": problem}
-                for (database, name), problem in problems.items()
-            ),
+            *problems.values(),
         ]
         if statements.kept or snapshots.marks:
             rows.append({"ddl": statements.kept or None, "marks": snapshots.marks or None})
@@ -255,12 +254,11 @@ class _Shadows:
                 yield {**named, "problem": {**place, "error": str(error)}}
 
 
+@dataclass(slots=True)
 class _Statements:
     # A log in statement format has millions of statements, and nobody needs to know of more than the first ones.
-
-    def __init__(self) -> None:
-        self.kept: list[Mapping[str, object]] = []
-        self._sessions: dict[str, set[object]] = {}  # which have given a statement, by what it tells of rows
+    kept: list[Mapping[str, object]] = field(default_factory=list)
+    _sessions: dict[str, set[object]] = field(default_factory=dict)  # which gave a statement, by what it tells of rows
 
     def add(self, statements: list[Mapping[str, object]]) -> None:
         """Take the statements of a block."""

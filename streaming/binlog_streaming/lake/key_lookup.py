@@ -48,6 +48,8 @@ def files_that_may_hold(
         bounds_of: Least and greatest value in a file of those of some columns that are integers, as far as it is known.
         keys: Rows of the key columns.
     """
+    if not files:
+        return []
     names = keys.column_names
     covers = {name: cover for name in names if (cover := key_cover(keys.column(name))) is not None}
     bounds = [bounds_of(file, names) for file in files]

@@ -89,16 +89,12 @@ class KeyTable:
         names = [f"k{number}" for number in range(len(arrays))]
         return cls(pa.Table.from_arrays(arrays, names=names), tuple(schema.field(index).name for index in keys))
 
-    def last_rows(self, ranks: Indices | None = None) -> Indices:
-        """Images, ascending, after which the same key does not come again.
+    def end_rows(self, ranks: Indices | None = None) -> tuple[Indices, Indices]:
+        """First and last image of each key, ordered by the last.
 
         Args:
             ranks: A permutation: the place of each image in the order that counts; None: as they are.
         """
-        return self.end_rows(ranks)[1]
-
-    def end_rows(self, ranks: Indices | None = None) -> tuple[Indices, Indices]:
-        """First and last image of each key, ordered by the last; *ranks* as for `last_rows`."""
         if ranks is None and self.rows.num_columns == 1 and (values := integers(self.rows.column(0))) is not None:
             places, begins = ascending(values)
             first, last = places[begins], places[np.append(begins[1:], True)[: len(places)]]

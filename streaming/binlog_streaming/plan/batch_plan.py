@@ -101,7 +101,7 @@ class ChangeStep:
     @property
     def place(self) -> LogPlace:
         """Place of the statement."""
-        return self.statement.position, self.statement.event_no
+        return self.statement.place
 
 
 @dataclass(frozen=True, slots=True)

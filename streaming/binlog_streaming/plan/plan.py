@@ -22,7 +22,7 @@ from binlog_connector.rules.row_rules import TableRules
 from binlog_connector.rules.rules_on_changes import apply_rules_to_changes
 from binlog_connector.schema.log_ddl import DdlStatement
 from binlog_connector.schema.operations import CreateTable
-from binlog_connector.schema.snapshot_marks import SnapshotBegun, SnapshotCancelled, SnapshotChunk
+from binlog_connector.schema.snapshot_marks import SnapshotBegun, SnapshotCancelled, SnapshotChunk, SnapshotEnded
 from binlog_connector.schema.stated_definitions import definition_operations, definition_statement, states_folding
 from binlog_connector.schema.table_changes import (
     DatabaseDropped,
@@ -200,7 +200,7 @@ def _admit(
 ) -> None:
     ahead = deque(carried)
     for statement, some in changes:
-        while ahead and ahead[0].place < (statement.position, statement.event_no):
+        while ahead and ahead[0].place < statement.place:
             admission.take_cascade(ahead.popleft())
         admission.take(statement, some)
     # Of each range only the first change is known, and others may follow a TRUNCATE.
@@ -233,7 +233,7 @@ def _take_statements(planning: Planning, changes: Sequence[tuple[DdlStatement, l
     numbered = [(number, change, statement) for number, (change, statement) in enumerate(counted, 1)]
     for number, change, statement in numbered:
         _take_gone(planning, change)
-        place = (statement.position, statement.event_no)
+        place = statement.place
         names = tuple(name for name in _tables_of(planning, change) if planning.takes_part(name, place))
         step = planning.snapshots.step_of(change, place)
         if not names or step is None:
@@ -322,7 +322,7 @@ def _components(planning: Planning) -> Iterator[Component]:
             known=_known(planning, table, about),
             complete=planning.complete.get(name),
             is_assumed=name in planning.assumed,
-            complete_from=planning.complete_from(about),
+            complete_from=max((step.number for step in about if isinstance(step.change, SnapshotEnded)), default=0),
             completing=name in planning.snapshots.tables,
             set_aside=None if refusal is None else SetAside.at(name, refusal.place, refusal.gtid, refusal.error),
         )

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from binlog_connector.schema.definitions import TableName
 from binlog_connector.schema.log_ddl import DdlStatement, is_ddl
-from binlog_connector.schema.snapshot_marks import SnapshotEnded, mark_statement
+from binlog_connector.schema.snapshot_marks import mark_statement
 from binlog_connector.schema.stated_definitions import definition_statement, is_stated
 from binlog_format.position import Position
 from binlog_format.views.index.table_index import TableIndex
@@ -21,7 +21,6 @@ from binlog_streaming.settings import Mode, OnCascade
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence, Set
 
-    from binlog_connector.schema.statement_scope import StatementScope
     from binlog_streaming.plan.batch_plan import ChangeStep, LogPlace
     from binlog_streaming.plan.cascade_links import Link
     from binlog_streaming.plan.job_state import JobState, SelectedTable, TableSelection
@@ -83,10 +82,6 @@ class Planning:
         if row["index"] is not None and self.find(name) is not None:
             self.parts.setdefault(name, []).append(_part(row, end))
 
-    def take_scope(self, scope: StatementScope) -> None:
-        """Take the scope that the statements of the batch leave for later ones."""
-        self.job_state = replace(self.job_state, scope=scope)
-
     def find(self, name: TableName) -> SelectedTable | None:
         """The table of the job that has a name; None: there is none, or it was set aside."""
         if name in self.job_state.set_aside and name not in self.returning:
@@ -127,11 +122,6 @@ class Planning:
             index = replace(index, snapshot="")
         return replace(part, index=index.to_bytes(), is_repair=is_repair)
 
-    def complete_from(self, about: Sequence[ChangeStep]) -> int:
-        """First step from which on a table is complete, if it is complete at the end of the batch."""
-        ends = [step.number for step in about if isinstance(step.change, SnapshotEnded)]
-        return max(ends, default=0)
-
     def state_change(self) -> StateChange:
         """Facts for later batches."""
         for name in self.refusals:
@@ -159,7 +149,7 @@ def statements_of(rows: Sequence[Row]) -> list[tuple[DdlStatement, Row | None]]:
         if row["database"] is None:
             found += [(DdlStatement.from_row(statement), None) for statement in row["ddl"] or ()]
             found += [(mark_statement(mark), mark) for mark in row["marks"] or ()]
-    return sorted(found, key=lambda one: (one[0].position, one[0].event_no))
+    return sorted(found, key=lambda pair: pair[0].place)
 
 
 def definitions_of(rows: Sequence[Row]) -> tuple[DdlStatement, ...]:

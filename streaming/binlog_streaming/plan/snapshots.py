@@ -132,7 +132,7 @@ class Snapshots:
             is_live: What the log has of the table before it counts.
             empties: Rows that targets have go there.
         """
-        name, place = begun.name, (statement.position, statement.event_no)
+        name, place = begun.name, statement.place
         self._keys[begun.snapshot] = begun.created.primary_key
         self._used.setdefault(name, []).append((place, begun.snapshot))
         if not is_live:
@@ -162,7 +162,7 @@ class Snapshots:
             return
         self.tables[chunk.name] = msgspec.structs.replace(one, chunks=one.chunks + 1, rows=one.rows + chunk.row_count)
         if not has_key:
-            self.emptied.add((chunk.name, (statement.position, statement.event_no)))
+            self.emptied.add((chunk.name, statement.place))
 
     def repair(self, statement: DdlStatement, change: RepairBegun | RepairEnded) -> None:
         """Rows of a repair begin, or end; a snapshot that is under way goes on after it."""
@@ -170,9 +170,9 @@ class Snapshots:
         if isinstance(change, RepairBegun):
             self._keys[change.snapshot] = change.key
             self._before_repair[change.snapshot] = used[-1][1] if used else self._at_start.get(change.name, "")
-            used.append(((statement.position, statement.event_no), change.snapshot))
+            used.append((statement.place, change.snapshot))
         elif change.snapshot in self._before_repair:
-            used.append(((statement.position, statement.event_no), self._before_repair[change.snapshot]))
+            used.append((statement.place, self._before_repair[change.snapshot]))
 
     def is_repair(self, snapshot: str) -> bool:
         """True if these are rows of a repair."""
@@ -191,7 +191,7 @@ class Snapshots:
             )
             return False
         self.tables[ended.name] = msgspec.structs.replace(one, is_ended=True, ended_gtid=statement.gtid)
-        self.ended.add((ended.name, (statement.position, statement.event_no)))
+        self.ended.add((ended.name, statement.place))
         return True
 
     def cancel(self, cancelled: SnapshotCancelled) -> None:

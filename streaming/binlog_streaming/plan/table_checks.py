@@ -199,7 +199,7 @@ class TableChecks:
             self._states[change.name] = True
 
     def _take_begin(self, statement: DdlStatement, begun: SnapshotBegun, table: SelectedTable) -> None:
-        name, place = begun.name, (statement.position, statement.event_no)
+        name, place = begun.name, statement.place
         is_complete = self._is_complete(name)
         # What stopped it before is over; rows before a start that nobody saw would have stopped it, too.
         is_live = self.snapshots.is_live(name, place) and self.refusals.pop(name, None) is None
@@ -229,7 +229,7 @@ class TableChecks:
     def _begin_anew(self, name: TableName, statement: DdlStatement) -> None:
         # All rows that it has from here on come after this place.
         self._states[name] = True
-        self.snapshots.go_live(name, (statement.position, statement.event_no))
+        self.snapshots.go_live(name, statement.place)
 
     def _stop_snapshots(self, statement: DdlStatement, change: TableChange) -> None:
         if isinstance(change, TableTruncated | PartitionsDropped) or getattr(change, "if_not_exists", False):
@@ -243,14 +243,14 @@ class TableChecks:
             names = change.names if isinstance(change, UnsupportedChange) else (change.name,)
         problem = f"the table was changed at {statement.position} before all chunks were read"
         for name in names:
-            self.snapshots.stop(name, problem, (statement.position, statement.event_no))
+            self.snapshots.stop(name, problem, statement.place)
 
     def _empties(self, name: TableName) -> bool:
         table = self.find(name)
         return table is not None and (table.is_aside or table.rule.on_truncate is OnStatement.APPLY)
 
     def _take_rename(self, statement: DdlStatement, change: TableRenamed) -> None:
-        place = (statement.position, statement.event_no)
+        place = statement.place
         refused = self.refusals.get(change.old) or self._set_aside_before(change, place, statement.gtid)
         is_live = self.snapshots.is_live(change.new, place)
         if is_live and self.find(change.new) is not None and self.job_state.from_first is not None:
@@ -274,7 +274,7 @@ class TableChecks:
 
     def _take_rows_changed(self, statement: DdlStatement, changed: RowsChanged) -> None:
         names = self.known() if changed.names is None else [one for name in changed.names for one in name.spellings]
-        place = (statement.position, statement.event_no)
+        place = statement.place
         known = [table for name in dict.fromkeys(names) if (table := self.find(name)) is not None]
         children = [self.find(one) for name in changed.cascaded for one in name.spellings]
         known += [table for table in children if table is not None and _takes_cascades(table)]

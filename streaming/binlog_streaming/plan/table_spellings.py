@@ -83,7 +83,7 @@ def named_changes(planning: Planning, walk: Callable[[StatementScope], Changes])
         scope = before
         scope.fold_names()
         changes = walk(scope)
-    planning.take_scope(scope)
+    planning.job_state = replace(planning.job_state, scope=scope)
     if scope.names.folds and not was_known:
         _take_other_spellings(planning)
     return changes
@@ -120,7 +120,7 @@ def take_unclear_names(planning: Planning, changes: Changes) -> None:
         for written in dict.fromkeys(written for change in some for written in _names(change, statement, names)):
             name = written.lowered
             if written != name and name in names and planning.find(name) is not None:
-                place = (statement.position, statement.event_no)
+                place = statement.place
                 planning.problems.append((name, Refusal(place, statement.gtid, _error(name, written, statement))))
 
 

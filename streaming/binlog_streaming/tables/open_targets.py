@@ -8,7 +8,7 @@ Targets that were written and are gone: `check_folders` before a batch, `target_
 from __future__ import annotations
 
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
@@ -41,28 +41,28 @@ write."""
 Result = TypeVar("Result")
 
 
+@dataclass(slots=True)
 class OpenTargets:
     """The targets of one component.
 
-    Args:
+    Attributes:
         sink: Where they are.
         factory: Makes them.
     """
 
-    def __init__(self, sink: Sink, factory: TargetFactory) -> None:
-        self._sink = sink
-        self._factory = factory
-        self._targets: dict[str, Target] = {}
+    sink: Sink
+    factory: TargetFactory
+    _targets: dict[str, Target] = field(default_factory=dict)
 
     @property
     def errors(self) -> tuple[type[Exception], ...]:
         """Errors of the libraries below them if the place cannot be written, or the machine has no resources left."""
-        return (*self._factory.write_errors, OSError, pa.ArrowMemoryError)
+        return (*self.factory.write_errors, OSError, pa.ArrowMemoryError)
 
     def get(self, uri: str) -> Target:
         """The target at a place, as it was when it was opened."""
         if uri not in self._targets:
-            self._targets[uri] = self._factory.at(self._sink, uri)
+            self._targets[uri] = self.factory.at(self.sink, uri)
         return self._targets[uri]
 
     def write_with_retry(self, uri: str, write: Callable[[Target], Result]) -> Result:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from binlog_format.block import Block, Table
 
 
+@dataclass(slots=True)
 class EventNumbers:
     """Reads the blocks of a log; knows how many more events the present group has than are stored.
 
@@ -21,8 +22,7 @@ class EventNumbers:
         more: That many; less than 0: fewer.
     """
 
-    def __init__(self) -> None:
-        self.more = 0
+    more: int = 0
 
     def passed(self, block: Block) -> Block:
         """A block in which nothing is replaced; in its first group something may have been before."""

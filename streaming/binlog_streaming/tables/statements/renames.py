@@ -230,7 +230,7 @@ def _own_values(context: StatementContext, schema: pa.Schema) -> dict[str, pa.Sc
     return {
         VALID_FROM: time_scalar(statement.commit_time, schema.field(VALID_FROM).type),
         IS_CURRENT: pa.scalar(True),
-        VERSION_POSITION: pa.scalar(place_text(statement.position, statement.event_no)),
+        VERSION_POSITION: pa.scalar(place_text(*statement.place)),
     }
 
 
