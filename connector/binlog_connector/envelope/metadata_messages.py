@@ -139,10 +139,10 @@ class Transactions:
         """
         block = context.block
         earlier = () if self._open is None else self._open.counts
-        names = sorted({one.envelope.layout.full_name for one in changes}.union(earlier))
-        sizes = [len(one.valued) for one in changes]
-        events = np.concatenate([np.empty(0, np.int64), *(one.events[one.valued] for one in changes)])
-        numbers = np.array([names.index(one.envelope.layout.full_name) for one in changes], dtype=np.int64)
+        names = sorted({change.envelope.layout.full_name for change in changes}.union(earlier))
+        sizes = [len(change.valued) for change in changes]
+        events = np.concatenate([np.empty(0, np.int64), *(change.events[change.valued] for change in changes)])
+        numbers = np.array([names.index(change.envelope.layout.full_name) for change in changes], dtype=np.int64)
         tables = np.repeat(numbers, sizes)
         sorting = np.argsort(events, kind="stable")
         events, tables = events[sorting], tables[sorting]

@@ -73,7 +73,7 @@ def marks_after(watched: WatchedLog, start: SourceOffset, end: Position) -> Entr
         return NO_MARKS
     if end == start.position:
         return EntryMarks(start.state, start.files, _ended_inode(watched, end))
-    read = {one.file_no: one.read_size for one in start.files if one.read_size is not None}
+    read = {file.file_no: file.read_size for file in start.files if file.read_size is not None}
     read[start.position.file_no] = watched.byte_of(start.position)
     state: LogState | None = None
     for block in events.entries(start.position, end, state_of(start.state)):
@@ -124,7 +124,7 @@ def states_at(events: EventLog, start: Position, state: bytes, places: Sequence[
 def files_to_text(files: Iterable[KnownFile]) -> str:
     """The form that offsets have: `1710072000000000000=5120;1710075600000000000;...`."""
     return _BETWEEN.join(
-        str(one.file_no) if one.read_size is None else f"{one.file_no}{_SIZE}{one.read_size}" for one in files
+        str(file.file_no) if file.read_size is None else f"{file.file_no}{_SIZE}{file.read_size}" for file in files
     )
 
 

@@ -154,7 +154,7 @@ def _by_partition(messages: Messages, count: int) -> Iterator[tuple[int, Int64s]
 def _headers(headers: Sequence[Headers] | None, count: int) -> tuple[Int32s, Bytes]:
     if headers is None:
         return np.arange(count + 1, dtype=np.int32), np.zeros(count, dtype=np.uint8)
-    written = [_header_bytes(one) for one in headers]
+    written = [_header_bytes(header) for header in headers]
     offsets = np.zeros(count + 1, dtype=np.int32)
     np.cumsum([len(one) for one in written], out=offsets[1:])
     return offsets, as_bytes(b"".join(written))

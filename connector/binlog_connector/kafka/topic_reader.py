@@ -125,7 +125,7 @@ class TopicReader:
         Raises:
             BrokerError: They cannot be asked for.
         """
-        wanted = [TopicPartition(*one) for one in partitions]
+        wanted = [TopicPartition(*partition) for partition in partitions]
         starts, ends = (
             known_offsets(self._consumer.beginning_offsets, wanted, self._connection),
             known_offsets(self._consumer.end_offsets, wanted, self._connection),

@@ -306,7 +306,9 @@ def _topics(followers: list[Follower]) -> Iterator[Metric]:
         "Transactions of Kafka since the start of the process. outcome: committed, or aborted: they were done again.",
         labels=["name", "outcome"],
     )
-    publishing = [(one.name, one.progress.topics) for one in followers if one.progress.topics is not None]
+    publishing = [
+        (follower.name, follower.progress.topics) for follower in followers if follower.progress.topics is not None
+    ]
     for name, totals in publishing:
         for family, counts in ((records, totals.records), (sizes, totals.sizes)):
             for topic, count in list(counts.items()):
@@ -328,7 +330,9 @@ def _archives(followers: list[Follower]) -> Iterator[Metric]:
         "purges it when this comes to binlog_expire_logs_seconds.",
         labels=["name"],
     )
-    archiving = [(one.name, one.progress.archive) for one in followers if one.progress.archive is not None]
+    archiving = [
+        (follower.name, follower.progress.archive) for follower in followers if follower.progress.archive is not None
+    ]
     for name, totals in archiving:
         files.add_metric([name], totals.file_count)
         sizes.add_metric([name], totals.size)

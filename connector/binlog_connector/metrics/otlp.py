@@ -108,7 +108,7 @@ class OtlpExporter(FollowerMetrics):
 
         if not family.samples:
             return None
-        points = [NumberDataPoint(one.labels, self._started_ns, now, one.value) for one in family.samples]
+        points = [NumberDataPoint(sample.labels, self._started_ns, now, sample.value) for sample in family.samples]
         data: Sum | Gauge = Gauge(points)
         if family.type == "counter":
             data = Sum(points, AggregationTemporality.CUMULATIVE, is_monotonic=True)

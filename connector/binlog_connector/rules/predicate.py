@@ -150,8 +150,8 @@ class _Binding:
     def _membership(self, condition: Membership) -> Evaluation:
         index = self._index(condition.column)
         comparable = self._comparable(condition.column, condition.literals)
-        scalars = [comparable.literal(one) for one in condition.literals]
-        wanted = pa.array([one.as_py() for one in scalars], scalars[0].type)
+        scalars = [comparable.literal(literal) for literal in condition.literals]
+        wanted = pa.array([scalar.as_py() for scalar in scalars], scalars[0].type)
 
         def evaluate(columns: Columns) -> pa.Array:
             values = comparable.values(columns[index])
@@ -214,11 +214,11 @@ def _number(literal: Literal) -> Decimal:
 
 def _numbers(kind: pa.DataType, literals: tuple[Literal, ...]) -> _Comparable:
     numbers = [_number(literal) for literal in literals]
-    if pa.types.is_integer(kind) and all(one == int(one) and int(one) in _INT64 for one in numbers):
+    if pa.types.is_integer(kind) and all(number == int(number) and int(number) in _INT64 for number in numbers):
         return _Comparable(
             lambda values: values.cast(pa.int64()), lambda literal: pa.scalar(int(_number(literal)), pa.int64())
         )
-    scales = [-exponent for one in numbers if isinstance(exponent := one.as_tuple().exponent, int)]
+    scales = [-exponent for number in numbers if isinstance(exponent := number.as_tuple().exponent, int)]
     scale = max(0, *scales, kind.scale if pa.types.is_decimal(kind) else 0)
     wide = pa.decimal256(2 * _DIGITS_MAX, scale)
     return _Comparable(lambda values: values.cast(wide), lambda literal: pa.scalar(_number(literal), wide))

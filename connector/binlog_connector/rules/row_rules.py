@@ -56,7 +56,7 @@ class TableRules:
     def __init__(self, rules: Iterable[BoundRule], exclude: str | None = None) -> None:
         self._rules = tuple(rules)
         self._exclude = exclude
-        self._filters = [(TableFilter(one.rule.select, exclude), one) for one in self._rules]
+        self._filters = [(TableFilter(rule.rule.select, exclude), rule) for rule in self._rules]
         self._shown: dict[tuple[object, ...], ShownTable] = {}
 
     def __reduce__(self) -> tuple[object, ...]:
@@ -66,7 +66,7 @@ class TableRules:
     @property
     def chooses_rows(self) -> bool:
         """True if a rule leaves out rows."""
-        return any(one.rule.where is not None for one in self._rules)
+        return any(rule.rule.where is not None for rule in self._rules)
 
     def of(self, database: str, table: str) -> BoundRule | None:
         """The rule of a table; None: all of it is shown as it was logged."""
@@ -89,7 +89,7 @@ class TableRules:
     @property
     def defined_tables(self) -> str | None:
         """Tables of which has to be known which columns are generated: expressions; None: there are none."""
-        return defined_tables(one.rule for one in self._rules)
+        return defined_tables(rule.rule for rule in self._rules)
 
     def _matching(self, name: TableName) -> BoundRule | None:
         return next((rule for wanted, rule in self._filters if wanted.accepts_name(*name)), None)

@@ -135,7 +135,7 @@ def definition_operations(statement: DdlStatement) -> Iterator[Operation]:
     if is_stated(statement):
         if statement.server_charset:
             yield SetDatabaseCharset(statement.database, statement.server_charset, if_not_exists=True)
-        operations = [one for one in operations if isinstance(one, CreateTable)]
+        operations = [operation for operation in operations if isinstance(operation, CreateTable)]
     yield from operations
 
 

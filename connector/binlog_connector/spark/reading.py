@@ -254,7 +254,7 @@ def events_schema(log: Log, options: SourceOptions) -> pa.Schema:
         )
     schemas = {source: view.schema(source) for source in sources}
     first = next(iter(schemas.items()))
-    other = next((one for one in schemas.items() if not one[1].equals(first[1])), None)
+    other = next((item for item in schemas.items() if not item[1].equals(first[1])), None)
     if other is not None:
         raise SchemaError(
             "COLUMN_MISMATCH",

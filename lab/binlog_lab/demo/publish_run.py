@@ -67,7 +67,7 @@ def run_publish_demo(
             comparisons = list(compare_topics(broker.servers, job.sink.topic_prefix, writer.expected_tables()))
     view.result(comparisons)
     view.verdict(comparisons)
-    equal = all(one.is_equal for one in comparisons)
+    equal = all(comparison.is_equal for comparison in comparisons)
     view.facts([("messages", f"{published:,} told of, by {kills + 2} processes, {kills} of them killed (kill -9)")])
     if equal and not keep:
         remove_all_but_the_picture(directory)
@@ -128,4 +128,4 @@ def _publish(directory: Path, writer: DemoLogSource, state: DemoState, view: Dem
 
 
 def _messages(reports: list[DemoPublishReport]) -> int:
-    return sum(sum(one.messages.values()) for one in reports if isinstance(one.messages, dict))
+    return sum(sum(report.messages.values()) for report in reports if isinstance(report.messages, dict))

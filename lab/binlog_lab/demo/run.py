@@ -130,7 +130,7 @@ def run_demo(options: DemoOptions, view: DemoView | None = None) -> bool:
         view.result(comparisons)
         is_proved = source.prove(view)
     view.verdict(comparisons)
-    equal = is_proved and all(one.is_equal for one in comparisons)
+    equal = is_proved and all(comparison.is_equal for comparison in comparisons)
     is_kept = options.keep or not equal
     places = [("log", job.source.path), ("tables", str(place.tables))] if is_kept else []
     picture = _picture(state, f"{source.title}, {tables}", directory / PICTURE)

@@ -120,8 +120,8 @@ class DemoView:
 
     def verdict(self, comparisons: Sequence[Comparison]) -> None:
         """All in one line."""
-        wrong = [one for one in comparisons if not one.is_equal]
-        rows = sum(one.got for one in comparisons)
+        wrong = [comparison for comparison in comparisons if not comparison.is_equal]
+        rows = sum(comparison.got for comparison in comparisons)
         if wrong:
             count = sum(one.difference_count for one in wrong)
             self.console.print(f"[bold red]✗ {len(wrong)} of {len(comparisons)} tables differ[/], in {count:,} places.")
@@ -186,10 +186,12 @@ def result_table(comparisons: Sequence[Comparison]) -> Table:
     table.add_column("rows found", justify="right")
     table.add_column("differences", justify="right")
     last = None
-    for one in comparisons:
-        verdict = Text("none ✓", "green") if one.is_equal else Text(f"{one.difference_count:,} ✗", "bold red")
-        name, last = "" if one.table == last else one.table, one.table
-        table.add_row(name, one.mode, f"{one.expected:,}", f"{one.got:,}", verdict)
+    for comparison in comparisons:
+        verdict = (
+            Text("none ✓", "green") if comparison.is_equal else Text(f"{comparison.difference_count:,} ✗", "bold red")
+        )
+        name, last = "" if comparison.table == last else comparison.table, comparison.table
+        table.add_row(name, comparison.mode, f"{comparison.expected:,}", f"{comparison.got:,}", verdict)
     return table
 
 

@@ -102,15 +102,15 @@ def _packages(needs: Needs) -> Iterator[DoctorFinding]:
 def _extra(extra: str, requirements: list[Requirement], *, is_needed: bool) -> DoctorFinding:
     what = f"packages of [{extra}]" if extra else "packages"
     missing, wrong, found = [], [], []
-    for one in requirements:
+    for requirement in requirements:
         try:
-            installed = version(one.name)
+            installed = version(requirement.name)
         except PackageNotFoundError:
-            missing.append(one.name)
+            missing.append(requirement.name)
             continue
-        found.append(f"{one.name} {installed}")
-        if not one.specifier.contains(installed, prereleases=True):
-            wrong.append(f"{one.name} {installed}, expected {one.specifier}")
+        found.append(f"{requirement.name} {installed}")
+        if not requirement.specifier.contains(installed, prereleases=True):
+            wrong.append(f"{requirement.name} {installed}, expected {requirement.specifier}")
     fix = f"Install it: {install_hint(extra)}" if extra else f"Install {NAME} again"
     if wrong:
         return _finding(what, Health.WRONG if is_needed else Health.WARNING, "; ".join(wrong), fix)

@@ -41,7 +41,7 @@ def log_findings(path: str, scan_size: int, on_progress: OnProgress | None = Non
         if not log.traits.has_changes:
             return
     found = find_tables(path, scan_size=scan_size, on_progress=on_progress)
-    yield from _row_format(found.tables, [str(one.first.error().reason) for one in found.tally.counts.values()])
+    yield from _row_format(found.tables, [str(count.first.error().reason) for count in found.tally.counts.values()])
     yield from _tables(found.tables)
 
 

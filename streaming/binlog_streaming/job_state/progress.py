@@ -250,8 +250,8 @@ class _News:
             logger.error(
                 "set aside: %s at=%s gtid=%s: %s", stopped.name, stopped.position, stopped.gtid, stopped.reason
             )
-        for one in batch.state_change.snapshots.values():
-            self._log_snapshot(one)
+        for snapshot in batch.state_change.snapshots.values():
+            self._log_snapshot(snapshot)
         for name in sorted(batch.state_change.waiting - self.waiting):
             logger.warning("waits for its snapshot: table=%s (%s)", name, snapshot_command(name))
         self.waiting |= batch.state_change.waiting
@@ -295,7 +295,7 @@ class Progress:
 
     def know(self, snapshots: Iterable[PlannedSnapshot]) -> None:
         """Take *snapshots*, which the job's record has, as told."""
-        self._news.snapshots |= {one.snapshot for one in snapshots if not one.is_open}
+        self._news.snapshots |= {snapshot.snapshot for snapshot in snapshots if not snapshot.is_open}
 
     def add(self, batch: BatchProgress) -> None:
         """Take in one more batch, and log what an operator should know of it."""

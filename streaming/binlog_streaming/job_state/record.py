@@ -173,7 +173,7 @@ class JobRecord(msgspec.Struct, frozen=True, kw_only=True):
         known = {
             "complete": tuple(name for name in record.complete if selected.accepts_name(*name)),
             "incomplete": tuple(name for name in record.incomplete if selected.accepts_name(*name)),
-            "snapshots": tuple(one for one in record.snapshots if selected.accepts_name(*one.name)),
+            "snapshots": tuple(snapshot for snapshot in record.snapshots if selected.accepts_name(*snapshot.name)),
         }
         earlier = (*record.earlier, record.selection)
         before = msgspec.structs.replace(record.before, **known)

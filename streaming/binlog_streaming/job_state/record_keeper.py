@@ -137,7 +137,7 @@ class RecordKeeper:
             complete=complete,
             set_aside={one.name: one for one in states.set_aside},
             scope=StatementScope.from_json(record.scope.at(batch_id)),
-            snapshots={one.name: one for one in states.snapshots},
+            snapshots={snapshot.name: snapshot for snapshot in states.snapshots},
             earlier=[one.filter() for one in record.earlier],
         )
 
@@ -209,7 +209,7 @@ class RecordKeeper:
         Raises:
             AccessError: The record cannot be written.
         """
-        record, new = self._record, {one.name: one for one in tables}
+        record, new = self._record, {table.name: table for table in tables}
         others = tuple(one for one in record.set_aside if one.name not in new)
         from_first = False if self._is_new else record.from_first
         self._note(msgspec.structs.replace(record, set_aside=(*others, *new.values()), from_first=from_first))
@@ -225,7 +225,7 @@ class RecordKeeper:
             AccessError: The record cannot be written.
         """
         record, names = self._record, {(one.database, one.table) for one in self._record.set_aside}
-        others = {one for one in record.targets if one[:2] not in names}
+        others = {target for target in record.targets if target[:2] not in names}
         self._note(
             msgspec.structs.replace(
                 record,
@@ -287,8 +287,8 @@ class RecordKeeper:
         self._note(
             msgspec.structs.replace(
                 before,
-                tables=_sorted(before.tables, (one[:2] for one in targets)),
-                targets=tuple(sorted(one for one in targets if one[:2] not in change.gone)),
+                tables=_sorted(before.tables, (target[:2] for target in targets)),
+                targets=tuple(sorted(target for target in targets if target[:2] not in change.gone)),
                 complete=_sorted(complete, set(before.complete) - incomplete),
                 incomplete=_sorted(incomplete, set(before.incomplete) - complete),
                 set_aside=(*(one for one in before.set_aside if one.name not in over), *batch.set_aside),
@@ -356,8 +356,8 @@ def _lacking(record: JobRecord) -> JobRecord:
     """Mark all tables as incomplete after changes were lost, also those that the job meets later."""
     incomplete = _sorted(record.tables, record.complete, record.incomplete)
     snapshots = tuple(
-        msgspec.structs.replace(one, problem="changes of the table were lost") if one.is_open else one
-        for one in record.snapshots
+        msgspec.structs.replace(snapshot, problem="changes of the table were lost") if snapshot.is_open else snapshot
+        for snapshot in record.snapshots
     )
     before = msgspec.structs.replace(record.before, complete=(), incomplete=incomplete, snapshots=snapshots)
     return msgspec.structs.replace(

@@ -114,7 +114,9 @@ def look_at_statements(job: Job, tally: Tally) -> StatementsReport:
     tells_text = not any(rule.hides for rule in job.tables)
     for (name, condition), count in tally.counts.items():
         rules = [
-            rule for wanted, rule in filters if name is None or any(wanted.accepts_name(*one) for one in name.spellings)
+            rule
+            for wanted, rule in filters
+            if name is None or any(wanted.accepts_name(*spelling) for spelling in name.spellings)
         ]
         if not rules:
             continue

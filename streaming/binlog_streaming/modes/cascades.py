@@ -177,7 +177,7 @@ def derived_changes(history: TableHistory, references: Sequence[Reference]) -> R
         UnsupportedError: `ROW_IMAGE`: images leave out what is needed. `FOREIGN_KEY_CASCADE`: text of which nobody
             knows whether the server takes it for equal.
     """
-    references = [one for one in references if len(one.changes)]
+    references = [reference for reference in references if len(reference.changes)]
     versions = history.versions()
     found = [_none(history)]
     active = _Active(history, versions, None)
@@ -196,7 +196,7 @@ def _begun(active: _Active, met: Indices, changes: RowChanges, references: Seque
     history, stays = active.history, np.flatnonzero(~changes.deletes)
     rows, times = changes.after.take(numbers_array(stays)), changes.times[stays]
     numbers, ends = active.versions.rows[met][stays], active.versions.ends[met][stays]
-    columns = {column for one in references for column in one.columns}
+    columns = {column for reference in references for column in reference.columns}
     if columns & set(history.keys):
         ends = history.ends_of(rows, times)  # the next image of a row has its key, which may be another one now
     _check_known(history, sorted(columns), numbers, times)

@@ -71,7 +71,7 @@ class LinkedRowsStep:
     @property
     def tables(self) -> tuple[TableName, ...]:
         """Tables of the rows."""
-        return tuple(one.table for one in self.rows)
+        return tuple(row.table for row in self.rows)
 
     @property
     def groups(self) -> list[tuple[TableName, ...]]:
@@ -213,7 +213,7 @@ def linked_rows_steps(
         counts: Which rows are applied.
     """
     for number, after, before in _spans(about):
-        here = [one for one in links if _overlaps(one, after, before)]
+        here = [link for link in links if _overlaps(link, after, before)]
         parents = {one.key.parent for one in here}
         within = {
             name: tuple(

@@ -273,10 +273,14 @@ class TableChecks:
         return Refusal(place, gtid, SchemaError("TABLE_RENAMED", reason, hint=hint))
 
     def _take_rows_changed(self, statement: DdlStatement, changed: RowsChanged) -> None:
-        names = self.known() if changed.names is None else [one for name in changed.names for one in name.spellings]
+        names = (
+            self.known()
+            if changed.names is None
+            else [spelling for name in changed.names for spelling in name.spellings]
+        )
         place = statement.place
         known = [table for name in dict.fromkeys(names) if (table := self.find(name)) is not None]
-        children = [self.find(one) for name in changed.cascaded for one in name.spellings]
+        children = [self.find(spelling) for name in changed.cascaded for spelling in name.spellings]
         known += [table for table in children if table is not None and _takes_cascades(table)]
         tables = [table for table in known if self.snapshots.is_live(table.name, place)]
         if changed.names is None and not known and not self.job_state.from_first:

@@ -87,7 +87,7 @@ def find_differences(expected: Rows, held: Rows) -> list[Difference]:
     messages = keys.take(pa.array(first[differing])).to_pylist()
     counts = zip(wanted[0][differing].tolist(), found[0][differing].tolist(), strict=True)
     rows = (Difference(_kind(*pair), key) for key, pair in zip(messages, counts, strict=True))
-    return sorted(rows, key=lambda one: one.key)
+    return sorted(rows, key=lambda row: row.key)
 
 
 def _by_key(rows: Rows, ids: NDArray[np.int64], count: int) -> tuple[NDArray[np.int64], NDArray[np.uint64]]:
@@ -127,9 +127,11 @@ def with_columns(
         names: Of these columns.
         touched: Keys that the log changed meanwhile, which are not looked at: one side has other values by now.
     """
-    asked = [one.key for one in differences if one.kind is DifferenceKind.DIFFERENT and one.key not in touched][
-        :COLUMNS_MAX
-    ]
+    asked = [
+        difference.key
+        for difference in differences
+        if difference.kind is DifferenceKind.DIFFERENT and difference.key not in touched
+    ][:COLUMNS_MAX]
     if not asked:
         return differences
     expected, held = expected_of(asked), held_of(asked)
@@ -138,7 +140,7 @@ def with_columns(
         for key in asked
         if key in expected and key in held
     }
-    return [replace(one, columns=told.get(one.key, ())) for one in differences]
+    return [replace(difference, columns=told.get(difference.key, ())) for difference in differences]
 
 
 class ProofOutcome(StrEnum):
@@ -207,7 +209,7 @@ class ProofResult:
 
     def count(self, kind: DifferenceKind) -> int:
         """Number of rows with this difference."""
-        return sum(one.kind is kind for one in self.differences)
+        return sum(difference.kind is kind for difference in self.differences)
 
 
 class ComparedRows(Protocol):

@@ -189,11 +189,12 @@ class JobProof:
 def _repaired(session: ServerSession, table: ServerTable, results: Sequence[ProofResult]) -> list[ProofResult]:
     """Repair the rows that differ in any target of a table: rows in the log are for all of them."""
     forms = next(
-        (one.forms for one in results if one.outcome is ProofOutcome.DIFFERENT and one.forms is not None), None
+        (result.forms for result in results if result.outcome is ProofOutcome.DIFFERENT and result.forms is not None),
+        None,
     )
     if forms is None:
         return list(results)
-    keys = sorted({difference.key for one in results for difference in one.differences})
+    keys = sorted({difference.key for result in results for difference in result.differences})
     repair = TableRepair(session, table, forms)
     obstacle = repair.obstacle(keys)
     try:
@@ -203,4 +204,4 @@ def _repaired(session: ServerSession, table: ServerTable, results: Sequence[Proo
             told = f"not repaired: {obstacle}; binlog-stream snapshot takes the table again"
     except BinlogError as error:
         told = f"not repaired: {error}"
-    return [replace(one, repair=told) if one.outcome is ProofOutcome.DIFFERENT else one for one in results]
+    return [replace(result, repair=told) if result.outcome is ProofOutcome.DIFFERENT else result for result in results]

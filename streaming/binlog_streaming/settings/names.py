@@ -61,7 +61,7 @@ def as_flags(parameters: Iterable[Parameter]) -> SpellOption:
     Args:
         parameters: Of the command that the user called.
     """
-    flags = {name: one for one in parameters for name in one.opts if name.startswith("--")}
+    flags = {name: parameter for parameter in parameters for name in parameter.opts if name.startswith("--")}
     keeps_tables = "--to" in flags and "--mode" in flags
 
     def spell(name: str, value: str | None) -> str | None:

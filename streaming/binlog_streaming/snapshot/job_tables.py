@@ -36,7 +36,7 @@ class JobTables:
         self._incomplete = {TableName(*name) for name in record.incomplete}
         self._set_aside = {one.name for one in record.set_aside}
         # The job cannot use their chunks, so they do not complete the table.
-        self._set_aside |= {one.name for one in record.snapshots if one.problem is not None}
+        self._set_aside |= {snapshot.name for snapshot in record.snapshots if snapshot.problem is not None}
 
     def purpose(self, name: TableName) -> Purpose:
         """Purpose of a snapshot of a table.

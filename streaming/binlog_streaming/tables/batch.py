@@ -117,7 +117,7 @@ class BatchContext:
             OptionError: `INVALID_VALUE`.
             SchemaError: `DDL_NOT_PARSED`.
         """
-        path, steps = self.job.source.schema_file, (step for one in plan.components for step in one.steps)
+        path, steps = self.job.source.schema_file, (step for component in plan.components for step in component.steps)
         asks = any(
             isinstance(step, LinkedRowsStep) or (isinstance(step, ChangeStep) and _asks_definitions(step.change))
             for step in steps
@@ -232,7 +232,7 @@ def _written(components: Sequence[Component], writer: ComponentWriter, tasks: Ta
     names = {one.name for one, _ in divided}
     with ThreadPoolExecutor(max(len(divided), 1)) as pool:
         waiting = [(one, pool.submit(writer.write_divided, one, tasks, count)) for one, count in divided]
-        results = _whole(writer, tasks, [one for one in components if one.name not in names])
+        results = _whole(writer, tasks, [component for component in components if component.name not in names])
         done = [(one, future.result()) for one, future in waiting]
     results += [result for _, result in done if result is not None]
     return results + _whole(writer, tasks, [one for one, result in done if result is None])

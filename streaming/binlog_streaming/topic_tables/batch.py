@@ -91,7 +91,9 @@ class TopicTablesState(BatchState, frozen=True, kw_only=True):
     @property
     def ranges(self) -> dict[FetchedPartition, tuple[int, int]]:
         """Ranges of the unfinished batch, by partition."""
-        starts = {FetchedPartition(one.topic, one.partition): one.offset for one in self.partitions}
+        starts = {
+            FetchedPartition(partition.topic, partition.partition): partition.offset for partition in self.partitions
+        }
         ends = {FetchedPartition(topic, number): end for topic, number, end in self.ends}
         return {one: (starts[one], end) for one, end in ends.items()}
 
@@ -145,7 +147,7 @@ class TopicBatch:
     @property
     def count(self) -> int:
         """Changes of rows."""
-        return sum(len(one.rows) for one in self.changes)
+        return sum(len(change.rows) for change in self.changes)
 
 
 def read_batch(messages: Sequence[PartitionMessages], before: Mapping[FetchedPartition, PartitionState]) -> TopicBatch:
@@ -163,7 +165,7 @@ def read_batch(messages: Sequence[PartitionMessages], before: Mapping[FetchedPar
     starts = np.cumsum([0, *map(len, messages)])
     try:
         keys, values = (
-            pa.concat_arrays([getattr(one, name) for one in messages] or [pa.array([], pa.large_binary())])
+            pa.concat_arrays([getattr(message, name) for message in messages] or [pa.array([], pa.large_binary())])
             for name in ("keys", "values")
         )
         found = list(received_changes(keys, values))

@@ -120,7 +120,7 @@ class TopicTablesRun(JobRun[ReadMessages, BatchProgress, Progress]):
 
     def _prepare(self, reader: TopicReader) -> None:
         states = self._file.state.partitions
-        self._read_to = {FetchedPartition(one.topic, one.partition): one for one in states}
+        self._read_to = {FetchedPartition(state.topic, state.partition): state for state in states}
         self._look_for_topics(reader)
 
     @property
@@ -168,16 +168,23 @@ class TopicTablesRun(JobRun[ReadMessages, BatchProgress, Progress]):
             self._held |= firsts
             self._held_since = time.monotonic()
             ends |= {one: first.offset for one, first in firsts.items()}
-            before = [one.before(ends[one.partition]) for one in messages]
+            before = [message.before(ends[message.partition]) for message in messages]
             batch = read_batch([one for one in before if len(one)], self._read_to)
         return ReadMessages(batch, ends, started, is_cut=bool(self._held))
 
     def _whole_truncate(self) -> ReadMessages | None:
         for topic in {one.topic for one in self._held}:
             partitions = [one for one in self._read_to if one.topic == topic]
-            held = {(self._held[one].table, self._held[one].place) for one in partitions if one in self._held}
-            if len(held) == 1 and all(one in self._held for one in partitions):
-                ranges = {one: (self._held[one].offset, self._held[one].offset + 1) for one in partitions}
+            held = {
+                (self._held[partition].table, self._held[partition].place)
+                for partition in partitions
+                if partition in self._held
+            }
+            if len(held) == 1 and all(partition in self._held for partition in partitions):
+                ranges = {
+                    partition: (self._held[partition].offset, self._held[partition].offset + 1)
+                    for partition in partitions
+                }
                 started = time.monotonic()
                 batch = read_batch(self._reader.read_ranges(ranges), self._read_to)
                 ends = {one: end for one, (_, end) in ranges.items()}

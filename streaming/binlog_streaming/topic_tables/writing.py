@@ -183,7 +183,7 @@ def write_batch(job: TopicTablesJob, state: TopicTablesState, batch: TopicBatch)
         return WrittenBatch((), state.tables)
     check_folders(components, job.sink.directory)
     places = [tuple(one.places.max(axis=0)[:3].tolist()) for some in changes.values() for one in some]
-    places += [one.place[:3] for one in truncates.values()]
+    places += [truncate.place[:3] for truncate in truncates.values()]
     position, evidence = Position(*max(places)), WantedEvidence(Evidence.OFF)
     run = BatchRun(state.query_id, state.batch_id, job.sink, position, evidence=evidence)
     with ThreadPoolExecutor(THREADS) as pool:
@@ -196,10 +196,10 @@ def _rows_component(
     name: TableName, selection: TableSelection, changes: Sequence[ReceivedChanges], known: TableState | None
 ) -> Component:
     table = _selected(name, selection, known)
-    for one in changes:
-        _check_keys(name, table.rule, one)
-        _check_columns(name, table.rule, one, known or _table_state(name, table.rule, changes[:1], None))
-    parts = tuple(_part(one) for one in changes)
+    for change in changes:
+        _check_keys(name, table.rule, change)
+        _check_columns(name, table.rule, change, known or _table_state(name, table.rule, changes[:1], None))
+    parts = tuple(_part(change) for change in changes)
     return Component({name: table}, (RowsStep(ROWS_STEP, name, parts),))
 
 
@@ -284,6 +284,6 @@ def _table_state(
     name: TableName, rule: TableRule, changes: Sequence[ReceivedChanges], known: TableState | None
 ) -> TableState:
     columns = {} if known is None else {column.casefold(): column for column in known.columns}
-    for one in changes:
-        columns |= {column.casefold(): column for column in _columns(one) if column.casefold() not in columns}
+    for change in changes:
+        columns |= {column.casefold(): column for column in _columns(change) if column.casefold() not in columns}
     return TableState(database=name.database, table=name.table, columns=tuple(columns.values()), modes=rule.modes)

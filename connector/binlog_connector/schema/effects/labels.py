@@ -137,7 +137,7 @@ def _is_surely_other(wanted: str, label: str) -> bool:
 def _bare(text: str, sharp_s: str = "ss") -> str:
     """A text without accents, and without what some collations leave out."""
     parts = unicodedata.normalize("NFKD", text.replace("\u00df", sharp_s))
-    return "".join(one for one in parts if unicodedata.category(one)[0] not in "MC").casefold()
+    return "".join(part for part in parts if unicodedata.category(part)[0] not in "MC").casefold()
 
 
 def _is_special(character: str) -> bool:

@@ -71,7 +71,7 @@ def parse_statement(text: str, session: StatementSession) -> list[Operation]:
     if word in DDL_WORDS or word == TRUNCATE:
         return [*_with_rows(parse_ddl(text, session), text)]
     readings = [_read(text, one) for one in reading_sessions(text, session)]
-    found = readings[0] if all(one == readings[0] for one in readings) else ANY_TABLE
+    found = readings[0] if all(reading == readings[0] for reading in readings) else ANY_TABLE
     if found is None:
         return []
     if isinstance(found, ChangeRows):

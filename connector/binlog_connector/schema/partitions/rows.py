@@ -162,7 +162,9 @@ class PartitionRows:
             for name, column in self._definitions.items()
         }
         self._parts(empty, 0)
-        self._values = [[self._constants(row) for row in one.values] for one in self._partitioning.partitions]
+        self._values = [
+            [self._constants(row) for row in partition.values] for partition in self._partitioning.partitions
+        ]
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -194,10 +196,10 @@ class PartitionRows:
     def _parts(self, arrays: Mapping[str, pa.Array], count: int) -> list[_Part]:
         columns = Columns(self._definitions, arrays)
         if not self._partitioning.by_columns:
-            return [_NumberPart(evaluated(one, columns, count)) for one in self._partitioning.expressions]
+            return [_NumberPart(evaluated(expression, columns, count)) for expression in self._partitioning.expressions]
         return [
-            _column_part(columns.definition(one.text), columns.array(one.text))
-            for one in self._partitioning.expressions
+            _column_part(columns.definition(expression.text), columns.array(expression.text))
+            for expression in self._partitioning.expressions
         ]
 
     def _constants(self, row: tuple[Expression, ...]) -> Row:

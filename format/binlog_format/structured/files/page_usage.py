@@ -154,7 +154,7 @@ def _entries_of(block: LogBlock) -> tuple[NDArray[np.int64], NDArray[np.int64], 
     uses[tags >= np.uint64(CLOCK_TAG)] = StructuredUse.METADATA
     severities = (source.severity for source in block.sources)
     of_source = np.array(
-        [_USE_OF_SEVERITY.get(one, StructuredUse.OTHER_SEVERITY) for one in severities], dtype=np.int64
+        [_USE_OF_SEVERITY.get(severity, StructuredUse.OTHER_SEVERITY) for severity in severities], dtype=np.int64
     )
     uses[np.searchsorted(starts, block.events["start"])] = of_source[block.events["source"]]
     ends = np.append(starts[1:], len(block.data))

@@ -141,7 +141,11 @@ def _source_table(tags: bytes) -> TypeTable:
         members=np.array(members, dtype=TYPE_MEMBER_DTYPE),
         enumerators=np.array(enumerators, dtype=ENUMERATOR_DTYPE),
         arguments=np.array(
-            [(one.node, one.tag.start, one.tag.end - one.tag.start) for one in types.arguments], dtype=ARGUMENT_DTYPE
+            [
+                (argument.node, argument.tag.start, argument.tag.end - argument.tag.start)
+                for argument in types.arguments
+            ],
+            dtype=ARGUMENT_DTYPE,
         ),
         first_argument=np.array([0, len(types.arguments)], dtype=np.int64),
         pool=as_bytes(tags),

@@ -290,7 +290,7 @@ class _Parser:
 
     def _find_singular(self) -> None:
         # Shorter tags first: those of members are parts of it. A reference to fields elsewhere is never singular.
-        for tag in sorted(self._numbers, key=lambda one: one.end - one.start):
+        for tag in sorted(self._numbers, key=lambda number: number.end - number.start):
             node = self._nodes[self._numbers[tag]]
             if node.kind in (TypeKind.TUPLE, TypeKind.STRUCT) and not node.refers:
                 node.singular = all(self._nodes[member.node].singular for member in node.members)

@@ -217,7 +217,7 @@ def _beside(arguments: pa.Schema) -> list[pa.Field]:
 def _by_arguments(block: LogBlock) -> Iterator[LogBlock]:
     """Runs of events whose arguments have the same types and names."""
     kinds: dict[tuple[bytes, bytes], int] = {}
-    of_source = [kinds.setdefault((one.argument_tags, one.format), len(kinds)) for one in block.sources]
+    of_source = [kinds.setdefault((source.argument_tags, source.format), len(kinds)) for source in block.sources]
     of_event = np.array(of_source, dtype=np.int64)[block.events["source"]]
     edges = np.flatnonzero(np.diff(of_event)) + 1
     bounds = [0, *edges.tolist(), len(of_event)]

@@ -55,7 +55,7 @@ def tags_of_types(*annotations: object) -> bytes:
     Raises:
         ArgumentError: `TAGS`: another type.
     """
-    return b"".join(_tag_of_type(one, ()) for one in annotations)
+    return b"".join(_tag_of_type(annotation, ()) for annotation in annotations)
 
 
 def tag_of_value(value: object) -> bytes:
@@ -137,7 +137,7 @@ def _tag_of_type(annotation: Any, outer: tuple[type, ...]) -> bytes:
     if origin is Annotated:
         return _tag_of_type(arguments[0], outer)
     if origin in (Union, types.UnionType):
-        return _common_tag((_tag_of_type(one, outer) for one in arguments), _NONE_TAG)
+        return _common_tag((_tag_of_type(argument, outer) for argument in arguments), _NONE_TAG)
     if isinstance(origin, type) and (arguments or origin is tuple):
         return _tag_of_generic(origin, arguments, outer)
     if isinstance(annotation, type):
@@ -152,9 +152,9 @@ def _tag_of_type(annotation: Any, outer: tuple[type, ...]) -> bytes:
 
 def _tag_of_generic(origin: type, arguments: tuple[Any, ...], outer: tuple[type, ...]) -> bytes:
     if issubclass(origin, Mapping):
-        return b"[(" + b"".join(_tag_of_type(one, outer) for one in arguments) + b")"
+        return b"[(" + b"".join(_tag_of_type(argument, outer) for argument in arguments) + b")"
     if issubclass(origin, tuple) and arguments[-1:] != (...,):
-        return b"(" + b"".join(_tag_of_type(one, outer) for one in arguments) + b")"
+        return b"(" + b"".join(_tag_of_type(argument, outer) for argument in arguments) + b")"
     if issubclass(origin, Sequence | Set):
         return b"[" + _tag_of_type(arguments[0], outer)
     raise ArgumentError("TAGS", f"{origin.__name__}: a type that has no type tag")

@@ -64,12 +64,16 @@ def message_of(record: logging.LogRecord) -> tuple[str, tuple[object, ...]]:
     if len(conversions) == 1 and message.count(PLACEHOLDER) == len(values):
         return message, tuple(values.values()) if isinstance(values, Mapping) else values
     if isinstance(values, Mapping):
-        found = [values[one.key] if one.key is not None else values for one in conversions[:-1] if one.type != "%"]
-    elif any("*" in one.text for one in conversions):
+        found = [
+            values[conversion.key] if conversion.key is not None else values
+            for conversion in conversions[:-1]
+            if conversion.type != "%"
+        ]
+    elif any("*" in conversion.text for conversion in conversions):
         return _with_literals([message % values], [])
     else:
         found = list(values)
-    wanted = [one for one in conversions[:-1] if one.type != "%"]
+    wanted = [conversion for conversion in conversions[:-1] if conversion.type != "%"]
     if len(found) != len(wanted):
         raise TypeError(f"{message!r} has {len(wanted)} conversions, but {len(found)} values")
     return _converted(conversions, found)
@@ -88,12 +92,12 @@ def _conversions(message: str) -> tuple[_Conversion, ...]:
 def _converted(conversions: tuple[_Conversion, ...], found: list[object]) -> tuple[str, tuple[object, ...]]:
     literals, values = [""], []
     following = iter(found)
-    for one in conversions:
-        literals[-1] += one.literal
-        if one.type == "%":
+    for conversion in conversions:
+        literals[-1] += conversion.literal
+        if conversion.type == "%":
             literals[-1] += "%"
-        elif one.type:
-            values.append(_value(one, next(following)))
+        elif conversion.type:
+            values.append(_value(conversion, next(following)))
             literals.append("")
     return _with_literals(literals, values)
 

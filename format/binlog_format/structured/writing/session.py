@@ -96,16 +96,16 @@ class ChannelList:
     def take_batches(self) -> Iterator[bytes]:
         """Take the queued events, as one batch for each channel that holds some."""
         with self._lock:
-            channels = [one for one in self._channels if not one.is_finished]
+            channels = [channel for channel in self._channels if not channel.is_finished]
             self._channels = channels
-            batches = [one.take_batch() for one in channels]
+            batches = [channel.take_batch() for channel in channels]
         return (batch for batch in batches if batch)
 
     @property
     def queued_size(self) -> int:
         """Bytes in all channels."""
         with self._lock:
-            return sum(one.size for one in self._channels)
+            return sum(channel.size for channel in self._channels)
 
 
 CHANNEL_SIZE = 1 << 20

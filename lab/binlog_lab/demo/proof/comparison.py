@@ -189,7 +189,7 @@ def _numbered(rows: pa.Table, key: Sequence[str]) -> pa.Table:
     begins = np.ones(rows.num_rows, np.bool_)
     if rows.num_rows:
         keys = rows.select(key)
-        same = [pc.equal(one.slice(1), one.slice(0, rows.num_rows - 1)).to_numpy() for one in keys.columns]
+        same = [pc.equal(column.slice(1), column.slice(0, rows.num_rows - 1)).to_numpy() for column in keys.columns]
         begins[1:] = ~np.logical_and.reduce(same)
     first = np.maximum.accumulate(np.where(begins, numbers, 0)) if rows.num_rows else numbers
     return rows.append_column(_VERSION_NO, pa.array(numbers - first))
@@ -225,7 +225,7 @@ def _row_differences(expected: pa.Table, got: pa.Table, key: Sequence[str]) -> I
         expected_keys, got_keys = _keys(expected, key), _keys(got, key)
         yield from _key_differences(expected_keys, got_keys)
         wanted, there = set(expected_keys), set(got_keys)
-        expected = expected.filter(pa.array([one in there for one in expected_keys], pa.bool_()))
+        expected = expected.filter(pa.array([expected_key in there for expected_key in expected_keys], pa.bool_()))
         first = [one in wanted and (i == 0 or got_keys[i - 1] != one) for i, one in enumerate(got_keys)]
         got = got.filter(pa.array(first, pa.bool_()))
     yield from _value_differences(expected, got, key)

@@ -90,13 +90,13 @@ def _print_plan(plan: ReadingPlan, job: Job, address: str) -> None:
     shown.add_column("size, about", justify="right")
     shown.add_column("ranges of", overflow="fold")
     shown.add_column("modes")
-    for one in plan.tables:
+    for table in plan.tables:
         shown.add_row(
-            escaped(one.source.full_name),
-            f"{one.table.row_estimate:,}",
-            size_text(one.table.size_estimate),
-            escaped(", ".join(one.source.key.names)) if one.source.key is not None else "one range",
-            ", ".join(one.table.rule.modes),
+            escaped(table.source.full_name),
+            f"{table.table.row_estimate:,}",
+            size_text(table.table.size_estimate),
+            escaped(", ".join(table.source.key.names)) if table.source.key is not None else "one range",
+            ", ".join(table.table.rule.modes),
         )
     console.print(shown)
 

@@ -67,10 +67,10 @@ def doctor(
         found = _findings(target, server, password_file, scan * MIB, on_progress)
         findings = [replace(one, found=without_access(one.found), fix=without_access(one.fix)) for one in found]
     if output is Output.JSONL:
-        write_json_lines(msgspec.to_builtins(one) for one in findings)
+        write_json_lines(msgspec.to_builtins(finding) for finding in findings)
     else:
         _print(findings)
-    if any(one.health is Health.WRONG for one in findings):
+    if any(finding.health is Health.WRONG for finding in findings):
         raise typer.Exit(1)
 
 
@@ -127,14 +127,14 @@ def _print(findings: list[DoctorFinding]) -> None:
     table = Table(box=None, pad_edge=False, header_style="bold")
     for name in ("", "where", "what", "found, and what to do"):
         table.add_column(name, no_wrap=name in ("", "where"), overflow="fold")
-    for one in findings:
-        text = Text(visible(one.found))
-        if one.fix:
-            is_ok = one.health is Health.OK
-            text.append(f"\n{'' if is_ok else '→ '}{visible(one.fix)}", style="dim" if is_ok else "bold")
-        table.add_row(Text(one.health, STYLES[one.health]), one.area, Text(visible(one.what)), text)
+    for finding in findings:
+        text = Text(visible(finding.found))
+        if finding.fix:
+            is_ok = finding.health is Health.OK
+            text.append(f"\n{'' if is_ok else '→ '}{visible(finding.fix)}", style="dim" if is_ok else "bold")
+        table.add_row(Text(finding.health, STYLES[finding.health]), finding.area, Text(visible(finding.what)), text)
     console.print(table)
-    wrong = sum(one.health is Health.WRONG for one in findings)
-    warnings = sum(one.health is Health.WARNING for one in findings)
+    wrong = sum(finding.health is Health.WRONG for finding in findings)
+    warnings = sum(finding.health is Health.WARNING for finding in findings)
     told = "Nothing is wrong" if not wrong else f"{count_text(wrong, 'thing')} wrong"
     console.print(f"\n{told}, {count_text(warnings, 'warning')}.", style="bold")

@@ -143,16 +143,16 @@ def _table_state(table: TableStatus) -> tuple[str, str]:
 def _batches(status: JobStatus) -> Table:
     right = ("batch", "changes", "log", "waited", "read", "written")
     table = _headed("batch", "done", "changes", "log", "waited", "read", "written", "GTIDs", right=right)
-    for one in reversed(status.state.batches[-BATCHES_MAX:]):
-        gtids = visible(one.gtids or one.position)
+    for batch in reversed(status.state.batches[-BATCHES_MAX:]):
+        gtids = visible(batch.gtids or batch.position)
         table.add_row(
-            str(one.number),
-            time.strftime("%H:%M:%S UTC", time.gmtime(one.finished_at)),
-            f"{one.changes:,}",
-            _NONE if one.size is None else bytes_text(one.size),
-            _NONE if one.log_seconds is None else duration_text(one.log_seconds),
-            duration_text(one.read_seconds),
-            duration_text(one.commit_seconds),
+            str(batch.number),
+            time.strftime("%H:%M:%S UTC", time.gmtime(batch.finished_at)),
+            f"{batch.changes:,}",
+            _NONE if batch.size is None else bytes_text(batch.size),
+            _NONE if batch.log_seconds is None else duration_text(batch.log_seconds),
+            duration_text(batch.read_seconds),
+            duration_text(batch.commit_seconds),
             Text(gtids if len(gtids) <= GTIDS_WIDTH else f"{gtids[: GTIDS_WIDTH - 1]}…"),
         )
     return table

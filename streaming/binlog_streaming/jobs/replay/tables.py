@@ -249,7 +249,7 @@ def is_at(one: ReplayTarget, point: GtidPoint, touched: TouchedTables) -> bool:
 
 def elsewhere(targets: list[ReplayTarget], why: str, hint: str | None = None) -> TableError:
     """The error for targets with which a replay cannot go on."""
-    told = "; ".join(f"{one.name}: {one.uri} {one.position_text}" for one in targets[:_NAMED_MAX])
+    told = "; ".join(f"{target.name}: {target.uri} {target.position_text}" for target in targets[:_NAMED_MAX])
     more = f"; and {len(targets) - _NAMED_MAX} more" if len(targets) > _NAMED_MAX else ""
     return TableError("STANDS_ELSEWHERE", f"{told}{more}: {why}", hint=hint)
 

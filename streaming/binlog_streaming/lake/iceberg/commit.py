@@ -317,7 +317,7 @@ def with_schema(metadata: TableMetadata, schema: Schema) -> TableMetadata:
 
 def has_snapshot(metadata: TableMetadata, named: str | None) -> bool:
     """True if a snapshot is the current one or before it, as far as snapshots reach back."""
-    parents = {one.snapshot_id: one.parent_snapshot_id for one in metadata.snapshots}
+    parents = {snapshot.snapshot_id: snapshot.parent_snapshot_id for snapshot in metadata.snapshots}
     if named is None or int(named) not in parents:
         return True
     number = metadata.current_snapshot_id

@@ -263,7 +263,7 @@ def _entry_schema(spec: PartitionSpec, schema: Schema, version: int) -> Schema:
     if version == NEWEST:
         return manifest_entry_schema_with_data_file(NEWEST, file)
     return manifest_entry_schema_with_data_file(
-        2, StructType(*(one for one in file.fields if one.name not in _ONLY_IN_3))
+        2, StructType(*(field for field in file.fields if field.name not in _ONLY_IN_3))
     )
 
 

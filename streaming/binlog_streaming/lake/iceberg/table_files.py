@@ -224,7 +224,7 @@ class LiveFile:
     @property
     def marked_share(self) -> float:
         """Rows of it that are not in the table any more, of all, as far as delete files about it alone name them."""
-        return sum(one.record_count for one in self.own_deletes) / max(self.file.record_count, 1)
+        return sum(own_delete.record_count for own_delete in self.own_deletes) / max(self.file.record_count, 1)
 
 
 def live_files(metadata: TableMetadata, io: FileIO, uri: str) -> list[LiveFile]:
@@ -262,10 +262,10 @@ def marked_rows(io: FileIO, live: LiveFile) -> Rows:
     Raises:
         DamagedError: A deletion vector is damaged.
     """
-    vectors = [one for one in live.own_deletes if is_vector(one)]
+    vectors = [own_delete for own_delete in live.own_deletes if is_vector(own_delete)]
     # Where there is a vector, position deletes are in it already.
     deletes = vectors or [*live.own_deletes, *live.shared_deletes]
-    parts = [read_deletes(io, one, live.file.file_path) for one in deletes]
+    parts = [read_deletes(io, delete, live.file.file_path) for delete in deletes]
     return union([np.empty(0, np.int64), *parts])
 
 

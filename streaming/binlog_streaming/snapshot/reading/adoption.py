@@ -180,15 +180,15 @@ def _layout(job: Job, name: TableName) -> TableLayout:
         source.format,
         schemas=SchemaHistory.from_schema_file(source.schema_file, folds_names=source.folds_names),
     )
-    for one in found.tables:
-        if one.name != str(name):
+    for table in found.tables:
+        if table.name != str(name):
             continue
-        if one.problem is not None:
-            raise one.problem
-        if one.definitions > 1:
+        if table.problem is not None:
+            raise table.problem
+        if table.definitions > 1:
             reason = f"{name}: its columns change in the log, so it is not known which ones it has at that place"
             raise SchemaError("SCHEMA_CHANGED", reason, hint="Take its rows with binlog-stream snapshot")
-        return one.layout
+        return table.layout
     raise SchemaError("NO_COLUMN_METADATA", f"{name}: nothing in the log describes its columns", hint=NO_METADATA_HINT)
 
 

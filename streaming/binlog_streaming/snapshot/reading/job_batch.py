@@ -223,7 +223,7 @@ class JobBatch:
         tables = tuple(one for _, progress in self._completed for one in progress)
         if self._completed:
             names = frozenset(taken.name for taken, _ in self._completed)
-            known = {one.name: one for one in record.states(self.batch_id).snapshots}
+            known = {snapshot.name: snapshot for snapshot in record.states(self.batch_id).snapshots}
             scope = StatementScope.from_json(record.scope.at(self.batch_id))
             if self._definitions and scope.foreign_keys is None:
                 first = next(iter(self._definitions.values()))

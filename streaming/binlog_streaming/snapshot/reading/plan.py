@@ -90,7 +90,7 @@ class ReadingPlan:
     @property
     def size_estimate(self) -> int:
         """Bytes that are read, about."""
-        return sum(one.table.size_estimate for one in self.tables)
+        return sum(table.table.size_estimate for table in self.tables)
 
 
 def plan_reading(
@@ -207,25 +207,25 @@ def _typed(job: Job, tables: Sequence[ReadTable], metadata: str | None) -> Itera
     keeps_definitions = job.kept_definitions is not None
     with WatchedLog(job.source.path, job.source.format) as watched:
         schemas = RangeSchemas(watched, watched.log.end_position(), schema_file, kept=job.kept_definitions)
-        for one in tables:
-            name, is_described = one.table.name, metadata in (None, "FULL")
-            is_mariadb = one.logged.vendor is Vendor.MARIADB
-            unknown = next(filter(_is_only_declared, one.source.columns), None) if is_mariadb else None
+        for table in tables:
+            name, is_described = table.table.name, metadata in (None, "FULL")
+            is_mariadb = table.logged.vendor is Vendor.MARIADB
+            unknown = next(filter(_is_only_declared, table.source.columns), None) if is_mariadb else None
             is_declared = schema_file is not None and schema_file.definition(*name) is not None
             if unknown is None or job.source.declared_types:
                 # What is read here is kept with the job, as a statement of the log would be.
                 is_declared = is_declared or keeps_definitions or schemas.definition(name) is not None
             if is_declared or (is_described and unknown is None):
-                yield one
+                yield table
             elif not is_described:
                 reason = f"the log does not describe its columns (binlog_row_metadata). {NO_METADATA_HINT}"
-                yield LeftOut(one.source.full_name, reason)
+                yield LeftOut(table.source.full_name, reason)
             else:
                 assert unknown is not None, "else the table is read"
                 reason = (
                     f"the log does not record that {unknown.name} is {unknown.column_type}. Use --method log, or give"
                 )
-                yield LeftOut(one.source.full_name, f"{reason} its CREATE TABLE in a schema file (source.schemaFile)")
+                yield LeftOut(table.source.full_name, f"{reason} its CREATE TABLE in a schema file (source.schemaFile)")
 
 
 def _is_only_declared(column: SourceColumn) -> bool:

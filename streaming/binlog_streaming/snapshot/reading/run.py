@@ -146,7 +146,7 @@ def _read_up_to_failure(
 def _sessions(
     plan: ReadingPlan, job: Job, connect: Callable[[], ServerSession], opened: ExitStack
 ) -> tuple[list[ServerSession], SourceOffset]:
-    tables = [one.table.source for one in plan.tables]
+    tables = [table.table.source for table in plan.tables]
     if plan.at is None:
         # One more: it finds where ranges end.
         sessions, point = sessions_at_one_point(connect, plan.sessions + 1, tables, opened)

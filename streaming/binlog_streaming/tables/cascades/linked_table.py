@@ -142,7 +142,7 @@ class LinkedTable:
         if not goes_by_key or not self._are_removed(references):
             return schema
         known = {self._index(name) for name in (*self.keys, *referenced)}
-        known.update(column for one in references for column in one.columns)
+        known.update(column for reference in references for column in reference.columns)
         return pa.schema([field for number, field in enumerate(schema) if number in known])
 
     def _can_delete_copies(self, references: Sequence[Reference]) -> bool:
@@ -150,7 +150,9 @@ class LinkedTable:
         return self.held is not None and self.held.mode is Mode.MIRROR and self._are_removed(references)
 
     def _are_removed(self, references: Sequence[Reference]) -> bool:
-        deleting = all(one.key.on_delete == CASCADE and one.changes.deletes.all() for one in references)
+        deleting = all(
+            reference.key.on_delete == CASCADE and reference.changes.deletes.all() for reference in references
+        )
         is_marked = self.held is not None and self.held.rule.deletes is Deletes.MARK
         return deleting and not is_marked and not self.has_absent
 

@@ -117,7 +117,7 @@ class LogFacts:
 
         Most statements that change one divide steps. One that only sets another default does not: it changes no row.
         """
-        lacks = [not one.layout.completion and one.images.has_absent() for one in row_batches]
+        lacks = [not row_batche.layout.completion and row_batche.images.has_absent() for row_batche in row_batches]
         if not any(lacks):
             return list(row_batches)
         parts: list[RowBatch] = []

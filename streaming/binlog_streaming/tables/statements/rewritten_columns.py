@@ -184,7 +184,12 @@ def _operation(context: StatementContext, change: TableAltered) -> AlterTable | 
     statement = context.step.statement
     operations = parse_ddl(statement.text, statement.session)
     return next(
-        (one for one in operations if isinstance(one, AlterTable) and one.name.lowered == change.name.lowered), None
+        (
+            operation
+            for operation in operations
+            if isinstance(operation, AlterTable) and operation.name.lowered == change.name.lowered
+        ),
+        None,
     )
 
 

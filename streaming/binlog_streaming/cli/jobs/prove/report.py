@@ -44,10 +44,10 @@ def print_result(result: ProofResult, *, rows: bool, other: str = "the server") 
     if result.repair:
         console.print(f"  {escaped(result.repair)}", soft_wrap=True)
     if rows:
-        for one in result.differences:
-            columns = f": {', '.join(one.columns)}" if one.columns else ""
-            key = key_text(forms.key_columns, one.key) if forms.key_columns else "a row of a table without a key"
-            console.print(f"  {one.kind}: {escaped(key)}{escaped(columns)}", soft_wrap=True)
+        for difference in result.differences:
+            columns = f": {', '.join(difference.columns)}" if difference.columns else ""
+            key = key_text(forms.key_columns, difference.key) if forms.key_columns else "a row of a table without a key"
+            console.print(f"  {difference.kind}: {escaped(key)}{escaped(columns)}", soft_wrap=True)
 
 
 def _told(result: ProofResult, other: str) -> str:
@@ -70,14 +70,14 @@ def print_summary(results: Sequence[ProofResult], *, can_repair: bool = True) ->
         results: Of all targets.
         can_repair: `--repair` is possible.
     """
-    counts = {outcome: sum(one.outcome is outcome for one in results) for outcome in ProofOutcome}
-    rows = sum(one.rows for one in results if one.outcome is ProofOutcome.EQUAL)
+    counts = {outcome: sum(result.outcome is outcome for result in results) for outcome in ProofOutcome}
+    rows = sum(result.rows for result in results if result.outcome is ProofOutcome.EQUAL)
     compared = len(results) - counts[ProofOutcome.EXEMPT]
     told = [f"{counts[ProofOutcome.EQUAL]:,} of {compared:,} targets equal, {rows:,} rows"]
     if counts[ProofOutcome.EXEMPT]:
         told.append(f"{counts[ProofOutcome.EXEMPT]:,} cannot be compared")
     output_console().print("; ".join(told))
-    if any(one.outcome is ProofOutcome.DIFFERENT and not one.repair for one in results):
+    if any(result.outcome is ProofOutcome.DIFFERENT and not result.repair for result in results):
         repair = ", --repair brings them back" if can_repair else ""
         say(f"--rows names the rows that differ{repair}.", err=True)
     return not (counts[ProofOutcome.DIFFERENT] or counts[ProofOutcome.NOT_COMPARED])
