@@ -435,7 +435,7 @@ def test_keys_of_the_job_file_count(tmp_path: Path) -> None:
     assert (table.keys, table.keys_said_by) == (("k",), "job file")
     wrong = TableRule(select=r"sb\.sbtest1", keys=("nokey",))
     (problem,) = check_job(job_for(tmp_path, wrong)).problems
-    assert "nokey, which it has not" in problem
+    assert "nokey, which are not columns of it" in problem
 
 
 def test_rules_that_match_nothing_and_tables_that_nobody_wants_are_said(tmp_path: Path) -> None:

@@ -382,7 +382,7 @@ def test_missing_table_does_not_begin_in_the_middle_by_itself(tmp_path: Path) ->
     there = tmp_path / "then"
     replay(job, None, up_to(MARIADB, 12), there)
     shutil.rmtree(there / "t" / "a")
-    with pytest.raises(TableError, match=r"t.a: not there, while other tables are at 0-1011-1[12]"):
+    with pytest.raises(TableError, match=r"t.a: does not exist, while other tables are at 0-1011-1[12]"):
         plan(job, None, up_to(MARIADB, 30), there)
     replay(job, None, up_to(MARIADB, 12), there)
     replay(job, None, up_to(MARIADB, 30), there)
@@ -420,7 +420,7 @@ def test_job_is_handed_over_where_the_log_stands_still(tmp_path: Path, domains: 
 @pytest.mark.parametrize(
     ("options", "told"),
     [
-        ({"hand_over": True, "directory": "then"}, "--hand-over: expected no --target beside it, got then"),
+        ({"hand_over": True, "directory": "then"}, "--hand-over does not go with --target, got then"),
     ],
 )
 def test_what_a_replay_cannot_do_is_named(tmp_path: Path, options: dict[str, object], told: str) -> None:

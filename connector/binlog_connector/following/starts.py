@@ -150,7 +150,7 @@ def ending(watched: WatchedLog, end: Start, start: Position) -> Ending:
             "START_AFTER_END",
             f"{log.path}: the query begins at {shown_position(log, start)}, after its end "
             f"{shown_position(log, position)}",
-            hint="Leave the start or the end away, or choose others",
+            hint="Leave out the start or the end, or choose others",
         )
     return Ending(position)
 
@@ -230,7 +230,7 @@ def _check_has_gtids(watched: WatchedLog, name: str) -> None:
         raise OptionError(
             "INVALID_VALUE",
             f"option {name}: {watched.log.path} is a {watched.log.format_name} log, whose events have no GTIDs",
-            hint="Say a time or a position: startingTimestamp, startingOffsets",
+            hint="Give a time or a position: startingTimestamp, startingOffsets",
         )
 
 
@@ -279,13 +279,13 @@ def _after_last(watched: WatchedLog, wanted: GtidPoint, start: Position) -> Endi
         raise StartError(
             "GTID_NOT_FOUND",
             f"{log.path}: option endingGtid: {end.missing} has not been logged",
-            hint="Leave it away to read up to the end of the log",
+            hint="Leave it out to read up to the end of the log",
         )
     if end.position < start and wanted != _of_the_same(log.gtid_position_at(start), wanted):
         raise StartError(
             "START_AFTER_END",
             f"{log.path}: the query begins at {shown_position(log, start)}, after its end, endingGtid {wanted}",
-            hint="Leave the start or the end away, or choose others",
+            hint="Leave out the start or the end, or choose others",
         )
     return Ending(max(end.position, start), wanted, end.taken)
 

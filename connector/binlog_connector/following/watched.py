@@ -45,7 +45,7 @@ class WatchedLog:
             raise StartError(
                 "NO_LOG_FILES",
                 f"{path}: there are no binlog files of the format {self.log.format_name}",
-                hint="Leave the option format away: the format is detected",
+                hint="Leave out the option format: the format is detected",
             )
 
     def __enter__(self) -> WatchedLog:

@@ -359,7 +359,7 @@ def _edge(given: Mapping[str, str], which: str, default: Edge) -> Start:
             "CONFLICTING_OPTIONS",
             f'option {names[0]} ("{given[names[0]]}") and option {names[1]} ("{given[names[1]]}"): '
             f"a query has one {'start' if which == 'starting' else 'end'}",
-            hint="Leave one of them",
+            hint="Leave out all but one",
         )
     if not names:
         return default

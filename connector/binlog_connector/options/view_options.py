@@ -210,7 +210,7 @@ def check_log(log: Log, given: Iterable[str], view: str) -> None:
     others = [name for name in (EVENT_OPTIONS if has_changes else _DATABASE_OPTIONS) if name in given]
     if others:
         hint = "It is for structured logs" if has_changes else f"Events are chosen by {', '.join(EVENT_OPTIONS)}"
-        raise _refused(others[0], f"it means nothing to {log.path}, a {log.format_name} log", hint)
+        raise _refused(others[0], f"it has no effect on {log.path}, a {log.format_name} log", hint)
 
 
 def _refused(name: str, reason: str, hint: str) -> OptionError:

@@ -260,7 +260,7 @@ def events_schema(log: Log, options: SourceOptions) -> pa.Schema:
             "COLUMN_MISMATCH",
             f"{log.path}: option source: {options.events.source!r} names sources with other arguments: "
             f"{_told(first[0])} and {_told(other[0])}",
-            hint="Name one of them, or leave the option away: column args has the arguments of all, as JSON",
+            hint="Name one of them, or leave out the option: column args has the arguments of all, as JSON",
         )
     return first[1]
 

@@ -235,7 +235,7 @@ def archive_in(directory: Directory) -> ArchiveDirectory | None:
 def _no_archive(path: str) -> StartError:
     return StartError(
         "PATH_NOT_FOUND",
-        f"{path}: this is no archive, there is no {MANIFEST_NAME}",
+        f"{path}: this is not an archive: there is no {MANIFEST_NAME}",
         hint="Begin it first: binlog-stream archive PATH --to URL",
     )
 

@@ -139,9 +139,11 @@ class Manifest:
             archive, version, checksum = stored["archive"], stored["version"], stored["crc32c"]
             is_ours = stored["kind"] == _KIND
         except (ValueError, KeyError, TypeError) as error:
-            raise CorruptError("ARCHIVE", f"it is no manifest of an archive: {error!r}", at=at, hint=_HINT) from error
+            raise CorruptError(
+                "ARCHIVE", f"it is not a manifest of an archive: {error!r}", at=at, hint=_HINT
+            ) from error
         if not is_ours:
-            raise CorruptError("ARCHIVE", f'it is no manifest of an archive: expected "kind": "{_KIND}"', at=at)
+            raise CorruptError("ARCHIVE", f'it is not a manifest of an archive: expected "kind": "{_KIND}"', at=at)
         if version != MANIFEST_VERSION:
             raise UnsupportedError(
                 "VERSION",
@@ -156,7 +158,7 @@ class Manifest:
         files = tuple(_file(fields) for fields in archive.pop("files"))
         for part in (part for file in files for part in file.parts):
             if not _PART_NAME.fullmatch(part.name):
-                raise CorruptError("ARCHIVE", f"{part.name!r} is no place of a part", at=at, hint=_HINT)
+                raise CorruptError("ARCHIVE", f"{part.name!r} is not a place of a part", at=at, hint=_HINT)
         return cls(**archive, files=files)
 
 

@@ -175,7 +175,7 @@ def detect_format(directory: Directory, only: str | None) -> str:
             raise StartError(
                 "CONFLICTING_OPTIONS",
                 f"{directory.path}: there are files of two formats: {innodb_name} and {binlogs[0]}",
-                hint="Say which format to read, name one file, or move the files of the other log away",
+                hint="State which format to read, name one file, or move the files of the other log away",
             )
         return INNODB
     if not classic:

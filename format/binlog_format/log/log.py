@@ -290,7 +290,7 @@ class ReadRange:
                 raise StartError(
                     "GTID_NOT_FOUND",
                     f"{log.path}: end: {stop.missing} has not been logged",
-                    hint="Leave it away to read up to the end of the log",
+                    hint="Leave it out to read up to the end of the log",
                 )
             last, until = stop.position, stop.taken
         if first is not None and last is not None and last < first:

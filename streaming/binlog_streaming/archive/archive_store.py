@@ -196,7 +196,7 @@ class ArchiveStore:
             names = (file.name for file in self._store.files() if not file.name.startswith(UNFINISHED))
             other = next(names, None)
         if other is not None:
-            reason = f"--to: {self.uri} is no archive, and holds {other}"
+            reason = f"--to: {self.uri} is not an archive, and holds {other}"
             raise OptionError("INVALID_VALUE", reason, hint="Name a place of its own for the archive")
 
     def _sweep(self) -> None:

@@ -84,7 +84,7 @@ class Archiver:
     ) -> None:
         directory, only = open_directory(path)
         if only is not None:
-            raise OptionError("INVALID_VALUE", f"{path}: name the directory: one file is not archived alone")
+            raise OptionError("INVALID_VALUE", f"{path}: expected a directory: one file cannot be archived alone")
         if "://" not in uri and os.path.realpath(uri) == os.path.realpath(directory.path):
             raise OptionError("INVALID_VALUE", f"--to: {uri} is the server's own directory")
         format_name = detect_format(directory, None)

@@ -277,7 +277,7 @@ def _check_same(active: _Active, reference: Reference, hits: _Hits, values: Sequ
     raise UnsupportedError(
         "FOREIGN_KEY_CASCADE",
         f"{child}: a row refers to {texts[0]!r} by its foreign key {reference.key.name}, and {reference.key.parent} "
-        f"changed {texts[1]!r}: whether these are equal, the collation decides, which the log does not name",
+        f"changed {texts[1]!r}: the collation decides if these are equal, and the log does not name it",
         hint='foreign_keys = "ignore" for the child table goes on without such changes; or write both alike',
     )
 

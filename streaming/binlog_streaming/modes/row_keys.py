@@ -45,7 +45,7 @@ def key_columns(layout: TableLayout, keys: Sequence[str]) -> tuple[int, ...]:
             return layout.primary_key
         raise SchemaError(
             "NO_PRIMARY_KEY",
-            f"{name}: the log names no primary key for it, and what the job keeps of it needs one",
+            f"{name}: the log names no primary key for it, and its mode in the job needs one",
             hint="Name columns that tell rows apart (keys in [[tables]]), or use mode mirror without marks, or "
             "changelog, for this table; the server writes primary keys into the log with binlog_row_metadata=FULL",
         )
@@ -54,7 +54,7 @@ def key_columns(layout: TableLayout, keys: Sequence[str]) -> tuple[int, ...]:
     if missing:
         raise SchemaError(
             "NO_PRIMARY_KEY",
-            f"{name}: tables.keys names {', '.join(missing)}, which it has not",
+            f"{name}: tables.keys names {', '.join(missing)}, which are not columns of it",
             hint=f"Its columns are {', '.join(str(column) for column in columns)}",
         )
     return tuple(columns.index(key) for key in keys)

@@ -100,7 +100,7 @@ class JobFile:
             own, places = debezium.with_own_names(sink)
         except debezium.Conflict as conflict:
             reason = f"it is the same as {conflict.name}, which is there too"
-            raise self.error("INVALID_VALUE", ("sink", *conflict.path), reason, "Leave one of them") from conflict
+            raise self.error("INVALID_VALUE", ("sink", *conflict.path), reason, "Leave out all but one") from conflict
         for name, path in places.items():
             if ("sink", *path) in self.lines:
                 self.lines["sink", name] = self.lines["sink", *path]

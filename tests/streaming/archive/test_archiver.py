@@ -370,11 +370,11 @@ def test_places_that_are_no_archive_of_this_log_are_refused(tmp_path: Path) -> N
         archive_once(server, server)
     archive.mkdir()
     (archive / "notes.txt").write_text("mine")
-    with pytest.raises(OptionError, match=r"is no archive, and holds notes\.txt"):
+    with pytest.raises(OptionError, match=r"is not an archive, and holds notes\.txt"):
         archive_once(server, archive)
-    with pytest.raises(StartError, match=r"PATH_NOT_FOUND.*this is no archive"):
+    with pytest.raises(StartError, match=r"PATH_NOT_FOUND.*this is not an archive"):
         open_log(with_archive(str(server), str(archive)))
-    with pytest.raises(OptionError, match="name the directory"):
+    with pytest.raises(OptionError, match="expected a directory"):
         archive_once(server / "mysql-bin.000001", tmp_path / "other")
 
 

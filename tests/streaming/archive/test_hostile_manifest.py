@@ -35,7 +35,7 @@ def test_parts_lie_below_the_archive(name: str, tmp_path: Path) -> None:
     part = replace(file.parts[0], name=name.format(folder=tmp_path))
     path.write_bytes(manifest.with_file(replace(file, parts=(part, *file.parts[1:]))).to_bytes())
 
-    with pytest.raises(CorruptError, match=r"BINLOG_CORRUPT\.ARCHIVE.*is no place of a part"):
+    with pytest.raises(CorruptError, match=r"BINLOG_CORRUPT\.ARCHIVE.*is not a place of a part"):
         open_log(str(tmp_path / "archive"))
     with pytest.raises(CorruptError, match=r"BINLOG_CORRUPT\.ARCHIVE"):
         Archiver(str(tmp_path / "log"), str(tmp_path / "archive"))

@@ -243,4 +243,4 @@ def test_commands_know_such_jobs(tmp_path: Path) -> None:
     assert len(tailed.stdout.splitlines()) == 20
     refused = run_program("tail", "--tables", "a.b", tmp_path / "log")
     assert refused.returncode == 2
-    assert "it means nothing to a structured log" in refused.stderr
+    assert "it has no effect on a structured log" in refused.stderr

@@ -154,10 +154,10 @@ def _check_options(
     others = {Method.LOG: {"--at": at is not None}, Method.READ: of_rows | of_log}
     for name, is_given in others[method].items():
         if is_given:
-            raise OptionError("INVALID_VALUE", f"{name} means nothing with --method {method}")
+            raise OptionError("INVALID_VALUE", f"{name} has no effect with --method {method}")
     for name, is_given in of_rows.items():
         if definitions and is_given:
-            raise OptionError("INVALID_VALUE", f"{name} means nothing with --definitions")
+            raise OptionError("INVALID_VALUE", f"{name} has no effect with --definitions")
 
 
 def _follow_signals(

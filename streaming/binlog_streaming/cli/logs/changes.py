@@ -196,7 +196,7 @@ def _check(view: ShownView, table: str | None, output: ChangesOutput, file: Path
         OptionError: `MISSING`, `INVALID_VALUE`.
     """
     if view is ShownView.CHANGEFEED and table is None:
-        raise OptionError("MISSING", "--view changefeed needs --table: the table's columns are the row's")
+        raise OptionError("MISSING", "--view changefeed needs --table: its rows have the columns of that table")
     if (output in _TO_FILE) != (file is not None):
         raise OptionError("MISSING", "--output parquet and --output arrow need a FILE, and nothing else takes one")
     if output in _MESSAGES and view is ShownView.CHANGEFEED:

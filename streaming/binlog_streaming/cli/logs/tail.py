@@ -201,7 +201,9 @@ def start_of(start: str | None, edge: From | None, timestamp: str | None) -> Sta
 
     given = [f"--{name}" for name, value in (("start", start), ("from", edge), ("timestamp", timestamp)) if value]
     if len(given) > 1:
-        raise StartError("CONFLICTING_OPTIONS", f"{' and '.join(given)}: there is one start", hint="Leave one of them")
+        raise StartError(
+            "CONFLICTING_OPTIONS", f"{' and '.join(given)}: there is one start", hint="Leave out all but one"
+        )
     if timestamp is not None:
         return datetime.fromtimestamp(moment("timestamp", timestamp), UTC)
     if start is not None:
@@ -327,4 +329,4 @@ def _refuse(**given: object) -> None:
     for name, value in given.items():
         if value is not None:
             flag = name.replace("_", "-")
-            raise OptionError("INVALID_VALUE", f"--{flag}: it means nothing to a structured log", hint="Leave it out")
+            raise OptionError("INVALID_VALUE", f"--{flag}: it has no effect on a structured log", hint="Leave it out")

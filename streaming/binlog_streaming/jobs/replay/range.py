@@ -90,7 +90,7 @@ def find_range(watched: WatchedLog, job: Job, start: GtidPoint | None, end: Gtid
         raise StartError(
             "START_AFTER_END",
             f"{watched.log.path}: the job begins at {offset.position}, after --to {end}",
-            hint="Say with --from where to begin",
+            hint="Give the start with --from",
         )
     first = offset.gtid.advanced_by(offset.skip_gtid) if start is None else start
     reached, is_empty = offset, True

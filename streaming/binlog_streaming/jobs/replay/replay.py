@@ -146,7 +146,7 @@ class Replay:
         if checkpoint is not None and checkpoint.pending is not None:
             raise StartError(
                 "POSITION_NOT_FOUND",
-                f"{self.job.checkpoint}: not at its end: batch {checkpoint.batch_id} is the last one",
+                f"{self.job.checkpoint}: has not reached its end: batch {checkpoint.batch_id} is the last one",
                 hint="Call it again; it goes on there",
             )
         if self.request.given_back_to is not None:
@@ -314,7 +314,7 @@ def _begins_in_the_middle(names: list[TableName], start: GtidPoint) -> TableErro
     told = ", ".join(str(name) for name in names[:5])
     return TableError(
         "STANDS_ELSEWHERE",
-        f"{told}: not there, while other tables are at {start}: it would lack what it had before",
+        f"{told}: does not exist, while other tables are at {start}: its earlier rows would be missing",
         hint=f"Build what is missing first, --to {start} (tables that are at it already are left alone); or give "
         "--from, to begin with it in the middle",
     )
@@ -334,7 +334,7 @@ def _check_request(request: ReplayRequest) -> None:
     if request.directory is not None:
         raise OptionError(
             "INVALID_VALUE",
-            f"--hand-over: expected no --target beside it, got {request.directory}",
+            f"--hand-over does not go with --target, got {request.directory}",
             hint="A job goes on with the tables in its own sink.directory: name another one in a copy of the job file",
         )
     if "://" in job.checkpoint or "://" in job.sink.directory:

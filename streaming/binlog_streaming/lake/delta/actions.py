@@ -319,7 +319,7 @@ def _text(value: pa.Scalar, name: str) -> str | None:
     except pa.ArrowInvalid as error:
         raise TableError(
             "PARTITION_VALUE",
-            f"column {name} holds bytes that are no UTF-8, and the table is partitioned by it: Delta's log has texts "
+            f"column {name} holds bytes that are not UTF-8, and the table is partitioned by it: Delta's log has texts "
             "alone",
             hint="Let the table be partitioned by other columns (partition_by of the job, and a new target)",
         ) from error

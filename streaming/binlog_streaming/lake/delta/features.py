@@ -202,7 +202,7 @@ def check_features(uri: str, log: TableLog) -> None:
 def _table_feature(uri: str, uses: str) -> TableError:
     return TableError(
         "TABLE_FEATURE",
-        f"{uri}: the table uses what is not written correctly without Spark: {uses}",
+        f"{uri}: the table uses features that only Spark writes correctly: {uses}",
         hint="Take it off the table with Spark (ALTER TABLE ... DROP FEATURE, DROP CONSTRAINT, DROP NOT NULL or "
         "UNSET TBLPROPERTIES), or name another target and let this job build the table anew from the log",
     )

@@ -49,7 +49,7 @@ def _check_paths(schema: pa.Schema) -> None:
             if path in schema.names:
                 raise TableError(
                     "COLUMN_NAME",
-                    f"column {path} is called as Iceberg calls a part of column {column.name}",
+                    f"column {path} has the name that Iceberg gives a part of column {column.name}",
                     hint='Give the column another name; or use sink.format = "delta", which has no such names',
                 )
 

@@ -146,6 +146,6 @@ def looking_at(uri: str, *errors: type[Exception], access: str = _ACCESS) -> Ite
     except named as error:
         raise TableError(
             "WRITE_FAILED",
-            f"{uri} cannot be looked at: {str(error).strip().partition(chr(10))[0]}",
-            hint=f"Nothing was written. Mend it ({access}) and start again",
+            f"{uri} cannot be read: {str(error).strip().partition(chr(10))[0]}",
+            hint=f"Nothing was written. Make it readable ({access}) and start again",
         ) from error

@@ -92,4 +92,4 @@ def test_nobody_can_be_asked(shared_server: MariaDbServer, job: Path) -> None:
 
 
 def test_options_of_the_other_method_are_refused(shared_server: MariaDbServer, job: Path) -> None:
-    assert "--rate means nothing with --method read" in snapshot(shared_server, job, "--rate", "5", status=2)
+    assert "--rate has no effect with --method read" in snapshot(shared_server, job, "--rate", "5", status=2)

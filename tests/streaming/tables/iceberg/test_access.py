@@ -151,7 +151,7 @@ def failing_step(sink: Sink, batch_id: int, spoil: Callable[[], None]) -> TableE
     [
         ({"credential": "job:another secret"}, r"INVALID_VALUE\] sink\.catalog: .* invalid_client: no such client"),
         ({"scope": "sea"}, r"INVALID_VALUE\] sink\.catalog: .* invalid_client"),
-        ({"credential": "", "token": "an old one"}, r"WRITE_FAILED\] .*/orders cannot be looked at: NotAuthorized"),
+        ({"credential": "", "token": "an old one"}, r"WRITE_FAILED\] .*/orders cannot be read: NotAuthorized"),
     ],
     ids=["another secret", "another scope", "an old token"],
 )
@@ -172,7 +172,7 @@ def test_a_token_that_cannot_be_fetched_anew(guarded: GuardedCatalog, sink: Sink
         guarded.token_status = status
 
     failing_step(sink, 2, spoil)
-    with pytest.raises(BinlogError, match=r"sink.catalog|cannot be looked at"):
+    with pytest.raises(BinlogError, match=r"sink.catalog|cannot be read"):
         look(structs.replace(sink, catalog=guarded.settings(audience="another session")))
     guarded.token_status = None
     write_steps(sink, 2)

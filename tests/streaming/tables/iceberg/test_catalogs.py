@@ -286,7 +286,7 @@ def test_catalog_that_does_not_answer_is_an_error_with_a_name(lake: Lake, rest: 
     with FaultyProxy(rest.port, Fault(re.compile("nothing"))) as proxy:
         port = proxy.port
     gone = Lake(replace_sink(lake.sink, catalog=rest.settings(port)))
-    with pytest.raises(TableError, match=r"WRITE_FAILED\] .*shop/orders cannot be looked at") as caught:
+    with pytest.raises(TableError, match=r"WRITE_FAILED\] .*shop/orders cannot be read") as caught:
         gone.look()
     assert "sink.catalog" in (caught.value.hint or "")
 

@@ -166,7 +166,7 @@ def test_store_that_refuses_us_is_a_write_error(object_store: ObjectStore, uri: 
     table = Table(uri, object_store.options())
     table.begin(1, 2)
     target = Table(uri, object_store.options() | {"AWS_SECRET_ACCESS_KEY": "expired"})
-    with pytest.raises(TableError, match=r"WRITE_FAILED\] s3://.* cannot be looked at: .*403"):
+    with pytest.raises(TableError, match=r"WRITE_FAILED\] s3://.* cannot be read: .*403"):
         target.look()
     # It may expire between the look and the write, too.
     late = table.look()
@@ -318,7 +318,7 @@ def test_parquet_into_a_store_that_is_busy_or_refuses_us(object_store: ObjectSto
         Files(uri, object_store.options(proxy.port)).append(0, large(LARGE))
     assert fault.met == 5
     refused = Files(uri, object_store.options() | {"AWS_SECRET_ACCESS_KEY": "expired"})
-    with pytest.raises(TableError, match=r"WRITE_FAILED\] s3://.* cannot be looked at: .*403"):
+    with pytest.raises(TableError, match=r"WRITE_FAILED\] s3://.* cannot be read: .*403"):
         refused.look()
     late = files.look()
     late.store = store_at(uri, refused.options)
@@ -360,7 +360,7 @@ def test_check_says_that_a_table_cannot_be_looked_at(object_store: ObjectStore, 
     for command in ("check", "versions"):
         ran = run_program(command, job_file)
         assert ran.returncode == 1, command
-        assert "cannot be looked at" in " ".join((ran.stdout + ran.stderr).split()), command
+        assert "cannot be read" in " ".join((ran.stdout + ran.stderr).split()), command
         assert "Traceback" not in ran.stderr
 
 
