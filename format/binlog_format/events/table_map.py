@@ -116,23 +116,23 @@ class TableLayout:
         return f"{self.database}.{self.table}"
 
 
+@dataclass(slots=True)
 class _Cursor:
-    """Reads a part of the event from front to back."""
+    """Reads a part of the event, which errors call *what*, from front to back."""
 
-    def __init__(self, content: bytes, what: str) -> None:
-        self._content = content
-        self._what = what
-        self._next = 0
+    content: bytes
+    what: str
+    _next: int = 0
 
     @property
     def remaining(self) -> int:
-        return len(self._content) - self._next
+        return len(self.content) - self._next
 
     def take(self, size: int) -> bytes:
         if size > self.remaining:
             raise self.error(f"{size} bytes expected at byte {self._next}, {self.remaining} left")
         start, self._next = self._next, self._next + size
-        return self._content[start : self._next]
+        return self.content[start : self._next]
 
     def varint(self) -> int:
         first = self.take(1)[0]
@@ -165,7 +165,7 @@ class _Cursor:
             raise self.error(f"name {text!r} is not {codec}") from error
 
     def error(self, reason: str) -> CorruptError:
-        return CorruptError("BAD_EVENT", f"table map event: {self._what}: {reason}")
+        return CorruptError("BAD_EVENT", f"table map event: {self.what}: {reason}")
 
 
 def parse_table_map(event: bytes, vendor: Vendor = Vendor.MARIADB) -> TableLayout:

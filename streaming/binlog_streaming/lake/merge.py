@@ -206,6 +206,8 @@ def remove_rows(files: TableFiles[File], superseded: Iterable[Superseded[File]],
     by_file: defaultdict[str, list[Superseded[File]]] = defaultdict(list)
     for one in superseded:
         by_file[files.name_of(one.file)].append(one)
+    if not by_file:
+        return
     is_marked = kind is Merge.MARK or (
         kind is Merge.AUTO
         and (

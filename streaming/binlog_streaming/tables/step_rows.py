@@ -94,6 +94,8 @@ def with_types(index: TableIndex, types: Callable[[], Types]) -> TableIndex:
     """The same, with *types* where no definition was found."""
     layout = index.layout
     known = types() if lacks_types(layout) else {}
+    if not known:
+        return index
     columns = [ColumnCompletion(str(one.name), known.get(str(one.name).casefold())) for one in layout.columns]
     said = [
         one if contradiction(layout, column, one) is None else ColumnCompletion(one.name)

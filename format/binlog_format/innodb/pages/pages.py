@@ -9,7 +9,7 @@ Runs of verified pages, found by file and page: `PageRun`, and the small cache `
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING
 
@@ -201,19 +201,19 @@ class PageRun:
         return Pages(self.data, page_size, np.full(self.page_count, self.file_no, dtype=np.int64), numbers * page_size)
 
 
+@dataclass(slots=True)
 class PageRuns:
     """Gives the run that holds a page; reads it when none does.
 
-    Args:
+    Attributes:
         reader: Where pages come from.
     """
 
-    def __init__(self, reader: PageReader) -> None:
-        self._reader = reader
-        self._borrowed: Sequence[PageRun] = ()
-        self._ahead: PageRun | None = None
-        self._buffer = empty_bytes(0)
-        self._singles: dict[tuple[int, int], PageRun] = {}
+    reader: PageReader
+    _borrowed: Sequence[PageRun] = ()
+    _ahead: PageRun | None = None
+    _buffer: Bytes = field(default_factory=lambda: empty_bytes(0))
+    _singles: dict[tuple[int, int], PageRun] = field(default_factory=dict)
 
     def borrow(self, runs: Sequence[PageRun]) -> None:
         """Look into *runs* too, which someone else has read; until the next call."""
@@ -252,7 +252,7 @@ class PageRuns:
         single = self._singles.get((file_no, page))
         if single is not None and ahead == 1:
             return single
-        file = self._reader.files.existing(file_no)
+        file = self.reader.files.existing(file_no)
         if ahead > 1:
             self._ahead = None
             size = min(ahead * file.page_size, max(RUN_SIZE_MAX, file.page_size))
@@ -267,7 +267,7 @@ class PageRuns:
         return run
 
     def _read(self, file: OpenFile, page: int, buffer: Bytes) -> PageRun:
-        count, stop = self._reader.read(file, page, buffer)
+        count, stop = self.reader.read(file, page, buffer)
         if count == 0:
             why = "the file ends before it" if stop is PageStop.FILE_END else "nothing has been written there"
             raise CorruptError(

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import base64
 import json
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, NamedTuple
 
 import crc32c
@@ -87,20 +87,20 @@ class Check(NamedTuple):
     crc: int
 
 
+@dataclass(slots=True)
 class TableIndexBuilder:
     """Collects the row events of one table layout, block after block.
 
-    Args:
+    Attributes:
         layout: The layout of all events.
     """
 
-    def __init__(self, layout: TableLayout) -> None:
-        self._layout = layout
-        self._parts: list[Int64s] = []
-        self._checks: list[Check] = []
-        self._open = Check(0, 0)
-        self._open_bytes = 0
-        self._gtid_sources: tuple[GtidSource, ...] = ()
+    layout: TableLayout
+    _parts: list[Int64s] = field(default_factory=list)
+    _checks: list[Check] = field(default_factory=list)
+    _open: Check = field(default_factory=lambda: Check(0, 0))
+    _open_bytes: int = 0
+    _gtid_sources: tuple[GtidSource, ...] = ()
 
     def add(self, block: Block, rows: Int64s) -> None:
         """Take the events *rows* of *block*, ascending; blocks come in log order."""
@@ -125,12 +125,12 @@ class TableIndexBuilder:
         self._end_check()
         columns = dict(zip(COLUMNS, np.concatenate(self._parts, axis=1), strict=True))
         if not self._gtid_sources:
-            return TableIndex(self._layout, columns, tuple(self._checks))
+            return TableIndex(self.layout, columns, tuple(self._checks))
         # Of the sources that the log has seen, those that are needed.
         used, numbers = np.unique(columns["gtid_source"], return_inverse=True)
         columns["gtid_source"] = numbers - int((used < 0).sum())
         sources = tuple(self._gtid_sources[number] for number in used.tolist() if number >= 0)
-        return TableIndex(self._layout, columns, tuple(self._checks), sources)
+        return TableIndex(self.layout, columns, tuple(self._checks), sources)
 
 
 def _columns_of(block: Block, rows: Int64s) -> Int64s:
