@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -32,6 +32,7 @@ JOINED_SIZE_MAX = EVENT_SIZE_MAX
 """Bytes of an original event that is joined whole, as others of that size are read whole; a larger one is cut."""
 
 
+@dataclass(slots=True)
 class FragmentJoiner:
     """Goes through the blocks of a log, and puts row events in place of their fragments.
 
@@ -40,13 +41,12 @@ class FragmentJoiner:
     there yet: its event group is not whole, and comes again.
     """
 
-    def __init__(self) -> None:
-        self._walk = FragmentWalk()
-        self._numbers = EventNumbers()
-        self._held: list[SavedBytes] = []
-        self._cutter: RowCutter | None = None
-        # The last table maps of the statement at hand, by table id, when its group goes on in the next block.
-        self._table_maps: dict[int, bytes] = {}
+    _walk: FragmentWalk = field(default_factory=FragmentWalk)
+    _numbers: EventNumbers = field(default_factory=EventNumbers)
+    _held: list[SavedBytes] = field(default_factory=list)
+    _cutter: RowCutter | None = None
+    # The last table maps of the statement at hand, by table id, when its group goes on in the next block.
+    _table_maps: dict[int, bytes] = field(default_factory=dict)
 
     @property
     def is_open(self) -> bool:

@@ -7,7 +7,7 @@ can become several: memory is bounded by the block size and the largest event.
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -88,11 +88,11 @@ class _Stored(NamedTuple):
         return next(iter(self.payloads[rows]), None)
 
 
+@dataclass(slots=True)
 class _Expander:
     """Goes through the blocks of a log."""
 
-    def __init__(self) -> None:
-        self._numbers = EventNumbers()
+    _numbers: EventNumbers = field(default_factory=EventNumbers)
 
     def expand(self, block: Block) -> Iterator[Block]:
         """The plain events of a block, in blocks of about `BLOCK_SIZE`."""

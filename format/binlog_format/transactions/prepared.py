@@ -5,7 +5,7 @@ The steps of XA transactions in blocks as they are stored: `xa_steps(block)`.
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -132,39 +132,39 @@ class PreparedXaRows:
             self._kept_size -= kept.data.size
 
 
+@dataclass(slots=True)
 class _Earlier:
-    """The log before the start, file after file backwards, each looked at once."""
+    """The log before *frontier*, file after file backwards, each looked at once."""
 
-    def __init__(self, log: Log, start: Position | None) -> None:
-        self._log = log
-        self._frontier = start
-        self._last: dict[XaId, XaStep] = {}
-        self._passed = 0
+    log: Log
+    frontier: Position | None
+    _last: dict[XaId, XaStep] = field(default_factory=dict)
+    _passed: int = 0
 
     def find(self, xid: XaId) -> Position | None:
-        while xid not in self._last and self._frontier is not None and self._passed < SEARCH_SIZE_MAX:
-            self._look_back(self._frontier)
+        while xid not in self._last and self.frontier is not None and self._passed < SEARCH_SIZE_MAX:
+            self._look_back(self.frontier)
         step = self._last.get(xid)
         return step.position if step is not None and step.kind is XaKind.PREPARED else None
 
     def _look_back(self, stop: Position) -> None:
-        first = self._log.start_position()
+        first = self.log.start_position()
         file_no = stop.file_no if (stop.page, stop.chunk) > (first.page, first.chunk) else stop.file_no - 1
         if file_no < first.file_no:
-            self._frontier = None
+            self.frontier = None
             return
-        start = type(stop)(file_no, first.page, first.chunk)
+        start = Position(file_no, first.page, first.chunk)
         found: dict[XaId, XaStep] = {}
         reached = start
         while reached < stop:
-            span = self._log.span(reached, size_max=_LOOK_SIZE)
+            span = self.log.span(reached, size_max=_LOOK_SIZE)
             found |= {step.xid: step for step in span.xa if step.position < stop}
             self._passed += span.size
             if span.end <= reached:
                 break
             reached = span.end
         self._last = found | self._last
-        self._frontier = start
+        self.frontier = start
 
 
 _LOOK_SIZE = 64 << 20

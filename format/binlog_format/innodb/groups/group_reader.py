@@ -32,7 +32,7 @@ from binlog_format.innodb.layout import (
     COMMIT_HEADER_SIZE_MAX,
     RecordKind,
 )
-from binlog_format.innodb.out_of_band.forest import Forest, NodeTable, OobReader, OobSet
+from binlog_format.innodb.out_of_band.forest import Forest, NodeTable, OobSet
 from binlog_format.innodb.pages.pages import PageRuns
 from binlog_format.innodb.record_kernels import copy_pieces
 from binlog_format.innodb.records import RecordReader
@@ -66,7 +66,6 @@ class GroupReader:
         self._records = RecordReader(reader, self._runs)
         self._nodes = NodeTable()
         self._forest = Forest(reader.files, self._records, self._nodes)
-        self._oob = OobReader(reader.files, self._records, self._forest)
         self._builder = BlockBuilder(reader)
         self._position: Position | None = None  # where reading goes on after all that has been taken
         self._page_size = 0
@@ -180,7 +179,7 @@ class GroupReader:
                     yield from builder.cut_pieces()
             for oob in oob_sets:
                 if oob.count > 0:
-                    yield from self._oob.append(builder, oob, (position.file_no, file_offset))
+                    yield from self._forest.append(builder, oob, (position.file_no, file_offset))
             builder.end_group()
         except BinlogError:
             builder.drop_group()

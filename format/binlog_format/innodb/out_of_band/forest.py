@@ -6,7 +6,7 @@ the tree before it.
 
 The out-of-band records that a scan has passed: `NodeTable`, so that trees are walked without reading them again.
 
-Out-of-band data of a large group, read by their places: `OobReader`.
+Out-of-band data of a large group, read by their places: `Forest.append`.
 """
 
 from __future__ import annotations
@@ -130,11 +130,11 @@ class OobSet:
 
 
 class Forest:
-    """Walks the trees of sets of out-of-band data.
+    """Walks the trees of sets of out-of-band data, and reads the records of a set in its order.
 
     Args:
-        files: The log's files, for the names in errors.
-        records: Reads the records that the scan has not passed, or passed too long ago.
+        files: The log's files.
+        records: Reads the records that the scan has not passed, or passed too long ago, and gives runs of pages.
         nodes: Those that it has passed; None: there was no scan.
     """
 
@@ -192,6 +192,57 @@ class Forest:
             if code != FOREST_ORDER_FULL:
                 raise self._walk_error(code, oob)
 
+    def append(self, builder: BlockBuilder, oob: OobSet, commit: FilePlace) -> Iterator[Block]:
+        """Append the payload of a set to the group under construction; give the blocks that it fills.
+
+        A run of pages is read once where records do not lie too far apart.
+
+        Args:
+            builder: Holds the group.
+            oob: The set.
+            commit: The commit record.
+
+        Raises:
+            BinlogError: The set cannot be read; blocks may have been given.
+        """
+        for order in self.nodes(oob, commit):
+            cursor = NodeCursor()
+            run = self._first_run(order, cursor)
+            pages = run.pages()
+            while (code := builder.append_nodes(pages, order, cursor)) != WALK_DONE:
+                if code == WALK_ENOUGH:
+                    yield from builder.cut_pieces()
+                    continue
+                if code == WALK_ELSEWHERE:
+                    run = self._first_run(order, cursor)
+                elif code == WALK_MORE:
+                    run = self._next_run(order, cursor, run)
+                else:
+                    raise walk_error(code, self._files.existing(run.file_no), run, cursor.at, RecordKind.OOB)
+                pages = run.pages()
+            yield from builder.cut_pieces()
+
+    def _first_run(self, order: Table, cursor: NodeCursor) -> PageRun:
+        """The run in which a record begins."""
+        file = self._files.existing(int(order["file_no"][cursor.row]))
+        page, byte = divmod(int(order["offset"][cursor.row]), file.page_size)
+        if page < FIRST_DATA_PAGE:
+            raise bad_reference(file.place(page, byte), "it points into the header page")
+        return self._records.run_at(file, page, begun=False, ahead=_ahead(order, cursor.row, page, file.page_size))
+
+    def _next_run(self, order: Table, cursor: NodeCursor, run: PageRun) -> PageRun:
+        """The run in which a record goes on that does not end in *run*."""
+        file = self._files.existing(run.file_no)
+        page = run.first_page + run.page_count
+        ahead = RUN_SIZE_MAX // file.page_size
+        if run.file_no == order["file_no"][cursor.row]:
+            ahead = _ahead(order, cursor.row, page, file.page_size)
+        following = self._records.run_at(file, page, begun=True, ahead=ahead)
+        if following.file_no != run.file_no:
+            page = FIRST_DATA_PAGE
+        cursor.at = (page - following.first_page) * file.page_size
+        return following
+
     def _top(self) -> FilePlace:
         entry = self._stack[self._state[STATE_DEPTH] - 1]
         return int(entry["file_no"]), int(entry["offset"])
@@ -235,70 +286,6 @@ class Forest:
 
     def _error(self, place: FilePlace, reason: str) -> CorruptError:
         return bad_reference(Place(self._files.path(place[0]), byte=place[1]), reason)
-
-
-class OobReader:
-    """Reads the records of a set in runs of pages, each run once where records do not lie too far apart.
-
-    Args:
-        files: The log's files.
-        records: Gives runs of pages.
-        forest: Puts the records in order.
-    """
-
-    def __init__(self, files: LogFiles, records: RecordReader, forest: Forest) -> None:
-        self._files = files
-        self._records = records
-        self._forest = forest
-
-    def append(self, builder: BlockBuilder, oob: OobSet, commit: FilePlace) -> Iterator[Block]:
-        """Append the payload of a set to the group under construction; give the blocks that it fills.
-
-        Args:
-            builder: Holds the group.
-            oob: The set.
-            commit: The commit record.
-
-        Raises:
-            BinlogError: The set cannot be read; blocks may have been given.
-        """
-        for order in self._forest.nodes(oob, commit):
-            cursor = NodeCursor()
-            run = self._first_run(order, cursor)
-            pages = run.pages()
-            while (code := builder.append_nodes(pages, order, cursor)) != WALK_DONE:
-                if code == WALK_ENOUGH:
-                    yield from builder.cut_pieces()
-                    continue
-                if code == WALK_ELSEWHERE:
-                    run = self._first_run(order, cursor)
-                elif code == WALK_MORE:
-                    run = self._next_run(order, cursor, run)
-                else:
-                    raise walk_error(code, self._files.existing(run.file_no), run, cursor.at, RecordKind.OOB)
-                pages = run.pages()
-            yield from builder.cut_pieces()
-
-    def _first_run(self, order: Table, cursor: NodeCursor) -> PageRun:
-        """The run in which a record begins."""
-        file = self._files.existing(int(order["file_no"][cursor.row]))
-        page, byte = divmod(int(order["offset"][cursor.row]), file.page_size)
-        if page < FIRST_DATA_PAGE:
-            raise bad_reference(file.place(page, byte), "it points into the header page")
-        return self._records.run_at(file, page, begun=False, ahead=_ahead(order, cursor.row, page, file.page_size))
-
-    def _next_run(self, order: Table, cursor: NodeCursor, run: PageRun) -> PageRun:
-        """The run in which a record goes on that does not end in *run*."""
-        file = self._files.existing(run.file_no)
-        page = run.first_page + run.page_count
-        ahead = RUN_SIZE_MAX // file.page_size
-        if run.file_no == order["file_no"][cursor.row]:
-            ahead = _ahead(order, cursor.row, page, file.page_size)
-        following = self._records.run_at(file, page, begun=True, ahead=ahead)
-        if following.file_no != run.file_no:
-            page = FIRST_DATA_PAGE
-        cursor.at = (page - following.first_page) * file.page_size
-        return following
 
 
 def _ahead(order: Table, row: int, page: int, page_size: int) -> int:
