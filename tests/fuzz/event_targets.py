@@ -13,12 +13,7 @@ from binlog_connector.schema.log_ddl import ddl_statements
 from binlog_format.block import BLOCK_SIZE, GROUP_DTYPE
 from binlog_format.classic.file_scan import GtidSources
 from binlog_format.errors import BinlogError
-from binlog_format.events.gtids.gtid import (
-    parse_gtid_event,
-    parse_gtid_list,
-    parse_previous_gtids,
-    parse_xa_prepare_event,
-)
+from binlog_format.events.gtids.gtid import parse_gtid_list, parse_previous_gtids, parse_xa_prepare_event
 from binlog_format.events.gtids.mysql_gtid_kernels import GTID_READ, GTID_SOURCES_FULL, read_mysql_gtid
 from binlog_format.events.layout import EVENT_HEADER_SIZE, EventType
 from binlog_format.events.query import parse_query, parse_query_status
@@ -31,6 +26,7 @@ from binlog_format.transactions.expansion import expanded
 from binlog_format.vendor import Vendor
 from binlog_lab.event_encoding.compression_encoding import compress_event, encode_payload
 from binlog_lab.event_encoding.event_encoding import Origin, encode_fragments
+from binlog_lab.event_encoding.gtid_events import parse_gtid_event
 from tests.format.events.test_mysql_gtid import TAGGED, gtid_event, with_header
 from tests.format.rows.plain_blocks import plain_block
 from tests.fuzz.declaring import NUMBERS, Target, of_vendor, with_body

@@ -15,10 +15,10 @@ import pytest
 from binlog_connector.following.watch import DirectoryWatch
 from binlog_format import open_log
 from binlog_format.errors import StartError, UnsupportedError
-from binlog_format.events.gtids.gtid import encode_gtid_event, parse_gtid_event
 from binlog_format.events.layout import EventType
 from binlog_format.innodb.reader import InnodbLog
 from binlog_format.source_file import LocalDirectory
+from binlog_lab.event_encoding.gtid_events import encode_gtid_event, parse_gtid_event
 from binlog_lab.innodb_writer.options import WriterOptions
 from binlog_lab.repack.repacker import Repacker, RepackProgress
 from tests.corpus import SERVER_CASES

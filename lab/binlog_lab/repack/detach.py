@@ -17,7 +17,6 @@ from binlog_format.classic.layout import (
     FORMAT_DESCRIPTION_TAIL_SIZE,
     ChecksumAlgorithm,
 )
-from binlog_format.events.gtids.gtid import XA_FLAGS, encode_gtid_event, parse_gtid_event
 from binlog_format.events.gtids.gtid_layout import GTID_EXTRA_MULTI_ENGINE
 from binlog_format.events.layout import (
     EVENT_CHECKSUM_SIZE,
@@ -27,6 +26,7 @@ from binlog_format.events.layout import (
     GTID_FLAG_STANDALONE,
 )
 from binlog_format.kernels import empty_bytes
+from binlog_lab.event_encoding.gtid_events import XA_FLAGS, encode_gtid_event, parse_gtid_event
 from binlog_lab.repack.detach_kernels import copy_detached
 
 if TYPE_CHECKING:

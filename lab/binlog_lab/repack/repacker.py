@@ -19,7 +19,7 @@ from binlog_connector.following.watch import DirectoryWatch
 from binlog_connector.schema.log_ddl import all_statements
 from binlog_connector.schema.statement_rows import events_lost_error
 from binlog_format.errors import CorruptError, StartError, UnsupportedError
-from binlog_format.events.gtids.gtid import XA_FLAGS, parse_gtid_event, parse_xa_prepare_event
+from binlog_format.events.gtids.gtid import parse_xa_prepare_event
 from binlog_format.events.gtids.gtid_layout import COMMIT_ID_STRUCT, GTID_BODY_SIZE_MIN
 from binlog_format.events.layout import (
     EVENT_HEADER_SIZE,
@@ -33,6 +33,7 @@ from binlog_format.events.query import parse_query, query_with_text
 from binlog_format.gtids.gtid import Gtid, GtidPosition
 from binlog_format.gtids.gtid_search import GtidSearch
 from binlog_format.position import Place
+from binlog_lab.event_encoding.gtid_events import XA_FLAGS, parse_gtid_event
 from binlog_lab.innodb_writer.server import BinlogWriter
 from binlog_lab.innodb_writer.xa import Xid
 from binlog_lab.repack.detach import detached_events, detached_format_description, detached_gtid_event
@@ -47,8 +48,9 @@ if TYPE_CHECKING:
 
     from binlog_format.block import Block
     from binlog_format.classic.reader import ClassicLog
-    from binlog_format.events.gtids.gtid import GtidEvent, XaName
+    from binlog_format.events.gtids.gtid import XaName
     from binlog_format.position import Position
+    from binlog_lab.event_encoding.gtid_events import GtidEvent
     from binlog_lab.innodb_writer.options import WriterOptions
 
 CHECKPOINT_SECONDS = 0.2

@@ -23,7 +23,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from binlog_format.errors import StartError
-from binlog_format.events.gtids.gtid import XaName, parse_gtid_event
+from binlog_format.events.gtids.gtid import XaName
 from binlog_format.events.layout import EVENT_HEADER_STRUCT, EventType
 from binlog_format.innodb.compressed_int_kernels import decode_compressed_int
 from binlog_format.innodb.header import file_number, read_header
@@ -34,6 +34,7 @@ from binlog_format.innodb.layout import (
     RecordKind,
 )
 from binlog_format.position import Place
+from binlog_lab.event_encoding.gtid_events import parse_gtid_event
 from binlog_lab.innodb_writer.record_scan import RecordScan
 
 if TYPE_CHECKING:

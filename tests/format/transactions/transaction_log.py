@@ -10,7 +10,7 @@ from enum import Enum
 from typing import TYPE_CHECKING
 
 from binlog_format.classic.reader import ClassicLog
-from binlog_format.events.gtids.gtid import GtidEvent, XaName, encode_gtid_event
+from binlog_format.events.gtids.gtid import XaName
 from binlog_format.events.layout import (
     GTID_FLAG_COMPLETED_XA,
     GTID_FLAG_PREPARED_XA,
@@ -24,6 +24,7 @@ from binlog_format.transactions.xa import XaId, XaKind, XaStep
 from binlog_format.views.changes import ChangesView
 from binlog_lab.event_encoding.compression_encoding import compress_event, encode_payload
 from binlog_lab.event_encoding.event_encoding import Origin, QueryContext, encode_event, encode_query, encode_xid
+from binlog_lab.event_encoding.gtid_events import GtidEvent, encode_gtid_event
 from binlog_lab.event_encoding.table_encoding import ColumnSpec, TableEncoder, TableSpec
 from tests.corpus import SERVER_CASES
 from tests.format.classic.logs import MemoryDirectory, file_of, raw_events
