@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from binlog_connector.following.offsets import SourceOffset
     from binlog_connector.following.watched import WatchedLog
-    from binlog_format.structured.event_log import EventLog
+    from binlog_format.structured.event_log import EventLog, FoundDamage
 
 _BETWEEN = ";"
 _SIZE = "="
@@ -96,6 +96,16 @@ def files_within(end: SourceOffset, start: Position) -> frozenset[int]:
 def numbers_within(numbers: Iterable[int], start: Position, end: Position) -> frozenset[int]:
     """Those of *numbers* that are after the file of *start*, and begin before *end*."""
     return frozenset(number for number in numbers if start.file_no < number and Position(number, 0, 0) < end)
+
+
+def damage_after(events: EventLog, begin: SourceOffset) -> FoundDamage | None:
+    """The first damage of a structured log from *begin* on; None: there is none."""
+    return events.first_damage(begin.position, state_of(begin.state))
+
+
+def marks_over(begin: SourceOffset, damage: FoundDamage) -> EntryMarks:
+    """The marks after *damage*, which follows on *begin* without an event between them."""
+    return EntryMarks(damage.state.entries(), begin.files)
 
 
 def state_of(state: bytes) -> LogState | None:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from binlog_connector.following.offsets import SourceOffset
     from binlog_connector.following.watched import WatchedLog
     from binlog_format.log.log import Log
+    from binlog_format.log_format import Span
     from binlog_format.position import Position
 
 
@@ -33,7 +34,8 @@ def check_range_complete(log: Log, reached: Position, end: Position) -> None:
         DataLossError: `TRUNCATED_TRANSACTION`: the log ends before *end* now.
     """
     # After the last group there may be records that are no groups: only a look tells whether they are there.
-    if reached < end and log.span(reached).end < end:
+    limit = None if log.events is None else end  # what comes after it may be damaged
+    if reached < end and log.span(reached, end=limit).end < end:
         raise DataLossError(
             "TRUNCATED_TRANSACTION",
             f"{log.path}: the log ends at {reached} now, but reached {end} when this was planned",
@@ -71,6 +73,21 @@ def planned_entries(
     check_range_complete(log, reached, end)
 
 
+def measure(log: Log, start: Position, size_max: int) -> Span:
+    """Measure the log after *start*; before damage, only a part of it.
+
+    Raises:
+        CorruptError: There is no whole group before the damage.
+    """
+    while True:
+        try:
+            return log.span(start, size_max=size_max)
+        except CorruptError:
+            if size_max <= 1:
+                raise
+            size_max //= 4
+
+
 _AnyBlock = TypeVar("_AnyBlock", Block, LogBlock)
 
 LOOKS_MAX = 3
@@ -88,7 +105,8 @@ class Step:
         group_count: Event groups in it. 0: the offset moves over what holds none, to the next file for example.
         size: Bytes of the files that it takes. Of a step that a fixed end cuts, these two may count more.
         last_timestamp: Of its last group, seconds since 1970 UTC; None without groups.
-        loss: What is missing right before it, where that is accepted; None: it follows on what was before.
+        loss: What is missing right before it, where that is accepted, or what is damaged in it (`CorruptError`) and
+            skipped; None: nothing.
         doubt: What may be missing there, see `Decision.doubt`.
         pause: Waits a moment, for something that may be being written.
     """
@@ -99,7 +117,7 @@ class Step:
     group_count: int
     size: int
     last_timestamp: int | None
-    loss: DataLossError | None
+    loss: DataLossError | CorruptError | None
     doubt: DataLossError | None
     pause: Callable[[], None]
 

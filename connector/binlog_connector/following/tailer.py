@@ -22,18 +22,18 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, TypeAlias
 
-from binlog_connector.following.entry_marks import marks_after
+from binlog_connector.following.entry_marks import damage_after, marks_after, marks_over
 from binlog_connector.following.log_end import end_of_log, offset_at
 from binlog_connector.following.offsets import SourceOffset, skip_after
 from binlog_connector.following.resume import compare
 from binlog_connector.following.starts import Edge, StartMoment, initial_offset
-from binlog_connector.following.steps import Step
+from binlog_connector.following.steps import Step, measure
 from binlog_connector.following.watch import DirectoryWatch
 from binlog_connector.following.watched import WatchedLog
 from binlog_format.archives.directories import open_directory
 from binlog_format.errors import BinlogError, CorruptError, DataLossError, StartError
 from binlog_format.formats.opening import open_live_files
-from binlog_format.gtids.gtid_set import GtidPoint
+from binlog_format.gtids.gtid_set import NO_GTIDS, GtidPoint
 from binlog_format.log.log import ServerPosition
 from binlog_format.transactions.xa import pending_after
 
@@ -42,9 +42,8 @@ if TYPE_CHECKING:
 
     from binlog_connector.following.resume import Decision
     from binlog_format.live_files import EndMark
-    from binlog_format.log.log import Log
     from binlog_format.log_format import Span
-    from binlog_format.position import Place, Position
+    from binlog_format.position import Place
     from binlog_format.source_file import Directory
 
 logger = logging.getLogger(__name__)
@@ -80,6 +79,7 @@ class FollowOptions:
         step_size_max: Bytes of the log in a step; one transaction is taken whatever its size.
         fail_on_data_loss: Whether data that has gone is an error; else reading goes on after it, with a warning, and
             the step after it tells so.
+        skip_damaged: Go on after entries of a structured log that cannot be read; a step tells which.
         ends: Stop at what is there at the beginning.
         poll_interval: Seconds between looks; None: by where the log is.
         grace: Seconds that a torn last page may stay so.
@@ -88,6 +88,7 @@ class FollowOptions:
     format_name: str | None = None
     step_size_max: int = STEP_SIZE_MAX
     fail_on_data_loss: bool = True
+    skip_damaged: bool = False
     ends: bool = False
     poll_interval: float | None = None
     grace: float = GRACE_SECONDS
@@ -158,7 +159,7 @@ class Tailer:
             self.offset = saved or _begin(watched, start)
             if saved is not None:
                 self._accepted(watched, saved)  # what is wrong with it shows now, not with the first change
-            self._target = end_of_log(watched) if how.ends else None
+            self._target = _end_of(watched, how) if how.ends else None
         self._files = open_live_files(path, self.format_name)
         # From now on nothing is missed: looking and waiting follow each other, and changes in between end the wait.
         self._watch = DirectoryWatch(folder, poll_interval=self._poll_interval)
@@ -241,8 +242,7 @@ class Tailer:
             mark = self._files.look()
             step = None if mark == self._seen and self._trouble is None else self._read()
         except (CorruptError, DataLossError, StartError) as error:
-            self._judge(error)
-            return None
+            return self._judge(error)
         self._trouble = None
         self._has_looked = True
         if step is None:
@@ -276,7 +276,7 @@ class Tailer:
         return decision
 
     def _plan(self, watched: WatchedLog, begin: SourceOffset, decision: Decision) -> Step | None:
-        span = _measure(watched.log, begin.position, self._how.step_size_max)
+        span = measure(watched.log, begin.position, self._how.step_size_max)
         end = self._end_of_step(watched, begin, span)
         if decision.loss is not None:
             logger.warning("going on at %s after data loss: %s", begin.position, decision.loss)
@@ -311,17 +311,47 @@ class Tailer:
     def _pause(self) -> None:
         self._watch.wait(self._poll_interval)
 
-    def _judge(self, error: BinlogError) -> None:
-        """Raise *error*, unless it may pass."""
+    def _judge(self, error: BinlogError) -> Step | None:
+        """Raise *error*, unless it may pass; what is damaged and is to be skipped is a step."""
         now = self._clock()
         trouble = self._trouble
         if trouble is None or trouble.error.condition != error.condition or trouble.error.at != error.at:
             self._trouble = _Trouble(error, now)
-            return
+            return None
         trouble.looks += 1
         is_over = now - trouble.since > self._how.grace if error.subclass in _COMES_BACK else trouble.looks >= LOOKS_MAX
-        if is_over:
+        if not is_over:
+            return None
+        if not self._how.skip_damaged or not isinstance(error, CorruptError):
             raise error
+        self._trouble = None
+        return self._step_over(error)
+
+    def _step_over(self, error: CorruptError) -> Step:
+        """The events before the damage that comes next; where there are none, a step without events over it."""
+        watched = WatchedLog(self.path, self.format_name)
+        try:
+            begin = self._accepted(watched, self.offset).offset
+            found = None if watched.log.events is None else damage_after(watched.log.events, begin)
+            if found is None:
+                raise error
+            end, is_before = (found.position, True) if found.event_count else (found.go_on, False)
+            marks = marks_after(watched, begin, end) if is_before else marks_over(begin, found)
+            self._has_looked, self._has_seen_all = True, False
+            return Step(
+                watched=watched,
+                start=begin,
+                end=offset_at(watched, end, gtid=NO_GTIDS, marks=marks),
+                group_count=found.event_count,
+                size=watched.byte_of(end) - watched.byte_of(begin.position),
+                last_timestamp=None,
+                loss=None if is_before else found.error,
+                doubt=None,
+                pause=self._pause,
+            )
+        except BaseException:
+            watched.log.close()
+            raise
 
     def _check_torn(self, mark: EndMark) -> None:
         """See that the last page does not stay torn for ever: nothing can be read before it has become whole.
@@ -346,19 +376,9 @@ def _begin(watched: WatchedLog, start: Start) -> SourceOffset:
     return initial_offset(watched, SourceOffset(position))
 
 
-def _measure(log: Log, start: Position, size_max: int) -> Span:
-    """Measure the log after *start*; before damage, only a part of it.
-
-    Raises:
-        CorruptError: There is no whole group before the damage.
-    """
-    while True:
-        try:
-            return log.span(start, size_max=size_max)
-        except CorruptError:
-            if size_max <= 1:
-                raise
-            size_max //= 4
+def _end_of(watched: WatchedLog, how: FollowOptions) -> SourceOffset:
+    # Where damage is skipped, only sizes tell the end: a scan would end at the damage.
+    return SourceOffset(watched.end_of_bytes()) if how.skip_damaged else end_of_log(watched)
 
 
 def _folder(path: str) -> str:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from binlog_format.block import Block, Table
+    from binlog_format.errors import CorruptError
     from binlog_format.gtids.gtid import Gtid
     from binlog_format.gtids.gtid_set import GtidPoint
     from binlog_format.kernels import Bytes
@@ -79,7 +80,25 @@ class LogBlock:
         return Place(self.path, byte=self.file_offset + byte)
 
 
-__all__ = ["EventLog", "EventSource", "LogBlock", "LogState"]
+class FoundDamage(NamedTuple):
+    """The first place from a start on that cannot be read.
+
+    Attributes:
+        error: What is wrong with it.
+        position: Where it is.
+        go_on: Where entries seem to follow; the end of the file where none do.
+        event_count: Events before it, from the start on.
+        state: What is in force there.
+    """
+
+    error: CorruptError
+    position: Position
+    go_on: Position
+    event_count: int
+    state: LogState
+
+
+__all__ = ["EventLog", "EventSource", "FoundDamage", "LogBlock", "LogState"]
 
 
 class EventLog(Log):
@@ -111,6 +130,10 @@ class EventLog(Log):
     @abstractmethod
     def state_at(self, position: Position) -> LogState:
         """The metadata in force at *position*; reads all metadata that still exists before it."""
+
+    @abstractmethod
+    def first_damage(self, start: Position, state: LogState | None = None) -> FoundDamage | None:
+        """Find the first damage from *start* on, where *state* is in force (None: looked for); None: there is none."""
 
     def gtid_position_at(self, position: Position) -> GtidPoint:
         """None: there are no GTIDs."""

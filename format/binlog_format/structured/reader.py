@@ -17,7 +17,7 @@ from binlog_format.format_traits import FORMAT_TRAITS, STRUCTURED
 from binlog_format.gtids.gtid_set import NO_GTIDS
 from binlog_format.log_format import LogFile, Span
 from binlog_format.position import BEFORE_ALL, Place, Position
-from binlog_format.structured.event_log import EventLog, ns_of
+from binlog_format.structured.event_log import EventLog, FoundDamage, ns_of
 from binlog_format.structured.file_scan import NO_LIMIT, Made, StructuredFileScan
 from binlog_format.structured.files.file_list import list_series
 from binlog_format.structured.files.head import EntryWalker
@@ -125,6 +125,15 @@ class SeriesScan(Generic[Made]):
                 hint="The file was cut, or is another one",
             )
         return start
+
+
+class _DamageFoundError(Exception):
+    """Ends a scan at damage."""
+
+    def __init__(self, error: CorruptError, go_on: int) -> None:
+        super().__init__(error)
+        self.error = error
+        self.go_on = go_on
 
 
 class StructuredLog(EventLog):
@@ -247,6 +256,31 @@ class StructuredLog(EventLog):
         for _ in scan.blocks():
             continue
         return scanner.state
+
+    def first_damage(self, start: Position, state: LogState | None = None) -> FoundDamage | None:
+        """See `EventLog`: reads as `entries` does, from file to file."""
+        series = self._list()
+        scanner = EntryScanner(self.state_at(start) if state is None else state)
+        event_count = 0
+
+        def stop(error: CorruptError, go_on: int) -> None:
+            raise _DamageFoundError(error, go_on)
+
+        for file_no in (number for number in series.begun if number >= start.file_no):
+            begin = byte_of(start) if file_no == start.file_no else 0
+            with closing(series.open(file_no)) as source:
+                scan = StructuredFileScan(
+                    source, file_no, scanner, start=begin, block_size=self._block_size, on_damage=stop
+                )
+                byte = begin
+                try:
+                    for block in scan.blocks():
+                        event_count += len(block.events)
+                        byte = block.file_offset + len(block.data)
+                except _DamageFoundError as found:
+                    places = position_of(file_no, byte), position_of(file_no, found.go_on)
+                    return FoundDamage(found.error, *places, event_count, scanner.state)
+        return None
 
     def entries(
         self,

@@ -19,9 +19,9 @@ from binlog_connector.following.steps import planned_entries
 from binlog_connector.following.tailer import FollowOptions, Tailer
 from binlog_connector.following.watched import WatchedLog
 from binlog_connector.options.source_options import SourceOptions
-from binlog_format.errors import DataLossError, StartError
+from binlog_format.errors import CorruptError, DataLossError, StartError
 from binlog_format.gtids.gtid_set import NO_GTIDS
-from binlog_streaming.event_tables.state import EventTablesStateFile, Gap, gap_between
+from binlog_streaming.event_tables.state import EventTablesStateFile, Gap, damage_gap, gap_between
 from binlog_streaming.event_tables.writing import place_of, table_rows, write_gaps, write_rows
 from binlog_streaming.job_state.job_run import LOOK_SECONDS, JobRun
 from binlog_streaming.job_state.progress import BatchProgress, Progress
@@ -96,6 +96,7 @@ class EventTablesRun(JobRun[EventBatch, BatchProgress, Progress]):
             format_name=self._options.format,
             step_size_max=self._options.bytes_per_trigger_max or FollowOptions().step_size_max,
             fail_on_data_loss=self._options.fail_on_data_loss,
+            skip_damaged=job.source.skip_damaged,
             ends=once,
         )
         self._opened = ExitStack()
@@ -223,7 +224,7 @@ class EventTablesRun(JobRun[EventBatch, BatchProgress, Progress]):
         with ThreadPoolExecutor(THREADS) as pool:
             done = list(pool.map(lambda rows: write_rows(self._job, state, rows, batch.end.position), tables))
         known = tuple(sorted({*state.tables, *(rows.place for rows in tables)}))
-        gaps = state.gaps if batch.event_count is not None else (*state.gaps, *batch.gaps)
+        gaps = tuple(dict.fromkeys((*state.gaps, *batch.gaps)))
         state = msgspec.structs.replace(state, start=batch.end.to_json(), end=None, tables=known, gaps=gaps)
         self._file.finish(state)
         write_gaps(self._job, state)
@@ -240,18 +241,30 @@ class EventTablesRun(JobRun[EventBatch, BatchProgress, Progress]):
 
     def _read(self, batch: EventBatch) -> tuple[EventBatch, list[EventTableRows]]:
         """The rows of a batch; of one whose files go while they are read, of what is left, if losses are accepted."""
-        for _ in range(_LOSSES_MAX):
+        attempt = 0
+        while True:
+            damaged: dict[int, Gap] = {}
+
+            def skip(error: CorruptError, byte: int, damaged: dict[int, Gap] = damaged) -> None:
+                damaged.setdefault(byte, damage_gap(error, str(error.at), 1))
+
             try:
-                return batch, table_rows(batch.blocks, self._job.tables)
+                tables = table_rows(batch.blocks, self._job.tables, skip if self._how.skip_damaged else None)
             except DataLossError:
-                start, end = self._file.start, self._file.end
-                if self._how.fail_on_data_loss or start is None or end is None:
+                start, end, attempt = self._file.start, self._file.end, attempt + 1
+                if self._how.fail_on_data_loss or attempt > _LOSSES_MAX or start is None or end is None:
                     raise
                 batch = self._begun_batch(start, end)
-        return batch, table_rows(batch.blocks, self._job.tables)
+                continue
+            for gap in damaged.values():
+                logger.warning("left out: %s", gap.reason)
+            return batch._replace(gaps=(*batch.gaps, *damaged.values())), tables
 
 
 def _batch_of(step: Step, before: SourceOffset) -> EventBatch:
+    if isinstance(step.loss, CorruptError):
+        logger.warning("skipped up to %s: %s", step.end.position, step.loss)
+        return EventBatch((), step.end, 0, (gap_between(step.loss, step.start, step.end),))
     lost = tuple(
         gap_between(error, before, step.start, is_certain=error is step.loss)
         for error in (step.loss, step.doubt)

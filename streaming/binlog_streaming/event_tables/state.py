@@ -46,7 +46,7 @@ def gap_between(error: BinlogError, start: SourceOffset, go_on: SourceOffset, *,
     """The gap that *error* names, between two offsets."""
     return Gap(
         condition=error.condition,
-        reason=error.reason,
+        reason=f"{error.at}: {error.reason}" if error.at is not None else error.reason,
         certain=is_certain,
         start=str(start.position),
         go_on=str(go_on.position),
@@ -55,6 +55,20 @@ def gap_between(error: BinlogError, start: SourceOffset, go_on: SourceOffset, *,
 
 
 Offset = dict[str, int | str]
+
+
+def damage_gap(error: BinlogError, place: str, events: int) -> Gap:
+    """The gap of an event that cannot be read at *place*."""
+    reason = f"{error.at}: {error.reason}" if error.at is not None else error.reason
+    return Gap(
+        condition=error.condition,
+        reason=reason,
+        certain=True,
+        start=place,
+        go_on=place,
+        events=events,
+        found_at=time.time(),
+    )
 
 
 class EventTablesState(BatchState, frozen=True, kw_only=True):

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from binlog_connector.crash_points import reached
-from binlog_format.errors import TableError
+from binlog_format.errors import CorruptError, TableError
 from binlog_format.structured.views.event_filter import EventFilter, severity_name, shown_text
 from binlog_format.structured.views.view import LogsView, chosen, with_events
 from binlog_streaming.job_state.progress import Outcome, TableProgress
@@ -33,7 +33,7 @@ from binlog_streaming.settings.source_models import Arguments
 from binlog_streaming.tables.open_targets import OpenTargets
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from binlog_format.position import Position
     from binlog_format.structured.event_log import EventSource, LogBlock
@@ -240,18 +240,26 @@ class EventTableRows:
         return "{file_no}:{page}:{chunk}".format(**position)
 
 
-def table_rows(blocks: Iterable[LogBlock], rules: Sequence[EventRule]) -> list[EventTableRows]:
+def table_rows(
+    blocks: Iterable[LogBlock], rules: Sequence[EventRule], on_damage: Callable[[CorruptError, int], None] | None = None
+) -> list[EventTableRows]:
     """The rows of all tables, by rule and place.
+
+    Args:
+        blocks: The events.
+        rules: What goes where.
+        on_damage: Told of each event whose arguments cannot be read, once for each rule that selects it; it is left
+            out. None: it is an error.
 
     Raises:
         CorruptError: `BAD_ENTRY`.
         TableError: `SAME_TARGET`: two rules have one table.
     """
-    routes = [_Route(number, rule) for number, rule in enumerate(rules)]
+    routes = [_Route(number, rule, on_damage) for number, rule in enumerate(rules)]
     for block in blocks:
         for route in routes:
             route.take(block)
-    found = [rows for route in routes for _, rows in sorted(route.tables.items())]
+    found = [rows for route in routes for _, rows in sorted(route.tables.items()) if rows.batches]
     rules_of = {rows.place: rows.rule for rows in reversed(found)}
     for rows in found:
         if rows.rule != rules_of[rows.place]:
@@ -281,7 +289,10 @@ def place_of(rule: EventRule, source: EventSource) -> str:
 class _Route:
     """Sends the events of one rule to its tables."""
 
-    def __init__(self, number: int, rule: EventRule) -> None:
+    def __init__(
+        self, number: int, rule: EventRule, on_damage: Callable[[CorruptError, int], None] | None = None
+    ) -> None:
+        self._on_damage = on_damage
         self._number = number
         self._rule = rule
         self._wanted = EventFilter(rules=rule.sources)
@@ -296,7 +307,16 @@ class _Route:
             place = self._place(source)
             if place not in self.tables:
                 self.tables[place] = EventTableRows(place, self._number)
-            self.tables[place].batches.append(self._view.batch(part))
+            self.tables[place].batches.extend(self._batches(part))
+
+    def _batches(self, part: LogBlock) -> list[pa.RecordBatch]:
+        try:
+            return [self._view.batch(part)]
+        except CorruptError:
+            if self._on_damage is None:
+                raise
+        found = self._view.sound(part, self._on_damage)  # damage is rare: which events are sound is tried out
+        return [self._view.batch(found)] if len(found.events) else []
 
     def _by_source(self, block: LogBlock) -> Iterator[tuple[EventSource, LogBlock]]:
         numbers = block.events["source"]

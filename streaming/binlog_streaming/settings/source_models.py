@@ -37,6 +37,7 @@ class EventLogSource(Section, frozen=True, rename="camel"):
         starting_offsets: Where a new job starts: `earliest`, `latest`, or a position.
         starting_timestamp: The same as a time.
         fail_on_data_loss: Whether events that are gone, and had not been read, end the job.
+        skip_damaged: Whether entries that cannot be read are left out, and named; else they end the job.
         max_bytes_per_trigger: Bytes of the log in one batch.
     """
 
@@ -45,11 +46,14 @@ class EventLogSource(Section, frozen=True, rename="camel"):
     starting_offsets: str | dict[str, int | str] | None = None
     starting_timestamp: str | int | None = None
     fail_on_data_loss: bool = True
+    skip_damaged: bool = False
     max_bytes_per_trigger: int | str = "16m"
 
     def options(self) -> dict[str, str]:
         """The options of the Spark source, without the path."""
-        return source_options(self)
+        given = source_options(self)
+        given.pop("skipDamaged", None)  # what a job does itself
+        return given
 
 
 class EventRule(Section, frozen=True):

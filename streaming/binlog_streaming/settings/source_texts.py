@@ -260,6 +260,10 @@ EVENT_SOURCE = (
     ),
     Setting("startingTimestamp", "Or start with the first event at this time or later.", '"2026-01-31T12:00:00Z"'),
     Setting("failOnDataLoss", "Stop if log data disappeared before it was read."),
+    Setting(
+        "skipDamaged",
+        "Leave out entries that cannot be read: each is a warning, and a row of the table of gaps; false: stop there.",
+    ),
     Setting("maxBytesPerTrigger", "Bytes of the log in one batch; this bounds the memory that a batch takes."),
 )
 EVENT_RULES = (

@@ -5,18 +5,20 @@ from __future__ import annotations
 import os
 import signal
 import threading
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from binlog_connector.crash_points import watched
-from binlog_format.errors import DataLossError, StartError
+from binlog_format.errors import CorruptError, DataLossError, StartError
 from binlog_streaming.event_tables.run import EventTablesRun
 from binlog_streaming.event_tables.writing import table_rows
 from binlog_streaming.job_state.state_files import BatchStep
-from tests.connector.program import NAME, Program
-from tests.faults.processes import in_a_process
+from tests.connector.program import FIRST_NS, NAME, Program
+from tests.faults.processes import Kill, in_a_process
+from tests.format.structured.logs import event
 from tests.streaming.event_tables.test_run import job_at, numbers, run_once, table
 
 if TYPE_CHECKING:
@@ -87,9 +89,9 @@ def test_files_go_between_planning_and_reading(tmp_path: Path, monkeypatch: pyte
     with Program(tmp_path / "log") as program:
         files = three_files(program)
 
-        def remove_first(blocks: Any, rules: Any) -> Any:
+        def remove_first(*batch: Any) -> Any:
             files[gone].unlink(missing_ok=True)
-            return table_rows(blocks, rules)
+            return table_rows(*batch)
 
         monkeypatch.setattr("binlog_streaming.event_tables.run.table_rows", remove_first)
         big = 'format = "structured"\nfailOnDataLoss = {}'
@@ -156,3 +158,58 @@ def test_first_file_is_waited_for(tmp_path: Path, start: str) -> None:
         running.stop()
         thread.join()
     assert numbers(table(job, "logs")) == list(range(5))
+
+
+SKIPPING = 'format = "structured"\nskipDamaged = true'
+
+
+def damaged_log(folder: Path) -> int:
+    """A log with 30 events between four kinds of damage; how many events it had."""
+    with Program(folder / "log") as program:
+        program.log(10)
+        program.append(b"\xff\x00\x00\x00" + bytes(60))  # an entry that claims more than there is, then zeros
+        program.session.reconsume_metadata(program._file)
+        program.log(10)
+        program.append(event(999, FIRST_NS))  # of a source that nobody defined
+        program.append(event(1, FIRST_NS, b"\x01"))  # arguments that are too short
+        program.session.reconsume_metadata(program._file)
+        program.log(5)
+        program.rotate()
+        program.append(b"\x02\x00\x00\x00xy")  # too short for any entry
+        program.log(5)
+        return program.count
+
+
+def test_damage_is_skipped_and_named(tmp_path: Path) -> None:
+    count = damaged_log(tmp_path)
+    with pytest.raises(CorruptError, match="BAD_ENTRY"):
+        run_once(job_at(tmp_path))
+    (tmp_path / "skipping").mkdir()
+    (tmp_path / "log").rename(tmp_path / "skipping" / "log")
+    job = job_at(tmp_path / "skipping", source=SKIPPING)
+    run_once(job)
+    assert numbers(table(job, "logs")) == list(range(count))
+    found = gaps(job)
+    assert {gap["condition"] for gap in found} == {"BINLOG_CORRUPT.BAD_ENTRY"}
+    reasons = " ".join(gap["reason"] for gap in found)
+    for part in ("source 0,", "source 999", "too short", "argument"):
+        assert part in reasons, reasons
+    assert all("byte 0x" in gap["reason"] for gap in found)
+    assert run_once(job).progress.batches == 0
+    assert len(gaps(job)) == len(found)
+
+
+def test_damage_is_skipped_once_whenever_the_job_is_killed(tmp_path: Path) -> None:
+    count = damaged_log(tmp_path)
+
+    def until_killed(kill: Kill) -> None:
+        with watched(kill):
+            run_once(job_at(tmp_path, source=SKIPPING))
+
+    for left in (2, 3, 5, 8, 13):
+        in_a_process(partial(until_killed, Kill(left)))
+    job = job_at(tmp_path, source=SKIPPING)
+    run_once(job)
+    assert numbers(table(job, "logs")) == list(range(count))
+    places = [(gap["start"], gap["reason"]) for gap in gaps(job)]
+    assert len(places) == len(set(places)) >= 4

@@ -34,6 +34,7 @@ from binlog_format.structured.scan_kernels import EntryStop
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from binlog_format.errors import CorruptError
     from binlog_format.kernels import Bytes
     from binlog_format.source_file import SourceFile
 
@@ -178,16 +179,20 @@ class FileHead:
 
 
 def read_head(source: SourceFile) -> FileHead:
-    """Read up to the first event.
+    """Read up to the first event, past what is damaged before it: whoever reads the entries names that.
 
     Raises:
-        CorruptError: `BAD_ENTRY`: something before it is damaged.
+        CorruptError: `BAD_ENTRY`: something is damaged, and no event follows.
     """
     looks = guess_format(_start(source, HEAD_SIZE))
     if looks in (FormatGuess.OTHER, FormatGuess.UNWRITTEN):
         return FileHead(looks)
     clock_sync: ClockSync | None = None
-    for stretch in StructuredFileScan(source, 0, EntryWalker(events_max=1), block_size=HEAD_SIZE).blocks():
+    damage: list[CorruptError] = []
+    scan = StructuredFileScan(
+        source, 0, EntryWalker(events_max=1), block_size=HEAD_SIZE, on_damage=lambda error, _: damage.append(error)
+    )
+    for stretch in scan.blocks():
         clock_sync = stretch.clock_sync or clock_sync
         if not stretch.events:
             continue
@@ -196,6 +201,8 @@ def read_head(source: SourceFile) -> FileHead:
         number = min(max(clock if ns is None else ns, 0), _NUMBER_MAX)
         end = int(stretch.starts[-1]) + ENTRY_HEAD_SIZE + EVENT_SIZE_MIN
         return FileHead(looks, number, crc32c.crc32c(_start(source, end).data), clock_sync)
+    if damage:
+        raise damage[0]
     return FileHead(looks)
 
 

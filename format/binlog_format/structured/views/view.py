@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from binlog_format.block import copied
+from binlog_format.errors import CorruptError
 from binlog_format.rows.arrow_arrays import (
     array_mask,
     fixed_array,
@@ -37,7 +38,7 @@ from binlog_format.structured.views.event_kernels import NO_SUCH_SOURCE, rows_of
 from binlog_format.views.columns import POSITION_TYPE, texts_of_rows
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from numpy.typing import NDArray
 
@@ -200,6 +201,23 @@ class LogsView:
         if self._typed:
             columns += self._decoder(source).decode(block, rows).flatten()
         return pa.RecordBatch.from_arrays(columns, schema=self.schema(source))
+
+    def sound(self, block: LogBlock, on_damage: Callable[[CorruptError, int], None]) -> LogBlock:
+        """*block* without the events whose arguments do not fit their source.
+
+        Args:
+            block: All of whose events have the same arguments, where they are typed.
+            on_damage: Told of each event that is left out, and its byte in the file.
+        """
+        kept = []
+        for row in range(len(block.events)):
+            try:
+                self.batch(replace(block, events=block.events[row : row + 1]))
+            except CorruptError as error:
+                on_damage(error, block.file_offset + int(block.events["start"][row]))
+            else:
+                kept.append(row)
+        return with_events(block, np.array(kept, dtype=np.int64))
 
     def _decoder(self, source: EventSource) -> SourceDecoder:
         key = source.argument_tags, source.format
