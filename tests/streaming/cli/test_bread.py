@@ -276,6 +276,18 @@ def test_bread_that_follows_tells_of_an_entry_that_was_rotated_away_unfinished(
     assert b"the file ends in the middle of an entry" in complaints
 
 
+def test_bread_follows_a_file_that_was_cut_and_has_grown_past_its_place(followed: tuple[Path, _Followed]) -> None:
+    log, process = followed
+    assert process.line() == b"event begin\n"
+    with log.open("r+b") as file:  # as if it had been cut between two looks
+        file.write(HEAD + b"".join(_event(f"number {number}", clock=number + 1) for number in range(5)))
+    for number in range(5):
+        assert process.line() == f"event number {number}\n".encode()
+    status, rest, complaints = process.stop()
+    assert (status, rest) == (0, b"")
+    assert b"has been cut: read from its start" in complaints
+
+
 def test_bread_cannot_follow_what_is_not_there(tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]) -> None:
     log = tmp_path / "none.blog"
     assert run(["--follow", str(log)]) == CANNOT_OPEN

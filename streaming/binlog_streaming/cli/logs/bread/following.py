@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from binlog_connector.following.watch import DirectoryWatch
 from binlog_format.errors import AccessError, CorruptError
+from binlog_format.kernels import empty_bytes
 from binlog_format.position import Place
 from binlog_format.source_file import LocalFile
 from binlog_format.structured.file_scan import FileEnd, StructuredFileScan
@@ -25,6 +26,9 @@ if TYPE_CHECKING:
 
 _WAIT_SECONDS = 10.0
 """Longest wait for a sign of change before the file is looked at anyway."""
+
+_COMPARED = 4096
+"""Bytes before a place that tell if a file is still the one that was read up to there."""
 
 
 def read_file(path: str, scanner: EntryScanner, sink: BreadSink, on_damage: OnDamage) -> None:
@@ -79,17 +83,19 @@ class BreadFollower:
 
     def _follow_one(self, source: LocalFile, watch: DirectoryWatch, *, is_last: bool) -> list[LocalFile]:
         """Read a file to its end, which is there when another one has its name; gives the files that come next."""
-        place = 0
+        place, before = 0, b""
         successors: list[LocalFile] = []
         while not self._is_stopped:
             # Looked for first: what is written to the file before they are there is read below.
             if is_last:
                 successors = self._successors(source)
             is_complete = not is_last or bool(successors)
-            if source.size() < place:
+            # A file that was cut may have grown past the place since: what was read tells.
+            if source.size() < place or _bytes_before(source, place) != before:
                 print(f"[bread] {source.path} has been cut: read from its start", file=sys.stderr)  # noqa: T201
                 place = 0
             place = _read(source, place, self._scanner, self._sink, self._on_damage, is_complete=is_complete)
+            before = _bytes_before(source, place)
             sys.stdout.flush()
             if is_complete:
                 break
@@ -150,6 +156,12 @@ class BreadFollower:
         finally:
             for number, handler in before.items():
                 signal.signal(number, handler)
+
+
+def _bytes_before(source: LocalFile, place: int) -> bytes:
+    """The last bytes of what has been read."""
+    buffer = empty_bytes(min(place, _COMPARED))
+    return buffer[: source.read_into(place - len(buffer), buffer)].tobytes()
 
 
 def _read(
