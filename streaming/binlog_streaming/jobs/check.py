@@ -185,18 +185,8 @@ def check_job(job: Job, *, scan_size: int = SCAN_SIZE, on_progress: OnProgress |
         cascading = {table.name: table.cascading for table in found.tables}
         reports = tuple(_with_cascading(report, job, cascading[report.name]) for report in reports)
     others = tuple(text for texts in problems.values() for text in texts)
-    return JobReport(
-        log,
-        start,
-        reports,
-        left_out,
-        found.size,
-        tuple(warnings),
-        changed,
-        others,
-        place_problems(job),
-        sets_aside=job.on_error is OnError.SET_ASIDE,
-    )
+    stopping = changed, others, place_problems(job), job.on_error is OnError.SET_ASIDE
+    return JobReport(log, start, reports, left_out, found.size, tuple(warnings), *stopping)
 
 
 def _undefined(reports: Sequence[TableReport]) -> Iterator[str]:
