@@ -122,6 +122,42 @@ def test_files_purged_under_a_stopped_job_are_named_and_may_come_back(spark: Spa
     assert rows(tmp_path, "orders") == [(1, "a"), (2, "b"), (3, "c"), (4, "d")]
 
 
+@pytest.mark.spark
+@pytest.mark.parametrize("is_written", [False, True], ids=["before its tables", "after its tables"])
+def test_batch_under_way_whose_files_are_purged_ends_no_job_that_accepts_losses(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, is_written: bool
+) -> None:
+    """Killed within a batch, and then the batch's files go: what is left is taken, and the loss is recorded."""
+    job = job_for(tmp_path, log=tmp_path / "log")
+    job = msgspec.structs.replace(job, source=msgspec.structs.replace(job.source, fail_on_data_loss=False))
+    with ShopLog(tmp_path / "log") as log:
+        log.insert(ORDERS, (1, "a"))
+        run_once(job, spark)
+        log.insert(ORDERS, (2, "b"))
+        log.flush()
+        log.insert(ORDERS, (3, "c"))
+        log.flush()
+        if is_written:
+            (batch,) = run_once(job, spark)
+            for name in (f"{batch.batch_id}", f".{batch.batch_id}.crc"):
+                (tmp_path / "checkpoint" / "commits" / name).unlink()
+        else:
+            with monkeypatch.context() as patch:
+                patch.setattr("binlog_streaming.tables.job.write_batch", killed)
+                with pytest.raises(TableError, match="killed"):
+                    run_once(job, spark)
+        log.insert(ORDERS, (4, "d"))
+        log.purge(before=2)
+        run_once(job, spark)
+        run_once(job, spark)
+    kept = [(2, "b"), (3, "c")] if is_written else []
+    assert rows(tmp_path, "orders") == [(1, "a"), *kept, (4, "d")]
+
+
+def killed(*_: object) -> None:
+    raise TableError("WRITE_FAILED", "killed")
+
+
 @pytest.mark.thorough
 @pytest.mark.spark
 @pytest.mark.parametrize("forgotten", [False, True], ids=["stopped", "killed before the checkpoint"])
