@@ -90,6 +90,13 @@ DEBEZIUM = Fetched(
     program="DebeziumMessages",
     source=_REPOSITORY / "deploy" / "debezium",
 )
+FLINK = Fetched(
+    name="Flink's format debezium-json",
+    size=27,
+    folder=_KEPT / "flink",
+    program="FlinkRows",
+    source=_REPOSITORY / "deploy" / "flink",
+)
 
 
 def require_fetched(server: Fetched) -> Path:
@@ -159,7 +166,8 @@ def _run(command: list[str], server: Fetched, say: Callable[[str], None]) -> Non
 
 def main() -> None:
     """Fetch those that are named, or all."""
-    servers = {server.folder.name: server for server in (S3PROXY, REST_CATALOG, KAFKA, SPARK_KAFKA, DEBEZIUM)}
+    known = (S3PROXY, REST_CATALOG, KAFKA, SPARK_KAFKA, DEBEZIUM, FLINK)
+    servers = {server.folder.name: server for server in known}
     try:
         for name in sys.argv[1:] or servers:
             fetch(servers[name], DemoView())
