@@ -1,15 +1,18 @@
 """Options that several commands understand alike: which tables, how values are given, how large files are.
 
 Help texts from docstrings, whose paragraphs flow to the terminal's width: `help_of(command)`.
+
+Commands that take their words apart themselves, as the programs do whose place they take: `VerbatimCommand`.
 """
 
 from __future__ import annotations
 
 import inspect
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer.core import TyperCommand
 
 from binlog_format.rows.decoding import TimeType, ZeroDates
 
@@ -113,3 +116,12 @@ MaxBinlogSizeOption = Annotated[
 StateIntervalOption = Annotated[
     str, typer.Option(metavar="SIZE", help="Bytes between GTID state records (innodb_binlog_state_interval).")
 ]
+
+
+class VerbatimCommand(TyperCommand):
+    """Leaves all words in `args` of the context."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Parse nothing. Typer has a click of its own or takes the one installed, so *ctx* has no type to name."""
+        ctx.args = list(args)
+        return []

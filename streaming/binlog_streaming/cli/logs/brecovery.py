@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from binlog_streaming.cli.options import VerbatimCommand
 from binlog_streaming.cli.output import write_output
-from binlog_streaming.cli.verbatim import VerbatimCommand
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

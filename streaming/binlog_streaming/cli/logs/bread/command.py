@@ -10,8 +10,8 @@ import typer
 
 from binlog_format.errors import CorruptError, OptionError
 from binlog_streaming.cli.logs.bread.arguments import HELP, UsageError, parse_arguments
+from binlog_streaming.cli.options import VerbatimCommand
 from binlog_streaming.cli.output import write_output
-from binlog_streaming.cli.verbatim import VerbatimCommand
 
 if TYPE_CHECKING:
     from binlog_format.structured.views.event_filter import EventFilter
