@@ -99,4 +99,4 @@ def test_a_start_that_fails_names_java(tmp_path: Path) -> None:
     environment.pop("SPARK_HOME", None)
     program = "from binlog_streaming.spark_session import local_session; local_session('test')"
     made = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False, env=environment)
-    assert "BINLOG_OPTION.INVALID_VALUE" in made.stderr
+    assert "BINLOG_MACHINE.NO_JAVA" in made.stderr

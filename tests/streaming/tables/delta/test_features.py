@@ -116,7 +116,8 @@ def test_every_table_of_the_archive_is_judged(tables: Path) -> None:
 @pytest.mark.parametrize("name", REFUSED)
 def test_what_is_not_written_correctly_is_refused_by_name(tables: Path, name: str) -> None:
     before = sorted(tables.joinpath(name).rglob("*"))
-    with pytest.raises(TableError, match=rf"TABLE_FEATURE\] .*/{name}: .* without Spark: {REFUSED[name]}\. ") as caught:
+    reason = rf"TABLE_FEATURE\] .*/{name}: .* only Spark writes correctly: {REFUSED[name]}\. "
+    with pytest.raises(TableError, match=reason) as caught:
         find(tables / name)
     assert "DROP FEATURE" in (caught.value.hint or "")
     assert sorted(tables.joinpath(name).rglob("*")) == before

@@ -6,6 +6,7 @@ import os
 import signal
 import sys
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -38,7 +39,7 @@ def read_file(path: str, scanner: EntryScanner, sink: BreadSink, on_damage: OnDa
         OpenFailure: It is not there.
     """
     with _opened(Path(path)) as source:
-        _read(source, 0, scanner, sink, on_damage, is_complete=True)
+        _read(source, _Reached(), scanner, sink, on_damage, is_complete=True)
 
 
 def follow(path: str, scanner: EntryScanner, sink: BreadSink, on_damage: OnDamage | None) -> None:
@@ -83,7 +84,7 @@ class BreadFollower:
 
     def _follow_one(self, source: LocalFile, watch: DirectoryWatch, *, is_last: bool) -> list[LocalFile]:
         """Read a file to its end, which is there when another one has its name; gives the files that come next."""
-        place, before = 0, b""
+        reached = _Reached()
         successors: list[LocalFile] = []
         while not self._is_stopped:
             # Looked for first: what is written to the file before they are there is read below.
@@ -91,11 +92,15 @@ class BreadFollower:
                 successors = self._successors(source)
             is_complete = not is_last or bool(successors)
             # A file that was cut may have grown past the place since: what was read tells.
-            if source.size() < place or _bytes_before(source, place) != before:
+            if not reached.is_of(source):
                 print(f"[bread] {source.path} has been cut: read from its start", file=sys.stderr)  # noqa: T201
-                place = 0
-            place = _read(source, place, self._scanner, self._sink, self._on_damage, is_complete=is_complete)
-            before = _bytes_before(source, place)
+                reached = _Reached()
+            try:
+                _read(source, reached, self._scanner, self._sink, self._on_damage, is_complete=is_complete)
+            except CorruptError:
+                if reached.is_of(source):
+                    raise
+                continue  # it was cut while it was read
             sys.stdout.flush()
             if is_complete:
                 break
@@ -158,33 +163,48 @@ class BreadFollower:
                 signal.signal(number, handler)
 
 
+@dataclass(slots=True)
+class _Reached:
+    # How far a file was read, and the bytes before that place.
+    place: int = 0
+    before: bytes = b""
+
+    def come_to(self, source: LocalFile, place: int) -> None:
+        self.place, self.before = place, _bytes_before(source, place)
+
+    def is_of(self, source: LocalFile) -> bool:
+        return source.size() >= self.place and _bytes_before(source, self.place) == self.before
+
+
 def _bytes_before(source: LocalFile, place: int) -> bytes:
-    """The last bytes of what has been read."""
     buffer = empty_bytes(min(place, _COMPARED))
     return buffer[: source.read_into(place - len(buffer), buffer)].tobytes()
 
 
 def _read(
     source: LocalFile,
-    place: int,
+    reached: _Reached,
     scanner: EntryScanner,
     sink: BreadSink,
     on_damage: OnDamage | None,
     *,
     is_complete: bool,
-) -> int:
-    """Read a file from a place to its present end; gives the place where reading goes on.
+) -> None:
+    """Read a file from a place to its present end, and note how far that is.
 
     Raises:
-        CorruptError: `BAD_ENTRY`, without *on_damage*.
+        CorruptError: `BAD_ENTRY`, without *on_damage*, or because the file was cut meanwhile.
     """
 
     def skip(error: CorruptError, following: int) -> None:
         assert on_damage is not None
+        if not reached.is_of(source):
+            raise error
         on_damage(CorruptError(error.subclass, error.reason, at=error.at, hint=f"Read on at byte {following:#x}"))
 
-    scan = StructuredFileScan(source, 0, scanner, start=place, on_damage=None if on_damage is None else skip)
+    scan = StructuredFileScan(source, 0, scanner, start=reached.place, on_damage=None if on_damage is None else skip)
     for block in scan.blocks():
+        reached.come_to(source, scan.stopped_at)  # before anybody sees the block, who may cut the file
         sink.take(block)
     if is_complete and scan.ended is FileEnd.INCOMPLETE:
         left = source.size() - scan.stopped_at
@@ -193,7 +213,8 @@ def _read(
         if on_damage is None:
             raise error
         on_damage(error)
-    return scan.stopped_at
+    if reached.place != scan.stopped_at:
+        reached.come_to(source, scan.stopped_at)
 
 
 @contextmanager
