@@ -92,6 +92,10 @@ _KEY_PARAMETER = re.compile(
 )
 
 
+KEYS_IN_URL = "the URL has a password or a key in it, which checkpoints and messages would show"
+"""Reason of the errors for such URLs; what the URL has is not repeated."""
+
+
 def has_keys(text: str) -> bool:
     """True if *text* contains a URL with a password or a key in it."""
     return "://" in text and bool(_USER_INFO.search(text) or _KEY_PARAMETER.search(text))

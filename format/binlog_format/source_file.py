@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Protocol, cast
 
 import pyarrow.fs
 
-from binlog_format.errors import AccessError, OptionError, StartError, has_keys
+from binlog_format.errors import KEYS_IN_URL, AccessError, OptionError, StartError, has_keys
 from binlog_format.position import Place
 
 if TYPE_CHECKING:
@@ -269,7 +269,7 @@ def refuse_keys(url: str) -> None:
     if has_keys(url):
         raise OptionError(
             "INVALID_VALUE",
-            "option path: the URL has a password or a key in it, which checkpoints and messages would show",
+            f"option path: {KEYS_IN_URL}",
             hint="Give it in the environment: AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE",
         )
 

@@ -252,6 +252,19 @@ def _not_there(log: Log, given: DebeziumOffset, reason: str) -> StartError:
     )
 
 
+def rows_taken(taken: TakenChanges, event_nos: NDArray[Any], row_nos: NDArray[Any]) -> NDArray[np.bool_]:
+    """True for those rows of the group that have been taken.
+
+    Args:
+        taken: Of that group.
+        event_nos: Numbers of the rows' events.
+        row_nos: Numbers of the rows in them.
+    """
+    is_taken: NDArray[np.bool_] = event_nos < taken.event_no
+    is_taken |= (event_nos == taken.event_no) & (row_nos < taken.row_no)
+    return is_taken
+
+
 class StoredOffset(NamedTuple):
     """Offset of a connector, and its `topic.prefix`."""
 
@@ -281,7 +294,7 @@ def stored_offset(path: Path) -> StoredOffset:
 
 
 def _answered(answer: Mapping[str, Any]) -> list[tuple[str, dict[str, Any]]]:
-    return [(str(one["partition"]["server"]), dict(one["offset"])) for one in answer["offsets"]]
+    return [(str(stored["partition"]["server"]), dict(stored["offset"])) for stored in answer["offsets"]]
 
 
 _JAVA = b"\xac\xed\x00\x05"

@@ -157,7 +157,7 @@ def _parsed(state: bytes) -> LogState:
 
 
 def _ended_inode(watched: WatchedLog, position: Position) -> int:
-    """Number of the file of *position*, if no whole event comes after that in it, as far as was seen; else 0."""
+    """Inode of the file of *position*, if no whole event follows there in the file; else 0."""
     file_no = position.file_no
     inode = watched.inode(file_no) if file_no in watched.names() else 0
     if inode and watched.byte_of(position) < watched.size_of(file_no):

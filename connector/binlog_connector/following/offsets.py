@@ -142,8 +142,8 @@ class SourceOffset:
         state: What is in force there of a structured log, as `EventLog` gives it; empty elsewhere, and where a user
             gave only a position.
         files: The other files of a structured log, as far as they had been read.
-        ended_inode: Number of the position's file in its file system, if it had been read to its end, as far as was
-            seen, and its program may begin it anew; 0: it had not, or that is not known.
+        ended_inode: Inode of the position's file, if no whole event followed there when the offset was made: a program
+            that starts again may cut such a file. 0: an event followed, or that is not known.
         taken: Changes of the group at the position that another program has published; only jobs that publish begin
             so. None: none are.
     """

@@ -43,8 +43,9 @@ class Decision:
         offset: Where to go on; after a loss, where to go on without what is lost.
         reason: Why, in words.
         loss: The error to raise, unless the user accepts losses; None when nothing is lost.
-        doubt: What may be lost, and cannot be known; it is told, and reading goes on. None: nothing.
-        is_waiting: Nothing can be read now: the program has begun its file anew, and has written no event yet.
+        doubt: Error for events that may be lost; nobody can know. A warning names it, and reading goes on. None: no
+            event may be lost.
+        is_waiting: Nothing can be read now: the program has cut its file, and has written no event since.
     """
 
     offset: SourceOffset
@@ -113,7 +114,7 @@ def _file_is_gone(watched: WatchedLog, offset: SourceOffset) -> Decision:
 
 
 def _begun_anew(watched: WatchedLog, offset: SourceOffset, file_no: int) -> Decision:
-    """A program has cut the file that had been read to its end, and goes on in it."""
+    """The decision for a file that was read to its end, and that a program has cut since and writes again."""
     reason = (
         "the program has begun this file anew (the same file, with another first event). The file before it had been "
         f"read to its end at byte {watched.byte_of(offset.position):,}; what may have been written to it after that is "

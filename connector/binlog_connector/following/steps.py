@@ -50,7 +50,7 @@ def planned_entries(
 
     Args:
         log: The log.
-        blocks: What there is now from *start* to *end*.
+        blocks: The blocks that the log has now from *start* to *end*.
         files: Numbers of the files after that of *start* which had events then: one that is gone leaves no trace.
         start: Where the blocks begin.
         end: Where they were to end.

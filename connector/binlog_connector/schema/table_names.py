@@ -90,7 +90,7 @@ class TemporaryTables:
         self._names = {session: {name.lowered for name in names} for session, names in self._names.items()}
 
     def clear(self) -> None:
-        """Forget all: the server was started anew."""
+        """Forget all names: a new start of the server ends its sessions."""
         self._names.clear()
 
     def of(self, session: SessionId) -> Set[TableName]:

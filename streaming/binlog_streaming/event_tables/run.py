@@ -21,7 +21,7 @@ from binlog_connector.following.watched import WatchedLog
 from binlog_connector.options.source_options import SourceOptions
 from binlog_format.errors import CorruptError, DataLossError, StartError
 from binlog_format.gtids.gtid_set import NO_GTIDS
-from binlog_streaming.event_tables.state import EventTablesStateFile, Gap, damage_gap, gap_between
+from binlog_streaming.event_tables.state import EventTablesStateFile, Gap, gap_of
 from binlog_streaming.event_tables.writing import place_of, table_rows, write_gaps, write_rows
 from binlog_streaming.job_state.job_run import LOOK_SECONDS, JobRun
 from binlog_streaming.job_state.progress import BatchProgress, Progress
@@ -194,7 +194,7 @@ class EventTablesRun(JobRun[EventBatch, BatchProgress, Progress]):
                 blocks += watched.log.events.entries(go_on.position, end.position, state_of(go_on.state))
             if blocks:
                 go_on = offset_at(watched, blocks[-1].next_position, gtid=NO_GTIDS)
-        gap = gap_between(decision.loss, start, go_on)
+        gap = gap_of(decision.loss, str(start.position), str(go_on.position))
         logger.warning("going on at %s after data loss: %s", go_on.position, decision.loss)
         return EventBatch(blocks, go_on, None, (gap,))
 
@@ -246,7 +246,7 @@ class EventTablesRun(JobRun[EventBatch, BatchProgress, Progress]):
             damaged: dict[int, Gap] = {}
 
             def skip(error: CorruptError, byte: int, damaged: dict[int, Gap] = damaged) -> None:
-                damaged.setdefault(byte, damage_gap(error, str(error.at), 1))
+                damaged.setdefault(byte, gap_of(error, str(error.at), str(error.at), events=1))
 
             try:
                 tables = table_rows(batch.blocks, self._job.tables, skip if self._how.skip_damaged else None)
@@ -264,9 +264,10 @@ class EventTablesRun(JobRun[EventBatch, BatchProgress, Progress]):
 def _batch_of(step: Step, before: SourceOffset) -> EventBatch:
     if isinstance(step.loss, CorruptError):
         logger.warning("skipped up to %s: %s", step.end.position, step.loss)
-        return EventBatch((), step.end, 0, (gap_between(step.loss, step.start, step.end),))
+        gap = gap_of(step.loss, str(step.start.position), str(step.end.position))
+        return EventBatch((), step.end, 0, (gap,))
     lost = tuple(
-        gap_between(error, before, step.start, is_certain=error is step.loss)
+        gap_of(error, str(before.position), str(step.start.position), is_certain=error is step.loss)
         for error in (step.loss, step.doubt)
         if error is not None
     )

@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     from binlog_streaming.settings import EventTablesJob
 
 
+Offset = dict[str, int | str]
+
+
 class Gap(msgspec.Struct, frozen=True, kw_only=True):
     """Events that are in no table, because the log does not have them any more, or they cannot be read.
 
@@ -42,30 +45,14 @@ class Gap(msgspec.Struct, frozen=True, kw_only=True):
     found_at: float
 
 
-def gap_between(error: BinlogError, start: SourceOffset, go_on: SourceOffset, *, is_certain: bool = True) -> Gap:
-    """The gap that *error* names, between two offsets."""
+def gap_of(error: BinlogError, start: str, go_on: str, *, is_certain: bool = True, events: int | None = None) -> Gap:
+    """The gap that *error* names, between two places."""
     return Gap(
         condition=error.condition,
         reason=f"{error.at}: {error.reason}" if error.at is not None else error.reason,
         certain=is_certain,
-        start=str(start.position),
-        go_on=str(go_on.position),
-        found_at=time.time(),
-    )
-
-
-Offset = dict[str, int | str]
-
-
-def damage_gap(error: BinlogError, place: str, events: int) -> Gap:
-    """The gap of an event that cannot be read at *place*."""
-    reason = f"{error.at}: {error.reason}" if error.at is not None else error.reason
-    return Gap(
-        condition=error.condition,
-        reason=reason,
-        certain=True,
-        start=place,
-        go_on=place,
+        start=start,
+        go_on=go_on,
         events=events,
         found_at=time.time(),
     )

@@ -59,12 +59,12 @@ def write_rows(job: EventTablesJob, state: EventTablesState, rows: EventTableRow
         BinlogError: The table cannot take them; nothing of them is in it.
     """
     started = time.monotonic()
-    uri = f"{job.sink.directory.rstrip('/')}/{rows.place}"
-    commit_id = _commit_id(job, state, rows, end)
-    with (
-        contextlib.closing(OpenTargets(job.sink, sink_type(job.sink.format))) as open_targets,
-        open_targets.naming_errors(rows.name, uri),
-    ):
+    uri = _uri(job, rows.place)
+    commit_id = replace(
+        _commit_id(state, rows.name, str(end), rows.last_place),
+        partition_by=tuple(map(partition_rule, job.tables[rows.rule].partition_by)),
+    )
+    with _open_targets(job, rows.name, uri) as open_targets:
         outcome = open_targets.write_with_retry(
             uri, lambda target: _write(target, commit_id, rows, is_known=rows.place in state.tables)
         )
@@ -103,11 +103,6 @@ _GAPS_SCHEMA = pa.schema(
 )
 
 
-def gaps_place(state: EventTablesState) -> str:
-    """Place of the job's table of gaps in the sink's directory."""
-    return f"_binlog_stream/gaps_{state.query_id[:8]}"
-
-
 def write_gaps(job: EventTablesJob, state: EventTablesState) -> None:
     """Write what the last batch lacks into the job's table of gaps; rows that exist already change nothing.
 
@@ -116,44 +111,43 @@ def write_gaps(job: EventTablesJob, state: EventTablesState) -> None:
     """
     if not state.gaps:
         return
-    place = gaps_place(state)
-    uri = f"{job.sink.directory.rstrip('/')}/{place}"
+    place = f"_binlog_stream/gaps_{state.query_id[:8]}"
+    uri = _uri(job, place)
     rows = [
         {**msgspec.structs.asdict(gap), "batch_id": state.batch_id, "found_at": int(gap.found_at * _US_PER_SECOND)}
         for gap in state.gaps
     ]
     batch = pa.RecordBatch.from_pylist(rows, schema=_GAPS_SCHEMA)
-    commit_id = CommitId(
-        query_id=state.query_id,
-        batch_id=state.batch_id,
-        step=ROWS_STEP,
-        source_table=place,
-        mode=Mode.CHANGELOG,
-        keys=(),
-        position=state.gaps[-1].go_on,
-        last_change=state.gaps[-1].go_on,
-        gtid=None,
-    )
+    commit_id = _commit_id(state, place, state.gaps[-1].go_on, state.gaps[-1].go_on)
     found = EventTableRows(place, -1, [batch])
-    with (
-        contextlib.closing(OpenTargets(job.sink, sink_type(job.sink.format))) as open_targets,
-        open_targets.naming_errors(place, uri),
-    ):
+    with _open_targets(job, place, uri) as open_targets:
         open_targets.write_with_retry(uri, lambda target: _write(target, commit_id, found, is_known=False))
 
 
-def _commit_id(job: EventTablesJob, state: EventTablesState, rows: EventTableRows, end: Position) -> CommitId:
+def _uri(job: EventTablesJob, place: str) -> str:
+    return f"{job.sink.directory.rstrip('/')}/{place}"
+
+
+@contextlib.contextmanager
+def _open_targets(job: EventTablesJob, name: str, uri: str) -> Iterator[OpenTargets]:
+    with (
+        contextlib.closing(OpenTargets(job.sink, sink_type(job.sink.format))) as open_targets,
+        open_targets.naming_errors(name, uri),
+    ):
+        yield open_targets
+
+
+def _commit_id(state: EventTablesState, name: str, position: str, last_change: str) -> CommitId:
     return CommitId(
         query_id=state.query_id,
         batch_id=state.batch_id,
         step=ROWS_STEP,
-        source_table=rows.name,
+        source_table=name,
         mode=Mode.CHANGELOG,
         keys=(),
-        position=str(end),
-        last_change=rows.last_place,
+        position=position,
+        last_change=last_change,
         gtid=None,
-        partition_by=tuple(map(partition_rule, job.tables[rows.rule].partition_by)),
     )
 
 

@@ -101,7 +101,7 @@ class JobReport:
         changed: Settings that differ from those the checkpoint was created with, and must not.
         statements: Statements, and lost events, that would stop the job and are about none of *tables*.
         places: Places that the job cannot write to.
-        sets_aside: Whether a table with a problem is set aside, and the job goes on.
+        sets_aside: A table with a problem is set aside, and the job goes on.
     """
 
     log: LogReport

@@ -15,7 +15,7 @@ from pathlib import Path
 import msgspec
 
 from binlog_format.archives.directories import open_directory
-from binlog_format.errors import BinlogError, OptionError, has_keys
+from binlog_format.errors import KEYS_IN_URL, BinlogError, OptionError, has_keys
 from binlog_format.format_traits import FORMAT_TRAITS
 from binlog_format.formats.opening import detect_format
 from binlog_format.position import Place
@@ -186,9 +186,8 @@ class JobFile:
             for number, item in enumerate(value):
                 self.check_keys(item, (*path, number))
         elif isinstance(value, str) and has_keys(value):
-            reason = "the URL has a password or a key in it, which checkpoints and messages would show"
             hint = "Give it in the environment (AWS_SECRET_ACCESS_KEY, ...), or in the setting that is for it"
-            raise self.error("INVALID_VALUE", path, reason, hint)
+            raise self.error("INVALID_VALUE", path, KEYS_IN_URL, hint)
 
 
 KEY_SECTIONS = frozenset({("sink", "storage"), ("sink", "catalog"), ("spark", "settings")})
