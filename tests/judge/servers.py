@@ -95,8 +95,13 @@ class LiveServer:
 
     def connect(self) -> Connection:
         """A new connection; `with` closes it."""
+        # Without TLS, a quarter of the judge's time is saved: for each connection, it read all certificates it trusts.
         return pymysql.connect(
-            unix_socket=str(self._folder / "socket"), user="root", charset="utf8mb4", autocommit=True
+            unix_socket=str(self._folder / "socket"),
+            user="root",
+            charset="utf8mb4",
+            autocommit=True,
+            ssl_disabled=True,
         )
 
     def ask(self, *statements: str) -> list[tuple[Any, ...]]:
