@@ -104,6 +104,7 @@ EXPECTED: Mapping[str, Expected] = {
 """By case; what follows a comma tells apart the settings that a case runs with."""
 FOUND: Mapping[str, Expected] = {
     "added_again_as_inet": EQUAL,
+    "added_or_updated_in_part": EQUAL,
     "altered_and_added": EQUAL,
     "decimal_unsigned": EQUAL,
     "default_in_the_same_statement": EQUAL,
@@ -123,6 +124,8 @@ FOUND: Mapping[str, Expected] = {
     "name_of_a_dropped_column": Expected(named=r"REWRITTEN_BY_SERVER\] h1\.t: column g\b.*generated from total"),
     "numbered_anew": Expected(named=r"\[BINLOG_\w+\.\w+\] h1\.t3\b.*\bid\b"),
     "options_without_commas": Expected(named=r"ROWS_NOT_LOGGED\].*h1\.m, h1\.a: a table of the engine MERGE"),
+    "renamed_to_its_own_name": EQUAL,
+    "replaced_in_part": Expected(named=r"ROW_IMAGE\] .*h1\.t: an update .* REPLACE.*: REPLACE INTO t \(id, a\)"),
     "selected_labels_in_latin1": EQUAL,
     "set_labels_removed": EQUAL,
     "temporary_and_hidden": EQUAL,

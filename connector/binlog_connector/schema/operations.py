@@ -140,7 +140,7 @@ class AlterTable:
         convert: CONVERT TO: columns get *charset* too.
         convert_to_default: CONVERT TO CHARACTER SET DEFAULT: that of the database.
         versioning: ADD or DROP SYSTEM VERSIONING; None: as it is.
-        new_name: RENAME TO.
+        new_name: RENAME TO; None: the table keeps its name.
         engine: ENGINE, in lower case; None: it stays.
         union: UNION: tables whose rows are changed through it from now on.
         partition_to: CONVERT PARTITION ... TO TABLE: a new table of the same columns.
@@ -179,6 +179,11 @@ class AlterTable:
     period: Period | None = None
     drops_period: bool = False
     ignores: bool = False
+
+    def __post_init__(self) -> None:
+        # MySQL takes, and logs, RENAME TO the name that the table has; names may be the same only once they are folded.
+        if self.new_name == self.name:
+            object.__setattr__(self, "new_name", None)
 
     @property
     def names(self) -> tuple[TableName, ...]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
-from binlog_connector.schema.log_ddl import all_statements
+from binlog_connector.schema.replaced_rows import row_statements
 from binlog_connector.schema.statement_rows import events_lost_error, statement_error
 from binlog_connector.schema.statement_scope import StatementScope
 from binlog_connector.schema.table_changes import EventsLost, RowsChanged
@@ -80,7 +80,7 @@ class RowFormat:
             CorruptError: `BAD_EVENT`.
         """
         keep = None
-        for number, (event, _, statement) in enumerate(all_statements(block, server_runs)):
+        for number, (event, _, statement) in enumerate(row_statements(block, server_runs)):
             keep = groups.keep(block) if number == 0 else keep
             change = self._observe(statement)
             if change is None or not (keep is None or keep[int(block.events["group"][event])]):

@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from binlog_connector.schema.failed_statements import ddl_operations, statement_operations
-from binlog_connector.schema.log_ddl import all_statements, table_statements
+from binlog_connector.schema.log_ddl import table_statements
 from binlog_connector.schema.operations import (
     AlterTable,
     ChangeRows,
@@ -25,6 +25,7 @@ from binlog_connector.schema.operations import (
     TruncateTable,
 )
 from binlog_connector.schema.parsing.ddl import TRUNCATE
+from binlog_connector.schema.replaced_rows import row_statements
 from binlog_connector.schema.table_changes import RowsMoved
 from binlog_connector.schema.table_names import folded
 from binlog_format.errors import DataLossError, UnsupportedError
@@ -54,6 +55,10 @@ SEQUENCE_HINT = (
     "A sequence has one row, which the server creates and alters without row events: leave it out "
     "(option source.excludeTables)"
 )
+REPLACED_HINT = (
+    "Set binlog_row_image=FULL on the server, or write INSERT ... ON DUPLICATE KEY UPDATE instead (with "
+    "binlog_annotate_row_events=ON, which tells them apart), and take the tables anew from the server"
+)
 _ABOUT_SEQUENCE = re.compile(
     r"\s*(?:SET\s+STATEMENT\b.*?\bFOR\s+)?(?:CREATE|ALTER)\b[^(]*?\bSEQUENCE\b", re.IGNORECASE | re.DOTALL
 )
@@ -70,7 +75,9 @@ MOVED_HINT = (
 def statement_error(
     statement: DdlStatement, names: Sequence[TableName] | None, changed: RowsChanged, *, tells_text: bool = True
 ) -> UnsupportedError:
-    """The error for a statement that changes rows of which the log has none: `STATEMENT_FORMAT`, `ROWS_NOT_LOGGED`.
+    """The error for a statement whose changed rows the log does not tell, or in part.
+
+    `STATEMENT_FORMAT`, `ROWS_NOT_LOGGED`, `ROW_IMAGE`.
 
     Args:
         statement: Of the log.
@@ -86,11 +93,22 @@ def statement_error(
             f"{_place(statement)}: {about}: {changed.reason}: {text}",
             hint=MOVED_HINT,
         )
+    if statement.event_type == EventType.ANNOTATE_ROWS:
+        return _replaced_rows_error(statement, about, text if statement.text else "the log has no texts of statements")
     why = f" ({changed.reason})" if changed.reason else ""
     return UnsupportedError(
         "STATEMENT_FORMAT",
         f"{_place(statement)}: a statement that changes rows of {about}{why} is logged as text, not row by row: {text}",
         hint=SEQUENCE_HINT if _ABOUT_SEQUENCE.match(statement.text) else STATEMENT_HINT,
+    )
+
+
+def _replaced_rows_error(statement: DdlStatement, about: str, text: str) -> UnsupportedError:
+    return UnsupportedError(
+        "ROW_IMAGE",
+        f"{_place(statement)}: {about}: an update whose row image is not whole is, or may be, that of a REPLACE: the "
+        f"columns that it lacks got their defaults, or kept their values: {text}",
+        hint=REPLACED_HINT,
     )
 
 
@@ -156,7 +174,7 @@ def find_statement_rows(block: Block, server_runs: ServerRuns | None = None) -> 
     Raises:
         CorruptError: `BAD_EVENT`.
     """
-    for row, _, statement in all_statements(block, server_runs):
+    for row, _, statement in row_statements(block, server_runs):
         if statement.event_type in (EventType.INCIDENT, EventType.FORMAT_DESCRIPTION):
             yield row, statement.to_row()
             continue

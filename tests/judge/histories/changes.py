@@ -59,9 +59,9 @@ class Changes:
         action = self._chance.choices(("insert", "replace", "update", "delete", "key"), (8, 2, 7, 3, 1))[0]
         if action == "insert":
             self.insert(name, table)
-        elif action == "replace" and self._life.logs_replace:
+        elif action == "replace":
             self.insert(name, table, verb="REPLACE INTO")
-        elif action in ("delete", "replace"):
+        elif action == "delete":
             self._life.do(f"DELETE FROM {name} WHERE {self._condition(table)}{self._limit(table)}", "delete")
         else:
             columns = table.others() if action == "update" and table.others() else table.writable

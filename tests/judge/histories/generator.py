@@ -53,15 +53,6 @@ class Life:
         """Whether the server is MySQL."""
         return self.session.server.is_mysql
 
-    @property
-    def logs_replace(self) -> bool:
-        """Whether the log has all that REPLACE does.
-
-        MariaDB logs a REPLACE of one row as an UPDATE. Columns that the statement does not name get their defaults
-        then, and a partial image lacks them as if they were unchanged: a replica is wrong as well.
-        """
-        return self.is_mysql or self._image == "FULL"
-
     def do(self, text: str, label: str = "") -> bool:
         """Run a statement; whether the server did it."""
         self._is_known &= text.startswith(CHANGES_ROWS)

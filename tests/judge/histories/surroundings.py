@@ -117,7 +117,7 @@ class Surroundings:
             f"UPDATE {join} SET p.`{column.name}` = {value}",
             f"DELETE p, q FROM {join}",
             f"INSERT IGNORE INTO {first} SELECT * FROM {second}",
-            f"REPLACE INTO {first} SELECT * FROM {second}" if self._life.logs_replace else f"DELETE p FROM {join}",
+            f"REPLACE INTO {first} SELECT * FROM {second}",
         )
         self._life.do(self._chance.choice(texts), "several tables")
 

@@ -1,0 +1,185 @@
+"""Statements as readers of rows need them: `row_statements(block)`, with each REPLACE whose rows a log tells in part.
+
+MariaDB runs a REPLACE as an update where only one row is in its way (sql/sql_insert.cc, `write_record`), and logs it as
+one: columns that the statement does not name get their defaults. With `binlog_row_image=MINIMAL` or `NOBLOB` the image
+lacks these columns, as if they had kept their values; and the image of an INSERT ... ON DUPLICATE KEY UPDATE, where
+they do keep them, has the same columns. The statement's text alone tells which it was (Annotate_rows). MySQL logs the
+row that went and the one that came.
+"""
+
+from __future__ import annotations
+
+import heapq
+import re
+from operator import itemgetter
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow.compute as pc
+
+from binlog_connector.schema.definitions import TableName
+from binlog_connector.schema.log_ddl import DdlStatement, all_statements
+from binlog_connector.schema.operations import ChangeRows
+from binlog_format.events.layout import EventType
+from binlog_format.events.table_map_layout import TABLE_BODY_OFFSET, TABLE_ID_OFFSET, TABLE_ID_SIZE
+from binlog_format.gtids.gtid_history import gtid_text
+from binlog_format.position import Position
+from binlog_format.vendor import Vendor
+from binlog_format.views.events.view import StatementTexts, text_places, texts_at
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import pyarrow as pa
+    from numpy.typing import NDArray
+
+    from binlog_connector.schema.log_ddl import ServerRuns
+    from binlog_format.block import Block
+
+    Mask = NDArray[np.bool_]
+    Rows = NDArray[np.int64]
+
+_BEFORE = r"(?is)^(?:\s|/\*[^!M].*?\*/|(?:-- |#)[^\n]*\n)*"
+"""Spaces and comments before the first word of a statement."""
+_KEEPS = _BEFORE + r"(?:UPDATE|INSERT)\b"
+"""Statements that keep the columns that they do not name."""
+_REPLACES = _BEFORE + r"(?:REPLACE\b|LOAD\b.*\bREPLACE\b)"
+
+_TWO_BYTES = 0xFC
+_ALL = 0xFF
+
+
+def row_statements(block: Block, server_runs: ServerRuns | None = None) -> Iterator[tuple[int, str, DdlStatement]]:
+    """Those of `all_statements`, and one of type ANNOTATE_ROWS for each that set columns which its rows lack.
+
+    Args:
+        block: Of plain events.
+        server_runs: Of the log; see `all_statements`.
+
+    Raises:
+        CorruptError: `BAD_EVENT`: an event is damaged.
+    """
+    return heapq.merge(all_statements(block, server_runs), _replacing(block), key=itemgetter(0))
+
+
+def _replacing(block: Block) -> Iterator[tuple[int, str, DdlStatement]]:
+    """Statements that may be a REPLACE with rows that are not whole: one for each table and text of a group."""
+    if block.vendor is not Vendor.MARIADB:
+        return
+    rows = np.sort(np.concatenate([_merging_updates(block), _partial_inserts_of_open_group(block)]))
+    if len(rows) == 0:
+        return
+    events = block.events
+    codes, texts = StatementTexts().of_rows(block)
+    maps = _table_maps(block, rows)
+    # Of a group that comes in pieces, the first piece has the text, and is asked about its inserts too.
+    is_told = (codes[rows] >= 0) | block.groups["begins"][events["group"][rows]]
+    firsts = np.unique(np.stack([events["group"][rows], codes[rows], maps]), axis=1, return_index=True)[1]
+    firsts = np.sort(firsts[(is_told & (maps >= 0))[firsts]])
+    rows, maps = rows[firsts], maps[firsts]
+    names = [texts_at(block.data, place[:, maps]) for place in text_places(block)[:2]]
+    texts = pc.if_else(codes[rows] >= 0, texts.take(np.maximum(codes[rows], 0)), "") if len(texts) else None
+    is_insert = events["type"][rows] == EventType.WRITE_ROWS_V1
+    for number in np.flatnonzero(_may_replace(texts, names[1], is_insert)).tolist():
+        table = TableName(*(part[number].as_py() for part in names))
+        text = "" if texts is None else texts[number].as_py()
+        yield int(rows[number]), "REPLACE", _statement(block, int(rows[number]), text, table)
+
+
+def _may_replace(texts: pa.Array | None, tables: pa.Array, is_insert: Mask) -> Mask:
+    """True where the statement that made a row event may have been a REPLACE.
+
+    Args:
+        texts: Of the statements, empty where the log has none; None: it has none at all.
+        tables: Names of the tables.
+        is_insert: Those that are no updates: a statement that is not known to be a REPLACE made them as they are.
+    """
+    if texts is None:
+        return ~is_insert
+    keeps = np.asarray(pc.match_substring_regex(texts, _KEEPS))
+    for table in pc.unique(tables).to_pylist():
+        # What a trigger or a function does has the text of the statement that called it.
+        spelled = "|".join({re.escape(table.replace(quote, 2 * quote)) for quote in ("`", '"')})
+        named = pc.match_substring_regex(texts, rf"(?i)(?:^|[^\w$])(?:{spelled})(?:[^\w$]|$)")
+        keeps &= np.asarray(named) | ~np.asarray(pc.equal(tables, table))
+    return np.where(is_insert, np.asarray(pc.match_substring_regex(texts, _REPLACES)), ~keeps)
+
+
+def _statement(block: Block, row: int, text: str, table: TableName) -> DdlStatement:
+    event = block.events[row]
+    group = block.groups[int(event["group"])]
+    return DdlStatement(
+        Position.of(group),
+        int(event["event_no"]),
+        text,
+        table.database,
+        vendor=block.vendor,
+        commit_time=int(event["timestamp"]),
+        gtid=gtid_text(group, block.gtid_sources),
+        server_id=int(event["server_id"]),
+        event_type=EventType.ANNOTATE_ROWS,
+        rows=ChangeRows((table,)),
+    )
+
+
+def _merging_updates(block: Block) -> Rows:
+    """Updates whose new image lacks columns, and has all of the old one: of a REPLACE, and of what adds or updates."""
+    rows = np.flatnonzero(block.events["type"] == EventType.UPDATE_ROWS_V1)
+    rows, (before, after) = _bitmaps(block, rows, 2)
+    found: Rows = rows[(before & ~after == 0).all(axis=0) & (after != _ALL).any(axis=0)]
+    return found
+
+
+def _partial_inserts_of_open_group(block: Block) -> Rows:
+    """Inserts whose image lacks columns, in a group that goes on after the block: updates may follow without a text."""
+    if len(block.groups) == 0 or block.groups["ends"][-1]:
+        return np.empty(0, dtype=np.int64)
+    is_open = block.events["group"] == len(block.groups) - 1
+    rows = np.flatnonzero(is_open & (block.events["type"] == EventType.WRITE_ROWS_V1))
+    rows, (new,) = _bitmaps(block, rows, 1)
+    found: Rows = rows[(new != _ALL).any(axis=0)]
+    return found
+
+
+def _bitmaps(block: Block, rows: Rows, count: int) -> tuple[Rows, NDArray[np.uint8]]:
+    """The bitmaps of columns in the heads of row events, byte by byte; bits that are no column are set.
+
+    Returns:
+        The rows of those with whole heads, and their bitmaps: shape (*count*, bytes, events).
+    """
+    data, starts, sizes = block.data, block.events["start"][rows], block.events["size"][rows]
+    fits = sizes >= TABLE_BODY_OFFSET + 3
+    rows, starts, sizes = rows[fits], starts[fits], sizes[fits]
+    heads = starts + TABLE_BODY_OFFSET
+    columns = data[heads].astype(np.int64)
+    is_wide = columns == _TWO_BYTES
+    columns = np.where(is_wide, data[heads + 1] | data[heads + 2].astype(np.int64) << 8, columns)
+    places = heads + np.where(is_wide, 3, 1)
+    widths = (columns + 7) // 8
+    fits = places + widths * count <= starts + sizes
+    rows, columns, places, widths = rows[fits], columns[fits], places[fits], widths[fits]
+    found = np.full((count, int(widths.max(initial=0)), len(rows)), _ALL, dtype=np.uint8)
+    for byte in range(found.shape[1]):
+        has = byte < widths
+        used = (1 << np.clip(columns[has] - byte * 8, 0, 8)) - 1
+        for number in range(count):
+            read = data[places[has] + number * widths[has] + byte]
+            found[number, byte, has] = read | (_ALL & ~used)
+    return rows, found
+
+
+def _table_maps(block: Block, rows: Rows) -> Rows:
+    """The last table map of each row event's table; -1: it is in another block."""
+    maps = np.flatnonzero(block.events["type"] == EventType.TABLE_MAP)
+    ids, of_maps = _table_ids(block, rows), _table_ids(block, maps)
+    found = np.full(len(rows), -1, dtype=np.int64)
+    for table_id in np.unique(ids):
+        own, those = ids == table_id, maps[of_maps == table_id]
+        last = np.searchsorted(those, rows[own]) - 1
+        found[own] = np.where(last >= 0, those[last], -1) if len(those) else -1
+    return found
+
+
+def _table_ids(block: Block, rows: Rows) -> Rows:
+    places = block.events["start"][rows, None] + TABLE_ID_OFFSET + np.arange(TABLE_ID_SIZE)
+    return block.data[places].astype(np.int64) @ (1 << 8 * np.arange(TABLE_ID_SIZE))

@@ -1,0 +1,144 @@
+"""A REPLACE that MariaDB logs as an update, with columns that got their defaults and are not in the image."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from binlog_connector.schema.definitions import TableName
+from binlog_connector.schema.replaced_rows import row_statements
+from binlog_format.block import EVENT_DTYPE, EXTENT_DTYPE, GROUP_DTYPE, Block
+from binlog_format.events.layout import EventType
+from binlog_format.events.table_map_layout import TABLE_ID_SIZE
+from binlog_format.kernels import as_bytes
+from binlog_format.position import Position
+from binlog_format.vendor import Vendor
+from binlog_lab.event_encoding.event_encoding import Origin, encode_annotate_rows, encode_event
+from binlog_lab.event_encoding.table_encoding import ColumnSpec, TableEncoder, TableSpec
+
+TABLE_ID = 18
+FROM = Origin(17, 3)
+UPDATE = EventType.UPDATE_ROWS_V1
+INSERT = EventType.WRITE_ROWS_V1
+KEY_ALONE, KEY_AND_A, ALL = 0b001, 0b011, 0b111
+
+
+def table_map(database: str = "shop", table: str = "item") -> bytes:
+    return TableEncoder(TableSpec(database, table, (ColumnSpec("id", "int"),)), TABLE_ID).table_map(FROM)
+
+
+def row_event(kind: EventType, count: int, *bitmaps: int) -> bytes:
+    width = (count + 7) // 8
+    number = bytes([count]) if count < 0xFB else b"\xfc" + count.to_bytes(2, "little")
+    head = TABLE_ID.to_bytes(TABLE_ID_SIZE, "little") + b"\x01\x00" + number
+    return encode_event(kind, head + b"".join(bits.to_bytes(width, "little") for bits in bitmaps) + b"rows", FROM)
+
+
+def group_of(*events: bytes, begins: bool = True, ends: bool = True, vendor: Vendor = Vendor.MARIADB) -> Block:
+    groups, table, extents = np.zeros(1, GROUP_DTYPE), np.zeros(len(events), EVENT_DTYPE), np.zeros(1, EXTENT_DTYPE)
+    sizes = np.array([len(event) for event in events], dtype=np.int64)
+    groups["file_no"], groups["event_count"], groups["begins"], groups["ends"] = 1, len(events), begins, ends
+    table["start"], table["size"] = np.cumsum(sizes) - sizes, sizes
+    table["type"], table["event_no"] = [event[4] for event in events], np.arange(len(events))
+    extents["size"] = sizes.sum()
+    return Block(as_bytes(b"".join(events)), groups, table, extents, Position(1, 0, int(sizes.sum())), vendor=vendor)
+
+
+def found(block: Block) -> list[tuple[int, str, tuple[TableName, ...] | None]]:
+    return [(row, one.text, one.rows.names if one.rows else None) for row, _, one in row_statements(block)]
+
+
+def updated(text: str | None, after: int = KEY_AND_A, before: int = KEY_ALONE) -> Block:
+    texts = [] if text is None else [encode_annotate_rows(text, FROM)]
+    return group_of(*texts, table_map(), row_event(UPDATE, 3, before, after))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "REPLACE INTO item (id, a) VALUES (1, 2)",
+        "-- 7\n /* from INSERT INTO item */ replace item (id, a) VALUES (1, 2)",
+        "/*M!100100 REPLACE */ INTO item (id, a) VALUES (1, 2)",
+        "LOAD DATA INFILE 'x' REPLACE INTO TABLE item (id, a)",
+        "SET STATEMENT binlog_row_image = MINIMAL FOR REPLACE INTO item (id, a) VALUES (1, 2)",
+        "INSERT INTO other (id) VALUES (1)",  # which has a trigger
+        "",
+    ],
+)
+def test_what_is_or_may_be_a_replace_is_found(text: str) -> None:
+    assert found(updated(text)) == [(2, text, (TableName("shop", "item"),))]
+
+
+def test_without_a_text_nothing_tells_a_replace() -> None:
+    assert found(updated(None)) == [(1, "", (TableName("shop", "item"),))]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "INSERT INTO item (id, a) VALUES (1, 2) ON DUPLICATE KEY UPDATE a = 3",
+        "/* from REPLACE */ insert into `shop`.`ITEM` (id, a) VALUES (1, 2) ON DUPLICATE KEY UPDATE a = 3",
+        "UPDATE item SET id = 1, a = 3",
+    ],
+)
+def test_statements_that_keep_the_other_columns_are_no_replace(text: str) -> None:
+    assert found(updated(text)) == []
+
+
+@pytest.mark.parametrize("written", ['`o``d"d`', '"o`d""d"'])
+def test_a_name_with_quotes_is_found_as_it_is_written(written: str) -> None:
+    text = encode_annotate_rows(f"UPDATE {written} SET id = 1, a = 3", FROM)
+    odd = group_of(text, table_map(table='o`d"d'), row_event(UPDATE, 3, KEY_ALONE, KEY_AND_A))
+    assert found(odd) == []
+
+
+def test_whole_images_and_other_updates_cost_no_look_at_the_text() -> None:
+    assert found(updated("REPLACE INTO item (id, a, b) VALUES (1, 2, 3)", ALL)) == []
+    assert found(updated(None, after=0b010)) == []
+    assert found(group_of(table_map(), row_event(UPDATE, 3, KEY_ALONE, KEY_AND_A), vendor=Vendor.MYSQL)) == []
+
+
+def test_of_a_group_in_pieces_the_first_is_asked_about_its_inserts() -> None:
+    replacing = encode_annotate_rows("REPLACE INTO item (id, a) SELECT 1, 2", FROM)
+    inserting = encode_annotate_rows("INSERT INTO item (id, a) SELECT 1, 2", FROM)
+    insert, update = row_event(INSERT, 3, KEY_AND_A), row_event(UPDATE, 3, KEY_ALONE, KEY_AND_A)
+    assert found(group_of(replacing, table_map(), insert)) == []
+    assert [row for row, _, _ in found(group_of(replacing, table_map(), insert, ends=False))] == [2]
+    assert found(group_of(inserting, table_map(), insert, ends=False)) == []
+    assert found(group_of(table_map(), update, begins=False)) == []
+
+
+def test_each_statement_and_table_is_given_once() -> None:
+    replacing = encode_annotate_rows("REPLACE INTO item (id, a) VALUES (1, 2), (2, 3)", FROM)
+    update = row_event(UPDATE, 3, KEY_ALONE, KEY_AND_A)
+    assert [row for row, _, _ in found(group_of(replacing, table_map(), update, update, update))] == [2]
+    twice = group_of(replacing, table_map(), update, replacing, table_map(table="other"), update)
+    assert [(row, names) for row, _, names in found(twice)] == [
+        (2, (TableName("shop", "item"),)),
+        (5, (TableName("shop", "other"),)),
+    ]
+
+
+def test_damaged_heads_are_left_to_who_reads_the_rows() -> None:
+    short = encode_event(UPDATE, bytes(TABLE_ID_SIZE + 2) + b"\xfc", FROM)
+    beyond = encode_event(UPDATE, bytes(TABLE_ID_SIZE + 2) + b"\x40\x01", FROM)
+    assert found(group_of(short, beyond)) == []
+
+
+@given(st.data())
+def test_updates_are_told_by_their_bitmaps_whatever_their_width(data: st.DataObject) -> None:
+    counts = data.draw(
+        st.lists(st.integers(1, 600) | st.integers(1, 20) | st.integers(248, 260), min_size=1, max_size=9)
+    )
+    events, expected = [encode_annotate_rows("REPLACE INTO item SELECT 1", FROM), table_map()], []
+    for count in counts:
+        whole = (1 << count) - 1
+        before, after = (data.draw(st.integers(0, whole) | st.just(whole)) for _ in range(2))
+        after = data.draw(st.sampled_from([after, after | before]))
+        if after != whole and before & ~after == 0:
+            expected.append(len(events))
+        # A text of its own for each, so that each is given.
+        events += [row_event(UPDATE, count, before, after), encode_annotate_rows("REPLACE INTO item SELECT 1", FROM)]
+    assert [row for row, _, _ in found(group_of(*events))] == expected
