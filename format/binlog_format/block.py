@@ -176,11 +176,7 @@ _REFERENCES_OF_FREE_ARRAY = 3
 
 
 class Recycler:
-    """Gives arrays of one type; views of an array (slices, Arrow buffers) keep it from being given again.
-
-    Args:
-        dtype: The arrays' type.
-    """
+    """Gives arrays of one type; views of an array (slices, Arrow buffers) keep it from being given again."""
 
     def __init__(self, dtype: np.dtype[np.void] | np.dtype[np.uint8]) -> None:
         self._dtype = dtype

@@ -30,7 +30,6 @@ def told_options(text: str, spell: SpellOption) -> str:
     form survives as text what errors go through on their way out of Spark's workers.
 
     Args:
-        text: A message.
         spell: Gives the user's form of a name and its value (None: only the name); None: leave it as it is.
     """
     return _OPTION.sub(lambda found: spell(found["name"], found["value"]) or found[0], text)
@@ -43,8 +42,6 @@ class BinlogError(Exception):
         subclass: Second part of the condition; one of the family's `SUBCLASSES`.
         reason: What is wrong, with the values: stored and computed, or expected and got; kept as `visible` and
             `without_keys` give it.
-        at: Where it was found.
-        hint: What the operator can do.
     """
 
     FAMILY: ClassVar[str] = ""
@@ -362,9 +359,6 @@ def listening_error(what: str, host: str, port: int, error: OSError) -> BinlogEr
 
     Args:
         what: Who wants to, for the message.
-        host: The address.
-        port: Of it.
-        error: The system's answer.
     """
     reason = f"{what}: cannot listen at {host}:{port}: {error.strerror or error}"
     if error.errno == errno.EADDRINUSE:
@@ -386,7 +380,6 @@ def storage_error(path: object, doing: str, error: OSError) -> BinlogError:
     Args:
         path: The file or the folder, for the message.
         doing: What was to be done with it, as a verb: `write`.
-        error: The answer.
     """
     # Arrow wraps the system's own words; the number is always the system's.
     reason = f"cannot {doing} it: {os.strerror(error.errno) if error.errno else error}"

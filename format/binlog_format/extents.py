@@ -46,7 +46,6 @@ def read_extents(extents: Table, open_file: Callable[[int], AbstractContextManag
 
     Args:
         extents: `EXTENT_DTYPE`; `data_start` is not looked at.
-        open_file: Gives a file by number.
 
     Raises:
         DataLossError: `TRUNCATED_TRANSACTION`: a file is shorter than its extents need.

@@ -56,8 +56,7 @@ class FinalFile(ABC):
     """One file, as far as its bytes are final: to copy exactly what was verified.
 
     Attributes:
-        file_no: Its number.
-        source: Its bytes; whoever opened it closes it.
+        source: Bytes of the file; whoever opened it closes it.
         identity: Who wrote it, as `LiveFiles.identity`; empty where a killed server wrote nothing into it.
         is_complete: Whether no byte will be added, and the last one is there.
         is_sealed: Whether crash recovery of the server, too, can no longer change it.
@@ -86,7 +85,6 @@ class LiveFiles(ABC):
     """Looks at the files of one log; not for several threads at once.
 
     Args:
-        directory: Where they are.
         only: Name of the one file of the log; None: all that are there.
 
     Attributes:

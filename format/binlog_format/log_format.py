@@ -39,7 +39,6 @@ class LogFile:
 
     Attributes:
         file_no: Number in the file's name.
-        name: File name.
         size: Size on disk in bytes.
         state: `empty` (pre-allocated, nothing written), `active` (the end of the log is in it) or `full`.
         used_size: Bytes up to the end of the log; equals `size` for a full file.
@@ -114,7 +113,6 @@ class Heads(NamedTuple):
 
     Attributes:
         groups: `GROUP_DTYPE`: places, GTIDs, times, `begins` and `ends`; other columns are undefined.
-        next_position: Where reading goes on.
         sources: MySQL: what `gtid_source` counts.
     """
 
@@ -247,7 +245,6 @@ class LogFormat(ABC):
         At least one group is taken when there is one. Costs a scan of those bytes, never of what lies before.
 
         Args:
-            start: Where to begin.
             end: Groups from there on do not count; default: the end of the log.
             size_max: Bytes.
         """
@@ -280,9 +277,6 @@ class LogFormat(ABC):
         """True if a group that is larger than a block is known to end in an XID event: all of it has been committed.
 
         Cheap where the format allows it.
-
-        Args:
-            group: A row of a block's group table.
         """
         del group
         return False
@@ -313,7 +307,6 @@ class Finding:
 
     Attributes:
         condition: Of the error, `BINLOG_CORRUPT.PAGE_CHECKSUM`; `NOT_YET` or `NOTE` for a remark.
-        at: Where.
         reason: What is wrong, with the values.
         hint: What can be done.
         is_error: False: a remark, nothing is wrong.
@@ -340,11 +333,9 @@ class CheckScope(NamedTuple):
     """The part of a log to check.
 
     Attributes:
-        directory: Where the files are.
         only: Name of the one file to check, or a pattern of names; None: all.
         start: Check from here on; None: from the start.
         end: Check up to here; None: to the end.
-        on_progress: Told how far it is.
     """
 
     directory: Directory

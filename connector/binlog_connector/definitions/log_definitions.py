@@ -58,7 +58,6 @@ class SchemaFile:
     Attributes:
         path: Where it was.
         stamp: Tells its contents from others at that path.
-        catalog: What it contains.
     """
 
     path: str
@@ -94,7 +93,6 @@ class _Mark:
     """A place that statements have been read up to.
 
     Attributes:
-        position: The place.
         identity: Of the file that it is in.
     """
 
@@ -188,7 +186,6 @@ def known_statements(
     """Known statements of a log; none of those from before a reset.
 
     Args:
-        watched: The log.
         file: A schema file, which holds before all statements; None: there is none.
         folds_names: Names of tables in upper and lower case are the same; None: as the log proves it.
         kept: File of the definitions that a job keeps; None: there is none.
@@ -225,11 +222,8 @@ class RangeSchemas:
     """Definitions of tables for the groups of one part of a log.
 
     Args:
-        watched: The log.
-        start: Where the part begins.
         file: What a schema file contains; None: there is none.
         folds_names: Names of tables in upper and lower case are the same; None: as the log proves it.
-        use: Tables whose layouts get their definitions.
         defined_tables: Expressions of tables whose layouts get all that is defined of them; None: those get it whose
             table maps leave something open.
         kept: File of the definitions that a job keeps; None: there is none.

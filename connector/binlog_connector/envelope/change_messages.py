@@ -59,8 +59,7 @@ class MessagePlan:
         """The messages of *pairs*.
 
         Args:
-            pairs: The changes.
-            key_changed: 1 for those of them, updates all, that change the key.
+            key_changed: 1 for the changes, updates all, that change the key.
             tombstones: Whether a delete is followed by one.
         """
         room = 3 * len(pairs)
@@ -77,9 +76,7 @@ class ChangeMessages:
     """The messages of one table's changes.
 
     Args:
-        envelope: Of the table.
-        images: Its images; both of an update.
-        encoder: Of these images.
+        images: Images of the table; both of an update.
         tombstones: Whether a delete is followed by one, where the table has a key.
 
     Attributes:

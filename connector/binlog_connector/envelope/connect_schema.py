@@ -84,7 +84,6 @@ def envelope_schema(row_fields: Sequence[Schema], name: str, vendor: Vendor) -> 
     Args:
         row_fields: Columns of the table.
         name: `<prefix>.<database>.<table>`.
-        vendor: Whose server the log is of.
     """
     row = struct_of(row_fields, name=f"{name}.Value", optional=True)
     block = struct_of(

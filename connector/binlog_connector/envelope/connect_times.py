@@ -58,11 +58,8 @@ class ValueForm:
 
     Attributes:
         kind: Type in the schema.
-        name: Of the schema.
-        parameters: Of the schema.
         style: How values are written as JSON.
         doc: Of the schema, where the column has no comment.
-        convert: Makes the values.
         fields: Of a struct.
         items: Type of an array's items.
     """
@@ -123,13 +120,7 @@ _OTHER_PRECISION = "Set option time.precision.mode=adaptive_time_microseconds"
 
 
 def temporal_form(column: Column, kind: pa.DataType, precision: TimePrecision) -> ValueForm:
-    """The form of a date or time.
-
-    Args:
-        column: Of the table.
-        kind: Its Arrow type.
-        precision: The option.
-    """
+    """The form of a date or time."""
     digits = 0 if pa.types.is_date(kind) else fraction_digits(column)
     if pa.types.is_timestamp(kind) and kind.tz is not None:
         return ValueForm("string", _DEBEZIUM + "ZonedTimestamp", style=JsonStyle(digits=digits))

@@ -52,7 +52,6 @@ class ConnectColumn:
     """A column of a table as messages hold it.
 
     Attributes:
-        name: Of the column.
         full_name: `database.table.column`, for errors.
         schema: Its field in a schema of Kafka Connect.
         style: How its values are written as JSON.
@@ -125,12 +124,8 @@ def connect_column(
     """Choose the form of a column in messages.
 
     Args:
-        layout: Of the table.
-        index: Of the column.
-        kind: Its Arrow type, TIME as microseconds.
-        options: What messages look like.
+        kind: Arrow type of the column, TIME as microseconds.
         zero_dates: Where zero dates are null, no date column is certain to have values.
-        declared: What statements declare of it.
     """
     column = layout.columns[index]
     assert column.name is not None, "an Arrow schema has names"

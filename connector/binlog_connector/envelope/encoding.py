@@ -141,7 +141,6 @@ class MessageEncoding(Protocol):
         """Make the encoder for the changes of a block; called before all else that is encoded of it.
 
         Args:
-            context: The block.
             tables: Those with changes, or those with copied rows; at least one, and the rows of their events.
         """
 
@@ -155,8 +154,7 @@ class MessageEncoding(Protocol):
 
         Args:
             status: `BEGIN` or `END`.
-            ids: Of the transactions.
-            counts: Of their values; null where they begin.
+            counts: Values of each transaction; null where it begins.
             collections: The same by table; None: they begin.
             milliseconds: When that was, since 1970 UTC.
         """

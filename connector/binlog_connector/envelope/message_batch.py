@@ -87,7 +87,6 @@ class MessageRun:
     """Messages of one kind and table, in order; keys by their number in *keys*, or `NO_KEY`.
 
     Attributes:
-        kind: What they are about.
         database: Of the table; None: none.
         table: Its name; None: none.
         order: What all runs are sorted by.
@@ -99,7 +98,6 @@ class MessageRun:
         old_key: For its header.
         new_key: For its header.
         valued: The messages that have values.
-        values: Theirs.
     """
 
     kind: MessageKind

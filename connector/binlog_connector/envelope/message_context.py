@@ -94,7 +94,6 @@ def logged_statements(block: Block, groups: GroupFilter, *, folds_names: bool = 
 
     Args:
         block: Of plain events.
-        groups: Which event groups are wanted.
         folds_names: Operations have names in small letters, as those of rows.
 
     Raises:
@@ -114,8 +113,6 @@ class TableEnvelope:
     """Conversion of a layout's rows to keys and values.
 
     Attributes:
-        layout: What the table looks like.
-        columns: Of the table.
         key: Indices of the key's columns; empty: messages have no key.
         key_wrapping: Before and after each key.
         value_wrapping: Before and after each value.

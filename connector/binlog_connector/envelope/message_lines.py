@@ -26,12 +26,7 @@ _READY = JsonStyle(ready=True)
 
 
 class MessageLines:
-    """A view whose rows are messages: `topic`, `key`, `value` and `headers`, all but the first as JSON.
-
-    Args:
-        messages: Gives the messages.
-        prefix: First part of the topics' names.
-    """
+    """A view whose rows are messages: `topic`, `key`, `value` and `headers`, all but the first as JSON."""
 
     def __init__(self, messages: MessagesView, prefix: str) -> None:
         self._messages = messages

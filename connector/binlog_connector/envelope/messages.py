@@ -77,7 +77,6 @@ class MessagesView:
     One object reads one run of blocks in order: of a large group it counts the changes over its pieces.
 
     Args:
-        options: What messages look like.
         tables: Which tables are wanted; default: all.
         decoding: What the log leaves open; TIME is always read as microseconds.
         groups: Which event groups are wanted; default: all.
@@ -300,13 +299,7 @@ class GroupThreads:
 
 
 class Truncates:
-    """Makes a message without a key, with `op` t, for each TRUNCATE of a wanted table.
-
-    Args:
-        options: What messages look like.
-        tables: Which tables are wanted.
-        encoding: Makes values.
-    """
+    """Makes a message without a key, with `op` t, for each TRUNCATE of a wanted table."""
 
     def __init__(self, options: EnvelopeOptions, tables: TableFilter, encoding: MessageEncoding) -> None:
         self._options = options

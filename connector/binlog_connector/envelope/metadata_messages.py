@@ -58,7 +58,6 @@ class EventGroups:
     """The groups of some events, for messages.
 
     Attributes:
-        block: Of the events.
         events: Rows of its event table.
     """
 
@@ -109,11 +108,7 @@ class _Tally:
 
 
 class Transactions:
-    """Counts the values of transactions; give it the blocks of one log in order.
-
-    Args:
-        encoding: Makes keys and values.
-    """
+    """Counts the values of transactions; give it the blocks of one log in order."""
 
     def __init__(self, encoding: MessageEncoding) -> None:
         self._encoding = encoding
@@ -130,7 +125,6 @@ class Transactions:
         """Number *changes* in their transactions, and make the messages about these.
 
         Args:
-            context: The block.
             changes: Of each table, those that follow the ones before.
             end: Row of the first event whose changes come later.
 
@@ -262,8 +256,6 @@ class SchemaChanges:
 
     Args:
         options: What messages look like; none are made unless they ask for them.
-        tables: Which tables are wanted.
-        encoding: Makes keys and values.
         tells_text: Whether the text of a statement, which may hold values of rows, is in its message.
     """
 

@@ -108,8 +108,6 @@ def start_after(watched: WatchedLog, given: DebeziumOffset, *, counts_annotation
     """The offset at which a job begins that follows a connector.
 
     Args:
-        watched: The log.
-        given: Where the connector was stopped.
         counts_annotations: The connector had `include.query`.
 
     Raises:
@@ -253,13 +251,7 @@ def _not_there(log: Log, given: DebeziumOffset, reason: str) -> StartError:
 
 
 def rows_taken(taken: TakenChanges, event_nos: NDArray[Any], row_nos: NDArray[Any]) -> NDArray[np.bool_]:
-    """True for those rows of the group that have been taken.
-
-    Args:
-        taken: Of that group.
-        event_nos: Numbers of the rows' events.
-        row_nos: Numbers of the rows in them.
-    """
+    """True for those rows of the group that have been taken."""
     is_taken: NDArray[np.bool_] = event_nos < taken.event_no
     is_taken |= (event_nos == taken.event_no) & (row_nos < taken.row_no)
     return is_taken

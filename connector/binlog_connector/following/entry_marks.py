@@ -30,7 +30,6 @@ class KnownFile:
     """Another file than the one that is being read.
 
     Attributes:
-        file_no: Its number.
         read_size: Bytes of it that have been read, before reading went on in a later file; None: it comes later.
     """
 
@@ -117,8 +116,7 @@ def states_at(events: EventLog, start: Position, state: bytes, places: Sequence[
     """Read the state in force at some places.
 
     Args:
-        events: The log.
-        start: A place before them.
+        start: A place before *places*.
         state: What is in force there.
         places: Ascending; an entry begins at each.
     """

@@ -38,7 +38,6 @@ class UnclearTable(msgspec.Struct, frozen=True):
     """A table with a statement that was not understood.
 
     Attributes:
-        name: Of the table.
         since: Of the statement.
     """
 
@@ -80,7 +79,6 @@ class KeptDefinitions(msgspec.Struct, frozen=True, kw_only=True):
     """The content of the file.
 
     Attributes:
-        version: Of the file.
         known_from: All statements from here on are known: a log that still begins here needs nothing that is kept.
             `OF_OTHER_LOG`: what is kept comes from another log, or from a server.
         states: By position.
@@ -143,12 +141,7 @@ class KeptDefinitions(msgspec.Struct, frozen=True, kw_only=True):
         return KeptDefinitions(known_from=OF_OTHER_LOG, states=(moved,))
 
     def usable(self, watched: WatchedLog, start: Position) -> KeptState | None:
-        """The newest state that holds at or before *start*, where the log has all that came after it; None: none is.
-
-        Args:
-            watched: The log.
-            start: Where a read begins.
-        """
+        """The newest state that holds at or before *start*, where the log has all that came after it; None: none is."""
         states = (state for state in reversed(self.states) if state.position <= start)
         return next((state for state in states if goes_on(watched, state.position, state.identity, state.crc)), None)
 
@@ -157,10 +150,8 @@ def goes_on(watched: WatchedLog, position: Position, identity: str, crc: int | N
     """True if a log has all that came after a position that a job has reached.
 
     Args:
-        watched: The log.
-        position: Where the job was.
-        identity: Of the file of that position, then.
-        crc: Of what was before it, then.
+        identity: Of the file of *position*, when the job was there.
+        crc: Of what was before *position* then.
     """
     file_no = position.file_no
     if watched.has(file_no):
@@ -176,8 +167,6 @@ def state_of_history(
 
     Args:
         history: It ends at `known_to`.
-        watched: The log.
-        is_wanted: Which tables are kept.
         before: The state before this one; None: there is none.
     """
     position = history.known_to
@@ -207,9 +196,7 @@ def definitions_kept_at(watched: WatchedLog, path: str | None, position: Positio
     """Definitions that a job keeps for a position of its log; none where it keeps none, or they do not count there.
 
     Args:
-        watched: The log.
         path: Of the file; None: there is none.
-        position: Where the job is.
 
     Raises:
         OptionError, StorageError, AccessError: As `KeptDefinitions.read`.
@@ -223,7 +210,6 @@ def with_definitions(state: KeptState, statements: Iterable[DdlStatement]) -> Ke
     """The state with *statements* in the place of what it has of their tables.
 
     Args:
-        state: Of a log.
         statements: Of `stated_definitions.definition_of_server`, as of the state's position.
     """
     catalog = Catalog()
@@ -250,8 +236,6 @@ def restored(history: SchemaHistory, state: KeptState, log_start: Position) -> S
 
     Args:
         history: What the log tells, up to the state's position at least.
-        state: What was kept.
-        log_start: Where the log begins now.
     """
     history.compact(state.position)
     base = history.base.copy()

@@ -28,8 +28,6 @@ def offset_at(
     """The offset at *position*, with the marks that `compare` looks for later.
 
     Args:
-        watched: The log.
-        position: Where reading goes on.
         gtid: What is consumed there.
         skip: What is to be left out after it.
         marks: Of a structured log, where they are known; else they are looked for from the start of the log on.

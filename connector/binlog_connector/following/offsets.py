@@ -129,7 +129,6 @@ class SourceOffset:
     """The next thing to read, and what lies before it.
 
     Attributes:
-        position: Where reading goes on.
         format: Format of the log; empty where a user gave only a position.
         fingerprint: Identity of the file that the position is in (`resume.fingerprint`); empty while it is unwritten.
         gtid: Last GTID of each domain before the position; of a MySQL log the set of all.
@@ -263,14 +262,7 @@ NOTHING_SKIPPED = Skip()
 
 
 def skip_at(gtids: GtidPoint, taken: Taken, position: Position, consumed: GtidPoint) -> Skip:
-    """Select the GTIDs of *gtids* that may follow *position*.
-
-    Args:
-        gtids: What has been taken.
-        taken: Where that is in the log.
-        position: Where reading goes on.
-        consumed: The log's GTIDs before it.
-    """
+    """Select the GTIDs of *gtids* that may follow *position*."""
     if not isinstance(gtids, GtidPosition) or not isinstance(taken, DomainStarts):
         return Skip(gtids.without(consumed))
     left = taken.after(position).places
@@ -297,9 +289,7 @@ def skip_after(log: Log, offset: SourceOffset, position: Position, consumed: Gti
     """Select what is still left out at *position*, the end of a batch from *offset*.
 
     Args:
-        log: The log.
-        offset: Where the batch begins.
-        position: Where it ends.
+        position: Where the batch ends.
         consumed: The log's GTIDs before *position*.
     """
     taken = taken_in(log, offset, position)

@@ -59,11 +59,7 @@ def lost(subclass: str, reason: str, *, go_on: SourceOffset, hint: str, at: Plac
     """The decision that something is lost.
 
     Args:
-        subclass: Of the error.
         reason: What is lost, and how that shows.
-        go_on: Where to go on without it.
-        hint: What the operator can do.
-        at: Where that shows.
     """
     return Decision(go_on, reason, DataLossError(subclass, reason, at=at, hint=hint))
 

@@ -106,7 +106,6 @@ class Ending(NamedTuple):
         Args:
             start: Where it began, and what had been taken there.
             reached: The log's GTIDs before *position*.
-            position: Where it has come to.
         """
         if self.until is None or not reached:
             return reached
@@ -173,8 +172,6 @@ def advance(
     """The offset after what a batch from *start* on may read; *start* itself when nothing is new.
 
     Args:
-        watched: The log.
-        start: Where the batch begins.
         size_max: Bytes; at least one group is taken when there is one.
         files_max: Files that it may begin groups of; more only to reach the first group.
         end: Groups from there on are not for this batch; None: up to the end of the log.

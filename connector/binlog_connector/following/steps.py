@@ -49,11 +49,8 @@ def planned_entries(
     """*blocks* of a structured log, and a look whether they are all that was planned.
 
     Args:
-        log: The log.
         blocks: The blocks that the log has now from *start* to *end*.
         files: Numbers of the files after that of *start* which had events then: one that is gone leaves no trace.
-        start: Where the blocks begin.
-        end: Where they were to end.
 
     Raises:
         DataLossError: `FILE_PURGED`: one of *files* is gone; `TRUNCATED_TRANSACTION`: as `check_range_complete`.

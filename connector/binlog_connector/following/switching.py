@@ -83,7 +83,6 @@ class OldLog(NamedTuple):
     """The log that was read so far, still there up to the offset.
 
     Attributes:
-        log: The log.
         end: Where the offset is.
     """
 
@@ -96,7 +95,6 @@ class ErrantTransactions:
     """Transactions that another server's log has, and that were not taken.
 
     Attributes:
-        watched: Its log.
         named: GTID and place of the first ones.
         count: Number of all.
     """
@@ -136,7 +134,6 @@ def find_switch(
     """Find the offset in another server's log after all that was taken before *offset*, which is of the log so far.
 
     Args:
-        watched: The other server's log.
         offset: Where reading would go on in the log so far.
         ignored: Transactions that are not read.
         old: The log so far; None: it is not there any more.
@@ -324,10 +321,7 @@ def _last_change(log: Log, old: OldLog, rows: Table, gtid: Gtid) -> Gtid:
     """The last transaction up to *gtid* that *log* has, if those after it change nothing; else *gtid*.
 
     Args:
-        log: Of the other server.
-        old: The log so far.
         rows: Its transactions of one domain.
-        gtid: The last one of them.
     """
     for number in range(len(rows) - 1, max(-1, len(rows) - _LOOK_BACK), -1):
         found = _gtid(rows[number])

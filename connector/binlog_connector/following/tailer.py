@@ -116,12 +116,9 @@ class Tailer:
         start: Where to begin: an edge, a position, GTIDs that have been taken, or a time (the first transaction
             committed then or later).
         saved: Where another tailer ended; *start* does not count then.
-        how: How to follow it.
         clock: Seconds that only go forward.
 
     Attributes:
-        path: Of the log.
-        format_name: Its format.
         has_log_events: Whether it is a structured log, whose steps have `entries`.
         offset: After the last step that is done: one is, when the next one is asked for.
 

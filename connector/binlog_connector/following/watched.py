@@ -27,10 +27,6 @@ class WatchedLog:
     Args:
         path: Directory of the binlog files, one file, or a URL.
         format_name: The format that the log must have; None: whatever it is.
-        bound: How far reading may go.
-
-    Attributes:
-        log: The log itself.
 
     Raises:
         StartError: `NO_LOG_FILES`, and what else `open_log` raises.

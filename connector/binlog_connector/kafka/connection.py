@@ -85,7 +85,6 @@ class Connection:
         certificate_file: PEM file of the client's own certificate, where brokers ask for one.
         key_file: PEM file of its key.
         user: Name for SASL; None: no SASL.
-        password: Of that user.
         mechanism: `PLAIN`, `SCRAM-SHA-256` or `SCRAM-SHA-512`.
         timeout: Seconds within which a broker answers, or a message is acknowledged; after that the transaction is
             given up, and tried again.
@@ -226,8 +225,6 @@ def failure(code: int, reason: str, *, at: str | None = None) -> BrokerError:
     """The named error for an answer.
 
     Args:
-        code: Number of the error.
-        reason: What the client or the broker wrote.
         at: Topic or server, for the message.
     """
     return broker_error(_SUBCLASSES.get(code, "FAILED"), reason, at=at)

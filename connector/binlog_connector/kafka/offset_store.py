@@ -59,9 +59,7 @@ class OffsetStore:
     """The records of one publisher.
 
     Args:
-        connection: To the brokers.
         topic: Compacted; publishers may share it.
-        key: The publisher's name.
     """
 
     def __init__(self, connection: Connection, topic: str, key: str) -> None:

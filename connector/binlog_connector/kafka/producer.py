@@ -109,7 +109,6 @@ class Messages:
     """Messages for one topic, in their order.
 
     Attributes:
-        topic: Its name.
         keys: Binary; null where a message has none. Messages with the same key go to the same partition, those without
             a key all go to one.
         values: Binary, as long as *keys*; null is a tombstone.

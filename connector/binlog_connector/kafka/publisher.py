@@ -101,7 +101,6 @@ class Publisher:
     """Publishes under one name, while it is entered; one thread uses it, `stop` may be called from others.
 
     Args:
-        connection: To the brokers.
         publishing: Who publishes, and how.
         clock: Seconds that only go forward.
 
@@ -153,7 +152,6 @@ class Publisher:
 
         Args:
             messages: Gives them; called again, for the same ones, when they have to be sent again.
-            offset: After them.
 
         Raises:
             BrokerError: They are not published, or it is not known: another publisher finds out, this one has ended.

@@ -43,10 +43,6 @@ HEADER_SIZE = DefaultRecordBatchBuilder.header_size_in_bytes()
 class PythonProducer:
     """See `Producer`.
 
-    Args:
-        connection: To the brokers.
-        settings: How it writes.
-
     Raises:
         BrokerError: No broker can be used.
     """
@@ -246,8 +242,7 @@ def filled_batch(partition: TopicPartition, compression: int, batch: RecordBatch
     """Build the batch that kafka-python sends, from all its records: it adds their header, and compresses them.
 
     Args:
-        partition: To which they go.
-        compression: Its number in the attributes of a batch.
+        compression: Number of the compression in the attributes of a batch.
         batch: With `HEADER_SIZE` bytes free before the records.
     """
     records = MemoryRecordsBuilder(_MAGIC, compression, BATCH_SIZE)

@@ -79,11 +79,7 @@ _GONE = (KafkaError.OFFSET_OUT_OF_RANGE, KafkaError._AUTO_OFFSET_RESET)
 
 
 class RdkafkaFetcher:
-    """See `Fetcher`.
-
-    Args:
-        connection: To the brokers.
-    """
+    """See `Fetcher`."""
 
     def __init__(self, connection: Connection) -> None:
         own = {

@@ -39,10 +39,6 @@ SILENT.addHandler(logging.NullHandler())
 class RdkafkaProducer:
     """See `Producer`.
 
-    Args:
-        connection: To the brokers.
-        settings: How it writes.
-
     Raises:
         BrokerError: No broker can be used.
     """

@@ -42,7 +42,6 @@ def key_partitions(keys: pa.Array, partition_count: int) -> NDArray[np.int32]:
 
     Args:
         keys: Binary or large binary.
-        partition_count: Of the topic.
     """
     data, offsets = text_buffers(keys, pa.binary())
     places = offsets.astype(np.int64)
@@ -82,7 +81,6 @@ class RecordBatch:
     """Records for one partition, without the header that the producer writes before them.
 
     Attributes:
-        partition: Its number.
         count: Of records.
         records: Their bytes, after *before* bytes that are free.
     """
@@ -96,8 +94,6 @@ def record_batches(messages: Messages, partition_count: int, size_max: int, befo
     """The batches of *messages*, those for one partition in their order.
 
     Args:
-        messages: For one topic.
-        partition_count: Of the topic.
         size_max: Bytes of a batch's records; one record may take more.
         before: Bytes left free before them.
     """

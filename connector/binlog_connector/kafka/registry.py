@@ -49,7 +49,6 @@ class RegistryConnection:
     Attributes:
         urls: Addresses of the same registry, as `http://host:port,http://host:port`; the first one that answers counts.
         user: For HTTP's basic authentication; None: none.
-        password: Of that user.
         ca_file: PEM file of certificates to trust; None: those that the system trusts.
         certificate_file: PEM file of the client's own certificate, where the registry asks for one.
         key_file: PEM file of its key.
@@ -70,11 +69,7 @@ class RegistryConnection:
 
 
 class SchemaRegistry:
-    """Registers schemas, each once; one thread uses it.
-
-    Args:
-        connection: To the registry.
-    """
+    """Registers schemas, each once; one thread uses it."""
 
     def __init__(self, connection: RegistryConnection) -> None:
         self._connection = connection

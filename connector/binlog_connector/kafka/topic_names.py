@@ -31,7 +31,6 @@ def template_mistake(template: str, places: Sequence[str]) -> str | None:
 
     Args:
         template: With places in braces.
-        places: Those that are known.
     """
     try:
         filled = template.format_map(dict.fromkeys(places, "x"))
@@ -74,9 +73,6 @@ _NOT_ALLOWED = re.compile(r"[^A-Za-z0-9._-]")
 
 class TopicNames:
     """Names of topics under one prefix; what Kafka does not allow in them becomes `_`, as Debezium has it.
-
-    Args:
-        templates: What they are made of.
 
     Attributes:
         offsets: Topic of the offsets.

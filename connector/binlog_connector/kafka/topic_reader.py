@@ -41,7 +41,6 @@ class PartitionMessages:
     """Messages of one partition, in their order.
 
     Attributes:
-        partition: Where they are.
         offsets: Of each.
         keys: Large binary; null where a message has none.
         values: Large binary; null: a tombstone.
@@ -65,7 +64,6 @@ class TopicReader:
     """A consumer of committed messages that keeps no offsets in Kafka; a context manager.
 
     Args:
-        connection: To the brokers.
         client: Package that fetches messages; None: as `default_client`. What there is to read,
             kafka-python asks.
 
@@ -146,7 +144,6 @@ class TopicReader:
         Args:
             count_max: When there are so many, that is enough.
             size_max: The same of the bytes of their values.
-            seconds: To wait for the first one.
 
         Raises:
             DataLossError: `MESSAGES_GONE`.

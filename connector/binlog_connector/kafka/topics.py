@@ -170,7 +170,6 @@ class Topics:
         """Create it, unless somebody has meanwhile.
 
         Args:
-            topic: Its name.
             partitions: How many; -1: as many as the brokers make.
             replication: Copies of each; -1: the same.
             settings: Those that shall not be the default.
@@ -212,8 +211,7 @@ def committed_consumer(connection: Connection, **settings: object) -> KafkaConsu
     """A consumer of committed messages that keeps no offsets in Kafka.
 
     Args:
-        connection: To the brokers.
-        settings: More of them, under the client's names.
+        settings: More settings, under the client's names.
 
     Raises:
         BrokerError: No broker can be used.
@@ -241,7 +239,6 @@ def known_offsets(
 
     Args:
         ask: `beginning_offsets` or `end_offsets` of a consumer.
-        partitions: Of one topic or several.
         connection: Within its timeout they must be known.
 
     Raises:

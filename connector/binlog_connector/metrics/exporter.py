@@ -122,7 +122,6 @@ class MetricsExporter(FollowerMetrics):
 
     Args:
         port: TCP port; 0: one that is free.
-        host: Address to listen at.
 
     Attributes:
         host: The address that it listens at.

@@ -130,11 +130,9 @@ class LogProgress:
         """A part of the log has been taken.
 
         Args:
-            end: After it.
-            rows: Row changes, or events, in it.
-            size: Its bytes.
-            groups: Its event groups.
-            last_timestamp: Of the last one, seconds since 1970 UTC; None: there is none.
+            rows: Row changes, or events, in the part.
+            size: Bytes of the part.
+            last_timestamp: Of the last group, seconds since 1970 UTC; None: there is none.
         """
         self.rows.add(rows)
         self.size.add(size)
@@ -163,7 +161,6 @@ class Follower:
     Attributes:
         name: Tells it from others: the label `name` of its metrics.
         meter: Measures its log; None: how much waits is not known.
-        progress: What it has done.
     """
 
     name: str

@@ -50,12 +50,7 @@ the messages of a changed row: what sorts by `position`, `event_no`, `row_no` an
 
 
 class MessageView:
-    """A view whose rows are messages, in the order of the log.
-
-    Args:
-        messages: Gives the messages.
-        topics: What topics are called.
-    """
+    """A view whose rows are messages, in the order of the log."""
 
     def __init__(self, messages: MessagesView, topics: TopicTemplates) -> None:
         self._messages = messages

@@ -74,7 +74,6 @@ def open_watched(options: SourceOptions, format_name: str | None = None) -> Watc
     """Open the log of *options*; the caller closes it.
 
     Args:
-        options: Of the query.
         format_name: The format that the log had before, where the options leave it open: then it need not be found out
             again, unless there is no such log any more.
     """

@@ -195,11 +195,6 @@ ALL_EVENTS = EventOptions()
 def check_log(log: Log, given: Iterable[str], view: str) -> None:
     """See that a log can have the options that are given.
 
-    Args:
-        log: The log.
-        given: Names of the options that are given.
-        view: The view that is asked for.
-
     Raises:
         OptionError: `INVALID_VALUE`.
     """

@@ -84,10 +84,6 @@ class Mask:
     def shown(self, column: Column, kind: pa.DataType) -> Column:
         """The column as it is shown: text, unless its values become null.
 
-        Args:
-            column: As it was logged.
-            kind: Its Arrow type.
-
         Raises:
             MaskError: Its type does not take the mask.
         """
@@ -156,7 +152,6 @@ def parse_mask(text: str, salt: bytes = b"") -> Mask:
     """Read `null`, `text ...`, `last N` or `sha256`.
 
     Args:
-        text: The mask.
         salt: For `sha256`.
 
     Raises:
@@ -194,10 +189,7 @@ class RuleError(Exception):
     """A rule that cannot be; its text gives the reason.
 
     Args:
-        setting: Its name.
         key: In `mask` the column.
-        reason: What is wrong.
-        hint: What the operator can do.
     """
 
     def __init__(self, setting: str, reason: str, *, key: str | None = None, hint: str | None = None) -> None:

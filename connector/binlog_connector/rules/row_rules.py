@@ -216,10 +216,7 @@ def hiding_changes(
     A column may be one that a table does not have (`name?`), or not any more, whenever that turns out.
 
     Args:
-        before: The rule.
         salts_before: As `salt_fingerprints` gave them.
-        after: What it is now.
-        salts_after: As they are now.
     """
     changes = []
     for setting in _HIDING:

@@ -33,9 +33,6 @@ def apply_rules_to_changes(
 
     Args:
         changes: Of a statement, or of a mark of a snapshot.
-        rules: Of the tables.
-        decoding: How rows become values.
-        vendor: Whose server the log is of.
 
     Raises:
         OptionError: `INVALID_VALUE`: a rule does not fit a table.

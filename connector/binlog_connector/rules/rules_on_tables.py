@@ -32,7 +32,6 @@ class BoundRule:
     """A rule with its salt, for readers who need this and that of its tables.
 
     Attributes:
-        rule: The rule.
         keys: Columns that tell rows apart; empty: the primary key does.
         needs_key: Whether rows are found again by their key: then it must stay one.
         salt: For the mask `sha256`.
@@ -87,8 +86,7 @@ class BoundRule:
         """See that rows of *table* can still be told apart by *keys*, where they have to be.
 
         Args:
-            table: Its name.
-            keys: Columns that tell its rows apart, unless the rule names others.
+            keys: Columns that tell rows apart, unless the rule names others.
             generated: Columns that are not shown because they are generated, in small letters.
 
         Raises:
@@ -142,10 +140,7 @@ def apply_rules_to_table(
     """Apply *rule* to a table.
 
     Args:
-        rule: The table's.
-        layout: As it was logged.
-        decoding: How rows become values.
-        generated: Names of its generated columns, in small letters; None: the layout's definition has them.
+        generated: Names of the table's generated columns, in small letters; None: the layout's definition has them.
 
     Raises:
         OptionError: `INVALID_VALUE`: the rule does not fit the table.

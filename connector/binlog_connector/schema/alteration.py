@@ -55,8 +55,6 @@ def named_keys(
     """*keys* and *new* ones; one without a name gets that of its first column, with `_2` and so on after it.
 
     Args:
-        keys: Of the table.
-        new: Of a statement.
         period: Of the table; a part WITHOUT OVERLAPS stands for its two columns, the end first.
         vendor: Whose server; None: either. MySQL takes USING HASH for a B-tree.
     """

@@ -100,7 +100,6 @@ class Catalog:
         """Apply the effect of a statement.
 
         Args:
-            operation: What it does.
             vendor: On whose server; None: either.
             session: Who ran it; None: nobody who has temporary tables.
 

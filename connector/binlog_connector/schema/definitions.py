@@ -191,7 +191,6 @@ class TableDefinition:
     """Definition of a table.
 
     Attributes:
-        name: Of the table.
         columns: In order, with invisible, generated and implicit ones, as in the table map. None: nothing is known
             (`CREATE TABLE ... SELECT`, `LIKE` a table that is not known).
         keys: In the server's order: unique ones first, of these first those that admit no NULL, the primary key first.

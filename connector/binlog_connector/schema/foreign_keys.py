@@ -68,11 +68,7 @@ class Cascade(NamedTuple):
 
 
 def take_inline_keys(files: Iterable[LogFile]) -> bool | None:
-    """True if servers make a foreign key of REFERENCES in a column's own definition; None: some do, or it is unknown.
-
-    Args:
-        files: What they wrote.
-    """
+    """True if servers make a foreign key of REFERENCES in a column's own definition; None: some do, or unknown."""
     texts = {str(file.header.get("server_version", "")) for file in files}
     found = {server_version_of(text) >= _INLINE_SINCE[vendor_of(text)] if text else None for text in texts}
     return found.pop() if len(found) == 1 else None
@@ -80,12 +76,6 @@ def take_inline_keys(files: Iterable[LogFile]) -> bool | None:
 
 def parse_reference(reader: TokenReader, session: StatementSession, name: str, columns: tuple[str, ...]) -> ForeignKey:
     """Read what follows REFERENCES.
-
-    Args:
-        reader: Of the statement.
-        session: Its database is the child's.
-        name: Of the constraint.
-        columns: Of the child.
 
     Raises:
         DdlSyntaxError: It is not understood.

@@ -110,7 +110,6 @@ class SchemaHistory:
         Args:
             path: A dump of CREATE TABLEs: `dump.read_schema_file`; None: there is none, and nothing is known.
             vendor: Whose server made it; None: either.
-            folds_names: As of the class.
 
         Raises:
             OptionError: `INVALID_VALUE`.

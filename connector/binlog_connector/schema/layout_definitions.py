@@ -102,7 +102,6 @@ def merged_definition(layout: TableLayout, definition: TableDefinition | None) -
     or knows as another one, has what the table map states of it alone.
 
     Args:
-        layout: The table map's.
         definition: The other source's; None: there is none.
     """
     logged = definition_from_layout(layout)
@@ -272,7 +271,6 @@ def completed_by(layout: TableLayout, definition: TableDefinition, source: str) 
     """A layout with all that a definition of its table states.
 
     Args:
-        layout: As its table map has it.
         definition: Of the same table, with columns.
         source: Where that comes from, for messages.
 

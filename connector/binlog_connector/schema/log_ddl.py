@@ -89,11 +89,8 @@ class DdlStatement:
     Attributes:
         position: Of its event group.
         event_no: Number in the group.
-        text: The statement.
         database: The session's current one.
-        sql_mode: Of the session.
         server_charset: Default for new databases; None: the log does not record it.
-        vendor: Whose server ran it.
         server_version: Of that server, as comments of statements have it (100119); None: not known.
         commit_time: When it began, seconds since 1970 UTC.
         microseconds: Beyond those; None: the log does not record it.
@@ -101,7 +98,6 @@ class DdlStatement:
         explicit_timestamps: `explicit_defaults_for_timestamp`; None: the log does not record it.
         gtid: Of its event group; None: it has none.
         thread_id: Of the session, on the server that ran it; None: of any, which has no temporary tables.
-        server_id: Of that server.
         server_run: Number of the file with which a start of the server that wrote the log began, the last one before
             the statement: temporary tables do not outlive a run. 0: not known.
         event_type: `EventType`: QUERY, EXECUTE_LOAD_QUERY; INCIDENT: no statement, *text* is the server's message;

@@ -125,7 +125,6 @@ class AlterTable:
     """ALTER TABLE, all its actions; names are those from before it.
 
     Attributes:
-        name: Of the table.
         changes: Columns added and changed, in order.
         dropped: Columns, and whether IF EXISTS is there.
         column_renames: RENAME COLUMN, old name and new.
@@ -232,7 +231,6 @@ class TruncateTable:
     """TRUNCATE: all rows go, the table stays as it looks.
 
     Attributes:
-        name: Of the table.
         deletes: It is `DELETE FROM t` without a condition: its own transaction may take it back, triggers run.
     """
 

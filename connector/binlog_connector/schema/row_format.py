@@ -26,7 +26,6 @@ class Lacking(NamedTuple):
 
     Attributes:
         statement: What is in the log instead.
-        change: What it does.
         names: Wanted tables that it may concern; None: any.
     """
 
@@ -45,7 +44,6 @@ class RowFormat:
     """Finds what is missing of wanted tables; takes all blocks of a log, or of a part of it, in their order.
 
     Args:
-        tables: Which tables are wanted.
         table: The one table (`database.table`) that is wanted; None: all of *tables*.
         folds_names: Names of tables in upper and lower case are the same; None: they may be.
         scope_before: Gives what is known where the part begins, when that is needed; default: nothing is.
@@ -73,8 +71,6 @@ class RowFormat:
 
         Args:
             block: Of plain events.
-            groups: Which event groups are wanted.
-            server_runs: Of the log.
 
         Raises:
             CorruptError: `BAD_EVENT`.
@@ -122,8 +118,6 @@ def only_rows(
     Args:
         blocks: Of a log, in order.
         row_format: Finds what they do not tell.
-        groups: Which event groups are wanted.
-        server_runs: Of the log.
         tells_text: Whether errors show the text of a statement.
 
     Raises:
@@ -142,7 +136,6 @@ class Count:
 
     Attributes:
         first: The first one.
-        number: How many there are.
     """
 
     first: Lacking

@@ -53,7 +53,6 @@ class SnapshotBegun:
     Attributes:
         created: The table as it is here: as a CREATE TABLE makes it.
         snapshot: Which one, a UUID.
-        purpose: What it is for.
         empties: Rows that targets have go here.
         is_defined: `created` knows which columns are generated.
     """
@@ -75,10 +74,7 @@ class SnapshotChunk:
     """An event group with existing rows of a table.
 
     Attributes:
-        name: Of the table.
-        snapshot: Which one.
         number: Of the chunk, from 0.
-        row_count: Rows that it has.
     """
 
     name: TableName
@@ -92,8 +88,6 @@ class SnapshotEnded:
     """All chunks are in the log.
 
     Attributes:
-        name: Of the table.
-        snapshot: Which one.
         chunks: How many it has.
         rows: How many rows these have together.
     """
@@ -106,13 +100,7 @@ class SnapshotEnded:
 
 @dataclass(frozen=True, slots=True)
 class SnapshotCancelled:
-    """A snapshot does not go on.
-
-    Attributes:
-        name: Of the table.
-        snapshot: Which one.
-        reason: Why.
-    """
+    """A snapshot does not go on."""
 
     name: TableName
     snapshot: str
@@ -126,8 +114,6 @@ class RepairBegun:
     From here on the shadow has a delete for each key, then inserts of the rows that the table has of them.
 
     Attributes:
-        name: Of the table.
-        snapshot: Which one.
         key: Names of the columns that tell rows apart.
     """
 
@@ -141,8 +127,6 @@ class RepairEnded:
     """The rows of a repair are in the log.
 
     Attributes:
-        name: Of the table.
-        snapshot: Which one.
         keys: How many keys it is about.
         rows: How many rows the table has of them.
     """
@@ -158,11 +142,8 @@ class TableProved:
     """A target was compared with its table on the server, and was the same.
 
     Attributes:
-        name: Of the table.
         query_id: Of the job whose target it is.
-        mode: What that holds.
         gtids: Up to where in the log it is the same.
-        rows: How many there are.
         commit_time: Of the mark, seconds since 1970 UTC.
     """
 
@@ -202,7 +183,6 @@ def mark_change(mark: Mapping[str, Any], decoding: Decoding) -> SnapshotChange |
 
     Args:
         mark: As for `mark_statement`.
-        decoding: How rows become values.
     """
     name, snapshot = TableName(mark["database"], mark["table"]), str(mark["snapshot"])
     try:
@@ -319,11 +299,8 @@ def created_table(
     """A table as its CREATE TABLE makes it; without columns where one has a type that is not known.
 
     Args:
-        name: Of the table.
         columns: Of each name, type and collation, as `information_schema` has them.
         key: Names of the columns that tell rows apart; empty: none do.
-        vendor: Of the server.
-        decoding: How rows become values.
     """
     # The grammar for DDL reads the types.
     lines = [

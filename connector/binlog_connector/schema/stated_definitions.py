@@ -103,10 +103,7 @@ def definition_of_server(name: TableName, text: str, position: Position, vendor:
     """A definition that was read from a server, for a place of its log.
 
     Args:
-        name: Of the table.
         text: Of SHOW CREATE TABLE.
-        position: Where the table was so.
-        vendor: Of the server.
     """
     return DdlStatement(
         position,
@@ -144,8 +141,6 @@ class LaterDefinition(NamedTuple):
 
     Attributes:
         after: The last statement before the mark that may be about the table; None: there is none.
-        before: The mark.
-        definition: Of the table.
     """
 
     after: Position | None

@@ -80,9 +80,7 @@ def statement_error(
     `STATEMENT_FORMAT`, `ROWS_NOT_LOGGED`, `ROW_IMAGE`.
 
     Args:
-        statement: Of the log.
         names: Tables of the reader that it concerns; None: any.
-        changed: What it does.
         tells_text: Whether the statement, which holds the values that it writes, is in the message.
     """
     text = shown(statement) if tells_text else _HIDDEN

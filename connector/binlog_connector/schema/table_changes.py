@@ -71,7 +71,6 @@ class TableCreated:
     """CREATE TABLE; without IF NOT EXISTS there was no such table before it, or it is gone (OR REPLACE).
 
     Attributes:
-        name: Of the table.
         columns: In order, `existing` is what new rows hold by default; None: the statement alone does not contain them
             (SELECT, LIKE, a type that is not known).
         primary_key: Names of the columns that tell rows apart, as a table map has them; empty: none do.
@@ -93,7 +92,6 @@ class TableAltered:
     Names are as the statement writes them: the server does not tell upper from lower case in names of columns.
 
     Attributes:
-        name: Of the table.
         renamed: Names from before the statement, and new ones; two columns may change names with each other.
         added: New columns; one may have the name of one that is dropped or renamed.
         modified: Columns with another type (or the same one), under their new names.
@@ -249,7 +247,6 @@ def table_changes(statement: DdlStatement, decoding: Decoding = DEFAULT_DECODING
     `StatementScope.changes` knows of both.
 
     Args:
-        statement: Of a log.
         decoding: How values are read; its schemas are not asked.
     """
     return [change for one in statement_operations(statement) for change in operation_changes(one, statement, decoding)]
@@ -261,9 +258,6 @@ def default_facts(
     """A column of a known definition; `existing` is what new rows hold in it by default.
 
     Args:
-        definition: Of the column.
-        vendor: Whose server has it.
-        decoding: How values are read.
         nullable: Whether it can be NULL, where that is known better (columns of a primary key cannot).
 
     Raises:

@@ -152,7 +152,6 @@ def names_unclear(rows: TableName, stated: TableName, what: str = "its columns a
     """The error for a table that a statement may be about under another spelling.
 
     Args:
-        rows: The name in row events.
         stated: The name in a statement, or a schema file.
         what: What happens to it there.
     """
@@ -191,7 +190,6 @@ class NameRule:
         """Observe the effect of a statement on tables that are not temporary.
 
         Args:
-            operation: Under the names in the statement.
             may_be_missing: The statement has IF EXISTS.
         """
         if self.folds is None:

@@ -170,7 +170,6 @@ def range_of(spark_filter: Filter, number: Callable[[object], int | None]) -> Ra
     """The least and the largest number that the filter lets through; all of 64 bits where it does not tell.
 
     Args:
-        spark_filter: The filter.
         number: `integer` or `micros`: a value of the column as a number; None: it is none.
     """
     if isinstance(spark_filter, In):

@@ -42,7 +42,6 @@ class BinlogMetricsListener(StreamingQueryListener):
 
     Args:
         port: TCP port for Prometheus; 0: one that is free.
-        host: Address to listen at.
         path: The log that all queries read, or the log of each query by its name. Of a query without one what it has
             done is exported, not what follows.
 

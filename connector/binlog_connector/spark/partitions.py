@@ -70,12 +70,7 @@ def plan_partitions(
     """Cut [start, end) into parts of similar size, in order; none when it is empty.
 
     Args:
-        log: The log.
-        start: Of the range.
-        end: Of the range.
-        skip: Groups that are left out.
         count_min: Least number of parts; None: by size.
-        prepared: What is prepared in the range.
         state: `SourceOffset.state` at *start*; empty: the log has none.
     """
     if start >= end:

@@ -166,8 +166,6 @@ def planned_blocks(log: Log, partition: RangePartition, *, stored: bool = False)
     """The blocks of *partition*, all of it: what was planned was on disk, so a log that ends earlier is an error.
 
     Args:
-        log: Where they are.
-        partition: Which.
         stored: Leave nothing out: rows that were rolled back, and those of prepared transactions where they are.
 
     Raises:

@@ -105,9 +105,7 @@ def find_layout(
     rows that are met end that. A table without any rows is as in *file*.
 
     Args:
-        watched: The log.
         table: `database.table`.
-        start: Where the query begins.
         file: A schema file; None: there is none.
         declared_types: See `RangeSchemas`.
         defined_tables: See there.

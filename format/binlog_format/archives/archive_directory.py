@@ -139,12 +139,7 @@ class ArchiveDirectory(Directory):
 
 
 class ArchiveFile:
-    """One file of an archive, over its parts.
-
-    Args:
-        directory: The archive.
-        file: As the manifest has it.
-    """
+    """One file of an archive, over its parts."""
 
     def __init__(self, directory: ArchiveDirectory, file: ArchivedFile) -> None:
         self.name = file.name

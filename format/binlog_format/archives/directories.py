@@ -45,10 +45,6 @@ class UnionDirectory(Directory):
 
     A file that both have is read from the server; its first and last archived bytes must be the same in both.
 
-    Args:
-        server: The server's directory.
-        archive: Its archive.
-
     Attributes:
         path: The server's directory.
     """

@@ -55,7 +55,6 @@ class ArchivedFile:
     """A file of the log, as far as it is archived.
 
     Attributes:
-        file_no: Its number.
         name: Its name on the server.
         identity: Who wrote it (`LiveFiles.identity`).
         parts: Its bytes from the first one on, in order.
@@ -99,7 +98,6 @@ class Manifest:
     """Everything that is in an archive.
 
     Attributes:
-        format: Of the log.
         claim: How often an archiver began to write here; the last one to do so may.
         unstable_byte: The byte of each file that its server changes later (`LiveFiles.unstable_byte`).
         files: By number, ascending, without gaps.
@@ -167,7 +165,6 @@ def crc_of(data: Bytes, offset: int, unstable_byte: int | None, before: int = 0)
 
     Args:
         data: The bytes.
-        offset: Where in the file they begin.
         unstable_byte: Where in the file that byte is; None: there is none.
         before: CRC-32C of the bytes before them.
     """

@@ -54,7 +54,6 @@ class ClassicFile:
 
     Args:
         source: The file; this object closes it.
-        file_no: Number in its name.
 
     Attributes:
         description: None while the Format_description event is not there (yet).
@@ -182,8 +181,7 @@ def check_magic(magic: bytes, path: str, head: bytes = b"") -> None:
 
     Args:
         magic: The file's first bytes.
-        path: Its path.
-        head: More of them, to name the key that encrypts it.
+        head: More of the file's first bytes, to name the key that encrypts it.
 
     Raises:
         CorruptError: `HEADER`: it is something else.
@@ -204,7 +202,6 @@ def check_incomplete_event(data: bytes, at: Place) -> None:
 
     Args:
         data: What is there of the event; may be less than its header.
-        at: Where it starts.
 
     Raises:
         CorruptError: `BAD_EVENT`: size and end_log_pos exclude each other.
@@ -227,7 +224,6 @@ def encrypted_by_mariadb(event: bytes, at: Place) -> UnsupportedError:
 
     Args:
         event: The event; a checksum may follow.
-        at: Where it is.
     """
     said = ""
     if len(event) >= START_ENCRYPTION_SIZE:
@@ -246,7 +242,6 @@ def encrypted_by_mysql(head: bytes, at: Place) -> UnsupportedError:
 
     Args:
         head: The first bytes of the file; may be few.
-        at: Where they are.
     """
     said = ""
     offset = MYSQL_ENCRYPTION_KEY_OFFSET
@@ -275,7 +270,6 @@ def find_files(directory: Directory, only: str | None = None) -> dict[int, FileE
     into. A file that has just been made may be empty still; it counts.
 
     Args:
-        directory: Where to look.
         only: Take this file alone.
 
     Raises:

@@ -50,7 +50,6 @@ class GroupWalk:
         key: The file, its time, and the byte where the group starts.
         next_offset: Byte in the file of the first event not seen.
         open_group: Row of the group; None before its first event.
-        kind: Of the group.
     """
 
     key: tuple[int, int, int] | None = None
@@ -90,12 +89,10 @@ class Piece:
 
     Attributes:
         data: Bytes of the file from `file_offset` on, to the end of the last event in the tables.
-        file_offset: Where that is.
         next_offset: Where the scan goes on.
         groups: `GROUP_DTYPE`.
         events: `EVENT_DTYPE`.
         checksum_size: Bytes after each event, which its size does not count.
-        vendor: Whose server wrote the file.
         server_version: See `Block`.
         gtid_sources: What `gtid_source` counts.
         path: Path of the file, for messages.

@@ -47,7 +47,6 @@ class LogScan:
     """Reads the groups whose position is in [*start*, *end*).
 
     Args:
-        directory: Where the files are.
         listing: What was in it before reading starts: the end of a file that is not the newest one is final.
         start: Where an event starts.
         end: None: the end of the log.

@@ -48,7 +48,6 @@ class ClassicLog(Log):
     *not there yet*; in an older file it is what a killed server left, and never was a group.
 
     Args:
-        directory: Where the files are.
         only: Name of the one file to read; None: all files of the server.
         block_size: Bytes to read at a time; blocks are about so large.
 

@@ -55,7 +55,6 @@ class QueryEvent:
 
     Attributes:
         timestamp: Seconds since 1970 UTC.
-        thread_id: Of the session.
         seconds: That the statement took.
         error_code: That it ended with on the server.
         database: The session's current database, as the server has the name (UTF-8).

@@ -79,14 +79,11 @@ class TableLayout:
     """A table's columns at the time when rows were logged.
 
     Attributes:
-        database: Name of the database.
-        table: Name of the table.
         columns: All columns that statements know, in order.
         primary_key: Column indices, in key order; empty when none is known.
         digest: 16 hex digits; equal for equal layouts, whatever number the server gave the table.
         table_map: A table map event of it, header and body without checksum; `parse_table_map` gives this layout back,
             but for what a schema has said.
-        vendor: Whose server wrote it.
         completion: What a schema has said beyond the table map, as JSON (`rows.completion`); empty: nothing.
         problem: Why the table map cannot be read; `columns` is empty then. To be raised by who wants this table.
         logged: The layout of the row events, where rules show the table otherwise (`Decoding.rules`); None: this one.
@@ -218,8 +215,6 @@ def unread_layout(event: bytes, vendor: Vendor, problem: BinlogError) -> TableLa
 
     Args:
         event: Header and body, without checksum.
-        vendor: Whose server wrote it.
-        problem: Why it cannot be read.
     """
     try:
         database, table = _names(_Cursor(event, "body"))

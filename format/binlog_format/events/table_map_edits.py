@@ -23,8 +23,6 @@ def renamed_table_map(event: bytes, database: str, table: str) -> bytes:
 
     Args:
         event: Header and body, without checksum, as `parse_table_map` reads them.
-        database: Of that table.
-        table: Its name there.
     """
     columns = TABLE_BODY_OFFSET
     for _ in range(2):

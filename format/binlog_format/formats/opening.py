@@ -150,7 +150,6 @@ def detect_format(directory: Directory, only: str | None) -> str:
     entry alone, and only where there are none of the others; whatever else lies in the directory does not count.
 
     Args:
-        directory: Where the files are.
         only: The one file, or the pattern, that was given; None: the whole directory.
 
     Raises:
@@ -279,7 +278,6 @@ def verify_log(
     Args:
         path: The directory of a server's binlog files or of a program's logs, one of them, or a URL.
         start: Check from here on; default: the start.
-        end: Check up to here.
         on_progress: Called now and then.
 
     Raises:

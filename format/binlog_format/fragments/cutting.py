@@ -119,9 +119,7 @@ class RowCutter:
     bytes from its start; in twice as many, when there is none, and so on. No more than that is kept.
 
     Args:
-        size: Of the original event.
         table_maps: By table id.
-        vendor: Whose server wrote them.
         at: Where the first fragment is, for messages.
     """
 

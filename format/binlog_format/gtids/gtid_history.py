@@ -66,7 +66,6 @@ def covered_groups(point: GtidSet, groups: Table, sources: Sequence[GtidSource])
     """MySQL: true for each row of a group table that *point* covers; a group without GTID is covered by nothing.
 
     Args:
-        point: What has been taken.
         groups: `GROUP_DTYPE`.
         sources: `Block.gtid_sources`.
     """
@@ -158,7 +157,6 @@ class GtidHistory:
         """Differences between a list and the groups, for messages.
 
         Args:
-            said: The list.
             following: A group that the list may know of already.
         """
         last = self._last or {}
@@ -172,7 +170,6 @@ class GtidHistory:
         """GTIDs that a list lacks, for messages.
 
         Args:
-            said: The list.
             among: Sources that it should name; None: all of the domains that it names, since domains can be deleted.
         """
         last = self._last or {}

@@ -178,7 +178,6 @@ def check_kind(known: GtidPoint, given: GtidPoint) -> None:
 
     Args:
         known: What the log records of itself; a MySQL log records a `GtidSet`, be it empty.
-        given: What a user gave.
 
     Raises:
         OptionError: `INVALID_VALUE`: they are of different vendors.
@@ -198,8 +197,6 @@ def gtids_purged(before: GtidPoint, start: GtidPoint, purged: GtidPoint) -> Data
     """The error for a start that lies before what a log still has.
 
     Args:
-        before: What lies before the log's first file.
-        start: Where reading was to start.
         purged: What of *before* the start does not cover.
     """
     if isinstance(purged, GtidSet):

@@ -41,8 +41,7 @@ class OpenFile:
     """A file that has been begun, with a good header.
 
     Attributes:
-        file_no: Its number.
-        source: Its bytes.
+        source: Bytes of the file.
         header: Its header.
     """
 
@@ -73,7 +72,6 @@ class LogFiles:
     """Files of one log, opened by number.
 
     Args:
-        directory: Where they are.
         only: Name of the one file that the caller gave; it is found under its number whatever it is called.
     """
 

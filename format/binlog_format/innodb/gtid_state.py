@@ -54,8 +54,6 @@ def read_state(reader: PageReader, file: OpenFile, page: int = FIRST_DATA_PAGE) 
     """Read the state record at the start of a page.
 
     Args:
-        reader: Where pages come from.
-        file: The file.
         page: 1 for the full state; else a multiple of the header's interval.
 
     Returns:

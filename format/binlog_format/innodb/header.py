@@ -43,7 +43,6 @@ class FileHeader:
     """Fields of a header page.
 
     Attributes:
-        file_no: Number of the file.
         page_count: Pages of the file when it was begun; the real size counts, FLUSH makes files shorter.
         lsn: InnoDB log sequence number at the start of the file.
         state_interval: Pages between two GTID state records; 0: only in page 1. A fresh server writes bytes for file 0.

@@ -41,9 +41,7 @@ def check_file_end(reader: PageReader, file: OpenFile, following: OpenFile) -> b
     compared with the state at the start of the next one.
 
     Args:
-        reader: Where pages come from.
         file: The file; its last page has been read.
-        following: The one after it.
 
     Returns:
         False: it cannot be told yet, the next file's state is not on disk.
@@ -123,7 +121,6 @@ def end_position(reader: PageReader, numbers: list[int]) -> Position:
     """The place after the last whole record: where `blocks` ends, found from the end.
 
     Args:
-        reader: Where pages come from.
         numbers: Numbers of the files, ascending; at least one.
     """
     for file_no in reversed(numbers):

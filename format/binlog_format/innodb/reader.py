@@ -44,10 +44,8 @@ class InnodbLog(Log):
     """`binlog-NNNNNN.ibb` files.
 
     Args:
-        directory: Where they are.
         only: Name of the one file to read. Records that go on in the next file are read to their end, and out-of-band
             data is taken from where it is.
-        bound: How far reading may go.
     """
 
     format_name: ClassVar[str] = INNODB

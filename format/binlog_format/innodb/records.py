@@ -44,7 +44,6 @@ class Pieces:
     """Stretches of a record's data in one run of pages.
 
     Attributes:
-        run: The pages.
         table: `PIECE_DTYPE`; overwritten by the next step.
         file_start: Byte in the file where the run begins.
         ends: The record ends with these.
@@ -57,12 +56,7 @@ class Pieces:
 
 
 class RecordReader:
-    """Follows one record after the other from their first chunks.
-
-    Args:
-        reader: Where pages come from.
-        runs: Cache of pages.
-    """
+    """Follows one record after the other from their first chunks."""
 
     def __init__(self, reader: PageReader, runs: PageRuns) -> None:
         self._reader = reader
@@ -89,11 +83,8 @@ class RecordReader:
         """The stretches of a record's data, run by run.
 
         Args:
-            file_no: File where its first chunk is.
-            offset: Byte of that chunk in the file.
-            kind: The record's.
+            offset: Byte of the first chunk in the file.
             size_max: Stop after about so many bytes.
-            ahead: Pages worth reading ahead.
 
         Raises:
             CorruptError: `OOB_REFERENCE`: there is no such record; `BAD_CHUNK`, `PAGE_CHECKSUM`: it is damaged.

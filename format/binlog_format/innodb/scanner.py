@@ -127,7 +127,6 @@ class CommitScanner:
     """Finds the commit records that start in [*start*, *end*).
 
     Args:
-        reader: Where pages come from.
         start: Where to begin. Continuations of a record that began before are passed over.
         end: None: the end of what is there.
         window_size: Bytes of a window.

@@ -158,7 +158,6 @@ def extent_runs(runs: PageRuns, extents: Table, page_size: int) -> Iterator[tupl
     """Find the pages of *extents*, in their order, as many extents at a time as lie in one run of pages.
 
     Args:
-        runs: Gives pages.
         extents: `EXTENT_DTYPE`; each within one page.
         page_size: In bytes.
 

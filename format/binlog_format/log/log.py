@@ -131,7 +131,6 @@ class ServerPosition:
     """A place in a classic log as its server gives it: `mysql-bin.000001:14542`.
 
     Attributes:
-        name: Of the file.
         byte: In the file; the server calls it `Pos`, `end_log_pos` or `Position`.
     """
 
@@ -156,9 +155,7 @@ def resolve_position(log: Log, name: str, position: Position | ServerPosition) -
     """The position in *log* that a user means.
 
     Args:
-        log: The log.
         name: Of the option, for messages.
-        position: What it holds.
 
     Raises:
         OptionError: `INVALID_VALUE`: the log's files are not named like that.
@@ -188,9 +185,7 @@ def check_start(log: Log, name: str, position: Position) -> None:
     What has been purged, and files that are missing, are found by reading.
 
     Args:
-        log: The log.
         name: Of the option, for messages.
-        position: What it holds.
 
     Raises:
         StartError: `POSITION_NOT_FOUND`: it lies after the end of the log, or where nothing begins.

@@ -124,9 +124,7 @@ def check_is_logged(log: Log, name: str, gtids: GtidPoint, taken: Taken) -> None
     """See that the log has come as far as *gtids* in each domain, or with each source, that it knows; and knows one.
 
     Args:
-        log: The log.
         name: Of the option, for messages.
-        gtids: What a user gave.
         taken: What that is in the log: `Log.position_of`.
 
     Raises:

@@ -86,13 +86,7 @@ class Family(NamedTuple):
 
 
 class BadValueError(Exception):
-    """A value that no server writes; `column_array` makes a `CorruptError` with the column's name of it.
-
-    Args:
-        index: Of the value in the column.
-        reason: What is wrong.
-        hint: What the operator can do.
-    """
+    """A value that no server writes; `column_array` makes a `CorruptError` with the column's name of it."""
 
     def __init__(self, index: int, reason: str, *, hint: str | None = None) -> None:
         super().__init__(index, reason)

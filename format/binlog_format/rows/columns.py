@@ -94,11 +94,9 @@ def column_array(
     """The values of a column, of the type that `arrow_type` gives.
 
     Args:
-        layout: Of the table.
         column: Index.
         data: What the offsets point into.
         offsets: Where each value starts; below 0 for null.
-        decoding: What the log leaves open.
 
     Raises:
         CorruptError: `BAD_EVENT`: a value that no server writes.

@@ -64,7 +64,6 @@ class Images:
     """Row images of one layout, in log order; both images of an update stand together, first the one before.
 
     Attributes:
-        layout: What the table looked like.
         data: The bytes that the values are in: those of the events, then values that the events have only in part.
         table: `IMAGE_DTYPE`.
         cells: Shape (slot_count, image_count): the byte in `data` where a value starts, `NULL`, `ABSENT`, or
@@ -187,7 +186,6 @@ def read_images(
         rows: Which of them; all are row events of *layout*.
         layout: Of the table maps before them, or as the rules of *decoding* show it.
         place: `Block.place`; only lets errors name the place of the damage in the files.
-        decoding: How the values become Arrow arrays.
 
     Returns:
         The images as the rules of *decoding* show them: nobody after this sees more.

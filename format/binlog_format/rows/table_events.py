@@ -33,7 +33,6 @@ class TableEvents:
     """The row events of one layout in a block.
 
     Attributes:
-        layout: What the table looked like.
         events: Rows of `Block.events`, ascending.
         is_copied: A snapshot has copied existing rows of the table; they are no changes.
     """

@@ -51,10 +51,8 @@ class LogBlock:
             block has several rows.
         writers: The same; those of equal id and name are one row, whatever their batches.
         clock_syncs: The same.
-        file_no: Number of the file.
         file_offset: Byte of `data[0]` in the file.
         path: Of the file, for messages.
-        next_position: Where reading goes on.
         state_after: What is in force there.
     """
 
@@ -84,8 +82,6 @@ class FoundDamage(NamedTuple):
     """The first place from a start on that cannot be read.
 
     Attributes:
-        error: What is wrong with it.
-        position: Where it is.
         go_on: Where entries seem to follow; the end of the file where none do.
         event_count: Events before it, from the start on.
         state: What is in force there.

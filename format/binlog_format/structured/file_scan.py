@@ -86,8 +86,7 @@ class Cutter(Protocol[Made]):
 
         Args:
             data: Entries; it may be kept in the block.
-            file_no: Of the file that they are in.
-            file_offset: Byte of `data[0]` in it.
+            file_offset: Byte of `data[0]` in the file.
             path: Of the file, for messages.
         """
 
@@ -99,7 +98,6 @@ class Cutter(Protocol[Made]):
 
         Args:
             start: What is there, its size field included; what tells its kind will do.
-            size: What it claims.
 
         Returns:
             As in `Cut`: why it cannot be taken, and `needed` and `left`.
@@ -143,8 +141,6 @@ class StructuredFileScan(Generic[Made]):
     """Reads the entries that begin in `[start, limit)` of a file.
 
     Args:
-        source: The file.
-        file_no: Its number.
         cutter: Has come to *start*: an `EntryScanner`, or an `EntryWalker`.
         start: An entry begins there.
         limit: No entry is begun from there on.
@@ -284,10 +280,8 @@ def damaged_entry(stop: EntryStop, needed: int, left: int, at: Place) -> Corrupt
     """The error for an entry that a scan could not take.
 
     Args:
-        stop: Why.
         needed: See `EntryStop`.
         left: See `EntryStop`.
-        at: Where the entry is.
     """
     if stop is EntryStop.UNKNOWN_SOURCE:
         return CorruptError(
@@ -310,11 +304,7 @@ def find_entries_in_file(
     fit.
 
     Args:
-        source: The file.
-        known: Sources that events can be of.
-        start: Where to look.
         limit: No entry is looked for from there on.
-        count: Entries wanted.
         window: Bytes to look at at a time; a row of entries that takes more than half of it is not found.
 
     Returns:

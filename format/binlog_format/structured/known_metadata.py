@@ -50,9 +50,6 @@ class IdTable:
 class KnownSources:
     """Sources by number: those in force, and some that have been replaced.
 
-    Args:
-        sources: In force at the start.
-
     Attributes:
         ids: See `scan_entries`, as `slots`, `rows` and `used`.
     """
@@ -113,9 +110,6 @@ class KnownSources:
 
 class KnownWriters:
     """Writers by number; those of equal id and name are one, without a batch size.
-
-    Args:
-        writer: The current one.
 
     Attributes:
         keys: See `scan_entries`, as `bounds`, `slots`, `rows` and `used`.

@@ -49,7 +49,6 @@ class EventSource:
         id: What events name it by.
         severity: `Severity`, or another number of 16 bits.
         category: Identifier; `main` where a program gives none.
-        function: Name of the function.
         file: As the compiler saw it.
         line: In the file.
         format: Text with `{}` for each argument.
@@ -100,7 +99,6 @@ class ClockSync:
         frequency: ... (ticks per second; 0, and what is negative as i64: there is none) ...
         ns: ... at this wall time, nanoseconds since 1970 UTC, unsigned as it is stored.
         tz_offset: Seconds to add to UTC for the producer's local time.
-        tz_name: Its name.
     """
 
     clock: int = 0

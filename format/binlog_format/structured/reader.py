@@ -144,7 +144,6 @@ class StructuredLog(EventLog):
     *not there yet*; in an older one it is what a killed program left.
 
     Args:
-        directory: Where the files are.
         only: Name of the one file to read, or a pattern of names; None: all structured logs there are one program's.
         block_size: Bytes to read at a time; blocks are about so large.
 

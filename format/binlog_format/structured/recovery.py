@@ -40,11 +40,7 @@ class Image(Protocol):
 
 
 class ImageFile:
-    """An image in a file; read in pieces, so that its size does not matter.
-
-    Args:
-        descriptor: Of the open file.
-    """
+    """An image in a file; read in pieces, so that its size does not matter."""
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
@@ -67,7 +63,6 @@ class MemoryBlock:
     """Whole entries in an image.
 
     Attributes:
-        kind: Of the entries.
         session: Address of the session that they are from.
         ranges: First byte in the image and byte after the last, one or two; they belong together.
     """

@@ -85,8 +85,7 @@ class EntryScanner:
 
         Args:
             data: Entries; it is kept in the block.
-            file_no: Of the file that they are in.
-            file_offset: Byte of `data[0]` in it.
+            file_offset: Byte of `data[0]` in the file.
             path: Of the file, for messages.
         """
         self._begin_block()

@@ -92,7 +92,6 @@ def xa_pieces(block: Block, row: int, pieces: Iterable[Block]) -> Iterator[Block
     Args:
         block: That group alone.
         row: Of the event with XA COMMIT.
-        pieces: The events that come before it.
     """
     own = block.groups[:1]
     position = Position.of(block.groups[0])

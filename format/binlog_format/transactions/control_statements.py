@@ -46,9 +46,7 @@ class Statement:
     """A statement.
 
     Attributes:
-        kind: What it does.
         name: Of the savepoint, in the form in which names are compared.
-        xid: Of the XA transaction.
     """
 
     kind: StatementKind
@@ -155,7 +153,6 @@ class ControlStatements:
     """The control statements of one block, most of them unread.
 
     Attributes:
-        block: The block.
         table: Shape (control statements, `STATEMENT_FIELDS`).
     """
 

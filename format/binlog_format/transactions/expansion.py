@@ -71,7 +71,6 @@ class _Stored(NamedTuple):
         compressed_rows: Rows of the events that MariaDB has compressed.
         compressed: Their parts.
         payload_rows: Rows of compressed transactions.
-        payloads: What they contain.
     """
 
     plain_sizes: Int64s

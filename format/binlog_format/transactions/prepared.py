@@ -49,7 +49,6 @@ class PreparedXaRows:
 
     Args:
         log: Where rows are read again.
-        start: Where reading starts.
         prepared: What is known to be prepared there.
     """
 

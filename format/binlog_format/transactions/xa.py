@@ -113,8 +113,6 @@ class XaStep:
 
     Attributes:
         position: Of the group that does it.
-        xid: Whose step it is.
-        kind: Which one.
     """
 
     position: Position

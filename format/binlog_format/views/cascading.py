@@ -86,7 +86,6 @@ class CascadingChange(NamedTuple):
 
     Attributes:
         position: Of its event group.
-        event_no: Number of the event in the group.
         gtid: Of the group; None: it has none.
         is_delete: A row was deleted; else it was updated.
     """
@@ -111,7 +110,6 @@ def are_checked(data: Bytes, events: Table, rows: Rows, vendor: Vendor) -> NDArr
         data: What the events point into.
         events: `EVENT_DTYPE`.
         rows: Numbers of row events.
-        vendor: Whose server wrote them.
     """
     done_elsewhere = ROWS_FLAG_NO_FOREIGN_KEY_CHECKS | _logged_flag(vendor)
     mask: NDArray[np.bool_] = _flags(data, events, rows) & done_elsewhere == 0
@@ -138,7 +136,6 @@ def checked_counts(block: Block, rows: Rows, layout: TableLayout) -> NDArray[np.
     """Number of row events among *rows* to which foreign keys apply in the engine: updates, and those that may delete.
 
     Args:
-        block: What *rows* count.
         rows: Numbers of row events of one table.
         layout: Of the table; where its rows may have versions, an update may be a delete.
     """

@@ -90,7 +90,6 @@ class ChangeExtras:
         Args:
             block: Of plain events.
             tables: Which tables are wanted; a statement about none is wanted where all are.
-            groups: Which groups are wanted.
             table: The one table that is wanted; None: all of *tables*.
         """
         if self.find_statements is None:

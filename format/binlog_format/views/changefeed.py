@@ -60,8 +60,6 @@ def changefeed_schema(
     """Schema of the view for a table of this layout.
 
     Args:
-        layout: Of the table.
-        decoding: How rows become values.
         include_absent: With `ABSENT_FIELD`.
 
     Raises:
@@ -102,8 +100,6 @@ def change_columns(table: Table, events: Table, groups: Table, sources: tuple[Gt
     Args:
         table: `IMAGE_DTYPE`.
         events: See `changefeed_batch`.
-        groups: The same.
-        sources: The same.
     """
     rows = table["event"].astype(np.int64)
     places = PlaceColumns(events, groups, rows, sources)
@@ -140,7 +136,6 @@ class ChangefeedView:
         table: `database.table`.
         tables: Further restriction; default: none.
         layout: What the table is expected to look like; default: as it is first met.
-        decoding: What the log leaves open.
         groups: Which event groups are wanted; default: all.
         include_absent: With `ABSENT_FIELD`; without it, an image that lacks columns is an error.
     """

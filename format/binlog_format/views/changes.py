@@ -107,9 +107,7 @@ class ChangesView:
     Args:
         table: `database.table`: images are typed structs of its columns; None: images are JSON texts.
         tables: Which tables are wanted; default: all.
-        decoding: What the log leaves open.
         groups: Which event groups are wanted; default: all.
-        extras: What is wanted beside changed rows.
     """
 
     def __init__(

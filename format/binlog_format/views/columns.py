@@ -186,7 +186,6 @@ def bounded(images: Sequence[Images], *, cells_max: int = CELLS_MAX) -> Iterator
     """The same images, in parts that follow each other in the order of their events.
 
     Args:
-        images: Of the layouts in a block.
         cells_max: Values of a part, unless a single change has more.
 
     Yields:

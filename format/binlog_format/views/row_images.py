@@ -85,7 +85,6 @@ class TableTexts:
     """Contribution of one table to a merge.
 
     Attributes:
-        rows: Its images.
         pairs: Its changes.
         ranks: Where each change is in the merged order.
     """
@@ -114,7 +113,6 @@ def merged_texts(tables: list[TableTexts], before_sizes: Int64s, after_sizes: In
     """The images before and after each change as JSON texts, null where there is none; written in place, once.
 
     Args:
-        tables: All tables of the merge.
         before_sizes: From `text_sizes`.
         after_sizes: From `text_sizes`.
     """
@@ -153,7 +151,6 @@ def absent_names(images: Images, rows: NDArray[np.int64]) -> pa.Array:
     """Names of the columns that some images lack, and that a consumer must leave unchanged instead of setting to null.
 
     Args:
-        images: Any.
         rows: Numbers of images.
 
     Returns:
@@ -174,7 +171,6 @@ class TypedTable:
 
     Args:
         layout: What it is expected to look like; None: as it is first met.
-        decoding: What its values become.
     """
 
     def __init__(self, layout: TableLayout | None = None, decoding: Decoding = DEFAULT_DECODING) -> None:

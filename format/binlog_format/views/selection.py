@@ -50,8 +50,6 @@ class Selection:
     One object reads one run of committed blocks in order: it remembers table maps over the pieces of a large group.
 
     Args:
-        tables: Which tables are wanted.
-        groups: Which groups are wanted.
         table: The one table (`database.table`) that is wanted; None: all that *tables* accepts.
         event_types: Only row events of these types (`EventType`), unless rules choose rows; None: of all.
         decoding: Its schemas state what table maps leave open, its rules what is shown.

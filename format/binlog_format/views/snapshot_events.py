@@ -74,13 +74,7 @@ MARK_TYPE = pa.struct(
 
 
 class Shadow(NamedTuple):
-    """Source table of a shadow table.
-
-    Attributes:
-        snapshot: Which run.
-        database: Of the source table.
-        table: Its name there.
-    """
+    """Source table of a shadow table."""
 
     snapshot: str
     database: str
@@ -150,8 +144,6 @@ def source_layout(layout: TableLayout, shadow: Shadow, key: Sequence[str] = ()) 
     """The layout of a shadow under the name of its source table.
 
     Args:
-        layout: Of the shadow.
-        shadow: Whose rows it has.
         key: Names of the columns that tell rows of the source apart: shadows have no keys.
 
     Raises:

@@ -119,7 +119,6 @@ class TablesView:
 
     Args:
         tables: Which tables are wanted; default: all.
-        decoding: Its schemas complete the layouts.
         groups: Which event groups are wanted; default: all.
         find_statements: Finds the statements; None: they are not looked for.
         counts_others: Tables that are not wanted have a row, too, when foreign keys apply to updates or deletes in

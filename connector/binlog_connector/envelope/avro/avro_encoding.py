@@ -207,10 +207,7 @@ class AvroEncoding:
     """See `MessageEncoding`; one for all blocks of a log.
 
     Args:
-        options: What messages look like.
-        ids: Of schemas.
         topic_of: The topic of messages, by their kind, database and table.
-        heartbeat_topic: That of heartbeats.
 
     Raises:
         OptionError: `INVALID_VALUE`: flat rows.

@@ -141,7 +141,6 @@ class EventParts:
     """Fields of values, encoded once for each event of a block, and then chosen for each value.
 
     Args:
-        context: The block.
         rows: The events, by their rows in its event table, each once.
         are_copied: Their rows are no changes: a snapshot has copied them.
     """

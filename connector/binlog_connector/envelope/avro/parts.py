@@ -77,7 +77,6 @@ class Longs:
     """Whole numbers, as `int` or `long`.
 
     Args:
-        values: The numbers.
         states: Of `avro_kernels`; None: they are in no union.
     """
 
@@ -99,7 +98,6 @@ class AvroTexts:
 
     Args:
         data: All bytes.
-        starts: Where each text begins.
         sizes: Bytes of each.
         states: Of `avro_kernels`; None: they are in no union.
     """
@@ -181,7 +179,6 @@ class Chosen:
     """One of several encoded values for each row.
 
     Args:
-        values: The values.
         chosen: Of each row its value; below 0: null in a union, else nothing.
         in_union: Whether they are in a union with null.
     """
@@ -202,7 +199,6 @@ class Sequences:
     """The total order of changes, as a run of digits: `SEQUENCE_SIZE` bytes, the length of which comes before it.
 
     Args:
-        block: Of the events.
         events: Of each row its event.
         row_nos: Number of its row in the event.
     """
@@ -223,12 +219,7 @@ SEQUENCE_SIZE = sum(SEQUENCE_WIDTHS) + len(SEQUENCE_WIDTHS) - 1  # and the dots
 
 
 class PartValues:
-    """Values of messages; see `ChangeValues`.
-
-    Args:
-        parts: Of each value.
-        count: Number of values.
-    """
+    """Values of messages; see `ChangeValues`."""
 
     def __init__(self, parts: Sequence[AvroPart], count: int) -> None:
         self._parts = parts

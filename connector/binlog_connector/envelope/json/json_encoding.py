@@ -61,7 +61,6 @@ class MessageFields:
     """Fields that are filled in for each value.
 
     Attributes:
-        texts: Of the events.
         events: Of each value its event.
         row_nos: Number of its row in the event.
         total_orders: Its number in the transaction.
@@ -133,8 +132,6 @@ class DebeziumValues:
     Args:
         images: All images that occur.
         before: Of each value its image before, or `NO_IMAGE`.
-        after: Its image after.
-        fields: What comes after the images.
         wrapping: Before and after each value.
     """
 
@@ -163,8 +160,6 @@ class FlatValues:
     """Rows with their metadata.
 
     Args:
-        rows: Of each value.
-        fields: What comes after its columns.
         wrapping: Before and after each value.
     """
 
@@ -190,11 +185,7 @@ _READY = JsonStyle(ready=True)
 
 
 class JsonEncoding:
-    """See `MessageEncoding`.
-
-    Args:
-        options: What messages look like.
-    """
+    """See `MessageEncoding`."""
 
     def __init__(self, options: EnvelopeOptions) -> None:
         self._options = options
@@ -343,7 +334,6 @@ def heartbeat(options: EnvelopeOptions, now_ns: int) -> tuple[bytes, bytes]:
     """Key and value.
 
     Args:
-        options: What messages look like.
         now_ns: Nanoseconds since 1970 UTC.
     """
     key = _message({"serverName": options.topic_prefix}, HEARTBEAT_KEY if options.schemas else None)

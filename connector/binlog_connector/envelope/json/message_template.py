@@ -145,7 +145,6 @@ class EventTexts:
         """Fill in the values of events.
 
         Args:
-            context: The block.
             parts: Templates, at least one, and the rows of the events that they are for.
         """
         block = context.block

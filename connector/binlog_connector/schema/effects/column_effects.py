@@ -75,8 +75,6 @@ def circumstances_of(statement: DdlStatement, decoding: Decoding, *, ignores: bo
     """Circumstances in which a server converts values in a statement.
 
     Args:
-        statement: Of a log.
-        decoding: How rows become values.
         ignores: ALTER IGNORE: what does not fit is made to.
     """
     mode = statement.sql_mode
@@ -91,7 +89,6 @@ def effects_without_definition(alter: AlterTable, reason: str) -> dict[str, Colu
     """The same for a table of which it is not known what its columns were before the statement.
 
     Args:
-        alter: The statement.
         reason: Why that is not known, in a few words.
     """
     return {
@@ -112,10 +109,6 @@ def alter_effects(
 
     Args:
         before: The table before the statement; its columns are known.
-        after: The table after it.
-        alter: The statement.
-        how: How the server converts in it.
-        sql_mode: Of its session.
     """
     pairs = list(_pairs(before, after, alter))
     renamed = {old.name.casefold(): new.name.casefold() for old, new in pairs}

@@ -90,10 +90,8 @@ class Circumstances:
     """Facts beside the two definitions that decide how a server converts.
 
     Attributes:
-        vendor: Whose server.
         strict: The statement fails where a value does not fit: what it left can be relied on.
         cuts_fractions: Digits of a fraction of a second that have no place are cut off; else it is rounded.
-        decoding: How rows become values.
         moment: When the statement ran, and in which time zone.
         allows_invalid_dates: `sql_mode` has ALLOW_INVALID_DATES.
     """
@@ -126,7 +124,6 @@ class ColumnSide:
     """A column before or after a statement.
 
     Attributes:
-        definition: Of the column.
         nullable: Whether it can be NULL; columns of the primary key cannot.
         arrow_type: Of its values, as row events give them.
     """
@@ -169,7 +166,6 @@ def by_distinct(function: Callable[[object], object], arrow_type: pa.DataType) -
 
     Args:
         function: From a Python value, not None, to one of *arrow_type* or `UNKNOWN`.
-        arrow_type: Of the result.
     """
 
     def convert(values: pa.Array) -> Values:
@@ -193,7 +189,6 @@ def by_form(form: str, without: str | None, usual: Callable[[pa.Array], pa.Array
         form: Regular expression of texts that *usual* converts, all of them.
         without: Of those that it does not convert all the same.
         usual: The conversion of them; each has a known result.
-        others: The conversion of all other texts.
     """
 
     def convert(texts: pa.Array) -> Values:

@@ -73,8 +73,6 @@ def read_moment(text: str, how: Circumstances, *, with_partial_dates: bool = Tru
     """A date, perhaps with a time; None: it is not known what the server makes of it.
 
     Args:
-        text: As it is in the column before.
-        how: Of the session.
         with_partial_dates: The column takes dates with a month or day of zero; TIMESTAMP does not.
     """
     text = text.lstrip(_SPACES)

@@ -114,7 +114,6 @@ class Shift:
 
     Args:
         offset: Of the zone, where it is always the same; None: *name* is one of the time zone database.
-        name: Of the zone.
     """
 
     def __init__(self, offset: timedelta | None, name: str) -> None:

@@ -79,7 +79,6 @@ class ParsedColumn:
     """A column as a statement has it, before the defaults of its table.
 
     Attributes:
-        name: Of the column.
         type: Name of the type in lower case, aliases resolved.
         numbers: In the parentheses after it.
         values: Of ENUM and SET; None where one of them is not text.

@@ -52,7 +52,6 @@ class DdlSyntaxError(Exception):
     """A statement that is not understood.
 
     Args:
-        reason: What was expected.
         at: Where, in the text of the statement.
     """
 
@@ -113,7 +112,6 @@ class Lexer:
     """Reads a statement from front to back.
 
     Args:
-        text: Of the statement.
         sql_mode: Of the session: `MODE_ANSI_QUOTES`, `MODE_NO_BACKSLASH_ESCAPES`.
         vendor: Whose server reads it: what is in `/*! */` may be for one of them alone; None: for both.
         server_version: Of that server: what is in `/*!100119 */` is for servers from 10.1.19 on; None: not known, what

@@ -109,7 +109,6 @@ def decode_statement(text: bytes, charset: str | None) -> str:
     """A statement as text.
 
     Args:
-        text: As it is in the log.
         charset: Of the client that sent it; None: UTF-8.
 
     Returns:

@@ -97,7 +97,6 @@ def partition_rows(definition: TableDefinition | None, change: PartitionsDropped
 
     Args:
         definition: Of the table before the statement; None: nothing is known of it.
-        change: The statement.
 
     Raises:
         SchemaError: `PARTITION_BOUNDS`: nobody but the server can tell which rows these are.
@@ -139,7 +138,6 @@ class PartitionRows:
 
     Args:
         definition: Of the table; its columns and its partitions, by RANGE or LIST, are known.
-        chosen: Places of the partitions.
 
     Raises:
         NotEvaluatedError: What it is partitioned by, or a value of a partition, is of a kind that is not computed.

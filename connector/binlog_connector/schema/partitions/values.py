@@ -104,8 +104,6 @@ def evaluated(expression: Expression, columns: Columns, count: int = 1) -> Numbe
 
     Args:
         expression: Of whole numbers and dates.
-        columns: That it may speak of.
-        count: Of rows.
 
     Raises:
         NotEvaluatedError: It is of a kind that is not known.

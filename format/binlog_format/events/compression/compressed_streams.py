@@ -99,7 +99,6 @@ def expand_streams(
 
     Args:
         data: What *compressed* points into.
-        compressed: The events.
         target: Gets the plain events.
         target_starts: Byte in *target* of each.
         place: `Block.place`; only lets errors name the place of the damage in the files.

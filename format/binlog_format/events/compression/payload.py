@@ -99,7 +99,6 @@ def find_payloads(data: Bytes, starts: Int64s, sizes: Int64s, *, place: PlaceOf 
     """Take TRANSACTION_PAYLOAD events apart; nothing is decompressed yet.
 
     Args:
-        data: What the events are in.
         starts: Byte of each event's header.
         sizes: Of each event, checksum not counted.
         place: `Block.place`; only lets errors name the place of the damage in the files.

@@ -44,7 +44,6 @@ class EventNumbers:
         Args:
             block: As it is stored.
             first: Row of the first event that is replaced.
-            end: Row after the last one.
             plain: What comes in place of these events; `group` counts the groups of *block* when it is given, and
                 those of the result afterwards.
             is_first: *plain* begins with what comes in place of the first event, and

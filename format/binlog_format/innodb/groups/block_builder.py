@@ -50,7 +50,6 @@ class NodeCursor:
     """Place of reading in a table of out-of-band records.
 
     Attributes:
-        row: The record.
         at: Byte in the pages at hand to go on from within it; negative: it has not been begun.
         begun: Its first chunk has been passed.
         skip: Bytes of it to leave out.
@@ -96,7 +95,6 @@ class BlockBuilder:
         """Take the groups of a window, out-of-band data included as far as they are in the window too.
 
         Args:
-            window: The window.
             record: Row of the first commit record to take.
             walk: Knows the out-of-band records that have been passed.
 
@@ -150,8 +148,7 @@ class BlockBuilder:
             run: Bytes of the file.
             pieces: `PIECE_DTYPE`: which of them.
             skip: Bytes to leave out at the start of the pieces.
-            file_no: The file.
-            file_start: Byte in it where *run* begins.
+            file_start: Byte in the file where *run* begins.
 
         Returns:
             How many bytes are still to be left out.
@@ -175,7 +172,6 @@ class BlockBuilder:
         """Append the payload of out-of-band records to the group under construction, until it fills a block.
 
         Args:
-            pages: Pages of one file.
             order: `ORDER_DTYPE`: the records.
             cursor: Where in them to begin; brought up to date.
 

@@ -52,12 +52,7 @@ if TYPE_CHECKING:
 
 
 class GroupReader:
-    """Gives the event groups that a scanner's commit records stand for.
-
-    Args:
-        reader: Where pages come from.
-        scanner: Finds the commit records.
-    """
+    """Gives the event groups that a scanner's commit records stand for."""
 
     def __init__(self, reader: PageReader, scanner: CommitScanner) -> None:
         self._scanner = scanner
@@ -285,9 +280,7 @@ def measure(reader: PageReader, scanner: CommitScanner, start: Position, size_ma
     """Measure the log from *start* to the end of the scanner's range, or at most *size_max* bytes of it.
 
     Args:
-        reader: Where pages come from.
         scanner: Begins at *start*.
-        start: Where the span begins.
         size_max: Bytes in the files; at least one group is taken when there is one.
     """
     span = _SpanBuilder(start, size_max)

@@ -76,7 +76,6 @@ class PageCheck:
     """Checks page after page, and gathers facts for later checks.
 
     Attributes:
-        file: The file.
         records: Reads records that go on after a batch.
         commits: Page and chunk of each commit record, a table for each batch.
         states: Pages that begin with a GTID state record.
@@ -287,8 +286,6 @@ class GroupCheck:
     """The groups whose commit records lie in one file.
 
     Attributes:
-        log: Reads them.
-        file: The file.
         commits: Page and chunk of every commit record, ascending.
         on_bytes: Told the bytes of the file that were passed.
         groups: `GROUP_DTYPE`: those that could be read.

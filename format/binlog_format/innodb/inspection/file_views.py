@@ -44,11 +44,9 @@ class FileView:
 
     Attributes:
         file_no: Number in its name.
-        name: File name.
         size: Bytes.
         page_size: Bytes of a page; of a file without a good header that of the others.
         header: None when it cannot be read, or nothing is there.
-        state: Of the header page.
         problems: What is wrong with the header page by itself.
     """
 
@@ -75,7 +73,6 @@ def view_files(directory: Directory, only: str | None = None) -> list[FileView]:
     """Look at the header page of every file, by number.
 
     Args:
-        directory: Where they are.
         only: Name of the one file to look at.
     """
     files = LogFiles(directory, only)

@@ -61,7 +61,6 @@ class StateCheck:
         """Check the states of a file.
 
         Args:
-            file: The file.
             states: Page and content of each, ascending.
             groups: `GROUP_DTYPE`: all groups of the file.
         """
@@ -118,9 +117,7 @@ def check_header(file: FileView, before: FileView | None, is_last: bool) -> Iter
     """Check the header of a file.
 
     Args:
-        file: The file.
         before: The last one before it that has a good header.
-        is_last: No later file has been begun.
     """
     for error in file.problems:
         yield Finding.of(error)

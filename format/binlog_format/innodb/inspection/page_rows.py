@@ -40,8 +40,6 @@ def record_head(batch: PageBatch, row: int, records: RecordReader, size: int) ->
     """Up to *size* bytes of the record whose first chunk is *row* of the batch's chunk table.
 
     Args:
-        batch: Where the record begins.
-        row: Its first chunk.
         records: For what follows the batch.
         size: Bytes wanted; fewer come only when the record has no more.
 
@@ -70,9 +68,6 @@ class PageRow:
     """A chunk, or a page (or a run of empty pages) that has none.
 
     Attributes:
-        file_no: Number of the file.
-        file: Its name.
-        page: Number of the page.
         page_count: 1; of a run of empty pages how many.
         page_state: `header`, `good`, `empty` or `damaged`.
         file_offset: Byte of the chunk's type, or of the page.
@@ -112,8 +107,6 @@ def page_rows(
     """List what is in [*start*, *end*), page by page.
 
     Args:
-        directory: Where the files are.
-        only: Name of the one file to list.
         start: Default: the header page of the first file. A header page is listed when the file's start is.
         end: Default: the end of the last file.
     """

@@ -60,8 +60,6 @@ class InnodbFileUsage:
     """One file.
 
     Attributes:
-        file_no: Its number.
-        name: Its name.
         page_size: In bytes.
         bytes: Shape (pages, uses); checksums of pages are not counted.
     """
@@ -119,10 +117,6 @@ def measure_pages(
     """Measure what the pages of a log hold, and which transactions lie where.
 
     Args:
-        directory: Where the files are.
-        only: Name of the one file.
-        start: First file and page to measure.
-        end: Where to stop.
         on_progress: Told bytes done and bytes to do.
     """
     views = [

@@ -51,9 +51,6 @@ class PageBatch:
     """Consecutive pages of one file.
 
     Attributes:
-        file: The file.
-        first_page: Number of the first page.
-        data: The pages.
         states: `PageState` of each page.
         ends: `PageEnd` of each page; meaningless unless it is good.
         end_bytes: For each page the byte, in the page, after its last whole chunk.
@@ -102,11 +99,7 @@ class PageBatch:
 
 
 class PageWalk:
-    """Walks through files; give them in order, so that records are followed from one into the next.
-
-    Args:
-        directory: Where the files are.
-    """
+    """Walks through files; give them in order, so that records are followed from one into the next."""
 
     def __init__(self, directory: Directory) -> None:
         self._directory = directory

@@ -84,12 +84,7 @@ class NodeTable:
         return self._rows[: self._count]
 
     def collect(self, pages: Pages, chunks: Table) -> None:
-        """Take in the records of the next window; windows may overlap.
-
-        Args:
-            pages: The window.
-            chunks: Its chunks.
-        """
+        """Take in the records of the next window; windows may overlap."""
         if (wanted := self._count + len(chunks)) > len(self._rows):
             self._make_room(wanted, len(chunks))
         self._count, self._is_open = collect_nodes(
@@ -133,7 +128,6 @@ class Forest:
     """Walks the trees of sets of out-of-band data, and reads the records of a set in its order.
 
     Args:
-        files: The log's files.
         records: Reads the records that the scan has not passed, or passed too long ago, and gives runs of pages.
         nodes: Those that it has passed; None: there was no scan.
     """
@@ -158,7 +152,6 @@ class Forest:
         """The records of a set in the order of their payload: 0, 1, ... count - 1.
 
         Args:
-            oob: The set.
             commit: The commit record; everything it refers to lies before it.
 
         Yields:
@@ -196,11 +189,6 @@ class Forest:
         """Append the payload of a set to the group under construction; give the blocks that it fills.
 
         A run of pages is read once where records do not lie too far apart.
-
-        Args:
-            builder: Holds the group.
-            oob: The set.
-            commit: The commit record.
 
         Raises:
             BinlogError: The set cannot be read; blocks may have been given.

@@ -40,9 +40,6 @@ class PageWindow:
         limited: The last fill stopped at its limit.
 
     Args:
-        reader: Where pages come from.
-        file: File of the first page.
-        page: Number of the first page.
         size: Bytes of the buffer.
     """
 

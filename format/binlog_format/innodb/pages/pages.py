@@ -48,7 +48,6 @@ class PageReader:
         event_tables: The same for event tables.
 
     Args:
-        files: The log's files.
         check_end: Tells whether a file is whole before reading goes on in the next one; False: not yet to be told.
     """
 
@@ -179,10 +178,7 @@ class PageRun:
     """Good pages of one file, one after the other.
 
     Attributes:
-        file_no: The file.
-        first_page: Number of the first page.
-        page_count: How many.
-        data: Their bytes.
+        data: Bytes of the pages.
     """
 
     file_no: int
@@ -203,11 +199,7 @@ class PageRun:
 
 @dataclass(slots=True)
 class PageRuns:
-    """Gives the run that holds a page; reads it when none does.
-
-    Attributes:
-        reader: Where pages come from.
-    """
+    """Gives the run that holds a page; reads it when none does."""
 
     reader: PageReader
     _borrowed: Sequence[PageRun] = ()
@@ -238,8 +230,6 @@ class PageRuns:
         """The run that holds *page*.
 
         Args:
-            file_no: Its file.
-            page: Its number.
             ahead: Pages worth reading from there on when it has to be read; 1: it is wanted alone.
 
         Raises:

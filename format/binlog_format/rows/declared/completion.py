@@ -29,7 +29,6 @@ class ColumnCompletion:
     """Facts about one column, from a schema.
 
     Attributes:
-        name: Of the column.
         declared: Type name and numbers in lower case, as the server spells them (`int(11)`, `datetime(3)`, `uuid`);
             None: nothing is known of the column but its name.
         unsigned: Of a numeric column; None for others.
@@ -245,12 +244,6 @@ def declared_layout(database: str, table: str, said: LayoutCompletion, vendor: V
 
     It has no table map; its digest is empty. Types are those that servers write today.
 
-    Args:
-        database: Name of the database.
-        table: Name of the table.
-        said: All its columns.
-        vendor: Whose server writes the log.
-
     Raises:
         SchemaError: `NO_COLUMN_METADATA`: a column has a type that is not known here, or no character set is given.
     """
@@ -270,7 +263,6 @@ def column_of(said: ColumnCompletion, vendor: Vendor, *, nullable: bool = True) 
     """A column as a table map has it.
 
     Args:
-        said: All that a schema contains of it.
         vendor: Whose server writes the log. Types are those that servers write today; a COMPRESSED column is one of the
             same type that is not.
         nullable: Whether it can be NULL.

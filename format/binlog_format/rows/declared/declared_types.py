@@ -112,11 +112,9 @@ def fits(column: Column, declared: str, charset: str | None, label_count: int | 
     """True if a column of a table map can have this declaration.
 
     Args:
-        column: As the table map has it.
         declared: Type name and numbers, in lower case, as the server spells them (`int(11)`, `varchar(50)`).
         charset: Of the declared column, where known; what the table map contains goes first.
         label_count: Of an ENUM or SET, where known.
-        vendor: Whose server wrote the log.
 
     Returns:
         False only for what cannot be; a type that is not known here (a plugin's) may be anything.

@@ -72,7 +72,6 @@ def _declared_time(
     """The value of a date or time column.
 
     Args:
-        column: Of one of the types named above.
         default: Neither NULL nor UNKNOWN.
         decoding: What becomes of zero dates and of times.
         moment: When the statement ran that puts the default into rows; None: that is not known.

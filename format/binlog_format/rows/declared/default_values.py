@@ -98,10 +98,7 @@ def default_value(
     """Compute the value of a column in rows that were written without one.
 
     Args:
-        layout: Of the table.
-        index: Of the column.
         default: As it was declared; None: it has none, so it is NULL or, where it must not be, that of its type.
-        decoding: How values are read.
         moment: When the statement ran that gives the rows the value; None: that is not known.
 
     Returns:

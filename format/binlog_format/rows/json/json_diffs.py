@@ -187,7 +187,6 @@ class PartialValueError(Exception):
     Args:
         image: Row of the images.
         column: Index.
-        reason: What is wrong.
     """
 
     def __init__(self, image: int, column: int, reason: str) -> None:

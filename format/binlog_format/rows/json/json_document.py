@@ -19,11 +19,7 @@ _LARGE = frozenset({JsonType.LARGE_OBJECT, JsonType.LARGE_ARRAY})
 
 
 class BadJsonError(Exception):
-    """Bytes that are no document, or changes that do not fit it.
-
-    Args:
-        reason: What is wrong.
-    """
+    """Bytes that are no document, or changes that do not fit it."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(reason)

@@ -91,7 +91,6 @@ class JsonRows:
 
     Args:
         columns: Made by `json_column`; all of *row_count* rows.
-        row_count: Number of rows.
     """
 
     def __init__(self, columns: list[JsonColumn], row_count: int) -> None:
@@ -117,7 +116,6 @@ def json_column(name: str, values: pa.Array, *, style: JsonStyle = _PLAIN, absen
     """Prepare one column.
 
     Args:
-        name: Key of the column in every object.
         values: Whole numbers, floats, booleans, decimal128, string, binary, date32, timestamp('us'), lists of strings
             or floats, or a struct of such.
         style: What the type does not record.
@@ -266,7 +264,6 @@ def float_texts(values: pa.Array, *, fraction: bool = False) -> pa.Array:
     """Floats as JSON, in the shortest digits; what is not finite: its name as a string.
 
     Args:
-        values: The floats.
         fraction: Whole numbers end with `.0`.
     """
     texts = values.cast(pa.string())

@@ -33,7 +33,6 @@ class TextChange:
     """A change to a document.
 
     Attributes:
-        operation: What it does.
         legs: Where; at least one.
         value: Text of the new value; None: there is none.
         key: Text of the last leg, where that is a key.

@@ -55,7 +55,6 @@ def logged_date(column: Column, data: Bytes, place: int, digits: int = 0) -> str
     """A value of a DATE, DATETIME or TIMESTAMP column as text, also where it is no moment.
 
     Args:
-        column: Of the value.
         data: The bytes that the value is in.
         place: Where it starts there.
         digits: Of a fraction of a second that the column has.
@@ -140,7 +139,6 @@ def first_zero_date(images: Images, index: int) -> str | None:
 
     Args:
         images: Of a table whose columns are understood, with `ZeroDates.NULL`.
-        index: Of the column.
     """
     column = images.layout.columns[index]
     if column.type not in ZERO_DATE_TYPES:

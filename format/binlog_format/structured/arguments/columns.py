@@ -97,8 +97,6 @@ class ArgumentColumn:
     """A column, or a part of one.
 
     Attributes:
-        kind: What it is.
-        type: Of its Arrow array.
         slot: Where its values are; of a list: how many elements its frame has after each; of a struct: whether it is
             there (`NO_SLOT`: it always is).
         number: Of a number or an enum: what is stored.

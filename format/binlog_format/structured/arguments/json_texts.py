@@ -64,10 +64,7 @@ def argument_error(block: LogBlock, code: int, failure: Table, kind: int) -> Bin
     """The error for the arguments of an event.
 
     Args:
-        block: With the event.
-        code: What a kernel has returned.
-        failure: What it has noted.
-        kind: `TypeKind` of the node in it.
+        kind: `TypeKind` of the node in *failure*.
     """
     noted = failure[0]
     event = block.events[noted["row"]]
@@ -109,7 +106,6 @@ def arguments_json(block: LogBlock, rows: Int64s, *, skip_damaged: bool = False)
     """All arguments of each event as a JSON array.
 
     Args:
-        block: With the events.
         rows: Which of `block.events`.
         skip_damaged: Null for events whose arguments cannot be read, instead of an error.
 
@@ -152,10 +148,7 @@ def finished_texts(data: Bytes, out: Bytes, offsets: Int64s, floats: Table, vali
     """Complete the texts that kernels have written, with their floats.
 
     Args:
-        data: What they have read.
-        out: What they have written.
         offsets: Where each text starts, and the end of the last.
-        floats: What they have left out.
         valid: Texts that are not are null. None: all are.
     """
     if len(floats):

@@ -80,10 +80,6 @@ def find_values(plan: Plan, types: JsonTypes, block: LogBlock, rows: Int64s, *, 
     """Find the values of events.
 
     Args:
-        plan: Of the source.
-        types: Of the source alone.
-        block: With the events.
-        rows: Which of them.
         skip_damaged: As in `SourceDecoder.decode`.
 
     Raises:
@@ -205,7 +201,6 @@ class SourceDecoder:
         """The arguments of events.
 
         Args:
-            block: With the events.
             rows: Which of `block.events`; all of sources with the argument tags of this one.
             skip_damaged: Null for events whose arguments cannot be read, instead of an error.
 

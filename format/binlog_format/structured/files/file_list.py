@@ -73,7 +73,6 @@ def known_heads(path: str, only: str | None) -> KnownHeads:
     """Known heads of the files of one log, shared by all readers in this process.
 
     Args:
-        path: Of the directory.
         only: The name or the pattern of the files; None: all.
     """
     del path, only
@@ -102,7 +101,6 @@ class Series:
     """The files of one log.
 
     Attributes:
-        directory: Where they are.
         only: The name or the pattern of their names; None: all that are structured logs.
         begun: Those with an event, by number, ascending.
         unwritten: Those without, as they were written last; their numbers come after all others, and are not theirs.
@@ -158,7 +156,6 @@ def list_series(directory: Directory, only: str | None) -> Series:
     """Look at the directory, and at the start of each file.
 
     Args:
-        directory: Where to look.
         only: A file's name, or a pattern of names; None: all files that begin with metadata of a structured log.
 
     Raises:

@@ -54,7 +54,6 @@ class FileRange:
         counts: Events before each entry, from *start* on.
         events: In all.
         clock_sync: The last one; None: there is none.
-        data: The entries.
     """
 
     start: int
@@ -160,7 +159,6 @@ class FileHead:
     """The start of a file.
 
     Attributes:
-        looks: What it may be.
         number: Wall time of the first event, in nanoseconds since 1970 UTC, by the clock sync before it in the file;
             its clock value where there is none. None: there is no event yet.
         checksum: CRC-32C of all up to the first event's arguments; 0 without an event.

@@ -66,7 +66,6 @@ class StructuredFileUsage:
     """One file.
 
     Attributes:
-        name: Its name.
         bytes: Shape (virtual pages, uses). A file without a byte has one page, of zeros.
     """
 
@@ -85,7 +84,6 @@ def measure_pages(
     """Measure what the virtual pages of a log hold; each byte that a file had when it was opened counts once.
 
     Args:
-        directory: Where the files are.
         only: Name or pattern of the files; None: all structured logs there.
         start: Leave out the files before this one; they are read all the same, for what they define.
         end: Leave out the files that begin there or later.

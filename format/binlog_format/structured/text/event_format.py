@@ -200,14 +200,7 @@ _KNOWN = frozenset(int(severity) for severity in Severity)
 
 
 class LinePrograms:
-    """Programs for the sources that have occurred; they are compiled once.
-
-    Args:
-        event_format: What a line consists of.
-
-    Attributes:
-        types: Of the arguments of all of them.
-    """
+    """Programs for the sources that have occurred; they are compiled once."""
 
     def __init__(self, event_format: EventFormat) -> None:
         self._format = event_format

@@ -49,12 +49,7 @@ LINE_SIZE_MAX = 1 << 30
 
 
 class DamagedArgument(ValueError):
-    """An argument that cannot be read; the message is that of the library's reader.
-
-    Args:
-        reason: What is wrong.
-        row: Of the event.
-    """
+    """An argument that cannot be read; the message is that of the library's reader."""
 
     def __init__(self, reason: str, row: int) -> None:
         super().__init__(reason)
@@ -67,7 +62,6 @@ class Lines:
     """The lines of some events of a block, one after the other.
 
     Attributes:
-        first_row: Of the first event.
         text: Bytes; they are valid until more are written.
         ends: Where each line ends in *text*. A damaged event has none, though *text* may go on with a part of it.
         damage: Why the next event cannot be written; None: it can, or there is none.
@@ -89,7 +83,6 @@ class LineWriter:
 
     Args:
         event_format: What a line consists of, its end included.
-        date_format: How times are written.
     """
 
     def __init__(self, event_format: EventFormat, date_format: bytes = DEFAULT_DATE_FORMAT) -> None:
@@ -107,7 +100,6 @@ class LineWriter:
         """The lines of a block, some at a time; they end at a damaged argument.
 
         Args:
-            block: Its events are written.
             first_row: Of the first event to write; to go on after a damaged one.
 
         Raises:
@@ -164,7 +156,6 @@ def messages(block: LogBlock, writer: LineWriter) -> pa.BinaryArray:
     """The messages of a block's events, as the bytes that they are.
 
     Args:
-        block: Its events are written.
         writer: Made with `MESSAGE_FORMAT`.
 
     Raises:

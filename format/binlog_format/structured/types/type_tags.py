@@ -119,7 +119,6 @@ class ArgumentTypes:
     """The types of a source's arguments.
 
     Attributes:
-        tags: What they were read from.
         nodes: `EMPTY_NODE` and `NULL_NODE` first.
         arguments: In order.
     """
@@ -342,12 +341,7 @@ def _field_name(types: ArgumentTypes, node: TypeNode, index: int) -> str:
 
 
 def argument_names(format_string: bytes, count: int) -> list[str]:
-    """Names of a source's arguments: the words before their placeholders, `name={}` or `name: {}`; else `arg0`, ...
-
-    Args:
-        format_string: Of the source.
-        count: How many arguments it has.
-    """
+    """Names of a source's arguments: the words before their placeholders, `name={}` or `name: {}`; else `arg0`, ..."""
     before = format_string.split(_PLACEHOLDER)[:-1]
     found = [_NAMED.search(text) for text in before[:count]]
     names = [match[1].decode() if match else "" for match in found] + [""] * (count - len(found))

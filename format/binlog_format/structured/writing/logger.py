@@ -38,11 +38,7 @@ class CallSite(NamedTuple):
 
 
 class CallSites:
-    """Adds events by format and values: type tags are derived from the values.
-
-    Args:
-        session: That the sources are for.
-    """
+    """Adds events by format and values: type tags are derived from the values."""
 
     def __init__(self, session: Session) -> None:
         self._session = session
@@ -56,11 +52,7 @@ class CallSites:
         """Queue an event; values that have no type, and surplus formats of a line, become one text.
 
         Args:
-            writer: That adds it.
-            clock: Value of the session's clock.
-            site: Where the program is.
             format: With `{}` for each argument.
-            args: Any values.
 
         Raises:
             ArgumentError: `COUNT`: *format* has another number of `{}`.
@@ -108,7 +100,6 @@ class StructuredLogger:
     which is the clock of a session unless it was given another one.
 
     Args:
-        session: Where the events go.
         category: What part of the program it is for.
     """
 
@@ -131,7 +122,6 @@ class StructuredLogger:
 
         Args:
             format: With `{}` for each argument.
-            args: Any values.
 
         Raises:
             ArgumentError: `COUNT`: *format* has another number of `{}`.

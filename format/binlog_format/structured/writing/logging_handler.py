@@ -164,7 +164,6 @@ class StructuredLogHandler(logging.Handler):
         backups: How many renamed files are kept; None: all.
         sync_interval: Seconds after which what was written is forced to the disk; None: the operating system decides.
         queued_max: Bytes of events that wait in memory; events that come then are dropped, and an event counts them.
-        level: Of the handler.
 
     Raises:
         StorageError: The file cannot be written, or another process writes it.

@@ -82,8 +82,6 @@ class RotatingStream:
     incomplete last one.
 
     Args:
-        session: Whose log it is.
-        path: Of the newest file.
         max_bytes: A file is renamed before it would become larger; only what one `consume` writes alone makes it so.
         backups: How many renamed files are kept, the oldest is deleted; None: all.
 

@@ -38,8 +38,6 @@ class MismatchError(Exception):
 
     Args:
         subclass: Of `ArgumentError`.
-        expected: What the type asks for.
-        value: What was given.
 
     Attributes:
         path: Of the value in its argument: `[3].name`.

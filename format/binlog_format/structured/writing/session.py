@@ -35,8 +35,6 @@ class Channel:
     """Whole entries of one writer, in the order in which they were added; any thread may add and take.
 
     Args:
-        writer_id: Of the writer.
-        writer_name: Of the writer.
         capacity: Bytes that it holds.
     """
 
@@ -124,7 +122,6 @@ class LogSource:
     """A source that a session has.
 
     Attributes:
-        definition: Its entry.
         encode: Makes the bytes of an event's arguments of Python values.
     """
 
@@ -178,9 +175,6 @@ class Session:
                 makes them.
             severity: `Severity`, or another number of 16 bits.
             category: What part of the program it belongs to.
-            function: Name of the function.
-            file: Path of the program's source.
-            line: In that file.
 
         Raises:
             ArgumentError: `TAGS`: the tags are none.
@@ -264,7 +258,6 @@ class SessionWriter:
     Events wait in a queue for `Session.consume`. When it is full, another one follows it, so adding never waits.
 
     Args:
-        session: Where the events go.
         id: Written before each batch of its events, with its name.
         name: Free; for example that of the thread.
         queue_size: Bytes of one queue.
@@ -282,7 +275,6 @@ class SessionWriter:
         """Queue an event.
 
         Args:
-            source: Made by the session.
             clock: Value of the session's clock; 0 by convention for none.
             args: One value for each argument tag of the source.
 

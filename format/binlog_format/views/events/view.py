@@ -57,7 +57,6 @@ def texts_at(data: Bytes, places: Int64s) -> pa.Array:
     """Texts as a column; what is not UTF-8 in them is replaced.
 
     Args:
-        data: Where they are.
         places: Shape (2, count): start and size of each; null where the size is -1.
     """
     starts, sizes = places[0], places[1]

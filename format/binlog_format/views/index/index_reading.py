@@ -171,9 +171,7 @@ def read_events(log: Log, events: IndexedEvents, size_max: int, layout: TableLay
 
     Args:
         log: The log that was indexed.
-        events: What to read.
         size_max: Bytes of a part; an event may be larger.
-        layout: For messages.
 
     Raises:
         DataLossError: `PAGE_REWRITTEN`: what is stored there does not become what was indexed; or files have gone.

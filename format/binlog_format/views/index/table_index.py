@@ -152,7 +152,6 @@ class TableIndex:
     """The row events of one table layout in a range of a log.
 
     Attributes:
-        layout: Of the table.
         columns: `COLUMNS`, int64, one row for each extent of each event, in log order.
         checks: CRC-32Cs of all plain events, in their order.
         gtid_sources: What the column `gtid_source` counts.
@@ -315,11 +314,7 @@ INDEX_EVENTS = 1 << 18
 
 
 class TouchedTable:
-    """Collects the events; `rows` gives them, without the bounds of the range.
-
-    Args:
-        layout: Of all events.
-    """
+    """Collects the events; `rows` gives them, without the bounds of the range."""
 
     def __init__(self, layout: TableLayout) -> None:
         self.layout = layout
@@ -376,9 +371,7 @@ def rows_of_source(shadow: TouchedTable, layout: TableLayout, snapshot: str) -> 
     """The rows of a shadow as rows of its source table.
 
     Args:
-        shadow: What was collected under its own layout.
-        layout: The same as one of the source table.
-        snapshot: Which run the events are chunks of.
+        layout: The shadow's, as one of the source table.
     """
     rows = []
     for row in shadow.rows():
