@@ -107,8 +107,6 @@ def local_session(
     over all that is given here.
 
     Args:
-        name: Shown by Spark.
-        master: Where it runs.
         settings: Spark settings; they win over `SETTINGS`.
         log_file: Where everything goes that Spark and its workers print; None: to standard error.
 

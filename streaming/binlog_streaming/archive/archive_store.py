@@ -67,7 +67,6 @@ class ArchiveStore:
         """Begin to write here: earlier writers are refused from now on, and their unfinished parts are removed.
 
         Args:
-            format_name: Of the log.
             unstable_byte: See `LiveFiles`.
 
         Raises:
@@ -108,8 +107,6 @@ class ArchiveStore:
         """Store bytes of a file as one part.
 
         Args:
-            name: Of the file.
-            offset: Where in the file they begin.
             blocks: The bytes; taken until they end, or one may end after *size_max* bytes.
             size_max: See *blocks*; None: they are the whole file.
         """

@@ -47,7 +47,6 @@ class Stored:
         transactions: Groups that are new.
         is_linked: Whether the file is the server's own, by a hard link.
         end: Where the archived bytes end in the log.
-        gtids: What the log holds up to there.
     """
 
     file: ArchivedFile
@@ -64,7 +63,6 @@ class Archiver:
     Args:
         path: Directory of the binlog files, or a URL.
         uri: Where the archive is: a folder, or a URL of an object store.
-        listener: Told of everything that has been stored.
         clock: Seconds since 1970 UTC.
 
     Raises:
@@ -361,7 +359,6 @@ def without_old_files(manifest: Manifest, before: int, uri: str, *, keep_from: i
     The newest file stays, and so do files that hold data of transactions that end in one that stays.
 
     Args:
-        manifest: Of the archive.
         before: Seconds since 1970 UTC.
         uri: The archive, to look into the files that stay.
         keep_from: Number of the oldest file that somebody still reads; None: nobody asks for any.

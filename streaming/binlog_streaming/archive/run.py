@@ -49,11 +49,9 @@ class ArchiveRun:
 
     Args:
         path: Directory of the binlog files, or a URL.
-        uri: Where the archive is.
         retention: Seconds after which files are removed; None: never.
         needs: Jobs for which files stay that are older.
         range_seconds: How long to wait after storing what was new.
-        on_stored: Told of everything that has been stored.
         on_removed: Told of each file that retention has removed.
     """
 
@@ -94,7 +92,6 @@ class ArchiveRun:
         Args:
             once: End when what is there has been archived.
             metrics_port: Export metrics for Prometheus there.
-            on_metrics: Told of their address.
 
         Raises:
             BinlogError: What `Archiver` raises.
@@ -161,11 +158,6 @@ class ArchiveRun:
 
 class JobNeeds:
     """Jobs that read an archive.
-
-    Args:
-        files: Their job files.
-        path: Of the log that is archived.
-        uri: Of the archive.
 
     Raises:
         OptionError: `INVALID_VALUE`: a job reads no log of a server, or another one.

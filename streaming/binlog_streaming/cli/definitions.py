@@ -23,9 +23,6 @@ def bring_definitions_of(
     """Show whose definitions are written into the log, ask, and do it.
 
     Args:
-        job: Which tables.
-        address: Of the server.
-        credentials: Of the account.
         tables: Only these of them; None: all.
         yes: Nobody is to be asked.
 
@@ -56,7 +53,6 @@ def bring_also(
     """Write definitions into the log beside the command's own work, and report it on standard error.
 
     Args:
-        job: Which tables.
         server: URL.
         password_file: Has the password; None: it is found otherwise.
         tables: Only these of them; None: all.

@@ -40,10 +40,7 @@ def write_file(
     """Write all batches, which have one schema; the file is there when it is complete, and replaces an older one.
 
     Args:
-        batches: The rows.
         empty_schema: Gives the schema when there are no rows.
-        file_format: What to write.
-        path: Of the file.
 
     Returns:
         Rows written.

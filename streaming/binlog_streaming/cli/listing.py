@@ -33,8 +33,6 @@ def print_rows(
     a row takes several lines. What does not go to a terminal is a table as wide as it needs to be.
 
     Args:
-        console: Where to.
-        columns: Their names.
         rows: A cell for each column, with Rich's markup.
         right: Columns of numbers.
         labelled: Columns whose cells mean nothing without their name.

@@ -57,12 +57,7 @@ def escaped(text: str) -> str:
 
 
 def say(text: str, *, err: bool = False) -> None:
-    """Print one line for people; names in it may contain whatever a server's users like.
-
-    Args:
-        text: The line.
-        err: To standard error.
-    """
+    """Print one line for people; names in it may contain whatever a server's users like."""
     typer.echo(visible(without_keys(text)), err=err)
 
 

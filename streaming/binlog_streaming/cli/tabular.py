@@ -34,7 +34,6 @@ def warned_of_none(batches: Iterator[pa.RecordBatch], tables: str, *, is_all: bo
 
     Args:
         batches: The first one with rows is read at once.
-        tables: As they were named.
         is_all: They are of the whole log.
     """
     first = next((batch for batch in batches if batch.num_rows), None)

@@ -28,9 +28,7 @@ class DoctorFinding:
 
     Attributes:
         area: `machine`, `log`, `job` or `server`.
-        what: The thing.
         health: How it is.
-        found: What was found.
         fix: How to put it right; empty: there is nothing to do.
     """
 

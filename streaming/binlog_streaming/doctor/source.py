@@ -124,8 +124,7 @@ def server_findings(session: ServerSession, path: str | None, job: AnyJob | None
     """Look at a server.
 
     Args:
-        session: On it.
-        path: Of the log that should be its; None: none was given.
+        path: Of the log that should be the server's; None: none was given.
         job: That reads it; None: none was given.
 
     Raises:

@@ -79,9 +79,7 @@ class EventTablesRun(JobRun[EventBatch, BatchProgress, Progress]):
     """One run of a job.
 
     Args:
-        job: The settings.
         once: End at what is in the log when this starts.
-        listener: Told of each batch.
 
     Raises:
         BinlogError: The checkpoint, or the settings, cannot be used.

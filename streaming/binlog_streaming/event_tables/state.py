@@ -28,7 +28,6 @@ class Gap(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         condition: Name of the error that would have ended the job.
-        reason: Its text.
         certain: Something is missing; False: that cannot be known.
         start: The place up to which the log had been read, as text.
         go_on: The place where reading goes on.

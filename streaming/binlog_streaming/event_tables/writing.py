@@ -50,7 +50,6 @@ def write_rows(job: EventTablesJob, state: EventTablesState, rows: EventTableRow
     """Write *rows* into their table; rows that exist already change nothing.
 
     Args:
-        job: The settings.
         state: With the batch's number, and the tables before it.
         rows: At least one.
         end: Where the log goes on after the batch.
@@ -240,8 +239,6 @@ def table_rows(
     """The rows of all tables, by rule and place.
 
     Args:
-        blocks: The events.
-        rules: What goes where.
         on_damage: Told of each event whose arguments cannot be read, once for each rule that selects it; it is left
             out. None: it is an error.
 

@@ -117,7 +117,6 @@ class DefinitionKeeper:
         """Keep definitions that were read from the server, and that the log need not have.
 
         Args:
-            watched: The log.
             definitions: Of `stated_definitions.definition_of_server`, all of one position.
 
         Raises:
@@ -215,9 +214,6 @@ def keep_batch(
     """Keep what holds after a batch of tables.
 
     Args:
-        keeper: Of the job.
-        job: The settings.
-        statements: Those of the batch.
         start: Where the batch begins; None: it is the job's first one.
         end: Where it ends.
 

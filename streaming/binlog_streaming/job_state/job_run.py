@@ -56,8 +56,6 @@ class JobRun(ABC, Generic[Batch, Report, Sums]):
     """One run of a job; `stop` may be called from other threads.
 
     Args:
-        job: The settings.
-        progress: Sums up what has been done.
         once: End at what is in the source when this starts.
         listener: Told of each batch that is applied; what it raises ends the job.
 
@@ -198,9 +196,6 @@ class JobLock:
     Whoever has it finds the checkpoint of tables whole: a switch to another log that was cut off is completed first.
 
     In an object store there is none: there the checkpoint's own files tell, a batch later, that two processes write.
-
-    Args:
-        job: The settings.
     """
 
     def __init__(self, job: AnyJob) -> None:

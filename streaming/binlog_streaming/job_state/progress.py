@@ -75,7 +75,6 @@ class TableProgress:
     Attributes:
         source_table: `database.table` in the log.
         target: Folder or URL.
-        mode: What the target holds.
         outcome: What became of it.
         inserts: Row changes in the log, by kind.
         updates: The same.
@@ -147,7 +146,6 @@ class BatchProgress:
     """One batch.
 
     Attributes:
-        batch_id: Its number.
         tables: A table that has several modes comes once for each.
         seconds: From the start of the batch to the last commit.
         finished_at: When the batch was in the tables, seconds since 1970 UTC.

@@ -39,7 +39,6 @@ class ScopeRecord(msgspec.Struct, frozen=True, kw_only=True):
     """A `StatementScope` around a batch, which may have to be done again.
 
     Attributes:
-        batch_id: Of the batch.
         before: `StatementScope.to_json`, before its statements.
         after: The same, after them.
     """
@@ -57,7 +56,6 @@ class TableStates(msgspec.Struct, frozen=True, kw_only=True):
     """The tables as known when the newest batch began, which may have to be done again.
 
     Attributes:
-        batch_id: Of the batch.
         complete: As in `JobRecord`, and so are the others.
         incomplete: The same.
         set_aside: The same.
@@ -75,11 +73,7 @@ class Verified(msgspec.Struct, frozen=True, kw_only=True):
     """The newest proof that a target is the same as its table on the server.
 
     Attributes:
-        database: Of the table.
-        table: Its name there.
-        mode: What the target holds.
         gtids: Up to where in the log it was the same.
-        rows: How many there were.
         commit_time: When the proof was noted in the log, seconds since 1970 UTC.
     """
 
@@ -96,7 +90,6 @@ class RecordedSelection(msgspec.Struct, frozen=True):
 
     Attributes:
         select: Expressions of its rules.
-        exclude: Tables left out.
     """
 
     select: str
@@ -111,12 +104,8 @@ class JobRecord(msgspec.Struct, frozen=True, kw_only=True):
     """Settings of a job that belong to its checkpoint.
 
     Attributes:
-        path: Of the log.
         options: Options of the source that set where the job began, which transactions it takes and what values
             become, as the source takes them.
-        exclude: Tables left out.
-        directory: Of the sink.
-        format: Of the sink.
         rules: `[[tables]]`.
         salts: Fingerprints of their salts, by the environment variables in which these are.
         tables: Those that have been written: database and name.
@@ -225,7 +214,6 @@ class RecordChange:
     """A setting that is not what it was.
 
     Attributes:
-        setting: Its name.
         reason: What it was, and what it is now.
         hint: What would go wrong, and what to do.
     """

@@ -48,11 +48,7 @@ logger = logging.getLogger(__name__)
 
 
 class RecordKeeper:
-    """Keeps the record of a job in its checkpoint; `begin` when the job starts, `saw_batch` after every batch.
-
-    Args:
-        job: The settings.
-    """
+    """Keeps the record of a job in its checkpoint; `begin` when the job starts, `saw_batch` after every batch."""
 
     def __init__(self, job: Job) -> None:
         self._job = job = with_declared_types(job)
@@ -173,7 +169,6 @@ class RecordKeeper:
         """Note that tables have been written.
 
         Args:
-            tables: Database and name of each.
             targets: Database, name and mode of those targets of theirs that are there.
             from_first: These, and what the job reads, go back to the server's first transaction; None: only what the
                 job reads counts.
@@ -243,7 +238,6 @@ class RecordKeeper:
         """Keep what defines the job's tables after a batch, before it is written.
 
         Args:
-            batch_id: Of the batch.
             statements: `StateChange.definitions`.
             end: Where it ends; None: that is not known, and nothing is kept.
 

@@ -67,8 +67,6 @@ class StateFolder:
         """Content of a JSON file; None: it is not there.
 
         Args:
-            name: Of the file.
-            kind: Form of its content.
             title: What the file is, for messages: `the record of a job`.
             hint: Remedy if it is something else.
 
@@ -181,11 +179,8 @@ class BatchState(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         query_id: What the job's tables know it by.
-        directory: Of the sink.
-        format: Of the tables.
         rules: `[[tables]]`.
         batch_id: Number of the last batch; -1: there was none.
-        version: Of the form of this.
     """
 
     query_id: str
@@ -201,9 +196,6 @@ State = TypeVar("State", bound=BatchState)
 
 class BatchStateFile(Generic[State]):
     """The state of one job; a kind of jobs has a class of its own.
-
-    Args:
-        job: The settings.
 
     Attributes:
         state: As it is in the checkpoint, or a new one.

@@ -49,11 +49,9 @@ class SwitchJournal(msgspec.Struct, frozen=True, kw_only=True):
     """A switch that has been decided.
 
     Attributes:
-        path: Of the other log.
         before: The job's offset in the log so far, as `SourceOffset.to_json` gives it.
         after: Its offset in the other log.
         definitions: Definitions of its tables there; None: it keeps none.
-        version: Of this file.
     """
 
     path: str

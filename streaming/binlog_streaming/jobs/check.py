@@ -67,7 +67,6 @@ class StartReport:
     """Start of the job.
 
     Attributes:
-        checkpoint: Its directory.
         is_fresh: Nothing is in there yet: `starting...` options count.
         batch_id: The batch that would be next.
         is_repeated: It was begun before, and would be done again.
@@ -92,7 +91,6 @@ class JobReport:
     """Report on a job without running it.
 
     Attributes:
-        log: What it would read.
         start: Where from.
         tables: What it would write, by name.
         left_out: Names of tables that no rule wants.
@@ -130,7 +128,6 @@ def check_job(job: Job, *, scan_size: int = SCAN_SIZE, on_progress: OnProgress |
     """See what *job* would do.
 
     Args:
-        job: The settings.
         scan_size: Bytes of the log, from its end, that are looked at for tables.
         on_progress: Called with the bytes looked at and the bytes there are.
 

@@ -51,7 +51,6 @@ class WrittenTable(msgspec.Struct, kw_only=True):
 
     Attributes:
         source_table: `database.table` in the log.
-        uri: Of the target.
         version: What a reader names to get it as it is; None: its format has no versions.
         columns: Its columns; None: they are not known.
         rows: Rows and keys that the run brought to it.
@@ -148,7 +147,6 @@ class LineageReporter:
 
     Args:
         sink: Of the job, to look at columns of its targets.
-        events: Makes the events.
         client: Sends them.
         interval: Seconds between two events while the job runs; the first follows the first batch at once.
     """

@@ -53,11 +53,8 @@ def mirror_job(
     """A job that keeps every wanted table of the log at *path* in *directory*`/<database>/<table>`.
 
     Args:
-        path: Of the log.
         directory: Of the tables; folder or URL.
         checkpoint: Folder of the checkpoint; None: the one that the directory's job has, or `default_checkpoint`.
-        exclude_tables: Tables to leave out.
-        table_format: Of the tables.
         rule: Which tables, and how.
         on_error: What becomes of the job when one of its tables cannot go on.
 
@@ -254,10 +251,8 @@ def publish_job(path: str, to: str, *, tables: str | None = None, exclude_tables
     """A job that publishes the log at *path*, exactly once, to topics that it creates.
 
     Args:
-        path: Of the log.
         to: `host:port/prefix`; several brokers with commas before the slash.
         tables: Which tables; None: all.
-        exclude_tables: Tables to leave out.
 
     Raises:
         OptionError: `INVALID_VALUE`.

@@ -59,7 +59,6 @@ class TopicReport:
     """A topic that the job would write to.
 
     Attributes:
-        topic: Its name.
         table: Whose changes go there; None: it is for messages of another kind.
         keys: Columns that make the key of a message.
         partitions: How many it has; None: it is not there.
@@ -80,7 +79,6 @@ class PublishReport:
     """Report on a job without running it.
 
     Attributes:
-        log: What it would read.
         start: Where from.
         topics: Where messages would go.
         registry: Address of the registry of schemas; None: the job needs none.
@@ -117,7 +115,6 @@ def check_publish_job(
     """See what *job* would do; nothing is written, in Kafka neither.
 
     Args:
-        job: The settings.
         scan_size: Bytes of the log, from its end, that are looked at for tables.
         on_progress: Called with the bytes looked at and the bytes there are.
 
@@ -285,9 +282,6 @@ def _lacking_keys(layout: TableLayout, rule: TopicRule) -> list[str]:
 
 class RegistryCheck:
     """Asks the registry of a job, if it has one.
-
-    Args:
-        job: The settings.
 
     Attributes:
         url: Of the registry; None: the job needs none.

@@ -99,7 +99,6 @@ class StatementsReport:
 
     Attributes:
         problems: Why the job would stop, by `database.table`; empty: about any table.
-        warnings: What it would pass over.
     """
 
     problems: Mapping[str, Sequence[str]]

@@ -57,7 +57,6 @@ class SwitchStart:
     """The place of a job in the log so far.
 
     Attributes:
-        path: Of that log.
         offset: Where the job goes on there.
         unfinished: Number of a batch that was begun, and ends at `offset`; None: none was.
         tables: What it writes, for people.
@@ -76,7 +75,6 @@ class Switch:
     Attributes:
         job: The settings, as they are.
         file: The job file, or the folder of the job.
-        path: Of the other log.
         before: The job's place in the log so far.
         after: Its offset in the other log; as before, if it is the same log under another path.
         shown_before: The place of `before`, for people.

@@ -35,8 +35,6 @@ class TargetReport:
     """A table that the job would write.
 
     Attributes:
-        mode: What it would hold.
-        uri: Where.
         exists: Whether it is there already.
     """
 
@@ -85,9 +83,6 @@ def report_table(job: Job, found: FoundTable, rule_number: int, query_id: str | 
     """Report on a table of *job*.
 
     Args:
-        job: The settings.
-        found: The table.
-        rule_number: Which of the job's rules is its.
         query_id: Of the job's checkpoint; None: it has none yet.
 
     Raises:

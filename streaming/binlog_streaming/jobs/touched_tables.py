@@ -36,12 +36,7 @@ if TYPE_CHECKING:
 
 
 class TouchedTables:
-    """Tables that rows and statements of a part of the log touch, of those that a job keeps; nothing is decoded.
-
-    Args:
-        watched: The log.
-        job: Whose tables.
-    """
+    """Tables that rows and statements of a part of the log touch, of those that a job keeps; nothing is decoded."""
 
     def __init__(self, watched: WatchedLog, job: Job) -> None:
         self._watched = watched

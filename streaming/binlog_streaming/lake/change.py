@@ -92,7 +92,6 @@ class Overlay:
 
     Attributes:
         first: Number of the first one among all keys of the change.
-        rows: These.
         present: `Patches.present`.
         kept: Columns of the old rows that are looked at, at least one.
     """

@@ -53,7 +53,6 @@ class CommitId:
             of them: change n is step 3n, rows of a table after change n, the last one about their table before them,
             are step 3n + 2 (2: before any change), and 3n + 1 makes columns fit for these rows (`plan`).
         source_table: `database.table` in the log.
-        mode: What the target holds.
         keys: Names of the key columns; empty for `changelog`.
         position: Where the log goes on after the batch, as text.
         last_change: Where the batch's last change of the table lies, as text; the same whenever the batch is repeated.

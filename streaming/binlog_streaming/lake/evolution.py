@@ -63,7 +63,6 @@ def reconciled(there: pa.Schema, wanted: pa.Schema, source_table: str) -> Schema
     Args:
         there: `Target.schema()`.
         wanted: `Target.stored_schema` of the rows' schema.
-        source_table: For messages.
 
     Raises:
         SchemaError: `SCHEMA_CHANGED`: a type became another one that does not hold all values of the one before.
@@ -220,7 +219,6 @@ def changed_rows(rows: pa.RecordBatchReader, change: SchemaChange, schema: pa.Sc
 
     Args:
         rows: All rows, in the columns before the change.
-        change: What becomes of the columns.
         schema: The columns after it, in the types that the table keeps.
     """
     fills = {name: value.cast(schema.field(name).type) for name, value in change.filled.items()}

@@ -44,7 +44,6 @@ def files_that_may_hold(
     """Files that, by their statistics, may hold one of *keys*, by their least first key where that is known.
 
     Args:
-        files: Of a table.
         bounds_of: Least and greatest value in a file of those of some columns that are integers, as far as it is known.
         keys: Rows of the key columns.
     """

@@ -66,7 +66,6 @@ class TableFiles(Protocol[File]):
 
         Args:
             keys: Rows of the key columns.
-            current: A boolean column.
             among: Files to choose from, in the table or on their way into it; None: all that are in it.
         """
 
@@ -103,7 +102,6 @@ class Superseded(Generic[File]):
     """Rows of a file that a change takes the place of.
 
     Attributes:
-        file: The file.
         rows: Numbers of the rows, ascending.
         marked: Numbers of those that were marked as deleted before, ascending.
     """
@@ -155,8 +153,6 @@ def supersede_part(
     """Write the rows of *change*; gives the rows of the table that they take the place of, and what contradicts it.
 
     Args:
-        files: Of the table.
-        change: What becomes of rows.
         keys: Names of the key columns; none where the change has only rows that come new.
     """
     merging = _Merging(files, change, keys)
@@ -177,7 +173,6 @@ def superseded_by_later_part(
     """Rows of parts of the log whose keys come again in later parts.
 
     Args:
-        files: Of the table.
         parts: What was written, in the order of the log.
         keys: Keys that several parts have, one row for each.
         by: For each the number of the last part that has it.
@@ -199,9 +194,7 @@ def remove_rows(files: TableFiles[File], superseded: Iterable[Superseded[File]],
     """Take superseded rows out of their files.
 
     Args:
-        files: Of the table.
         superseded: The rows; several may be about the same file.
-        kind: How they go.
     """
     by_file: defaultdict[str, list[Superseded[File]]] = defaultdict(list)
     for one in superseded:

@@ -106,7 +106,6 @@ def rows_with(reader: pa.RecordBatchReader, keys: pa.Table) -> pa.Table:
 
     Args:
         reader: Rows; read to the end, a batch at a time.
-        keys: Some columns of the rows.
     """
     found = []
     for batch in reader:
@@ -211,8 +210,7 @@ class KeyRows(Generic[File]):
     """Rows of a file that have changed keys.
 
     Attributes:
-        file: The file.
-        rows: Their numbers in it, ascending.
+        rows: Numbers of the rows in the file, ascending.
         numbers: Those of their keys.
     """
 
@@ -229,8 +227,6 @@ def differing_rows(files: TableFiles[File], before: RowsBefore, found: Sequence[
     """Find rows of a target that differ from the images before their changes; None: no compared row does.
 
     Args:
-        files: Reads them.
-        before: The images.
         found: Rows that count as being there, one for a key at most.
     """
     spelled = {field.name.casefold(): field for field in files.schema}
@@ -274,7 +270,6 @@ def differing(shown: ShownRows, held: pa.Table, numbers: Indices) -> Differing |
     Args:
         shown: The images; the values have the types of *held*.
         held: The rows of the same keys, in the same order, with the same columns.
-        numbers: Of their keys.
     """
     wrong: dict[str, Mask] = {}
     for name in shown.values.column_names:

@@ -167,7 +167,6 @@ class Target(ABC):
         Several processes may do so. No key may be in two parts, unless `supports_late_dedup`.
 
         Args:
-            change: Of the part.
             keys: `CommitId.keys`.
         """
         raise NotImplementedError(f"{type(self).__name__} takes steps as a whole")
@@ -345,9 +344,7 @@ def to_be_joined(files: Iterable[File], size: Callable[[File], int], *, file_siz
     """Files far below *file_size* that are worth to be joined: many of about one size, and not too much at once.
 
     Args:
-        files: Any.
         size: Of a file, in bytes.
-        file_size: That files are to have.
     """
     tiers: dict[int, list[File]] = {}
     for file in files:

@@ -45,7 +45,6 @@ class RowChanges:
         before: The rows before, or some of their columns.
         after: The rows after; of deletes anything.
         deletes: Whether the row was deleted.
-        times: When.
         origins: Number of the image that the log has of the change, or of the one that was carried on to it.
         nodes: The state that the row was in, or that a foreign key made this one of; see `TableHistory`.
     """
@@ -124,8 +123,7 @@ class Reference:
     """A foreign key of the child, and what changes of its parent it carries on.
 
     Attributes:
-        key: The foreign key.
-        columns: Indices of its columns in the child.
+        columns: Indices of the key's columns in the child.
         changes: Of the referenced columns alone, in the order of *columns*; those that it carries on.
     """
 
@@ -171,7 +169,6 @@ def derived_changes(history: TableHistory, references: Sequence[Reference]) -> R
 
     Args:
         history: Of the child; it has keys.
-        references: Its foreign keys.
 
     Raises:
         UnsupportedError: `ROW_IMAGE`: images leave out what is needed. `FOREIGN_KEY_CASCADE`: text of which nobody

@@ -76,8 +76,6 @@ def derived_row_batches(
 
     Args:
         changes: By time; `origins` are numbers of images of all *sources*, taken one after the other.
-        sources: What the log has.
-        layout: Of the table that is changed.
         unknown: Columns of it that nobody knows after an update.
 
     Returns:

@@ -99,7 +99,6 @@ def cast_layouts(
     Args:
         source_table: `database.table`.
         row_batches: At least one.
-        decoding: How rows become values.
         columns: Those that *row_batches* have together with others; None: there are no others.
 
     Raises:

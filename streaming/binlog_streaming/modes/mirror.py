@@ -48,10 +48,8 @@ def mirror_change(
     """Compute the row of each key after the step; only these rows are decoded in full.
 
     Args:
-        images: Of the step.
         schema: Columns of the table, without those of the mode.
         keys: Indices of the key columns.
-        deletes: What becomes of deleted rows.
         computed_is_null: Generated columns that the images lack become null.
         there: Finds rows of the target as they are before the step. It is asked only when an update changes the key
             and the images lack columns, which then are nowhere else; None: such a step is refused.

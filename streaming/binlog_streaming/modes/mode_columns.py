@@ -60,10 +60,6 @@ def mode_schema(
     """Columns of a target that keeps a table with the columns *schema*: those, then the mode's own.
 
     Args:
-        mode: What it holds.
-        schema: Of the table.
-        deletes: What becomes of deleted rows.
-        on_cascade: What becomes of what foreign keys do.
         has_existing: Some rows are existing ones that a snapshot put into the log.
         has_absent: Some images lack columns, which the rows of a changelog tell.
 

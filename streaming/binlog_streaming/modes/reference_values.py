@@ -71,8 +71,7 @@ def rows_matching(batch: pa.RecordBatch, wanted: pa.Table) -> Mask:
     """Mask of the rows that may have the values of a row of *wanted*, compared column by column.
 
     Args:
-        batch: Some rows.
-        wanted: Some of their columns, by name, in types that can be cast to theirs.
+        wanted: Some columns of such rows, by name, in types that can be cast to theirs.
     """
     mask = np.ones(batch.num_rows, dtype=np.bool_)
     for name in wanted.column_names:

@@ -75,12 +75,9 @@ class RowBatch:
     """Part of what one index row points to: images of one table layout in log order, about a block of them.
 
     Attributes:
-        images: The row images.
         events: `EVENT_DTYPE`; what `images.table["event"]` counts.
         groups: `GROUP_DTYPE`; what `events["group"]` counts.
-        layout: What the rows look like.
         gtid_sources: What `gtid_source` in `groups` counts.
-        decoding: How rows become values.
         snapshot: Of which these are existing rows, all of them inserts; empty: they are changes.
         facts: Of columns that the images lack; None: as the layout defines.
         expected: What the first one of the images expects that each of these stands for, `Expected`; None: each stands
@@ -243,7 +240,6 @@ class StepImages:
 
         Args:
             column: Index.
-            kind: Its type.
             numbers: Of images, in any order, often the same ones; `NO_IMAGE` gives null. None: all images, in order.
         """
         numbers = self._all if numbers is None else numbers

@@ -66,7 +66,6 @@ class KeyTable:
 
     Attributes:
         rows: One row for each image; the columns have the names k0, k1 ... as any others may collide with ours.
-        names: What the columns are called.
     """
 
     rows: pa.Table
@@ -168,9 +167,6 @@ def null_key(images: StepImages, index: int, column: pa.Field, count: int) -> Ta
     """The error `NULL_KEY`.
 
     Args:
-        images: Of a step.
-        index: Of the key column.
-        column: Its name and type.
         count: How many of the images have null in it.
     """
     name = f"{images.source_table}: key column {column.name}"
@@ -215,7 +211,6 @@ def expected_rows(images: StepImages, firsts: Indices) -> Flags:
     """`Expected` of keys.
 
     Args:
-        images: Of the step.
         firsts: Of each key the number of its first image.
     """
     if all(row_batch.expected is None and not row_batch.snapshot for row_batch in images.row_batches):

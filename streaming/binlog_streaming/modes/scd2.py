@@ -55,7 +55,6 @@ def scd2_change(
     """Versions that come new (`appends`), and the current ones that end (`patches`).
 
     Args:
-        images: Of the step.
         schema: Columns of the table, without those of the mode.
         keys: Indices of the key columns.
         current: Finds versions that hold, for existing rows of a snapshot; None: the target has none.

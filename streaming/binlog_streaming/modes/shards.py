@@ -81,7 +81,6 @@ def sharded(
         images: At least one.
         schema: Columns of the table; all images have them.
         keys: Indices of the key columns.
-        count: Of shards.
         last_only: Of a key only the last one of these images counts; images that lack columns are taken all the same.
         with_first: The first one is taken, too, to be compared with the target.
 
@@ -146,7 +145,6 @@ def gathered(messages: Iterable[bytes], decoding: Decoding = DEFAULT_DECODING) -
 
     Args:
         messages: Of one shard, in any order.
-        decoding: How rows became values.
 
     Raises:
         Exception: What `failed` has put among them.
@@ -171,7 +169,6 @@ def shard_numbers(keys: pa.Table, count: int) -> Indices:
 
     Args:
         keys: One row for a key.
-        count: Of shards.
     """
     total = np.zeros(keys.num_rows, np.uint64)
     for column in keys.columns:

@@ -51,7 +51,6 @@ class WholeImages:
     unless it is generated; one that an insert leaves out is its default, where that is known.
 
     Attributes:
-        images: Of the step.
         schema: Columns of the table.
         computed_is_null: Generated columns that the images lack are null.
         hint: What the operator can do about generated columns that the images lack.
@@ -143,7 +142,6 @@ class MissingRowsError(Exception):
 
     Args:
         image: Number of the first image that takes such a row.
-        count: How many rows are missing.
     """
 
     def __init__(self, image: int, count: int) -> None:
@@ -160,7 +158,6 @@ def whole_row_change(
     Args:
         there: Its rows now. Its columns are those of the result: rows that come new are cast to their types, and are
             null in those that *schema* has not; such columns tell no rows apart.
-        images: Of the step.
         schema: Columns of the table in the log; all are in *there*.
         finds_all: The target has all rows that the step takes from it; if not, what is given raises
             `MissingRowsError` after the rows that stay.

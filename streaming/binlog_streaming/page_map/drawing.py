@@ -57,8 +57,6 @@ def draw_map(picture: Picture, title: str, target: Path) -> None:
     """Draw *picture* and write it to *target*; the file's ending sets the kind of picture.
 
     Args:
-        picture: What is drawn.
-        title: Above the picture.
         target: `.svg`, `.png` or `.pdf`.
     """
     layout = _lay_out([len(file.amounts) for file in picture.files])

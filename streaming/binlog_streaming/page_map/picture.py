@@ -55,7 +55,6 @@ class PictureFile:
     """One file.
 
     Attributes:
-        name: Its name.
         size: In bytes.
         colors: Of the strips that fill a cell, from left to right.
         amounts: Shape (pages, colours): bytes of each colour.
@@ -77,7 +76,6 @@ class Picture:
         files: From the top down.
         legend: Its first part; the title tells what a cell is.
         page_name: What a page is called there.
-        dot_color: Of the dots.
         diamonds: File (by its place in *files*) and page of each.
         more_legend: Its second part.
         more_title: Above that.

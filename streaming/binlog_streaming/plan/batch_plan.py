@@ -34,7 +34,6 @@ class IndexPart:
     """An index row of one table: its row events in one range of the log.
 
     Attributes:
-        start: Of the range.
         end: After it.
         index: Serialised `TableIndex`.
         inserts: Row changes by kind.
@@ -62,7 +61,6 @@ class RowsStep:
 
     Attributes:
         number: `CommitId.step` of the rows; the one before it is that of columns which have to be made fit for them.
-        table: Whose rows.
         parts: Where they are; parts at the edges may hold others beside them.
         after: Only rows after this place.
         before: Only rows before this place.
@@ -86,8 +84,6 @@ class ChangeStep:
 
     Attributes:
         number: `CommitId.step`.
-        change: What it does.
-        statement: Where it is.
         tables: Tables of the component that it is about.
         overwritten: Tables that the same statement puts another content in later on: nobody has to empty them.
     """

@@ -99,7 +99,6 @@ class Appliance:
         """Reason why a cascade after a change of *root* cannot be applied to the child's targets; empty: it can.
 
         Args:
-            cascade: The key.
             root: The table whose change the log has.
         """
         key = cascade.key
@@ -118,8 +117,6 @@ def links_in(
     Args:
         touched: The row events of the batch to which foreign keys apply.
         states: The foreign keys, each from a position on.
-        end: Of the batch.
-        appliance: What can be done.
     """
     found: dict[Link, None] = {}
     parts = list(touched)
@@ -182,10 +179,8 @@ def rows_steps(
     """The rows of a table, cut at the statements about it.
 
     Args:
-        name: Of the table.
         parts: Where its rows are, in any order.
         about: The statements, by number.
-        counts: Which rows are applied.
     """
     if not parts:
         return
@@ -208,9 +203,7 @@ def linked_rows_steps(
     Args:
         parts: Where rows are, of each table that has targets, also of those that have no rows.
         links: The foreign keys; all children are in *parts*.
-        touched: Where rows of parents are.
         about: The statements, by number.
-        counts: Which rows are applied.
     """
     for number, after, before in _spans(about):
         here = [link for link in links if _overlaps(link, after, before)]

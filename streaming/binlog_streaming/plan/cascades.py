@@ -89,11 +89,7 @@ class CascadedChange(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class CascadeLog:
-    """A job's access to its log for questions about foreign keys.
-
-    Attributes:
-        job: The settings.
-    """
+    """A job's access to its log for questions about foreign keys."""
 
     job: Job
 
@@ -154,9 +150,6 @@ class CascadeLog:
         """The first change of *parent* in [*start*, *end*) that is not carried on within the log; None: there is none.
 
         Args:
-            parent: The table.
-            start: Where to begin.
-            end: Where to end.
             deletes: Whether deletes count.
             columns: Of these, updates do.
 
@@ -209,9 +202,7 @@ def cascades_in(
     Args:
         touched: The row events of the batch to which foreign keys apply.
         states: The foreign keys, each from a position on.
-        log: Is asked where that comes into question.
         is_wanted: Whether a child counts in which they are not done.
-        appliance: In which ones they can be done.
     """
     found = [one for part in touched for one in _of_part(part, states, log, is_wanted, appliance)]
     return sorted(found, key=lambda one: one.place)

@@ -40,8 +40,6 @@ class SetAside(msgspec.Struct, frozen=True, kw_only=True):
     """A table that cannot go on; its targets stay as they are.
 
     Attributes:
-        database: Of the table.
-        table: Its name there.
         position: Position of the event group that it stopped before, and number of the event in it.
         gtid: Of that group, where it is known.
         reason: Condition, reason and hint of the error.
@@ -140,7 +138,6 @@ class SelectedTable:
 
     Attributes:
         name: In the log.
-        rule: The job's settings for it.
         is_aside: No rule selects it; it is kept aside, because it may take the place of a table that is selected.
         known: Targets of which a batch takes it that they are there, as batches before have written them.
         complete: Whether all of its rows lie in what was read; None: as its targets state already.
@@ -165,12 +162,7 @@ class SelectedTable:
         return self.complete and step >= self.complete_from
 
     def uri(self, directory: str, mode: Mode) -> str:
-        """Place of a target.
-
-        Args:
-            directory: Of the sink.
-            mode: What the target holds.
-        """
+        """Place of a target."""
         if self.is_aside:
             directory, template = f"{directory.rstrip('/')}/{ASIDE_DIRECTORY}", _ASIDE_TARGET
         else:

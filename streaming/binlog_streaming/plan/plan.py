@@ -82,8 +82,6 @@ def plan_batch(
 
     Args:
         rows: Of the view `tables`, in any order.
-        decoding: How rows become values.
-        selection: The job's tables.
         job_state: What the job knows from batches before; default: nothing.
         on_error: What becomes of a batch with a table that cannot go on.
         fail_on_data_loss: Stop where the server states that it did not log changes.

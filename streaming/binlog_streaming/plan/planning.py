@@ -36,7 +36,6 @@ class Planning:
 
     Attributes:
         selection: The job's tables.
-        job_state: What the job knows from batches before.
         snapshots: What snapshots do to tables.
         returning: Tables that were set aside, and of which a snapshot begins.
         refusals: Tables that cannot go on.

@@ -42,13 +42,10 @@ class PlannedSnapshot(msgspec.Struct, frozen=True, kw_only=True):
     """The newest snapshot of a table.
 
     Attributes:
-        database: Of the table.
-        table: Its name there.
         snapshot: Which one, a UUID.
         purpose: `Purpose`.
         key: Names of the columns that tell rows apart; empty: none do.
         begun: Position of the event group of its first mark.
-        begun_gtid: Of that group.
         chunks: Event groups with rows, so far.
         rows: What they have, together.
         ended_gtid: Of the group of its last mark; None: it has not ended, or that has no GTID.
@@ -127,8 +124,6 @@ class Snapshots:
         """A snapshot begins.
 
         Args:
-            statement: Its place.
-            begun: What the mark contains.
             is_live: What the log has of the table before it counts.
             empties: Rows that targets have go there.
         """
@@ -203,8 +198,6 @@ class Snapshots:
         """The open snapshot of a table, if there is one, does not complete it.
 
         Args:
-            name: Of the table.
-            problem: Why.
             place: Rows of chunks after it are no rows of the table as it is then; None: they are.
         """
         one = self.tables.get(name)
@@ -222,7 +215,6 @@ class Snapshots:
         """True if rows of a table between two statements about it are applied.
 
         Args:
-            name: Of the table.
             snapshot: Which one they are chunks of; empty: they are changes.
             after: The first statement; None: the batch begins there.
         """
@@ -236,12 +228,7 @@ class Snapshots:
         return is_live and (not snapshot or (snapshot == used and snapshot not in self.faulty))
 
     def step_of(self, change: StepChange, place: LogPlace) -> StepChange | None:
-        """Step of a statement or a mark at a place; None: it has no effect on targets.
-
-        Args:
-            change: What it contains.
-            place: Where it is.
-        """
+        """Step of a statement or a mark at a place; None: it has no effect on targets."""
         if isinstance(change, SnapshotBegun):
             is_newest = any(at == place for at, _ in self._used.get(change.name, ()))
             return replace(change, empties=(change.name, place) in self.emptied) if is_newest else None
@@ -266,7 +253,6 @@ def changes_of_mark(mark: Mapping[str, object], decoding: Decoding) -> list[Snap
 
     Args:
         mark: A value of the view's column `marks`.
-        decoding: How rows become values.
     """
     change = mark_change(mark, decoding)
     return [] if change is None else [change]
@@ -277,7 +263,6 @@ def faults_in(rows: Sequence[Mapping[str, Any]], marks: Sequence[SnapshotChange]
 
     Args:
         rows: Of the view `tables`.
-        marks: What the marks of the batch contain.
     """
     faults: dict[str, str] = {}
     expected, found = Counter[str](), Counter[str]()

@@ -61,7 +61,6 @@ class Refusal:
     Attributes:
         place: From there on.
         gtid: Of the event group there, where a statement is the reason.
-        error: Why.
     """
 
     place: LogPlace
@@ -74,7 +73,6 @@ class TableChecks:
     """Walks over the statements of a batch: `take` each of them in log order, then `finish`.
 
     Attributes:
-        job_state: Of the job.
         find: The table of the job that has a name; None: there is none.
         known: Tables of the job that exist, or existed, as far as that is known by now.
         fail_on_data_loss: Stop where the server states that it did not log changes.

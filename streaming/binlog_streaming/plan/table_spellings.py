@@ -128,9 +128,7 @@ def take_unclear_keys(planning: Planning, states: Sequence[tuple[Position, Forei
     """Note a problem for each child of the job whose rows a foreign key changes if the server folds names, only then.
 
     Args:
-        planning: Of the batch.
         states: The foreign keys, each from a position on.
-        log: Where the changes of parents are.
     """
     if planning.job_state.scope.names.folds is not None:
         return

@@ -75,13 +75,7 @@ class ColumnForm:
 
 
 def column_form(column: SourceColumn, kind: pa.DataType, *, is_mariadb: bool) -> ColumnForm | None:
-    """The form of a column; None: there is none, and it cannot be compared.
-
-    Args:
-        column: On the server.
-        kind: Of the target's column.
-        is_mariadb: The server is one of MariaDB.
-    """
+    """The form of a column; None: there is none, and it cannot be compared."""
     found = _TYPE.match(column.column_type.lower())
     if found is None:
         return None
@@ -114,13 +108,7 @@ def column_form(column: SourceColumn, kind: pa.DataType, *, is_mariadb: bool) ->
 
 
 def target_form(name: str, kind: pa.DataType, other: pa.DataType) -> ColumnForm | None:
-    """The form of a column that two targets have; None: there is none for these types, and it cannot be compared.
-
-    Args:
-        name: Of the column.
-        kind: Its type in the one.
-        other: Its type in the other one.
-    """
+    """The form of a column that two targets have; None: there is none for these types, and it cannot be compared."""
     forms = _form_of_type(name, kind), _form_of_type(name, other)
     if forms[0] is None or forms[1] is None or forms[0][0] != forms[1][0]:
         return None

@@ -70,12 +70,7 @@ class Difference:
 
 
 def find_differences(expected: Rows, held: Rows) -> list[Difference]:
-    """Keys whose rows are not the same on both sides, by their messages.
-
-    Args:
-        expected: What the server has.
-        held: What the target has.
-    """
+    """Keys whose rows are not the same on both sides, by their messages."""
     keys = pa.concat_arrays([expected.keys, held.keys])
     ids, count = row_ids(pa.table({"key": keys}))
     split = len(expected.keys)
@@ -123,8 +118,6 @@ def with_columns(
     Args:
         differences: Of rows with keys.
         expected_of: Hashes of the columns of rows, by key, on the one side.
-        held_of: The same of the target.
-        names: Of these columns.
         touched: Keys that the log changed meanwhile, which are not looked at: one side has other values by now.
     """
     asked = [
@@ -160,9 +153,7 @@ class ProofProgress:
 
     Attributes:
         table: `database.table`.
-        mode: What the target holds.
         doing: `server`, `target`, `other target`, or `job`: it waits for the job.
-        rows: So far.
         row_estimate: How many there are, about.
         job_at: Where the job is.
     """
@@ -181,12 +172,9 @@ class ProofResult:
 
     Attributes:
         table: `database.table`.
-        mode: What the target holds.
         outcome: Whether it is the same.
         reason: Why it was not compared, or cannot be the same.
         gtids: Up to where in the log this is true; a position of the server where it has no GTIDs.
-        rows: The server's.
-        held_rows: The target's.
         forms: Which columns were compared.
         differences: Rows that differ, as far as they were looked at.
         is_partial: There are more of them.
@@ -273,9 +261,6 @@ class ProofTeller:
     """Reports the progress of one target's proof.
 
     Attributes:
-        table: Which one.
-        mode: What the target holds.
-        on_progress: Told of what is done.
         row_estimate: How many rows there are, about.
     """
 

@@ -58,8 +58,6 @@ class ProvedJobState:
     """State of a job, read from its checkpoint and its targets.
 
     Attributes:
-        job: The settings.
-        changes: Reads its log.
         stopped_at: Where the job stood too long for an earlier table; it is not waited for there again.
     """
 
@@ -81,10 +79,6 @@ class ProvedJobState:
         was in the checkpoint before the look has all of the log up to that batch's end, and nothing of the next one.
 
         Args:
-            point: Of the other side's rows.
-            table: Whose target.
-            mode: What that holds.
-            uri: Where it is.
             on_wait: Told how far the job is, while it is not there.
 
         Raises:
@@ -122,9 +116,6 @@ class ProvedJobState:
         """The target at the end of a batch, wherever that is; waits for the end of one that is under way.
 
         Args:
-            table: Whose target.
-            mode: What that holds.
-            uri: Where it is.
             on_wait: Told how far the job is, while it is within a batch.
 
         Raises:

@@ -89,11 +89,7 @@ class TableImages:
 
 
 class LogChanges:
-    """Reads the log of a job as the job does.
-
-    Args:
-        job: The settings.
-    """
+    """Reads the log of a job as the job does."""
 
     def __init__(self, job: Job) -> None:
         self._job = job
@@ -145,8 +141,6 @@ class LogChanges:
 
         Args:
             start: GTIDs, or a position.
-            end: The same kind.
-            table: Whose rows.
 
         Raises:
             DisturbedError: Images alone do not tell what becomes of the table.

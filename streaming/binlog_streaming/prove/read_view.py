@@ -37,7 +37,6 @@ def read_view(session: ServerSession, table: SourceTable, connect: Connect) -> I
 
     Args:
         session: In autocommit, without anything under way.
-        table: Which one.
         connect: Makes another session, for servers that need a lock.
 
     Raises:

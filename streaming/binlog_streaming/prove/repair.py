@@ -63,8 +63,6 @@ class TableRepair:
 
     Attributes:
         session: Prepared (`dialect.prepare_session`), without anything under way.
-        table: On the server.
-        forms: Of the proof that found them.
     """
 
     session: ServerSession

@@ -51,7 +51,6 @@ def messages_of(columns: Sequence[pa.Array], row_count: int) -> RowMessages:
 
     Args:
         columns: Text or bytes, as `ColumnForm.values` gives them.
-        row_count: How many rows there are.
     """
     parts = [_parts(column) for column in columns]
     sizes = np.zeros(row_count, dtype=np.int64)

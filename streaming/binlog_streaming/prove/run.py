@@ -42,9 +42,7 @@ class JobProof:
     """Input for the proof of a job's tables.
 
     Attributes:
-        job: The settings.
         connect: Makes a session on the server.
-        on_progress: Told of what is done.
         on_result: Told of each target, as soon as it is known.
         repairs: Rows that differ are brought back through the log.
         table_timeout: Seconds that a target may take; None: no limit.

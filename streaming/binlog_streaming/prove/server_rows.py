@@ -79,7 +79,6 @@ class ServerRows:
 
     Attributes:
         session: With a read view.
-        table: Which one.
         forms: Which columns, and how.
     """
 

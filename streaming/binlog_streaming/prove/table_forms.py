@@ -59,7 +59,6 @@ class TableForms:
         """Rows of the target as keys and hashes, and the bucket of each.
 
         Args:
-            column: Their values.
             signs: Of each row: 1 where it counts, -1 where it is taken out.
         """
         forms = dict(zip(self.columns, (form.values(column(name)) for form, name in self._named), strict=True))
@@ -84,11 +83,8 @@ def table_forms(
     """Choose the columns of a table that are compared.
 
     Args:
-        source: The table on the server.
         schema: Columns of the target.
-        rule: The job's settings for the table.
         keys: Columns that tell rows apart; none: nobody knows such.
-        is_mariadb: The server is one of MariaDB.
     """
     shown, held = BoundRule(rule), {name.casefold(): name for name in schema.names}
     forms: dict[str, ColumnForm] = {}

@@ -60,12 +60,6 @@ class TableProof:
 
     Attributes:
         state: How far the job is.
-        table: On the server.
-        mode: What the target holds.
-        uri: Where it is.
-        session: On the server.
-        connect: Makes another one.
-        on_progress: Told of what is done.
         sample: Buckets whose values are compared, beside the counts of all; empty: all.
     """
 

@@ -29,8 +29,6 @@ class TargetRows:
 
     Attributes:
         target: As of the version.
-        mode: What it holds.
-        rule: The job's settings for the table.
         forms: Which columns are compared.
     """
 

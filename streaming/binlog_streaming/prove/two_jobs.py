@@ -55,8 +55,6 @@ class JobSide:
     """A job, and what it has written.
 
     Attributes:
-        job: The settings.
-        state: Its progress.
         tables: Tables that it has written.
     """
 
@@ -95,9 +93,6 @@ class TwoJobsProof:
     """Input for the comparison of two jobs.
 
     Attributes:
-        job: Whose targets are judged.
-        other: Whose targets they are to equal.
-        on_progress: Told of what is done.
         on_result: Told of each target, as soon as it is known.
         table_timeout: Seconds that a target may take; None: no limit.
         sample: Percent of the rows whose values are compared, beside the number of all; None: all.
@@ -185,11 +180,6 @@ class TargetComparison:
     """Compares one target with that of another job.
 
     Attributes:
-        job: Whose target is judged.
-        other: Whose target it is to equal.
-        name: Of the table.
-        mode: What the target holds.
-        on_progress: Told of what is done.
         sample: Buckets whose values are compared, beside the counts of all; empty: all.
     """
 

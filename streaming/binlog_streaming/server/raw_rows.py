@@ -56,7 +56,6 @@ class RawRows:
 
     Args:
         session: Takes nothing else meanwhile.
-        statement: A query without values to fill in.
 
     Attributes:
         types: Of each column, as the protocol numbers them.

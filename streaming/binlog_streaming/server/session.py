@@ -90,7 +90,6 @@ class ServerVersion:
     """Version of a server.
 
     Attributes:
-        text: What it calls itself.
         is_mariadb: MariaDB; else MySQL.
         number: Such as (10, 11, 19).
     """
@@ -114,10 +113,6 @@ class ServerSession:
     """A connection, in autocommit, with text as UTF-8 and times in UTC; `with` closes it.
 
     A statement that failed leaves the session as it was; after `UNREACHABLE` it can only be closed.
-
-    Attributes:
-        address: Of the server.
-        version: What the server is.
     """
 
     def __init__(self, connection: pymysql.connections.Connection, address: ServerAddress) -> None:

@@ -192,7 +192,6 @@ def _any_job_from(content: TomlTable, *, file: Path, lines: typing.Mapping[KeyPa
     """Make a job of parsed TOML.
 
     Args:
-        content: The file's content.
         file: Named in errors; relative paths start at its folder.
         lines: In which line keys are; None: errors name no lines.
     """
@@ -312,7 +311,6 @@ def check_job_values(job: AnyJob, names: typing.Mapping[str, str]) -> None:
     """The same look at values, for a job without a file.
 
     Args:
-        job: The job.
         names: What settings are called where the user gave them, by key; others are called by their key.
 
     Raises:

@@ -82,7 +82,6 @@ class Conflict(Exception):
 
     Args:
         path: Its key, under Debezium's name.
-        name: Its own name.
     """
 
     def __init__(self, path: KeyPath, name: str) -> None:

@@ -57,9 +57,6 @@ def as_flags(parameters: Iterable[Parameter]) -> SpellOption:
     """Settings as flags of a command: `--schema-file`, `--zero-dates error`.
 
     What `mirror` has no flag for, a job file has.
-
-    Args:
-        parameters: Of the command that the user called.
     """
     flags = {name: parameter for parameter in parameters for name in parameter.opts if name.startswith("--")}
     keeps_tables = "--to" in flags and "--mode" in flags

@@ -65,14 +65,7 @@ def partition_rule(text: str) -> PartitionRule:
 
 
 def unpartitionable(table: str, rule: PartitionRule, why: str, columns: Sequence[str]) -> PartitionRuleError:
-    """The error for a table that cannot be partitioned as settings ask.
-
-    Args:
-        table: For messages.
-        rule: What is asked for.
-        why: What is wrong with it.
-        columns: Of the target.
-    """
+    """The error for a table that cannot be partitioned as settings ask."""
     return PartitionRuleError(
         "INVALID_VALUE",
         f"option tables.partition_by: {table}: {rule}: {why}",
@@ -81,13 +74,7 @@ def unpartitionable(table: str, rule: PartitionRule, why: str, columns: Sequence
 
 
 def valueless(table: str, rule: PartitionRule, why: str) -> TableError:
-    """The error for a table with values that its format could put into no partition, whoever writes them.
-
-    Args:
-        table: For messages.
-        rule: What is asked for.
-        why: Which values.
-    """
+    """The error for a table with values that its format could put into no partition, whoever writes them."""
     return TableError(
         "PARTITION_VALUE",
         f"{table}: it cannot be partitioned by {rule}: {why}",

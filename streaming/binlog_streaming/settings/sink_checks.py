@@ -21,9 +21,7 @@ class Mistake(Exception):
     """A value that cannot be.
 
     Args:
-        path: Its key.
         reason: What was expected, and what is there.
-        hint: What the operator can do.
     """
 
     def __init__(self, path: KeyPath, reason: str, hint: str | None = None) -> None:

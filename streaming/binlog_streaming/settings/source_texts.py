@@ -202,7 +202,6 @@ def publish_job_text(
     Args:
         job: The job; what has its default is commented out.
         rule_comments: Lines above a rule, by its number.
-        exclude_comment: Why tables are left out.
     """
     comments = rule_comments or {}
     source = tuple(
@@ -293,7 +292,6 @@ def event_job_text(job: EventTablesJob, *, comments: Sequence[str] = ()) -> str:
 
     Args:
         job: The job; what has its default is commented out.
-        comments: Lines above the rules.
     """
     parts = [head_text("as tables of its events", "run"), settings_text(EVENT_TOP, job, always=("checkpoint",))]
     parts += ["[source]", settings_text(EVENT_SOURCE, job.source, always=("path",))]

@@ -201,7 +201,6 @@ def job_text(job: Job, *, rule_comments: Mapping[int, Sequence[str]] | None = No
     Args:
         job: The job; what has its default is commented out.
         rule_comments: Lines above a rule, by its number.
-        exclude_comment: Why tables are left out.
     """
     comments = rule_comments or {}
     parts = [head_text("kept as tables", "run"), settings_text(TOP, job, always=("checkpoint",))]
@@ -237,12 +236,7 @@ def joined_parts(parts: Iterable[str]) -> str:
 
 
 def head_text(what: str, command: str) -> str:
-    """The first lines of a job file.
-
-    Args:
-        what: What the job does with its log.
-        command: What runs it.
-    """
+    """The first lines of a job file."""
     return _HEAD.format(what=what, command=command)
 
 
@@ -260,7 +254,6 @@ def settings_text(
 
     Args:
         settings: What is explained, in order.
-        section: The values.
         always: What is shown also where it has its default.
         told: Explain everything; else only what is not the default is shown, without a word.
     """

@@ -48,8 +48,7 @@ class KeyColumn:
     """A column of a key.
 
     Attributes:
-        name: Its name.
-        form: How its values are kept as text.
+        form: How values are kept as text.
         expression: SQL that gives this text.
         introducer: What comes before the bytes of a literal, for example `_latin1`; empty: nothing.
     """
@@ -109,24 +108,12 @@ def bound_statement(table: SourceTable, key: Key, after: Sequence[str] | None, s
 
 
 def rows_statement(table: SourceTable, shadow: str, bounds: Bounds, locking: str) -> str:
-    """Copy a chunk's rows into *shadow* (a full name in SQL), under shared locks on them.
-
-    Args:
-        table: The source.
-        shadow: Where the rows go.
-        bounds: Which rows.
-        locking: The clause that locks them.
-    """
+    """Copy a chunk's rows into *shadow* (a full name in SQL), under shared locks on them."""
     return f"INSERT INTO {shadow} ({name_list(table.column_names)}) {select_statement(table, bounds)} {locking}"
 
 
 def select_statement(table: SourceTable, bounds: Bounds) -> str:
-    """A query for the rows of a range of keys, all columns, in no order.
-
-    Args:
-        table: The source.
-        bounds: Which rows.
-    """
+    """A query for the rows of a range of keys, all columns, in no order."""
     return f"SELECT {name_list(table.column_names)} FROM {chunk_source(table, bounds)}"
 
 

@@ -51,7 +51,6 @@ def plan_definitions(
 
     Args:
         session: On the server that writes the job's log.
-        job: Which tables.
         tables: Only these of them: regular expressions on `database.table`.
         among: Only tables of these names; None: all.
 
@@ -110,7 +109,6 @@ def bring_definitions(session: ServerSession, job: Job | PublishJob, names: Sequ
     Args:
         session: On the server; it is set up for this.
         job: Whose log it must be.
-        names: Of the tables.
 
     Raises:
         ServerError: `OTHER_SERVER`, `NOT_LOGGED`, or what else the server answered.

@@ -59,7 +59,6 @@ class JobTables:
         """Names of tables that the job has written, and that are not among *seen*.
 
         Args:
-            seen: Tables that the server shows.
             tables: Expressions of those that are asked for; None: all.
         """
         wanted = TableFilter(tables, self._exclude)

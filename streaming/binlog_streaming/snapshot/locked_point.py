@@ -34,7 +34,6 @@ class LogPoint:
     """A place in a server's log, as it names it.
 
     Attributes:
-        name: Of the file.
         byte: In the file.
         gtid: The last GTID of each domain before it; empty: there are none, or they are not known.
     """
@@ -55,7 +54,6 @@ def begin_under_lock(
     Args:
         sessions: Without anything under way.
         locking: Another one, which holds the lock; others can read the tables meanwhile, and wait to write them.
-        tables: Which ones.
 
     Raises:
         ServerError: `LOCKED`, or what else the server answered: without GTIDs the account needs REPLICATION CLIENT.

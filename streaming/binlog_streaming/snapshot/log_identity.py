@@ -50,8 +50,6 @@ def check_is_writer(session: ServerSession, path: str, format_name: str | None =
     binlog has a file of that name, which begins after the same GTIDs, and has them at the same byte.
 
     Args:
-        session: On the server.
-        path: Of the log.
         format_name: The format that the log must have; None: whatever it is.
 
     Raises:
@@ -92,7 +90,6 @@ def check_log_receives(session: ServerSession, path: str, format_name: str | Non
 
     Args:
         session: On the server, with the right to drop tables in `binlog_stream`; `check_is_writer` has looked at it.
-        path: Of the log.
         format_name: The format that the log must have; None: whatever it is.
 
     Raises:

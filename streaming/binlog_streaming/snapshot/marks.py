@@ -91,7 +91,6 @@ class Mark:
 
     Attributes:
         snapshot: UUID of one run about one table.
-        kind: What it is about.
         source: Database and name of the table that is taken.
         shadow: Name of the table in `binlog_stream` whose events are the rows.
         chunk: Number of the chunk from 0 on; `NO_CHUNK`: none.
@@ -212,8 +211,6 @@ def begin_detail(table: SourceTable, purpose: Purpose, run: Mapping[str, Any]) -
     of the table apart.
 
     Args:
-        table: The source.
-        purpose: What it is for.
         run: Whose snapshot it is, and `definition`.
     """
     return {

@@ -34,7 +34,6 @@ class PlannedTable:
     """A table that is to be taken.
 
     Attributes:
-        table: The table on the server.
         purpose: What its snapshot is for.
         is_resumed: A snapshot of it was cut off, and goes on.
     """
@@ -49,7 +48,6 @@ class SnapshotPlan:
     """Plan of a snapshot.
 
     Attributes:
-        server: What the server is.
         source: The log that must be its own.
         tables: What would be taken, in order.
         taken: Names of tables that a run took before it was cut off, which goes on now.
@@ -98,7 +96,6 @@ def make_plan(
     """See what a snapshot of the tables of *job* would do; nothing is changed.
 
     Args:
-        session: On the server.
         job: Which tables; its log has to be that of the server.
         tables: Only these of them: regular expressions on `database.table`; then also those that are complete already.
         restart: Begin every table anew, also where a run was cut off.

@@ -36,7 +36,6 @@ def check_mark_rights(session: ServerSession, *, repairs: bool = False) -> None:
     """See that the account may write marks and shadows.
 
     Args:
-        session: On the server.
         repairs: Rows are brought back, which are deleted from a shadow first.
 
     Raises:
@@ -54,8 +53,6 @@ def rights_refusal(session: ServerSession, table: SourceTable, *, locks_rows: bo
     """Reason why the account may not read a table, with the GRANT; None: it may.
 
     Args:
-        session: On the server.
-        table: The table.
         locks_rows: Its rows are locked as chunks lock them, too; or the whole table, where its engine locks no rows.
 
     Raises:
@@ -113,7 +110,6 @@ def grant_statement(session: ServerSession, rights: Iterable[str], on: str) -> s
     """The statement that gives the session's account some rights.
 
     Args:
-        session: On the server.
         rights: `SELECT`, for example.
         on: What they are on, as SQL.
 

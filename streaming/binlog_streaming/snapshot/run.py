@@ -101,9 +101,6 @@ class RateLimit:
         rate: Rows in a second; None: no limit.
         clock: Seconds, from any start.
         sleep: Waits that many seconds.
-
-    Attributes:
-        rate: The limit.
     """
 
     def __init__(
@@ -209,10 +206,8 @@ def run_snapshot(
 
     Args:
         session: On the server; it is set up for this and for nothing else.
-        plan: What to take.
         rate: Rows in a second, at most; None: no limit.
         restart: Begin every table anew.
-        on_progress: Told of every chunk.
 
     Raises:
         ServerError: `OTHER_SERVER`, `NOT_LOGGED`, `UNREACHABLE`, or what the server answered before the first table.

@@ -35,7 +35,6 @@ class EarlierRuns:
     A run was cut off if the snapshot that it began last has not ended, or if tables were left after that.
 
     Args:
-        session: On the server.
         topics: The publisher for whose topics tables are asked for; None: a job with tables asks.
     """
 

@@ -28,7 +28,6 @@ class EngineChoice:
     """Engine of shadow tables.
 
     Attributes:
-        engine: The engine.
         is_installed: The server has it; else `install` brings it.
     """
 

@@ -32,7 +32,6 @@ class LeftOut:
 
     Attributes:
         name: `database.table`.
-        reason: Why.
         has_rows: It has rows that the job lacks then.
     """
 
@@ -49,7 +48,6 @@ class ServerTable:
     """A table on the server, with what the server estimates about it.
 
     Attributes:
-        source: What it looks like.
         rule: What the job does with it; topics need of a table what a mirror needs.
         is_versioned: It has system versioning.
         row_estimate: How many rows it has, about.
@@ -96,7 +94,6 @@ def find_server_tables(
     """Tables that the rules of *job* select, by name.
 
     Args:
-        session: On the server.
         job: Its rules, and `source.excludeTables`.
         tables: Only these of them: regular expressions on `database.table`, separated by commas.
 

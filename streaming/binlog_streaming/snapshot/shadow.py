@@ -41,10 +41,7 @@ class ShadowTable:
     """A table with the source's columns in their order; generated ones are plain.
 
     Args:
-        session: On the server.
-        table: The source.
         name: `shadow_name`.
-        engine: What it is kept in.
     """
 
     def __init__(self, session: ServerSession, table: SourceTable, name: str, engine: ShadowEngine) -> None:

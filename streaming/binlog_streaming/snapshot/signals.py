@@ -50,7 +50,6 @@ class WantedTables(msgspec.Struct, frozen=True, kw_only=True):
     """Tables whose rows a signal asks for, and that are not there yet.
 
     Attributes:
-        signal: Its id.
         tables: Regular expression for `database.table`.
         is_table: It is the name of one table, which the server has.
         has_begun: Its snapshot has begun, and goes on.
@@ -219,9 +218,7 @@ def follow_signals(
     """Obey signals until it is interrupted.
 
     Args:
-        job: Whose topics get the rows.
         address: Of the server that writes the job's log.
-        credentials: For it.
         rate: Rows in a second, at most; None: no limit.
         tell: Takes a line about what is done.
         is_ended: Asked when nothing is left to do.

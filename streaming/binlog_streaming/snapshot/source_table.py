@@ -45,7 +45,6 @@ class SourceColumn:
     """A column, as `information_schema.COLUMNS` describes it.
 
     Attributes:
-        name: Its name.
         column_type: `COLUMN_TYPE`, for example `int(10) unsigned`.
         character_set: Of text; None: no text.
         collation: Of text; None: no text.
@@ -75,8 +74,7 @@ class Key:
     """An index that tells rows apart and has them in order.
 
     Attributes:
-        index: Its name.
-        columns: Its columns, in order.
+        columns: Columns of the index, in order.
     """
 
     index: str
@@ -93,12 +91,9 @@ class SourceTable:
     """A table on the server.
 
     Attributes:
-        schema: Its database.
-        name: Its name.
         columns: All columns in order, invisible and generated ones too.
         primary_key: Names of its columns; empty: it has none.
         key: What chunks are cut by; None: no index is of use, the table is one chunk.
-        engine: What it is kept in.
         logged_key: Names of the columns that the log calls its key: without a primary key those of the first unique
             key that can have no NULL; empty: it has none.
     """
@@ -193,8 +188,6 @@ def locked_definition(session: ServerSession, schema: str, table: str) -> dict[s
 
     Args:
         session: On the server, without a sql_mode that changes how names are quoted.
-        schema: Database of the table.
-        table: Its name.
 
     Raises:
         pymysql.MySQLError: What the server answered.

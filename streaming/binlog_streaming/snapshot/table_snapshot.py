@@ -68,8 +68,7 @@ class WrittenChunk:
     """A chunk that is in the log.
 
     Attributes:
-        row_count: Its rows.
-        lock_seconds: How long their locks were held.
+        lock_seconds: How long locks of rows were held.
     """
 
     row_count: int
@@ -82,7 +81,6 @@ class TableSnapshot:
     `start` or `resume` makes one; then `write` each of `next_bounds` until `is_complete`, then `end`.
 
     Attributes:
-        table: The source.
         snapshot: UUID of the run.
         row_count: Rows of all chunks so far.
         chunk_count: How many chunks there are so far.
@@ -116,9 +114,6 @@ class TableSnapshot:
 
         Args:
             session: Prepared (`dialect.prepare_session`).
-            table: The source.
-            purpose: What the snapshot is for.
-            engine: Of the shadow table.
             run: Whose snapshot it is, for the mark.
 
         Raises:

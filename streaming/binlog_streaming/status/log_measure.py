@@ -122,7 +122,6 @@ class LogMeasure:
         """Time left for the oldest file that is needed on the server, and the file's name.
 
         Args:
-            lag: As it was measured.
             file_no: The file that is read next; older ones are needed as far as they are there.
         """
         with self._lock:

@@ -63,7 +63,6 @@ class BatchStatus:
     """A batch that is in the tables, or a transaction of Kafka.
 
     Attributes:
-        number: Of the batch.
         finished_at: When all of it was there.
         log_seconds: From the server's commit of its last change to the start of the batch; None: not known.
         read_seconds: Reading and decoding, until what to write was known.
@@ -186,7 +185,6 @@ class ErrorStatus:
     """An error of the job.
 
     Attributes:
-        at: When.
         text: Condition, place and reason.
         hint: What to do; None: the error does not tell.
     """
@@ -201,13 +199,11 @@ class RecordedStatus:
     """A job's own record of its state, in its checkpoint.
 
     Attributes:
-        name: Of the job.
         source: Of its log, or of its topics.
         target: Where it writes.
         kind: `tables`, `topics` (it publishes), `events` (a structured log into tables), `from_topics`.
         phase: What it does, or how it ended.
         process: Which one runs it, or ran it.
-        started_at: When.
         seen_at: The last sign of life.
         ended_at: None: it runs.
         offset: What it has taken, as `SourceOffset.to_json`; None: nothing yet, or it reads no log.
@@ -220,7 +216,6 @@ class RecordedStatus:
         tables: By name.
         minutes: Of the last hour, those in which something was done.
         errors: The newest ones, in order.
-        version: Of the form of this.
     """
 
     name: str
@@ -322,10 +317,8 @@ class JobStatus:
     """All that people and programs are shown of a job.
 
     Attributes:
-        verdict: In words.
         now: When this was found.
         phase: What it does; other than `state.phase` where it gives no sign of life.
-        state: What it recorded.
         log: What its log shows; None: it reads no log.
     """
 

@@ -52,12 +52,9 @@ class StatusRecorder:
     Nothing that goes wrong here ends the job.
 
     Args:
-        job: The settings.
         clock: Seconds since 1970 UTC.
 
     Attributes:
-        job: The settings.
-        progress: What it has done.
         measure: Measures the log; None: the job reads none.
         follower: Both, for metrics.
     """

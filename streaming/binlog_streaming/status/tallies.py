@@ -67,11 +67,7 @@ class KnownTables:
 
 
 class TableTallies:
-    """Counts by table, or by topic.
-
-    Args:
-        tables: As they were recorded before.
-    """
+    """Counts by table, or by topic."""
 
     def __init__(self, tables: Iterable[TableStatus]) -> None:
         self._tables = {table.name: table for table in tables}
@@ -146,11 +142,7 @@ class TableTallies:
 
 
 class MinuteTallies:
-    """Counts by minute, of the last hour.
-
-    Args:
-        minutes: As they were recorded before.
-    """
+    """Counts by minute, of the last hour."""
 
     def __init__(self, minutes: Iterable[Minute]) -> None:
         self._minutes = deque(minutes, maxlen=MINUTES_MAX)

@@ -43,11 +43,7 @@ SILENT_SECONDS = 60.0
 
 
 class StatusFile:
-    """The recorded state of one job.
-
-    Args:
-        job: Whose.
-    """
+    """The recorded state of one job."""
 
     def __init__(self, job: AnyJob) -> None:
         self._folder = state_of(job)
@@ -117,7 +113,6 @@ class JobView:
     """Gives how a job is; may be used by several threads.
 
     Args:
-        read_state: Gives what the job recorded.
         measure: Measures its log; None: it reads none.
         clock: Seconds since 1970 UTC.
     """

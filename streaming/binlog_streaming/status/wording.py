@@ -90,9 +90,7 @@ def verdict_of(phase: Phase, state: RecordedStatus, log: LogStatus | None, now: 
     """Verdict on a job, for people.
 
     Args:
-        phase: What it does.
-        state: What it recorded.
-        log: What its log shows; None: it reads no log.
+        log: What the job's log shows; None: it reads none.
         now: Seconds since 1970 UTC.
     """
     parts = [_activity(phase, state, log, now), *_hazards(state, log)]

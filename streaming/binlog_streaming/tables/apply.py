@@ -72,8 +72,6 @@ def apply_component(
     """Do the steps of *component*.
 
     Args:
-        run: The batch.
-        component: Its tables and steps.
         log: Where the rows are read from; None: all parts have been received, and no step is of foreign keys.
         targets: Makes targets; default: those of the sink's format.
         division: Lets other tasks do large steps; None: all is done here.

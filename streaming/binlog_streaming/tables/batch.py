@@ -74,9 +74,6 @@ class BatchContext:
     """Context of a batch's writes.
 
     Attributes:
-        query_id: Id of the streaming query.
-        batch_id: Number of the batch.
-        job: The settings.
         gtid_position: What the log has up to the batch's end, as text; None: not known.
         job_state: What the job knows from batches before; None: nothing.
         watched: What it remembers of targets, by their place.
@@ -141,12 +138,7 @@ class BatchContext:
 
 @dataclass(frozen=True, slots=True)
 class ComponentWriter:
-    """Writer of a component, run in a task; it is pickled, so it has no open file.
-
-    Attributes:
-        run: The batch.
-        log_path: Path of the log.
-    """
+    """Writer of a component, run in a task; it is pickled, so it has no open file."""
 
     run: BatchRun
     log_path: str

@@ -59,11 +59,7 @@ class BatchRun:
     """Common data of all tables of a batch.
 
     Attributes:
-        query_id: Id of the streaming query.
-        batch_id: Number of the batch.
-        sink: Where the tables go.
         position: Where the log goes on after the batch.
-        decoding: How rows become values.
         gtid_position: What the log has up to the batch's end, as text; None: not known.
         on_error: What becomes of a component with a table that cannot go on.
         schema_file: Its tables; None: none, or it is not used.
@@ -97,8 +93,6 @@ class BatchRun:
         """Properties that a target of a table gets: whether its definition is known, and the types that it declares.
 
         Args:
-            name: Of the table.
-            target: One of its targets.
             types: Gives properties that state the types, by those of the target.
         """
         properties = target.properties()
@@ -114,7 +108,6 @@ class BatchPositions:
     """Positions of the targets of a component.
 
     Args:
-        component: Its steps.
         end: What the log has up to the batch's end, as text; None: not known.
     """
 
@@ -143,7 +136,6 @@ class BatchPositions:
         """After all steps: record in *target* where it is, if its last step did not.
 
         Args:
-            target: As it is.
             commit_id: Of the last step about its table.
         """
         if self._end is None or target.properties() is None:
@@ -190,8 +182,6 @@ class TableVersion:
 
     Attributes:
         table: `database.table` in the log.
-        mode: What the target holds.
-        target: Where it is.
         version: What a reader names: Delta's version, Iceberg's snapshot id.
     """
 
@@ -206,7 +196,6 @@ class Versions:
     """All tables as of one batch.
 
     Attributes:
-        batch_id: Its number.
         gtid_position: What the log has up to its end.
         last_commit_time: Of the server.
         tables: By their names.
@@ -219,11 +208,7 @@ class Versions:
 
 
 class BatchVersions:
-    """The table `_binlog_stream.batches` of a job.
-
-    Args:
-        job: The settings.
-    """
+    """The table `_binlog_stream.batches` of a job."""
 
     def __init__(self, job: Job) -> None:
         self._job = job

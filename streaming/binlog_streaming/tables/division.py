@@ -72,9 +72,6 @@ class Division:
     Attributes:
         tasks: Who does the work.
         task_count: How many of them may help each other with a step.
-        log_path: Path of the log.
-        sink: Where the tables go.
-        decoding: How rows become values.
         kept_definitions: File of the definitions that the job keeps; None: there is none.
     """
 
@@ -175,13 +172,7 @@ def is_cut_by_place(mode: Mode, rule: TableRule) -> bool:
 
 
 def task_counts(components: Sequence[Component], parallelism: int, sink: Sink) -> list[int]:
-    """Number of tasks, for each component, that may share its steps; 1: one task does them.
-
-    Args:
-        components: Of a batch.
-        parallelism: Tasks that run at the same time.
-        sink: Where the tables go.
-    """
+    """Number of tasks, for each component, that may share its steps; 1: one task does them."""
     weights = [component.weight for component in components]
     fair = sum(weights) / parallelism
     counts = []

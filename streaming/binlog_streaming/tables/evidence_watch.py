@@ -86,7 +86,6 @@ class EvidenceWatch:
 
     Attributes:
         wanted: Of tables that set nothing themselves.
-        before: What the job remembers.
         compares_all: All rows are compared as a whole: something was found already, and is to be named.
     """
 
@@ -100,9 +99,6 @@ class EvidenceWatch:
         """Evidence that rows give about a target before they are written; None: there is none.
 
         Args:
-            rule: The job's settings for the table.
-            commit_id: Of the step.
-            target: The target.
             is_repair: The rows are those of a repair, which is made because the target is wrong.
         """
         wanted = self.wanted.by(rule)

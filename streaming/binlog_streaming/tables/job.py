@@ -70,7 +70,6 @@ class MicroBatch(NamedTuple):
 
     Attributes:
         frame: Rows of the view `tables`.
-        batch_id: Number of the batch.
     """
 
     frame: DataFrame
@@ -81,7 +80,6 @@ class TablesJob(JobRun[MicroBatch, BatchProgress, Progress]):
     """One run of a job; `stop` ends it at once when it is called twice.
 
     Args:
-        job: The settings.
         once: Take what is there now, in batches, then end.
         session: A Spark session to use; default: that of this process, or one of its own, which ends with the job.
         listener: Called after every batch, on a thread of Spark's; what it raises ends the job.

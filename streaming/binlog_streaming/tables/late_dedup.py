@@ -96,7 +96,6 @@ def key_states(change: Change, written: WrittenFiles[Any]) -> Table:
 
     Args:
         change: What the part makes of the target, without patches.
-        written: What became of it.
     """
     states = np.zeros(change.upserts.num_rows + change.deletes.num_rows, KEY_STATE_DTYPE)
     states["stays"][: change.upserts.num_rows] = True

@@ -43,12 +43,7 @@ Result = TypeVar("Result")
 
 @dataclass(slots=True)
 class OpenTargets:
-    """The targets of one component.
-
-    Attributes:
-        sink: Where they are.
-        factory: Makes them.
-    """
+    """The targets of one component."""
 
     sink: Sink
     factory: TargetFactory
@@ -82,8 +77,6 @@ class OpenTargets:
         """Add the table to errors that are raised within.
 
         Args:
-            name: The table.
-            uri: Its target.
             step: What is done to it; empty: that is plain.
 
         Raises:
@@ -138,9 +131,7 @@ def read_target_state(target: Target, source_table: str, mode: Mode) -> TargetSt
     """Read the state of *target*; None while it does not exist.
 
     Args:
-        target: As it was looked at.
         source_table: `database.table` that it is to hold.
-        mode: What it is to hold of it.
 
     Raises:
         TableError: `OTHER_WRITER`, `SAME_TARGET`, `MODE_CHANGED`: it is no target of that table and mode.
@@ -163,11 +154,6 @@ def read_target_state(target: Target, source_table: str, mode: Mode) -> TargetSt
 
 def check_ownership_can_transfer(target: Target, state: TargetState, told: str) -> None:
     """See that another query can become the owner of a target.
-
-    Args:
-        target: As it was looked at.
-        state: Where it is.
-        told: The table and its place.
 
     Raises:
         UnsupportedError: `FORMAT`: its files are named by the batches of the one that wrote them.
@@ -197,10 +183,6 @@ def check_folders(components: Iterable[Component], directory: str) -> None:
     """See that the folders of targets are there that a batch goes on with, before anything of it is written.
 
     Whether there is a table in a folder, and what is in an object store, is seen when the target is looked at.
-
-    Args:
-        components: Of the batch.
-        directory: Of the sink.
 
     Raises:
         TableError: `TARGET_GONE`.

@@ -69,18 +69,12 @@ class PartsWriter:
     """A rows step of one target, written in parts; tasks get it pickled.
 
     Attributes:
-        log_path: Path of the log.
-        sink: Where the tables go.
-        uri: Place of the target.
         source_table: `database.table`.
-        rule: The job's settings for the table.
-        mode: What the target holds.
         keys: Names of the key columns; empty: rows only come new.
         columns: Of the table, without those of the mode.
         schema: The same with those.
         after: Only rows after this place of the log.
         before: Only rows before this place.
-        decoding: How rows become values.
         part_count: In how many parts, or shards, the step is merged.
         completing: Rows may be missing that the server has; see `SelectedTable`.
         evidence: What the rows prove of the target; None: nothing.

@@ -77,9 +77,7 @@ class RowEvidence:
         """*change*, with what the target must hold before it.
 
         Args:
-            change: What *images* make of the target.
             images: Of the step, or of a part of it.
-            columns: Of the table.
             keys: Names of the key columns.
         """
         expected = change.expected
@@ -139,10 +137,7 @@ def evidence_for(
     """Evidence of a step's changes about a target; None: there is none.
 
     Args:
-        rule: The job's settings for the table.
-        wanted: Of the table.
         left: How many rows are to be compared as a whole, whatever is wanted.
-        commit_id: Of the step.
         properties: Of the target; None: there is none yet.
     """
     is_complete = commit_id.complete
@@ -175,10 +170,7 @@ def contradicted(
     """The error for a target that does not hold what it must hold before a change.
 
     Args:
-        images: Of the step.
         keys: Names of the key columns.
-        change: What the step makes of the target.
-        found: What the target holds instead.
         masked: Columns of which no value is told.
     """
     number = int(found.numbers[0])

@@ -74,8 +74,6 @@ class RowsContent:
     Attributes:
         source_table: `database.table`.
         row_batches: By their first image; none where foreign keys alone change the table.
-        decoding: How rows become values.
-        rule: The job's settings for the table.
         facts: Of columns that images leave out; None: as the layouts define.
         columns: Of the table, where the step has more row batches than these; None: it has not.
         derived: What foreign keys do; None: nothing.
@@ -184,9 +182,7 @@ def prepared_rows(content: RowsContent, commit_id: CommitId, evidence: RowEviden
     """Work out what becomes of the rows, as far as that can be without their target.
 
     Args:
-        content: The rows.
-        commit_id: Of the step.
-        evidence: What they prove of the target; None: nothing.
+        evidence: What the rows prove of the target; None: nothing.
 
     Raises:
         BinlogError: What is wrong with the rows.
@@ -248,13 +244,11 @@ class KeyedImages:
     """The images of a step, or of one of its shards, of a table with a key.
 
     Attributes:
-        images: These.
         columns: Of the table, without those of the mode.
         keys: Names of the key columns.
         mode: `MIRROR` or `SCD2`.
-        rule: The job's settings for the table.
         completing: Rows may be missing that the server has; see `SelectedTable`.
-        evidence: What they prove of the target; None: nothing.
+        evidence: What the rows prove of the target; None: nothing.
         known: What they change, where that is known without the target.
     """
 

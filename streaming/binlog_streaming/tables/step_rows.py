@@ -62,7 +62,6 @@ def recorded_by(properties: Mapping[str, str] | None, change: object) -> dict[st
 
     Args:
         properties: Of the target, before the statement; None: it is not there.
-        change: The statement.
     """
     held = held_types(properties)
     return _difference(held, _after(held, properties, change))
@@ -72,7 +71,6 @@ def recorded_of(properties: Mapping[str, str] | None, layouts: Iterable[TableLay
     """Types that a target has to record because of rows.
 
     Args:
-        properties: Of the target.
         layouts: Of the rows, in their order.
     """
     held = held_types(properties)
@@ -168,9 +166,7 @@ def part_row_batches(
     """Row batches of *part*.
 
     Args:
-        part: Of a batch.
         log: Where its index points to; None: all parts are received.
-        decoding: How rows become values.
         types: See `with_types`.
 
     Raises:
@@ -186,9 +182,7 @@ class StepRows:
     """Reads the rows of steps, which are asked for in their order.
 
     Args:
-        component: Whose steps these are.
         log: Where its parts point to; None: all of them have been received.
-        decoding: How rows become values.
         types: What columns of a table are, where no definition was found (`with_types`).
     """
 

@@ -43,9 +43,7 @@ class PartitionState(msgspec.Struct, frozen=True, kw_only=True):
     """Progress in a partition.
 
     Attributes:
-        topic: Its topic.
         partition: Its number there.
-        offset: Where reading goes on.
         place: Of the last change: file_no, page, chunk, event_no, row_no and number of its operation; None: there was
             none.
         seconds: The latest time of a change, seconds since 1970 UTC.
@@ -62,10 +60,7 @@ class TableState(msgspec.Struct, frozen=True, kw_only=True):
     """A table that has been written.
 
     Attributes:
-        database: Of the table.
-        table: Its name there.
         columns: All that it had in messages.
-        modes: Of its targets.
     """
 
     database: str
@@ -114,11 +109,8 @@ class Truncate:
     """A TRUNCATE in one partition; there is one in each partition of its topic.
 
     Attributes:
-        table: Whose rows go.
-        place: Of the statement.
         seconds: When it began, seconds since 1970 UTC.
         gtid: Of its transaction.
-        offset: Of the message.
     """
 
     table: TableName

@@ -63,9 +63,7 @@ class TopicTablesRun(JobRun[ReadMessages, BatchProgress, Progress]):
     """One run of a job.
 
     Args:
-        job: The settings.
         once: End at what is in the topics when this starts.
-        listener: Told of each batch.
         batch_messages_max: Messages in a batch, about.
         truncate_seconds: As `TRUNCATE_SECONDS`.
         client: As `TopicReader` takes it.

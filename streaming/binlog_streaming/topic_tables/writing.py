@@ -61,12 +61,7 @@ _KINDS[[DELETE, UPDATE, CREATE]] = ImageKind.DELETE, ImageKind.UPDATE_BEFORE, Im
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReceivedImages(DecodedImages):
-    """Images that came in messages.
-
-    Attributes:
-        layout: Of their table.
-        decoding: How rows become values.
-    """
+    """Images that came in messages."""
 
     layout: TableLayout
     decoding: Decoding = DEFAULT_DECODING
@@ -148,7 +143,6 @@ class WrittenBatch:
     """Result of a batch.
 
     Attributes:
-        progress: Of its targets.
         tables: All that have been written by now.
     """
 
@@ -160,7 +154,6 @@ def write_batch(job: TopicTablesJob, state: TopicTablesState, batch: TopicBatch)
     """Write *batch* into the tables; a batch that is there already changes nothing.
 
     Args:
-        job: The settings.
         state: With the batch's number, and the tables before it.
         batch: Rows, or a TRUNCATE of one table.
 

@@ -88,8 +88,6 @@ def publishing_of(
     """Publisher options of *sink*.
 
     Args:
-        sink: The settings.
-        names: Of the topics.
         is_first_start: Whether there may be no offset yet.
         start_patience: Seconds for which brokers may be down at the start.
     """
@@ -108,7 +106,6 @@ def published_offset(job: PublishJob, *, may_be_new: bool) -> SourceOffset | Non
     """Offset at which *job* continues; None: it has published nothing yet.
 
     Args:
-        job: The settings.
         may_be_new: Without an offset in Kafka it is a new job; else its offsets are lost.
 
     Raises:

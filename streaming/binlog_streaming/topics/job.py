@@ -60,13 +60,8 @@ class TopicsJob(JobRun[Step, Published, PublishProgress]):
     """One run of a job.
 
     Args:
-        job: The settings.
         once: End at what is in the log when this starts.
-        listener: Told of each transaction.
         step_size_max: Bytes of the log in a transaction of Kafka, unless one of the log is larger.
-
-    Attributes:
-        connection: To the brokers.
 
     Raises:
         BinlogError: The schema file, or the record of the job, cannot be used.
@@ -237,12 +232,7 @@ def _text(offset: SourceOffset) -> str:
 
 
 class JobTopics:
-    """Creates topics before the first message to them, where the settings ask for it; may be used by several threads.
-
-    Args:
-        connection: To the brokers.
-        sink: The settings.
-    """
+    """Creates topics before the first message to them, where settings ask for it; may be used by several threads."""
 
     def __init__(self, connection: Connection, sink: KafkaSink) -> None:
         self._connection = connection

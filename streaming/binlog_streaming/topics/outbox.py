@@ -56,8 +56,6 @@ class OutboxMessages:
         Args:
             blocks: Of the log, in order.
             decoding: How rows become values, and what rules hide of them.
-            groups: Which event groups are wanted.
-            start: Of these blocks.
 
         Raises:
             SchemaError: `OUTBOX_COLUMNS`: the table lacks a column.

@@ -60,8 +60,6 @@ class PublishRecord(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         kind: Of the job's sink.
-        path: Of the log.
-        topic_prefix: Of the topics.
         offsets_topic: Where the offsets are.
         format: What messages are written in: a consumer reads one.
         message_version: Of messages; that of jobs which did not record it is the first one.
@@ -150,8 +148,6 @@ def other_log(record: PublishRecord, job: PublishJob, offset: SourceOffset | Non
     """Message that *job* names another log than its checkpoint; None: it is the same one, perhaps elsewhere.
 
     Args:
-        record: Of the checkpoint.
-        job: The settings.
         offset: Up to where was published; None: that is not known.
 
     Raises:
@@ -216,7 +212,6 @@ def complete_topics_switch(job: PublishJob, publisher: Publisher) -> None:
     """Complete the switch of *job* to another server's log, if one has been decided.
 
     Args:
-        job: The settings.
         publisher: Entered, so that no other one publishes.
 
     Raises:
@@ -267,10 +262,8 @@ class TopicSnapshot(NamedTuple):
     """A mark about a snapshot whose rows a topic gets.
 
     Attributes:
-        topic: Its name.
         kind: `begin`, `chunk`, `end` or `cancel`.
         chunks: How many chunks it has so far; None: the mark does not tell.
-        gtid: Of the mark.
         reason: Why it was cancelled; None: it was not.
     """
 
@@ -292,8 +285,7 @@ class Records:
     """Messages of one transaction, by topic.
 
     Attributes:
-        counts: How many.
-        copied: How many of them are about rows that a snapshot has copied.
+        copied: How many of the messages are about rows that a snapshot has copied.
         snapshots: Marks about such snapshots, in order.
         sizes: Bytes of keys and values.
         made_at: When all had been made, by the monotonic clock; 0: not yet.
@@ -312,10 +304,8 @@ class Published:
 
     Attributes:
         offset: After its event groups.
-        groups: How many these are.
-        size: Bytes of the log that they take.
+        size: Bytes of the log that the groups take.
         last_timestamp: Of the last group, seconds since 1970 UTC; None: there is none.
-        records: What it brought into the topics.
         seconds: How long it took.
         read_seconds: Of `seconds`, until its messages had been made and passed on.
         attempts: How often it was begun; all but the last time it was not committed.

@@ -55,11 +55,7 @@ _MS = 1000
 
 
 class NotTaken:
-    """Leaves out messages that another program has published: see `SourceOffset.taken`.
-
-    Args:
-        start: Of the step whose messages come.
-    """
+    """Leaves out messages that another program has published: see `SourceOffset.taken`."""
 
     def __init__(self, start: SourceOffset) -> None:
         self._start = start
@@ -165,8 +161,6 @@ class StepMessages:
     """Makes the messages of steps of one log.
 
     Args:
-        job: The settings.
-        names: Of the topics.
         registry: Where the schemas of Avro are; None: messages are JSON.
         partition_count: Tells how many partitions a topic has; called in the thread that makes the messages.
 
@@ -201,7 +195,6 @@ class StepMessages:
         """The messages of *step*, topic by topic, block by block; may be called again.
 
         Args:
-            step: Of the log.
             records: What snapshots have brought is noted there.
 
         Raises:
@@ -295,7 +288,6 @@ def envelope_options(
     """Form of a job's messages.
 
     Args:
-        sink: Its settings.
         rules: `[[tables]]`.
         folds_names: Statements have the names of rows; None: that is not known.
     """
@@ -322,11 +314,6 @@ def messages_of(batch: pa.RecordBatch, topic: str, partition_count: PartitionCou
     """The messages of *batch* (`MESSAGES_SCHEMA`), all of them for *topic*, in their order.
 
     A TRUNCATE goes to each partition: it is about rows of all of them, and has its place in the order of each.
-
-    Args:
-        batch: Messages of one topic.
-        topic: Its name.
-        partition_count: Tells how many partitions a topic has.
     """
     start = 0
     for row in _truncates(batch):

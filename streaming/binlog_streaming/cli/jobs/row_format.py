@@ -23,7 +23,6 @@ class RowFormatWarnings:
     """One line for each table and kind, and one with their numbers at the end.
 
     Args:
-        tables: Which tables are wanted.
         folds_names: See `RowFormat`.
         tells_texts: Whether statements are shown.
     """

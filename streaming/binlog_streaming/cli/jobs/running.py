@@ -43,12 +43,8 @@ def run_job(
     """Run *job* until it ends, or until SIGINT or SIGTERM; report what it does.
 
     Args:
-        job: The settings.
         once: Take what is there now, then end.
-        output: How it reports what it does.
-        page: Where it shows how it is.
         held: As `TablesJob` takes it.
-        from_first: The same.
 
     Raises:
         BinlogError: What ended it.
@@ -172,8 +168,7 @@ def stopped_by_signals(stop_running: Callable[[], None], *, ends_at_once: bool =
     """SIGINT and SIGTERM let a job end in order, a second one ends it at once; gives those that came.
 
     Args:
-        stop_running: Ends it.
-        ends_at_once: It does so at once when it is called again; else the second signal ends the process.
+        ends_at_once: *stop_running* ends it at once when it is called again; else the second signal ends the process.
     """
     caught: list[int] = []
 

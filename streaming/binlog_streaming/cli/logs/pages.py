@@ -224,10 +224,8 @@ class PageView:
     """The bytes of a page, coloured by chunk, each chunk under a line that describes it.
 
     Args:
-        directory: Where the file is.
         only: Name of the one file that was given.
         rows: The page's rows, at least one.
-        page: Number of the page.
         is_full: Show all bytes; else those of long stretches only in part.
     """
 

@@ -46,9 +46,6 @@ class TailView:
     """A live view on a terminal; a context manager.
 
     Args:
-        path: Of the log.
-        format_name: Of the log.
-        follower: Whose progress is shown.
         console: Default: standard output.
     """
 

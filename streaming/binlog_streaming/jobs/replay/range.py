@@ -68,8 +68,6 @@ def find_range(watched: WatchedLog, job: Job, start: GtidPoint | None, end: Gtid
     """See where a replay begins and ends; costs a scan of what lies between.
 
     Args:
-        watched: The log.
-        job: The settings.
         start: Begin after this; None: where the job itself would with a new checkpoint, or at the start of the log.
         end: The last groups that are wanted; None: what is there now.
 
@@ -171,7 +169,6 @@ class ReplayRecord(msgspec.Struct, frozen=True, kw_only=True):
         continued: Those of them that were where it begins.
         from_first: It goes on where the tables are, in a log that begins with its server's first transaction; None:
             it begins elsewhere.
-        version: Of this file.
     """
 
     asked_from: str | None
@@ -200,11 +197,7 @@ class ReplayRecord(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ReplayCheckpoint:
-    """The checkpoint of a replay.
-
-    Args:
-        state: Its directory.
-    """
+    """The checkpoint of a replay."""
 
     def __init__(self, state: StateFolder) -> None:
         self.directory = state.directory

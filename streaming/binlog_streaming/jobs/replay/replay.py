@@ -67,7 +67,6 @@ class ReplayRequest:
     """Request of a user.
 
     Attributes:
-        job: Whose tables.
         start: Begin after this; None: where the tables are, or where the job itself would begin.
         end: Up to this; None: what is there now.
         directory: Where the tables go; None: where the job has them.
@@ -120,8 +119,6 @@ class Replay:
     """A replay that can be run.
 
     Attributes:
-        request: What was asked for.
-        record: What was found for it.
         job: To be run once.
         is_resumed: It was begun before.
         is_empty: There is nothing in its part of the log.

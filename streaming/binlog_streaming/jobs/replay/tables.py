@@ -53,14 +53,7 @@ _NAMED_MAX = 5
 
 @dataclass(frozen=True, slots=True)
 class ReplayTarget:
-    """A target that is there.
-
-    Attributes:
-        name: Of the source table.
-        mode: What it holds.
-        uri: Where.
-        state: Where it is.
-    """
+    """A target that is there."""
 
     name: TableName
     mode: Mode
@@ -136,9 +129,7 @@ class ReplayTables:
 
         Args:
             touched: Finds out which tables a part of the log touches.
-            first: What tables hold where the replay begins.
-            last: The same where it ends.
-            query_id: Of the replay.
+            last: What tables hold where it ends.
 
         Raises:
             TableError: `STANDS_ELSEWHERE`: the job that keeps one was cut off within a batch; or of one table some

@@ -94,8 +94,6 @@ def with_columns(log: TableLog, schema: pa.Schema, renamed: Mapping[str, str]) -
     """Make the actions that give a table other columns; comments and all other metadata of a column stay.
 
     Args:
-        log: The table.
-        schema: Its columns from then on.
         renamed: Old names and new ones.
     """
     old_fields = json.loads(log.metadata.schema_string)

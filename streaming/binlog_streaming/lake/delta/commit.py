@@ -58,16 +58,11 @@ class DeltaTableWrite:
     To `merge` it is the `TableFiles` of a Delta table.
 
     Attributes:
-        store: The table.
         log: What it holds; after the commit, what it holds then.
-        schema: Its columns.
         files: Where new rows go.
         actions: What the commit does beside bringing new files.
 
     Args:
-        store: The table.
-        log: What it holds.
-        schema: Its columns after the commit.
         file_size: Of new files, in bytes.
         data_change: Whether it makes other rows than the table had.
         metadata: Of the table after the commit; None: as before.
@@ -227,7 +222,6 @@ class DeltaTableWrite:
 
         Args:
             operation: The name that Delta has for what it does.
-            recorded: Its properties.
             transaction: Application, and the version of it that the table holds then.
 
         Raises:

@@ -60,13 +60,9 @@ class DeltaDataFiles:
         row_count: Rows that were written.
 
     Args:
-        store: The table.
-        schema: Its columns.
         partitions: Names of the columns by which it is partitioned; files do not have them.
         file_size: In bytes.
         data_change: Whether the files bring other rows than the table had.
-        folder: Where they go.
-        columns: What columns are called in files.
     """
 
     def __init__(
@@ -211,10 +207,7 @@ def key_batches(
     """Read some columns of a file.
 
     Args:
-        store: The table.
-        add: The file.
         schema: The columns, in the types that the table has; one that the file lacks is null.
-        columns: What columns are called in files.
 
     Yields:
         The number of a batch's first row, and the batch.
@@ -235,11 +228,8 @@ def rows_at(
     """Read some rows of a file.
 
     Args:
-        store: The table.
-        add: The file.
         rows: Numbers of the rows, ascending.
         schema: Columns that are wanted, in the types that the table has; one that the file lacks is null.
-        columns: What columns are called in files.
 
     Yields:
         Places in *rows*, ascending, and the rows there.

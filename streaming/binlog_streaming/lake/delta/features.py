@@ -104,8 +104,7 @@ def mapped(metadata: Metadata, schema: dict[str, Any]) -> tuple[dict[str, Any], 
     """Names and numbers for the columns of a table that have none.
 
     Args:
-        metadata: The table.
-        schema: Its columns from now on, as `schemaString` has them; those that stay have their metadata.
+        schema: Columns from now on, as `schemaString` has them; those that stay have their metadata.
 
     Returns:
         The same columns with names and numbers; properties that the table has from now on.

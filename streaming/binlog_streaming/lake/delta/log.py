@@ -49,7 +49,6 @@ class TableLog:
     """State of a table's version.
 
     Attributes:
-        version: The version.
         protocol: The last one.
         metadata: The last one.
         files: Data files, by path and deletion vector.
@@ -215,11 +214,8 @@ def make_commit(
     """Make *actions* the next version, and *log* that version.
 
     Args:
-        store: The table.
-        log: Its newest version, as far as we know.
+        log: Newest version of the table, as far as we know.
         operation: The name that Delta has for what the commit does.
-        actions: Those of the commit.
-        recorded: Its properties.
 
     Raises:
         CommitFailedError: Somebody else has made the next version.

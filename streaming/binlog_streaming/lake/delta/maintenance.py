@@ -74,13 +74,7 @@ _DATA_FILE = re.compile(r"(?:.*/)?(?:part|cdc)-[0-9]{5}-[0-9a-f-]{36}[^/]*\.parq
 
 
 def maintain(store: Store, log: TableLog, sink: Sink) -> None:
-    """Do the maintenance that is due; *log* is the newest version then.
-
-    Args:
-        store: The table.
-        log: What it holds.
-        sink: How files are kept.
-    """
+    """Do the maintenance that is due; *log* is the newest version then."""
     # Whoever commits at the same time is welcome; the next look comes with the next commit.
     with suppress(CommitFailedError):
         rewrite(store, log, file_size=sink.target_file_size)
@@ -172,12 +166,7 @@ def worth_purging(files: Iterable[Add], marks: Marks, *, size_max: int) -> list[
 
 
 class Marks:
-    """Number of marked rows in the files of a table.
-
-    Args:
-        store: The table.
-        log: What it holds.
-    """
+    """Number of marked rows in the files of a table."""
 
     def __init__(self, store: Store, log: TableLog) -> None:
         self._store = store

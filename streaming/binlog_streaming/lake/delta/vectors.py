@@ -69,11 +69,7 @@ def vector_file(store: Store, vector: Vector) -> str | None:
 
 
 class DeltaVectorFile:
-    """The vectors of a commit, together in one file.
-
-    Attributes:
-        name: Of the file.
-    """
+    """The vectors of a commit, together in one file."""
 
     def __init__(self) -> None:
         self._id = uuid.uuid4()

@@ -73,9 +73,6 @@ def key_batches(
     """Read some columns of a file.
 
     Args:
-        metadata: The table.
-        io: Its files.
-        file: One of them.
         schema: The columns, in the types that the table has; one that the file lacks is null.
 
     Yields:
@@ -95,9 +92,6 @@ def rows_at(
     """Read some rows of a file.
 
     Args:
-        metadata: The table.
-        io: Its files.
-        file: One of them.
         rows: Numbers of rows, ascending, none twice.
         schema: The columns that are wanted, in the types that the table has.
 
@@ -125,9 +119,6 @@ def live_rows(
     """Rows of a file in their order, with the columns that the table has now.
 
     Args:
-        metadata: The table.
-        io: Its files.
-        live: One of them.
         gone: Numbers of all rows that are not in the table; None: those that its delete files name.
     """
     for _, batch in _rows_left(metadata, io, live, gone, arrow_schema(metadata.schema())):
@@ -205,7 +196,6 @@ class IcebergDataFiles:
 
     Args:
         metadata: The table, with the columns that it has when they are in it.
-        io: Its files.
         file_size: In bytes.
         has_numbers: Whether rows come as `numbered_rows` gives them.
     """

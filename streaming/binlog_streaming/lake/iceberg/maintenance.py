@@ -52,9 +52,7 @@ def maintain(table: Table, uri: str, *, since: int, file_size: int, retention_ho
     """Do the maintenance that is due.
 
     Args:
-        table: The table after the last commit.
-        uri: For messages.
-        since: Its `sequence_number` when this was called the last time, or when it was looked at.
+        since: `sequence_number` of the table when this was called the last time, or when it was looked at.
         file_size: Files far below it are joined, when there are many.
         retention_hours: How long readers of old versions have.
 

@@ -70,7 +70,6 @@ def new_file(spec_id: int, **fields: object) -> DataFile:
     """Facts of a file.
 
     Args:
-        spec_id: How it is partitioned.
         fields: As the specification names them; others are not known.
     """
     file = DataFile.from_args(_table_format_version=NEWEST, **fields)
@@ -133,10 +132,7 @@ def entry_of(file: DataFile, status: ManifestEntryStatus, snapshot_id: int, old:
     """An entry to be written.
 
     Args:
-        file: The file.
-        status: What becomes of it.
-        snapshot_id: The commit.
-        old: Its entry before; None: it is new.
+        old: Entry of the file before; None: it is new.
     """
     return ManifestEntry.from_args(
         _table_format_version=NEWEST,
@@ -153,7 +149,6 @@ class ManifestWriter:
 
     Args:
         metadata: The table, with the columns that it has after the commit.
-        snapshot_id: Of the commit.
     """
 
     def __init__(self, metadata: TableMetadata, snapshot_id: int) -> None:
@@ -171,9 +166,7 @@ class ManifestWriter:
         """Write a manifest.
 
         Args:
-            output: Where it goes.
-            content: What its files are.
-            spec_id: How they are partitioned, all in one way.
+            spec_id: How the files are partitioned, all in one way.
             entries: At least one.
         """
         spec, schema = self._metadata.specs()[spec_id], self._metadata.schema()

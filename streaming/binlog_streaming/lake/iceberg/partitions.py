@@ -53,8 +53,6 @@ def file_facts(
     """Fields of a data file's entry about its rows.
 
     Args:
-        footer: Of the file.
-        plan: Which bounds each field gets.
         columns: Fields, by their path in the file.
     """
     statistics = data_file_statistics_from_parquet_metadata(
@@ -77,7 +75,6 @@ def upper_text(text: str, length: int | None) -> str | None:
     """A text of at most *length* characters that is no less than *text*; None: there is none.
 
     Args:
-        text: The greatest one of a column.
         length: None: any.
     """
     if length is None or len(text) <= length:
@@ -93,13 +90,7 @@ def upper_text(text: str, length: int | None) -> str | None:
 def partition_summaries(
     spec: PartitionSpec, schema: Schema, partitions: Sequence[Record]
 ) -> list[PartitionFieldSummary]:
-    """Fields of a manifest's entry in a list about each partition field.
-
-    Args:
-        spec: How its files are partitioned.
-        schema: The table's columns.
-        partitions: Of all its files.
-    """
+    """Fields of a manifest's entry in a list about each partition field."""
     summaries = []
     for place, field in enumerate(spec.partition_type(schema).fields):
         kind = field.field_type
@@ -144,9 +135,7 @@ def partition_spec(schema: Schema, rules: Sequence[PartitionRule], table: str) -
     """Partition spec of a new table.
 
     Args:
-        schema: Its columns.
         rules: What the settings ask for; none: it is not.
-        table: For messages.
 
     Raises:
         OptionError: `INVALID_VALUE`: there is no such column, or it cannot be partitioned so.
@@ -180,9 +169,7 @@ def partitioned(metadata: TableMetadata, rows: pa.Table, typed: pa.Table) -> Ite
     """Rows with their partitions.
 
     Args:
-        metadata: The table.
-        rows: Its columns, at least one row.
-        typed: The same rows as files have them.
+        rows: Rows of the table, at least one.
 
     Yields:
         The values of a partition, and its rows of *typed*.

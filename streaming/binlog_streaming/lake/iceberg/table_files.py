@@ -100,8 +100,6 @@ def write_position_deletes(io: FileIO, locations: LocationProvider, data_file: D
     """Write a delete file for one data file.
 
     Args:
-        io: Files of the table.
-        locations: Where they go.
         data_file: The file that stays.
         rows: Numbers of all rows that are not in the table any more, ascending, none twice, at least one.
     """
@@ -230,11 +228,6 @@ class LiveFile:
 def live_files(metadata: TableMetadata, io: FileIO, uri: str) -> list[LiveFile]:
     """Data files of the current snapshot, oldest first.
 
-    Args:
-        metadata: The table.
-        io: Its files.
-        uri: For messages.
-
     Raises:
         TableError: `TABLE_FEATURE`: there are files whose rows, or whose deletes, are not read here.
     """
@@ -322,8 +315,6 @@ def refused(uri: str, feature: str, way: str) -> TableError:
     """The error for what a table has and this sink does not write.
 
     Args:
-        uri: The table.
-        feature: What it has.
         way: What to do about it.
     """
     return TableError("TABLE_FEATURE", f"{uri} has {feature}, which this sink does not write", hint=way)

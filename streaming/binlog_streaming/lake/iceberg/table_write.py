@@ -69,8 +69,6 @@ class IcebergTableWrite:
         schema: Columns of the table after the commit.
 
     Args:
-        table: As it was looked at.
-        uri: For messages.
         file_size: Of new files, in bytes.
         columns: After the commit; None: as they are.
     """
@@ -263,9 +261,7 @@ class IcebergTableWrite:
         """Make it, after `prepare`.
 
         Args:
-            properties: Set with it.
             cleared: Properties that go, where they are there.
-            summary: Of the snapshot.
             is_step: Whether it is a step; else the rows stay as they are.
 
         Returns:
@@ -305,7 +301,6 @@ def checked_write(table: Table, uri: str, *, file_size: int, columns: Schema | N
     """Begin a commit into *table*, which must have nothing that is not written correctly here.
 
     Args:
-        table: As it was looked at.
         uri: Of the table, for messages.
         file_size: Bytes of a data file.
         columns: New columns; None: as they are.

@@ -27,7 +27,6 @@ class FolderStore(Store):
     """A folder.
 
     Args:
-        uri: Its path.
         is_private: Whether files are for this user alone; else the system decides (umask).
     """
 

@@ -133,8 +133,6 @@ def looking_at(uri: str, *errors: type[Exception], access: str = _ACCESS) -> Ite
     """Turn errors of a look at a table into named errors.
 
     Args:
-        uri: The table.
-        errors: Those of its libraries.
         access: For the hint: the setting with the access to it.
 
     Raises:

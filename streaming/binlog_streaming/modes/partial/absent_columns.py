@@ -200,8 +200,6 @@ class ImageFacts:
         """*values* of the column *name*, with its default where an INSERT has left it out.
 
         Args:
-            name: Of the column.
-            values: Of some images.
             facts: Of each value which of `known` has the default; `NO_FACTS`, or less: the value stays.
         """
         for number, one in enumerate(self.known):
@@ -215,7 +213,6 @@ class AbsentKinds:
     """Meaning of columns that images lack, from their facts and from the images themselves.
 
     Attributes:
-        images: Of a step.
         schema: Columns of the table.
     """
 

@@ -74,10 +74,7 @@ def lacking_columns(source_table: str, names: Sequence[str], count: int, why: st
 
     Args:
         source_table: `database.table`.
-        names: Of the columns.
-        count: Of rows.
         why: What they are missing from, and what is not known of them.
-        hint: What the operator can do.
     """
     return UnsupportedError("ROW_IMAGE", f"{source_table}: {', '.join(names)}: {why} ({count} rows)", hint=hint)
 
@@ -87,7 +84,6 @@ class PartialRows:
     """Rows of a step by key.
 
     Attributes:
-        images: Of the step.
         schema: Columns of the table.
         keys: The key of every image.
         columns: Indices of the columns that are no keys.

@@ -53,10 +53,7 @@ class Adoption:
     """A target that can be adopted.
 
     Attributes:
-        name: Of its source table.
-        uri: Its place.
         keys: Names of the key columns; empty: the whole row tells rows apart.
-        row_count: Rows that it has.
         offset: Where in the log its rows are those of the table.
     """
 
@@ -71,7 +68,6 @@ def plan_adoption(job: Job, table: str, at: LogPoint | GtidPoint) -> Adoption:
     """See whether a target can be adopted; nothing is changed.
 
     Args:
-        job: Whose target it becomes.
         table: `database.table` in the log.
         at: All of the log that its rows hold.
 
@@ -115,7 +111,6 @@ def adopt(job: Job, adoption: Adoption, run: Callable[[Job], object] = run_once)
     """Take a target over; the job goes on from there.
 
     Args:
-        job: Whose target it becomes.
         adoption: Of `plan_adoption`.
         run: Lets the job read up to the place; it may be far from there.
 

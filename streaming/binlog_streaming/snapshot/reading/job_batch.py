@@ -72,7 +72,6 @@ class JobBatch:
     """A batch that writes whole tables.
 
     Args:
-        job: The settings.
         run: Lets a job read up to its end.
 
     Attributes:
@@ -104,11 +103,6 @@ class JobBatch:
     @contextmanager
     def at(self, offset: SourceOffset, names: Sequence[TableName], reason: str) -> Iterator[None]:
         """Bring the job to *offset*, and begin; tables that are completed within it are written down when it ends.
-
-        Args:
-            offset: Where the tables are.
-            names: These.
-            reason: Why they are aside.
 
         Raises:
             StorageError: `IN_USE`: the job runs.
@@ -144,12 +138,7 @@ class JobBatch:
                 self._end()
 
     def completed(self, taken: PlannedSnapshot, progress: Sequence[TableProgress]) -> None:
-        """All targets of a table have its rows.
-
-        Args:
-            taken: What the job remembers of it.
-            progress: What became of its targets.
-        """
+        """All targets of a table have its rows."""
         self._completed.append((taken, progress))
 
     def know(self, definitions: Mapping[TableName, DdlStatement]) -> None:

@@ -30,7 +30,6 @@ def parse_point(text: str, option: str) -> LogPoint | GtidPoint:
     """Read GTIDs, or a place as a server names it: `mysql-bin.000001:14542`.
 
     Args:
-        text: What was given.
         option: With it, for messages.
 
     Raises:
@@ -51,7 +50,6 @@ def offset_of(watched: WatchedLog, point: LogPoint | GtidPoint) -> SourceOffset:
     """Find the offset at which to continue after a point.
 
     Args:
-        watched: The log.
         point: In the server's log; or all that had been logged there.
 
     Raises:

@@ -41,7 +41,6 @@ class ReadTable:
     """A table that is to be read.
 
     Attributes:
-        table: The table on the server.
         created: The same, as a CREATE TABLE makes it.
         logged: The same, as the log has it.
     """
@@ -61,7 +60,6 @@ class ReadingPlan:
     """Plan for reading.
 
     Attributes:
-        server: What the server is.
         tables: What would be read, in order.
         complete: Names of tables that are complete already.
         unseen: Names of tables that the job has written, and that the server does not show.
@@ -104,8 +102,6 @@ def plan_reading(
     """See what reading the tables of *job* would do; nothing is changed.
 
     Args:
-        session: On the server.
-        job: Which tables.
         tables: Only these of them: regular expressions on `database.table`; then also those that are complete already.
         at: All that the server has of the job's log, where it is a restored backup; None: the server writes the log.
         sessions: How many may read at the same time.
@@ -199,8 +195,6 @@ def _typed(job: Job, tables: Sequence[ReadTable], metadata: str | None) -> Itera
     """Those of *tables* whose types the log has as they are read here; of the others why it has not.
 
     Args:
-        job: Its log.
-        tables: What is read.
         metadata: `binlog_row_metadata` of the server that writes the log; None: not known.
     """
     schema_file = SchemaFile.read(job.source.schema_file) if job.source.schema_file else None

@@ -38,12 +38,6 @@ def sessions_at_one_point(
 ) -> tuple[list[ServerSession], LogPoint | GtidPoint]:
     """Open sessions that all see the rows of one point of the log.
 
-    Args:
-        connect: Opens a session.
-        count: How many.
-        tables: That are read.
-        opened: Closes them.
-
     Raises:
         ServerError: `SETTINGS`: the server does not tell the point of a snapshot; `BUSY`: no point was found;
             `LOCKED`: others write the tables without a pause; or what it answered otherwise.

@@ -72,9 +72,6 @@ def run_reading(
     After a table that cannot be read the next ones are read at another point: the sessions are within its rows.
 
     Args:
-        plan: What to read.
-        job: The settings.
-        connect: Opens a session.
         run: Lets the job read up to the point; it may be far from there.
         on_progress: Told of rows that have been read; from several threads.
 

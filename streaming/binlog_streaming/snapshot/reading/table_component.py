@@ -35,11 +35,7 @@ class RowsWriter:
     """Writes tables of a batch, one after the other.
 
     Args:
-        job: The settings.
-        query_id: Of its checkpoint.
-        batch_id: Of the batch.
-        offset: Where it ends.
-        place: Of the rows.
+        offset: Where the batch ends.
 
     Attributes:
         place: The same.
@@ -61,11 +57,6 @@ class RowsWriter:
 
     def write(self, read: ReadTable, snapshot: str, rows: TableRows) -> list[TableProgress]:
         """Write all targets of a table.
-
-        Args:
-            read: The table.
-            snapshot: UUID of it.
-            rows: Its rows.
 
         Raises:
             BinlogError: What is wrong with rows or targets.

@@ -70,7 +70,6 @@ class KeyRanges:
 
     Args:
         session: Finds where ranges end; at the point that all read.
-        table: Without a key it is one range.
         row_size: Bytes of a row, about.
     """
 
@@ -156,8 +155,6 @@ class ReadingContext:
     Attributes:
         sessions: All see the point; the first one finds where ranges end, the others read them.
         place: What place of the log the point is.
-        decoding: How rows become values.
-        sink: Where targets are.
     """
 
     sessions: Sequence[ServerSession]
@@ -170,8 +167,6 @@ class TableRows:
     """The rows of a table.
 
     Args:
-        context: What tables share.
-        read: The table.
         snapshot: UUID, which tells the rows from changes.
         check_unchanged: Called before the rows of a target are committed; raises where the table was altered.
         on_rows: Told how many rows of a target have been read so far; from several threads.

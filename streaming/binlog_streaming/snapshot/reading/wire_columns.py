@@ -111,7 +111,6 @@ def wire_table(logged: TableLayout, types: Sequence[int]) -> WireTable:
     """Choose how rows of a table are read.
 
     Args:
-        logged: The table as a log has it.
         types: Of the columns, as the server announces its answer.
 
     Raises:

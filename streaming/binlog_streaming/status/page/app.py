@@ -57,8 +57,7 @@ class FileMaps:
     """Makes the picture; may be used by several threads.
 
     Args:
-        view: Gives where the job is.
-        path: Of its log; None: it reads none.
+        path: Of the job's log; None: it reads none.
     """
 
     def __init__(self, view: JobView, path: str | None) -> None:
@@ -176,9 +175,6 @@ class Page:
     """The answers to all requests.
 
     Args:
-        view: Gives how the job is.
-        metrics_text: Gives its metrics.
-        maps: Draws its files.
         access: Knows who may see it.
 
     Attributes:
@@ -287,12 +283,10 @@ def make_app(
     """The page of one job.
 
     Args:
-        view: Gives how the job is.
         metrics_text: Gives its metrics, in Prometheus' text format.
         measure: Measures its log; None: it reads none.
         token: What whoever looks has to give; None: nothing.
         host: The only name that the page has beside those of this machine; None: it may have any.
-        port: Where it listens.
     """
     maps = FileMaps(view, None if measure is None else measure.path)
     return Page(view, metrics_text, maps, Access(token, port), host)
@@ -310,11 +304,7 @@ TABLES_MAX = 500
 
 
 class PageParts:
-    """Gives the parts; may be used by several threads.
-
-    Args:
-        view: Gives how the job is.
-    """
+    """Gives the parts; may be used by several threads."""
 
     def __init__(self, view: JobView) -> None:
         self._view = view

@@ -34,7 +34,6 @@ def serving(address: str, token: str | None, recorder: StatusRecorder) -> Iterat
     Args:
         address: `host:port`; port 0: one that is free.
         token: What whoever looks has to give; None: nothing, which is for addresses of this machine alone.
-        recorder: Of the job.
 
     Raises:
         OptionError: `INVALID_VALUE`: *address* is none, or *token* is short; `MISSING`: a package, or the token.

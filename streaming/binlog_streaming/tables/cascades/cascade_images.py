@@ -34,7 +34,6 @@ class CascadeImages:
 
     Attributes:
         row_batches: Of each table, in log order.
-        log: Where they are from.
     """
 
     row_batches: Mapping[TableName, Sequence[RowBatch]]
@@ -88,8 +87,6 @@ class CascadeImages:
         """Images of *parent* of deletes and before updates that its server carried on by a foreign key.
 
         Args:
-            parent: The table.
-            link: The foreign key.
             removed: Which of the table's images are of rows that go.
         """
         start = self.start(parent)

@@ -70,7 +70,6 @@ class CascadeRecord:
     Attributes:
         store: Of the records of the job's query.
         name: In it.
-        batch_id: Of the batch.
         facts: What is the same whenever the step is repeated.
     """
 
@@ -82,12 +81,6 @@ class CascadeRecord:
     @classmethod
     def of(cls, run: BatchRun, step: int, circle: tuple[TableName, ...], row_changes: int) -> CascadeRecord:
         """Make the record of a step.
-
-        Args:
-            run: The batch.
-            step: Number of the step in it.
-            circle: Its tables.
-            row_changes: How many the log has.
 
         Raises:
             OptionError: `INVALID_VALUE`: as `store_at`.

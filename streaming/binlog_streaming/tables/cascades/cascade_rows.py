@@ -70,8 +70,6 @@ class CascadeRows:
         step: What is to be done.
         tables: Those that have targets.
         logged: What the log has of them, and of other parents.
-        facts: What the definitions state.
-        run: The batch.
         look: The target of a table in a mode.
         commit_id: Of a step, given its number and the place of its last change.
     """
@@ -96,7 +94,6 @@ class CascadeRows:
 
         Args:
             write: Writes the rows of a table to one of its targets.
-            naming: Names tables in errors.
 
         Raises:
             BinlogError: What is wrong with rows, or with what they refer to; and as *write*.

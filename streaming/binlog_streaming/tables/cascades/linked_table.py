@@ -53,10 +53,7 @@ class LinkedTable:
 
     Attributes:
         name: In the log.
-        logged: What the log has of the step.
         held: The rows before; None: the table has no target.
-        decoding: How rows become values.
-        facts: What the definitions state.
     """
 
     name: TableName
@@ -212,8 +209,6 @@ class HeldRows:
 
     Attributes:
         target: As it is; None: it is not there, and knows none.
-        mode: What it holds.
-        rule: Of its table.
     """
 
     target: Target | None
@@ -237,7 +232,6 @@ class HeldRows:
         """Rows that may have the values of a row of one of *wanted*; others may be among them.
 
         Args:
-            wanted: Some columns of the rows.
             keys: Names of the key columns.
             schema: Columns of the result.
         """

@@ -62,8 +62,6 @@ class LogFacts:
         `column.knows("generated")` before an attribute is used.
 
         Args:
-            name: Of the table.
-            statement: In the log.
             layout: Of its last rows before the statement, where there are some: a table that is older than the log has
                 a definition by its table map then, and what the table map has goes first.
 
@@ -84,8 +82,6 @@ class LogFacts:
         """A table's definition at a place of the log, as `definition_before`.
 
         Args:
-            name: Of the table.
-            position: Of an event group.
             layout: Of its rows there.
 
         Raises:

@@ -56,10 +56,7 @@ def cut_over(context: StatementContext, target: Target, ghost: Target, mode: Mod
 
     Args:
         context: The RENAME, and *target*, which keeps rows that are gone; it need not be there.
-        target: As it is now.
         ghost: As it is now; it is there.
-        mode: What *ghost* holds.
-        deletes: What a deleted row becomes in *ghost*.
 
     Raises:
         SchemaError: `SCHEMA_CHANGED`: a column became another one that does not hold the values of the one before.
@@ -146,9 +143,7 @@ class _GhostRows:
         is_new: Which of them are not in the target yet.
         lookup: Finds those that can be found by key, by the numbers in `numbers`; None: none can.
         numbers: Of rows.
-        key: Its columns.
         context: The cut-over.
-        columns: Of the target.
     """
 
     rows: pa.Table
@@ -239,7 +234,6 @@ class RenameOrigin:
     """Source of a target's rows in a RENAME.
 
     Attributes:
-        table: The old name.
         mode: Which target of it; never a changelog.
         is_ghost: Its rows are those of the same table, in other columns: the target keeps what was before.
     """
@@ -259,7 +253,6 @@ def origin_of(context: StatementContext, change: TableRenamed, old: SelectedTabl
 
     Args:
         context: The RENAME, and the target of the new name.
-        change: The RENAME.
         old: The table of the old name, if it is kept.
 
     Returns:
@@ -300,9 +293,6 @@ def replaced_by_rename(context: StatementContext, target: Target, source: Target
 
     Args:
         context: The RENAME, and *target*.
-        target: Of the new name.
-        source: Of the old one.
-        origin: What *source* is.
 
     Raises:
         SchemaError: What `cut_over` raises.

@@ -145,10 +145,6 @@ def rewritten_columns(
     """Columns of a target whose values an ALTER TABLE changes, by their names after it.
 
     Args:
-        context: The statement and the target.
-        target: As it is now.
-        change: The statement.
-        keys: Key columns before it.
         dropped: Columns of the target that the table did not have any more before it.
 
     Raises:
@@ -283,10 +279,7 @@ def without_generated(
     """The part of *change* about columns that are not generated; all of it unless the table's rule hides these.
 
     Args:
-        context: The statement and the target.
-        change: The statement.
         columns: The columns of the target that the table has before the statement, in small letters.
-        keys: Key columns of the target before it.
 
     Raises:
         OptionError: `INVALID_VALUE`: a generated column would tell rows apart.

@@ -42,7 +42,6 @@ def live_rows(target: Target, mode: Mode, deletes: Deletes) -> pa.RecordBatchRea
     Args:
         target: As it is; it is there.
         mode: What it holds; no changelog.
-        deletes: What a deleted row becomes in it.
     """
     rows = target.read()
     if not keeps_rows(mode, deletes):
@@ -63,7 +62,6 @@ def ended(rows: pa.RecordBatch, mode: Mode, commit_time: int, goes: pa.BooleanAr
 
     Args:
         rows: Of a target that keeps them.
-        mode: What it holds.
         commit_time: When they went, seconds since 1970 UTC.
         goes: Which rows went; they were `living`.
     """
@@ -81,7 +79,6 @@ def retained_rows(target: Target, mode: Mode, commit_time: int, schema: pa.Schem
 
     Args:
         target: As it is; it is there.
-        mode: What it holds.
         commit_time: When the rows went, seconds since 1970 UTC.
         schema: Columns that the rows get; null where they have none of that name, or one with values of another kind.
     """
@@ -97,7 +94,6 @@ def left_rows(
     Args:
         target: As it is; it is there.
         mode: What it holds; no changelog.
-        deletes: What a deleted row becomes in it.
         commit_time: When they went, seconds since 1970 UTC.
         mask: Which rows go; it is given rows that the source table had.
 

@@ -29,10 +29,6 @@ if TYPE_CHECKING:
 def step_work(context: StatementContext, target: Target) -> Work | None:
     """Work of a step (no RENAME) on a target; None: nothing.
 
-    Args:
-        context: The step and the target.
-        target: As it is now.
-
     Raises:
         BinlogError: As `work_of`.
     """

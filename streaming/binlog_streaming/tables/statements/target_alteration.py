@@ -36,7 +36,6 @@ class TargetAlteration:
     """Changes of a target's columns.
 
     Attributes:
-        change: Of the columns that stay.
         removed: Columns that go first: of a column that the table had once, whose name another one has now.
         dropped: Columns of the target, after the change, that the table does not have any more.
     """
@@ -167,7 +166,6 @@ def possible_change(change: TableAltered, columns: Set[str]) -> TableAltered:
     """*change* without what it does to columns that a table of *columns* lacks and need not have (IF EXISTS).
 
     Args:
-        change: The statement.
         columns: Names in small letters.
     """
     missing = change.if_there - columns
@@ -192,8 +190,6 @@ def target_alteration(
     """Effect of an ALTER TABLE on a target's columns.
 
     Args:
-        before: The target.
-        change: The statement.
         added: New columns, in the target's types.
         modified: Columns with another type, in the target's types, under their new names.
         converted: What columns hold after it whose values change, by their new names.
@@ -241,7 +237,6 @@ def adopt_keys(target: Target, commit_id: CommitId) -> None:
 
     Args:
         target: As it is; another query's stays so.
-        commit_id: Of the rows.
     """
     properties = target.properties() or {}
     if properties.get(KEYS_OPEN_PROPERTY) and properties.get(QUERY_PROPERTY) == commit_id.query_id:
@@ -250,12 +245,6 @@ def adopt_keys(target: Target, commit_id: CommitId) -> None:
 
 def fit_columns(target: Target, commit_id: CommitId, schema: pa.Schema, positions: BatchPositions) -> None:
     """Give *target* the columns of the rows that come next; create it if it does not exist.
-
-    Args:
-        target: As it is.
-        commit_id: Of the rows.
-        schema: Their columns.
-        positions: The positions that targets record.
 
     Raises:
         SchemaError: `SCHEMA_CHANGED`: a column became one that does not hold its values, and there are some.

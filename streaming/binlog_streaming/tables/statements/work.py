@@ -87,10 +87,6 @@ class StatementContext:
     """A statement, and a target that it is about.
 
     Attributes:
-        step: The statement.
-        table: The source table.
-        mode: What the target holds.
-        decoding: How rows become values.
         facts: Of statements before it.
         rows_layout: Of the last rows before it in its batch; None: there are none since another statement.
         shown_by: The rule by which the table is shown; None: all of it is.
@@ -172,10 +168,6 @@ class StatementContext:
 
 def work_of(context: StatementContext, target: Target) -> Work | None:
     """Work of a statement (no RENAME) on a target; None: nothing.
-
-    Args:
-        context: The statement and the target.
-        target: As it is now.
 
     Raises:
         TableError: `STATEMENT_REFUSED`: the job sets it so.

@@ -23,8 +23,6 @@ def print_result(result: ProofResult, *, rows: bool, other: str = "the server") 
     """Print the result of one target.
 
     Args:
-        result: What was found.
-        rows: With the rows that differ.
         other: The side that the target is compared with.
     """
     console = output_console()
@@ -67,7 +65,6 @@ def print_summary(results: Sequence[ProofResult], *, can_repair: bool = True) ->
     """Print the summary; True if all that can be compared is equal.
 
     Args:
-        results: Of all targets.
         can_repair: `--repair` is possible.
     """
     counts = {outcome: sum(result.outcome is outcome for result in results) for outcome in ProofOutcome}

@@ -56,9 +56,7 @@ class BreadFollower:
     """Reads a file by its name, like `tail -F`.
 
     Args:
-        path: Of the file.
         scanner: Knows what is in force.
-        sink: Takes the blocks.
         on_damage: Called instead of raising an error.
     """
 

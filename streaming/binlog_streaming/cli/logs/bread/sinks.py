@@ -64,7 +64,6 @@ class TextSink:
     """Lines on standard output, in the order of the log.
 
     Args:
-        writer: Writes them.
         on_damage: Called instead of raising an error for an event that cannot be written; the event is left out.
     """
 
@@ -211,12 +210,7 @@ def _merged(runs: Sequence[_Lines]) -> Iterator[memoryview]:
 
 
 class FilteredSink:
-    """Hands on the events that are wanted; arguments of others are not looked at.
-
-    Args:
-        sink: Takes them.
-        wanted: Selects them.
-    """
+    """Hands on the events that are wanted; arguments of others are not looked at."""
 
     def __init__(self, sink: BreadSink, wanted: EventFilter) -> None:
         self._sink = sink

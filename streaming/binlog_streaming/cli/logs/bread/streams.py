@@ -61,7 +61,6 @@ def stream_blocks(
 
     Args:
         descriptor: Where to read; a directory is an empty log.
-        path: For messages.
         scanner: Knows what is in force; goes on with the next file.
         before_read: Called before each read, which may take long.
 
