@@ -32,5 +32,5 @@ def prefetch(items: Iterable[Item], count: int = 1) -> Generator[Item]:
                 coming.append(pool.submit(next, iterator, end))
                 yield item  # type: ignore[misc]
         finally:
-            for one in coming:
-                one.cancel()
+            for future in coming:
+                future.cancel()

@@ -316,7 +316,9 @@ class RangeSchemas:
             with WatchedLog(self._path, self._format) as watched:
                 blocks = expanded(watched.log.blocks(position))
                 statements = (
-                    one for block in blocks for one in sorted(chain(ddl_statements(block), stated_definitions(block)))
+                    statement
+                    for block in blocks
+                    for statement in sorted(chain(ddl_statements(block), stated_definitions(block)))
                 )
                 known.later, known.later_from = later_definitions(statements), position
         return known.later

@@ -98,11 +98,12 @@ def declared_columns(layout: TableLayout, decoding: Decoding) -> list[DeclaredCo
     said = LayoutCompletion.from_json(layout.completion).columns
     defaults = layout_defaults(layout, decoding)
     found = []
-    for column, one, default in zip(layout.columns, said, defaults, strict=True):
-        value = default.value if one.default is not None and one.default.kind is not DefaultKind.NULL else None
-        if one.default is not None and one.default.kind is DefaultKind.NOW and not column.nullable:
+    for column, completion, default in zip(layout.columns, said, defaults, strict=True):
+        kind = None if completion.default is None else completion.default.kind
+        value = None if kind in (None, DefaultKind.NULL) else default.value
+        if kind is DefaultKind.NOW and not column.nullable:
             value = _begin_of_time(column)
-        found.append(DeclaredColumn(value, one.comment))
+        found.append(DeclaredColumn(value, completion.comment))
     return found
 
 

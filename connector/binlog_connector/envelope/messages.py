@@ -149,7 +149,7 @@ class MessagesView:
         logged = self._logged(block) if self._asks_for_statements else []
         statements = self._schema_changes.runs(context, logged) + self._truncates.runs(context, logged)
         parts = self._parts(block, touched)
-        ends = [min(int(one.table["event"][0]) for one in part) for part in parts[1:]] + [len(block.events)]
+        ends = [min(int(images.table["event"][0]) for images in part) for part in parts[1:]] + [len(block.events)]
         for part, end in zip(parts, ends, strict=True):
             runs = self._change_runs(part, context, encoders, end)
             runs += [run for run in statements if run.events[0] < end]

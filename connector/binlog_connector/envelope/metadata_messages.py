@@ -145,7 +145,7 @@ class Transactions:
         ranks = np.empty_like(sorting)
         ranks[sorting] = np.arange(len(sorting))
         split = np.split(ranks, np.cumsum(sizes)[:-1]) if sizes else []
-        of_changes = [Orders(orders.total[one], orders.of_table[one]) for one in split]
+        of_changes = [Orders(orders.total[rows], orders.of_table[rows]) for rows in split]
         return of_changes, self._messages(block, events, groups, self._tally(groups, tables, names), names, end)
 
     def _orders(self, groups: Int64s, tables: Int64s, names: list[str]) -> Orders:

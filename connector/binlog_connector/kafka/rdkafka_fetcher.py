@@ -100,7 +100,7 @@ class RdkafkaFetcher:
     def go_on_at(self, offsets: Mapping[FetchedPartition, int]) -> None:
         """See `Fetcher`."""
         self._read_to = dict(offsets)
-        self._client.assign([TopicPartition(*one, offset) for one, offset in offsets.items()])
+        self._client.assign([TopicPartition(*partition, offset) for partition, offset in offsets.items()])
 
     def position(self, partition: FetchedPartition) -> int:
         """See `Fetcher`."""
@@ -121,17 +121,17 @@ class RdkafkaFetcher:
                 if not problem.retriable():
                     raise failure(problem.code(), problem.str())
                 continue
-            one = FetchedPartition(topic, number)
+            partition = FetchedPartition(topic, number)
             if problem is None:
-                found.setdefault(one, []).append((offset, message.key(), message.value()))
-                self._read_to[one] = offset + 1
+                found.setdefault(partition, []).append((offset, message.key(), message.value()))
+                self._read_to[partition] = offset + 1
             elif problem.code() == KafkaError._PARTITION_EOF:
                 # What ends a transaction is no message: only this tells that it has been passed.
-                self._read_to[one] = max(self._read_to[one], offset)
+                self._read_to[partition] = max(self._read_to[partition], offset)
             elif problem.code() in _GONE:
-                raise messages_gone(str(one), problem.str())
+                raise messages_gone(str(partition), problem.str())
             elif not problem.retriable():
-                raise failure(problem.code(), problem.str(), at=str(one))
+                raise failure(problem.code(), problem.str(), at=str(partition))
         return found
 
     def close(self) -> None:

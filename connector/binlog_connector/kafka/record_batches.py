@@ -152,7 +152,7 @@ def _headers(headers: Sequence[Headers] | None, count: int) -> tuple[Int32s, Byt
         return np.arange(count + 1, dtype=np.int32), np.zeros(count, dtype=np.uint8)
     written = [_header_bytes(header) for header in headers]
     offsets = np.zeros(count + 1, dtype=np.int32)
-    np.cumsum([len(one) for one in written], out=offsets[1:])
+    np.cumsum([len(record) for record in written], out=offsets[1:])
     return offsets, as_bytes(b"".join(written))
 
 

@@ -128,7 +128,7 @@ class TopicReader:
             known_offsets(self._consumer.beginning_offsets, wanted, self._connection),
             known_offsets(self._consumer.end_offsets, wanted, self._connection),
         )
-        return {FetchedPartition(one.topic, one.partition): (starts[one], ends[one]) for one in wanted}
+        return {FetchedPartition(*partition): (starts[partition], ends[partition]) for partition in wanted}
 
     def go_on_at(self, offsets: Mapping[FetchedPartition, int]) -> None:
         """Read these partitions alone, from there."""
@@ -154,8 +154,8 @@ class TopicReader:
         deadline = time.monotonic() + seconds
         while count < count_max and size < size_max:
             polled = self._fetcher.poll()
-            for one, records in polled.items():
-                found[one] += records
+            for partition, records in polled.items():
+                found[partition] += records
                 count += len(records)
                 size += sum(len(value) for _, _, value in records if value is not None)
             if not polled and (count or time.monotonic() >= deadline):
@@ -169,13 +169,13 @@ class TopicReader:
             DataLossError: `MESSAGES_GONE`.
             BrokerError: What keeps brokers from being used; `FAILED`: they do not come.
         """
-        self.go_on_at({one: start for one, (start, _) in ranges.items()})
+        self.go_on_at({partition: start for partition, (start, _) in ranges.items()})
         found: dict[FetchedPartition, list[Record]] = defaultdict(list)
         deadline = time.monotonic() + self._connection.timeout
-        while left := [one for one, (_, end) in ranges.items() if self.position(one) < end]:
+        while left := [partition for partition, (_, end) in ranges.items() if self.position(partition) < end]:
             polled = self._fetcher.poll()
-            for one, records in polled.items():
-                found[one] += [record for record in records if record[0] < ranges[one][1]]
+            for partition, records in polled.items():
+                found[partition] += [record for record in records if record[0] < ranges[partition][1]]
             if polled:
                 deadline = time.monotonic() + self._connection.timeout
             elif time.monotonic() > deadline:
@@ -195,9 +195,9 @@ class PythonFetcher:
 
     def go_on_at(self, offsets: Mapping[FetchedPartition, int]) -> None:
         """See `Fetcher`."""
-        self._consumer.assign([TopicPartition(*one) for one in offsets])
-        for one, offset in offsets.items():
-            self._consumer.seek(TopicPartition(*one), offset)
+        self._consumer.assign([TopicPartition(*partition) for partition in offsets])
+        for partition, offset in offsets.items():
+            self._consumer.seek(TopicPartition(*partition), offset)
 
     def position(self, partition: FetchedPartition) -> int:
         """See `Fetcher`."""
@@ -212,10 +212,10 @@ class PythonFetcher:
         except KafkaError as error:
             raise client_failure(error) from error
         return {
-            FetchedPartition(one.topic, one.partition): [
+            FetchedPartition(partition.topic, partition.partition): [
                 (record.offset, record.key, record.value) for record in records
             ]
-            for one, records in polled.items()
+            for partition, records in polled.items()
         }
 
     def close(self) -> None:

@@ -69,7 +69,9 @@ def decimals_of(unscaled: pa.Array, precision: int, scale: int) -> pa.Array:
     """
     if precision > DECIMAL_DIGITS_MAX:
         # Arrow writes small ones with an exponent. Such columns are rare.
-        numbers = (None if one is None else int.from_bytes(one, "big", signed=True) for one in unscaled.to_pylist())
+        numbers = (
+            None if digits is None else int.from_bytes(digits, "big", signed=True) for digits in unscaled.to_pylist()
+        )
         return pa.array([None if number is None else _plain_text(number, scale) for number in numbers], pa.string())
     data, offsets, valid = _parts(unscaled)
     words = np.empty((len(offsets) - 1, 16), dtype=np.uint8)

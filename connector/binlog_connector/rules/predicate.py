@@ -125,7 +125,7 @@ class _Binding:
                 inner = self.evaluation(condition.condition)
                 return lambda columns: pc.invert(inner(columns))
             case Conjunction():
-                parts = [self.evaluation(one) for one in condition.conditions]
+                parts = [self.evaluation(operand) for operand in condition.conditions]
                 join = pc.or_kleene if condition.is_any else pc.and_kleene
                 return lambda columns: functools.reduce(join, (part(columns) for part in parts))
             case Nullness():

@@ -202,7 +202,7 @@ class _Parser:
         for operator in ("<=", ">=", "<>", "!=", "=", "<", ">"):
             tokens = [self._reader.peek(ahead) for ahead in range(len(operator))]
             together = tokens[-1].start - tokens[0].start == len(operator) - 1
-            if together and all(_is_symbol(token, one) for token, one in zip(tokens, operator, strict=True)):
+            if together and all(_is_symbol(token, symbol) for token, symbol in zip(tokens, operator, strict=True)):
                 for _ in operator:
                     self._reader.take()
                 return operator
@@ -240,5 +240,5 @@ def column_names(condition: Condition) -> list[ColumnName]:
     if isinstance(condition, Negation):
         return column_names(condition.condition)
     if isinstance(condition, Conjunction):
-        return [name for one in condition.conditions for name in column_names(one)]
+        return [name for operand in condition.conditions for name in column_names(operand)]
     return [condition.column]

@@ -48,9 +48,10 @@ def left_of_failed(operations: Iterable[Operation], code: int) -> list[Operation
     found = list(operations)
     if code == 0:
         return found
-    if any(isinstance(one, CreateTable | CreateSequence) for one in found):
-        found = [one for one in found if not isinstance(one, ChangeRows)]  # of a table that was not made
-    return [left for one in found for left in _left(one, code)]
+    if any(isinstance(operation, CreateTable | CreateSequence) for operation in found):
+        # Without rows of a table that was not made.
+        found = [operation for operation in found if not isinstance(operation, ChangeRows)]
+    return [left for operation in found for left in _left(operation, code)]
 
 
 def ddl_operations(statement: DdlStatement) -> list[Operation]:

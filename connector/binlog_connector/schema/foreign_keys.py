@@ -165,7 +165,7 @@ class ForeignKeys:
         Raises:
             msgspec.DecodeError: It is something else.
         """
-        return cls(ignore_case, {one.child: one.keys for one in msgspec.json.decode(text, type=list[_Child])})
+        return cls(ignore_case, {kept.child: kept.keys for kept in msgspec.json.decode(text, type=list[_Child])})
 
     def apply(self, operation: Operation) -> None:
         """Apply the effect of a statement."""
@@ -251,7 +251,7 @@ class ForeignKeys:
         """*known* and *new* ones, which get names as the server gives them."""
         keys = list(known)
         for key in new:
-            number = 1 + max((_number(child, one.name) for one in keys), default=0)
+            number = 1 + max((_number(child, key.name) for key in keys), default=0)
             name = key.name or f"{child.table}{_GENERATED}{number}"
             keys.append(replace(key, name=name, parent=self._name(key.parent)))
         return tuple(keys)

@@ -228,7 +228,8 @@ class SchemaHistory:
     def compact(self, before: Position) -> None:
         """Forget what held only at positions before *before*: the definitions there become the base."""
         self._apply()
-        cut = next((i for i, one in enumerate(self._statements) if one.position >= before), len(self._statements))
+        later = (index for index, known in enumerate(self._statements) if known.position >= before)
+        cut = next(later, len(self._statements))
         for statement in self._statements[:cut]:
             self._altered |= self._apply_to(self._base, statement, NameRule())
         self._statements = self._statements[cut:]

@@ -118,7 +118,7 @@ def load_history(path: str) -> SchemaHistory | None:
         ) from error
     catalog = Catalog(databases=dict(content.databases), ignore_case=content.ignore_case, foreign_keys=foreign_keys)
     tables: dict[TableName, TableState] = {catalog.key(table.name): table for table in content.tables}
-    tables.update({one.name: Unclear(one.reason) for one in content.unclear})
+    tables.update({table.name: Unclear(table.reason) for table in content.unclear})
     catalog.tables = tables
     catalog.temporary = TemporaryTables.from_json(msgspec.json.decode(content.temporary))
     history = SchemaHistory(catalog, base_source=content.base_source, altered=content.altered)

@@ -180,7 +180,7 @@ class DdlStatement:
         return cls(**values)
 
 
-_FIELDS = tuple(one.name for one in fields(DdlStatement))
+_FIELDS = tuple(declared.name for declared in fields(DdlStatement))
 
 
 def ddl_statements(block: Block) -> Iterator[DdlStatement]:

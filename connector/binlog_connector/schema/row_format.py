@@ -96,7 +96,7 @@ class RowFormat:
         # Only now what comes before the part has a bearing.
         self._scope, self._scope_before = self._scope_before(), None
         waiting, self._waiting = self._waiting, []
-        return [self._scope.observe(one) for one in waiting][-1]
+        return [self._scope.observe(statement) for statement in waiting][-1]
 
     def _wants(self, name: TableName) -> bool:
         return any(

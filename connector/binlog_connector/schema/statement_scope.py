@@ -76,8 +76,9 @@ class StatementScope:
         if statement.event_type == EventType.INCIDENT:
             return [EventsLost(statement.text)]
         found: list[StatementChange] = []
-        for one in self._observed(statement):
-            found += [one] if isinstance(one, RowsChanged) else operation_changes(one, statement, decoding)
+        for operation in self._observed(statement):
+            is_change = isinstance(operation, RowsChanged)
+            found += [operation] if is_change else operation_changes(operation, statement, decoding)
         return found
 
     def observe(self, statement: DdlStatement) -> RowsChanged | EventsLost | None:
@@ -85,8 +86,11 @@ class StatementScope:
         if statement.event_type == EventType.INCIDENT:
             return EventsLost(statement.text)
         found: list[RowsChanged] = []
-        for one in self._observed(statement):
-            found += rows_moved(one) if isinstance(one, AlterTable) else [one] if isinstance(one, RowsChanged) else []
+        for operation in self._observed(statement):
+            if isinstance(operation, RowsChanged):
+                found.append(operation)
+            elif isinstance(operation, AlterTable):
+                found += rows_moved(operation)
         return found[0] if found else None
 
     def to_json(self) -> dict[str, object]:
@@ -145,13 +149,13 @@ class StatementScope:
                     self.foreign_keys.apply(operation)
             return
         may_be_missing = has_if_exists(statement.text)
-        for one in self._permanent_operations(statement):
-            if not isinstance(one, RowsChanged):
-                self.names.observe(one, may_be_missing=may_be_missing)
-                self._learn_engine(one)
+        for effect in self._permanent_operations(statement):
+            if not isinstance(effect, RowsChanged):
+                self.names.observe(effect, may_be_missing=may_be_missing)
+                self._learn_engine(effect)
                 if self.foreign_keys is not None:
-                    self.foreign_keys.apply(one)
-            yield one
+                    self.foreign_keys.apply(effect)
+            yield effect
 
     def _permanent_operations(self, statement: DdlStatement) -> Iterator[Operation | RowsChanged]:
         self._forget_other_runs(statement)

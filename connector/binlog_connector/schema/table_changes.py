@@ -249,7 +249,11 @@ def table_changes(statement: DdlStatement, decoding: Decoding = DEFAULT_DECODING
     Args:
         decoding: How values are read; its schemas are not asked.
     """
-    return [change for one in statement_operations(statement) for change in operation_changes(one, statement, decoding)]
+    return [
+        change
+        for operation in statement_operations(statement)
+        for change in operation_changes(operation, statement, decoding)
+    ]
 
 
 def default_facts(
@@ -279,7 +283,7 @@ class _About:
 
 
 def _facts(columns: Sequence[ColumnDefinition], about: _About, *, kept: bool = False) -> tuple[ColumnFacts, ...]:
-    made = tuple(column_of(one.completion(), about.vendor, nullable=one.nullable) for one in columns)
+    made = tuple(column_of(column.completion(), about.vendor, nullable=column.nullable) for column in columns)
     layout = TableLayout(about.name.database, about.name.table, made, (), "", b"", about.vendor)
     value_widths(layout)  # refuses numbers that no server admits
     facts = []
@@ -375,16 +379,20 @@ def _column_changes(alter: AlterTable, server_charset: str | None, about: _About
 
     added = [change for change in alter.changes if change.old_name is None]
     modified = [change for change in alter.changes if change.old_name is not None]
-    new = _facts([define(resolved(one.column, charset, about.vendor)) for one in added], about)
-    new = tuple(replace(facts, if_missing=one.if_possible) for facts, one in zip(new, added, strict=True))
-    implicit = () if any(one.column.system_role for one in added) else period_columns()
+    new = _facts([define(resolved(addition.column, charset, about.vendor)) for addition in added], about)
+    new = tuple(replace(facts, if_missing=addition.if_possible) for facts, addition in zip(new, added, strict=True))
+    implicit = () if any(addition.column.system_role for addition in added) else period_columns()
     return TableAltered(
         alter.name,
         dict(alter.column_renames)
-        | {one.old_name: one.column.name for one in modified if one.old_name not in (None, one.column.name)},
+        | {
+            change.old_name: change.column.name
+            for change in modified
+            if change.old_name not in (None, change.column.name)
+        },
         new + (_facts(implicit, about) if alter.versioning else ()),
-        _facts([define(resolved(one.column, charset, about.vendor)) for one in modified], about, kept=True),
-        (*(name for name, _ in alter.dropped), *(one.name for one in implicit if alter.versioning is False)),
+        _facts([define(resolved(change.column, charset, about.vendor)) for change in modified], about, kept=True),
+        (*(name for name, _ in alter.dropped), *(column.name for column in implicit if alter.versioning is False)),
         key,
         may_change_key(alter),
         converts=alter.convert,

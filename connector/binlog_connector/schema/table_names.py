@@ -68,7 +68,7 @@ def _folded(value: Any) -> Any:
         return tuple(map(_folded, value))
     if not is_dataclass(value) or isinstance(value, type):
         return value
-    new = {one.name: _folded(getattr(value, one.name)) for one in fields(value)}
+    new = {field.name: _folded(getattr(value, field.name)) for field in fields(value)}
     if isinstance(value, SetDatabaseCharset | DropDatabase):
         new["database"] = value.database.lower()
     changed = {name: part for name, part in new.items() if part != getattr(value, name)}
@@ -264,7 +264,7 @@ class NameRule:
     def _drop(self, names: Iterable[TableName]) -> None:
         for name in names:
             tables = self._created.get(name.database, {})
-            for table in [one for one in tables if one.lower() == name.table.lower()]:
+            for table in [spelling for spelling in tables if spelling.lower() == name.table.lower()]:
                 tables[table] = False  # or the server folds, or it was another one: no longer a proof
 
     def _need(self, name: TableName, may_be_missing: bool) -> None:

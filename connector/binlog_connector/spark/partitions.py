@@ -80,7 +80,7 @@ def plan_partitions(
     prepared = prepared or PreparedHistory(start)
     states = [b""] * len(edges)
     if state and log.events is not None:
-        states = [zlib.compress(one) for one in states_at(log.events, start, state, edges[:-1])]
+        states = [zlib.compress(state_there) for state_there in states_at(log.events, start, state, edges[:-1])]
     numbers = () if log.events is None else tuple(place.file_no for place in log.file_starts())
     return [
         RangePartition(

@@ -115,7 +115,7 @@ class Manifest:
     def with_file(self, file: ArchivedFile) -> Manifest:
         """A copy with *file* in place of the file of the same number."""
         others = [known for known in self.files if known.file_no != file.file_no]
-        return replace(self, files=tuple(sorted([*others, file], key=lambda one: one.file_no)))
+        return replace(self, files=tuple(sorted([*others, file], key=lambda archived: archived.file_no)))
 
     def to_bytes(self) -> bytes:
         """The manifest as it is stored, with a checksum of its own."""

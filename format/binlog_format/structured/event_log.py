@@ -183,7 +183,7 @@ def ns_of(clock: int, clock_sync: ClockSync) -> int | None:
     if not 0 < clock_sync.frequency <= _FREQUENCY_MAX:
         return None
     with np.errstate(over="ignore"):
-        value, sync_value, sync_ns = (np.uint64(one) for one in (clock, clock_sync.clock, clock_sync.ns))
+        value, sync_value, sync_ns = (np.uint64(number) for number in (clock, clock_sync.clock, clock_sync.ns))
         return int(wall_ns(value, sync_value, clock_sync.frequency, sync_ns))
 
 

@@ -109,7 +109,7 @@ class ClockSync:
 
     def entry(self) -> bytes:
         """Bytes of the entry in a file, size field included."""
-        numbers = b"".join(U64_STRUCT.pack(one) for one in (self.clock, self.frequency, self.ns))
+        numbers = b"".join(U64_STRUCT.pack(number) for number in (self.clock, self.frequency, self.ns))
         return _entry(CLOCK_TAG, numbers + I32_STRUCT.pack(self.tz_offset) + _text(self.tz_name))
 
 
@@ -151,12 +151,12 @@ class _Fields:
         self._payload = payload
         self._at = 0
 
-    def number(self, one: Struct) -> int:
+    def number(self, field: Struct) -> int:
         left = len(self._payload) - self._at
-        if left < one.size:
-            raise ShortEntryError(one.size, left)
-        self._at += one.size
-        number: int = one.unpack_from(self._payload, self._at - one.size)[0]
+        if left < field.size:
+            raise ShortEntryError(field.size, left)
+        self._at += field.size
+        number: int = field.unpack_from(self._payload, self._at - field.size)[0]
         return number
 
     def text(self) -> bytes:
@@ -212,14 +212,14 @@ class LogState:
             at += ENTRY_HEAD_SIZE
             if len(entries) - at < size:
                 raise ValueError(f"{len(entries) - at} bytes are left, expected an entry of {size}")
-            one = read_metadata(entries[at : at + size])
+            entry = read_metadata(entries[at : at + size])
             at += size
-            if isinstance(one, EventSource):
-                sources[one.id] = one
-            elif isinstance(one, WriterProp):
-                writer = one
-            elif isinstance(one, ClockSync):
-                clock_sync = one
+            if isinstance(entry, EventSource):
+                sources[entry.id] = entry
+            elif isinstance(entry, WriterProp):
+                writer = entry
+            elif isinstance(entry, ClockSync):
+                clock_sync = entry
             else:
                 raise ValueError("an entry that is not metadata")
         return cls(sources, writer, clock_sync)

@@ -162,16 +162,16 @@ class EntryScanner:
             at += ENTRY_HEAD_SIZE + len(payload)
 
     def _take(self, payload: bytes, at: int, *, is_clock_used: bool) -> None:
-        one = read_metadata(payload)
-        if isinstance(one, EventSource):
-            self._sources.define(one)
-        elif isinstance(one, WriterProp):
-            self._in_force[WRITER] = self._writers.number_of(one)
+        entry = read_metadata(payload)
+        if isinstance(entry, EventSource):
+            self._sources.define(entry)
+        elif isinstance(entry, WriterProp):
+            self._in_force[WRITER] = self._writers.number_of(entry)
             self._in_force[WRITER_ENTRY] = at
-        elif isinstance(one, ClockSync) and one != self._clock_syncs[-1]:
+        elif isinstance(entry, ClockSync) and entry != self._clock_syncs[-1]:
             if not is_clock_used:
                 self._clock_syncs.pop()
-            self._clock_syncs.append(one)
+            self._clock_syncs.append(entry)
             self._in_force[CLOCK_SYNC] = len(self._clock_syncs) - 1
 
     @staticmethod

@@ -98,31 +98,32 @@ class ChangeExtras:
         found: list[ChangeStatement] = []
         row_nos: list[int] = []
         event, row_no = -1, 0
-        for one in self.find_statements(block):
-            event, row_no = one.event, row_no + 1 if one.event == event else 0
-            if keep is not None and not keep[int(block.events["group"][one.event])]:
+        for statement in self.find_statements(block):
+            event, row_no = statement.event, row_no + 1 if statement.event == event else 0
+            if keep is not None and not keep[int(block.events["group"][statement.event])]:
                 continue
-            if self.ops is not None and one.op not in self.ops:
+            if self.ops is not None and statement.op not in self.ops:
                 continue
-            if _is_about(one, tables, table):
-                found.append(one)
+            if _is_about(statement, tables, table):
+                found.append(statement)
                 row_nos.append(row_no)
         if not found:
             return None
         return StatementRows(
-            np.array([one.event for one in found], dtype=np.int64),
+            np.array([statement.event for statement in found], dtype=np.int64),
             row_nos,
-            [one.op for one in found],
-            [one.database or None for one in found],
-            [one.table for one in found],
-            [one.text if self.tells_texts else None for one in found],
+            [statement.op for statement in found],
+            [statement.database or None for statement in found],
+            [statement.table for statement in found],
+            [statement.text if self.tells_texts else None for statement in found],
         )
 
 
-def _is_about(one: ChangeStatement, tables: TableFilter, table: str | None) -> bool:
-    if one.table is None:
-        return table is None and tables.accepts_all and tables.may_accept_in(one.database)
-    return (table is None or table == f"{one.database}.{one.table}") and tables.accepts_name(one.database, one.table)
+def _is_about(statement: ChangeStatement, tables: TableFilter, table: str | None) -> bool:
+    if statement.table is None:
+        return table is None and tables.accepts_all and tables.may_accept_in(statement.database)
+    name = (statement.database, statement.table)
+    return table in (None, ".".join(name)) and tables.accepts_name(*name)
 
 
 NO_EXTRAS = ChangeExtras()

@@ -118,16 +118,16 @@ class TransactionsView:
         rows = np.zeros((len(_KINDS), len(groups)), dtype=np.int64)
         tables: list[dict[str, None]] = [{} for _ in range(len(groups))]
         first_rows: list[tuple[int, str]] = []  # row of a table's first event in a group
-        for one in maps.resolve(block):
-            layout = one.layout
+        for of_table in maps.resolve(block):
+            layout = of_table.layout
             if not self._rows_of.accepts(layout):
                 continue
-            images = read_images(block.data, events, one.events, layout, place=block.place).table
+            images = read_images(block.data, events, of_table.events, layout, place=block.place).table
             group = events["group"][images["event"]]
             for number, kind in enumerate(_KINDS):
                 rows[number] += np.bincount(group[images["kind"] == kind], minlength=len(groups))
-            _, first = np.unique(events["group"][one.events], return_index=True)
-            first_rows += [(row, layout.full_name) for row in one.events[first].tolist()]
+            _, first = np.unique(events["group"][of_table.events], return_index=True)
+            first_rows += [(row, layout.full_name) for row in of_table.events[first].tolist()]
         for row, name in sorted(first_rows):
             tables[int(events["group"][row])][name] = None
         queries = events["group"][_is_statement(block)]

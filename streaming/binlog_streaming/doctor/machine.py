@@ -94,7 +94,7 @@ def _packages(needs: Needs) -> Iterator[DoctorFinding]:
             wanted.setdefault(extra, []).append(requirement)
     for extra in ("", *EXTRAS):
         is_needed = extra == "" or (needs.extras is not None and extra in needs.extras)
-        requirements = [one for one in wanted.get(extra, ()) if one.name != NAME]
+        requirements = [requirement for requirement in wanted.get(extra, ()) if requirement.name != NAME]
         if requirements and (is_needed or needs.extras is None):
             yield _extra(extra, requirements, is_needed=is_needed)
 

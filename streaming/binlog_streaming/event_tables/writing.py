@@ -187,10 +187,11 @@ def _fit_columns(target: Target, commit_id: CommitId, schema: pa.Schema) -> None
 def _seconds(rows: EventTableRows) -> tuple[int, int]:
     """Times of the first and the last event; without any time: now."""
     ranges = [pc.min_max(batch.column("ns")).as_py() for batch in rows.batches]
-    known = [one for one in ranges if one["min"] is not None]
+    known = [bounds for bounds in ranges if bounds["min"] is not None]
     if not known:
         return int(time.time()), int(time.time())
-    return min(one["min"] for one in known) // _NS_PER_SECOND, max(one["max"] for one in known) // _NS_PER_SECOND
+    first, last = min(bounds["min"] for bounds in known), max(bounds["max"] for bounds in known)
+    return first // _NS_PER_SECOND, last // _NS_PER_SECOND
 
 
 @dataclass(slots=True)

@@ -181,8 +181,8 @@ class BatchProgress:
     @property
     def set_aside(self) -> list[SetAside]:
         """Tables that stopped in it."""
-        stopped = {one.name: one for table in self.tables if (one := table.set_aside) is not None}
-        return sorted(stopped.values(), key=lambda one: one.name)
+        stopped = {aside.name: aside for table in self.tables if (aside := table.set_aside) is not None}
+        return sorted(stopped.values(), key=lambda aside: aside.name)
 
     @property
     def changes(self) -> int:
@@ -261,21 +261,25 @@ class _News:
                         "%s: %s table=%s target=%s", note, NOTE_TEXTS[note], table.source_table, table.target
                     )
 
-    def _log_snapshot(self, one: PlannedSnapshot) -> None:
-        if one.is_open or one.snapshot in self.snapshots:
+    def _log_snapshot(self, snapshot: PlannedSnapshot) -> None:
+        if snapshot.is_open or snapshot.snapshot in self.snapshots:
             return
-        self.snapshots.add(one.snapshot)
-        if one.problem is None:
+        self.snapshots.add(snapshot.snapshot)
+        if snapshot.problem is None:
             logger.info(
-                "complete: table=%s rows=%d gtid=%s snapshot=%s", one.name, one.rows, one.ended_gtid, one.snapshot
+                "complete: table=%s rows=%d gtid=%s snapshot=%s",
+                snapshot.name,
+                snapshot.rows,
+                snapshot.ended_gtid,
+                snapshot.snapshot,
             )
         else:
             logger.error(
                 "not complete: table=%s snapshot=%s: %s; take it again (%s)",
-                one.name,
-                one.snapshot,
-                one.problem,
-                snapshot_command(one.name),
+                snapshot.name,
+                snapshot.snapshot,
+                snapshot.problem,
+                snapshot_command(snapshot.name),
             )
 
 

@@ -254,7 +254,7 @@ def _changed_places(record: JobRecord, now: JobRecord) -> list[RecordChange]:
 def _changed_options(record: JobRecord, now: JobRecord) -> list[RecordChange]:
     changes = []
     for name in (*START_OPTIONS, *_CONTENT_OPTIONS):
-        was, is_now = (one.options.get(name, _UNRECORDED.get(name)) for one in (record, now))
+        was, is_now = (settings.options.get(name, _UNRECORDED.get(name)) for settings in (record, now))
         if was == is_now:
             continue
         why = "It counts only for a new checkpoint" if name in START_OPTIONS else "The tables have been begun with it"

@@ -131,10 +131,10 @@ class RecordKeeper:
             written=self.written,
             from_first=record.from_first,
             complete=complete,
-            set_aside={one.name: one for one in states.set_aside},
+            set_aside={stopped.name: stopped for stopped in states.set_aside},
             scope=StatementScope.from_json(record.scope.at(batch_id)),
             snapshots={snapshot.name: snapshot for snapshot in states.snapshots},
-            earlier=[one.filter() for one in record.earlier],
+            earlier=[earlier.filter() for earlier in record.earlier],
         )
 
     @property
@@ -205,7 +205,7 @@ class RecordKeeper:
             AccessError: The record cannot be written.
         """
         record, new = self._record, {table.name: table for table in tables}
-        others = tuple(one for one in record.set_aside if one.name not in new)
+        others = tuple(stopped for stopped in record.set_aside if stopped.name not in new)
         from_first = False if self._is_new else record.from_first
         self._note(msgspec.structs.replace(record, set_aside=(*others, *new.values()), from_first=from_first))
 
@@ -219,7 +219,7 @@ class RecordKeeper:
         Raises:
             AccessError: The record cannot be written.
         """
-        record, names = self._record, {(one.database, one.table) for one in self._record.set_aside}
+        record, names = self._record, {(stopped.database, stopped.table) for stopped in self._record.set_aside}
         others = {target for target in record.targets if target[:2] not in names}
         self._note(
             msgspec.structs.replace(
@@ -276,7 +276,7 @@ class RecordKeeper:
                 targets.add((*TableName.parse(table.source_table), table.mode))
         complete = {name for name, is_complete in change.complete.items() if is_complete}
         incomplete = set(change.complete) - complete
-        over = {one.name for one in batch.set_aside} | change.returned
+        over = {stopped.name for stopped in batch.set_aside} | change.returned
         scope = change.scope.to_json()
         self._note(
             msgspec.structs.replace(
@@ -285,8 +285,8 @@ class RecordKeeper:
                 targets=tuple(sorted(target for target in targets if target[:2] not in change.gone)),
                 complete=_sorted(complete, set(before.complete) - incomplete),
                 incomplete=_sorted(incomplete, set(before.incomplete) - complete),
-                set_aside=(*(one for one in before.set_aside if one.name not in over), *batch.set_aside),
-                snapshots=tuple(one for _, one in sorted(change.snapshots.items())),
+                set_aside=(*(stopped for stopped in before.set_aside if stopped.name not in over), *batch.set_aside),
+                snapshots=tuple(snapshot for _, snapshot in sorted(change.snapshots.items())),
                 verified=_verified(before.verified, batch),
                 before=_states(before, batch.batch_id),
                 scope=ScopeRecord(batch_id=batch.batch_id, before=before.scope.at(batch.batch_id), after=scope),
@@ -320,7 +320,7 @@ _Name = TypeVar("_Name", bound=tuple[str, ...])
 
 def _verified(before: Iterable[Verified], batch: BatchProgress) -> tuple[Verified, ...]:
     """The newest proofs of targets after a batch."""
-    known = {(one.database, one.table, one.mode): one for one in before}
+    known = {(target.database, target.table, target.mode): target for target in before}
     for proof in filter(None, (table.verified for table in batch.tables)):
         (database, table), mode = proof.name, proof.mode
         known[database, table, mode] = Verified(
@@ -331,7 +331,7 @@ def _verified(before: Iterable[Verified], batch: BatchProgress) -> tuple[Verifie
             rows=proof.rows,
             commit_time=proof.commit_time,
         )
-    return tuple(one for _, one in sorted(known.items()))
+    return tuple(target for _, target in sorted(known.items()))
 
 
 def _states(record: JobRecord, batch_id: int) -> TableStates:

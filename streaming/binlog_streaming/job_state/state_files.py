@@ -155,7 +155,7 @@ def place_problems(job: AnyJob) -> tuple[str, ...]:
 def nearest_place(place: str) -> Path:
     """The folder *place*, or the nearest one above it that exists."""
     folder = Path(place)
-    return next(one for one in (folder, *folder.parents) if one.exists())
+    return next(existing for existing in (folder, *folder.parents) if existing.exists())
 
 
 VERSION = 1

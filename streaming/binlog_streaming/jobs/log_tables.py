@@ -220,8 +220,8 @@ class _Finder:
             table.unknown_columns = tuple(dict.fromkeys(unknown))
             generated = (column for definition in definitions for column in definition.generated_columns)
             table.generated_columns = tuple(dict.fromkeys(generated))
-            others = (one for one in self._layouts.get(name, ()) if one is not table)
-            table.earlier = tuple(one.layout for one in others if one.problem is None)
+            others = (other for other in self._layouts.get(name, ()) if other is not table)
+            table.earlier = tuple(other.layout for other in others if other.problem is None)
             table.is_made_there = name in self._made
             table.begun_at = self._begun.get(name)
             table.cascading = tuple(self._cascading.get(name, {}).values())

@@ -234,7 +234,7 @@ class _Look:
                 wanted.insert(0, target.schema())
         elif self.query_id is None and self.job.source.starts_at_the_beginning:
             decoding = self.job.decoding()
-            wanted = [self._stored(target, arrow_schema(one, decoding)) for one in self.found.earlier] + wanted
+            wanted = [self._stored(target, arrow_schema(layout, decoding)) for layout in self.found.earlier] + wanted
         common_schema(wanted, self.found.name)
 
     def _stored(self, target: Target | None, schema: pa.Schema) -> pa.Schema:

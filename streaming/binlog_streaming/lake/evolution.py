@@ -50,7 +50,9 @@ class SchemaChange:
     def applied_to(self, schema: pa.Schema) -> pa.Schema:
         """The columns after it."""
         fields = [column.with_name(self.renamed.get(column.name, column.name)) for column in schema]
-        return pa.schema([one.with_type(self.retyped.get(one.name, one.type)) for one in fields] + list(self.added))
+        return pa.schema(
+            [field.with_type(self.retyped.get(field.name, field.type)) for field in fields] + list(self.added)
+        )
 
 
 def reconciled(there: pa.Schema, wanted: pa.Schema, source_table: str) -> SchemaChange:

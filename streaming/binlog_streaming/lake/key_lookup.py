@@ -54,7 +54,7 @@ def files_that_may_hold(
     bounds = [bounds_of(file, names) for file in files]
     admits = np.ones(len(files), np.bool_)
     for name, ranges in covers.items():
-        known = np.array([number for number, one in enumerate(bounds) if name in one], np.int64)
+        known = np.array([number for number, known_bounds in enumerate(bounds) if name in known_bounds], np.int64)
         low, high = (np.array([bounds[number][name][side] for number in known], np.int64) for side in (0, 1))
         admits[known] &= meeting(ranges, low, high)
     admitted = np.flatnonzero(admits).tolist()

@@ -161,10 +161,10 @@ def supersede_part(
         found = merging.found()
         contradicted = merging.contradicted(found)
         writing.result()
-    for one in found:
-        merging.replace(one)
+    for in_file in found:
+        merging.replace(in_file)
     merging.write_new()
-    return [Superseded(one.file, one.rows, one.marked) for one in found], contradicted
+    return [Superseded(in_file.file, in_file.rows, in_file.marked) for in_file in found], contradicted
 
 
 def superseded_by_later_part(
@@ -197,8 +197,8 @@ def remove_rows(files: TableFiles[File], superseded: Iterable[Superseded[File]],
         superseded: The rows; several may be about the same file.
     """
     by_file: defaultdict[str, list[Superseded[File]]] = defaultdict(list)
-    for one in superseded:
-        by_file[files.name_of(one.file)].append(one)
+    for in_file in superseded:
+        by_file[files.name_of(in_file.file)].append(in_file)
     if not by_file:
         return
     is_marked = kind is Merge.MARK or (
@@ -209,7 +209,7 @@ def remove_rows(files: TableFiles[File], superseded: Iterable[Superseded[File]],
     )
     for some in by_file.values():
         # Two parts of the log may have superseded the same row.
-        gone = union([some[0].marked, *(one.rows for one in some)])
+        gone = union([some[0].marked, *(in_file.rows for in_file in some)])
         take = files.mark if is_marked else files.rewrite
         take(some[0].file, gone)
 
@@ -256,7 +256,7 @@ def _rows_with(
     else:
         with ThreadPoolExecutor(THREADS) as pool:
             every = list(pool.map(lambda file: _rows_in(files, file, lookup, key_schema, flags), some))
-    return [one for one in every if len(one.rows)]
+    return [in_file for in_file in every if len(in_file.rows)]
 
 
 def _rows_in(
@@ -317,7 +317,7 @@ class _Merging(Generic[File]):
         """Contradictions between the found rows and the change's expectations; None: there are none."""
         if self._change.expected is None:
             return None
-        numbers = np.concatenate([np.empty(0, np.int64), *(one.live for one in found)])
+        numbers = np.concatenate([np.empty(0, np.int64), *(in_file.live for in_file in found)])
         held = np.bincount(numbers, minlength=len(self._change.expected))
         return contradictions(self._change.expected, held, self._differing(found))
 
@@ -325,7 +325,7 @@ class _Merging(Generic[File]):
         # Rows that are not what the images before their changes show.
         if self._change.before is None:
             return None
-        live = [KeyRows(one.file, one.live_rows, one.live) for one in found]
+        live = [KeyRows(in_file.file, in_file.live_rows, in_file.live) for in_file in found]
         return differing_rows(self._files, self._change.before, live)
 
     def replace(self, found: _Found[File]) -> None:

@@ -116,7 +116,7 @@ class TableHistory:
         name = self.schema.names[column]
         sources = self._sources(column)[nodes]
         facts = sources - self._by_default
-        has_default = np.array([name in one.defaults for one in self.images.facts.known], np.bool_)
+        has_default = np.array([name in known_facts.defaults for known_facts in self.images.facts.known], np.bool_)
         lacking = sources == self._unknown
         lacking[facts >= 0] = ~has_default[facts[facts >= 0]]
         if lacking.any() and not unknown_is_null:

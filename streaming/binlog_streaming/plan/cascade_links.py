@@ -151,7 +151,8 @@ def groups_children_first(tables: Iterable[TableName], links: Iterable[Link]) ->
             children[link.key.parent].add(link.child)
     reach = {name: _reachable(name, children) for name in names}
     groups = {
-        name: tuple(one for one in names if one == name or {one, name} <= reach[one] & reach[name]) for name in names
+        name: tuple(other for other in names if other == name or {other, name} <= reach[other] & reach[name])
+        for name in names
     }
     order: dict[TableName, None] = {}
     found = []
@@ -207,7 +208,7 @@ def linked_rows_steps(
     """
     for number, after, before in _spans(about):
         here = [link for link in links if _overlaps(link, after, before)]
-        parents = {one.key.parent for one in here}
+        parents = {link.key.parent for link in here}
         within = {
             name: tuple(
                 part
@@ -223,7 +224,7 @@ def linked_rows_steps(
         )
         tables = {name for name, some in within.items() if some}
         if outside or tables & parents:
-            tables |= {one.child for one in here}
+            tables |= {link.child for link in here}
         if tables:
             order = itertools.chain.from_iterable(groups_children_first(tables, here))
             rows = (RowsStep(number, name, within[name], after, before) for name in order)

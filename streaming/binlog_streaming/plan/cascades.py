@@ -204,8 +204,8 @@ def cascades_in(
         states: The foreign keys, each from a position on.
         is_wanted: Whether a child counts in which they are not done.
     """
-    found = [one for part in touched for one in _of_part(part, states, log, is_wanted, appliance)]
-    return sorted(found, key=lambda one: one.place)
+    found = [change for part in touched for change in _of_part(part, states, log, is_wanted, appliance)]
+    return sorted(found, key=lambda change: change.place)
 
 
 def _of_part(
@@ -221,19 +221,19 @@ def _of_part(
         if start >= end:
             continue
 
-        def is_open(one: Cascade, part: Touched = part) -> bool:
-            if appliance.is_applied(one.child):
-                return appliance.is_real(one.key) and bool(appliance.obstacle(one, part.table))
-            return is_wanted(one.child)
+        def is_open(cascade: Cascade, part: Touched = part) -> bool:
+            if appliance.is_applied(cascade.child):
+                return appliance.is_real(cascade.key) and bool(appliance.obstacle(cascade, part.table))
+            return is_wanted(cascade.child)
 
         reached_by_delete = keys.reached_by_delete(part.table) if part.deletes else []
-        by_delete = {one.child: one for one in reached_by_delete if is_open(one)}
+        by_delete = {cascade.child: cascade for cascade in reached_by_delete if is_open(cascade)}
         by_update: dict[TableName, Cascade] = {}
         columns: dict[TableName, set[str]] = {}
         for column in keys.updating_columns(part.table) if part.updates else ():
-            for one in filter(is_open, keys.reached_by_update(part.table, (column,))):
-                by_update.setdefault(one.child, one)
-                columns.setdefault(one.child, set()).add(column)
+            for reached in filter(is_open, keys.reached_by_update(part.table, (column,))):
+                by_update.setdefault(reached.child, reached)
+                columns.setdefault(reached.child, set()).add(column)
         for child in sorted({*by_delete, *by_update}):
             change = log.first(
                 part.table, start, end, deletes=child in by_delete, columns=columns.get(child, frozenset())

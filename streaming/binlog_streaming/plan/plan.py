@@ -130,7 +130,7 @@ def plan_batch(
     if first is not None:
         _take_respelled(planning, DdlStatement(first, 0, ""))
     _take_statements(planning, changes)
-    components = sorted(_components(planning), key=lambda one: one.name)
+    components = sorted(_components(planning), key=lambda component: component.name)
     change = replace(planning.state_change(), definitions=definitions_of(rows))
     return BatchPlan(tuple(components), end, change)
 
@@ -149,8 +149,8 @@ def _changes(
             defined = definition_statement(mark)
             if defined is not None:
                 scope.observe(defined)
-                made = (one for one in definition_operations(defined) if isinstance(one, CreateTable))
-                some = [*some, *(moved for one in made for moved in rows_moved(one))]
+                made = (table for table in definition_operations(defined) if isinstance(table, CreateTable))
+                some = [*some, *(moved for table in made for moved in rows_moved(table))]
         if isinstance(decoding.rules, TableRules):
             some = apply_rules_to_changes(some, decoding.rules, decoding, statement.vendor)
         yield statement, list(some)
@@ -182,7 +182,7 @@ def spread(components: Sequence[Component], count: int) -> list[list[Component]]
     """Put *components* into up to *count* piles of about the same weight, in each the heavy ones first."""
     piles: list[list[Component]] = [[] for _ in range(count)]
     weights = [0] * count
-    for component in sorted(components, key=lambda one: -one.weight):
+    for component in sorted(components, key=lambda each: -each.weight):
         lightest = weights.index(min(weights))
         piles[lightest].append(component)
         weights[lightest] += component.weight
@@ -202,8 +202,8 @@ def _admit(
             admission.take_cascade(ahead.popleft())
         admission.take(statement, some)
     # Of each range only the first change is known, and others may follow a TRUNCATE.
-    for one in (*ahead, *carried):
-        admission.take_cascade(one)
+    for cascade in (*ahead, *carried):
+        admission.take_cascade(cascade)
     admission.finish({name: min(part.start for part in parts) for name, parts in planning.parts.items()})
     planning.complete = admission.complete
     planning.assumed = admission.assumed
@@ -211,8 +211,8 @@ def _admit(
     for name, refusal in planning.problems:
         admission.refuse(name, refusal)
     admission.refuse_children(planning.cascades)
-    refusals = sorted(admission.refusals.values(), key=lambda one: one.place)
-    final = next((one for one in refusals if on_error is OnError.STOP or not can_set_aside(one.error)), None)
+    refusals = sorted(admission.refusals.values(), key=lambda refused: refused.place)
+    final = next((it for it in refusals if on_error is OnError.STOP or not can_set_aside(it.error)), None)
     if final is not None:
         raise final.error
     planning.refusals = admission.refusals

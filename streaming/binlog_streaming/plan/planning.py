@@ -158,7 +158,9 @@ def definitions_of(rows: Sequence[Row]) -> tuple[DdlStatement, ...]:
         rows: Of the view `tables`.
     """
     found = (definition_statement(mark) if mark else statement for statement, mark in statements_of(rows))
-    return tuple(one for one in found if one is not None and (is_stated(one) or is_ddl(one)))
+    return tuple(
+        statement for statement in found if statement is not None and (is_stated(statement) or is_ddl(statement))
+    )
 
 
 def _part(row: Row, end: Position) -> IndexPart:

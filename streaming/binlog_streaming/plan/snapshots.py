@@ -99,10 +99,10 @@ class Snapshots:
     _before_repair: dict[str, str] = field(default_factory=dict)  # which snapshot's rows counted before
 
     def __post_init__(self) -> None:
-        for name, one in self.tables.items():
-            self._keys[one.snapshot] = one.key
-            if one.is_open:
-                self._at_start[name] = one.snapshot
+        for name, snapshot in self.tables.items():
+            self._keys[snapshot.snapshot] = snapshot.key
+            if snapshot.is_open:
+                self._at_start[name] = snapshot.snapshot
 
     def wait(self, name: TableName) -> None:
         """The table is not live when the batch begins."""
@@ -146,8 +146,8 @@ class Snapshots:
 
     def take_chunk(self, statement: DdlStatement, chunk: SnapshotChunk, *, has_key: bool) -> None:
         """An event group with rows; those of a table without a key take the place of all that it has."""
-        one = self._open(chunk.name, chunk.snapshot)
-        if one is None:
+        snapshot = self._open(chunk.name, chunk.snapshot)
+        if snapshot is None:
             return
         if chunk.snapshot in self.faulty:
             self.stop(chunk.name, self.faulty[chunk.snapshot])
@@ -155,7 +155,9 @@ class Snapshots:
         if chunk.number and not has_key:
             self.stop(chunk.name, f"chunk {chunk.number} at {statement.position}: a table without a key has only one")
             return
-        self.tables[chunk.name] = msgspec.structs.replace(one, chunks=one.chunks + 1, rows=one.rows + chunk.row_count)
+        self.tables[chunk.name] = msgspec.structs.replace(
+            snapshot, chunks=snapshot.chunks + 1, rows=snapshot.rows + chunk.row_count
+        )
         if not has_key:
             self.emptied.add((chunk.name, statement.place))
 
@@ -175,17 +177,17 @@ class Snapshots:
 
     def end(self, statement: DdlStatement, ended: SnapshotEnded) -> bool:
         """A snapshot ends; whether the table is complete by it."""
-        one = self._open(ended.name, ended.snapshot)
-        if one is None:
+        snapshot = self._open(ended.name, ended.snapshot)
+        if snapshot is None:
             return False
-        if (one.chunks, one.rows) != (ended.chunks, ended.rows):
+        if (snapshot.chunks, snapshot.rows) != (ended.chunks, ended.rows):
             self.stop(
                 ended.name,
-                f"it ends at {statement.position} with {ended.chunks} chunks of {ended.rows} rows, and {one.chunks} "
-                f"chunks of {one.rows} rows were in the log",
+                f"it ends at {statement.position} with {ended.chunks} chunks of {ended.rows} rows, and "
+                f"{snapshot.chunks} chunks of {snapshot.rows} rows were in the log",
             )
             return False
-        self.tables[ended.name] = msgspec.structs.replace(one, is_ended=True, ended_gtid=statement.gtid)
+        self.tables[ended.name] = msgspec.structs.replace(snapshot, is_ended=True, ended_gtid=statement.gtid)
         self.ended.add((ended.name, statement.place))
         return True
 
@@ -200,10 +202,10 @@ class Snapshots:
         Args:
             place: Rows of chunks after it are no rows of the table as it is then; None: they are.
         """
-        one = self.tables.get(name)
-        if one is None or not one.is_open:
+        snapshot = self.tables.get(name)
+        if snapshot is None or not snapshot.is_open:
             return
-        self.tables[name] = msgspec.structs.replace(one, problem=problem)
+        self.tables[name] = msgspec.structs.replace(snapshot, problem=problem)
         if place is not None:
             self._used.setdefault(name, []).append((place, ""))
 
@@ -239,8 +241,8 @@ class Snapshots:
         return change
 
     def _open(self, name: TableName, snapshot: str) -> PlannedSnapshot | None:
-        one = self.tables.get(name)
-        return one if one is not None and one.is_open and one.snapshot == snapshot else None
+        known = self.tables.get(name)
+        return known if known is not None and known.is_open and known.snapshot == snapshot else None
 
 
 def snapshot_command(name: TableName) -> str:

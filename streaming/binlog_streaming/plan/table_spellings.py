@@ -68,7 +68,7 @@ def named_changes(planning: Planning, walk: Callable[[StatementScope], Changes])
         before.names = NameRule(folds)
         if folds:
             before.fold_names()
-    capitals = next((one.table for one in planning.touched if one.table != one.table.lowered), None)
+    capitals = next((part.table for part in planning.touched if part.table != part.table.lowered), None)
     if before.names.folds and capitals is not None:
         reason = f"rows of {capitals} are in the log: a server with 1 or 2 logs rows under small letters"
         raise OptionError("INVALID_VALUE", f"lowerCaseTableNames: {reason}", hint=HINT)
@@ -78,7 +78,7 @@ def named_changes(planning: Planning, walk: Callable[[StatementScope], Changes])
     scope = before if before.names.folds is not None else copy.deepcopy(before)
     changes = walk(scope)
     start = _last_drop(changes)
-    scope.names.take_rows([one.table for one in planning.touched if start is None or one.start >= start])
+    scope.names.take_rows([part.table for part in planning.touched if start is None or part.start >= start])
     if scope.names.folds and not before.names.folds:
         scope = before
         scope.fold_names()
@@ -94,9 +94,9 @@ def _take_other_spellings(planning: Planning) -> None:
 
     Rows are logged under small letters, so targets of such names are empty.
     """
-    job_state, start = planning.job_state, min(one.start for one in planning.touched)
+    job_state, start = planning.job_state, min(part.start for part in planning.touched)
     names = {*(job_state.written or ()), *job_state.complete, *job_state.set_aside}
-    for name in sorted(one for one in names if one != one.lowered):
+    for name in sorted(spelling for spelling in names if spelling != spelling.lowered):
         stopped = job_state.set_aside.get(name)
         if stopped is not None:
             reason = f"{name.lowered} is {name}, which was set aside at {stopped.position}: {stopped.reason}"
@@ -137,7 +137,7 @@ def take_unclear_keys(planning: Planning, states: Sequence[tuple[Position, Forei
     unclear: set[TableName] = set()
     for (_, keys), (_, other) in zip(states, folded, strict=True):
         for part in planning.touched if keys.keys != other.keys else ():
-            unclear |= {one.child for one in {*reached(part, other)} - {*reached(part, keys)}}
+            unclear |= {cascade.child for cascade in {*reached(part, other)} - {*reached(part, keys)}}
     found = cascades_in(
         planning.touched if unclear else (),
         folded,
@@ -145,13 +145,13 @@ def take_unclear_keys(planning: Planning, states: Sequence[tuple[Position, Forei
         lambda child: child in unclear & names and _follows(planning, child),
         Appliance(lambda _: False, None),
     )
-    for one in found:
+    for change in found:
         about = (
-            f"a foreign key of it changes its rows with those of {one.parent} if the server takes names for one that "
-            "differ in letters of another case, and the log does not show whether it does"
+            f"a foreign key of it changes its rows with those of {change.parent} if the server takes names for one "
+            "that differ in letters of another case, and the log does not show whether it does"
         )
-        error = SchemaError("NAMES_UNCLEAR", f"{one.cascade.child}: {about}", hint=HINT)
-        planning.problems.append((one.cascade.child, Refusal(one.place, one.change.gtid, error)))
+        error = SchemaError("NAMES_UNCLEAR", f"{change.cascade.child}: {about}", hint=HINT)
+        planning.problems.append((change.cascade.child, Refusal(change.place, change.change.gtid, error)))
 
 
 def _follows(planning: Planning, child: TableName) -> bool:
@@ -161,7 +161,7 @@ def _follows(planning: Planning, child: TableName) -> bool:
 
 def _last_drop(changes: Changes) -> Position | None:
     """Place of the last DROP DATABASE: rows before it were of other tables."""
-    drops = [statement for statement, some in changes if any(isinstance(one, DatabaseDropped) for one in some)]
+    drops = [statement for statement, some in changes if any(isinstance(change, DatabaseDropped) for change in some)]
     return max((statement.position for statement in drops), default=None)
 
 

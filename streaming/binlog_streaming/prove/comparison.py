@@ -229,7 +229,7 @@ def compare_rows(
     rows, buckets, forms = *later, result.forms
     assert forms is not None, "it is known which columns are compared"
     sums[0].add_rows(rows, buckets)
-    expected, held = (one.in_sample(sample) for one in sums)
+    expected, held = (side.in_sample(sample) for side in sums)
     result = replace(result, rows=expected.row_count, held_rows=held.row_count, is_sample=bool(sample))
     if forms.missing and result.rows:
         reason = f"the target lacks columns: {', '.join(forms.missing)}"

@@ -148,7 +148,7 @@ class LogChanges:
         """
         with open_watched(self._options) as watched:
             plan = self._plan(list(self._rows(watched, start, end)))
-            component = next((one for one in plan.components if table in one.tables), None)
+            component = next((planned for planned in plan.components if table in planned.tables), None)
             row_batches = [] if component is None else self._row_batches(component, table, watched)
         if not row_batches:
             return None

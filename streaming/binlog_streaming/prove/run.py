@@ -97,7 +97,8 @@ class JobProof:
                     prepare_session(session)
                 # All targets first: after a repair the log has more of the table than changes.
                 proved = [self._judge(session, table, mode, state, of_job) for mode in table.rule.modes]
-                results += [self._told(one) for one in (_repaired(session, table, proved) if self.repairs else proved)]
+                repaired = _repaired(session, table, proved) if self.repairs else proved
+                results += [self._told(result) for result in repaired]
             return results
 
     def _judge(

@@ -172,7 +172,7 @@ def _other_mode(rule: TableRule, mode: Mode) -> Mode | None:
     """The mode of the other side: the same, or else one that has the current rows too."""
     if mode in rule.modes:
         return mode
-    return next((one for one in rule.modes if one is not Mode.CHANGELOG), None)
+    return next((mode for mode in rule.modes if mode is not Mode.CHANGELOG), None)
 
 
 @dataclass(slots=True)

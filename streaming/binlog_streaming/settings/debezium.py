@@ -135,7 +135,7 @@ def _parts(name: str, value: object) -> Iterator[tuple[KeyPath, str, object]]:
     while stack:
         path, item = stack.pop()
         if isinstance(item, dict) and item:
-            stack += [((*path, inner), one) for inner, one in reversed(item.items())]
+            stack += [((*path, inner), below) for inner, below in reversed(item.items())]
         else:
             yield path, ".".join(map(str, path)), item
 

@@ -55,7 +55,7 @@ _DECLARED_TYPES = Setting(
     "true",
 )
 FOLLOWED_SOURCE = (
-    *(one for one in SOURCE if one.name not in _SPARKS_OWN),
+    *(setting for setting in SOURCE if setting.name not in _SPARKS_OWN),
     _DECLARED_TYPES,
     Setting(
         "debeziumOffset",
@@ -205,8 +205,10 @@ def publish_job_text(
     """
     comments = rule_comments or {}
     source = tuple(
-        replace(one, comment=f"{one.comment} {exclude_comment}".rstrip()) if one.name == "excludeTables" else one
-        for one in FOLLOWED_SOURCE
+        replace(setting, comment=f"{setting.comment} {exclude_comment}".rstrip())
+        if setting.name == "excludeTables"
+        else setting
+        for setting in FOLLOWED_SOURCE
     )
     parts = [head_text("published to Kafka", "publish"), settings_text(PUBLISH_TOP, job, always=("checkpoint",))]
     parts += ["[source]", settings_text(source, job.source, always=("path",)), comment_text(RULES_COMMENT)]
@@ -300,7 +302,7 @@ def event_job_text(job: EventTablesJob, *, comments: Sequence[str] = ()) -> str:
     for number, rule in enumerate(job.tables):
         parts += ["\n".join([*(lines if number == 0 else ()), "[[tables]]"])]
         parts += [settings_text(EVENT_RULES, rule, always=("arguments",), told=number == 0)]
-    sink = tuple(one for one in TABLES_SINK if one.name not in ("kind", "merge"))
+    sink = tuple(setting for setting in TABLES_SINK if setting.name not in ("kind", "merge"))
     parts += ["[sink]", settings_text(sink, job.sink, always=("directory", "format"))]
     parts += ["[metrics]", settings_text(METRICS, job.metrics, always=())]
     return joined_parts(parts)

@@ -207,8 +207,10 @@ def job_text(job: Job, *, rule_comments: Mapping[int, Sequence[str]] | None = No
     source: tuple[Setting, ...] = SOURCE
     if exclude_comment:
         source = tuple(
-            Setting(one.name, f"{one.comment} {exclude_comment}", one.example) if one.name == "excludeTables" else one
-            for one in SOURCE
+            Setting(setting.name, f"{setting.comment} {exclude_comment}", setting.example)
+            if setting.name == "excludeTables"
+            else setting
+            for setting in SOURCE
         )
     parts += ["[source]", settings_text(source, job.source, always=("path",))]
     parts += [comment_text(RULES_COMMENT)]

@@ -34,7 +34,7 @@ class JobTables:
         self._written = {TableName(*name) for name in record.tables}
         self._complete = {TableName(*name) for name in record.complete}
         self._incomplete = {TableName(*name) for name in record.incomplete}
-        self._set_aside = {one.name for one in record.set_aside}
+        self._set_aside = {stopped.name for stopped in record.set_aside}
         # The job cannot use their chunks, so they do not complete the table.
         self._set_aside |= {snapshot.name for snapshot in record.snapshots if snapshot.problem is not None}
 

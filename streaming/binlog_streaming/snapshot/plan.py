@@ -119,7 +119,7 @@ def make_plan(
     check_mark_rights(session)
     check_databases(session, {SNAPSHOT_DATABASE})
     left_out = tuple(_left_out(session, wanted, job))
-    refused = {one.name for one in left_out}
+    refused = {left.name for left in left_out}
     earlier = EarlierRuns(session, topics)
     cut = {} if restart else {table.name: earlier.cut_run_that_took(table.name) for table in wanted}
     planned = tuple(
@@ -131,7 +131,7 @@ def make_plan(
         for table in wanted
         if cut.get(table.name) is None and table.source.full_name not in refused
     )
-    runs = [*cut.values(), *(earlier.run_of(one.table.name) for one in planned if one.is_resumed)]
+    runs = [*cut.values(), *(earlier.run_of(table.table.name) for table in planned if table.is_resumed)]
     return SnapshotPlan(
         server=str(session.version),
         source=job.source,

@@ -63,7 +63,9 @@ class WantedTables(msgspec.Struct, frozen=True, kw_only=True):
     def is_named_by(self, expressions: list[str]) -> bool:
         """True if a signal to stop is about this."""
         name = self.tables.replace("\\", "") if self.is_table else self.tables
-        return not expressions or any(one == self.tables or re.fullmatch(one, name) for one in expressions)
+        return not expressions or any(
+            expression == self.tables or re.fullmatch(expression, name) for expression in expressions
+        )
 
 
 class _State(msgspec.Struct, frozen=True, kw_only=True):
@@ -154,11 +156,13 @@ class SignalQueue:
             return
         if signal.type == EXECUTE:
             self._tell(f"signal {signal.id}: {EXECUTE} {', '.join(expressions)}")
-            self.wanted += tuple(WantedTables(signal=signal.id, tables=one) for one in expressions)
+            self.wanted += tuple(WantedTables(signal=signal.id, tables=expression) for expression in expressions)
             return
-        stopped = [one for one in self.wanted if one.is_named_by(expressions)]
-        self.wanted = tuple(one for one in self.wanted if one not in stopped)
-        self._tell(f"signal {signal.id}: {STOP} {', '.join(one.tables for one in stopped) or 'nothing: none is taken'}")
+        stopped = [wanted for wanted in self.wanted if wanted.is_named_by(expressions)]
+        self.wanted = tuple(wanted for wanted in self.wanted if wanted not in stopped)
+        self._tell(
+            f"signal {signal.id}: {STOP} {', '.join(wanted.tables for wanted in stopped) or 'nothing: none is taken'}"
+        )
 
 
 def _expressions(signal: Signal) -> list[str]:
@@ -179,16 +183,16 @@ def _expressions(signal: Signal) -> list[str]:
     if str(data.get("type", "incremental")).lower() not in _METHODS:
         raise ValueError(f"data: type: expected incremental or blocking, got {data['type']!r}")
     tables = data.get("data-collections") or []
-    if not isinstance(tables, list) or not all(isinstance(one, str) for one in tables):
+    if not isinstance(tables, list) or not all(isinstance(expression, str) for expression in tables):
         raise ValueError("data: data-collections: expected a list of tables")
     if signal.type == EXECUTE and not tables:
         raise ValueError("data: data-collections: expected tables, got none")
-    for one in tables:
+    for expression in tables:
         try:
-            TableFilter(_escaped(one))
+            TableFilter(_escaped(expression))
         except OptionError as error:
             raise ValueError(f"data: data-collections: {error.reason}") from error
-    return [_escaped(one) for one in tables]
+    return [_escaped(expression) for expression in tables]
 
 
 def _escaped(expression: str) -> str:
@@ -248,8 +252,8 @@ def _obey(
     try:
         with connect(address, credentials) as session:
             plan = make_plan(session, job, tables=first.tables, restart=not first.has_begun)
-            for one in plan.left_out:
-                tell(f"signal {first.signal}: {one.name}: left out: {one.reason}")
+            for left in plan.left_out:
+                tell(f"signal {first.signal}: {left.name}: left out: {left.reason}")
             if not first.is_table:
                 names = [planned.table.source.full_name for planned in plan.tables]
                 queue.put(
@@ -269,8 +273,8 @@ def _obey(
         tell(f"signal {first.signal}: {error}")
         queue.put(0)
         return
-    for one in result.failed:
-        tell(f"signal {first.signal}: {one.name}: {one.reason}")
+    for failed in result.failed:
+        tell(f"signal {first.signal}: {failed.name}: {failed.reason}")
     if not result.failed:
         tell(f"signal {first.signal}: {result.rows:,} rows are in the log")
     if watch.is_wanted:

@@ -132,10 +132,10 @@ class StatusRecorder:
             self._take_record(record, batch)
         self._changed.set()
 
-    def published(self, one: Published) -> None:
+    def published(self, published: Published) -> None:
         """A transaction is in the topics."""
         with _without_ending_the_job():
-            self._take_published(one)
+            self._take_published(published)
         self._changed.set()
 
     def state(self) -> RecordedStatus:
@@ -190,39 +190,43 @@ class StatusRecorder:
             self.progress.proved = self._tables.proved
             self._take(taken)
 
-    def _take_published(self, one: Published) -> None:
+    def _take_published(self, published: Published) -> None:
         before, totals, now = self.progress.consumed, self.progress.topics, self._clock()
         assert totals is not None, "made for a job that publishes"
-        started_at = now - one.seconds
-        changes, committed = one.records.counts.total(), known_time(one.last_timestamp)
+        started_at = now - published.seconds
+        changes, committed = published.records.counts.total(), known_time(published.last_timestamp)
         self.progress.took(
-            one.offset, rows=changes, size=one.size, groups=one.groups, last_timestamp=one.last_timestamp
+            published.offset,
+            rows=changes,
+            size=published.size,
+            groups=published.groups,
+            last_timestamp=published.last_timestamp,
         )
-        totals.records.update(one.records.counts)
-        totals.sizes.update(one.records.sizes)
+        totals.records.update(published.records.counts)
+        totals.sizes.update(published.records.sizes)
         totals.committed += 1
-        totals.aborted += one.attempts - 1
+        totals.aborted += published.attempts - 1
         taken = BatchStatus(
             number=self._totals[0],
             finished_at=now,
             log_seconds=None if committed is None else max(started_at - committed, 0.0),
-            read_seconds=one.read_seconds,
-            commit_seconds=max(one.seconds - one.read_seconds, 0.0),
+            read_seconds=published.read_seconds,
+            commit_seconds=max(published.seconds - published.read_seconds, 0.0),
             changes=changes,
-            size=one.size,
-            tables=len(one.records.counts),
-            position=str(one.offset.position),
-            gtids=_gtids(before, one.offset),
+            size=published.size,
+            tables=len(published.records.counts),
+            position=str(published.offset.position),
+            gtids=_gtids(before, published.offset),
         )
         with self._lock:
-            if one.attempts > 1:
-                text = f"batch {taken.number} was not committed at first: {one.attempts} attempts"
+            if published.attempts > 1:
+                text = f"batch {taken.number} was not committed at first: {published.attempts} attempts"
                 self._errors.append(ErrorStatus(now, text, "Look at the brokers' own logs when this comes back"))
-            for topic, records in one.records.counts.items():
+            for topic, records in published.records.counts.items():
                 self._tables.take_topic(topic, records, taken.number, committed)
-            for snapshot in one.records.snapshots:
+            for snapshot in published.records.snapshots:
                 self._tables.take_snapshot(snapshot)
-            for topic, rows in one.records.copied.items():
+            for topic, rows in published.records.copied.items():
                 self._tables.take_copied(topic, rows)
             self._take(taken)
 
@@ -254,9 +258,10 @@ class StatusRecorder:
     def _take_record(self, record: JobRecord | None, batch: BatchProgress | None = None) -> None:
         if record is None:
             return
-        self.progress.set_aside = tuple(sorted(str(one.name) for one in record.set_aside))
+        self.progress.set_aside = tuple(sorted(str(stopped.name) for stopped in record.set_aside))
         self.progress.verified = {
-            (str(TableName(one.database, one.table)), one.mode): one.commit_time for one in record.verified
+            (str(TableName(target.database, target.table)), target.mode): target.commit_time
+            for target in record.verified
         }
         with self._lock:
             waiting = set() if self._known is None else set(self._known.waiting)

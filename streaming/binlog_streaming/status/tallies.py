@@ -36,8 +36,8 @@ class KnownTables:
         """*tables* with what the record has of each; those that it alone has come too."""
         record = self.record
         complete = dict.fromkeys(record.complete, True) | dict.fromkeys(record.incomplete, False)
-        aside = {one.name: one for one in record.set_aside}
-        snapshots = {one.name: one for one in record.snapshots}
+        aside = {table.name: table for table in record.set_aside}
+        snapshots = {table.name: table for table in record.snapshots}
         names = {TableName(*name) for name in (*record.tables, *complete)} | aside.keys() | snapshots.keys()
         names |= set(self.waiting) | {TableName.parse(name) for name in tables}
         added = {}
@@ -62,8 +62,8 @@ class KnownTables:
 
     def _proved(self, name: TableName, modes: int) -> str | None:
         """GTIDs up to which all targets of a table were proved, by the oldest of the proofs; None: not all were."""
-        proofs = [one for one in self.record.verified if (one.database, one.table) == name]
-        return min(proofs, key=lambda one: one.commit_time).gtids if proofs and len(proofs) >= modes else None
+        proofs = [proof for proof in self.record.verified if (proof.database, proof.table) == name]
+        return min(proofs, key=lambda proof: proof.commit_time).gtids if proofs and len(proofs) >= modes else None
 
 
 class TableTallies:
@@ -75,16 +75,16 @@ class TableTallies:
     def take_batch(self, batch: BatchProgress, through: str = "") -> None:
         """Count what a batch did; *through*: the GTIDs of it."""
         by_name: dict[str, list[int]] = {}
-        for number, one in enumerate(batch.tables):
-            by_name.setdefault(one.source_table, []).append(number)
+        for number, target in enumerate(batch.tables):
+            by_name.setdefault(target.source_table, []).append(number)
         for name, numbers in by_name.items():
             targets = [batch.tables[number] for number in numbers]
             known = self._tables.get(name, TableStatus(name))
-            written = {without_access(one.target): str(one.mode) for one in targets}
+            written = {without_access(target.target): str(target.mode) for target in targets}
             places = dict(zip(known.targets, known.modes, strict=True)) | written
-            commit_time = known_time(max(one.commit_time for one in targets))
-            proved = sum(one.proved for one in targets)
-            has_statements = any(one.schema_changes for one in targets)
+            commit_time = known_time(max(target.commit_time for target in targets))
+            proved = sum(target.proved for target in targets)
+            has_statements = any(target.schema_changes for target in targets)
             self._tables[name] = replace(
                 known,
                 targets=tuple(places),

@@ -219,15 +219,19 @@ def _written(components: Sequence[Component], writer: ComponentWriter, tasks: Ta
     counts = task_counts(components, tasks.parallelism, writer.run.sink)
     table_format = writer.run.sink.format
     divided = [
-        (one, count) for one, count in zip(components, counts, strict=True) if is_divided(one, count, table_format)
+        (component, count)
+        for component, count in zip(components, counts, strict=True)
+        if is_divided(component, count, table_format)
     ]
-    names = {one.name for one, _ in divided}
+    names = {component.name for component, _ in divided}
     with ThreadPoolExecutor(max(len(divided), 1)) as pool:
-        waiting = [(one, pool.submit(writer.write_divided, one, tasks, count)) for one, count in divided]
+        waiting = [
+            (component, pool.submit(writer.write_divided, component, tasks, count)) for component, count in divided
+        ]
         results = _whole(writer, tasks, [component for component in components if component.name not in names])
-        done = [(one, future.result()) for one, future in waiting]
+        done = [(component, future.result()) for component, future in waiting]
     results += [result for _, result in done if result is not None]
-    return results + _whole(writer, tasks, [one for one, result in done if result is None])
+    return results + _whole(writer, tasks, [component for component, result in done if result is None])
 
 
 def _whole(writer: ComponentWriter, tasks: Tasks, components: Sequence[Component]) -> list[Result]:

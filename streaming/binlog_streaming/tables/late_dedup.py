@@ -150,7 +150,8 @@ def shared_keys(messages: Iterable[bytes], source_table: str) -> SharedKeys | No
     first[ids[::-1]], last[ids], example[ids] = numbers[::-1], numbers, np.arange(len(ids))
     shared = np.flatnonzero(first < last)
     chosen = keys.take(numbers_array(example[shared]))
-    return SharedKeys(list(parts), chosen, last[shared], len(ids) - count, [one for one in whole if one is not None])
+    known = [frame for frame in whole if frame is not None]
+    return SharedKeys(list(parts), chosen, last[shared], len(ids) - count, known)
 
 
 def _is_contradicted(ids: Indices, states: Table) -> bool:

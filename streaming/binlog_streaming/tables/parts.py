@@ -119,8 +119,8 @@ class PartsWriter:
             merged = [result for result in results if isinstance(result, LogPart)]
             superseded_by_later_part = [result for result in results if isinstance(result, SupersededRows)]
             # A task that was lost is run again, and then some may have heard of the files of its first attempt.
-            if all(one.attempts == {part.attempt for part in merged} for one in superseded_by_later_part):
-                return [*(part.written for part in merged), *(one.written for one in superseded_by_later_part)]
+            if all(late.attempts == {part.attempt for part in merged} for late in superseded_by_later_part):
+                return [*(part.written for part in merged), *(late.written for late in superseded_by_later_part)]
         raise IndivisibleError(self.source_table)
 
     def merge_by_key(self, tasks: Tasks, step: RowsStep) -> list[WrittenFiles[Any]]:

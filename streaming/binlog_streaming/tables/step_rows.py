@@ -54,7 +54,7 @@ def held_types(properties: Mapping[str, str] | None) -> dict[str, str]:
 def agreed_types(targets: Iterable[Mapping[str, str] | None]) -> Types:
     """Types on which all existing targets of a table agree; none if one target is further than another."""
     found = [held_types(properties) for properties in targets if properties is not None]
-    return found[0] if found and all(one == found[0] for one in found) else {}
+    return found[0] if found and all(types == found[0] for types in found) else {}
 
 
 def recorded_by(properties: Mapping[str, str] | None, change: object) -> dict[str, str]:
@@ -94,12 +94,12 @@ def with_types(index: TableIndex, types: Callable[[], Types]) -> TableIndex:
     known = types() if lacks_types(layout) else {}
     if not known:
         return index
-    columns = [ColumnCompletion(str(one.name), known.get(str(one.name).casefold())) for one in layout.columns]
+    columns = [ColumnCompletion(str(column.name), known.get(str(column.name).casefold())) for column in layout.columns]
     said = [
-        one if contradiction(layout, column, one) is None else ColumnCompletion(one.name)
-        for column, one in zip(layout.columns, columns, strict=True)
+        completion if contradiction(layout, column, completion) is None else ColumnCompletion(completion.name)
+        for column, completion in zip(layout.columns, columns, strict=True)
     ]
-    if not any(one.declared for one in said):
+    if not any(completion.declared for completion in said):
         return index
     completion = LayoutCompletion(tuple(said), hashes=len(layout.hidden))
     return replace(index, layout=apply_completion(layout, completion.to_json(), DDL_SOURCE))

@@ -90,7 +90,7 @@ class TopicTablesState(BatchState, frozen=True, kw_only=True):
             FetchedPartition(partition.topic, partition.partition): partition.offset for partition in self.partitions
         }
         ends = {FetchedPartition(topic, number): end for topic, number, end in self.ends}
-        return {one: (starts[one], end) for one, end in ends.items()}
+        return {partition: (starts[partition], end) for partition, end in ends.items()}
 
 
 class TopicTablesStateFile(BatchStateFile[TopicTablesState]):
@@ -165,21 +165,23 @@ def read_batch(messages: Sequence[PartitionMessages], before: Mapping[FetchedPar
         owner = int(np.searchsorted(starts, error.row, side="right")) - 1
         place = Place(f"{messages[owner].partition}, offset {messages[owner].offsets[error.row - starts[owner]]}")
         raise UnsupportedError("MESSAGE", error.reason, at=place, hint=_HINT) from error
-    rows = np.concatenate([np.zeros(0, np.int64), *(one.rows for one in found)])
-    places = np.concatenate([np.zeros((0, 6), np.int64), *(np.column_stack([one.places, one.ops]) for one in found)])
-    seconds = np.concatenate([np.zeros(0, np.int64), *(one.seconds for one in found)])
+    rows = np.concatenate([np.zeros(0, np.int64), *(changes.rows for changes in found)])
+    places = np.concatenate(
+        [np.zeros((0, 6), np.int64), *(np.column_stack([changes.places, changes.ops]) for changes in found)]
+    )
+    seconds = np.concatenate([np.zeros(0, np.int64), *(changes.seconds for changes in found)])
     order = np.argsort(rows, kind="stable")
     edges = np.searchsorted(rows[order], starts)
-    low_of = {one.partition: int(start) for one, start in zip(messages, starts[:-1], strict=True)}
-    counts = Counter(one.topic for one in before)
+    low_of = {run.partition: int(start) for run, start in zip(messages, starts[:-1], strict=True)}
+    counts = Counter(partition.topic for partition in before)
     is_new = np.zeros(len(rows), dtype=np.bool_)
     after = {}
-    for one, low, high in zip(messages, edges[:-1], edges[1:], strict=True):
+    for run, low, high in zip(messages, edges[:-1], edges[1:], strict=True):
         chosen = order[low:high]
-        state = before[one.partition]
-        is_new[chosen] = _new(one.partition, places[chosen], seconds[chosen], state)
-        _check_partition(one, rows[chosen[places[chosen, -1] != TRUNCATE]] - low_of[one.partition], counts)
-        after[one.partition] = _after(state, one, places[chosen[is_new[chosen]]], seconds[chosen])
+        state = before[run.partition]
+        is_new[chosen] = _new(run.partition, places[chosen], seconds[chosen], state)
+        _check_partition(run, rows[chosen[places[chosen, -1] != TRUNCATE]] - low_of[run.partition], counts)
+        after[run.partition] = _after(state, run, places[chosen[is_new[chosen]]], seconds[chosen])
     return _batch(found, is_new, messages, starts, after)
 
 
@@ -255,24 +257,24 @@ def _batch(
 ) -> TopicBatch:
     changes, truncates = [], defaultdict(list)
     first = 0
-    for one in found:
-        kept = is_new[first : first + len(one.rows)]
-        first += len(one.rows)
-        truncated = kept & (one.ops == TRUNCATE)
+    for received in found:
+        kept = is_new[first : first + len(received.rows)]
+        first += len(received.rows)
+        truncated = kept & (received.ops == TRUNCATE)
         for row in np.flatnonzero(truncated).tolist():
-            owner = int(np.searchsorted(starts, one.rows[row], side="right")) - 1
+            owner = int(np.searchsorted(starts, received.rows[row], side="right")) - 1
             truncates[messages[owner].partition].append(
                 Truncate(
-                    TableName(one.layout.database, one.layout.table),
-                    (*one.places[row].tolist(), TRUNCATE),
-                    int(one.seconds[row]),
-                    one.gtids[row].as_py(),
-                    int(messages[owner].offsets[one.rows[row] - starts[owner]]),
+                    TableName(received.layout.database, received.layout.table),
+                    (*received.places[row].tolist(), TRUNCATE),
+                    int(received.seconds[row]),
+                    received.gtids[row].as_py(),
+                    int(messages[owner].offsets[received.rows[row] - starts[owner]]),
                 )
             )
         rows = np.flatnonzero(kept & ~truncated)
         if len(rows):
-            changes.append(one if len(rows) == len(one.rows) else one.taken(rows))
+            changes.append(received if len(rows) == len(received.rows) else received.taken(rows))
     ordered = {
         partition: tuple(sorted(some, key=lambda truncate: truncate.offset)) for partition, some in truncates.items()
     }

@@ -113,8 +113,8 @@ class TopicTablesRun(JobRun[ReadMessages, BatchProgress, Progress]):
         """
         with TopicReader(connection_of(self._job.source), self._client) as reader:
             self._prepare(reader)
-            ends = {one: end for one, (_, end) in reader.ranges(self._read_to).items()}
-        return {one: (state.offset, ends[one]) for one, state in self._read_to.items()}
+            ends = {partition: end for partition, (_, end) in reader.ranges(self._read_to).items()}
+        return {partition: (state.offset, ends[partition]) for partition, state in self._read_to.items()}
 
     def _prepare(self, reader: TopicReader) -> None:
         states = self._file.state.partitions
@@ -138,9 +138,9 @@ class TopicTablesRun(JobRun[ReadMessages, BatchProgress, Progress]):
         if state.ends:
             started = time.monotonic()
             batch = read_batch(self._reader.read_ranges(state.ranges), self._read_to)
-            return ReadMessages(batch, {one: end for one, (_, end) in state.ranges.items()}, started)
+            return ReadMessages(batch, {partition: end for partition, (_, end) in state.ranges.items()}, started)
         if self._ends is None:
-            self._ends = {one: end for one, (_, end) in self._reader.ranges(self._read_to).items()}
+            self._ends = {partition: end for partition, (_, end) in self._reader.ranges(self._read_to).items()}
             self._go_on()
             self._looked = time.monotonic()
         elif not self.once and time.monotonic() - self._looked >= NEW_TOPICS_SECONDS:
@@ -151,7 +151,11 @@ class TopicTablesRun(JobRun[ReadMessages, BatchProgress, Progress]):
 
     def _is_ended(self) -> bool:
         ends = self._ends or {}
-        return self.once and not self._held and all(self._reader.position(one) >= end for one, end in ends.items())
+        return (
+            self.once
+            and not self._held
+            and all(self._reader.position(partition) >= end for partition, end in ends.items())
+        )
 
     def _rows(self) -> ReadMessages | None:
         messages = self._reader.read(self._batch_messages_max, BATCH_SIZE_MAX, LOOK_SECONDS)
@@ -159,20 +163,20 @@ class TopicTablesRun(JobRun[ReadMessages, BatchProgress, Progress]):
             return None
         started = time.monotonic()
         batch = read_batch(messages, self._read_to)
-        ends = {one: state.offset for one, state in batch.partitions.items()}
+        ends = {partition: state.offset for partition, state in batch.partitions.items()}
         if batch.truncates:
             # Rows before it in other partitions have to come first.
-            firsts = {one: some[0] for one, some in batch.truncates.items()}
+            firsts = {partition: some[0] for partition, some in batch.truncates.items()}
             self._held |= firsts
             self._held_since = time.monotonic()
-            ends |= {one: first.offset for one, first in firsts.items()}
+            ends |= {partition: first.offset for partition, first in firsts.items()}
             before = [message.before(ends[message.partition]) for message in messages]
-            batch = read_batch([one for one in before if len(one)], self._read_to)
+            batch = read_batch([run for run in before if len(run)], self._read_to)
         return ReadMessages(batch, ends, started, is_cut=bool(self._held))
 
     def _whole_truncate(self) -> ReadMessages | None:
-        for topic in {one.topic for one in self._held}:
-            partitions = [one for one in self._read_to if one.topic == topic]
+        for topic in {partition.topic for partition in self._held}:
+            partitions = [partition for partition in self._read_to if partition.topic == topic]
             held = {
                 (self._held[partition].table, self._held[partition].place)
                 for partition in partitions
@@ -185,20 +189,22 @@ class TopicTablesRun(JobRun[ReadMessages, BatchProgress, Progress]):
                 }
                 started = time.monotonic()
                 batch = read_batch(self._reader.read_ranges(ranges), self._read_to)
-                ends = {one: end for one, (_, end) in ranges.items()}
+                ends = {partition: end for partition, (_, end) in ranges.items()}
                 return ReadMessages(batch, ends, started, truncated=tuple(partitions), is_cut=True)
         return None
 
     def _apply(self, batch: ReadMessages) -> BatchProgress | None:
         after, read_seconds = dict(self._read_to), time.monotonic() - batch.started
-        for one, end in batch.ends.items():
-            after[one] = msgspec.structs.replace(batch.batch.partitions.get(one, after[one]), offset=end)
+        for partition, end in batch.ends.items():
+            after[partition] = msgspec.structs.replace(
+                batch.batch.partitions.get(partition, after[partition]), offset=end
+            )
         report = None
         if batch.batch.count or batch.batch.truncates or self._file.state.ends:
             report = self._written(batch, after, read_seconds)
         self._read_to = after
-        for one in batch.truncated:
-            del self._held[one]
+        for partition in batch.truncated:
+            del self._held[partition]
         if batch.is_cut:
             self._go_on()
         return report
@@ -212,12 +218,12 @@ class TopicTablesRun(JobRun[ReadMessages, BatchProgress, Progress]):
         begun = msgspec.structs.replace(
             state,
             batch_id=state.batch_id + (not is_repeated),
-            ends=tuple((one.topic, one.number, end) for one, end in sorted(batch.ends.items())),
-            partitions=tuple(self._read_to[one] for one in sorted(self._read_to)),
+            ends=tuple((partition.topic, partition.number, end) for partition, end in sorted(batch.ends.items())),
+            partitions=tuple(self._read_to[partition] for partition in sorted(self._read_to)),
         )
         self._file.begin(begun)
         written = write_batch(self._job, begun, batch.batch)
-        partitions = tuple(after[one] for one in sorted(after))
+        partitions = tuple(after[partition] for partition in sorted(after))
         self._file.finish(msgspec.structs.replace(begun, ends=(), partitions=partitions, tables=written.tables))
         return BatchProgress(
             batch_id=begun.batch_id,
@@ -229,7 +235,9 @@ class TopicTablesRun(JobRun[ReadMessages, BatchProgress, Progress]):
         )
 
     def _go_on(self) -> None:
-        self._reader.go_on_at({one: state.offset for one, state in self._read_to.items() if one not in self._held})
+        self._reader.go_on_at(
+            {partition: state.offset for partition, state in self._read_to.items() if partition not in self._held}
+        )
 
     def _look_for_topics(self, reader: TopicReader) -> bool:
         """See that what is to be read next is there; whether there are new partitions.
@@ -245,15 +253,17 @@ class TopicTablesRun(JobRun[ReadMessages, BatchProgress, Progress]):
             at = str(gone[0]) if gone else f"topics {self._job.source.topics}"
             raise broker_error("TOPIC_NOT_FOUND", "there is no such topic", at=at)
         is_grown = False
-        for one, (start, end) in reader.ranges(partitions).items():
-            known = self._read_to.get(one)
+        for partition, (start, end) in reader.ranges(partitions).items():
+            known = self._read_to.get(partition)
             if known is None:
-                self._check_start(one, start)
-                self._read_to[one] = PartitionState(topic=one.topic, partition=one.number, offset=start)
+                self._check_start(partition, start)
+                self._read_to[partition] = PartitionState(
+                    topic=partition.topic, partition=partition.number, offset=start
+                )
                 is_grown = True
             elif not start <= known.offset <= end:
                 raise messages_gone(
-                    str(one), f"it holds offsets {start} to {end}, and reading goes on at {known.offset}"
+                    str(partition), f"it holds offsets {start} to {end}, and reading goes on at {known.offset}"
                 )
         return is_grown
 
@@ -267,11 +277,11 @@ class TopicTablesRun(JobRun[ReadMessages, BatchProgress, Progress]):
     def _idle(self) -> None:
         # A TRUNCATE that waits for its messages in other partitions does not wait for ever.
         if self._held and time.monotonic() - self._held_since > self._truncate_seconds:
-            one, truncate = min(self._held.items())
+            partition, truncate = min(self._held.items())
             raise BrokerError(
                 "FAILED",
                 f"a TRUNCATE of {truncate.table} has not come in all partitions of its topic",
-                at=Place(f"{one}, offset {truncate.offset}"),
+                at=Place(f"{partition}, offset {truncate.offset}"),
                 hint="binlog-stream publish sends it to each; partitions that were added later lack it. Begin anew "
                 "with another checkpoint and other tables, from topics that hold everything",
             )

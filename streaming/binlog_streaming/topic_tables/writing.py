@@ -161,21 +161,23 @@ def write_batch(job: TopicTablesJob, state: TopicTablesState, batch: TopicBatch)
         BinlogError: Of one failing table. Others may have been written; written again they do not change.
     """
     selection = TableSelection(job.tables)
-    known = {TableName(one.database, one.table): one for one in state.tables}
+    known = {TableName(table.database, table.table): table for table in state.tables}
     changes: dict[TableName, list[ReceivedChanges]] = defaultdict(list)
-    for one in batch.changes:
-        name = TableName(one.layout.database, one.layout.table)
+    for change in batch.changes:
+        name = TableName(change.layout.database, change.layout.table)
         if selection.rule(name) is not None:
-            changes[name].append(one)
+            changes[name].append(change)
     components = [_rows_component(name, selection, some, known.get(name)) for name, some in sorted(changes.items())]
-    truncates = {one.table: one for some in batch.truncates.values() for one in some}
+    truncates = {truncate.table: truncate for some in batch.truncates.values() for truncate in some}
     components += [
-        _truncate_component(name, selection, one, known[name]) for name, one in truncates.items() if name in known
+        _truncate_component(name, selection, truncate, known[name])
+        for name, truncate in truncates.items()
+        if name in known
     ]
     if not components:
         return WrittenBatch((), state.tables)
     check_folders(components, job.sink.directory)
-    places = [tuple(one.places.max(axis=0)[:3].tolist()) for some in changes.values() for one in some]
+    places = [tuple(change.places.max(axis=0)[:3].tolist()) for some in changes.values() for change in some]
     places += [truncate.place[:3] for truncate in truncates.values()]
     position, evidence = Position(*max(places)), WantedEvidence(Evidence.OFF)
     run = BatchRun(state.query_id, state.batch_id, job.sink, position, evidence=evidence)
@@ -246,7 +248,7 @@ def _check_columns(name: TableName, rule: TableRule, changes: ReceivedChanges, k
     # What rows hold in a column that their messages do not have, a message does not tell.
     if rule.unknown_values is UnknownValues.NULL or set(rule.modes) == {Mode.CHANGELOG}:
         return
-    now, before = ({one.casefold() for one in names} for names in (_columns(changes), known.columns))
+    now, before = ({name.casefold() for name in names} for names in (_columns(changes), known.columns))
     if now != before:
         raise SchemaError(
             "SCHEMA_CHANGED",

@@ -136,7 +136,7 @@ def differences(record: PublishRecord, job: PublishJob) -> list[str]:
     options = [(name, record.options.get(name, ""), now.options.get(name, "")) for name in _RECORDED_OPTIONS]
     pairs += [(f"source.{name}", was, is_now) for name, was, is_now in options]
     if len(record.rules) != len(now.rules) or any(one.select != other.select for one, other in _pairs(record, now)):
-        was, is_now = (", ".join(rule.select for rule in one.rules) for one in (record, now))
+        was, is_now = (", ".join(rule.select for rule in version.rules) for version in (record, now))
         pairs.append(("tables", was, is_now))
     for number, (before, after) in enumerate(_pairs(record, now)):
         changes = hiding_changes(before, record.salts, after, now.salts)
@@ -335,8 +335,8 @@ class PublishProgress:
     groups: int = 0
     records: int = 0
 
-    def add(self, one: Published) -> None:
+    def add(self, published: Published) -> None:
         """One more transaction."""
         self.transactions += 1
-        self.groups += one.groups
-        self.records += one.records.counts.total()
+        self.groups += published.groups
+        self.records += published.records.counts.total()

@@ -152,8 +152,8 @@ class Notifications:
         return _Notification(str(mark["snapshot"]), SNAPSHOT, _TYPES[kind], about, int(mark["commit_time"]) * _MS)
 
     def _messages(self, notifications: Sequence[_Notification]) -> Messages:
-        keys = [msgspec.json.encode({"id": one.id}) for one in notifications]
-        values = [msgspec.json.encode(one) for one in notifications]
+        keys = [msgspec.json.encode({"id": notification.id}) for notification in notifications]
+        values = [msgspec.json.encode(notification) for notification in notifications]
         return Messages(self.topic, pa.array(keys, pa.binary()), pa.array(values, pa.binary()))
 
 

@@ -99,11 +99,11 @@ def parse_ddl(text: str, session: StatementSession) -> list[Operation]:
 
 @functools.lru_cache(maxsize=KEPT_MAX)
 def _parsed(text: str, session: StatementSession) -> tuple[Operation, ...]:
-    readings = [_read(text, one) for one in reading_sessions(text, session)]
+    readings = [_read(text, reading_session) for reading_session in reading_sessions(text, session)]
     understood = [reading for reading in readings if not isinstance(reading, NotParsed)]
     if not understood:
         return tuple(reading for reading in readings[:1] if isinstance(reading, NotParsed))
-    if any(one != understood[0] for one in understood):
+    if any(other != understood[0] for other in understood):
         error = DdlSyntaxError("what the quotes mean depends on an sql_mode that the log does not record", 0)
         return (_not_parsed(text, error, session),)
     return tuple(understood[0])

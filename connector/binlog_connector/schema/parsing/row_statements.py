@@ -70,7 +70,7 @@ def parse_statement(text: str, session: StatementSession) -> list[Operation]:
     word = first_word(text, session)
     if word in DDL_WORDS or word == TRUNCATE:
         return [*_with_rows(parse_ddl(text, session), text)]
-    readings = [_read(text, one) for one in reading_sessions(text, session)]
+    readings = [_read(text, reading_session) for reading_session in reading_sessions(text, session)]
     found = readings[0] if all(reading == readings[0] for reading in readings) else ANY_TABLE
     if found is None:
         return []

@@ -129,7 +129,7 @@ class PartitionChange:
         if missing and not self.if_possible:
             return replace(before, unknown=f"a statement about its partition {missing[0]}, which is not a known one")
         if self.if_possible and any(
-            place is not None for place in before.places(one.name for one in self.added).values()
+            place is not None for place in before.places(partition.name for partition in self.added).values()
         ):
             return before
         gone = {place for place in found.values() if place is not None}

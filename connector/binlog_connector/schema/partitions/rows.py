@@ -183,7 +183,9 @@ class PartitionRows:
         try:
             parts = self._parts(arrays, rows.num_rows)
         except NotEvaluatedError as error:
-            names = (one.name for place, one in enumerate(self._partitioning.partitions) if place in self._chosen)
+            names = (
+                partition.name for place, partition in enumerate(self._partitioning.partitions) if place in self._chosen
+            )
             raise _bounds_error(str(self._table), names, error.reason) from error
         has_rows = self._range if self._partitioning.kind == RANGE else self._list
         found = np.zeros(rows.num_rows, np.bool_)

@@ -74,7 +74,7 @@ def layout_defaults(layout: TableLayout, decoding: Decoding = DEFAULT_DECODING) 
     if not layout.completion:
         return tuple(ColumnDefault(None, _UNSAID) for _ in layout.columns)
     said = LayoutCompletion.from_json(layout.completion).columns
-    return tuple(_layout_default(layout, index, one, decoding) for index, one in enumerate(said))
+    return tuple(_layout_default(layout, index, completion, decoding) for index, completion in enumerate(said))
 
 
 def _layout_default(layout: TableLayout, index: int, said: ColumnCompletion, decoding: Decoding) -> ColumnDefault:

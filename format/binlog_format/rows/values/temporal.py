@@ -275,7 +275,7 @@ def _texts(column: Column, data: Bytes, offsets: Int32s, values: pa.Array, zero:
         return texts
     stored = data[offsets[zero].astype(np.int64)[:, None] + np.arange(width)]
     distinct, numbers = np.unique(stored, axis=0, return_inverse=True)
-    made = pa.array([logged_date(column, one, 0, digits) for one in distinct], pa.string())
+    made = pa.array([logged_date(column, place, 0, digits) for place in distinct], pa.string())
     places = np.arange(len(texts), dtype=np.int64)
     places[zero] = len(texts) + numbers.reshape(-1)
     return pa.concat_arrays([texts, made]).take(numbers_array(places))

@@ -185,7 +185,7 @@ class _Planner:
                 columns.append(self._json(argument.node, EVENTS_FRAME, 0))
         rows = [tuple(step.get(name, 0) for name in PROGRAM_DTYPE.names or ()) for step in self._steps]
         program = np.array(rows, dtype=PROGRAM_DTYPE)
-        targets, slot_frames = (np.array(one, dtype=np.int64) for one in (self._targets, self._slots))
+        targets, slot_frames = (np.array(numbers, dtype=np.int64) for numbers in (self._targets, self._slots))
         json_steps = sum(step["op"] == Op.JSON for step in self._steps)
         return Plan(columns, program, targets, slot_frames, self._frames, json_steps)
 
@@ -256,7 +256,7 @@ class _Planner:
     def _variant(self, node: TypeNode, frame: int, path: tuple[bytes, ...]) -> ArgumentColumn:
         kinds = [self._types.nodes[member.node].kind for member in node.members]
         if len(kinds) == 2 and (kinds[0] is TypeKind.NULL) != (kinds[1] is TypeKind.NULL):
-            (column,) = (one for one in self._options(node, NO_SLOT, frame, path) if one is not None)
+            (column,) = (option for option in self._options(node, NO_SLOT, frame, path) if option is not None)
             return column
         index = ArgumentColumn(ColumnKind.NUMBER, NUMBER_TYPES[TypeKind.UINT8], self._slot(frame), TypeKind.UINT8)
         options = self._options(node, index.slot, frame, path)

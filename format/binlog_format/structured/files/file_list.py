@@ -193,7 +193,7 @@ def _renamed_too_often(directory: Directory, how: str) -> StorageError:
 
 def _are_same(before: list[FileEntry], after: list[FileEntry]) -> bool:
     """True if no file was renamed between two listings; the file that is being written may have grown."""
-    were, are = ({entry.name: (entry.size, entry.modified_ns) for entry in one} for one in (before, after))
+    were, are = ({entry.name: (entry.size, entry.modified_ns) for entry in listing} for listing in (before, after))
     return were.keys() == are.keys() and sum(were[name] != are[name] for name in were) <= 1
 
 

@@ -175,10 +175,10 @@ class _Parser:
                 node.members = [Member(self._node(element, argument, depth + 1))]
         elif first == b"(":
             node.kind = TypeKind.TUPLE
-            node.members = [Member(self._node(one, argument, depth + 1)) for one in self._cut_all(inside)]
+            node.members = [Member(self._node(member, argument, depth + 1)) for member in self._cut_all(inside)]
         elif first == b"<":
             node.kind = TypeKind.VARIANT
-            node.members = [Member(self._option(one, argument, depth + 1)) for one in self._cut_all(inside)]
+            node.members = [Member(self._option(member, argument, depth + 1)) for member in self._cut_all(inside)]
         elif first == b"{":
             self._fill_struct(node, inside, argument, depth)
         elif first == b"/":
@@ -353,10 +353,10 @@ def unique_names(names: Iterable[str]) -> list[str]:
     taken: set[str] = set()
     unique = []
     for name in names:
-        one, count = name, 1
-        while one.casefold() in taken:
+        free_name, count = name, 1
+        while free_name.casefold() in taken:
             count += 1
-            one = f"{name}_{count}"
-        taken.add(one.casefold())
-        unique.append(one)
+            free_name = f"{name}_{count}"
+        taken.add(free_name.casefold())
+        unique.append(free_name)
     return unique

@@ -107,7 +107,7 @@ class SourceRules:
             (_expressions(self.categories), source.category),
             (_expressions(self.source_files), source.file),
         ):
-            if expressions and not any(one.fullmatch(shown_text(text)) for one in expressions):
+            if expressions and not any(expression.fullmatch(shown_text(text)) for expression in expressions):
                 return False
         expression = _expression(self.formats)
         return expression is None or expression.fullmatch(shown_text(source.format)) is not None
@@ -130,7 +130,7 @@ def is_named_by(source: EventSource, text: str) -> bool:
 
 @functools.lru_cache
 def _expressions(text: str | None) -> tuple[re.Pattern[str], ...]:
-    return tuple(re.compile(one) for one in split_expressions(text or ""))
+    return tuple(re.compile(expression) for expression in split_expressions(text or ""))
 
 
 @functools.lru_cache

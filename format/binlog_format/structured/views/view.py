@@ -119,31 +119,31 @@ def event_columns(block: LogBlock) -> list[pa.Array]:
     events, sources = block.events, block.sources
     source, writer = (np.ascontiguousarray(events[name]) for name in ("source", "writer"))
     ns, has_time = event_times(block)
-    lines = np.array([one.line for one in sources], dtype=np.uint64)
-    severities = np.array([one.severity for one in sources], dtype=np.int32)
-    writer_ids = np.array([one.id for one in block.writers], dtype=np.uint64)
-    source_ids = np.array([one.id for one in sources], dtype=np.uint64)
+    lines = np.array([log_source.line for log_source in sources], dtype=np.uint64)
+    severities = np.array([log_source.severity for log_source in sources], dtype=np.int32)
+    writer_ids = np.array([log_writer.id for log_writer in block.writers], dtype=np.uint64)
+    source_ids = np.array([log_source.id for log_source in sources], dtype=np.uint64)
     return [
         _positions(block),
         fixed_array(TIME_TYPE, ns // NS_PER_MICRO, has_time),
         fixed_array(pa.int64(), ns, has_time),
-        _texts((severity_name(one.severity) for one in sources), source),
+        _texts((severity_name(log_source.severity) for log_source in sources), source),
         numbers_array(severities[source]),
-        _texts((shown_text(one.category) for one in sources), source),
-        _texts((shown_text(one.function) for one in sources), source),
-        _texts((shown_text(one.file) for one in sources), source),
+        _texts((shown_text(log_source.category) for log_source in sources), source),
+        _texts((shown_text(log_source.function) for log_source in sources), source),
+        _texts((shown_text(log_source.file) for log_source in sources), source),
         fixed_array(pa.int64(), lines[source], (lines <= _INT64_MAX)[source]),
         unsigned_64_array(writer_ids[writer], np.ones(len(writer), dtype=np.bool_)),
-        _texts((shown_text(one.name) for one in block.writers), writer),
+        _texts((shown_text(log_writer.name) for log_writer in block.writers), writer),
         numbers_array(source_ids[source], pa.int64()),
-        _texts((shown_text(one.format) for one in sources), source),
+        _texts((shown_text(log_source.format) for log_source in sources), source),
     ]
 
 
 def _positions(block: LogBlock) -> pa.Array:
     pages, chunks = np.divmod(block.file_offset + block.events["start"], VIRTUAL_PAGE_SIZE)
     file_nos = np.full(len(pages), block.file_no, dtype=np.int64)
-    return struct_array(POSITION_TYPE, [numbers_array(one) for one in (file_nos, pages, chunks.astype(np.int32))])
+    return struct_array(POSITION_TYPE, [numbers_array(column) for column in (file_nos, pages, chunks.astype(np.int32))])
 
 
 def _texts(texts: Iterable[str], rows: Int32s) -> pa.Array:

@@ -212,7 +212,7 @@ def _variant_encoder(options: Sequence[tuple[TypeNode, Encode]]) -> Encode:
     def encode(value: object, out: bytearray) -> None:
         # First the options of the value's own type, then all that can hold it.
         kinds = next(kinds for types, kinds in _KINDS if isinstance(value, types))
-        own = [one for one in indexed if one[1].kind in kinds]
+        own = [option for option in indexed if option[1].kind in kinds]
         start = len(out)
         for index, _, encode_option in [*own, *indexed]:
             out += index

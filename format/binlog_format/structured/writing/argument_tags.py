@@ -92,8 +92,8 @@ def _tag_of_container(
 ) -> bytes:
     if isinstance(value, Mapping):
         keys = _common_tag((_tag_of_value(key, outer) for key in value), TEXT_TAG)
-        return b"[(" + keys + _common_tag((_tag_of_value(one, outer) for one in value.values()), TEXT_TAG) + b")"
-    tags = (_tag_of_value(one, outer) for one in value)
+        return b"[(" + keys + _common_tag((_tag_of_value(item, outer) for item in value.values()), TEXT_TAG) + b")"
+    tags = (_tag_of_value(item, outer) for item in value)
     return b"(" + b"".join(tags) + b")" if isinstance(value, tuple) else b"[" + _common_tag(tags, _INT_TAG)
 
 
@@ -189,4 +189,4 @@ def _enum_tag(kind: type[Enum]) -> bytes:
 
 def _name(name: str) -> bytes:
     """A Python name as one of a type; that of a class in a function has `<locals>` in it."""
-    return "".join("_" if one in _FORBIDDEN_IN_NAMES else one for one in name).encode()
+    return "".join("_" if letter in _FORBIDDEN_IN_NAMES else letter for letter in name).encode()

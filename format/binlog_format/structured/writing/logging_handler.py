@@ -278,7 +278,7 @@ class _ProcessLog:
             return
         if self._dropped:
             self._count_dropped()
-        severity = next((one for level, one in _SEVERITIES if record.levelno >= level), Severity.TRACE)
+        severity = next((found for level, found in _SEVERITIES if record.levelno >= level), Severity.TRACE)
         site = CallSite(severity, record.name, record.funcName or "", record.pathname, record.lineno)
         self._call_sites.add_event(self._writer(record), _clock(record.created), site, format, values)
 

@@ -222,7 +222,7 @@ class TableIndex:
         layout = parse_table_map(base64.b64decode(described["table_map"]), Vendor(described["vendor"]))
         layout = _completed(layout, described["completion"])
         sources = tuple(GtidSource(uuid, tag) for uuid, tag in described["gtid_sources"])
-        checks = tuple(Check(*one) for one in described["checks"])
+        checks = tuple(Check(*check) for check in described["checks"])
         return cls(layout, columns, checks, sources, described["snapshot"])
 
     def with_key(self, names: Sequence[str]) -> TableIndex:

@@ -214,13 +214,13 @@ def _check_topics(job: TopicTablesJob, output: Output) -> bool:
     waiting = TopicTablesRun(job).waiting()
     if output is Output.JSONL:
         write_json_lines(
-            {"kind": "partition", "topic": one.topic, "partition": one.number, "offset": offset, "end": end}
-            for one, (offset, end) in sorted(waiting.items())
+            {"kind": "partition", "topic": partition.topic, "partition": partition.number, "offset": offset, "end": end}
+            for partition, (offset, end) in sorted(waiting.items())
         )
         return _print_end(place_problems(job), output)
     say(f"{job.name}: {job.source.bootstrap_servers} -> {job.sink.directory} ({job.sink.format})")
-    for one, (offset, end) in sorted(waiting.items()):
-        say(f"{one}: from offset {offset}, {end - offset:,} to read")
+    for partition, (offset, end) in sorted(waiting.items()):
+        say(f"{partition}: from offset {offset}, {end - offset:,} to read")
     return _print_end(place_problems(job), output)
 
 

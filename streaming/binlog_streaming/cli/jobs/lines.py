@@ -137,9 +137,9 @@ class PublishLines:
         say_addresses(addresses)
         self._since = self._clock()
 
-    def batch(self, one: Published) -> None:
+    def batch(self, published: Published) -> None:
         """Take one more transaction."""
-        self._waiting.append(one)
+        self._waiting.append(published)
         if self._clock() - self._since >= LINE_SECONDS:
             self._say_waiting()
 
@@ -156,8 +156,8 @@ class PublishLines:
 
     def _say_waiting(self) -> None:
         records: Counter[str] = Counter()
-        for one in self._waiting:
-            records.update(one.records.counts)
+        for transaction in self._waiting:
+            records.update(transaction.records.counts)
         now = self._clock()
         self._say(self._waiting, records, now - self._since)
         self._waiting, self._since = [], now
@@ -165,7 +165,7 @@ class PublishLines:
     def _say(self, published: list[Published], records: Counter[str], seconds: float) -> None:
         last = published[-1]
         parts = [
-            f"{sum(one.groups for one in published):,} transactions of the log in {len(published):,} of Kafka",
+            f"{sum(batch.groups for batch in published):,} transactions of the log in {len(published):,} of Kafka",
             f"{records.total():,} messages in {len(records)} topics",
             f"{records.total() / max(seconds, 1e-9):,.0f} messages/s",
             f"up to {last.offset.position}",
@@ -209,9 +209,9 @@ class PublishJsonLines(PublishLines):
         facts = {
             "event": "published",
             "messages": dict(records),
-            "transactions": sum(one.groups for one in published),
+            "transactions": sum(transaction.groups for transaction in published),
             "kafka_transactions": len(published),
-            "bytes": sum(one.size for one in published),
+            "bytes": sum(transaction.size for transaction in published),
             "seconds": round(seconds, 3),
             "offset": published[-1].offset.to_json(),
             "commit_time": published[-1].last_timestamp,

@@ -205,7 +205,7 @@ def _write_into_log(
     failed: tuple[LeftOut, ...] = ()
     if plan.tables and (is_confirmed_by_option or is_confirmed("writes on the server")):
         failed = _run(session, plan, rate=rate, restart=restart).failed
-    if failed or any(one.has_rows for one in plan.left_out):
+    if failed or any(left.has_rows for left in plan.left_out):
         raise typer.Exit(1)
 
 

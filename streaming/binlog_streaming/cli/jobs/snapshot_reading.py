@@ -71,7 +71,7 @@ def read_tables(job: Job, address: ServerAddress, credentials: Credentials, aske
             raise
         print_result(result, "their targets")
         failed = result.failed
-    if failed or any(one.has_rows for one in plan.left_out):
+    if failed or any(left.has_rows for left in plan.left_out):
         raise typer.Exit(1)
 
 

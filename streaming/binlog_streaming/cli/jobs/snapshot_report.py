@@ -83,8 +83,8 @@ def _facts(plan: SnapshotPlan) -> Iterator[tuple[str, str]]:
 
 def print_left_out(left_out: Sequence[LeftOut]) -> None:
     """Say what is not taken, and why."""
-    for one in left_out:
-        output_console().print(f"left out {escaped(str(one))}", soft_wrap=True)
+    for table in left_out:
+        output_console().print(f"left out {escaped(str(table))}", soft_wrap=True)
 
 
 def _replicas(plan: SnapshotPlan) -> str:
@@ -170,8 +170,8 @@ def print_result(result: SnapshotResult, place: str = "the log") -> None:
     console = output_console()
     console.print(f"{tables}, {result.rows:,} rows are in {place}, after {result.seconds:,.1f} s")
     console.print(f"load     {'; '.join(_load(result.load))}", soft_wrap=True)
-    for one in result.failed:
-        say(f"not taken {one}", err=True)
+    for table in result.failed:
+        say(f"not taken {table}", err=True)
 
 
 def _load(load: SnapshotLoad) -> Iterator[str]:

@@ -65,7 +65,9 @@ def doctor(
 
     with progress_bar("Looking for tables") as on_progress:
         found = _findings(target, server, password_file, scan * MIB, on_progress)
-        findings = [replace(one, found=without_access(one.found), fix=without_access(one.fix)) for one in found]
+        findings = [
+            replace(finding, found=without_access(finding.found), fix=without_access(finding.fix)) for finding in found
+        ]
     if output is Output.JSONL:
         write_json_lines(msgspec.to_builtins(finding) for finding in findings)
     else:

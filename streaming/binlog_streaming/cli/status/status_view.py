@@ -102,12 +102,14 @@ def _last_hour(status: JobStatus) -> str:
 
 def _tables(status: JobStatus) -> Table:
     table = _headed("table", "state", "changes", "last commit", "schema changed", right=("changes",))
-    tables = sorted(status.state.tables, key=lambda one: (_urgency(one), -(one.last_commit or 0), one.name))
-    for one in tables[:TABLES_MAX]:
-        state, style = _table_state(one)
-        changed = _NONE if one.schema_changed_at is None else f"{duration_text(status.now - one.schema_changed_at)} ago"
-        commit = _NONE if one.last_commit is None else f"{duration_text(status.now - one.last_commit)} ago"
-        table.add_row(Text(visible(one.name)), Text(visible(state), style), f"{one.changes:,}", commit, changed)
+    tables = sorted(status.state.tables, key=lambda tally: (_urgency(tally), -(tally.last_commit or 0), tally.name))
+    for tally in tables[:TABLES_MAX]:
+        state, style = _table_state(tally)
+        changed = (
+            _NONE if tally.schema_changed_at is None else f"{duration_text(status.now - tally.schema_changed_at)} ago"
+        )
+        commit = _NONE if tally.last_commit is None else f"{duration_text(status.now - tally.last_commit)} ago"
+        table.add_row(Text(visible(tally.name)), Text(visible(state), style), f"{tally.changes:,}", commit, changed)
     if len(tables) > TABLES_MAX:
         table.add_row(Text(f"and {len(tables) - TABLES_MAX:,} more (--json has all)", style="dim"))
     return table

@@ -155,9 +155,11 @@ class Replay:
             tables = ReplayTables(self.request.target_job, names)
             if self.record.hand_over:
                 alone = set(self.record.left_alone)
-                tables.transfer((one for one in tables.there() if tuple(one.name) in alone), self.record.query_id)
+                tables.transfer(
+                    (target for target in tables.there() if tuple(target.name) in alone), self.record.query_id
+                )
             count = tables.record_position(self.record.last, self.record.query_id)
-            targets = [(one.name.database, one.name.table, one.mode) for one in tables.there()]
+            targets = [(target.name.database, target.name.table, target.mode) for target in tables.there()]
         if self.record.hand_over:
             transfer_checkpoint(self.request.job, self.job, self.record.tables, targets)
         else:
@@ -240,7 +242,7 @@ class _Planner:
             last=str(part.last),
             tables=tuple(sorted((name.database, name.table) for name in self._names)),
             left_alone=tuple(sorted((name.database, name.table) for name in self._sorted.left_alone)),
-            continued=tuple(sorted({(one.name.database, one.name.table) for one in self._sorted.at_first})),
+            continued=tuple(sorted({(target.name.database, target.name.table) for target in self._sorted.at_first})),
             from_first=begins_with_first(request.job.source.path) if request.start is None else None,
         )
 
@@ -285,8 +287,8 @@ class _Planner:
         found = tables.sort(self._touched, part.last, part.last, None).elsewhere
         if not found:
             return None
-        points = {str(one.state.gtid): one.state.gtid for one in found}
-        silent = [one for one in found if one.state.gtid is None]
+        points = {str(target.state.gtid): target.state.gtid for target in found}
+        silent = [target for target in found if target.state.gtid is None]
         if silent:
             hint = "Give the GTID position of the tables with --from, or build them anew in another folder (--target)"
             raise elsewhere(silent, "it is not known where to go on", hint=hint)

@@ -87,7 +87,7 @@ class Sorted:
     @property
     def left_alone(self) -> frozenset[TableName]:
         """Tables whose targets hold everything."""
-        return frozenset(one.name for one in self.at_last)
+        return frozenset(target.name for target in self.at_last)
 
 
 class ReplayTables:
@@ -121,7 +121,7 @@ class ReplayTables:
 
     def missing(self) -> list[TableName]:
         """Tables of which no target is there."""
-        there = {one.name for one in self.there()}
+        there = {target.name for target in self.there()}
         return [name for name in self._names if name not in there]
 
     def sort(self, touched: TouchedTables, first: GtidPoint, last: GtidPoint, query_id: str | None) -> Sorted:
@@ -136,17 +136,17 @@ class ReplayTables:
                 targets are at the end, and others are not.
         """
         own, at_first, at_last, elsewhere_ = [], [], [], []
-        for one in self.there():
-            if one.state.owner == query_id:
-                own.append(one)
+        for target in self.there():
+            if target.state.owner == query_id:
+                own.append(target)
                 continue
-            self._check_is_whole(one)
-            if is_at(one, last, touched):
-                at_last.append(one)
-            elif is_at(one, first, touched):
-                at_first.append(one)
+            self._check_is_whole(target)
+            if is_at(target, last, touched):
+                at_last.append(target)
+            elif is_at(target, first, touched):
+                at_first.append(target)
             else:
-                elsewhere_.append(one)
+                elsewhere_.append(target)
         self._check_are_together(at_last)
         return Sorted(tuple(own), tuple(at_first), tuple(at_last), tuple(elsewhere_))
 
@@ -156,14 +156,14 @@ class ReplayTables:
         Raises:
             UnsupportedError: `FORMAT`: it cannot with one of them.
         """
-        for one in targets:
-            with self._looked_at(one.uri) as target:
-                check_ownership_can_transfer(target, one.state, f"{one.name}: {one.uri}")
+        for replay_target in targets:
+            with self._looked_at(replay_target.uri) as target:
+                check_ownership_can_transfer(target, replay_target.state, f"{replay_target.name}: {replay_target.uri}")
 
     def transfer(self, targets: Iterable[ReplayTarget], query_id: str) -> None:
         """Make the replay the owner of *targets*."""
-        for one in targets:
-            with self._looked_at(one.uri) as target:
+        for replay_target in targets:
+            with self._looked_at(replay_target.uri) as target:
                 target.transfer_to(query_id)
 
     def record_position(self, last: str, query_id: str) -> int:
@@ -173,43 +173,44 @@ class ReplayTables:
             How many they are.
         """
         count = 0
-        for one in self.there():
-            if one.state.owner != query_id:
+        for replay_target in self.there():
+            if replay_target.state.owner != query_id:
                 continue
             count += 1
-            if last and str(one.state.gtid or NO_GTIDS) != last:
-                with self._looked_at(one.uri) as target:
-                    commit_id = commit_id_of(target.properties() or {}, query_id, str(one.name), one.mode)
+            if last and str(replay_target.state.gtid or NO_GTIDS) != last:
+                with self._looked_at(replay_target.uri) as target:
+                    properties = target.properties() or {}
+                    commit_id = commit_id_of(properties, query_id, str(replay_target.name), replay_target.mode)
                     target.set_properties(commit_id, recorded={GTID_POSITION_KEY: last})
         return count
 
     def go_on(self, query_id: str) -> None:
         """Remove the mark of being set aside from targets of a query."""
-        for one in self.there():
-            with self._looked_at(one.uri) as target:
+        for replay_target in self.there():
+            with self._looked_at(replay_target.uri) as target:
                 properties = target.properties() or {}
-                if one.state.owner == query_id and properties.get(SET_ASIDE_PROPERTY):
-                    commit_id = commit_id_of(properties, query_id, str(one.name), one.mode)
+                if replay_target.state.owner == query_id and properties.get(SET_ASIDE_PROPERTY):
+                    commit_id = commit_id_of(properties, query_id, str(replay_target.name), replay_target.mode)
                     target.set_properties(commit_id, recorded={SET_ASIDE_PROPERTY: ""})
 
     def _check_are_together(self, at_last: list[ReplayTarget]) -> None:
-        for one in at_last:
-            targets = [uri for name, _, uri in self._places() if name == one.name]
-            if len(targets) > sum(other.name == one.name for other in at_last):
+        for target in at_last:
+            targets = [uri for name, _, uri in self._places() if name == target.name]
+            if len(targets) > sum(other.name == target.name for other in at_last):
                 raise elsewhere(
-                    [one],
+                    [target],
                     f"which is the end, but not all of {', '.join(targets)} do",
                     hint="Replay into another folder (--target), or by a job file with one mode",
                 )
 
-    def _check_is_whole(self, one: ReplayTarget) -> None:
+    def _check_is_whole(self, target: ReplayTarget) -> None:
         # A step records where its batch ends, before the batch is done.
-        checkpoint, state = self._job_checkpoint, one.state
+        checkpoint, state = self._job_checkpoint, target.state
         if checkpoint is None or checkpoint.query_id != state.owner or state.batch_id is None:
             return
         if checkpoint.batch_id is None or state.batch_id > checkpoint.batch_id:
             raise elsewhere(
-                [one],
+                [target],
                 f"and its job was cut off within batch {state.batch_id}",
                 hint="Let the job finish the batch first: binlog-stream run JOB.toml --once",
             )
@@ -227,15 +228,15 @@ class ReplayTables:
             yield target
 
 
-def is_at(one: ReplayTarget, point: GtidPoint, touched: TouchedTables) -> bool:
+def is_at(target: ReplayTarget, point: GtidPoint, touched: TouchedTables) -> bool:
     """True if a target has the rows that it would have at *point*: no change of its table lies between."""
-    reached = one.state.gtid
+    reached = target.state.gtid
     if reached is None:
         return False
     if str(reached) == str(point):
         return True
     differing = touched.between(reached, point)
-    return differing is not None and one.name not in differing
+    return differing is not None and target.name not in differing
 
 
 def elsewhere(targets: list[ReplayTarget], why: str, hint: str | None = None) -> TableError:
@@ -319,7 +320,7 @@ def set_aside_by(job: Job) -> tuple[Job, GtidPoint]:
     """
     keeper, checkpoint = RecordKeeper(job), read_checkpoint(state_of(job))
     keeper.changes()
-    names = [one.name for one in keeper.record.set_aside]
+    names = [stopped.name for stopped in keeper.record.set_aside]
     if checkpoint is None or checkpoint.offset is None or not names:
         raise OptionError("INVALID_VALUE", "--set-aside: the job has set no table aside", at=Place(job.checkpoint))
     if checkpoint.pending is not None:
@@ -353,7 +354,7 @@ def give_back(job: Job, replay_job: Job, record: ReplayRecord) -> int:
     tables.record_position(record.last, record.query_id)
     tables.transfer(tables.there(), owner.query_id)
     tables.go_on(owner.query_id)
-    there = [(one.name.database, one.name.table, one.mode) for one in tables.there()]
+    there = [(target.name.database, target.name.table, target.mode) for target in tables.there()]
     built.changes()
     keeper = RecordKeeper(job)
     keeper.changes()

@@ -82,14 +82,14 @@ class FileColumns:
         metadata = None if number is None else {"PARQUET:field_id": str(number)}
         kind, inner = column.type, self.inner.get(column.name)
         if pa.types.is_struct(kind) and inner is not None:
-            kind = pa.struct([inner._field(one) for one in kind])
+            kind = pa.struct([inner._field(child) for child in kind])
         return pa.field(self.name(column.name), kind, column.nullable, metadata)
 
     def _table_field(self, column: pa.Field) -> pa.Field:
         name = next((name for name, in_files in self.names.items() if in_files == column.name), column.name)
         kind, inner = column.type, self.inner.get(name)
         if pa.types.is_struct(kind) and inner is not None:
-            kind = pa.struct([inner._table_field(one) for one in kind])
+            kind = pa.struct([inner._table_field(child) for child in kind])
         return pa.field(name, kind, column.nullable)
 
 
@@ -118,24 +118,24 @@ def mapped(metadata: Metadata, schema: dict[str, Any]) -> tuple[dict[str, Any], 
 
 def _numbered(struct: dict[str, Any], last: int) -> tuple[dict[str, Any], int]:
     fields = []
-    for one in struct["fields"]:
-        metadata = one.get("metadata", {})
+    for column in struct["fields"]:
+        metadata = column.get("metadata", {})
         if _ID not in metadata:
             last += 1
             metadata = metadata | {_ID: last, _NAME: f"col-{uuid.uuid4()}"}
-        kind = one["type"]
+        kind = column["type"]
         if _is_struct(kind):
             kind, last = _numbered(kind, last)
-        fields.append(one | {"type": kind, "metadata": metadata})
+        fields.append(column | {"type": kind, "metadata": metadata})
     return struct | {"fields": fields}, last
 
 
 def _columns(struct: dict[str, Any]) -> FileColumns:
     fields = struct["fields"]
     return FileColumns(
-        {one["name"]: one["metadata"][_NAME] for one in fields},
-        {one["name"]: int(one["metadata"][_ID]) for one in fields},
-        {one["name"]: _columns(one["type"]) for one in fields if _is_struct(one["type"])},
+        {field["name"]: field["metadata"][_NAME] for field in fields},
+        {field["name"]: int(field["metadata"][_ID]) for field in fields},
+        {field["name"]: _columns(field["type"]) for field in fields if _is_struct(field["type"])},
     )
 
 
@@ -147,7 +147,7 @@ def _named(array: pa.Array, kind: pa.DataType) -> pa.Array:
     # The same values in a type whose structs have other names.
     if not pa.types.is_struct(array.type):
         return array
-    inner = [_named(one, child.type) for one, child in zip(array.flatten(), kind, strict=True)]
+    inner = [_named(values, child.type) for values, child in zip(array.flatten(), kind, strict=True)]
     return pa.StructArray.from_arrays(inner, fields=list(kind), mask=array.is_null())
 
 

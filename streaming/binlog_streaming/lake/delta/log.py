@@ -115,7 +115,7 @@ def newest_log(store: Store) -> TableLog | None:
         log.lost = _see(store, log)
         with _keeping:
             _kept[store.uri] = log.copy()
-            while sum(len(one.files) + len(one.removed) for one in _kept.values()) > KEPT_FILES_MAX:
+            while sum(len(log.files) + len(log.removed) for log in _kept.values()) > KEPT_FILES_MAX:
                 _kept.popitem(last=False)
     return log
 
@@ -354,7 +354,7 @@ def _checkpoint_lines(store: Store, name: str) -> Iterator[Line]:
     else:
         with store.opened(name) as opened, pq.ParquetFile(opened) as file:
             known = ("add", "remove", "protocol", "metaData", "txn", "sidecar")
-            rows = file.read(columns=[one for one in known if one in file.schema_arrow.names]).to_pylist()
+            rows = file.read(columns=[name for name in known if name in file.schema_arrow.names]).to_pylist()
         lines = [msgspec.convert(_plain(row), Line) for row in rows if any(row.values())]
     for line in lines:
         if line.sidecar is not None:

@@ -244,7 +244,7 @@ class DeltaTarget(Target):
                 write.attach(part)
             if commit_id.keys and any(part.version != self.version() for part in parts):
                 raise conflict(self.store, self._there())
-            remove_rows(write, (one for part in parts for one in part.superseded), self._merge_kind)
+            remove_rows(write, (rows for part in parts for rows in part.superseded), self._merge_kind)
             if write.is_empty:
                 return 0
             self._commit(write, "MERGE", commit_id)

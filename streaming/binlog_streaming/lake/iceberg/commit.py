@@ -236,7 +236,7 @@ class _NewSnapshot:
                 for entry in live_entries(self._io, manifest)
             ]
             paths = {manifest.manifest_path for manifest in group}
-            manifests = [one for one in manifests if one.manifest_path not in paths]
+            manifests = [manifest for manifest in manifests if manifest.manifest_path not in paths]
             manifests.append(self._write(content, spec_id, entries))
         return manifests
 
@@ -292,7 +292,7 @@ def _requirements(metadata: TableMetadata) -> tuple[TableRequirement, ...]:
 
 
 def _schema_updates(metadata: TableMetadata, schema: Schema) -> list[TableUpdate]:
-    if any(one.schema_id == schema.schema_id for one in metadata.schemas):
+    if any(known.schema_id == schema.schema_id for known in metadata.schemas):
         return [SetCurrentSchemaUpdate.model_validate({"schema-id": schema.schema_id})]
     return [AddSchemaUpdate(schema=schema), SetCurrentSchemaUpdate()]
 

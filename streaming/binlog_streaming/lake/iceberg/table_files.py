@@ -281,7 +281,9 @@ def _with_deletes(
 ) -> LiveFile:
     # Deletes are about files that were there when they came, or came with them.
     def applying(found: list[ManifestEntry]) -> tuple[DataFile, ...]:
-        return tuple(one.data_file for one in found if (one.sequence_number or 0) >= (entry.sequence_number or 0))
+        return tuple(
+            delete.data_file for delete in found if (delete.sequence_number or 0) >= (entry.sequence_number or 0)
+        )
 
     file = entry.data_file
     own_deletes, shared_deletes = applying(own.get(file.file_path, [])), applying(shared.get(_partition(file), []))

@@ -236,9 +236,9 @@ class IcebergTableWrite:
             waiting = [
                 pool.submit(write_position_deletes, self._io, locations, live.file, rows) for live, rows in self._marked
             ]
-        self._deletes += [one.result() for one in waiting if one.exception() is None]
-        for one in waiting:
-            one.result()
+        self._deletes += [future.result() for future in waiting if future.exception() is None]
+        for future in waiting:
+            future.result()
 
     def _files(self, has_numbers: bool) -> IcebergDataFiles:
         if has_numbers not in self._new:

@@ -310,7 +310,7 @@ class IcebergTarget(Target):
                 write.attach(part)
             if commit_id.keys and any(part.version != self.version() for part in parts):
                 raise CommitFailedException("the table was changed between the look and the write")
-            remove_rows(write, (one for part in parts for one in part.superseded), self._merge_kind)
+            remove_rows(write, (rows for part in parts for rows in part.superseded), self._merge_kind)
             if write.is_empty:
                 return 0
             self._commit(write, commit_id)

@@ -178,22 +178,22 @@ class ImageFacts:
 
     def has_default(self, name: str) -> Mask:
         """Mask of the images for which the result of an INSERT without the column *name* is known."""
-        known: Mask = np.array([name in one.defaults for one in self.known], np.bool_)
+        known: Mask = np.array([name in facts_there.defaults for facts_there in self.known], np.bool_)
         return known[self.numbers]
 
     def kinds(self, name: str) -> Kinds:
         """Meaning of each image's lack of the column *name*, by its facts: `AbsentFacts.kind`."""
-        kinds: Kinds = np.array([one.kind(name) for one in self.known], np.uint8)
+        kinds: Kinds = np.array([facts_there.kind(name) for facts_there in self.known], np.uint8)
         return kinds[self.numbers]
 
     def can_be_null(self, name: str) -> Mask:
         """Mask of the images whose column *name* can be NULL."""
-        nullable: Mask = np.array([name in one.nullable for one in self.known], np.bool_)
+        nullable: Mask = np.array([name in facts_there.nullable for facts_there in self.known], np.bool_)
         return nullable[self.numbers]
 
     def is_blob(self, name: str) -> Mask:
         """Mask of the images whose column *name* is one that `binlog_row_image=NOBLOB` leaves out."""
-        blobs: Mask = np.array([name in one.blobs for one in self.known], np.bool_)
+        blobs: Mask = np.array([name in facts_there.blobs for facts_there in self.known], np.bool_)
         return blobs[self.numbers]
 
     def with_defaults(self, name: str, values: pa.ChunkedArray, facts: Indices) -> pa.ChunkedArray:
@@ -202,9 +202,9 @@ class ImageFacts:
         Args:
             facts: Of each value which of `known` has the default; `NO_FACTS`, or less: the value stays.
         """
-        for number, one in enumerate(self.known):
-            if name in one.defaults:
-                values = with_default(values, facts == number, one.defaults[name])
+        for number, facts_there in enumerate(self.known):
+            if name in facts_there.defaults:
+                values = with_default(values, facts == number, facts_there.defaults[name])
         return values
 
 

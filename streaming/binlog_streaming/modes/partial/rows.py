@@ -129,7 +129,7 @@ class PartialRows:
         sources = self.sources[rows]
         lacking = sources <= DEFAULT
         for number, column in enumerate(self.columns):
-            has_default = [self.schema.names[column] in one.defaults for one in self.images.facts.known]
+            has_default = [self.schema.names[column] in facts.defaults for facts in self.images.facts.known]
             left_out = np.flatnonzero(lacking[:, number])
             lacking[left_out, number] = ~np.array(has_default, np.bool_)[DEFAULT - sources[left_out, number]]
         if lacking.any():

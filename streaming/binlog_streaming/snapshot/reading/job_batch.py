@@ -209,7 +209,7 @@ class JobBatch:
     def _end(self) -> None:
         reached(ReadingStep.WRITTEN)
         record = self._keeper.record
-        tables = tuple(one for _, progress in self._completed for one in progress)
+        tables = tuple(target for _, progress in self._completed for target in progress)
         if self._completed:
             names = frozenset(taken.name for taken, _ in self._completed)
             known = {snapshot.name: snapshot for snapshot in record.states(self.batch_id).snapshots}

@@ -125,16 +125,16 @@ def plan_reading(
         raise SchemaError("TABLE_NOT_FOUND", "the server shows no table that is asked for", at=session.place, hint=hint)
     wanted = [table for table in found if tables is not None or not of_job.is_complete(table.name)]
     left_out = tuple(_left_out(session, wanted, is_live=at is None))
-    refused = {one.name for one in left_out}
+    refused = {left.name for left in left_out}
     vendor = Vendor.MARIADB if session.version.is_mariadb else Vendor.MYSQL
     read = [_read_table(table, vendor, job) for table in wanted if table.source.full_name not in refused]
-    known = [one for one in read if isinstance(one, ReadTable)]
+    known = [table for table in read if isinstance(table, ReadTable)]
     metadata = session.variable("binlog_row_metadata") if at is None else None
     typed = list(_typed(job, known, metadata))
-    refusals = [one for one in (*read, *typed) if isinstance(one, LeftOut)]
+    refusals = [table for table in (*read, *typed) if isinstance(table, LeftOut)]
     return ReadingPlan(
         server=str(session.version),
-        tables=tuple(one for one in typed if isinstance(one, ReadTable)),
+        tables=tuple(table for table in typed if isinstance(table, ReadTable)),
         complete=tuple(str(table.name) for table in found if table not in wanted),
         unseen=unseen,
         left_out=(*left_out, *refusals, *find_others(session, job, tables)),

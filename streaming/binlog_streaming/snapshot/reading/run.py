@@ -106,9 +106,10 @@ def _read_up_to_failure(
         meter.sample()
         loads.append(meter.result())
 
+    names = [read.table.name for read in plan.tables]
     with ExitStack() as opened:
         with connect() as session:
-            definitions = {one.table.name: _definition(session, one.table.name) for one in plan.tables}
+            definitions = {name: _definition(session, name) for name in names}
             # What foreign keys lead to from there decides what happens to rows of these.
             others = {name: _definition(session, name) for name in visible_parents(session, list(definitions))}
             vendor = Vendor.MARIADB if session.version.is_mariadb else Vendor.MYSQL
@@ -117,7 +118,6 @@ def _read_up_to_failure(
         sessions, offset = _sessions(plan, job, connect, opened)
         # Before the sessions are closed: the undo history grows until then.
         opened.callback(measure, LoadMeter(sessions[0], plan.connections))
-        names = [one.table.name for one in plan.tables]
         with WatchedLog(job.source.path, job.source.format) as watched:
             place = rows_place(watched, offset)
         context = ReadingContext(sessions, place, job.decoding(), job.sink)
@@ -187,7 +187,7 @@ def _read(reading: _Reading, table: ReadTable) -> int:
         ended_gtid=gtid,
         is_ended=True,
     )
-    reading.batch.completed(taken, [replace(one, inserts=rows.row_count) for one in progress])
+    reading.batch.completed(taken, [replace(target, inserts=rows.row_count) for target in progress])
     tell(rows.row_count, is_done=True)
     return rows.row_count
 

@@ -107,7 +107,9 @@ class CascadeRows:
             if record is not None:
                 with naming(names, record.uri):
                     derived = record.keep({name: self._derived.get(name) for name in contents})
-                    contents = {name: self._with(one, self._placed(derived[name])) for name, one in contents.items()}
+                    contents = {
+                        name: self._with(content, self._placed(derived[name])) for name, content in contents.items()
+                    }
             for name, content in contents.items():
                 if not (content.row_batches or content.derived):
                     continue
@@ -146,7 +148,7 @@ class CascadeRows:
             return _Group(done)
         self._derive(names, naming)
         if record is None:
-            contents = {name: self._with(one, self._derived.get(name)) for name, one in contents.items()}
+            contents = {name: self._with(content, self._derived.get(name)) for name, content in contents.items()}
         return _Group(contents, record)
 
     def _logged_content(self, name: TableName, last: ChangePlace) -> RowsContent:

@@ -235,10 +235,10 @@ class HeldRows:
             keys: Names of the key columns.
             schema: Columns of the result.
         """
-        if self.target is None or not any(len(one) for one in wanted):
+        if self.target is None or not any(len(values) for values in wanted):
             return schema.empty_table()
         held = self.target.schema()
-        spelled = [one.rename_columns(_spelled(held, one.column_names)) for one in wanted]
+        spelled = [values.rename_columns(_spelled(held, values.column_names)) for values in wanted]
         names = [name for name in _spelled(held, schema.names) if name in held.names]
         if self.mode is Mode.CHANGELOG:
             rows = self._out_of_changes(self.target, spelled, _spelled(held, keys), names)
@@ -273,7 +273,7 @@ class HeldRows:
 
 
 def _search(wanted: Sequence[pa.Table], others: Sequence[str] = ()) -> Search:
-    names = dict.fromkeys([*(name for one in wanted for name in one.column_names), *others])
+    names = dict.fromkeys([*(name for values in wanted for name in values.column_names), *others])
     return Search(tuple(names), lambda rows: _matching(rows, wanted), tuple(wanted))
 
 
@@ -294,9 +294,9 @@ def _last_states(changes: pa.Table, keys: Sequence[str]) -> pa.Table:
 
 def _matching(rows: pa.RecordBatch, wanted: Sequence[pa.Table]) -> Mask:
     mask = np.zeros(rows.num_rows, dtype=np.bool_)
-    for one in wanted:
-        if len(one):
-            mask |= rows_matching(rows, one)
+    for values in wanted:
+        if len(values):
+            mask |= rows_matching(rows, values)
     return mask
 
 

@@ -269,7 +269,7 @@ def origin_of(context: StatementContext, change: TableRenamed, old: SelectedTabl
         modes = [mode]
         if is_ghost or old.is_aside or table.is_aside:
             modes += [Mode.MIRROR, Mode.SCD2]
-        held = next((one for one in modes if one in old.rule.modes), None)
+        held = next((mode_there for mode_there in modes if mode_there in old.rule.modes), None)
         if held is not None:
             # Of rows of another kind nobody knows what was before them, so the target's own past is all there is.
             return RenameOrigin(old, held, context.keeps_rows and (is_ghost or held is not mode))

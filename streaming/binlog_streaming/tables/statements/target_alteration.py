@@ -141,12 +141,12 @@ class _Columns:
 
     def _spell(self, name: str) -> None:
         # Upper and lower case are the same to a server, and to most readers: what is called alike is the same column.
-        old = next((one for one in self.types if one.casefold() == name.casefold()), name)
+        old = next((held for held in self.types if held.casefold() == name.casefold()), name)
         if name in self.types or old == name:
             return
         self.renamed[self._before(old)] = name
-        self.types = {name if one == old else one: kind for one, kind in self.types.items()}
-        self.dropped = {name if one == old else one for one in self.dropped}
+        self.types = {name if held == old else held: kind for held, kind in self.types.items()}
+        self.dropped = {name if held == old else held for held in self.dropped}
 
     def _remove(self, name: str) -> None:
         old = self._before(name)
@@ -202,10 +202,10 @@ def target_alteration(
     gone = {name.casefold() for name in change.dropped}
     columns.dropped |= {name for name in columns.types if name.casefold() in gone}
     columns.rename({**change.renamed, **_respelled(columns.types, change, modified)})
-    for one in modified:
-        columns.modify(one)
-    for one, facts in zip(added, change.added, strict=True):
-        columns.add(one, facts.existing, if_missing=facts.if_missing)
+    for column in modified:
+        columns.modify(column)
+    for column, facts in zip(added, change.added, strict=True):
+        columns.add(column, facts.existing, if_missing=facts.if_missing)
     return TargetAlteration(
         SchemaChange(
             renamed=columns.renamed,

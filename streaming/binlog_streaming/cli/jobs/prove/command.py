@@ -109,7 +109,7 @@ def prove(  # noqa: PLR0913 - the options of the command
             settings,
             lambda: connect(address, credentials),
             on_progress,
-            lambda one: print_result(one, rows=rows),
+            lambda result: print_result(result, rows=rows),
             repair,
             table_timeout,
             sample,
@@ -132,7 +132,7 @@ def _compare(
             job_at(job),
             job_at(against),
             on_progress,
-            lambda one: print_result(one, rows=rows, other="the other one"),
+            lambda result: print_result(result, rows=rows, other="the other one"),
             table_timeout,
             sample,
         )
