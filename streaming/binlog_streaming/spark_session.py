@@ -161,11 +161,7 @@ def bound_log(log_file: Path | None) -> None:
 
 
 def _private(path: Path) -> int:
-    """A descriptor of a file that is this user's alone, at its end; no link of somebody else's is followed.
-
-    Raises:
-        StorageError, AccessError: It cannot be written.
-    """
+    """A descriptor of a file that is this user's alone, at its end; no link of somebody else's is followed."""
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW

@@ -109,7 +109,6 @@ class KeptDefinitions(msgspec.Struct, frozen=True, kw_only=True):
 
         Raises:
             OptionError: `INVALID_VALUE`: it is not such a file, or of a later version.
-            StorageError, AccessError: It cannot be read.
         """
         try:
             return cls.parse(Path(path).read_bytes(), path)

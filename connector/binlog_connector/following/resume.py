@@ -216,9 +216,6 @@ def is_same_log(path: str, format_name: str | None, offset: SourceOffset) -> boo
     """True if the bytes consumed before *offset* are in the log at *path*: it is the same log, elsewhere.
 
     Where the file is not there (any more, or yet), or nothing had been written into it, that cannot be known: False.
-
-    Raises:
-        BinlogError: The log cannot be read.
     """
     if not offset.fingerprint:
         return False

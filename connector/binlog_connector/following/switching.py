@@ -140,7 +140,6 @@ def find_switch(
 
     Raises:
         SwitchError: `NO_GTIDS`, `OTHER_SERVER`, `MISSING_GTIDS`, `PURGED`, `ERRANT_TRANSACTIONS`.
-        BinlogError: A log cannot be read.
     """
     log = watched.log
     taken = offset.gtid.advanced_by(offset.skip_gtid)

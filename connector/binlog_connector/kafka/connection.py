@@ -40,7 +40,6 @@ class Secret:
 
         Raises:
             OptionError: `MISSING`.
-            BinlogError: The file cannot be read.
         """
         if self.environment is not None:
             value = os.environ.get(self.environment, "")
@@ -58,7 +57,6 @@ def tls_context(ca_file: str | None, certificate_file: str | None, key_file: str
     """Make the TLS context that verifies a server and sends our certificate, if there is one.
 
     Raises:
-        BinlogError: A file cannot be read.
         OptionError: `INVALID_VALUE`: it is no certificate.
     """
     try:

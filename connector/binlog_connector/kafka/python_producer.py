@@ -41,11 +41,7 @@ HEADER_SIZE = DefaultRecordBatchBuilder.header_size_in_bytes()
 
 
 class PythonProducer:
-    """See `Producer`.
-
-    Raises:
-        BrokerError: No broker can be used.
-    """
+    """See `Producer`."""
 
     def __init__(self, connection: Connection, settings: ProducerSettings) -> None:
         self._timeout = connection.timeout

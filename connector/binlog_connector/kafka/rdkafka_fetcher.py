@@ -57,7 +57,6 @@ class Fetcher(Protocol):
 
         Raises:
             DataLossError: `MESSAGES_GONE`.
-            BrokerError: What keeps brokers from being used.
         """
 
     def close(self) -> None:

@@ -37,11 +37,7 @@ SILENT.addHandler(logging.NullHandler())
 
 
 class RdkafkaProducer:
-    """See `Producer`.
-
-    Raises:
-        BrokerError: No broker can be used.
-    """
+    """See `Producer`."""
 
     def __init__(self, connection: Connection, settings: ProducerSettings) -> None:
         self._timeout = connection.timeout

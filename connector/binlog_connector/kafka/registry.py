@@ -90,11 +90,7 @@ class SchemaRegistry:
         return known
 
     def latest(self, subject: str) -> tuple[int, str] | None:
-        """Id and text of the newest schema of *subject* that this has seen; None: it has none.
-
-        Raises:
-            RegistryError: The registry cannot be used.
-        """
+        """Id and text of the newest schema of *subject* that this has seen; None: it has none."""
         if subject not in self._latest:
             answer = self._asked(f"/subjects/{quote(subject, safe='')}/versions/latest", subject)
             if answer is None:
@@ -103,21 +99,13 @@ class SchemaRegistry:
         return self._latest[subject]
 
     def reach(self) -> None:
-        """See that it answers us; what every user may ask.
-
-        Raises:
-            RegistryError: It cannot be used.
-        """
+        """See that it answers us; what every user may ask."""
         answer = self._asked("/schemas/types", None)
         if not isinstance(answer, list):
             raise _error("REFUSED", f"expected a list of kinds of schemas, got {_shown(answer)}", self._connection.urls)
 
     def refusal(self, subject: str, schema: str) -> str | None:
-        """Check if *schema* could be registered under *subject*, without doing it; returns the reason if not.
-
-        Raises:
-            RegistryError: The registry cannot be used.
-        """
+        """Check if *schema* could be registered under *subject*, without doing it; returns the reason if not."""
         path = f"/compatibility/subjects/{quote(subject, safe='')}/versions/latest?verbose=true"
         answer = self._asked(path, subject, schema)
         if answer is None or answer.get("is_compatible", True):

@@ -66,9 +66,6 @@ class TopicReader:
     Args:
         client: Package that fetches messages; None: as `default_client`. What there is to read,
             kafka-python asks.
-
-    Raises:
-        BrokerError: What keeps brokers from being used.
     """
 
     def __init__(self, connection: Connection, client: str | None = None) -> None:
@@ -106,11 +103,7 @@ class TopicReader:
         ]
 
     def topics(self) -> set[str]:
-        """Names of all topics that may be seen.
-
-        Raises:
-            BrokerError: They cannot be asked for.
-        """
+        """Names of all topics that may be seen."""
         try:
             found: set[str] = self._consumer.topics()
         except KafkaError as error:
@@ -118,11 +111,7 @@ class TopicReader:
         return found
 
     def ranges(self, partitions: Iterable[FetchedPartition]) -> dict[FetchedPartition, tuple[int, int]]:
-        """The first offset that there is, and the one after the last committed message.
-
-        Raises:
-            BrokerError: They cannot be asked for.
-        """
+        """The first offset that there is, and the one after the last committed message."""
         wanted = [TopicPartition(*partition) for partition in partitions]
         starts, ends = (
             known_offsets(self._consumer.beginning_offsets, wanted, self._connection),
@@ -147,7 +136,6 @@ class TopicReader:
 
         Raises:
             DataLossError: `MESSAGES_GONE`.
-            BrokerError: What keeps brokers from being used.
         """
         found: dict[FetchedPartition, list[Record]] = defaultdict(list)
         count = size = 0

@@ -212,9 +212,6 @@ def committed_consumer(connection: Connection, **settings: object) -> KafkaConsu
 
     Args:
         settings: More settings, under the client's names.
-
-    Raises:
-        BrokerError: No broker can be used.
     """
     try:
         return KafkaConsumer(

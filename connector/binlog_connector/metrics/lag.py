@@ -165,9 +165,6 @@ class LagMeter:
     Args:
         path: Directory of the binlog files, one file, or a URL.
         format_name: The format that the log must have; None: whatever it is.
-
-    Raises:
-        StartError: The log is not there.
     """
 
     def __init__(self, path: str, format_name: str | None = None) -> None:

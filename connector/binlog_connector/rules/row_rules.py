@@ -257,7 +257,6 @@ def read_rules(text: str, *, needs_key: bool = False) -> TableRules | None:
 
     Raises:
         OptionError: `INVALID_VALUE`; `MISSING`: a salt is not in the environment.
-        AccessError, StorageError: The file cannot be read.
     """
     is_json = text.lstrip().startswith(("[", "{"))
     at = None if is_json else Place(text)

@@ -254,11 +254,7 @@ class CopiedTables:
         self._blocks = blocks
 
     def source_of(self, layout: TableLayout) -> TableLayout | None:
-        """Layout of the source of a shadow for this publisher; None: the table is no such shadow.
-
-        Raises:
-            BinlogError: Marks cannot be read.
-        """
+        """Layout of the source of a shadow for this publisher; None: the table is no such shadow."""
         if not is_of_snapshots(layout.database) or not layout.table.startswith(SHADOW_PREFIX):
             return None
         if layout.table not in self._sources:

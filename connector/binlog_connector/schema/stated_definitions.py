@@ -44,9 +44,6 @@ def stated_definitions(block: Block) -> Iterator[DdlStatement]:
 
     Args:
         block: Of plain events.
-
-    Raises:
-        BinlogError: A mark cannot be read.
     """
     if not len(maps_of_marks(block)):
         return

@@ -96,7 +96,6 @@ class SnapshotEvents:
 
         Raises:
             SchemaError: `COLUMN_COUNT_MISMATCH`: the table of marks has other columns than a snapshot makes.
-            BinlogError: A mark cannot be read.
         """
         shadows, others = [], []
         for touched in resolved:
@@ -121,9 +120,6 @@ def marks_in(block: Block) -> Iterator[dict[str, object]]:
 
     Args:
         block: Of plain events; marks whose table map is in another block are left out, as only chunks have such.
-
-    Raises:
-        BinlogError: A mark cannot be read.
     """
     events, data = block.events, block.data
     for number in maps_of_marks(block).tolist():

@@ -161,7 +161,6 @@ class JobNeeds:
 
     Raises:
         OptionError: `INVALID_VALUE`: a job reads no log of a server, or another one.
-        BinlogError: A job file cannot be read.
     """
 
     def __init__(self, files: Sequence[Path], path: str, uri: str) -> None:

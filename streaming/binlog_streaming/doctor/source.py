@@ -31,11 +31,7 @@ _CONNECT_ANEW = "and connect applications anew; what is logged already stays as 
 
 
 def log_findings(path: str, scan_size: int, on_progress: OnProgress | None = None) -> Iterator[DoctorFinding]:
-    """Look at the log at *path*, the newest *scan_size* bytes of it for tables.
-
-    Raises:
-        BinlogError: It cannot be read.
-    """
+    """Look at the log at *path*, the newest *scan_size* bytes of it for tables."""
     with open_log(path) as log:
         yield from _files(log)
         if not log.traits.has_changes:
@@ -129,7 +125,6 @@ def server_findings(session: ServerSession, path: str | None, job: AnyJob | None
 
     Raises:
         ServerError: It does not answer any more.
-        BinlogError: The log cannot be read.
     """
     yield _server_finding("version", Health.OK, str(session.version))
     faults = list(log_faults(session))

@@ -80,9 +80,6 @@ class EventTablesRun(JobRun[EventBatch, BatchProgress, Progress]):
 
     Args:
         once: End at what is in the log when this starts.
-
-    Raises:
-        BinlogError: The checkpoint, or the settings, cannot be used.
     """
 
     def __init__(self, job: EventTablesJob, *, once: bool = False, listener: BatchListener | None = None) -> None:

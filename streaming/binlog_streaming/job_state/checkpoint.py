@@ -76,7 +76,6 @@ def begin_query(state: StateFolder) -> str:
 
     Raises:
         OptionError: As `read_checkpoint`.
-        StorageError, AccessError: It cannot be written.
     """
     known = read_checkpoint(state)
     if known is not None:
@@ -87,11 +86,7 @@ def begin_query(state: StateFolder) -> str:
 
 
 def begin_batch(state: StateFolder, batch_id: int, offset: SourceOffset) -> bool:
-    """Begin a batch that ends at *offset*; False: somebody else has begun it.
-
-    Raises:
-        StorageError, AccessError: It cannot be written.
-    """
+    """Begin a batch that ends at *offset*; False: somebody else has begun it."""
     before = state.read(f"offsets/{batch_id - 1}")
     settings = _NO_SETTINGS if before is None else before.decode().splitlines()[1]
     content = "\n".join((_VERSION, settings, json.dumps(offset.to_json(), separators=(",", ":"))))
@@ -99,11 +94,7 @@ def begin_batch(state: StateFolder, batch_id: int, offset: SourceOffset) -> bool
 
 
 def end_batch(state: StateFolder, batch_id: int) -> None:
-    """A batch is written as a whole.
-
-    Raises:
-        StorageError, AccessError: It cannot be written.
-    """
+    """A batch is written as a whole."""
     state.create(f"commits/{batch_id}", f"{_VERSION}\n{_ENDED}".encode())
 
 

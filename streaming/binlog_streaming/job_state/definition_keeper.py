@@ -94,11 +94,7 @@ class DefinitionKeeper:
             self._noted += 1
 
     def take(self, watched: WatchedLog, statements: Iterable[DdlStatement], end: Position) -> None:
-        """Keep what holds at *end*, to which all statements are known by `bring_to`, `observed` and *statements*.
-
-        Raises:
-            AccessError, StorageError: The file cannot be written.
-        """
+        """Keep what holds at *end*, to which all statements are known by `bring_to`, `observed` and *statements*."""
         history = self._history
         if self._job.kept_definitions is None or history is None:
             return
@@ -121,7 +117,6 @@ class DefinitionKeeper:
 
         Raises:
             OptionError: `INVALID_VALUE`, as `bring_to`.
-            BinlogError: The log cannot be read, or the file not be written.
         """
         self.bring_to(watched, definitions[0].position)
         if self._job.kept_definitions is None or self._history is None:
@@ -216,9 +211,6 @@ def keep_batch(
     Args:
         start: Where the batch begins; None: it is the job's first one.
         end: Where it ends.
-
-    Raises:
-        BinlogError: The log cannot be read, or the file not be written.
     """
     source = job.source
     with WatchedLog(source.path, source.format) as watched:

@@ -104,7 +104,6 @@ class JobRun(ABC, Generic[Batch, Report, Sums]):
 
         Raises:
             StorageError: `IN_USE`: another process runs the job, or writes its tables.
-            BinlogError: The source, the target, the settings or the checkpoint cannot be used.
         """
         try:
             self._check(self._resources)

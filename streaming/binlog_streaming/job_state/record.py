@@ -337,7 +337,6 @@ def read_record(state: StateFolder) -> JobRecord | None:
 
     Raises:
         OptionError: `INVALID_VALUE`: the file is no such record.
-        StorageError, AccessError: It cannot be read.
     """
     hint = "It was damaged, or written by a later version. Delete it to let the job file count as it is"
     return state.decoded(RECORD_FILE, JobRecord, "the record of a job", hint)
@@ -348,7 +347,6 @@ def with_declared_types(job: Job) -> Job:
 
     Raises:
         OptionError: `INVALID_VALUE`: the checkpoint is none.
-        BinlogError: It cannot be read.
     """
     if job.source.declared_types is not None:
         return job

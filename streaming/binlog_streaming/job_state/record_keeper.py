@@ -86,12 +86,7 @@ class RecordKeeper:
         return self._record
 
     def state_before(self, batch_id: int) -> JobState:
-        """The job as known before a batch.
-
-        Raises:
-            BinlogError: The log cannot be read.
-            AccessError: The record cannot be written.
-        """
+        """The job as known before a batch."""
         self._note(msgspec.structs.replace(self._record, from_first=self._from_first()))
         loss = self._loss_before(batch_id)
         if loss is not None:
@@ -101,11 +96,7 @@ class RecordKeeper:
         return self._state_at(batch_id)
 
     def peek(self) -> JobState:
-        """The job as known if it continued now; nothing is written.
-
-        Raises:
-            BinlogError: The log cannot be read.
-        """
+        """The job as known if it continued now; nothing is written."""
         return replace(self._state_at(self._record.scope.batch_id + 1), from_first=self._from_first())
 
     def _from_first(self) -> bool | None:
@@ -150,7 +141,6 @@ class RecordKeeper:
 
         Raises:
             OptionError: `INVALID_VALUE`: something changed that must not.
-            AccessError: The record cannot be written.
         """
         for change in self.changes():
             hint = f"{change.hint}. If it is meant so, delete {self.path}: then the job file counts as it is"
@@ -172,9 +162,6 @@ class RecordKeeper:
             targets: Database, name and mode of those targets of theirs that are there.
             from_first: These, and what the job reads, go back to the server's first transaction; None: only what the
                 job reads counts.
-
-        Raises:
-            AccessError: The record cannot be written.
         """
         there = ((database, table, str(mode)) for database, table, mode in targets)
         self._note(
@@ -187,11 +174,7 @@ class RecordKeeper:
         )
 
     def inherit(self, record: JobRecord) -> None:
-        """Take over the facts in another job's record, not its settings.
-
-        Raises:
-            AccessError: The record cannot be written.
-        """
+        """Take over the facts in another job's record, not its settings."""
         # Which tables it selected does not count either: those that it left alone have come as far before.
         self._record = msgspec.structs.replace(JobRecord.of(self._job).going_on(record), earlier=())
         self._write()
@@ -200,9 +183,6 @@ class RecordKeeper:
         """Set *tables* aside until they are brought back; those that are aside already stay so.
 
         A job that begins with this begins in the middle of its log.
-
-        Raises:
-            AccessError: The record cannot be written.
         """
         record, new = self._record, {table.name: table for table in tables}
         others = tuple(stopped for stopped in record.set_aside if stopped.name not in new)
@@ -215,9 +195,6 @@ class RecordKeeper:
         Args:
             built: The record of what brought them to where this job is.
             targets: Database, name and mode of those targets of theirs that exist now.
-
-        Raises:
-            AccessError: The record cannot be written.
         """
         record, names = self._record, {(stopped.database, stopped.table) for stopped in self._record.set_aside}
         others = {target for target in record.targets if target[:2] not in names}
@@ -243,10 +220,6 @@ class RecordKeeper:
 
         Returns:
             Tables that are defined; None: that is not known.
-
-        Raises:
-            AccessError, StorageError: The file cannot be written.
-            BinlogError: The log cannot be read.
         """
         if end is not None:
             start = read_offset(state_of(self._job), batch_id - 1)
@@ -254,21 +227,13 @@ class RecordKeeper:
         return self._definitions.defined
 
     def keep_definitions_of_server(self, statements: Sequence[DdlStatement]) -> None:
-        """Keep definitions that were read from the server: `DefinitionKeeper.take_from_server`.
-
-        Raises:
-            BinlogError: The log cannot be read, or the file not be written.
-        """
+        """Keep definitions that were read from the server: `DefinitionKeeper.take_from_server`."""
         if statements:
             with WatchedLog(self._job.source.path, self._job.source.format) as watched:
                 self._definitions.take_from_server(watched, statements)
 
     def saw_batch(self, batch: BatchProgress) -> None:
-        """Note what a batch has written and learned.
-
-        Raises:
-            AccessError: The record cannot be written.
-        """
+        """Note what a batch has written and learned."""
         change, before = batch.state_change, self._record
         targets = set(before.targets)
         for table in batch.tables:
@@ -363,9 +328,6 @@ def begins_with_first(path: str, format_name: str | None = None) -> bool:
     """True if the log at *path* is known to begin with the first transaction that its server ever logged.
 
     It can where transactions have GTIDs. Without any transaction, or GTID, nothing is known.
-
-    Raises:
-        BinlogError: The log cannot be read.
     """
     with open_log(path, format_name=format_name) as log:
         start = log.start_position()

@@ -51,11 +51,7 @@ class StateFolder:
         self._store = store_at(directory.rstrip("/"), storage, is_private=True)
 
     def read(self, name: str) -> bytes | None:
-        """Content of a file; None: it is not there.
-
-        Raises:
-            StorageError, AccessError: It cannot be read.
-        """
+        """Content of a file; None: it is not there."""
         try:
             return self._store.read(name)
         except (FileNotFoundError, NotADirectoryError):
@@ -72,7 +68,6 @@ class StateFolder:
 
         Raises:
             OptionError: `INVALID_VALUE`: it is something else.
-            StorageError, AccessError: It cannot be read.
         """
         content = self.read(name)
         try:
@@ -93,22 +88,14 @@ class StateFolder:
             raise storage_error(f"{self.directory}/{name}", "write", error) from error
 
     def create(self, name: str, content: bytes) -> bool:
-        """Make a file; False: there is one of this name, which stays as it is.
-
-        Raises:
-            StorageError, AccessError: It cannot be written.
-        """
+        """Make a file; False: there is one of this name, which stays as it is."""
         try:
             return self._store.create(name, content)
         except OSError as error:
             raise storage_error(f"{self.directory}/{name}", "write", error) from error
 
     def names(self, folder: str) -> Iterator[str]:
-        """Files in a folder of it, those in folders there included; nothing where that is not there.
-
-        Raises:
-            StorageError, AccessError: It cannot be read.
-        """
+        """Files in a folder of it, those in folders there included; nothing where that is not there."""
         try:
             for file in self._store.files(folder):
                 yield file.name.removeprefix(f"{folder}/")
@@ -203,7 +190,6 @@ class BatchStateFile(Generic[State]):
 
     Raises:
         OptionError: `INVALID_VALUE`: the checkpoint was begun with other settings, or is not of such a job.
-        StorageError, AccessError: It cannot be read.
     """
 
     FILE: ClassVar[str]
@@ -237,20 +223,12 @@ class BatchStateFile(Generic[State]):
                 )
 
     def begin(self, state: State) -> None:
-        """Record a batch before any of it is in a table.
-
-        Raises:
-            StorageError, AccessError: It cannot be written.
-        """
+        """Record a batch before any of it is in a table."""
         self._write(state)
         reached(BatchStep.BEGUN)
 
     def finish(self, state: State) -> None:
-        """Record a batch after all of it is in the tables.
-
-        Raises:
-            StorageError, AccessError: It cannot be written.
-        """
+        """Record a batch after all of it is in the tables."""
         reached(BatchStep.IN_TABLES)
         self._write(state)
         reached(BatchStep.FINISHED)

@@ -77,7 +77,6 @@ def read_journal(state: StateFolder) -> SwitchJournal | None:
 
     Raises:
         OptionError: `INVALID_VALUE`: the file is no such journal.
-        StorageError, AccessError: It cannot be read.
     """
     hint = "It was damaged, or written by a later version: complete the switch with that one"
     return state.decoded(JOURNAL_FILE, SwitchJournal, "the journal of a switch", hint)
@@ -98,7 +97,6 @@ def complete_switch(state: StateFolder) -> None:
 
     Raises:
         OptionError: `INVALID_VALUE`: journal or checkpoint are damaged.
-        StorageError, AccessError: A file cannot be read or written.
     """
     journal = read_journal(state)
     if journal is None:

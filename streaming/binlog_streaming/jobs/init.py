@@ -46,9 +46,6 @@ def init_text(
 
     Tables with a primary key are mirrored; those without, and those whose rows come in parts that nobody can put
     together, get a changelog; those whose columns nobody knows are left out. Comments explain why.
-
-    Raises:
-        BinlogError: The log cannot be read.
     """
     with open_log(path) as opened:
         if opened.events is not None:
@@ -126,9 +123,6 @@ def publish_init_text(
     With the offset of a Debezium *connector* it takes over its topics, where that was stopped.
 
     Tables whose columns nobody knows are left out; comments explain why, and name which tables have no key.
-
-    Raises:
-        BinlogError: The log cannot be read.
     """
     with open_log(path) as opened:
         require_changes(opened)

@@ -97,7 +97,6 @@ def remembered(directory: str) -> Job | None:
 
     Raises:
         OptionError: `INVALID_VALUE`: it is none.
-        StorageError, AccessError: It cannot be read.
     """
     content = _own_folder(directory).read(_FILE)
     if content is None:
@@ -116,7 +115,6 @@ def job_at(place: str) -> Job:
 
     Raises:
         OptionError: `INVALID_VALUE`: it is no such job.
-        BinlogError: It cannot be read.
     """
     return with_declared_types(load_job(Path(place)) if _is_job_file(place) else _job_of_folder(place))
 
@@ -128,11 +126,7 @@ def any_job_at(place: str) -> AnyJob:
 
 
 def job_text_at(place: str) -> str:
-    """Text of the job file at *place*, where `any_job_at` has found a job.
-
-    Raises:
-        StorageError, AccessError: It cannot be read.
-    """
+    """Text of the job file at *place*, where `any_job_at` has found a job."""
     if not _is_job_file(place):
         return (_own_folder(absolute_path(place)).read(_FILE) or b"").decode()
     try:
@@ -180,7 +174,6 @@ def remember(job: Job) -> None:
     A try that ended before it had written a table leaves the folder free: with other options it is begun anew.
 
     Raises:
-        StorageError, AccessError: It cannot be written.
         OptionError: `INVALID_VALUE`: the folder belongs to a job with other options.
     """
     try:
@@ -292,7 +285,6 @@ def write_down(job: PublishJob) -> str:
 
     Raises:
         OptionError: `INVALID_VALUE`: the prefix belongs to a job with another log.
-        StorageError, AccessError: It cannot be written.
     """
     record = begun_with(job)
     if record is not None:

@@ -285,9 +285,6 @@ class RegistryCheck:
 
     Attributes:
         url: Of the registry; None: the job needs none.
-
-    Raises:
-        RegistryError: It cannot be used.
     """
 
     def __init__(self, job: PublishJob) -> None:

@@ -108,7 +108,6 @@ class Switch:
         Raises:
             SwitchError: `JOB_CHANGED`: the job has gone on since the plan was made.
             StorageError: `IN_USE`: the job runs.
-            BinlogError: A file cannot be written, or Kafka not be used.
         """
         if self.before.unfinished is not None and isinstance(self.job, Job):
             from binlog_streaming.jobs.replay.replay import ending_at  # a circle, without a need for it
@@ -176,7 +175,6 @@ def job_to_switch(file: str) -> LogJob:
 
     Raises:
         OptionError: `INVALID_VALUE`: it does not read the log of a database server.
-        BinlogError: It cannot be read.
     """
     job = any_job_at(file)
     if isinstance(job, LogJob):
@@ -193,7 +191,6 @@ def complete_begun(job: LogJob) -> None:
 
     Raises:
         StorageError: `IN_USE`: the job runs.
-        BinlogError: Its checkpoint cannot be read or written, or Kafka not be used.
     """
     if isinstance(job, Job):
         with JobLock(job):
@@ -220,7 +217,6 @@ def plan_switch(file: str, path: str) -> Switch:
         SwitchError: It cannot: `NO_GTIDS`, `OTHER_SERVER`, `MISSING_GTIDS`, `ERRANT_TRANSACTIONS`, `PURGED`,
             `WITHIN_BATCH`.
         OptionError: `INVALID_VALUE`: the job has not begun; or the job file's path cannot be replaced.
-        BinlogError: The job, its checkpoint, Kafka or the log cannot be read.
     """
     job, path = job_to_switch(file), absolute_path(path)
     new_text = _new_text(job, file, path)

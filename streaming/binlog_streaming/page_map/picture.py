@@ -267,7 +267,6 @@ def describe(path: str, start: Position | None, end: Position | None, on_progres
 
     Raises:
         UnsupportedError: `FORMAT`: the log has no pages.
-        BinlogError: It cannot be read.
     """
     directory, only = open_directory(path)
     found = detect_format(directory, only)

@@ -320,7 +320,6 @@ def later_rows(
 
     Raises:
         DisturbedError: The log does not tell what becomes of the table.
-        BinlogError: It cannot be read.
     """
     # The target is after the other rows as a rule, of some domains perhaps before them.
     parts = [(Rows.joined([]), np.empty(0, np.int64))]

@@ -83,7 +83,6 @@ class ProvedJobState:
 
         Raises:
             TableError: `STANDS_ELSEWHERE`: the job does not go on. `OTHER_WRITER`, `SAME_TARGET`, `MODE_CHANGED`.
-            BinlogError: Checkpoint, log or target cannot be read.
         """
         state, known, since = state_of(self.job), "", time.monotonic()
         place = point if isinstance(point, Position) else None
@@ -120,7 +119,6 @@ class ProvedJobState:
 
         Raises:
             TableError: `STANDS_ELSEWHERE`: the job does not go on. `OTHER_WRITER`, `SAME_TARGET`, `MODE_CHANGED`.
-            BinlogError: Checkpoint or target cannot be read.
         """
         state, since = state_of(self.job), time.monotonic()
         while True:

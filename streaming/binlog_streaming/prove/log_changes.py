@@ -96,11 +96,7 @@ class LogChanges:
         self._options = SourceOptions.parse({"path": job.source.path, **job.source_options()})
 
     def end_of(self, point: LogPoint | GtidPoint) -> Position | None:
-        """Position of a point in the log; None: it does not have all that is before it yet.
-
-        Raises:
-            BinlogError: The log cannot be read.
-        """
+        """Position of a point in the log; None: it does not have all that is before it yet."""
         with open_watched(self._options) as watched:
             if isinstance(point, LogPoint):
                 position = watched.log.position_at_byte(point.name, point.byte)
@@ -113,7 +109,6 @@ class LogChanges:
 
         Raises:
             DisturbedError: It does not come.
-            BinlogError: The log cannot be read.
         """
         end = time.monotonic() + PATIENCE_SECONDS
         while (position := self.end_of(point)) is None:
@@ -128,11 +123,7 @@ class LogChanges:
             return watched.log.server_position(position) or str(position)
 
     def distance(self, one: Position, other: Position) -> int:
-        """Bytes of the log between two positions.
-
-        Raises:
-            BinlogError: The log cannot be read.
-        """
+        """Bytes of the log between two positions."""
         with contextlib.closing(LagMeter(self._options.path, self._options.format)) as meter:
             return meter.size_between(*sorted((one, other)))
 
@@ -144,7 +135,6 @@ class LogChanges:
 
         Raises:
             DisturbedError: Images alone do not tell what becomes of the table.
-            BinlogError: The log cannot be read.
         """
         with open_watched(self._options) as watched:
             plan = self._plan(list(self._rows(watched, start, end)))

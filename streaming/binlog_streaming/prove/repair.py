@@ -45,11 +45,7 @@ _NO_DEFAULT = 1364
 
 
 def drop_left_repairs(session: ServerSession) -> None:
-    """Remove the shadows of a run that was killed: they hold rows. Those of one that is under way stay.
-
-    Raises:
-        ServerError: What the server answered.
-    """
+    """Remove the shadows of a run that was killed: they hold rows. Those of one that is under way stay."""
     if _take_turn(session):
         statement = "SELECT TABLE_NAME FROM information_schema.TABLES WHERE TABLE_SCHEMA = %s AND TABLE_NAME LIKE %s"
         for (name,) in session.rows(statement, SNAPSHOT_DATABASE, _SHADOW_PREFIX.replace("_", r"\_") + "%"):

@@ -67,7 +67,6 @@ class JobProof:
             ServerError: `VERSION`, `SETTINGS`, `OTHER_SERVER`, `REPLICA`, `DENIED`, or what it answered before
                 the first table.
             SchemaError: `TABLE_NOT_FOUND`: the server shows no table that is asked for.
-            BinlogError: Log or checkpoint cannot be read.
         """
         with ExitStack() as opened:
             session = opened.enter_context(self.connect())

@@ -114,22 +114,14 @@ class ServerRows:
         return found
 
     def rows_of(self, buckets: Sequence[int]) -> Rows:
-        """The rows of some buckets.
-
-        Raises:
-            ServerError: What the server answered.
-        """
+        """The rows of some buckets."""
         wanted = ", ".join(map(str, buckets))
         asked = f"SELECT CAST({self.forms.key_sql} AS BINARY), CAST({_hash(self.forms.row_sql)} AS UNSIGNED)"
         source = f"{table_sql(self.table.schema, self.table.name)} WHERE {self._bucket} IN ({wanted})"
         return _rows(self.session.rows(f"{asked} FROM {source}"))
 
     def columns_of(self, buckets: Sequence[int], keys: Sequence[bytes]) -> dict[bytes, tuple[int, ...]]:
-        """Hash of each column's part of the message, of the rows with some keys, which are in some buckets.
-
-        Raises:
-            ServerError: What the server answered.
-        """
+        """Hash of each column's part of the message, of the rows with some keys, which are in some buckets."""
         del buckets  # an index finds the keys
         hashes = ", ".join(f"CAST({_hash(form.part)} AS UNSIGNED)" for form in self.forms.columns)
         asked = f"SELECT CAST({self.forms.key_sql} AS BINARY), {hashes}"

@@ -73,12 +73,7 @@ class TableProof:
     sample: tuple[int, ...] = ()
 
     def prove(self) -> ProofResult:
-        """Compare; begins anew where the table is altered meanwhile.
-
-        Raises:
-            ServerError: What the server answered.
-            BinlogError: Log, checkpoint or target cannot be read.
-        """
+        """Compare; begins anew where the table is altered meanwhile."""
         disturbed = ""
         for _ in range(TRIES):
             try:
@@ -129,7 +124,6 @@ class TableProof:
 
         Raises:
             DisturbedError: The table has been changed since.
-            BinlogError: The log cannot be read.
         """
         if source.lock is not TableLock.TABLE:
             return

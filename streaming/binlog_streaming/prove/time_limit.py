@@ -32,11 +32,7 @@ class TimeLimit:
         return self._end is not None and time.monotonic() >= self._end
 
     def begin(self, session: ServerSession) -> None:
-        """Let no statement of a session take longer.
-
-        Raises:
-            ServerError: What the server answered.
-        """
+        """Let no statement of a session take longer."""
         if self._seconds is not None:
             self._set(session, self._seconds)
 
@@ -50,11 +46,7 @@ class TimeLimit:
             raise TimeUpError
 
     def end(self, session: ServerSession) -> None:
-        """Let statements of a session take as long as they need; a session that was lost has none.
-
-        Raises:
-            ServerError: What the server answered.
-        """
+        """Let statements of a session take as long as they need; a session that was lost has none."""
         if self._seconds is not None and session.is_open:
             self._set(session, 0)
 

@@ -64,11 +64,7 @@ class JobSide:
 
     @classmethod
     def of(cls, job: Job) -> JobSide:
-        """The side of *job*.
-
-        Raises:
-            BinlogError: Its checkpoint cannot be read.
-        """
+        """The side of *job*."""
         keeper = RecordKeeper(job)
         keeper.changes()
         return cls(job, ProvedJobState(job, LogChanges(job)), frozenset(keeper.written))
@@ -113,7 +109,6 @@ class TwoJobsProof:
 
         Raises:
             SchemaError: `TABLE_NOT_FOUND`: neither job has written one that is asked for.
-            BinlogError: A checkpoint cannot be read.
         """
         job, other = JobSide.of(self.job), JobSide.of(self.other)
         wanted = TableFilter(tables)
@@ -195,7 +190,6 @@ class TargetComparison:
 
         Raises:
             DisturbedError: The log between the two places does not tell what becomes of the table.
-            BinlogError: Log, checkpoint or target cannot be read.
         """
         teller = self._teller()
         with contextlib.ExitStack() as opened:

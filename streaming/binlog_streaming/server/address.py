@@ -170,7 +170,6 @@ def find_credentials(user: str | None, password_file: str | None = None) -> Cred
 
     Raises:
         OptionError: `MISSING`: the environment variable is empty; `INVALID_VALUE`: no option file.
-        BinlogError: A file cannot be read.
     """
     options = _option_file()
     known = user or options.get("user") or getpass.getuser()

@@ -59,9 +59,6 @@ class RawRows:
 
     Attributes:
         types: Of each column, as the protocol numbers them.
-
-    Raises:
-        ServerError: What the server answered.
     """
 
     def __init__(self, session: ServerSession, statement: str) -> None:

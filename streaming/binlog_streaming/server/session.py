@@ -142,29 +142,17 @@ class ServerSession:
         return Place(str(self.address))
 
     def execute(self, statement: str, *values: object) -> int:
-        """Run a statement and return how many rows it changed or gave; *values* stand for `%s` in it.
-
-        Raises:
-            ServerError: What the server answered.
-        """
+        """Run a statement and return how many rows it changed or gave; *values* stand for `%s` in it."""
         with self.named_errors():
             return self.try_execute(statement, *values)
 
     def rows(self, statement: str, *values: object) -> list[Row]:
-        """Rows of a query, all at once.
-
-        Raises:
-            ServerError: What the server answered.
-        """
+        """Rows of a query, all at once."""
         with self.named_errors():
             return self.try_rows(statement, *values)
 
     def dict_rows(self, statement: str) -> list[dict[str, Any]]:
-        """Rows of a query whose columns depend on the server's version, by their names in lower case.
-
-        Raises:
-            ServerError: What the server answered.
-        """
+        """Rows of a query whose columns depend on the server's version, by their names in lower case."""
         with self.named_errors():
             return self.try_dict_rows(statement)
 
@@ -180,11 +168,7 @@ class ServerSession:
             return [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
 
     def value(self, statement: str, *values: object) -> Any:
-        """The first column of the first row of a query; None: it has no row.
-
-        Raises:
-            ServerError: What the server answered.
-        """
+        """The first column of the first row of a query; None: it has no row."""
         rows = self.rows(statement, *values)
         return rows[0][0] if rows else None
 

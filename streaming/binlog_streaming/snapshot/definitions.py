@@ -57,7 +57,6 @@ def plan_definitions(
     Raises:
         ServerError: Why they cannot be written: `VERSION`, `SETTINGS`, `OTHER_SERVER`, `DENIED`, `NOT_LOGGED`.
         SchemaError: `TABLE_NOT_FOUND`: the server shows no table that is asked for.
-        BinlogError: The job's log cannot be read.
     """
     check_server(session)
     check_is_writer(session, job.source.path, job.source.format)
@@ -72,11 +71,7 @@ def plan_definitions(
 
 
 def parents_of(session: ServerSession, names: Iterable[TableName]) -> tuple[TableName, ...]:
-    """Other tables that foreign keys of *names* lead to, through any number of tables.
-
-    Raises:
-        ServerError: What the server answered.
-    """
+    """Other tables that foreign keys of *names* lead to, through any number of tables."""
     links = session.rows(
         "SELECT DISTINCT TABLE_SCHEMA, TABLE_NAME, REFERENCED_TABLE_SCHEMA, REFERENCED_TABLE_NAME"
         " FROM information_schema.KEY_COLUMN_USAGE WHERE REFERENCED_TABLE_NAME IS NOT NULL"
@@ -95,11 +90,7 @@ def parents_of(session: ServerSession, names: Iterable[TableName]) -> tuple[Tabl
 
 
 def visible_parents(session: ServerSession, names: Iterable[TableName]) -> tuple[TableName, ...]:
-    """`parents_of`, without those that the account may not look at.
-
-    Raises:
-        ServerError: What the server answered.
-    """
+    """`parents_of`, without those that the account may not look at."""
     return tuple(name for name in parents_of(session, names) if read_columns(session, *name))
 
 
@@ -112,18 +103,13 @@ def bring_definitions(session: ServerSession, job: Job | PublishJob, names: Sequ
 
     Raises:
         ServerError: `OTHER_SERVER`, `NOT_LOGGED`, or what else the server answered.
-        BinlogError: The job's log cannot be read.
     """
     begin_writing(session, job.source)
     return write_definitions(session, names)
 
 
 def write_definitions(session: ServerSession, names: Sequence[TableName]) -> BroughtDefinitions:
-    """Write definitions like `bring_definitions`, after `begin_writing`.
-
-    Raises:
-        ServerError: What the server answered.
-    """
+    """Write definitions like `bring_definitions`, after `begin_writing`."""
     marks = MarksTable(session)
     brought, hidden = [], []
     for name in names:

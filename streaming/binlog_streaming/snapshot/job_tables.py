@@ -18,11 +18,7 @@ if TYPE_CHECKING:
 
 
 class JobTables:
-    """The tables of a job, from its checkpoint; there need not be one yet.
-
-    Raises:
-        BinlogError: The checkpoint, or the record in it, cannot be read.
-    """
+    """The tables of a job, from its checkpoint; there need not be one yet."""
 
     def __init__(self, job: Job) -> None:
         checkpoint = read_checkpoint(state_of(job))

@@ -54,7 +54,6 @@ def check_is_writer(session: ServerSession, path: str, format_name: str | None =
 
     Raises:
         ServerError: `OTHER_SERVER`.
-        BinlogError: The log cannot be read.
     """
     with WatchedLog(path, format_name) as watched:
         end = end_of_log(watched)
@@ -78,7 +77,6 @@ def begin_writing(session: ServerSession, source: JobLogSource) -> None:
 
     Raises:
         ServerError: `OTHER_SERVER`, `NOT_LOGGED`, or what the server answered.
-        BinlogError: The log cannot be read.
     """
     prepare_session(session)
     check_log_receives(session, source.path, source.format)
@@ -94,7 +92,6 @@ def check_log_receives(session: ServerSession, path: str, format_name: str | Non
 
     Raises:
         ServerError: `OTHER_SERVER`: it did not come; `NOT_LOGGED`: the server does not log it.
-        BinlogError: The log cannot be read.
     """
     with WatchedLog(path, format_name) as watched:
         read_to = end_of_log(watched).position

@@ -125,9 +125,6 @@ class MarksTable:
 
         Args:
             begins_anew: Nobody needs earlier marks.
-
-        Raises:
-            ServerError: What the server answered.
         """
         self._session.execute(_CREATE_DATABASE)
         self._session.execute(f"USE {quoted(SNAPSHOT_DATABASE)}")
@@ -145,11 +142,7 @@ class MarksTable:
         return bool(found)
 
     def insert(self, mark: Mark) -> None:
-        """Write a mark, in an event group of its own.
-
-        Raises:
-            ServerError: What the server answered.
-        """
+        """Write a mark, in an event group of its own."""
         self._session.execute(self.statement(mark))
 
     def statement(self, mark: Mark) -> str:
@@ -166,29 +159,17 @@ class MarksTable:
         return self._session.filled(_INSERT.format(row_count=row_count), *values)
 
     def last_begin(self, schema: str, table: str) -> Mark | None:
-        """The begin of the table's newest snapshot, if that has neither ended nor been cancelled.
-
-        Raises:
-            ServerError: What the server answered.
-        """
+        """The begin of the table's newest snapshot, if that has neither ended nor been cancelled."""
         condition = "source_schema = %s AND source_table = %s AND kind IN ('begin', 'end', 'cancel')"
         newest = self._newest(condition, schema, table)
         return newest if newest is not None and newest.kind is MarkKind.BEGIN else None
 
     def last_chunk(self, snapshot: str) -> Mark | None:
-        """The last chunk that a snapshot has written.
-
-        Raises:
-            ServerError: What the server answered.
-        """
+        """The last chunk that a snapshot has written."""
         return self._newest("snapshot = %s AND kind = 'chunk'", snapshot)
 
     def row_count(self, snapshot: str) -> int:
-        """Rows of all chunks of a snapshot.
-
-        Raises:
-            ServerError: What the server answered.
-        """
+        """Rows of all chunks of a snapshot."""
         statement = f"SELECT COALESCE(SUM(row_count), 0) FROM {table_sql(SNAPSHOT_DATABASE, MARKS_TABLE)}"
         return int(self._session.value(f"{statement} WHERE snapshot = %s AND kind = 'chunk'", snapshot))
 

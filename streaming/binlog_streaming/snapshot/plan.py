@@ -103,7 +103,6 @@ def make_plan(
     Raises:
         ServerError: Why it cannot be: `VERSION`, `SETTINGS`, `OTHER_SERVER`, `REPLICA`, `DENIED`, `NOT_LOGGED`.
         SchemaError: `TABLE_NOT_FOUND`: the server shows no table that is asked for.
-        BinlogError: The job's log or its record cannot be read.
     """
     check_server(session)
     check_is_writer(session, job.source.path, job.source.format)
@@ -193,11 +192,7 @@ class Replica:
 
 
 def find_replicas(session: ServerSession) -> tuple[Replica, ...] | None:
-    """Replicas that are connected; None: the account may not see them.
-
-    Raises:
-        ServerError: What the server answered otherwise.
-    """
+    """Replicas that are connected; None: the account may not see them."""
     number = session.version.number
     if session.version.is_mariadb:
         statement = "SHOW REPLICA HOSTS" if number >= _MARIADB_REPLICA_WORDS else "SHOW SLAVE HOSTS"

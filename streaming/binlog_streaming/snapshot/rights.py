@@ -54,9 +54,6 @@ def rights_refusal(session: ServerSession, table: SourceTable, *, locks_rows: bo
 
     Args:
         locks_rows: Its rows are locked as chunks lock them, too; or the whole table, where its engine locks no rows.
-
-    Raises:
-        ServerError: What the server answered otherwise.
     """
     source = table_sql(table.schema, table.name)
     select = f"SELECT {name_list(table.column_names) or '1'} FROM {source} LIMIT 0"
@@ -91,9 +88,6 @@ def lock_refusal(session: ServerSession, table: SourceTable) -> str | None:
 
     MariaDB tells that place, and needs no lock, but of tables whose engine has no snapshots. MySQL tells it by GTIDs;
     where it has none, with another right.
-
-    Raises:
-        ServerError: What the server answered otherwise.
     """
     if session.version.is_mariadb and table.lock is not TableLock.TABLE:
         return None
@@ -112,20 +106,13 @@ def grant_statement(session: ServerSession, rights: Iterable[str], on: str) -> s
     Args:
         rights: `SELECT`, for example.
         on: What they are on, as SQL.
-
-    Raises:
-        ServerError: What the server answered.
     """
     user, _, host = str(session.value("SELECT CURRENT_USER()")).rpartition("@")
     return f"GRANT {', '.join(rights)} ON {on} TO {session.filled('%s@%s', user, host)}"
 
 
 def may_install_plugins(session: ServerSession) -> bool:
-    """True if the account may run INSTALL SONAME.
-
-    Raises:
-        ServerError: What the server answered otherwise.
-    """
+    """True if the account may run INSTALL SONAME."""
     return not _is_denied(session, "EXPLAIN INSERT INTO mysql.plugin VALUES ('', '')", "INSERT")
 
 

@@ -211,7 +211,6 @@ def run_snapshot(
 
     Raises:
         ServerError: `OTHER_SERVER`, `NOT_LOGGED`, `UNREACHABLE`, or what the server answered before the first table.
-        BinlogError: The job's log cannot be read.
     """
     started = time.monotonic()
     begin_writing(session, plan.source)

@@ -62,11 +62,7 @@ def check_server(session: ServerSession) -> None:
 
 
 def log_faults(session: ServerSession) -> Iterator[ServerError]:
-    """Reasons why the log of the server lacks rows, or cannot be read: `VERSION`, `SETTINGS`; none: it is complete.
-
-    Raises:
-        ServerError: What the server answered.
-    """
+    """Reasons why the log of the server lacks rows, or cannot be read: `VERSION`, `SETTINGS`; none: it is complete."""
     version = session.version
     first = _MARIADB_FIRST if version.is_mariadb else _MYSQL_FIRST
     if version.number < first:
@@ -131,11 +127,7 @@ def check_databases(session: ServerSession, databases: Iterable[str]) -> None:
 
 
 def unlogged_databases(session: ServerSession, databases: Iterable[str]) -> dict[str, str]:
-    """Reasons why the server does not log some of *databases*, by their names, if the account may see them.
-
-    Raises:
-        ServerError: What the server answered otherwise.
-    """
+    """Reasons why the server does not log some of *databases*, by their names, if the account may see them."""
     taken, left_out = _log_filters(session)
     setting = f"binlog_do_db = {','.join(taken)}" if taken else f"binlog_ignore_db = {','.join(left_out)}"
     return {
@@ -159,11 +151,7 @@ def _log_filters(session: ServerSession) -> tuple[list[str], list[str]]:
 
 
 def find_engine(session: ServerSession) -> EngineChoice:
-    """Choose the engine of shadow tables: BLACKHOLE if the server has it, or the account may install it.
-
-    Raises:
-        ServerError: What the server answered.
-    """
+    """Choose the engine of shadow tables: BLACKHOLE if the server has it, or the account may install it."""
     engines = {str(row["engine"]).upper(): str(row["support"]) for row in session.dict_rows("SHOW ENGINES")}
     if engines.get(ShadowEngine.BLACKHOLE.upper()) in ("YES", "DEFAULT"):
         return EngineChoice(ShadowEngine.BLACKHOLE, is_installed=True)

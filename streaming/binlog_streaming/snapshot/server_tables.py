@@ -99,7 +99,6 @@ def find_server_tables(
 
     Raises:
         OptionError: `INVALID_VALUE`: *tables* is none.
-        ServerError: What the server answered.
     """
     return tuple(sorted(_selected(session, job, TableFilter(tables)), key=lambda table: table.source.full_name))
 
@@ -109,7 +108,6 @@ def find_others(session: ServerSession, job: Job | PublishJob, tables: str | Non
 
     Raises:
         OptionError: `INVALID_VALUE`: *tables* is none.
-        ServerError: What the server answered.
     """
     rules = [TableFilter(rule.select, job.source.exclude_tables) for rule in job.tables]
     wanted = TableFilter(tables)

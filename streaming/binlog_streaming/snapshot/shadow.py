@@ -73,11 +73,7 @@ class ShadowTable:
         self._check()
 
     def take(self, row_count: int) -> None:
-        """Count rows of a chunk that was committed; an InnoDB table is emptied now and then.
-
-        Raises:
-            ServerError: What the server answered.
-        """
+        """Count rows of a chunk that was committed; an InnoDB table is emptied now and then."""
         self._row_count += row_count
         if self._engine is ShadowEngine.INNODB and self._row_count >= ROWS_KEPT_MAX:
             self._session.execute(f"TRUNCATE TABLE {self.sql}")
@@ -109,11 +105,7 @@ def _declaration(column: SourceColumn) -> str:
 
 
 def drop_left_shadows(session: ServerSession) -> None:
-    """Remove shadows of snapshots that have ended, whose run was cut off before it could do so.
-
-    Raises:
-        ServerError: What the server answered.
-    """
+    """Remove shadows of snapshots that have ended, whose run was cut off before it could do so."""
     if MarksTable(session).exists():
         rows = session.rows(
             "SELECT DISTINCT TABLE_NAME FROM information_schema.TABLES"
@@ -126,11 +118,7 @@ def drop_left_shadows(session: ServerSession) -> None:
 
 
 def drop_shadow(session: ServerSession, name: str) -> None:
-    """Remove a shadow table if it is there.
-
-    Raises:
-        ServerError: What the server answered.
-    """
+    """Remove a shadow table if it is there."""
     exists = session.value(
         "SELECT COUNT(*) FROM information_schema.TABLES WHERE TABLE_SCHEMA = %s AND TABLE_NAME = %s",
         SNAPSHOT_DATABASE,

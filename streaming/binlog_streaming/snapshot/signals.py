@@ -229,7 +229,6 @@ def follow_signals(
 
     Raises:
         ServerError: The server cannot be reached, or is not the log's.
-        BinlogError: The log, or the job's checkpoint, cannot be read.
     """
     with SignalQueue(job, tell) as queue:
         while queue.wanted or not is_ended():

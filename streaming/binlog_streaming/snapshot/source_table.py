@@ -128,11 +128,7 @@ class SourceTable:
 
 
 def read_table(session: ServerSession, schema: str, name: str) -> SourceTable:
-    """Look at a table; without columns: it does not exist, or may not be seen.
-
-    Raises:
-        ServerError: What the server answered.
-    """
+    """Look at a table; without columns: it does not exist, or may not be seen."""
     columns = read_columns(session, schema, name)
     by_name = {column.name: column for column in columns}
     indexes = _unique_indexes(session, schema, name) if columns else {}
@@ -146,11 +142,7 @@ def read_table(session: ServerSession, schema: str, name: str) -> SourceTable:
 
 
 def read_engine(session: ServerSession, schema: str, name: str) -> str:
-    """The engine that a table is kept in; empty: there is none that the account may see.
-
-    Raises:
-        ServerError: What the server answered.
-    """
+    """The engine that a table is kept in; empty: there is none that the account may see."""
     engine = session.value(
         "SELECT ENGINE FROM information_schema.TABLES WHERE TABLE_SCHEMA = %s AND TABLE_NAME = %s", schema, name
     )
@@ -158,11 +150,7 @@ def read_engine(session: ServerSession, schema: str, name: str) -> str:
 
 
 def read_columns(session: ServerSession, schema: str, name: str) -> tuple[SourceColumn, ...]:
-    """The columns of a table, in order.
-
-    Raises:
-        ServerError: What the server answered.
-    """
+    """The columns of a table, in order."""
     rows = session.rows(
         "SELECT COLUMN_NAME, COLUMN_TYPE, CHARACTER_SET_NAME, COLLATION_NAME,"
         # The columns of a row's period are in MariaDB's expressions, too.

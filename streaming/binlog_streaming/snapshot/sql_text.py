@@ -24,11 +24,7 @@ _SQL_MODE = "STRICT_ALL_TABLES,NO_AUTO_VALUE_ON_ZERO,ALLOW_INVALID_DATES"
 
 
 def prepare_session(session: ServerSession) -> None:
-    """Set up *session* to write chunks.
-
-    Raises:
-        ServerError: What the server answered.
-    """
+    """Set up *session* to write chunks."""
     session.execute("SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED")
     session.execute("SET SESSION sql_mode = %s", _SQL_MODE)
     session.execute(f"SET SESSION innodb_lock_wait_timeout = {LOCK_WAIT_SECONDS}")
@@ -45,22 +41,14 @@ def locking_clause(session: ServerSession, *, is_waiting: bool) -> str:
 
 
 def logged_place(session: ServerSession) -> str | None:
-    """A text that is another one after the session has written a group into the log; None: the server does not tell.
-
-    Raises:
-        ServerError: What the server answered.
-    """
+    """A text that is another one after the session has written a group into the log; None: the server does not tell."""
     if session.version.is_mariadb:
         return str(session.value("SELECT @@SESSION.last_gtid"))
     return str(session.value("SELECT @@GLOBAL.gtid_executed")) if has_gtids(session) else None
 
 
 def has_gtids(session: ServerSession) -> bool:
-    """True if every transaction that the server logs has a GTID.
-
-    Raises:
-        ServerError: What the server answered.
-    """
+    """True if every transaction that the server logs has a GTID."""
     return session.version.is_mariadb or session.variable("gtid_mode") == "ON"
 
 

@@ -164,7 +164,6 @@ class TableSnapshot:
 
         Raises:
             TableChangedError: The source is another one.
-            ServerError: What the server answered.
         """
         key = self.table.key
         if key is None:
@@ -186,7 +185,6 @@ class TableSnapshot:
             RowsLockedError: Others hold locks.
             ChunkTooLargeError: It needs fewer rows.
             TableChangedError: The source is another one.
-            ServerError: What the server answered.
         """
         has_row_locks = self.table.lock is TableLock.ROWS
         locking = locking_clause(self._session, is_waiting=is_waiting) if has_row_locks else ""
@@ -253,21 +251,13 @@ class TableSnapshot:
             self._definition = definition
 
     def end(self) -> None:
-        """Write that all chunks are there, and remove the shadow.
-
-        Raises:
-            ServerError: What the server answered.
-        """
+        """Write that all chunks are there, and remove the shadow."""
         detail = {"chunks": self.chunk_count, "rows": self.row_count} | self._for_topics
         self._marks.insert(self._mark(MarkKind.END, NO_CHUNK, self.row_count, detail))
         drop_shadow(self._session, self._shadow.name)
 
     def cancel(self, reason: str) -> None:
-        """Write that no more chunks come, and remove the shadow.
-
-        Raises:
-            ServerError: What the server answered.
-        """
+        """Write that no more chunks come, and remove the shadow."""
         self._marks.insert(self._mark(MarkKind.CANCEL, NO_CHUNK, self.row_count, {"reason": reason} | self._for_topics))
         drop_shadow(self._session, self._shadow.name)
 

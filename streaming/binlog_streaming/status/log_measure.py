@@ -72,11 +72,7 @@ class LogMeasure:
             self._meter = self._files = None
 
     def meter(self) -> LagMeter:
-        """Meter of the lag.
-
-        Raises:
-            StartError: The log is not there.
-        """
+        """Meter of the lag."""
         with self._lock:
             if self._meter is None:
                 self._meter = LagMeter(self.path, self._format_name)

@@ -58,7 +58,6 @@ class StatusFile:
 
         Raises:
             OptionError: `INVALID_VALUE`: it is no such file.
-            StorageError, AccessError: It cannot be read.
         """
         hint = "It was damaged, or written by a later version. Delete it: only what is shown depends on it"
         return self._folder.decoded(STATUS_FILE, RecordedStatus, "the state of a job", hint)
@@ -131,11 +130,7 @@ class JobView:
         self._kept_seconds = LOOK_SECONDS
 
     def status(self) -> JobStatus:
-        """The state now, or a moment ago.
-
-        Raises:
-            BinlogError: What was recorded cannot be read.
-        """
+        """The state now, or a moment ago."""
         with self._lock:
             latest = self._latest
             if latest is None or not 0 <= self._clock() - latest.now < self._kept_seconds:

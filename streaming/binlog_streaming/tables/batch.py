@@ -184,11 +184,7 @@ def _asks_definitions(change: object) -> bool:
 
 
 def plan_of(frame: DataFrame, context: BatchContext) -> BatchPlan:
-    """Plan a micro-batch of the view `tables`: a Spark job reads the log.
-
-    Raises:
-        BinlogError: The log cannot be read, or not be applied.
-    """
+    """Plan a micro-batch of the view `tables`: a Spark job reads the log."""
     return context.plan([row.asDict(recursive=True) for row in frame.select(*PLAN_COLUMNS).collect()])
 
 

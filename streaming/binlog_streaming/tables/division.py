@@ -119,7 +119,6 @@ class DividedRows:
         """See `PreparedRows`.
 
         Raises:
-            BinlogError: What is wrong with the rows, the log or the target.
             IndivisibleError: The step has to be merged as a whole.
         """
         division, content = self.division, self.content

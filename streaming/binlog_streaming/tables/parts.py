@@ -99,18 +99,13 @@ class PartsWriter:
     kept_definitions: str | None = None
 
     def append_all(self, tasks: Tasks, step: RowsStep) -> list[WrittenFiles[Any]]:
-        """Write *step* with tasks; none of its rows replaces another.
-
-        Raises:
-            BinlogError: What is wrong with the rows, the log or the target.
-        """
+        """Write *step* with tasks; none of its rows replaces another."""
         return _fine(tasks.run([index for index, _ in fair_cuts(step, tasks.parallelism)], self.append))
 
     def merge_by_place(self, tasks: Tasks, step: RowsStep) -> list[WrittenFiles[Any]]:
         """Write *step* with tasks, each for a part of the log; only the last image of a key may count.
 
         Raises:
-            BinlogError: What is wrong with the rows, the log or the target.
             IndivisibleError: The parts depend on each other in more than which comes later.
         """
         parts = [pickle.dumps(some) for some in parts_of(step, self.part_count)]
@@ -127,7 +122,6 @@ class PartsWriter:
         """Write *step* with tasks, each for some of the keys.
 
         Raises:
-            BinlogError: What is wrong with the rows, the log or the target.
             IndivisibleError: The step has to be merged as a whole.
         """
         indexes = [index for index, _ in fair_cuts(step, tasks.parallelism)]

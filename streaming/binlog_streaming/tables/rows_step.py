@@ -183,9 +183,6 @@ def prepared_rows(content: RowsContent, commit_id: CommitId, evidence: RowEviden
 
     Args:
         evidence: What the rows prove of the target; None: nothing.
-
-    Raises:
-        BinlogError: What is wrong with the rows.
     """
     schema = target_schema(content, commit_id.mode)
     if commit_id.mode is Mode.CHANGELOG:
@@ -273,11 +270,7 @@ class KeyedImages:
         return self.images.has_changes or bool(self.images.existing.any())
 
     def change(self, target: Target | None = None) -> Change:
-        """Compute the changed rows; rows of *target* are read if needed.
-
-        Raises:
-            BinlogError: What is wrong with the rows.
-        """
+        """Compute the changed rows; rows of *target* are read if needed."""
         change = self._change(target)
         if self.evidence is None:
             return without_evidence(change)

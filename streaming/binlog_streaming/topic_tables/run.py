@@ -67,9 +67,6 @@ class TopicTablesRun(JobRun[ReadMessages, BatchProgress, Progress]):
         batch_messages_max: Messages in a batch, about.
         truncate_seconds: As `TRUNCATE_SECONDS`.
         client: As `TopicReader` takes it.
-
-    Raises:
-        BinlogError: The checkpoint, or the settings, cannot be used.
     """
 
     def __init__(

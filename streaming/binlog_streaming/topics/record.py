@@ -107,7 +107,6 @@ def begun_with(job: PublishJob) -> PublishRecord | None:
 
     Raises:
         OptionError: `INVALID_VALUE`: the checkpoint is that of another kind of job.
-        BinlogError: It cannot be read.
     """
     title = "the checkpoint of a job that publishes"
     return state_of(job).decoded(RECORD_FILE, PublishRecord, title, OTHER_CHECKPOINT)
@@ -200,11 +199,7 @@ def _refused(job: PublishJob, reason: str, way: str) -> OptionError:
 
 
 def remember(job: PublishJob) -> None:
-    """Write down that *job* has begun, and with which log.
-
-    Raises:
-        StorageError, AccessError: It cannot be written.
-    """
+    """Write down that *job* has begun, and with which log."""
     state_of(job).write(RECORD_FILE, msgspec.json.encode(PublishRecord.of(job)))
 
 
@@ -217,7 +212,6 @@ def complete_topics_switch(job: PublishJob, publisher: Publisher) -> None:
     Raises:
         SwitchError: `JOB_CHANGED`: what was published since is of the log before.
         OptionError: `INVALID_VALUE`: the journal is damaged.
-        BrokerError: What keeps brokers from being used.
         StorageError, AccessError: The checkpoint cannot be written.
     """
     state = state_of(job)

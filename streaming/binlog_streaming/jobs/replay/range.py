@@ -213,11 +213,7 @@ class ReplayCheckpoint:
         return self._state.decoded(RECORD_FILE, ReplayRecord, "the record of a replay", hint)
 
     def begin(self, record: ReplayRecord) -> None:
-        """Write *record* down, and the id under which Spark will run the query.
-
-        Raises:
-            AccessError: It cannot be written.
-        """
+        """Write *record* down, and the id under which Spark will run the query."""
         self.remove()  # what is left of one whose removal was cut off
         # Spark takes the id that is there, so tables can be given to the query before it runs.
         self._state.write("metadata", json.dumps({"id": record.query_id}).encode())

@@ -77,7 +77,6 @@ def plan_adoption(job: Job, table: str, at: LogPoint | GtidPoint) -> Adoption:
             keys are null, or not unique.
         SchemaError: `SCHEMA_CHANGED`: its columns are not those of the log; `NO_COLUMN_METADATA`: these are not known.
         StartError: `GTID_NOT_FOUND`.
-        BinlogError: The log or the target cannot be read.
     """
     name = TableName.parse(table)
     selected = TableSelection(job.tables, job.source.exclude_tables).find(name)

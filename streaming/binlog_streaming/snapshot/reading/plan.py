@@ -109,7 +109,6 @@ def plan_reading(
     Raises:
         ServerError: `SETTINGS`, `OTHER_SERVER`, or what else the server answered.
         SchemaError: `TABLE_NOT_FOUND`: the server shows no table that is asked for.
-        BinlogError: The job's log or its record cannot be read.
     """
     has_binlog = session.variable("log_bin") == "ON"
     is_known = True

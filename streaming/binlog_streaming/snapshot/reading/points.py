@@ -61,11 +61,7 @@ def sessions_at_one_point(
 
 
 def prepare_reading(session: ServerSession) -> None:
-    """Set up a session to read rows as the log has them.
-
-    Raises:
-        ServerError: What the server answered.
-    """
+    """Set up a session to read rows as the log has them."""
     for statement in _SETTINGS:
         session.execute(statement)
     if session.version.is_mariadb:
@@ -73,11 +69,7 @@ def prepare_reading(session: ServerSession) -> None:
 
 
 def begin_snapshot(session: ServerSession) -> None:
-    """See the rows of now, until the next one.
-
-    Raises:
-        ServerError: What the server answered.
-    """
+    """See the rows of now, until the next one."""
     session.execute("ROLLBACK")
     session.execute("START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY")
 

@@ -82,11 +82,7 @@ class KeyRanges:
         self._is_done = False
 
     def next(self) -> Bounds | None:
-        """The next range; None: there is none, or others have stopped.
-
-        Raises:
-            ServerError: What the server answered.
-        """
+        """The next range; None: there is none, or others have stopped."""
         with self._lock:
             if self._is_done:
                 return None

@@ -71,7 +71,6 @@ class FileMaps:
 
         Raises:
             UnsupportedError: `FORMAT`: there is nothing to draw.
-            BinlogError: The log cannot be read.
         """
         position = self._view.status().state.position
         if self._path is None or not position:

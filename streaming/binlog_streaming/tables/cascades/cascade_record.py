@@ -104,7 +104,6 @@ class CascadeRecord:
 
         Raises:
             TableError: `CASCADE_RECORD`: it is damaged, or not of this step.
-            OSError: The store.
         """
         found = self._found()
         return None if found is None else self._decoded(found, is_begun=is_begun)
@@ -114,7 +113,6 @@ class CascadeRecord:
 
         Raises:
             TableError: As `read`.
-            OSError: The store.
         """
         tables = {str(name): None if changes is None else _stream(changes) for name, changes in derived.items()}
         body = msgspec.msgpack.encode(_Content(_VERSION, self.facts, tables))
@@ -132,11 +130,7 @@ class CascadeRecord:
         return _derived(tables)
 
     def remove(self) -> None:
-        """Remove it, and what earlier batches left: all tables of the circle hold the step.
-
-        Raises:
-            OSError: The store.
-        """
+        """Remove it, and what earlier batches left: all tables of the circle hold the step."""
         self.store.remove(self.name)
         for file in self.store.files():
             batch_id = file.name.partition("-")[0]
