@@ -1,7 +1,7 @@
 """Comparison of the targets of two jobs with each other, without a server: `TwoJobsProof(...).prove(tables)`.
 
 Both targets are read at the end of a batch. Where these are at different places, the log of the job that is proved has
-what lies between, and the other side is moved along it, as a server's rows are (`table_proof`).
+what lies between, and the other side is moved along it, as a server's rows are (`run.TableProof`).
 """
 
 from __future__ import annotations

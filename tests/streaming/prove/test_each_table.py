@@ -12,7 +12,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from binlog_format.errors import ServerError
-from binlog_streaming.prove import job_state, table_proof
+from binlog_streaming.prove import job_state
+from binlog_streaming.prove import run as proof
 from binlog_streaming.prove.comparison import ProofOutcome
 from binlog_streaming.prove.row_sums import BUCKETS
 from binlog_streaming.prove.run import JobProof
@@ -196,7 +197,7 @@ def test_tables_without_snapshots_are_compared_when_nothing_changes_while_they_a
             run_sql(shared_server, [f"INSERT INTO shop.a VALUES ({next(keys)}, 2)"])
         return read_table(session, schema, name)
 
-    monkeypatch.setattr(table_proof, "read_table", read_later)
+    monkeypatch.setattr(proof, "read_table", read_later)
     once = prove(shared_server, job)["shop.a", "mirror"]
     assert (once.outcome, once.rows) == (ProofOutcome.EQUAL, 20)  # where the job is
     writes = itertools.repeat(True)
