@@ -64,7 +64,7 @@ SETTINGS = {
 PLANNING_ONLY = {
     # Compiling Java code as well as it can be would take a sixth of the processor time that the rows take, for minutes.
     # Without room for classes Java would collect garbage at its start, several times.
-    _DEFAULT_JAVA_OPTIONS: f"{_JAVA_OPTIONS} -XX:TieredStopAtLevel=1 -XX:MetaspaceSize=256m",
+    _DEFAULT_JAVA_OPTIONS: f"{_JAVA_OPTIONS} -XX:TieredStopAtLevel=1 -XX:MetaspaceSize=256m"
 }
 """Settings of a session that no rows pass through: Java plans batches and starts tasks, Python reads and writes."""
 

@@ -108,10 +108,7 @@ class MessagesView:
         kinds = [types for op, types in _EVENT_TYPES.items() if op not in options.skipped_operations]
         wanted = frozenset(int(kind) for types in kinds for kind in types)
         self._selection = Selection(
-            tables,
-            groups,
-            event_types=wanted if options.skipped_operations else None,
-            decoding=self._decoding,
+            tables, groups, event_types=wanted if options.skipped_operations else None, decoding=self._decoding
         )
         self._clock_ns = clock_ns
         self._envelopes: dict[tuple[object, ...], TableEnvelope] = {}

@@ -71,10 +71,7 @@ class TopicReader:
     def __init__(self, connection: Connection, client: str | None = None) -> None:
         self._connection = connection
         self._consumer = committed_consumer(
-            connection,
-            auto_offset_reset="none",
-            max_partition_fetch_bytes=FETCH_SIZE,
-            max_poll_records=RECORDS_MAX,
+            connection, auto_offset_reset="none", max_partition_fetch_bytes=FETCH_SIZE, max_poll_records=RECORDS_MAX
         )
         self._fetcher = self._new_fetcher(client)
 

@@ -202,12 +202,7 @@ _PLAIN: dict[str, _Made] = {
     "string": (ColumnType.BLOB, 4, _TEXT, _as_is),
     "bytes": (ColumnType.BLOB, 4, _BYTES, bytes_of),
 }
-_PLAIN_NAMES = {
-    "io.debezium.data.Enum",
-    "io.debezium.data.EnumSet",
-    "io.debezium.data.Json",
-    "io.debezium.data.Uuid",
-}
+_PLAIN_NAMES = {"io.debezium.data.Enum", "io.debezium.data.EnumSet", "io.debezium.data.Json", "io.debezium.data.Uuid"}
 """Other meanings of a text; it stays a text."""
 
 

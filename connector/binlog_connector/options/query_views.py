@@ -167,12 +167,7 @@ def query_filters(
         options.table_expressions, options.exclude_tables, databases=wanted.databases, names=wanted.tables
     )
     groups = GroupFilter(
-        skip,
-        until,
-        options.ignored_domains,
-        options.ignored_servers,
-        wanted.first_second,
-        wanted.last_second,
+        skip, until, options.ignored_domains, options.ignored_servers, wanted.first_second, wanted.last_second
     )
     return tables, groups
 

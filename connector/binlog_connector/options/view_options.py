@@ -99,11 +99,9 @@ def _envelope(given: Mapping[str, str], prefix: str, format_: EnvelopeFormat) ->
         format=format_,
         schemas=flag(given, "schemasEnable", default=defaults.schemas),
         tombstones=flag(given, "tombstones", default=defaults.tombstones),
-        decimal_handling=DecimalHandling(
-            choice(given, "decimalHandling", DecimalHandling, defaults.decimal_handling),
-        ),
+        decimal_handling=DecimalHandling(choice(given, "decimalHandling", DecimalHandling, defaults.decimal_handling)),
         unsigned_bigint_handling=UnsignedBigintHandling(
-            choice(given, "unsignedBigintHandling", UnsignedBigintHandling, defaults.unsigned_bigint_handling),
+            choice(given, "unsignedBigintHandling", UnsignedBigintHandling, defaults.unsigned_bigint_handling)
         ),
         binary_handling=BinaryHandling(choice(given, "binaryHandling", BinaryHandling, defaults.binary_handling)),
         time_precision=TimePrecision(choice(given, "timePrecision", TimePrecision, defaults.time_precision)),

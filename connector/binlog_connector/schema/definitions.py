@@ -14,12 +14,7 @@ from binlog_connector.schema.partitions.definition import Partitioning  # noqa: 
 from binlog_format.rows.declared.completion import ColumnCompletion, LayoutCompletion
 
 # msgspec looks the types up
-from binlog_format.rows.declared.declared_types import (
-    DeclaredDefault,
-    Generated,
-    character_size,
-    split_declared,
-)
+from binlog_format.rows.declared.declared_types import DeclaredDefault, Generated, character_size, split_declared
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -13,10 +13,7 @@ from binlog_connector.schema.stated_definitions import definition_operations, is
 from binlog_connector.schema.table_names import NameRule, has_if_exists, names_unclear
 from binlog_format.errors import SchemaError
 from binlog_format.formats.opening import open_log
-from binlog_format.rows.declared.completion import (
-    DDL_SOURCE,
-    apply_completion,
-)
+from binlog_format.rows.declared.completion import DDL_SOURCE, apply_completion
 from binlog_format.transactions.expansion import expanded
 
 if TYPE_CHECKING:

@@ -19,12 +19,7 @@ from binlog_connector.schema.definitions import (
     is_numeric,
 )
 from binlog_format.events.table_map_layout import NUMERIC_TYPES, OLD_TEMPORAL_TYPES, ColumnType
-from binlog_format.rows.declared.completion import (
-    ColumnCompletion,
-    LayoutCompletion,
-    apply_completion,
-    contradiction,
-)
+from binlog_format.rows.declared.completion import ColumnCompletion, LayoutCompletion, apply_completion, contradiction
 from binlog_format.rows.declared.declared_types import character_size
 from binlog_format.vendor import Vendor
 from binlog_format.views.cascading import RowEnds, possible_row_ends

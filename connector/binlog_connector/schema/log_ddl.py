@@ -18,11 +18,7 @@ from binlog_connector.schema.parsing.session import SET, UTF8MB4, StatementSessi
 from binlog_format.errors import CorruptError
 from binlog_format.events.layout import GTID_FLAG_STANDALONE, EventType
 from binlog_format.events.query import is_account_statement, parse_incident, parse_query, parse_query_status
-from binlog_format.events.query_layout import (
-    QUERY_DATABASE_SIZE_OFFSET,
-    QUERY_FIXED_SIZE,
-    QUERY_STATUS_SIZE_OFFSET,
-)
+from binlog_format.events.query_layout import QUERY_DATABASE_SIZE_OFFSET, QUERY_FIXED_SIZE, QUERY_STATUS_SIZE_OFFSET
 from binlog_format.gtids.gtid_history import gtid_text
 from binlog_format.position import Position
 from binlog_format.rows.declared.declared_types import Moment

@@ -87,9 +87,7 @@ def statement_error(
     about = "any table" if names is None else ", ".join(map(str, names))
     if isinstance(changed, RowsMoved):
         return UnsupportedError(
-            "ROWS_NOT_LOGGED",
-            f"{_place(statement)}: {about}: {changed.reason}: {text}",
-            hint=MOVED_HINT,
+            "ROWS_NOT_LOGGED", f"{_place(statement)}: {about}: {changed.reason}: {text}", hint=MOVED_HINT
         )
     if statement.event_type == EventType.ANNOTATE_ROWS:
         return _replaced_rows_error(statement, about, text if statement.text else "the log has no texts of statements")

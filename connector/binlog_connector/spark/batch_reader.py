@@ -229,9 +229,7 @@ def _narrowed(wanted: EventFilter, spark_filter: Filter, column: str) -> EventFi
     if column == "severity_no":
         least, most = range_of(spark_filter, integer)
         return replace(
-            wanted,
-            severity_least=max(wanted.severity_least, least),
-            severity_most=min(wanted.severity_most, most),
+            wanted, severity_least=max(wanted.severity_least, least), severity_most=min(wanted.severity_most, most)
         )
     if column == "ns":
         return _in_time(wanted, *range_of(spark_filter, integer))
@@ -256,11 +254,7 @@ _POSITION_PARTS = ("file_no", "page", "chunk")
 # Where a view has what; views that are not here, or columns, are Spark's alone. `events` has rows without a table, and
 # rows of `tables` are no groups.
 _TABLE_VIEWS = (View.CHANGES, View.CHANGEFEED, View.TABLES)
-_TIME_COLUMNS = {
-    View.CHANGES: "commit_time",
-    View.CHANGEFEED: "_commit_timestamp",
-    View.TRANSACTIONS: "commit_time",
-}
+_TIME_COLUMNS = {View.CHANGES: "commit_time", View.CHANGEFEED: "_commit_timestamp", View.TRANSACTIONS: "commit_time"}
 _POSITION_COLUMNS = {
     View.CHANGES: "position",
     View.CHANGEFEED: "_position",

@@ -190,11 +190,7 @@ def gap_batch(partition: RangePartition) -> pa.RecordBatch:
     """A row of view `events` that states what is missing before *partition*."""
     from binlog_format.views.events.view import EVENTS_SCHEMA
 
-    row = {
-        "position": partition.start.to_json(),
-        "type": GAP_TYPE,
-        "text": partition.gap,
-    }
+    row = {"position": partition.start.to_json(), "type": GAP_TYPE, "text": partition.gap}
     return pa.RecordBatch.from_pylist([row], schema=EVENTS_SCHEMA)
 
 

@@ -122,9 +122,7 @@ def _check_checksum(event: bytes, server_version: str, at: Place) -> None:
     if (0, 0, 0) < version < _CHECKSUMS_SINCE[vendor_of(server_version)]:
         raise UnsupportedError("VERSION", f"files of server version {server_version} are too old to be read", at=at)
     raise CorruptError(
-        "EVENT_CHECKSUM",
-        f"Format_description event CRC-32: stored {stored:#010x}, computed {computed:#010x}",
-        at=at,
+        "EVENT_CHECKSUM", f"Format_description event CRC-32: stored {stored:#010x}, computed {computed:#010x}", at=at
     )
 
 

@@ -158,10 +158,7 @@ DIFFERENCES: dict[str, dict[int, str]] = {
         0xFD: "ÿ",
         **dict.fromkeys(b"\xa4\xa6\xac\xad\xae\xaf\xb4\xb8\xbe\xd0\xde\xf0\xfe\xff", UNDEFINED),
     },
-    "swe7": {
-        **dict(zip(b"@[\\]^`{|}~", "ÉÄÖÅÜéäöåü", strict=True)),
-        0x7F: UNDEFINED,
-    },
+    "swe7": {**dict(zip(b"@[\\]^`{|}~", "ÉÄÖÅÜéäöåü", strict=True)), 0x7F: UNDEFINED},
 }
 
 # The bytes 0x80 to 0xFF of character sets that Python has no codec for; below, they are ASCII.

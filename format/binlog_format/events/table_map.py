@@ -288,9 +288,7 @@ class _Details:
         for column in geometry:
             self.charsets.pop(column, None)
         self.charsets |= self._collations(
-            sorted(enums + sets),
-            MetadataField.ENUM_AND_SET_DEFAULT_CHARSET,
-            MetadataField.ENUM_AND_SET_COLUMN_CHARSET,
+            sorted(enums + sets), MetadataField.ENUM_AND_SET_DEFAULT_CHARSET, MetadataField.ENUM_AND_SET_COLUMN_CHARSET
         )
         self.names = self._names()
         self.texts = self._texts(enums, MetadataField.ENUM_STR_VALUE) | self._texts(sets, MetadataField.SET_STR_VALUE)

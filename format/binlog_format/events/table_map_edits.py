@@ -5,12 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from binlog_format.events.layout import EVENT_SIZE_OFFSET
-from binlog_format.events.table_map_layout import (
-    TABLE_BODY_OFFSET,
-    VARINT_1_BYTE_MAX,
-    VARINT_SIZES,
-    MetadataField,
-)
+from binlog_format.events.table_map_layout import TABLE_BODY_OFFSET, VARINT_1_BYTE_MAX, VARINT_SIZES, MetadataField
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

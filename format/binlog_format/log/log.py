@@ -324,9 +324,7 @@ def _edge(log: Log, name: str, value: Position | str | None) -> tuple[Position |
         edge = parse_edge(value)
     except ValueError as error:
         raise OptionError(
-            "INVALID_VALUE",
-            f'option {name}: expected a position or GTIDs, got "{value}": {error}',
-            hint=EDGE_HINT,
+            "INVALID_VALUE", f'option {name}: expected a position or GTIDs, got "{value}": {error}', hint=EDGE_HINT
         ) from error
     if isinstance(edge, Position | ServerPosition):
         return resolve_position(log, name, edge), None

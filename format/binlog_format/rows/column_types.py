@@ -207,9 +207,7 @@ def size_prefix(column: Column) -> int:
 def no_metadata(layout: TableLayout, index: int, what: str) -> SchemaError:
     """The error for a column whose table map does not record *what*."""
     return SchemaError(
-        "NO_COLUMN_METADATA",
-        f"{column_name(layout, index)}: the log does not record {what}",
-        hint=NO_METADATA_HINT,
+        "NO_COLUMN_METADATA", f"{column_name(layout, index)}: the log does not record {what}", hint=NO_METADATA_HINT
     )
 
 

@@ -84,12 +84,7 @@ def arrow_type(layout: TableLayout, column: int, decoding: Decoding = DEFAULT_DE
 
 
 def column_array(
-    layout: TableLayout,
-    column: int,
-    data: Bytes,
-    offsets: NDArray[np.int32],
-    *,
-    decoding: Decoding = DEFAULT_DECODING,
+    layout: TableLayout, column: int, data: Bytes, offsets: NDArray[np.int32], *, decoding: Decoding = DEFAULT_DECODING
 ) -> pa.Array:
     """The values of a column, of the type that `arrow_type` gives.
 

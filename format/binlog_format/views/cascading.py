@@ -43,12 +43,7 @@ if TYPE_CHECKING:
     Rows = NDArray[np.int64]
 
 UPDATES = frozenset(
-    [
-        EventType.UPDATE_ROWS_V0,
-        EventType.UPDATE_ROWS_V1,
-        EventType.UPDATE_ROWS_V2,
-        EventType.PARTIAL_UPDATE_ROWS,
-    ]
+    [EventType.UPDATE_ROWS_V0, EventType.UPDATE_ROWS_V1, EventType.UPDATE_ROWS_V2, EventType.PARTIAL_UPDATE_ROWS]
 )
 DELETES = frozenset([EventType.DELETE_ROWS_V0, EventType.DELETE_ROWS_V1, EventType.DELETE_ROWS_V2])
 _UPDATE, _DELETE = 1, 2

@@ -70,12 +70,7 @@ def changefeed_schema(
 
 
 def changefeed_batch(
-    images: Images,
-    events: Table,
-    groups: Table,
-    sources: tuple[GtidSource, ...] = (),
-    *,
-    include_absent: bool = False,
+    images: Images, events: Table, groups: Table, sources: tuple[GtidSource, ...] = (), *, include_absent: bool = False
 ) -> pa.RecordBatch:
     """One row for each image; a column that the image lacks is null.
 
@@ -186,12 +181,7 @@ class ChangefeedView:
             for touched in selection.of(block):
                 self._typed.check(touched.layout, block.position_at(touched.events[0]))
                 images = read_images(
-                    block.data,
-                    block.events,
-                    touched.events,
-                    touched.layout,
-                    place=block.place,
-                    decoding=self._decoding,
+                    block.data, block.events, touched.events, touched.layout, place=block.place, decoding=self._decoding
                 )
                 images.check_changes()
                 if not self._include_absent and images.has_absent():

@@ -13,13 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from binlog_format.errors import UnsupportedError
-from binlog_format.rows.arrow_arrays import (
-    joined_texts,
-    numbers_array,
-    repeated_text,
-    strings_array,
-    struct_array,
-)
+from binlog_format.rows.arrow_arrays import joined_texts, numbers_array, repeated_text, strings_array, struct_array
 from binlog_format.rows.columns import arrow_schema
 from binlog_format.rows.decoding import DEFAULT_DECODING, Decoding
 from binlog_format.rows.images import read_images
@@ -147,11 +141,7 @@ class ChangesView:
             UnsupportedError: `COLUMN_TYPE`.
         """
         selection = Selection(
-            self._tables,
-            self._groups,
-            table=self._table,
-            event_types=self._extras.event_types,
-            decoding=self._decoding,
+            self._tables, self._groups, table=self._table, event_types=self._extras.event_types, decoding=self._decoding
         )
         texts = StatementTexts() if self._extras.query and self._extras.tells_texts else None
         for block in blocks:

@@ -36,11 +36,7 @@ if TYPE_CHECKING:
 
 
 POSITION_TYPE = pa.struct(
-    [
-        pa.field("file_no", pa.int64()),
-        pa.field("page", pa.int64()),
-        pa.field("chunk", pa.int32()),
-    ]
+    [pa.field("file_no", pa.int64()), pa.field("page", pa.int64()), pa.field("chunk", pa.int32())]
 )
 SURE_POSITION_TYPE = pa.struct([field.with_nullable(False) for field in POSITION_TYPE])
 """`POSITION_TYPE` where every row has a position."""

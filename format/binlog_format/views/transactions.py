@@ -74,12 +74,7 @@ class TransactionsView:
         groups: Which event groups are wanted; default: all.
     """
 
-    def __init__(
-        self,
-        *,
-        tables: TableFilter | None = None,
-        groups: GroupFilter = ALL_GROUPS,
-    ) -> None:
+    def __init__(self, *, tables: TableFilter | None = None, groups: GroupFilter = ALL_GROUPS) -> None:
         self._tables = tables
         self._rows_of = tables or TableFilter()
         self._groups = groups

@@ -32,10 +32,7 @@ class _Writer(Protocol):
 
 
 def write_file(
-    batches: Iterator[pa.RecordBatch],
-    empty_schema: Callable[[], pa.Schema],
-    file_format: FileFormat,
-    path: Path,
+    batches: Iterator[pa.RecordBatch], empty_schema: Callable[[], pa.Schema], file_format: FileFormat, path: Path
 ) -> int:
     """Write all batches, which have one schema; the file is there when it is complete, and replaces an older one.
 

@@ -289,12 +289,7 @@ def _verified(before: Iterable[Verified], batch: BatchProgress) -> tuple[Verifie
     for proof in filter(None, (table.verified for table in batch.tables)):
         (database, table), mode = proof.name, proof.mode
         known[database, table, mode] = Verified(
-            database=database,
-            table=table,
-            mode=mode,
-            gtids=proof.gtids,
-            rows=proof.rows,
-            commit_time=proof.commit_time,
+            database=database, table=table, mode=mode, gtids=proof.gtids, rows=proof.rows, commit_time=proof.commit_time
         )
     return tuple(target for _, target in sorted(known.items()))
 

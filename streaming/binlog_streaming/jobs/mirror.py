@@ -258,11 +258,7 @@ def publish_job(path: str, to: str, *, tables: str | None = None, exclude_tables
             hint="For example 127.0.0.1:9092/shop: the topics are shop.<database>.<table>",
         )
     sink = KafkaSink(
-        kind="kafka",
-        bootstrap_servers=servers,
-        topic_prefix=prefix,
-        partitions=PARTITIONS,
-        offsets_topic=OFFSETS_TOPIC,
+        kind="kafka", bootstrap_servers=servers, topic_prefix=prefix, partitions=PARTITIONS, offsets_topic=OFFSETS_TOPIC
     )
     job = PublishJob(
         name=prefix,

@@ -82,11 +82,7 @@ def mirror_change(
 
 
 def _partial_change(
-    images: StepImages,
-    schema: pa.Schema,
-    keys: Sequence[int],
-    choices: tuple[Deletes, bool],
-    there: Lookup | None,
+    images: StepImages, schema: pa.Schema, keys: Sequence[int], choices: tuple[Deletes, bool], there: Lookup | None
 ) -> Change:
     deletes, computed_is_null = choices
     key_table = KeyTable.of(images, schema, keys)

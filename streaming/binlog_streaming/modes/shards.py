@@ -67,13 +67,7 @@ class RefutedPartError(IndivisibleError):
 
 
 def sharded(
-    images: StepImages,
-    schema: pa.Schema,
-    keys: Sequence[int],
-    count: int,
-    *,
-    last_only: bool,
-    with_first: bool = False,
+    images: StepImages, schema: pa.Schema, keys: Sequence[int], count: int, *, last_only: bool, with_first: bool = False
 ) -> Iterator[tuple[int, bytes]]:
     """Deal out images that follow each other in the log.
 

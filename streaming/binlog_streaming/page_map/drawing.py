@@ -180,14 +180,7 @@ def _handle(line: LegendLine) -> Patch | Line2D:
     if line.sign is Sign.DOT:
         return Line2D([], [], linestyle="none", marker="o", color=line.color, label=line.label)
     return Line2D(
-        [],
-        [],
-        linestyle="none",
-        marker="D",
-        markersize=4.5,
-        color=line.color,
-        markeredgecolor=_TEXT,
-        label=line.label,
+        [], [], linestyle="none", marker="D", markersize=4.5, color=line.color, markeredgecolor=_TEXT, label=line.label
     )
 
 

@@ -36,13 +36,7 @@ from binlog_connector.schema.table_changes import (
 )
 from binlog_format.errors import SchemaError
 from binlog_format.position import Position
-from binlog_streaming.plan.batch_plan import (
-    STEPS_PER_CHANGE,
-    BatchPlan,
-    ChangeStep,
-    Component,
-    RowsStep,
-)
+from binlog_streaming.plan.batch_plan import STEPS_PER_CHANGE, BatchPlan, ChangeStep, Component, RowsStep
 from binlog_streaming.plan.cascade_links import Appliance, LinkedRowsStep, linked_rows_steps, links_in, rows_steps
 from binlog_streaming.plan.cascades import cascades_in
 from binlog_streaming.plan.job_state import JobState, SelectedTable, SetAside, can_set_aside

@@ -107,11 +107,7 @@ def first_buckets(buckets: list[int], counts: NDArray[np.int64]) -> list[int]:
 
 
 def with_columns(
-    differences: list[Difference],
-    expected_of: ColumnsOf,
-    held_of: ColumnsOf,
-    names: Sequence[str],
-    touched: set[bytes],
+    differences: list[Difference], expected_of: ColumnsOf, held_of: ColumnsOf, names: Sequence[str], touched: set[bytes]
 ) -> list[Difference]:
     """The same differences, with the columns that differ.
 
@@ -249,10 +245,7 @@ def compare_rows(
             set(rows.keys.to_pylist()),
         )
     return replace(
-        result,
-        outcome=ProofOutcome.DIFFERENT,
-        differences=tuple(differences),
-        is_partial=len(chosen) < len(differing),
+        result, outcome=ProofOutcome.DIFFERENT, differences=tuple(differences), is_partial=len(chosen) < len(differing)
     )
 
 

@@ -12,14 +12,7 @@ from binlog_connector.options.source_options import SourceOptions
 from binlog_connector.rules.row_rule import RuleError
 from binlog_format.errors import OptionError, StartError
 from binlog_format.views.filters import TableFilter
-from binlog_streaming.settings.choices import (
-    Deletes,
-    Mode,
-    OnCascade,
-    OnPartitionDrop,
-    Rewritten,
-    UnknownValues,
-)
+from binlog_streaming.settings.choices import Deletes, Mode, OnCascade, OnPartitionDrop, Rewritten, UnknownValues
 from binlog_streaming.settings.model import START_OPTIONS, TableRule
 from binlog_streaming.settings.publish_model import MessageFormat
 from binlog_streaming.settings.sink_checks import (

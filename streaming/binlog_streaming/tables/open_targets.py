@@ -16,10 +16,7 @@ import pyarrow as pa
 
 from binlog_format.errors import BinlogError, TableError, UnsupportedError
 from binlog_format.gtids.gtid_set import parse_gtids
-from binlog_streaming.lake.commit_id import (
-    QUERY_PROPERTY,
-    commit_id_of,
-)
+from binlog_streaming.lake.commit_id import QUERY_PROPERTY, commit_id_of
 from binlog_streaming.modes.shards import IndivisibleError
 from binlog_streaming.plan.failures import naming, unexpected
 

@@ -15,15 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from binlog_connector.schema.effects.conversion import (
-    SAME,
-    Converted,
-    Unknown,
-    Values,
-    plain,
-    true_mask,
-    where_known,
-)
+from binlog_connector.schema.effects.conversion import SAME, Converted, Unknown, Values, plain, true_mask, where_known
 from binlog_connector.schema.effects.time_readings import DAY, MICROS
 from binlog_format.rows.arrow_arrays import mask_array
 from binlog_format.vendor import Vendor

@@ -20,15 +20,7 @@ from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
-from binlog_connector.schema.effects import (
-    into_times,
-    labels,
-    number_texts,
-    number_times,
-    numbers,
-    texts,
-    times,
-)
+from binlog_connector.schema.effects import into_times, labels, number_texts, number_times, numbers, texts, times
 from binlog_connector.schema.effects.conversion import (
     SAME,
     UNKNOWN,

@@ -27,11 +27,7 @@ from binlog_connector.schema.parsing.keys import (
 from binlog_connector.schema.parsing.lexer import TokenKind, TokenReader
 from binlog_connector.schema.parsing.session import charset_name, charset_of_collation_name, table_name
 from binlog_connector.schema.partitions.definition import PartitionChange
-from binlog_connector.schema.partitions.parser import (
-    parse_converted_table,
-    parse_partition_change,
-    parse_partitioning,
-)
+from binlog_connector.schema.partitions.parser import parse_converted_table, parse_partition_change, parse_partitioning
 
 if TYPE_CHECKING:
     from binlog_connector.schema.definitions import Period, TableName

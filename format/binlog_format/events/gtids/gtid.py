@@ -29,9 +29,7 @@ from binlog_format.events.gtids.mysql_gtid_layout import (
     TAG_SIZE_MAX,
     UUID_SIZE,
 )
-from binlog_format.events.layout import (
-    EVENT_HEADER_SIZE,
-)
+from binlog_format.events.layout import EVENT_HEADER_SIZE
 from binlog_format.gtids.gtid import Gtid, GtidSource
 from binlog_format.gtids.gtid_set import GtidSet
 

@@ -9,12 +9,7 @@ import numpy as np
 
 from binlog_format.block import BLOCK_SIZE, EXTENT_DTYPE, GROUP_DTYPE, Block, copied
 from binlog_format.errors import CorruptError
-from binlog_format.events.event_table_kernels import (
-    EVENTS_BAD_SIZE,
-    EVENTS_TABLE_FULL,
-    cut_events,
-    read_gtid,
-)
+from binlog_format.events.event_table_kernels import EVENTS_BAD_SIZE, EVENTS_TABLE_FULL, cut_events, read_gtid
 from binlog_format.events.layout import EVENT_HEADER_SIZE, EVENT_HEADER_STRUCT
 from binlog_format.innodb.groups.commit_kernels import (
     COMMIT_BAD_EVENT,

@@ -10,13 +10,7 @@ import pyarrow.compute as pc
 
 from binlog_format.kernels import empty_bytes
 from binlog_format.rows.arrow_arrays import text_array, validity
-from binlog_format.rows.column_types import (
-    BadValueError,
-    Family,
-    check_gathered,
-    check_text_size,
-    size_prefix,
-)
+from binlog_format.rows.column_types import BadValueError, Family, check_gathered, check_text_size, size_prefix
 from binlog_format.rows.json import json_text_kernels as kernels
 from binlog_format.rows.json.json_double_kernels import DIGITS_MAX, DOUBLE_TEXT_MAX, insert_doubles
 from binlog_format.rows.values.text_kernels import TOO_LARGE, first_not_utf8, text_offsets

@@ -17,14 +17,7 @@ import pyarrow.compute as pc
 from binlog_format.events.table_map_layout import OLD_TEMPORAL_TYPES, ColumnType
 from binlog_format.kernels import empty_bytes
 from binlog_format.rows.arrow_arrays import array_mask, fixed_array, numbers_array, text_array, validity
-from binlog_format.rows.column_types import (
-    BadValueError,
-    Family,
-    ZeroDateError,
-    check_text_size,
-    old_digits,
-    old_width,
-)
+from binlog_format.rows.column_types import BadValueError, Family, ZeroDateError, check_text_size, old_digits, old_width
 from binlog_format.rows.declared.declared_types import split_declared
 from binlog_format.rows.decoding import TimeType, ZeroDates
 from binlog_format.rows.values import old_temporal_kernels as old_kernels

@@ -15,12 +15,7 @@ import pyarrow as pa
 
 from binlog_format.rows.arrow_arrays import strings_array
 from binlog_format.structured.arguments.layout import PROGRAM_DTYPE, Op
-from binlog_format.structured.types.type_layout import (
-    INDEX_SIZE,
-    SCALAR_SIZES,
-    SpecialStruct,
-    TypeKind,
-)
+from binlog_format.structured.types.type_layout import INDEX_SIZE, SCALAR_SIZES, SpecialStruct, TypeKind
 from binlog_format.structured.types.type_table import type_table
 from binlog_format.structured.types.type_tags import field_names, parse_tags
 

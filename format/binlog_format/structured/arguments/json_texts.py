@@ -89,9 +89,7 @@ def check_size(size: int) -> None:
     """Raise where arguments are more than Arrow columns can hold at once."""
     if size > TEXT_SIZE_MAX:
         raise UnsupportedError(
-            "EVENT_TYPE",
-            f"arguments of more than {TEXT_SIZE_MAX} bytes at once",
-            hint="Read fewer events at once",
+            "EVENT_TYPE", f"arguments of more than {TEXT_SIZE_MAX} bytes at once", hint="Read fewer events at once"
         )
 
 

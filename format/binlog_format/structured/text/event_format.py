@@ -25,14 +25,8 @@ from binlog_format.structured.text.line_kernels import (
     WRITER_NAME,
     Program,
 )
-from binlog_format.structured.text.time_kernels import (
-    DATE_FIELD_SIZE_MAX,
-    DATE_LETTERS,
-    ZONE_NAME,
-)
-from binlog_format.structured.text.time_kernels import (
-    LITERAL as DATE_LITERAL,
-)
+from binlog_format.structured.text.time_kernels import DATE_FIELD_SIZE_MAX, DATE_LETTERS, ZONE_NAME
+from binlog_format.structured.text.time_kernels import LITERAL as DATE_LITERAL
 from binlog_format.structured.types.type_layout import TypeKind
 from binlog_format.structured.types.type_table import joined_tables, type_table
 
@@ -122,13 +116,7 @@ _SEVERITIES = {
 }
 _UNKNOWN_SEVERITY = b"UNKW"
 
-_EVENT_STEPS = {
-    ord("n"): WRITER_NAME,
-    ord("t"): WRITER_ID,
-    ord("r"): CLOCK,
-    ord("d"): LOCAL_TIME,
-    ord("u"): UTC_TIME,
-}
+_EVENT_STEPS = {ord("n"): WRITER_NAME, ord("t"): WRITER_ID, ord("r"): CLOCK, ord("d"): LOCAL_TIME, ord("u"): UTC_TIME}
 _MESSAGE = ord("m")
 
 

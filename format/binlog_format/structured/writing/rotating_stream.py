@@ -91,12 +91,7 @@ class RotatingStream:
     """
 
     def __init__(
-        self,
-        session: Session,
-        path: str | os.PathLike[str],
-        *,
-        max_bytes: int = MAX_BYTES,
-        backups: int | None = None,
+        self, session: Session, path: str | os.PathLike[str], *, max_bytes: int = MAX_BYTES, backups: int | None = None
     ) -> None:
         self.path = Path(path).absolute()
         self._session = session

@@ -139,10 +139,7 @@ EVENTS_SCHEMA = pa.schema(
         ("position", POSITION_TYPE),  # of the event's group
         ("event_no", pa.int32()),  # in the group, 0-based
         ("type", pa.string()),  # `EventType`, lower case; `type N` of an unknown one
-        (
-            "stored_as",
-            pa.string(),
-        ),  # compressed event, the one that this is in, its fragments; null: as it is
+        ("stored_as", pa.string()),  # compressed event, the one that this is in, its fragments; null: as it is
         ("size", pa.int64()),  # bytes of the plain event, header included, checksum not
         ("flags", pa.int32()),
         ("server_id", pa.int64()),
@@ -168,12 +165,7 @@ class EventsView:
         groups: Which event groups are wanted; default: all.
     """
 
-    def __init__(
-        self,
-        *,
-        tables: TableFilter | None = None,
-        groups: GroupFilter = ALL_GROUPS,
-    ) -> None:
+    def __init__(self, *, tables: TableFilter | None = None, groups: GroupFilter = ALL_GROUPS) -> None:
         self._tables = tables
         self._groups = groups
 

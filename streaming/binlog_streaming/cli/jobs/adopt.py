@@ -7,13 +7,7 @@ from typing import Annotated
 import typer
 
 from binlog_streaming.cli.jobs.snapshot_report import is_confirmed
-from binlog_streaming.cli.options import (
-    PANEL,
-    JobArgument,
-    OptionalServerOption,
-    PasswordFileOption,
-    help_of,
-)
+from binlog_streaming.cli.options import PANEL, JobArgument, OptionalServerOption, PasswordFileOption, help_of
 from binlog_streaming.cli.output import output_console
 
 

@@ -11,11 +11,7 @@ import msgspec
 import typer
 from rich.table import Table
 
-from binlog_streaming.cli.options import (
-    PANEL,
-    JobArgument,
-    help_of,
-)
+from binlog_streaming.cli.options import PANEL, JobArgument, help_of
 from binlog_streaming.cli.output import Output, OutputOption, escaped, output_console, say, write_json_lines
 from binlog_streaming.cli.progress import progress_bar
 
@@ -112,11 +108,7 @@ def register(app: typer.Typer) -> None:
     app.command("check", help=help_of(check), rich_help_panel=PANEL)(check)
 
 
-def check(
-    job: JobArgument,
-    output: OutputOption = Output.TABLE,
-    scan: ScanOption = SCAN_MIB,
-) -> None:
+def check(job: JobArgument, output: OutputOption = Output.TABLE, scan: ScanOption = SCAN_MIB) -> None:
     """Report what a job would do: read its file, look at its log, tables and checkpoint, and change nothing.
 
     Shown are the log (format, files, GTIDs), where the job would start (its checkpoint, or fresh), and each table with

@@ -9,11 +9,7 @@ import typer
 from binlog_connector.installing import require
 from binlog_streaming.cli.jobs.run import BatchOutputOption  # noqa: TC001 (typer looks at annotations)
 from binlog_streaming.cli.jobs.running import run_job
-from binlog_streaming.cli.options import (
-    PANEL,
-    JobArgument,
-    help_of,
-)
+from binlog_streaming.cli.options import PANEL, JobArgument, help_of
 from binlog_streaming.cli.output import Output, say, write_json_lines
 
 if TYPE_CHECKING:

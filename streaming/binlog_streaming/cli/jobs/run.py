@@ -9,11 +9,7 @@ import typer
 
 from binlog_connector.installing import require
 from binlog_streaming.cli.jobs.running import run_job
-from binlog_streaming.cli.options import (
-    PANEL,
-    JobArgument,
-    help_of,
-)
+from binlog_streaming.cli.options import PANEL, JobArgument, help_of
 from binlog_streaming.cli.output import Output
 from binlog_streaming.cli.status.observing import (  # typer looks at annotations
     PageOptions,

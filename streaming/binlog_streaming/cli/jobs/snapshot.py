@@ -21,14 +21,7 @@ from binlog_streaming.cli.jobs.snapshot_report import (
     showing_progress,
     size_text,
 )
-from binlog_streaming.cli.options import (
-    PANEL,
-    JobArgument,
-    PasswordFileOption,
-    ServerOption,
-    TablesOption,
-    help_of,
-)
+from binlog_streaming.cli.options import PANEL, JobArgument, PasswordFileOption, ServerOption, TablesOption, help_of
 from binlog_streaming.cli.output import escaped, output_console, say
 
 if TYPE_CHECKING:

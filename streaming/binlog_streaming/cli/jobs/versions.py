@@ -8,11 +8,7 @@ import msgspec
 import typer
 from rich.table import Table
 
-from binlog_streaming.cli.options import (
-    PANEL,
-    JobArgument,
-    help_of,
-)
+from binlog_streaming.cli.options import PANEL, JobArgument, help_of
 from binlog_streaming.cli.output import Output, OutputOption, escaped, output_console, write_json_lines
 
 if TYPE_CHECKING:

@@ -252,11 +252,7 @@ def _messages(options: EnvelopeOptions, tables: TableFilter, part: ReadRange, de
 
 
 def _write_file(
-    batches: Iterator[pa.RecordBatch],
-    view: _AnyView,
-    table: str | None,
-    file_format: FileFormat,
-    file: Path,
+    batches: Iterator[pa.RecordBatch], view: _AnyView, table: str | None, file_format: FileFormat, file: Path
 ) -> None:
     def schema_without_rows() -> pa.Schema:
         if table is None:

@@ -63,10 +63,7 @@ StartOption = Annotated[
 EndOption = Annotated[
     str | None,
     typer.Option(
-        "--end",
-        metavar="POSITION",
-        callback=_checked,
-        help="Position to stop before, or GTIDs to stop after.",
+        "--end", metavar="POSITION", callback=_checked, help="Position to stop before, or GTIDs to stop after."
     ),
 ]
 

@@ -109,8 +109,7 @@ _OnceOption = Annotated[bool, typer.Option("--once", help="End at the present en
 _LossOption = Annotated[
     bool,
     typer.Option(
-        "--fail-on-data-loss/--skip-data-loss",
-        help="Effect of lost log data: stop, or warn and continue after it.",
+        "--fail-on-data-loss/--skip-data-loss", help="Effect of lost log data: stop, or warn and continue after it."
     ),
 ]
 

@@ -7,11 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from binlog_streaming.cli.options import (
-    PANEL,
-    JobArgument,
-    help_of,
-)
+from binlog_streaming.cli.options import PANEL, JobArgument, help_of
 from binlog_streaming.cli.output import output_console, write_json_lines
 
 if TYPE_CHECKING:

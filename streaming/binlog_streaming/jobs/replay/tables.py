@@ -29,11 +29,7 @@ from binlog_streaming.lake.commit_id import GTID_POSITION_KEY, SET_ASIDE_PROPERT
 from binlog_streaming.lake.sinks import sink_type
 from binlog_streaming.plan.job_state import TableSelection
 from binlog_streaming.settings.choices import OnError
-from binlog_streaming.tables.open_targets import (
-    TargetState,
-    check_ownership_can_transfer,
-    read_target_state,
-)
+from binlog_streaming.tables.open_targets import TargetState, check_ownership_can_transfer, read_target_state
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

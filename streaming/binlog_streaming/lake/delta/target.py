@@ -26,14 +26,7 @@ from binlog_streaming.lake.delta.columns import created, delta_schema, table_sch
 from binlog_streaming.lake.delta.commit import FEED, DeltaTableWrite, upgrade, with_properties
 from binlog_streaming.lake.delta.data_files import live_rows
 from binlog_streaming.lake.delta.features import MODE, check_features, file_columns
-from binlog_streaming.lake.delta.log import (
-    conflict,
-    empty_log,
-    look_back,
-    make_commit,
-    newest_log,
-    recent_information,
-)
+from binlog_streaming.lake.delta.log import conflict, empty_log, look_back, make_commit, newest_log, recent_information
 from binlog_streaming.lake.delta.maintenance import maintain, retention_properties
 from binlog_streaming.lake.evolution import cast_rows, changed_rows
 from binlog_streaming.lake.key_lookup import found_rows

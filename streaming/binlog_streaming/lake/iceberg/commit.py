@@ -17,13 +17,7 @@ from pyiceberg.manifest import DataFileContent, ManifestContent, ManifestEntrySt
 from pyiceberg.table import Table, TableProperties
 from pyiceberg.table.locations import load_location_provider
 from pyiceberg.table.refs import MAIN_BRANCH
-from pyiceberg.table.snapshots import (
-    Operation,
-    Snapshot,
-    SnapshotSummaryCollector,
-    Summary,
-    update_snapshot_summaries,
-)
+from pyiceberg.table.snapshots import Operation, Snapshot, SnapshotSummaryCollector, Summary, update_snapshot_summaries
 from pyiceberg.table.update import (
     AddSchemaUpdate,
     AddSnapshotUpdate,
@@ -40,13 +34,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from binlog_streaming.lake.iceberg.catalog import reading_replies
 from binlog_streaming.lake.iceberg.data_files import remove_files
-from binlog_streaming.lake.iceberg.manifests import (
-    ManifestWriter,
-    entry_of,
-    file_id,
-    live_entries,
-    manifests_of,
-)
+from binlog_streaming.lake.iceberg.manifests import ManifestWriter, entry_of, file_id, live_entries, manifests_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

@@ -175,10 +175,7 @@ class _Columns:
             if isinstance(field.transform, IdentityTransform) and field.source_id not in in_file.field_ids
         }
         self._visitor = ArrowProjectionVisitor(
-            read,
-            version < 3,
-            projected_missing_fields=partitions,
-            allow_timestamp_tz_mismatch=True,
+            read, version < 3, projected_missing_fields=partitions, allow_timestamp_tz_mismatch=True
         )
         self._accessor = ArrowAccessor(read)
 

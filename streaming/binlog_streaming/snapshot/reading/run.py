@@ -81,13 +81,7 @@ class RowsWriter:
         self._job = job
         self._selection = TableSelection(job.tables, job.source.exclude_tables)
         self._run = BatchRun(
-            query_id,
-            batch_id,
-            job.sink,
-            offset.position,
-            job.decoding(),
-            str(offset.gtid) or None,
-            OnError.STOP,
+            query_id, batch_id, job.sink, offset.position, job.decoding(), str(offset.gtid) or None, OnError.STOP
         )
 
     def write(self, read: ReadTable, snapshot: str, rows: TableRows) -> list[TableProgress]:

@@ -182,12 +182,7 @@ class Page:
     """
 
     def __init__(
-        self,
-        view: JobView,
-        metrics_text: Callable[[], bytes],
-        maps: FileMaps,
-        access: Access,
-        host: str | None,
+        self, view: JobView, metrics_text: Callable[[], bytes], maps: FileMaps, access: Access, host: str | None
     ) -> None:
         self._view = view
         self._parts = PageParts(view)

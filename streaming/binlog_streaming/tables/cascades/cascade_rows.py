@@ -85,11 +85,7 @@ class CascadeRows:
     _linked: dict[TableName, LinkedTable] = field(default_factory=dict)
     _begun: set[TableName] = field(default_factory=set)
 
-    def bring(
-        self,
-        write: Callable[[SelectedTable, Mode, int, RowsContent], None],
-        naming: Naming,
-    ) -> None:
+    def bring(self, write: Callable[[SelectedTable, Mode, int, RowsContent], None], naming: Naming) -> None:
         """Derive everything, then write it.
 
         Args:

@@ -72,8 +72,7 @@ class LogFacts:
             SchemaError: `DDL_NOT_PARSED`, unless *layout* is given.
         """
         return self._merged(
-            lambda watched: self._schemas(watched, statement.position).definition_before(name, statement),
-            layout,
+            lambda watched: self._schemas(watched, statement.position).definition_before(name, statement), layout
         )
 
     def definition_at(

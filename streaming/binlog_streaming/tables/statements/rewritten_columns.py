@@ -23,11 +23,7 @@ import pyarrow.compute as pc
 from binlog_connector.rules.rules_on_tables import BoundRule
 from binlog_connector.schema.alteration import Defaults, ImpossibleError, altered
 from binlog_connector.schema.definitions import PRIMARY
-from binlog_connector.schema.effects.column_effects import (
-    alter_effects,
-    circumstances_of,
-    effects_without_definition,
-)
+from binlog_connector.schema.effects.column_effects import alter_effects, circumstances_of, effects_without_definition
 from binlog_connector.schema.effects.conversion import Converted, Same, Unknown, Values
 from binlog_connector.schema.operations import AlterTable
 from binlog_connector.schema.parsing.ddl import parse_ddl
@@ -312,11 +308,7 @@ def without_generated(
     ]
     BoundRule(rule, needs_key=True).check_keys(str(change.name), generated, {key.casefold() for key in generated})
     return replace(
-        change,
-        renamed=renamed,
-        added=tuple(added),
-        modified=tuple(modified),
-        dropped=(*change.dropped, *dropped),
+        change, renamed=renamed, added=tuple(added), modified=tuple(modified), dropped=(*change.dropped, *dropped)
     )
 
 

@@ -7,13 +7,7 @@ from typing import Annotated
 import typer
 
 from binlog_connector.installing import require
-from binlog_streaming.cli.options import (
-    PANEL,
-    JobArgument,
-    PasswordFileOption,
-    TablesOption,
-    help_of,
-)
+from binlog_streaming.cli.options import PANEL, JobArgument, PasswordFileOption, TablesOption, help_of
 
 ProvedServerOption = Annotated[
     str | None,
