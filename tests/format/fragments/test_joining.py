@@ -15,12 +15,13 @@ from binlog_format.errors import CorruptError, DataLossError, UnsupportedError
 from binlog_format.events.layout import EventType
 from binlog_format.fragments import cutting, joining
 from binlog_format.gtids.gtid import Gtid
+from binlog_format.rows.decoding import DEFAULT_DECODING
 from binlog_format.rows.images import read_images
 from binlog_format.rows.table_events import TableMaps
 from binlog_format.transactions.expansion import expanded
 from binlog_format.views.changefeed import changefeed_batch, changefeed_schema
 from binlog_format.views.events.view import EventsView
-from binlog_format.views.index.table_index import TableIndex, TableIndexBuilder
+from binlog_format.views.index.table_index import TableIndex, TouchedTable
 from binlog_lab.event_encoding.compression_encoding import compress_event
 from binlog_lab.event_encoding.event_encoding import Origin, encode_fragments
 from binlog_lab.event_encoding.table_encoding import TableEncoder
@@ -124,12 +125,19 @@ def test_bytes_of_joined_events_have_the_places_of_their_fragments(
 def _indexes(blocks: Iterable[Block]) -> list[TableIndex]:
     """What the view `tables` builds, through its bytes."""
     maps = TableMaps()
-    builders: dict[str, TableIndexBuilder] = {}
+    tables: dict[str, TouchedTable] = {}
     for block in blocks:
         for touched in maps.resolve(block):
-            builder = builders.setdefault(touched.layout.digest, TableIndexBuilder(touched.layout))
-            builder.add(block, touched.events)
-    return [TableIndex.from_bytes(builder.build().to_bytes()) for builder in builders.values()]
+            table = tables.setdefault(touched.layout.digest, TouchedTable(touched.layout))
+            table.add(block, touched, DEFAULT_DECODING)
+    return [_index(table) for table in tables.values()]
+
+
+def _index(table: TouchedTable) -> TableIndex:
+    (row,) = table.rows()
+    content = row["index"]
+    assert isinstance(content, bytes)
+    return TableIndex.from_bytes(content)
 
 
 def _rows(index: TableIndex, log: MadeLog, size_max: int | None = None) -> list[dict[str, object]]:

@@ -17,12 +17,13 @@ from binlog_format.errors import DataLossError
 from binlog_format.events.layout import EventType
 from binlog_format.gtids.gtid import Gtid, GtidSource
 from binlog_format.rows.declared.completion import ColumnCompletion, LayoutCompletion, apply_completion
+from binlog_format.rows.decoding import DEFAULT_DECODING
 from binlog_format.rows.images import read_images
 from binlog_format.rows.table_events import TableMaps
 from binlog_format.transactions.expansion import expanded
 from binlog_format.vendor import Vendor
 from binlog_format.views.changefeed import changefeed_batch, changefeed_schema
-from binlog_format.views.index.table_index import TableIndex, TableIndexBuilder
+from binlog_format.views.index.table_index import TableIndex, TouchedTable
 from binlog_lab.event_encoding.compression_encoding import compress_event, encode_payload
 from binlog_lab.event_encoding.event_encoding import Origin
 from binlog_lab.event_encoding.table_encoding import TableEncoder, TableSpec
@@ -32,11 +33,9 @@ from tests.format.views.made_tables import ITEMS, LOG, Work, works
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from numpy.typing import NDArray
-
     from binlog_format.block import Block, Table
-    from binlog_format.events.table_map import TableLayout
     from binlog_format.kernels import Bytes
+    from binlog_format.rows.table_events import TableEvents
     from binlog_lab.event_encoding.value_encoding import Value
 
 ORIGIN = Origin(1_700_000_001, 7)
@@ -69,12 +68,19 @@ def _log(groups: list[MadeGroup], *, page_size: int = 1 << 40, block_groups: int
 def _indexes(blocks: Iterable[Block]) -> list[TableIndex]:
     """What the view `tables` builds, through its bytes."""
     maps = TableMaps()
-    builders: dict[str, TableIndexBuilder] = {}
+    tables: dict[str, TouchedTable] = {}
     for block in blocks:
         for touched in maps.resolve(block):
-            builder = builders.setdefault(touched.layout.digest, TableIndexBuilder(touched.layout))
-            builder.add(block, touched.events)
-    return [TableIndex.from_bytes(builder.build().to_bytes()) for builder in builders.values()]
+            table = tables.setdefault(touched.layout.digest, TouchedTable(touched.layout))
+            table.add(block, touched, DEFAULT_DECODING)
+    return [_index(table) for table in tables.values()]
+
+
+def _index(table: TouchedTable) -> TableIndex:
+    (row,) = table.rows()
+    content = row["index"]
+    assert isinstance(content, bytes)
+    return TableIndex.from_bytes(content)
 
 
 def _rows(index: TableIndex, log: MadeLog, size_max: int | None = None) -> list[dict[str, object]]:
@@ -263,23 +269,23 @@ def test_rewritten_log_is_named_with_the_table() -> None:
         index.load(log)
 
 
-def _touched(block: Block) -> tuple[TableLayout, NDArray[np.int64]]:
+def _touched(block: Block) -> TableEvents:
     (touched,) = TableMaps().resolve(block)
-    return touched.layout, touched.events
+    return touched
 
 
 def test_index_carries_the_sources_of_mysql() -> None:
     """Only those that it needs, under numbers of its own."""
     sources = tuple(GtidSource(f"0000000{n}-0000-0000-0000-000000000000", "tag" * (n % 2)) for n in range(4))
     log = _log([_group(n, _transaction(n, tables=(ITEMS,))) for n in range(1, 5)], block_groups=2)
-    builder = None
+    table = None
     for block, numbers in zip(log.blocks(), [(3, 1), (1, -1)], strict=True):
         block.groups["gtid_source"] = numbers
-        layout, rows = _touched(block)
-        builder = builder or TableIndexBuilder(replace(layout, vendor=Vendor.MYSQL))
-        builder.add(replace(block, vendor=Vendor.MYSQL, gtid_sources=sources), rows)
-    assert builder is not None
-    index = TableIndex.from_bytes(builder.build().to_bytes())
+        touched = _touched(block)
+        table = table or TouchedTable(replace(touched.layout, vendor=Vendor.MYSQL))
+        table.add(replace(block, vendor=Vendor.MYSQL, gtid_sources=sources), touched, DEFAULT_DECODING)
+    assert table is not None
+    index = _index(table)
     assert index.layout.vendor is Vendor.MYSQL
     (piece,) = index.pieces(log)
     found = [None if n < 0 else piece.gtid_sources[n] for n in piece.groups["gtid_source"].tolist()]
@@ -291,32 +297,33 @@ def test_index_carries_what_a_schema_has_said() -> None:
     """Declared types are in no table map."""
     log = _log([_group(1, _transaction(1, tables=(ITEMS,)))])
     (block,) = log.blocks()
-    layout, rows = _touched(block)
+    touched = _touched(block)
     said = (
         ColumnCompletion("id", "int(11)", unsigned=False),
         ColumnCompletion('na"me', "varchar(40)", charset="utf8mb4"),
         ColumnCompletion("n", "bigint(20) unsigned", unsigned=True),
     )
-    completed = apply_completion(layout, LayoutCompletion(said, ((0,),)).to_json())
+    completed = apply_completion(touched.layout, LayoutCompletion(said, ((0,),)).to_json())
     assert [column.declared for column in completed.columns] == [column.declared for column in said]
-    builder = TableIndexBuilder(completed)
-    builder.add(block, rows)
-    assert TableIndex.from_bytes(builder.build().to_bytes()).layout == completed
+    table = TouchedTable(completed)
+    table.add(block, touched, DEFAULT_DECODING)
+    assert _index(table).layout == completed
 
 
 def test_rows_may_lie_elsewhere_than_their_group() -> None:
     """As those of an XA transaction, which were logged when it was prepared."""
     log = _log([_group(1, _transaction(1, tables=(ITEMS,))), _group(2, _transaction(2, tables=(ITEMS,)))])
     (block,) = log.blocks()
-    layout, rows = _touched(block)
+    touched = _touched(block)
     groups = block.groups.copy()
     groups[["file_no", "page", "chunk"]] = groups[["file_no", "page", "chunk"]][::-1]
     groups["file_no"] += 5
-    builder = TableIndexBuilder(layout)
-    builder.add(replace(block, groups=groups), rows)
-    (piece,) = builder.build().pieces(log)
+    table = TouchedTable(touched.layout)
+    table.add(replace(block, groups=groups), touched, DEFAULT_DECODING)
+    (piece,) = _index(table).pieces(log)
     assert piece.groups["file_no"].tolist() == [5, 5]
     assert piece.groups["chunk"].tolist() == groups["chunk"].tolist()
     assert np.array_equal(
-        piece.data, np.concatenate([block.data[s : s + n] for s, n in block.events[["start", "size"]][rows].tolist()])
+        piece.data,
+        np.concatenate([block.data[s : s + n] for s, n in block.events[["start", "size"]][touched.events].tolist()]),
     )

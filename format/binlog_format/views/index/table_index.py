@@ -1,4 +1,4 @@
-"""Places of one table's events in a log, in a few bytes per event: `TableIndexBuilder` -> `TableIndex` -> `load(log)`.
+"""Places of one table's events in a log, in a few bytes per event: `TouchedTable` -> `TableIndex` -> `load(log)`.
 
 The files are the queue, an index is the message: whoever gets it reads the table's events out of the log, and nothing
 else, and has the same bytes whenever and wherever that happens. CRC-32Cs over them tell when the log is not what it
@@ -10,15 +10,13 @@ it fails, the log is not what it was either.
 An index travels as a Parquet file with one row for each extent of a row event as it is stored (an event that is cut by
 pages has several; of a compressed transaction each of its row events names all extents), delta-coded; columns that have
 one value throughout are in the file's metadata instead, beside a table map event from which the layout is made again.
-
-The row events of one table layout in a range, for a row of the view `tables`: `TouchedTable`.
 """
 
 from __future__ import annotations
 
 import base64
 import json
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple
 
 import crc32c
@@ -85,52 +83,6 @@ class Check(NamedTuple):
 
     events: int
     crc: int
-
-
-@dataclass(slots=True)
-class TableIndexBuilder:
-    """Collects the row events of one table layout, block after block.
-
-    Attributes:
-        layout: The layout of all events.
-    """
-
-    layout: TableLayout
-    _parts: list[Int64s] = field(default_factory=list)
-    _checks: list[Check] = field(default_factory=list)
-    _open: Check = field(default_factory=lambda: Check(0, 0))
-    _open_bytes: int = 0
-    _gtid_sources: tuple[GtidSource, ...] = ()
-
-    def add(self, block: Block, rows: Int64s) -> None:
-        """Take the events *rows* of *block*, ascending; blocks come in log order."""
-        self._parts.append(_columns_of(block, rows))
-        self._gtid_sources = block.gtid_sources
-        starts, sizes = block.events["start"][rows], block.events["size"][rows]
-        joined = empty_bytes(int(sizes.sum()))
-        done = gather(block.data, starts, sizes, joined, np.cumsum(sizes) - sizes)
-        assert done, "an event table points outside of its block"
-        self._open = Check(self._open.events + len(rows), crc32c.crc32c(joined.data, self._open.crc))
-        self._open_bytes += len(joined)
-        if self._open_bytes >= CHECKED_BYTES:
-            self._end_check()
-
-    def _end_check(self) -> None:
-        if self._open.events:
-            self._checks.append(self._open)
-        self._open, self._open_bytes = Check(0, 0), 0
-
-    def build(self) -> TableIndex:
-        """The index of what was added."""
-        self._end_check()
-        columns = dict(zip(COLUMNS, np.concatenate(self._parts, axis=1), strict=True))
-        if not self._gtid_sources:
-            return TableIndex(self.layout, columns, tuple(self._checks))
-        # Of the sources that the log has seen, those that are needed.
-        used, numbers = np.unique(columns["gtid_source"], return_inverse=True)
-        columns["gtid_source"] = numbers - int((used < 0).sum())
-        sources = tuple(self._gtid_sources[number] for number in used.tolist() if number >= 0)
-        return TableIndex(self.layout, columns, tuple(self._checks), sources)
 
 
 def _columns_of(block: Block, rows: Int64s) -> Int64s:
@@ -314,7 +266,7 @@ INDEX_EVENTS = 1 << 18
 
 
 class TouchedTable:
-    """Collects the events; `rows` gives them, without the bounds of the range."""
+    """Collects the row events of one layout, block after block; `rows` gives them, without the bounds of the range."""
 
     def __init__(self, layout: TableLayout) -> None:
         self.layout = layout
@@ -322,35 +274,60 @@ class TouchedTable:
         self._begin()
 
     def _begin(self) -> None:
-        self._builder = TableIndexBuilder(self.layout)
+        self._parts: list[Int64s] = []
+        self._events = 0
+        self._checks: list[Check] = []
+        self._unchecked = Check(0, 0)
+        self._unchecked_bytes = 0
+        self._gtid_sources: tuple[GtidSource, ...] = ()
         self._counts = np.zeros(len(ImageKind), dtype=np.int64)
         self._checked = np.zeros(2, dtype=np.int64)
-        self._events = 0
 
     def add(self, block: Block, touched: TableEvents, decoding: Decoding) -> None:
-        """Take the events of the next block.
+        """Take the events of the next block, in log order.
 
         Raises:
             BinlogError: They cannot be understood.
         """
-        images = read_images(
-            block.data, block.events, touched.events, touched.layout, place=block.place, decoding=decoding
-        )
+        rows = touched.events
+        images = read_images(block.data, block.events, rows, touched.layout, place=block.place, decoding=decoding)
         self._counts += np.bincount(images.table["kind"], minlength=len(ImageKind))
-        self._checked += checked_counts(block, touched.events, touched.layout)
-        self._builder.add(block, touched.events)
-        self._events += len(touched.events)
+        self._checked += checked_counts(block, rows, touched.layout)
+        self._parts.append(_columns_of(block, rows))
+        self._gtid_sources = block.gtid_sources
+        self._events += len(rows)
+        self._check(block, rows)
         if self._events >= INDEX_EVENTS:
-            self._end()
+            self._end_index()
+
+    def _check(self, block: Block, rows: Int64s) -> None:
+        starts, sizes = block.events["start"][rows], block.events["size"][rows]
+        joined = empty_bytes(int(sizes.sum()))
+        done = gather(block.data, starts, sizes, joined, np.cumsum(sizes) - sizes)
+        assert done, "an event table points outside of its block"
+        crc = crc32c.crc32c(joined.data, self._unchecked.crc)
+        self._unchecked = Check(self._unchecked.events + len(rows), crc)
+        self._unchecked_bytes += len(joined)
+        if self._unchecked_bytes >= CHECKED_BYTES:
+            self._checks.append(self._unchecked)
+            self._unchecked, self._unchecked_bytes = Check(0, 0), 0
 
     def rows(self) -> list[dict[str, object]]:
         """One row for each index, in log order."""
         if self._events:
-            self._end()
+            self._end_index()
         return self._rows
 
-    def _end(self) -> None:
-        index = self._builder.build()
+    def _end_index(self) -> None:
+        checks = tuple(check for check in (*self._checks, self._unchecked) if check.events)
+        columns = dict(zip(COLUMNS, np.concatenate(self._parts, axis=1), strict=True))
+        sources: tuple[GtidSource, ...] = ()
+        if self._gtid_sources:
+            # Of the sources that the log has seen, those that are needed.
+            used, numbers = np.unique(columns["gtid_source"], return_inverse=True)
+            columns["gtid_source"] = numbers - int((used < 0).sum())
+            sources = tuple(self._gtid_sources[number] for number in used.tolist() if number >= 0)
+        index = TableIndex(self.layout, columns, checks, sources)
         self._rows.append(
             {
                 "database": self.layout.database,
