@@ -55,7 +55,7 @@ _IMPLIED_READER = {2: ("columnMapping",)}
 class DeltaTableWrite:
     """One commit, within `with`: what is written for it goes again unless `commit` or `detach` was called.
 
-    To `merge` it is the `TableFiles` of a Delta table.
+    It is the `FilesWrite` of a Delta table.
 
     Attributes:
         log: What it holds; after the commit, what it holds then.
@@ -118,6 +118,11 @@ class DeltaTableWrite:
     def is_empty(self) -> bool:
         """True if nothing has been written or recorded so far."""
         return not (self.actions or self.files.row_count or self._attached or self._fed)
+
+    @property
+    def row_count(self) -> int:
+        """Rows that were written."""
+        return self.files.row_count
 
     @property
     def has_change_feed(self) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import uuid
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
@@ -27,6 +27,7 @@ from binlog_streaming.lake.delta.vectors import read_vector
 from binlog_streaming.lake.evolution import cast_to_schema, dictionary_columns, with_values
 from binlog_streaming.lake.key_lookup import complement
 from binlog_streaming.lake.row_values import row_ids
+from binlog_streaming.lake.sized_files import SizedFiles, batches_at
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -36,14 +37,6 @@ if TYPE_CHECKING:
     from binlog_streaming.lake.storage.store import NewFile, Store
 
     Rows = NDArray[np.int64]
-
-ROW_GROUP_BYTES = 32 << 20
-"""Rows that are written at once, as they are in memory."""
-
-_VIEWS = {pa.string_view(): pa.string(), pa.binary_view(): pa.binary()}
-
-BATCH_ROWS = 1 << 16
-"""Rows that are read at once."""
 
 KEY_ROWS = 1 << 19
 """Rows whose keys are read at once."""
@@ -118,87 +111,52 @@ class DeltaDataFiles:
         return self._parts[values]
 
 
-class _PartitionFiles:
+class _PartitionFiles(SizedFiles[Add]):
     def __init__(self, files: DeltaDataFiles, values: Mapping[str, str | None]) -> None:
+        super().__init__(files._file_size)
         self._files = files
         self._values = dict(values)
-        self._written: list[Add] = []
         self._schema = files._columns.schema(files._schema)
-        self._group_bytes = min(ROW_GROUP_BYTES, max(1, files._file_size // 2))
-        self._waiting: list[pa.RecordBatch] = []
-        self._waiting_bytes = 0
-        self._open: tuple[str, NewFile, pq.ParquetWriter, list[pq.FileMetaData]] | None = None
-
-    def write(self, rows: pa.Table) -> None:
-        for batch in rows.to_batches():
-            # A batch may be larger than all that is wanted.
-            step = max(1, batch.num_rows * self._group_bytes // (4 * max(batch.nbytes, 1)))
-            for start in range(0, batch.num_rows, step):
-                piece = batch.slice(start, step)
-                self._waiting.append(piece)
-                self._waiting_bytes += piece.nbytes
-                if self._waiting_bytes >= self._group_bytes:
-                    self._flush()
-                    self._end(self._files._file_size)
-
-    def close(self) -> list[Add]:
-        self._flush()
-        self._end()
-        return self._written
 
     def abandon(self) -> None:
-        if self._open is not None:
-            _, file, writer, _ = self._open
-            with suppress(OSError, pa.ArrowException, RuntimeError):  # it has no footer to give, and raises
-                writer.close()
-            file.abandon()
-            self._open = None
+        if self._writer is not None:
+            self.close_writer()
+            self._file.abandon()
 
-    def _flush(self) -> None:
-        if not self._waiting:
-            return
-        rows = self._files._columns.to_file(pa.Table.from_batches(self._waiting, self._files._schema))
-        if self._open is None:
-            self._open = self._begun(rows)
-        self._open[2].write_table(rows, row_group_size=max(1, rows.num_rows))
-        self._waiting, self._waiting_bytes = [], 0
+    def _in_file(self, rows: pa.Table) -> pa.Table:
+        return self._files._columns.to_file(rows)
 
-    def _begun(self, first: pa.Table) -> tuple[str, NewFile, pq.ParquetWriter, list[pq.FileMetaData]]:
+    def _begin(self, rows: pa.Table) -> pq.ParquetWriter:
         folders = filter(None, (self._files._folder, partition_folder(self._values)))
-        name = "/".join([*folders, f"part-00000-{uuid.uuid4()}-c000.zstd.parquet"])
-        self._files.names.append(name)
-        file = self._files._store.new_file(name)
-        footers: list[pq.FileMetaData] = []
+        self._name = "/".join([*folders, f"part-00000-{uuid.uuid4()}-c000.zstd.parquet"])
+        self._files.names.append(self._name)
+        self._file: NewFile = self._files._store.new_file(self._name)
+        self._footers: list[pq.FileMetaData] = []
         # Compressed like deltalake's, and with the columns' types as other writers have them.
-        writer = pq.ParquetWriter(
-            file.sink,
+        return pq.ParquetWriter(
+            self._file.sink,
             self._schema,
-            use_dictionary=dictionary_columns(first),
+            use_dictionary=dictionary_columns(rows),
             compression="zstd",
             compression_level=1,
             store_decimal_as_integer=True,
             store_schema=False,
-            metadata_collector=footers,
+            metadata_collector=self._footers,
         )
-        return name, file, writer, footers
 
-    def _end(self, size_min: int = 0) -> None:
-        # Ends the open file, if it has that size.
-        if self._open is None or self._open[1].sink.tell() < size_min:
-            return
-        name, file, writer, footers = self._open
-        writer.close()
-        size = file.finish()
-        self._open = None
-        add = Add(
-            path=quote(name, safe="/="),
+    def _size(self) -> int:
+        return int(self._file.sink.tell())
+
+    def _end(self, writer: pq.ParquetWriter) -> Add:
+        del writer  # its footer has been collected
+        return Add(
+            path=quote(self._name, safe="/="),
             partition_values=self._values,
-            size=size,
+            size=self._file.finish(),
             modification_time=milliseconds(),
             data_change=self._files._data_change,
-            stats=statistics_text(file_statistics(footers[0], self._schema)),
+            stats=statistics_text(file_statistics(self._footers[0], self._schema)),
         )
-        self._written.append(add)
 
 
 def key_batches(
@@ -235,19 +193,9 @@ def rows_at(
         Places in *rows*, ascending, and the rows there.
     """
     with _opened(store, add) as file:
-        there = _names_there(file, schema, columns)
-        there = there or file.schema_arrow.names[:1]
-        counts = [file.metadata.row_group(group).num_rows for group in range(file.num_row_groups)]
-        first = 0
-        for group, count in enumerate(counts):
-            if np.searchsorted(rows, first) < np.searchsorted(rows, first + count):
-                for start, batch in _group_batches(file, group, there):
-                    low, high = np.searchsorted(rows, [first + start, first + start + batch.num_rows])
-                    if low < high:
-                        chosen = rows[low:high] - first - start
-                        wanted = batch if high - low == batch.num_rows else batch.take(pa.array(chosen))
-                        yield np.arange(low, high), _shaped(wanted, add, schema, columns)
-            first += count
+        there = _names_there(file, schema, columns) or file.schema_arrow.names[:1]
+        for places, batch in batches_at(file, rows, there):
+            yield places, _shaped(batch, add, schema, columns)
 
 
 def live_rows(
@@ -292,17 +240,3 @@ def _opened(store: Store, add: Add) -> Iterator[pq.ParquetFile]:
     # Spark may keep times in 96 bits; in nanoseconds most years would not be there.
     with store.opened(add.place) as opened:
         yield pq.ParquetFile(opened, coerce_int96_timestamp_unit="us", pre_buffer=False)
-
-
-def _group_batches(file: pq.ParquetFile, group: int, names: Sequence[str]) -> Iterator[tuple[int, pa.RecordBatch]]:
-    start = 0
-    for batch in file.iter_batches(BATCH_ROWS, row_groups=[group], columns=list(names)):
-        yield start, _without_views(batch)
-        start += batch.num_rows
-
-
-def _without_views(batch: pa.RecordBatch) -> pa.RecordBatch:
-    # Files of other writers may say so of texts and bytes; Arrow takes no rows out of such columns.
-    if not _VIEWS.keys() & set(batch.schema.types):
-        return batch
-    return batch.cast(pa.schema([field.with_type(_VIEWS.get(field.type, field.type)) for field in batch.schema]))

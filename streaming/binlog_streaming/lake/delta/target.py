@@ -29,8 +29,7 @@ from binlog_streaming.lake.delta.features import MODE, check_features, file_colu
 from binlog_streaming.lake.delta.log import conflict, empty_log, look_back, make_commit, newest_log, recent_information
 from binlog_streaming.lake.delta.maintenance import maintain, retention_properties
 from binlog_streaming.lake.evolution import cast_rows, changed_rows
-from binlog_streaming.lake.key_lookup import found_rows
-from binlog_streaming.lake.merge import WrittenFiles, remove_rows, supersede, supersede_part, superseded_by_later_part
+from binlog_streaming.lake.files_target import FilesTarget
 from binlog_streaming.lake.storage.store import looking_at
 from binlog_streaming.lake.storage.table_places import store_at
 from binlog_streaming.lake.target import CrashPoint, RecordedFile, Target
@@ -39,14 +38,8 @@ from binlog_streaming.settings import Merge, Mode
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    import numpy as np
-    from numpy.typing import NDArray
-
-    from binlog_streaming.lake.change import Change
-    from binlog_streaming.lake.delta.actions import Add
     from binlog_streaming.lake.delta.log import Named, TableLog
     from binlog_streaming.lake.evolution import SchemaChange
-    from binlog_streaming.lake.key_lookup import Search
     from binlog_streaming.lake.storage.store import Store
     from binlog_streaming.settings import Sink
 
@@ -61,11 +54,10 @@ STEP_BITS = 32
 
 
 @dataclass(slots=True)
-class DeltaTarget(Target):
+class DeltaTarget(FilesTarget[DeltaTableWrite]):
     """A target table as it is now; `log` is None while there is none."""
 
     write_errors: ClassVar[tuple[type[Exception], ...]] = (DeltaError,)
-    supports_parallel_write: ClassVar[bool] = True
 
     uri: str
     store: Store
@@ -178,70 +170,10 @@ class DeltaTarget(Target):
             actions = [("metaData", with_properties(log.metadata, wanted))]
             make_commit(self.store, log, "SET TBLPROPERTIES", actions)
 
-    def append(self, rows: pa.RecordBatchReader, commit_id: CommitId) -> None:
-        """See `Target`.
-
-        Raises:
-            CommitFailedError: The table is not any more what it was when it was looked at: it has other columns, or
-                this step.
-        """
-        with self._write(self.schema()) as write:
-            write.write(cast_rows(rows, write.schema))
-            self._commit(write, "WRITE", commit_id)
-
-    def merge(self, change: Change, commit_id: CommitId) -> int:
-        """See `Target`.
-
-        Raises:
-            CommitFailedError: The table is not any more what it was when it was looked at.
-        """
-        with self._write(self.schema()) as write:
-            remove_rows(write, supersede(write, change, commit_id.keys), self._merge_kind)
-            if write.is_empty:
-                return 0
-            self._commit(write, "MERGE", commit_id)
-        return change.row_count
-
-    def append_part(self, rows: pa.RecordBatchReader) -> WrittenFiles[Add]:
-        """See `Target`."""
-        with self._write(self.schema()) as write:
-            write.write(cast_rows(rows, write.schema))
-            return write.detach((), write.files.row_count)
-
-    def merge_part(self, change: Change, keys: Sequence[str]) -> WrittenFiles[Add]:
-        """See `Target`."""
-        with self._write(self.schema()) as write:
-            superseded, contradicted = supersede_part(write, change, keys)
-            return write.detach(superseded, change.row_count, contradicted)
-
     @property
     def supports_late_dedup(self) -> bool:
         """See `Target`."""
         return self._merge_kind is not Merge.REWRITE and self._there().metadata.configuration.get(FEED) != "true"
-
-    def superseded_by_later_part(
-        self, parts: Sequence[WrittenFiles[Add]], keys: pa.Table, by: NDArray[np.int64]
-    ) -> WrittenFiles[Add]:
-        """See `Target`."""
-        with self._write(self.schema()) as write:
-            return write.detach(superseded_by_later_part(write, parts, keys, by), 0)
-
-    def commit_parts(self, parts: Sequence[WrittenFiles[Add]], commit_id: CommitId) -> int:
-        """See `Target`.
-
-        Raises:
-            CommitFailedError: The table is not any more what it was when they were written, or looked at.
-        """
-        with self._write(self.schema()) as write:
-            for part in parts:
-                write.attach(part)
-            if commit_id.keys and any(part.version != self.version() for part in parts):
-                raise conflict(self.store, self._there())
-            remove_rows(write, (rows for part in parts for rows in part.superseded), self._merge_kind)
-            if write.is_empty:
-                return 0
-            self._commit(write, "MERGE", commit_id)
-        return sum(part.row_count for part in parts)
 
     @property
     def _merge_kind(self) -> Merge:
@@ -259,9 +191,9 @@ class DeltaTarget(Target):
         if names_cost or change.retyped or change.filled:
             self._overwrite(changed_rows(self.read(), change, schema), commit_id, change.renamed)
             return
-        with self._write(schema) as write:
+        with self._begin(schema) as write:
             write.actions += with_columns(self._there(), schema, change.renamed)
-            self._commit(write, "RENAME COLUMN" if change.renamed else "ADD COLUMN", commit_id)
+            self._commit(write, commit_id, "RENAME COLUMN" if change.renamed else "ADD COLUMN")
 
     def read(self) -> pa.RecordBatchReader:
         """See `Target`."""
@@ -278,10 +210,6 @@ class DeltaTarget(Target):
             rows = count if isinstance(count, int) else None
             yield RecordedFile(add.place, add.size, rows, partial(self.store.opened, add.place))
 
-    def select(self, search: Search, names: Sequence[str]) -> pa.Table:
-        """See `Target`."""
-        return found_rows(self._write(self.schema()), search, names)
-
     def replace(self, rows: pa.RecordBatchReader, commit_id: CommitId) -> None:
         """See `Target`."""
         self._overwrite(cast_rows(rows, self.stored_schema(rows.schema)), commit_id, {})
@@ -289,12 +217,12 @@ class DeltaTarget(Target):
     def _overwrite(self, rows: pa.RecordBatchReader, commit_id: CommitId, renamed: Mapping[str, str]) -> None:
         log = self._there()
         recorded = with_columns(log, rows.schema, renamed)
-        with self._write(rows.schema, recorded) as write:
+        with self._begin(rows.schema, recorded) as write:
             for add in log.files.values():
                 write.remove(add)
             write.actions += recorded
             write.write(rows)
-            self._commit(write, "WRITE", commit_id)
+            self._commit(write, commit_id)
 
     def maintain(self, sink: Sink) -> None:
         """See `Target`."""
@@ -308,15 +236,19 @@ class DeltaTarget(Target):
     def _is_mapped(self) -> bool:
         return (self.properties() or {}).get(MODE) == "name"
 
-    def _write(self, schema: pa.Schema, recorded: Sequence[Named] = ()) -> DeltaTableWrite:
+    def _begin(self, schema: pa.Schema | None = None, recorded: Sequence[Named] = ()) -> DeltaTableWrite:
+        columns = self.schema() if schema is None else schema
         metadata = next((action for _, action in recorded if isinstance(action, Metadata)), None)
         return DeltaTableWrite(
-            self.store, self._there(), schema, file_size=self.sink.target_file_size, metadata=metadata
+            self.store, self._there(), columns, file_size=self.sink.target_file_size, metadata=metadata
         )
 
-    def _commit(self, write: DeltaTableWrite, operation: str, commit_id: CommitId) -> None:
+    def _commit(self, write: DeltaTableWrite, commit_id: CommitId, operation: str = "WRITE") -> None:
         version = commit_id.batch_id << STEP_BITS | commit_id.step
         write.commit(operation, commit_id.batch_properties(), (_application(commit_id), version))
+
+    def _conflict(self) -> Exception:
+        return conflict(self.store, self._there())
 
     def _there(self) -> TableLog:
         assert self.log is not None

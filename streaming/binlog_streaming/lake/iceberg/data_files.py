@@ -11,7 +11,6 @@ import uuid
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -36,10 +35,12 @@ from binlog_streaming.lake.iceberg.partitions import file_facts, partitioned
 from binlog_streaming.lake.iceberg.schema import arrow_schema, file_schema
 from binlog_streaming.lake.iceberg.table_files import LiveFile, marked_rows
 from binlog_streaming.lake.key_lookup import complement
+from binlog_streaming.lake.sized_files import SizedFiles, batches_at
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+    import numpy as np
     from numpy.typing import NDArray
     from pyiceberg.io import FileIO
     from pyiceberg.manifest import DataFile
@@ -47,12 +48,6 @@ if TYPE_CHECKING:
     from pyiceberg.typedef import Record
 
     Rows = NDArray[np.int64]
-
-ROW_GROUP_BYTES = 32 << 20
-"""Rows that are written at once, as they are in memory; two such parts are in memory while a file is written."""
-
-BATCH_ROWS = 1 << 16
-"""Rows that are read at once."""
 
 KEY_ROWS = 1 << 19
 """Rows whose keys are read at once."""
@@ -100,17 +95,8 @@ def rows_at(
     """
     with _opened(io, file) as opened:
         columns = _Columns(metadata, file, opened.schema_arrow, schema)
-        first = 0
-        for group in range(opened.num_row_groups):
-            after = first + opened.metadata.row_group(group).num_rows
-            if np.searchsorted(rows, first) < np.searchsorted(rows, after):
-                for batch in opened.iter_batches(BATCH_ROWS, row_groups=[group], columns=columns.names):
-                    low, high = np.searchsorted(rows, [first, first + batch.num_rows])
-                    if low < high:
-                        wanted = batch if high - low == batch.num_rows else batch.take(pa.array(rows[low:high] - first))
-                        yield np.arange(low, high), columns.of(wanted)
-                    first += batch.num_rows
-            first = after
+        for places, batch in batches_at(opened, rows, columns.names):
+            yield places, columns.of(batch)
 
 
 def live_rows(
@@ -235,94 +221,58 @@ class IcebergDataFiles:
             partition.abandon()
 
 
-class _PartitionFiles:
+class _PartitionFiles(SizedFiles["DataFile"]):
     def __init__(self, files: IcebergDataFiles, partition: Record) -> None:
+        super().__init__(files.file_size)
         self._files = files
         self._partition = partition
-        self._written: list[DataFile] = []
         self._paths: list[str] = []
-        self._open: tuple[str, pa.NativeFile, pq.ParquetWriter] | None = None
-        self._group_bytes = max(1, min(ROW_GROUP_BYTES, files.file_size // 2))
-        self._waiting: list[pa.Table] = []
-        self._waiting_bytes = 0
-
-    def write(self, rows: pa.Table) -> None:
-        # Rows may be larger than all that is wanted.
-        step = max(1, rows.num_rows * self._group_bytes // (4 * max(rows.nbytes, 1)))
-        for start in range(0, rows.num_rows, step):
-            piece = rows.slice(start, step)
-            self._waiting.append(piece)
-            self._waiting_bytes += piece.nbytes
-            if self._waiting_bytes >= self._group_bytes:
-                self._flush()
-
-    def close(self) -> list[DataFile]:
-        self._flush()
-        self._end()
-        return self._written
 
     def abandon(self) -> None:
-        if self._open is not None:
-            _, stream, writer = self._open
-            for opened in (writer, stream):
-                # A writer that could not end before raises RuntimeError.
-                with suppress(OSError, pa.ArrowException, RuntimeError):
-                    opened.close()
+        if self._writer is not None:
+            self.close_writer()
+            with suppress(OSError, pa.ArrowException):
+                self._stream.close()
         remove_files(self._files.io, self._paths)
 
-    def _flush(self) -> None:
-        if not self._waiting:
-            return
-        files = self._files
-        rows = pa.concat_tables(self._waiting).combine_chunks()
-        if self._open is None:
-            self._open = self._begun(rows)
-        _, stream, writer = self._open
-        writer.write_table(rows, row_group_size=max(1, rows.num_rows))
-        self._waiting, self._waiting_bytes = [], 0
-        if stream.tell() >= files.file_size:
-            self._end()
+    def _in_file(self, rows: pa.Table) -> pa.Table:
+        return rows.combine_chunks()
 
-    def _begun(self, first: pa.Table) -> tuple[str, pa.NativeFile, pq.ParquetWriter]:
+    def _begin(self, rows: pa.Table) -> pq.ParquetWriter:
         files, properties = self._files, self._files.metadata.properties
         path = files.locations.new_data_location(f"00000-{len(self._paths)}-{uuid.uuid4()}.parquet")
         self._paths.append(path)
-        stream = files.io.new_output(path).create(overwrite=True)
-        writer = pq.ParquetWriter(
-            stream,
+        self._stream = files.io.new_output(path).create(overwrite=True)
+        return pq.ParquetWriter(
+            self._stream,
             files.arrow_schema,
-            use_dictionary=dictionary_columns(first),
+            use_dictionary=dictionary_columns(rows),
             compression=properties.get(TableProperties.PARQUET_COMPRESSION, "zstd"),
             compression_level=int(properties.get(TableProperties.PARQUET_COMPRESSION_LEVEL, 1)),
             store_decimal_as_integer=True,
             store_schema=False,
         )
-        return path, stream, writer
 
-    def _end(self) -> None:
-        if self._open is None:
-            return
-        path, stream, writer = self._open
-        writer.close()
-        size = stream.tell()
-        stream.close()
-        self._open = None
+    def _size(self) -> int:
+        return self._stream.tell()
+
+    def _end(self, writer: pq.ParquetWriter) -> DataFile:
+        size = self._stream.tell()
+        self._stream.close()
         facts = file_facts(
             writer.writer.metadata,
             compute_statistics_plan(self._files.file_schema, self._files.metadata.properties),
             parquet_path_to_id_mapping(self._files.file_schema),
         )
-        self._written.append(
-            new_file(
-                self._files.metadata.default_spec_id,
-                content=DataFileContent.DATA,
-                file_path=path,
-                file_format=FileFormat.PARQUET,
-                partition=self._partition,
-                file_size_in_bytes=size,
-                sort_order_id=None,  # whatever order the table asks for: the rows are in none
-                **facts,
-            )
+        return new_file(
+            self._files.metadata.default_spec_id,
+            content=DataFileContent.DATA,
+            file_path=self._paths[-1],
+            file_format=FileFormat.PARQUET,
+            partition=self._partition,
+            file_size_in_bytes=size,
+            sort_order_id=None,  # whatever order the table asks for: the rows are in none
+            **facts,
         )
 
 

@@ -63,7 +63,7 @@ _FALSE = b"\0"
 class IcebergTableWrite:
     """One commit, within `with`: what is written for it goes again unless `commit` or `detach` was called.
 
-    To `merge` it is the `TableFiles` of an Iceberg table.
+    It is the `FilesWrite` of an Iceberg table.
 
     Attributes:
         schema: Columns of the table after the commit.
@@ -207,16 +207,12 @@ class IcebergTableWrite:
         self.write(rows(self._metadata, self._io, file, gone), has_numbers=file.is_numbered)
 
     def detach(
-        self,
-        superseded: Sequence[Superseded[LiveFile]],
-        row_count: int,
-        version: str | None,
-        contradicted: Contradictions | None = None,
+        self, superseded: Sequence[Superseded[LiveFile]], row_count: int, contradicted: Contradictions | None = None
     ) -> WrittenFiles[LiveFile]:
         """End the files, for another one to commit them; they stay."""
         added = tuple(LiveFile(file) for file in self._closed())
         self._is_kept = True
-        return WrittenFiles(version, added, (), tuple(superseded), row_count, contradicted)
+        return WrittenFiles(version_of(self._table), added, (), tuple(superseded), row_count, contradicted)
 
     def attach(self, written: WrittenFiles[LiveFile]) -> None:
         """Add files that another process has written to the commit."""
@@ -295,6 +291,12 @@ def _bounds(file: DataFile, number: int) -> tuple[int, int] | None:
 
 FORMAT_VERSION_MAX = 3
 """Written through REST catalogs alone."""
+
+
+def version_of(table: Table) -> str | None:
+    """The current snapshot; None: there is none."""
+    snapshot = table.metadata.current_snapshot_id
+    return None if snapshot is None else str(snapshot)
 
 
 def checked_write(table: Table, uri: str, *, file_size: int, columns: Schema | None) -> IcebergTableWrite:

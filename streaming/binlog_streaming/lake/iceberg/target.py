@@ -39,6 +39,7 @@ from binlog_streaming.lake.commit_id import (
     CommitId,
 )
 from binlog_streaming.lake.evolution import cast_rows, changed_rows
+from binlog_streaming.lake.files_target import FilesTarget
 from binlog_streaming.lake.iceberg.catalog import (
     close_catalog,
     ensure_namespace,
@@ -52,27 +53,19 @@ from binlog_streaming.lake.iceberg.maintenance import maintain, sequence_number
 from binlog_streaming.lake.iceberg.partitions import partition_spec
 from binlog_streaming.lake.iceberg.schema import arrow_schema, evolved, iceberg_schema, replaced
 from binlog_streaming.lake.iceberg.table_files import live_files, recorded_files
-from binlog_streaming.lake.iceberg.table_write import VECTORS_FROM, checked_write
-from binlog_streaming.lake.key_lookup import found_rows
-from binlog_streaming.lake.merge import WrittenFiles, remove_rows, supersede, supersede_part, superseded_by_later_part
+from binlog_streaming.lake.iceberg.table_write import VECTORS_FROM, IcebergTableWrite, checked_write, version_of
 from binlog_streaming.lake.storage.store import looking_at
-from binlog_streaming.lake.target import CrashPoint, Target
+from binlog_streaming.lake.target import CrashPoint
 from binlog_streaming.settings import Merge, Mode
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping
 
-    import numpy as np
-    from numpy.typing import NDArray
     from pyiceberg.catalog import Catalog
     from pyiceberg.schema import Schema
     from pyiceberg.table import Table
 
-    from binlog_streaming.lake.change import Change
     from binlog_streaming.lake.evolution import SchemaChange
-    from binlog_streaming.lake.iceberg.table_files import LiveFile
-    from binlog_streaming.lake.iceberg.table_write import IcebergTableWrite
-    from binlog_streaming.lake.key_lookup import Search
     from binlog_streaming.lake.target import RecordedFile
     from binlog_streaming.settings import Sink
 
@@ -88,10 +81,8 @@ POSITION_DELETES_FROM = 2
 """The format version from which on rows can be marked."""
 
 
-class IcebergTarget(Target):
+class IcebergTarget(FilesTarget[IcebergTableWrite]):
     """A target table as it is now; `table` is there when something has been written."""
-
-    supports_parallel_write: ClassVar[bool] = True
 
     write_errors: ClassVar[tuple[type[Exception], ...]] = (
         CommitFailedException,
@@ -194,8 +185,7 @@ class IcebergTarget(Target):
 
     def version(self) -> str | None:
         """See `Target`; a table without a snapshot has none."""
-        snapshot = None if self._table is None else self._table.metadata.current_snapshot_id
-        return None if snapshot is None else str(snapshot)
+        return None if self._table is None else version_of(self._table)
 
     def schema(self) -> pa.Schema:
         """See `Target`."""
@@ -242,80 +232,6 @@ class IcebergTarget(Target):
         if new:
             self._table = IcebergCommit(properties=new, snapshot=False).on(self.table)
 
-    def append(self, rows: pa.RecordBatchReader, commit_id: CommitId) -> None:
-        """See `Target`.
-
-        Raises:
-            CommitFailedException: The table is not any more what it was when it was looked at.
-            TableError: `TABLE_FEATURE`: somebody gave the table what this writer does not keep.
-        """
-        with self._write() as write:
-            write.write(cast_rows(rows, write.schema))
-            self._commit(write, commit_id)
-
-    def merge(self, change: Change, commit_id: CommitId) -> int:
-        """See `Target`.
-
-        Raises:
-            CommitFailedException: The table is not any more what it was when it was looked at.
-            TableError: `TABLE_FEATURE`.
-        """
-        with self._write() as write:
-            remove_rows(write, supersede(write, change, commit_id.keys), self._merge_kind)
-            if write.is_empty:
-                return 0
-            self._commit(write, commit_id)
-        return change.row_count
-
-    def append_part(self, rows: pa.RecordBatchReader) -> WrittenFiles[LiveFile]:
-        """See `Target`.
-
-        Raises:
-            TableError: `TABLE_FEATURE`.
-        """
-        with self._write() as write:
-            write.write(cast_rows(rows, write.schema))
-            return write.detach((), write.row_count, self.version())
-
-    def merge_part(self, change: Change, keys: Sequence[str]) -> WrittenFiles[LiveFile]:
-        """See `Target`.
-
-        Raises:
-            TableError: `TABLE_FEATURE`.
-        """
-        with self._write() as write:
-            superseded, contradicted = supersede_part(write, change, keys)
-            return write.detach(superseded, change.row_count, self.version(), contradicted)
-
-    @property
-    def supports_late_dedup(self) -> bool:
-        """See `Target`."""
-        return self._merge_kind is not Merge.REWRITE
-
-    def superseded_by_later_part(
-        self, parts: Sequence[WrittenFiles[LiveFile]], keys: pa.Table, by: NDArray[np.int64]
-    ) -> WrittenFiles[LiveFile]:
-        """See `Target`, and `merge_part` for errors."""
-        with self._write() as write:
-            return write.detach(superseded_by_later_part(write, parts, keys, by), 0, self.version())
-
-    def commit_parts(self, parts: Sequence[WrittenFiles[LiveFile]], commit_id: CommitId) -> int:
-        """See `Target`.
-
-        Raises:
-            CommitFailedException: The table is not any more what it was when they were written, or looked at.
-        """
-        with self._write() as write:
-            for part in parts:
-                write.attach(part)
-            if commit_id.keys and any(part.version != self.version() for part in parts):
-                raise CommitFailedException("the table was changed between the look and the write")
-            remove_rows(write, (rows for part in parts for rows in part.superseded), self._merge_kind)
-            if write.is_empty:
-                return 0
-            self._commit(write, commit_id)
-        return sum(part.row_count for part in parts)
-
     @property
     def _merge_kind(self) -> Merge:
         version = self.table.metadata.format_version
@@ -334,7 +250,7 @@ class IcebergTarget(Target):
             TableError: `TABLE_FEATURE`.
         """
         evolution = evolved(self.table.metadata, change)
-        with self._write(evolution.schema) as write:
+        with self._begin(evolution.schema) as write:
             if evolution.is_rewrite:
                 self._overwrite(write, changed_rows(self.read(), change, write.schema))
             self._commit(write, commit_id)
@@ -349,10 +265,6 @@ class IcebergTarget(Target):
         """See `Target`."""
         return recorded_files(self.table.metadata, self.table.io, self.uri)
 
-    def select(self, search: Search, names: Sequence[str]) -> pa.Table:
-        """See `Target`."""
-        return found_rows(self._write(), search, names)
-
     def replace(self, rows: pa.RecordBatchReader, commit_id: CommitId) -> None:
         """See `Target`.
 
@@ -360,7 +272,7 @@ class IcebergTarget(Target):
             CommitFailedException: The table is not any more what it was when it was looked at.
             TableError: `TABLE_FEATURE`.
         """
-        with self._write(replaced(self.table.metadata, rows.schema)) as write:
+        with self._begin(replaced(self.table.metadata, rows.schema)) as write:
             self._overwrite(write, cast_rows(rows, write.schema))
             self._commit(write, commit_id)
 
@@ -382,10 +294,14 @@ class IcebergTarget(Target):
         """See `Target`."""
         return isinstance(error, (CommitFailedException, TableAlreadyExistsError, ValidationException))
 
-    def _write(self, columns: Schema | None = None) -> IcebergTableWrite:
+    def _begin(self, columns: Schema | None = None) -> IcebergTableWrite:
         return checked_write(self.table, self.uri, file_size=self.file_size, columns=columns)
 
-    def _commit(self, write: IcebergTableWrite, commit_id: CommitId) -> None:
+    def _conflict(self) -> Exception:
+        return CommitFailedException("the table was changed between the look and the write")
+
+    def _commit(self, write: IcebergTableWrite, commit_id: CommitId, operation: str = "WRITE") -> None:
+        del operation  # what a snapshot does is named by its files
         write.prepare()
         reached(CrashPoint.FILES_WRITTEN)
         recorded = commit_id.batch_properties()

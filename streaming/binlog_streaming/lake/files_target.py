@@ -1,0 +1,144 @@
+"""Targets whose tables are files and commits that name them, as those of Delta and Iceberg: `FilesTarget`."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar
+
+from binlog_streaming.lake.evolution import cast_rows
+from binlog_streaming.lake.key_lookup import found_rows
+from binlog_streaming.lake.merge import (
+    File,
+    TableFiles,
+    remove_rows,
+    supersede,
+    supersede_part,
+    superseded_by_later_part,
+)
+from binlog_streaming.lake.target import Target
+from binlog_streaming.settings.choices import Merge
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from types import TracebackType
+    from typing import Self
+
+    import numpy as np
+    import pyarrow as pa
+    from numpy.typing import NDArray
+
+    from binlog_streaming.lake.change import Change, Contradictions
+    from binlog_streaming.lake.commit_id import CommitId
+    from binlog_streaming.lake.key_lookup import Search
+    from binlog_streaming.lake.merge import Superseded, WrittenFiles
+
+
+class FilesWrite(TableFiles[File], Protocol[File]):
+    """One commit on its way into a table; its files go when it is left before they were committed or detached."""
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None: ...
+
+    @property
+    def is_empty(self) -> bool:
+        """True if nothing has been written or removed so far."""
+
+    @property
+    def row_count(self) -> int:
+        """Rows that were written."""
+
+    def detach(
+        self, superseded: Sequence[Superseded[File]], row_count: int, contradicted: Contradictions | None = None
+    ) -> WrittenFiles[File]:
+        """End the files, for another one to commit them; they stay."""
+
+    def attach(self, written: WrittenFiles[File]) -> None:
+        """Add files that another process has written to the commit."""
+
+
+Write = TypeVar("Write", bound=FilesWrite[Any])
+
+
+class FilesTarget(Target, Generic[Write]):
+    """See `Target`: a step writes files, and then makes one commit that adds them and removes others.
+
+    Commits fail where the table is not any more what it was when it was looked at (`is_conflict`).
+    """
+
+    supports_parallel_write: ClassVar[bool] = True
+
+    @abstractmethod
+    def _begin(self) -> Write:
+        """Begin a commit with the columns of the table."""
+
+    @abstractmethod
+    def _commit(self, write: Write, commit_id: CommitId, operation: str = "WRITE") -> None:
+        """Make the commit; *operation* is the name that Delta has for it."""
+
+    @abstractmethod
+    def _conflict(self) -> Exception:
+        """The error of a commit for which the table is not any more what it was."""
+
+    @property
+    @abstractmethod
+    def _merge_kind(self) -> Merge:
+        """Way in which superseded rows go."""
+
+    def append(self, rows: pa.RecordBatchReader, commit_id: CommitId) -> None:
+        """See `Target`."""
+        with self._begin() as write:
+            write.write(cast_rows(rows, write.schema))
+            self._commit(write, commit_id)
+
+    def merge(self, change: Change, commit_id: CommitId) -> int:
+        """See `Target`."""
+        with self._begin() as write:
+            remove_rows(write, supersede(write, change, commit_id.keys), self._merge_kind)
+            if write.is_empty:
+                return 0
+            self._commit(write, commit_id, "MERGE")
+        return change.row_count
+
+    def append_part(self, rows: pa.RecordBatchReader) -> WrittenFiles[Any]:
+        """See `Target`."""
+        with self._begin() as write:
+            write.write(cast_rows(rows, write.schema))
+            return write.detach((), write.row_count)
+
+    def merge_part(self, change: Change, keys: Sequence[str]) -> WrittenFiles[Any]:
+        """See `Target`."""
+        with self._begin() as write:
+            superseded, contradicted = supersede_part(write, change, keys)
+            return write.detach(superseded, change.row_count, contradicted)
+
+    @property
+    def supports_late_dedup(self) -> bool:
+        """See `Target`."""
+        return self._merge_kind is not Merge.REWRITE
+
+    def superseded_by_later_part(
+        self, parts: Sequence[WrittenFiles[Any]], keys: pa.Table, by: NDArray[np.int64]
+    ) -> WrittenFiles[Any]:
+        """See `Target`."""
+        with self._begin() as write:
+            return write.detach(superseded_by_later_part(write, parts, keys, by), 0)
+
+    def commit_parts(self, parts: Sequence[WrittenFiles[Any]], commit_id: CommitId) -> int:
+        """See `Target`."""
+        with self._begin() as write:
+            for part in parts:
+                write.attach(part)
+            if commit_id.keys and any(part.version != self.version() for part in parts):
+                raise self._conflict()
+            remove_rows(write, (rows for part in parts for rows in part.superseded), self._merge_kind)
+            if write.is_empty:
+                return 0
+            self._commit(write, commit_id, "MERGE")
+        return sum(part.row_count for part in parts)
+
+    def select(self, search: Search, names: Sequence[str]) -> pa.Table:
+        """See `Target`."""
+        return found_rows(self._begin(), search, names)
