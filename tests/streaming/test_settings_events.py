@@ -34,7 +34,7 @@ def test_job_file_that_was_written_is_read_back(tmp_path: Path) -> None:
         path="/log", format="structured", starting_timestamp="2026-01-01", max_bytes_per_trigger="1m"
     )
     job = EventTablesJob(name="job", source=source, sink=Sink(directory="/t"), checkpoint="/c", tables=rules)
-    assert parse_any_job(event_job_text(job, comments=["Two rules."]), file=tmp_path / "job.toml") == job
+    assert parse_any_job(event_job_text(job, rule_comments={0: ["Two rules."]}), file=tmp_path / "job.toml") == job
 
 
 @pytest.mark.parametrize(

@@ -106,7 +106,7 @@ def _event_init_text(events: EventLog, path: str, table_format: TableFormat) -> 
         sink=Sink(directory="tables", format=table_format),
         checkpoint="checkpoint",
     )
-    return event_job_text(job, comments=comments)
+    return event_job_text(job, rule_comments={0: comments})
 
 
 def publish_init_text(

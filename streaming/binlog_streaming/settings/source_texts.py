@@ -5,7 +5,6 @@ A job that writes tables of a structured log, as a commented job file: `event_jo
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from binlog_streaming.settings.model import Metrics, Status
@@ -20,21 +19,9 @@ from binlog_streaming.settings.publish_model import (
 )
 from binlog_streaming.settings.source_models import EventLogSource, EventRule, EventTablesJob
 from binlog_streaming.settings.table_settings import ROWS, Setting
-from binlog_streaming.settings.text import (
-    METRICS,
-    RULES_COMMENT,
-    SOURCE,
-    STATUS,
-    comment_text,
-    head_text,
-    joined_parts,
-    settings_text,
-)
-from binlog_streaming.settings.text import SINK as TABLES_SINK
+from binlog_streaming.settings.text import METRICS, SINK, SOURCE, STATUS, JobForm
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     import msgspec
 
 
@@ -194,38 +181,23 @@ REGISTRY = (
 )
 
 
-def publish_job_text(
-    job: PublishJob, *, rule_comments: Mapping[int, Sequence[str]] | None = None, exclude_comment: str = ""
-) -> str:
-    """Write *job* down.
-
-    Args:
-        job: The job; what has its default is commented out.
-        rule_comments: Lines above a rule, by its number.
-    """
-    comments = rule_comments or {}
-    source = tuple(
-        replace(setting, comment=f"{setting.comment} {exclude_comment}".rstrip())
-        if setting.name == "excludeTables"
-        else setting
-        for setting in FOLLOWED_SOURCE
-    )
-    parts = [head_text("published to Kafka", "publish"), settings_text(PUBLISH_TOP, job, always=("checkpoint",))]
-    parts += ["[source]", settings_text(source, job.source, always=("path",)), comment_text(RULES_COMMENT)]
-    for number, rule in enumerate(job.tables):
-        lines = [line for text in comments.get(number, ()) for line in comment_text(text).splitlines()]
-        parts += ["\n".join([*lines, "[[tables]]"])]
-        parts += [settings_text(RULES, rule, always=("select",), told=number == 0)]
-    always = ("kind", "bootstrap_servers", "topic_prefix")
-    parts += ["[sink]", settings_text(KAFKA_SINK, job.sink, always=always)]
-    parts += ["[sink.security]", settings_text(SECURITY, job.sink.security, always=())]
-    parts += ["[sink.registry]", settings_text(REGISTRY, job.sink.registry, always=())]
-    parts += ["[outbox]", settings_text(OUTBOX, job.outbox, always=())]
-    parts += ["[metrics]", settings_text(METRICS, job.metrics, always=())]
-    parts += ["[status]", settings_text(STATUS, job.status, always=())]
-    return joined_parts(parts)
-
-
+publish_job_text = JobForm(
+    "published to Kafka",
+    "publish",
+    PUBLISH_TOP,
+    FOLLOWED_SOURCE,
+    RULES,
+    ("select",),
+    (
+        ("sink", KAFKA_SINK, ("kind", "bootstrap_servers", "topic_prefix")),
+        ("sink.security", SECURITY, ()),
+        ("sink.registry", REGISTRY, ()),
+        ("outbox", OUTBOX, ()),
+        ("metrics", METRICS, ()),
+        ("status", STATUS, ()),
+    ),
+).text
+"""Write a job down that publishes."""
 PUBLISH_SECTIONS: dict[type[msgspec.Struct], tuple[Setting, ...]] = {
     PublishJob: PUBLISH_TOP,
     FollowedSource: FOLLOWED_SOURCE,
@@ -286,28 +258,20 @@ EVENT_RULES = (
     Setting("formats", "One regular expression for the whole format string.", "'.*failed.*'"),
     Setting("partition_by", "Partitions of new tables, as in jobs of databases.", '["category"]'),
 )
-_RULES_COMMENT = "Tables and their events. Each entry takes all events that it selects, whatever other entries take."
-
-
-def event_job_text(job: EventTablesJob, *, comments: Sequence[str] = ()) -> str:
-    """Write *job* down.
-
-    Args:
-        job: The job; what has its default is commented out.
-    """
-    parts = [head_text("as tables of its events", "run"), settings_text(EVENT_TOP, job, always=("checkpoint",))]
-    parts += ["[source]", settings_text(EVENT_SOURCE, job.source, always=("path",))]
-    parts += [comment_text(_RULES_COMMENT)]
-    lines = [line for text in comments for line in comment_text(text).splitlines()]
-    for number, rule in enumerate(job.tables):
-        parts += ["\n".join([*(lines if number == 0 else ()), "[[tables]]"])]
-        parts += [settings_text(EVENT_RULES, rule, always=("arguments",), told=number == 0)]
-    sink = tuple(setting for setting in TABLES_SINK if setting.name not in ("kind", "merge"))
-    parts += ["[sink]", settings_text(sink, job.sink, always=("directory", "format"))]
-    parts += ["[metrics]", settings_text(METRICS, job.metrics, always=())]
-    return joined_parts(parts)
-
-
+event_job_text = JobForm(
+    "as tables of its events",
+    "run",
+    EVENT_TOP,
+    EVENT_SOURCE,
+    EVENT_RULES,
+    ("arguments",),
+    (
+        ("sink", tuple(setting for setting in SINK if setting.name not in ("kind", "merge")), ("directory", "format")),
+        ("metrics", METRICS, ()),
+    ),
+    "Tables and their events. Each entry takes all events that it selects, whatever other entries take.",
+).text
+"""Write a job down that keeps tables of events."""
 EVENT_SECTIONS: dict[type[msgspec.Struct], tuple[Setting, ...]] = {
     EventTablesJob: EVENT_TOP,
     EventLogSource: EVENT_SOURCE,

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass, replace
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -12,6 +14,9 @@ from binlog_streaming.settings.table_settings import TABLES, Setting
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
+
+    from binlog_streaming.settings.publish_model import PublishJob
+    from binlog_streaming.settings.source_models import EventTablesJob
 
 _WIDTH = 100
 _HEAD = """\
@@ -195,51 +200,79 @@ RULES_COMMENT = (
 )
 
 
-def job_text(job: Job, *, rule_comments: Mapping[int, Sequence[str]] | None = None, exclude_comment: str = "") -> str:
-    """Write *job* down.
+@dataclass(frozen=True, slots=True)
+class JobForm:
+    """Form of the job files of one kind.
 
-    Args:
-        job: The job; what has its default is commented out.
-        rule_comments: Lines above a rule, by its number.
+    Attributes:
+        what: What the job does with its log.
+        command: What runs it.
+        rules: Settings of `[[tables]]`, explained once.
+        shown: Those of them that are shown also where they have their default.
+        sections: Sections after the rules: name, settings, and those that are shown also where they have their default.
     """
-    comments = rule_comments or {}
-    parts = [head_text("kept as tables", "run"), settings_text(TOP, job, always=("checkpoint",))]
-    source: tuple[Setting, ...] = SOURCE
-    if exclude_comment:
-        source = tuple(
-            Setting(setting.name, f"{setting.comment} {exclude_comment}", setting.example)
+
+    what: str
+    command: str
+    top: tuple[Setting, ...]
+    source: tuple[Setting, ...]
+    rules: tuple[Setting, ...]
+    shown: tuple[str, ...]
+    sections: tuple[tuple[str, tuple[Setting, ...], tuple[str, ...]], ...]
+    rules_comment: str = RULES_COMMENT
+
+    def text(
+        self,
+        job: Job | PublishJob | EventTablesJob,
+        *,
+        rule_comments: Mapping[int, Sequence[str]] | None = None,
+        exclude_comment: str = "",
+    ) -> str:
+        """Write *job* down.
+
+        Args:
+            job: The job; what has its default is commented out.
+            rule_comments: Lines above a rule, by its number.
+            exclude_comment: Why tables are left out.
+        """
+        comments = rule_comments or {}
+        source = [
+            replace(setting, comment=f"{setting.comment} {exclude_comment}".rstrip())
             if setting.name == "excludeTables"
             else setting
-            for setting in SOURCE
-        )
-    parts += ["[source]", settings_text(source, job.source, always=("path",))]
-    parts += [comment_text(RULES_COMMENT)]
-    for number, rule in enumerate(job.tables):
-        lines = [line for text in comments.get(number, ()) for line in comment_text(text).splitlines()]
-        parts += ["\n".join([*lines, "[[tables]]"])]
-        parts += [settings_text(TABLES, rule, always=("select", "mode", "target"), told=number == 0)]
-    sections: tuple[tuple[str, tuple[Setting, ...], msgspec.Struct, tuple[str, ...]], ...] = (
-        ("sink", SINK, job.sink, ("directory", "format")),
-        ("trigger", TRIGGER, job.trigger, ()),
-        ("metrics", METRICS, job.metrics, ()),
-        ("lineage", LINEAGE, job.lineage, ()),
-        ("status", STATUS, job.status, ()),
-        ("spark", SPARK, job.spark, ()),
-    )
-    for name, settings, section, always in sections:
-        parts += [f"[{name}]", settings_text(settings, section, always=always)]
-    return joined_parts(parts)
+            for setting in self.source
+        ]
+        parts = [_HEAD.format(what=self.what, command=self.command)]
+        parts += [settings_text(self.top, job, always=("checkpoint",))]
+        parts += ["[source]", settings_text(source, job.source, always=("path",)), comment_text(self.rules_comment)]
+        for number, rule in enumerate(job.tables):
+            lines = [line for text in comments.get(number, ()) for line in comment_text(text).splitlines()]
+            parts += ["\n".join([*lines, "[[tables]]"])]
+            parts += [settings_text(self.rules, rule, always=self.shown, told=number == 0)]
+        for name, settings, always in self.sections:
+            parts += [f"[{name}]", settings_text(settings, attrgetter(name)(job), always=always)]
+        # A header belongs to what comes below it.
+        text = "\n".join(part if part.endswith("]") else f"{part}\n" for part in parts)
+        return f"{text.rstrip()}\n"
 
 
-def joined_parts(parts: Iterable[str]) -> str:
-    """A job file of its parts; a header belongs to what comes below it."""
-    text = "\n".join(part if part.endswith("]") else f"{part}\n" for part in parts)
-    return f"{text.rstrip()}\n"
-
-
-def head_text(what: str, command: str) -> str:
-    """The first lines of a job file."""
-    return _HEAD.format(what=what, command=command)
+job_text = JobForm(
+    "kept as tables",
+    "run",
+    TOP,
+    SOURCE,
+    TABLES,
+    ("select", "mode", "target"),
+    (
+        ("sink", SINK, ("directory", "format")),
+        ("trigger", TRIGGER, ()),
+        ("metrics", METRICS, ()),
+        ("lineage", LINEAGE, ()),
+        ("status", STATUS, ()),
+        ("spark", SPARK, ()),
+    ),
+).text
+"""Write a job down that keeps tables."""
 
 
 def toml_text(text: str) -> str:
