@@ -77,8 +77,10 @@ class StatementScope:
             return [EventsLost(statement.text)]
         found: list[StatementChange] = []
         for operation in self._observed(statement):
-            is_change = isinstance(operation, RowsChanged)
-            found += [operation] if is_change else operation_changes(operation, statement, decoding)
+            if isinstance(operation, RowsChanged):
+                found.append(operation)
+            else:
+                found += operation_changes(operation, statement, decoding)
         return found
 
     def observe(self, statement: DdlStatement) -> RowsChanged | EventsLost | None:
