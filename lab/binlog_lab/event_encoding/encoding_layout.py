@@ -5,6 +5,7 @@ All numbers are little endian. GTID and QUERY: `gtid_layout`, `query_layout`; ta
     XID               number u64
     row events (v1)   table id u48, flags u16, number of columns (varint), a bit for each column that is there (updates:
                       twice), then row images: a bit for each NULL, the other values without anything between them
+    ROTATE            where the next file's first event is u64, then its name
     FORMAT_DESCRIPTION  version u16, server version 50 bytes, created u32, header size u8, the size of the fixed part of
                       each event type's body u8, checksum algorithm u8, CRC-32 of all that precedes
 """
@@ -57,6 +58,22 @@ FORMAT_DESCRIPTION_STRUCT = struct.Struct(
 FORMAT_DESCRIPTION_VERSION = 4
 FORMAT_DESCRIPTION_CHECKSUM_OFF = 0
 CHECKSUM_STRUCT = struct.Struct("<I")
+SIZE_AND_PLACE_STRUCT = struct.Struct(
+    "<"
+    "I"  # size of the event, its checksum included
+    "I"  # end_log_pos
+)
+ROTATE_STRUCT = struct.Struct("<Q")
+MYSQL_GTID_TAIL_STRUCT = struct.Struct(
+    "<"
+    "Q"  # number
+    "B"  # type of the logical clock
+    "Q"  # last committed
+    "Q"  # sequence number
+)
+MYSQL_LOGICAL_CLOCK = 2
+MYSQL_ROWS_EXTRA = b"\x02\x00"
+"""What row events of version 2 have after their flags: the size of more, itself included."""
 # Bytes of the fixed part of each event type's body, where there is one.
 BODY_PREFIX_SIZES = {
     1: 56,

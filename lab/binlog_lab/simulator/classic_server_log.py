@@ -1,0 +1,244 @@
+"""Classic binlog files as both vendors' servers write them: `ClassicServerLog`."""
+
+from __future__ import annotations
+
+import zlib
+from typing import TYPE_CHECKING
+
+from binlog_format.classic.layout import CHECKSUM_STRUCT, EVENT_FLAG_IN_USE, MAGIC, ChecksumAlgorithm
+from binlog_format.events.gtids.gtid_layout import GTID_LIST_COUNT_STRUCT, GTID_LIST_ENTRY_STRUCT
+from binlog_format.events.gtids.mysql_gtid_layout import (
+    INTERVAL_COUNT_STRUCT,
+    INTERVAL_STRUCT,
+    PREVIOUS_GTIDS_COUNT_STRUCT,
+)
+from binlog_format.events.layout import (
+    EVENT_CHECKSUM_SIZE,
+    EVENT_FLAGS_OFFSET,
+    EVENT_HEADER_SIZE,
+    EVENT_SIZE_OFFSET,
+    EventType,
+)
+from binlog_format.gtids.gtid import Gtid
+from binlog_lab.event_encoding.encoding_layout import (
+    MYSQL_GTID_TAIL_STRUCT,
+    MYSQL_LOGICAL_CLOCK,
+    MYSQL_ROWS_EXTRA,
+    ROTATE_STRUCT,
+    SIZE_AND_PLACE_STRUCT,
+)
+from binlog_lab.event_encoding.event_encoding import (
+    DDL_FLAGS,
+    Origin,
+    encode_event,
+    encode_format_description,
+    encode_gtid,
+    encode_query,
+)
+from binlog_lab.simulator.server_log import SERVER_ID, Group, ServerLog
+
+if TYPE_CHECKING:
+    import random
+    from pathlib import Path
+
+BASE = "server-bin"
+UUID = bytes(range(1, 17))
+"""UUID of the MySQL server."""
+
+_ALGORITHM_OFFSET = -EVENT_CHECKSUM_SIZE - 1
+_V2_TYPES = {
+    EventType.WRITE_ROWS_V1: EventType.WRITE_ROWS_V2,
+    EventType.UPDATE_ROWS_V1: EventType.UPDATE_ROWS_V2,
+    EventType.DELETE_ROWS_V1: EventType.DELETE_ROWS_V2,
+}
+_ROWS_FIXED = EVENT_HEADER_SIZE + 8
+
+
+class ClassicServerLog(ServerLog):
+    """See `ServerLog`.
+
+    Args:
+        folder: Of the files.
+        timestamp: When the server starts.
+        is_mysql: Whose server it is.
+        is_synced: `sync_binlog = 1`; else a crash of the machine loses the last groups.
+    """
+
+    def __init__(self, folder: Path, timestamp: int, *, is_mysql: bool, is_synced: bool) -> None:
+        super().__init__(folder)
+        self.is_mysql = is_mysql
+        self._is_synced = is_synced
+        self._number = 0
+        self._last = 0
+        self._safe: tuple[int, int] = (0, 0)  # file and byte that a crash of the machine leaves
+        self._ends: list[tuple[int, int, int]] = []  # file and byte after each group, and its number
+        folder.mkdir(parents=True)
+        self._begin_file(timestamp, is_start=True)
+
+    @property
+    def kind(self) -> str:
+        """See `ServerLog`."""
+        return "classic, MySQL" if self.is_mysql else "classic, MariaDB"
+
+    def write(self, group: Group) -> None:
+        """See `ServerLog`."""
+        self._append(b"".join(self._placed(self._events(group))))
+        self._last = group.number
+        self._ends.append((self._number, self._size, group.number))
+        self.last_in_file[self._number] = group.number
+        if self._is_synced:
+            self._safe = self._number, self._size
+
+    def flush(self) -> None:
+        """See `ServerLog`: what is written can be seen at once."""
+
+    def rotate(self, timestamp: int) -> None:
+        """See `ServerLog`."""
+        body = ROTATE_STRUCT.pack(len(MAGIC)) + self._name(self._number + 1).encode()
+        self._close(encode_event(EventType.ROTATE, body, Origin(timestamp, SERVER_ID)))
+        self._begin_file(timestamp, is_start=False)
+
+    def restart(self, timestamp: int) -> None:
+        """See `ServerLog`."""
+        self._close(encode_event(EventType.STOP, b"", Origin(timestamp, SERVER_ID)))
+        self._begin_file(timestamp, is_start=True)
+
+    def purge(self, keep: int) -> list[int]:
+        """See `ServerLog`."""
+        gone = sorted(self.last_in_file)[:-keep]
+        for number in gone:
+            self._path(number).unlink()
+            del self.last_in_file[number]
+        return gone
+
+    def crash(self, timestamp: int, chance: random.Random, *, of_machine: bool, torn: Group | None) -> int:
+        """See `ServerLog`."""
+        if torn is not None:
+            whole = b"".join(self._placed(self._events(torn)))
+            self._append(whole[: chance.randrange(len(whole))])
+        if of_machine:
+            self._lose_tail(chance)
+        if self.is_mysql:  # which cuts the file back when it recovers
+            self._cut(self._number, self._end_of_groups())
+        self._begin_file(timestamp, is_start=True)
+        return self._last
+
+    def close(self) -> None:
+        """See `ServerLog`: nothing is open."""
+
+    def _lose_tail(self, chance: random.Random) -> None:
+        numbers = [number for number in sorted(self.last_in_file) if number >= max(self._safe[0], 1)]
+        places = [(number, self._path(number).stat().st_size) for number in numbers]
+        number, size = chance.choice(places) if places else (self._number, self._size)
+        least = self._safe[1] if number == self._safe[0] else self._heads[number]
+        end = number, chance.randint(min(least, size), size)
+        for later in [one for one in sorted(self.last_in_file) if one > number]:
+            self._path(later).unlink()
+            del self.last_in_file[later]
+        self._cut(*end)
+        self._number = number
+        self._ends = [one for one in self._ends if one[:2] <= end]
+        self._last = self._ends[-1][2] if self._ends else 0
+        self.last_in_file[number] = max((one[2] for one in self._ends if one[0] <= number), default=0)
+
+    def _end_of_groups(self) -> int:
+        ends = [byte for number, byte, _ in self._ends if number == self._number]
+        return max([self._heads[self._number], *ends])
+
+    def _cut(self, number: int, size: int) -> None:
+        path = self._path(number)
+        if path.stat().st_size > size:
+            with path.open("r+b") as file:
+                file.truncate(size)
+        self._size = path.stat().st_size
+
+    # --- files ---------------------------------------------------------------------------------------------------
+
+    _heads: dict[int, int]
+
+    def _name(self, number: int) -> str:
+        return f"{BASE}.{number:06}"
+
+    def _path(self, number: int) -> Path:
+        return self.folder / self._name(number)
+
+    def _begin_file(self, timestamp: int, *, is_start: bool) -> None:
+        if self._number == 0:
+            self._heads = {}
+        self._number += 1
+        self._size = 0
+        origin = Origin(timestamp, SERVER_ID)
+        version = "9.7.4" if self.is_mysql else "10.11.19-MariaDB-log"
+        event = bytearray(encode_format_description(version, timestamp if is_start else 0, origin))
+        event[_ALGORITHM_OFFSET] = ChecksumAlgorithm.CRC32
+        first = self._with_checksum(bytes(event[:-EVENT_CHECKSUM_SIZE]), len(MAGIC))
+        in_use = bytearray(first)  # its checksum is computed without the flag
+        in_use[EVENT_FLAGS_OFFSET] |= EVENT_FLAG_IN_USE
+        before = self._gtids_before(origin)
+        head = MAGIC + bytes(in_use) + self._with_checksum(before, len(MAGIC) + len(in_use))
+        self._append(head)
+        self._heads[self._number] = len(head)
+        self.last_in_file[self._number] = self._last
+        if self._is_synced:
+            self._safe = self._number, self._size
+
+    def _close(self, event: bytes) -> None:
+        self._append(self._with_checksum(event, self._size))
+        with self._path(self._number).open("r+b") as file:
+            file.seek(len(MAGIC) + EVENT_FLAGS_OFFSET)
+            file.write(b"\0")
+        self._safe = self._number, self._size
+
+    def _append(self, data: bytes) -> None:
+        with self._path(self._number).open("ab") as file:
+            file.write(data)
+        self._size += len(data)
+
+    # --- events --------------------------------------------------------------------------------------------------
+
+    def _gtids_before(self, origin: Origin) -> bytes:
+        if not self.is_mysql:
+            entries = [(0, SERVER_ID, self._last)] if self._last else []
+            body = GTID_LIST_COUNT_STRUCT.pack(len(entries))
+            body += b"".join(GTID_LIST_ENTRY_STRUCT.pack(*entry) for entry in entries)
+            return encode_event(EventType.MARIADB_GTID_LIST, body, origin)
+        body = PREVIOUS_GTIDS_COUNT_STRUCT.pack(1 if self._last else 0)
+        if self._last:
+            body += UUID + INTERVAL_COUNT_STRUCT.pack(1) + INTERVAL_STRUCT.pack(1, self._last + 1)
+        return encode_event(EventType.PREVIOUS_GTIDS, body, origin)
+
+    def _events(self, group: Group) -> list[bytes]:
+        origin = group.origin
+        if not self.is_mysql:
+            gtid = Gtid(0, SERVER_ID, group.number)
+            flags = {"flags": DDL_FLAGS} if group.is_ddl else {}
+            return [encode_gtid(gtid, origin.timestamp, **flags), *group.events]
+        fixed = (
+            b"\0"
+            + UUID
+            + MYSQL_GTID_TAIL_STRUCT.pack(group.number, MYSQL_LOGICAL_CLOCK, group.number - 1, group.number)
+        )
+        first = encode_event(EventType.GTID, fixed, origin)
+        begin = [] if group.is_ddl else [encode_query("BEGIN", origin)]
+        return [first, *begin, *map(_of_mysql, group.events)]
+
+    def _placed(self, events: list[bytes]) -> list[bytes]:
+        place, placed = self._size, []
+        for event in events:
+            placed.append(self._with_checksum(event, place))
+            place += len(placed[-1])
+        return placed
+
+    def _with_checksum(self, event: bytes, place: int) -> bytes:
+        size = len(event) + EVENT_CHECKSUM_SIZE
+        head = event[:EVENT_SIZE_OFFSET] + SIZE_AND_PLACE_STRUCT.pack(size, place + size)
+        covered = head + event[len(head) :]
+        return covered + CHECKSUM_STRUCT.pack(zlib.crc32(covered))
+
+
+def _of_mysql(event: bytes) -> bytes:
+    """A row event as MySQL has it, version 2; others stay."""
+    newer = _V2_TYPES.get(EventType(event[4]))
+    if newer is None:
+        return event
+    return event[:4] + bytes([newer]) + event[5:_ROWS_FIXED] + MYSQL_ROWS_EXTRA + event[_ROWS_FIXED:]

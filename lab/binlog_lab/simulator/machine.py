@@ -1,0 +1,134 @@
+"""One machine for a life: its clock, its ids, no threads, and the memory of a process, which a kill throws away."""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+import uuid
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from binlog_connector.definitions import log_definitions
+from binlog_streaming.lake import parquet
+from binlog_streaming.lake.delta import log as delta_log
+from binlog_streaming.tables import job as tables_job
+
+if TYPE_CHECKING:
+    import random
+    from collections.abc import Callable, Iterable, Iterator
+
+FIRST_SECOND = 1_790_000_000
+"""Start of lives, seconds since 1970 UTC."""
+
+_TICK = 0.001
+
+
+class Clock:
+    """A clock that goes on a little whenever somebody looks at it, and as far as it is told to.
+
+    Attributes:
+        now: Seconds since 1970 UTC.
+    """
+
+    def __init__(self) -> None:
+        self.now = float(FIRST_SECOND)
+
+    def time(self) -> float:
+        """Stands in for `time.time` and `time.monotonic`."""
+        self.now += _TICK
+        return self.now
+
+    def time_ns(self) -> int:
+        """Stands in for `time.time_ns`."""
+        return int(self.time() * 1e9)
+
+    def sleep(self, seconds: float) -> None:
+        """Stands in for `time.sleep`."""
+        self.now += seconds
+
+
+class InlineExecutor:
+    """Stands in for `ThreadPoolExecutor`: work is done when it is submitted, by the caller."""
+
+    def __init__(self, *_: object, **__: object) -> None:
+        pass
+
+    def __enter__(self) -> InlineExecutor:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def submit(self, work: Callable[..., Any], *arguments: Any, **named: Any) -> Future[Any]:
+        """Do *work*."""
+        future: Future[Any] = Future()
+        try:
+            future.set_result(work(*arguments, **named))
+        except Exception as error:
+            future.set_exception(error)
+        return future
+
+    def map(self, work: Callable[..., Any], *items: Iterable[Any]) -> Iterator[Any]:
+        """Do *work* on each of *items*."""
+        return map(work, *items)
+
+    def shutdown(self, *_: object, **__: object) -> None:
+        """There is nothing to end."""
+
+
+class _InlineThread:
+    """Stands in for `threading.Thread`: what it is to do is done when it starts."""
+
+    def __init__(self, *, target: Callable[..., Any], args: tuple[Any, ...] = (), **_: object) -> None:
+        self._work = partial(target, *args)
+
+    def start(self) -> None:
+        """Do it."""
+        self._work()
+
+
+class _InlineThreads:
+    """Stands in for `threading` where a thread waits for what has been done already."""
+
+    Thread = _InlineThread
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(threading, name)
+
+
+@contextmanager
+def one_machine(clock: Clock, ids: random.Random) -> Iterator[None]:
+    """Let this process have that clock, ids by that chance, and one thread."""
+    changes: list[tuple[Any, str, Any]] = [
+        (time, "time", clock.time),
+        (time, "monotonic", clock.time),
+        (time, "time_ns", clock.time_ns),
+        (time, "sleep", clock.sleep),
+        (uuid, "uuid4", lambda: uuid.UUID(int=ids.getrandbits(128), version=4)),
+        (tables_job, "threading", _InlineThreads()),
+        *((module, "ThreadPoolExecutor", InlineExecutor) for module in _with_executors()),
+    ]
+    before = [(place, name, getattr(place, name)) for place, name, _ in changes]
+    for place, name, value in changes:
+        setattr(place, name, value)
+    try:
+        yield
+    finally:
+        for place, name, value in before:
+            setattr(place, name, value)
+
+
+def _with_executors() -> list[Any]:
+    ours = (module for name, module in list(sys.modules.items()) if name.startswith("binlog_"))
+    return [module for module in ours if getattr(module, "ThreadPoolExecutor", None) is ThreadPoolExecutor]
+
+
+def forget_process() -> None:
+    """Throw the memory of the job's process away: what its modules keep from batch to batch."""
+    log_definitions._known.clear()
+    delta_log._kept.clear()
+    delta_log._seen.clear()
+    parquet._newest_names.clear()

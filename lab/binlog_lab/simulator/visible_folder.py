@@ -1,0 +1,96 @@
+"""The disk between a server and its reader: `VisibleFolder`, the server's folder as the reader sees it now."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import random
+    from pathlib import Path
+
+SECTOR = 512
+"""Bytes that get to a reader together, or not at all."""
+
+
+class Look(StrEnum):
+    """Part of the server's changes that a reader sees."""
+
+    ALL = "all"
+    TORN = "torn"
+    """The last change of a file up to any byte, all before it whole."""
+    NAMES = "names"
+    """New files and their names, without their content."""
+    PURGE_LATE = "purge late"
+    """All that was written; files that are gone are there still."""
+    STALE_SIZE = "stale size"
+    """A later file, and an earlier one as it was before: attributes that a network file system keeps."""
+
+
+@dataclass(frozen=True, slots=True)
+class VisibleFolder:
+    """The folder of a reader.
+
+    Attributes:
+        server: The server's folder.
+        path: The reader's.
+    """
+
+    server: Path
+    path: Path
+
+    def show(self, look: Look, chance: random.Random) -> bool:
+        """Let the reader see more of the server's files; False: there was nothing of that kind to show."""
+        self.path.mkdir(exist_ok=True)
+        written = {one.name: one.read_bytes() for one in sorted(self.server.iterdir())}
+        seen = {one.name: one.read_bytes() for one in sorted(self.path.iterdir())}
+        changed = [name for name, content in written.items() if seen.get(name) != content]
+        gone = [name for name in seen if name not in written]
+        if look is Look.PURGE_LATE and not gone:
+            return False
+        if look in (Look.TORN, Look.NAMES) and not changed:
+            return False
+        if look is Look.STALE_SIZE:
+            return self._show_stale(written, seen, changed)
+        if look is not Look.PURGE_LATE:
+            for name in gone:
+                (self.path / name).unlink()
+        for name in changed:
+            content = written[name]
+            if name == changed[-1] and look is Look.TORN:
+                content = _torn(seen.get(name, b""), content, chance)
+            if name not in seen and look is Look.NAMES:
+                content = b""
+            self._put(name, content)
+        return True
+
+    def _show_stale(self, written: dict[str, bytes], seen: dict[str, bytes], changed: list[str]) -> bool:
+        grown = [name for name in changed if name in seen and written[name].startswith(seen[name])]
+        later = [name for name in changed if name not in seen and grown and name > grown[0]]
+        for name in later:
+            self._put(name, written[name])
+        return bool(later)
+
+    def _put(self, name: str, content: bytes) -> None:
+        path = self.path / name
+        if not path.exists():
+            path.write_bytes(content)
+            return
+        with path.open("r+b") as file:
+            file.write(content)
+            file.truncate()
+
+
+def _torn(before: bytes, after: bytes, chance: random.Random) -> bytes:
+    """A write that has come as far as any byte of what differs."""
+    common = min(len(before), len(after))
+    if before[:common] == after[:common]:
+        start, end = common, len(after)
+        if start >= end:
+            return after
+        return after[: chance.randint(start, end)]
+    start = next(place for place in range(common) if before[place] != after[place])
+    end = next(place for place in range(common, 0, -1) if before[place - 1] != after[place - 1])
+    cut = chance.randint(start, max(start, end)) // SECTOR * SECTOR
+    return after[:cut] + before[cut:common] + after[common:]
