@@ -33,6 +33,10 @@ FUZZ_TARGETS ?=
 # Of `make fuzz-servers`. Bash has a SECONDS of its own, which may be in the environment: only the one given to make counts.
 SERVERS_SECONDS := $(if $(filter command,$(origin SECONDS)),$(SECONDS),120)
 SEED ?= 1
+# Of `make simulate`.
+SEEDS ?= 1000
+STEPS ?=
+CANARIES ?=
 KILLS ?=
 
 .DEFAULT_GOAL := help
@@ -44,7 +48,7 @@ export SPARK_SUBMIT_OPTS := $(SPARK_SUBMIT_OPTS) -XX:SharedArchiveFile=$(abspath
 # A process that may not keep what it has compiled of our modules compiles them at each start, and the tests start many.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help check setup prepare java demo demo-logs docs kafka servers test test-all test-thorough test-rest test-fast test-bare test-wheel test-demo test-compat soak fuzz fuzz-servers lint format bench bench-peers clean
+.PHONY: help check setup prepare java demo demo-logs docs kafka servers test test-all test-thorough test-rest test-fast test-bare test-wheel test-demo test-compat soak fuzz fuzz-servers simulate lint format bench bench-peers clean
 
 help: ## Say what can be made
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-13s %s\n", $$1, $$2}'
@@ -165,6 +169,10 @@ fuzz: setup ## Fuzz all that reads bytes with checks of all bounds, a minute (FU
 fuzz-servers: setup ## Live random histories on servers, and see that each table is equal or named, two minutes (SECONDS=..., SERVERS=mariadb,FOLDER,..., SEED=..., ROUNDS=...; PAIRS=1: every type into every other)
 	@$(BIN)/python -m tests.judge --seconds $(SERVERS_SECONDS) --servers '$(SERVERS)' --seed $(SEED) \
 		$(if $(PAIRS),--pairs) $(if $(ROUNDS),--rounds $(ROUNDS))
+
+simulate: setup $(KERNELS) ## Live a thousand lives of a server, a log, a faulty disk and a job, each from a seed (SEEDS=..., SEED=... tells one, STEPS=..., CANARIES=1: known bugs must be found)
+	@$(BIN)/python -m binlog_lab.simulator.run --seeds $(SEEDS) $(if $(CANARIES),--canaries) \
+		$(if $(filter command,$(origin SEED)),--seed $(SEED)) $(if $(STEPS),--steps '$(STEPS)')
 
 check: ## Run what CI runs (.ci/run); it installs servers through apt where they are missing
 	@.ci/run

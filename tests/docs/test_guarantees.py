@@ -19,7 +19,13 @@ TESTS = REPO / "tests"
 PAGES = ["docs/comparison.md", "docs/failover.md", "docs/guarantees.md", "docs/security.md", "docs/upgrade.md"]
 NAMED = re.compile(r"`([\w/]+\.py)::([^`]*)`|`::([^`]*)`")
 """`file.py::test_name`, and after it in one line `::test_name` of the same file."""
-PROMISES = ("## What is read", "## What a job writes", "## Snapshots and proof", "## What a job refuses by name")
+PROMISES = (
+    "## What is read",
+    "## What a job writes",
+    "## Snapshots and proof",
+    "## Lives",
+    "## What a job refuses by name",
+)
 
 
 def named_tests(page: str) -> list[tuple[str, str]]:

@@ -1,0 +1,193 @@
+"""Known bugs, put into the product one by one: a simulator that does not find them is no simulator."""
+
+from __future__ import annotations
+
+import os
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from binlog_connector.following.resume import Decision, compare
+from binlog_connector.following.starts import advance
+from binlog_connector.spark import stream_reader
+from binlog_connector.spark.partitions import plan_partitions
+from binlog_format.classic.log_scan import position_of
+from binlog_format.source_file import FileEntry, LocalDirectory
+from binlog_lab.simulator.scheduler import ModelSession
+from binlog_streaming.job_state.checkpoint import end_batch
+from binlog_streaming.lake.delta.target import DeltaTarget
+from binlog_streaming.lake.storage import folder_store
+from binlog_streaming.lake.storage.folder_store import FolderStore
+from binlog_streaming.lake.target import Target
+from binlog_streaming.modes.row_keys import KeyTable
+from binlog_streaming.plan import plan
+from binlog_streaming.plan.planning import statements_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from contextlib import AbstractContextManager
+
+
+@contextmanager
+def _replaced(place: Any, name: str, value: Any) -> Iterator[None]:
+    before = place.__dict__[name]
+    setattr(place, name, value)
+    try:
+        yield
+    finally:
+        setattr(place, name, before)
+
+
+def _offset_before_the_commit() -> AbstractContextManager[None]:
+    do_batch = ModelSession._do_batch
+
+    def too_early(self: ModelSession, state: Any, query_id: str, reader: Any, number: int, *places: Any) -> Any:
+        end_batch(state, number)
+        return do_batch(self, state, query_id, reader, number, *places)
+
+    return _replaced(ModelSession, "_do_batch", too_early)
+
+
+class _Unsynced:
+    """Stands in for `os`: nothing is forced to the disk."""
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(os, name)
+
+    def fsync(self, descriptor: int) -> None:
+        """Not done."""
+
+
+def _lost_fsync() -> AbstractContextManager[None]:
+    return _replaced(folder_store, "os", _Unsynced())
+
+
+def _names_not_forced() -> AbstractContextManager[None]:
+    return _replaced(folder_store, "sync_folder", lambda _: None)
+
+
+def _retried_commit_taken_for_new() -> AbstractContextManager[None]:
+    return _replaced(Target, "is_done", lambda *_: False)
+
+
+def _step_without_its_number() -> AbstractContextManager[None]:
+    def commit(_: DeltaTarget, write: Any, operation: str, commit_id: Any) -> None:
+        write.commit(operation, commit_id.batch_properties(), None)
+
+    return _replaced(DeltaTarget, "_commit", commit)
+
+
+def _commit_taken_for_failed() -> AbstractContextManager[None]:
+    return _replaced(FolderStore, "may_hold", lambda *_: False)
+
+
+def _state_written_in_place() -> AbstractContextManager[None]:
+    def write(self: FolderStore, name: str, content: bytes) -> None:
+        path = self._folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+
+    return _replaced(FolderStore, "write", write)
+
+
+def _purge_taken_for_the_end() -> AbstractContextManager[None]:
+    def forgiving(watched: Any, offset: Any) -> Decision:
+        decision = compare(watched, offset)
+        is_purge = decision.loss is not None and "PURGED" in decision.loss.subclass
+        return replace(decision, loss=None) if is_purge else decision
+
+    return _replaced(stream_reader, "compare", forgiving)
+
+
+def _rewritten_log_not_noticed() -> AbstractContextManager[None]:
+    return _replaced(stream_reader, "compare", lambda _, offset: Decision(offset, "it is taken for granted"))
+
+
+def _torn_tail_taken_for_an_event() -> AbstractContextManager[None]:
+    def greedy(watched: Any, begin: Any, **limits: Any) -> Any:
+        found = advance(watched, begin, **limits)
+        position = found.offset.position
+        size = watched.size_of(position.file_no)
+        if watched.log.traits.is_indexed or size <= watched.byte_of(position) or limits.get("end") is not None:
+            return found
+        return found._replace(offset=replace(found.offset, position=position_of(position.file_no, size)))
+
+    return _replaced(stream_reader, "advance", greedy)
+
+
+def _rotation_skipped() -> AbstractContextManager[None]:
+    def hasty(log: Any, start: Any, end: Any, **how: Any) -> Any:
+        if end.file_no > start.file_no:
+            start = type(start)(end.file_no, 0, 0)
+        return plan_partitions(log, start, end, **how)
+
+    return _replaced(stream_reader, "plan_partitions", hasty)
+
+
+def _partition_left_out() -> AbstractContextManager[None]:
+    def short(log: Any, start: Any, end: Any, **how: Any) -> Any:
+        parts = plan_partitions(log, start, end, **how)
+        return parts[:-1] if len(parts) > 1 else parts
+
+    return _replaced(stream_reader, "plan_partitions", short)
+
+
+def _stale_listing_trusted() -> AbstractContextManager[None]:
+    entries = LocalDirectory.entries
+    known: dict[tuple[str, int], list[FileEntry]] = {}
+
+    def remembered(self: LocalDirectory) -> Any:
+        key = self.path, sum(one.size for one in entries(self)) // 4096
+        return known.setdefault(key, entries(self))
+
+    return _replaced(LocalDirectory, "entries", remembered)
+
+
+def _deletes_forgotten() -> AbstractContextManager[None]:
+    supersede = DeltaTarget.merge
+
+    def merge(self: DeltaTarget, change: Any, commit_id: Any) -> int:
+        kept = change.deletes.num_rows == 0
+        return supersede(
+            self, change if kept else replace(change, deletes=change.deletes.slice(0, 0), expected=None), commit_id
+        )
+
+    return _replaced(DeltaTarget, "merge", merge)
+
+
+def _first_image_of_a_key_counts() -> AbstractContextManager[None]:
+    end_rows = KeyTable.end_rows
+
+    def first_rows(self: KeyTable, ranks: Any) -> Any:
+        first, _ = end_rows(self, ranks)
+        return first, first
+
+    return _replaced(KeyTable, "end_rows", first_rows)
+
+
+def _statements_out_of_order() -> AbstractContextManager[None]:
+    return _replaced(plan, "statements_of", lambda rows: statements_of(rows)[1:])
+
+
+CANARIES: dict[str, Callable[[], AbstractContextManager[None]]] = {
+    "an offset before the commit": _offset_before_the_commit,
+    "a lost fsync": _lost_fsync,
+    "names that are not forced to the disk": _names_not_forced,
+    "a retried commit taken for new": _retried_commit_taken_for_new,
+    "a step without its number": _step_without_its_number,
+    "a commit taken for failed": _commit_taken_for_failed,
+    "state written in place": _state_written_in_place,
+    "a purge taken for the end": _purge_taken_for_the_end,
+    "a rewritten log not noticed": _rewritten_log_not_noticed,
+    "a torn tail taken for an event": _torn_tail_taken_for_an_event,
+    "a rotation skipped": _rotation_skipped,
+    "a partition left out": _partition_left_out,
+    "a stale listing trusted": _stale_listing_trusted,
+    "deletes forgotten": _deletes_forgotten,
+    "the first image of a key counts": _first_image_of_a_key_counts,
+    "a statement forgotten": _statements_out_of_order,
+}
+"""Each makes the product wrong while it is entered."""

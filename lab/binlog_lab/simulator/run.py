@@ -1,0 +1,154 @@
+"""Many lives, one after the other: `python -m binlog_lab.simulator.run --seeds 1000`, which `make simulate` calls.
+
+--seed 77              one life, told line by line
+--seed 77 --steps 3,5  the same with some of its steps
+--canaries             known bugs, one by one: each must be found
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import os
+import sys
+import tempfile
+from collections import Counter
+from pathlib import Path
+from time import perf_counter
+from typing import TYPE_CHECKING
+
+from binlog_lab.simulator.canaries import CANARIES
+from binlog_lab.simulator.life import Life, Outcome
+from binlog_lab.simulator.script import Act, Script
+from binlog_lab.simulator.visible_folder import Look
+from binlog_streaming.lake.target import CrashPoint
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+_MEMORY = Path("/dev/shm")
+_SHRINK_RUNS = 150
+_STEPS = (CrashPoint.LOOKED, CrashPoint.CREATED, CrashPoint.FILES_WRITTEN, CrashPoint.COMMITTED)
+_CALLS = ("open", "fsync", "rename", "link", "unlink", "commit, after")
+WANTED = (
+    *map(str, Act),
+    *(f"look {look}" for look in Look),
+    *(f"step {step}" for step in _STEPS),
+    *(
+        f"{fault} at {call}"
+        for fault in ("kill", "power lost")
+        for call in ("open", "fsync", "rename", "link", "unlink")
+    ),
+    *(f"{error} at {call}" for error in ("EIO", "ENOSPC") for call in ("open", "fsync", "rename", "commit, after")),
+    "error BINLOG_DATA_LOSS.FILE_PURGED",
+    "error BINLOG_DATA_LOSS.TRUNCATED_TRANSACTION",
+    "meanwhile",
+    "task twice",
+    "task late",
+)
+"""Events that a thousand lives must reach, by the beginnings of their names."""
+FEW = 1000
+"""Lives that must reach all that is to be reached."""
+
+
+def live(script: Script) -> Outcome:
+    """Live a script, in files that are gone afterwards."""
+    root = _MEMORY if os.access(_MEMORY, os.W_OK) else Path(tempfile.gettempdir())
+    return Life(script, root / f"binlog-stream-life-{os.getpid()}").live()
+
+
+def shrunk(script: Script) -> Script:
+    """The script with as few steps as still show a defect."""
+    numbers, runs, size = [step.number for step in script.steps], 0, max(1, len(script.steps) // 2)
+    while runs < _SHRINK_RUNS:
+        is_smaller = False
+        for start in range(0, len(numbers), size):
+            fewer = numbers[:start] + numbers[start + size :]
+            runs += 1
+            if live(script.only(frozenset(fewer))).defect is not None:
+                numbers, is_smaller = fewer, True
+                break
+        if not is_smaller:
+            if size == 1:
+                break
+            size //= 2
+    return script.only(frozenset(numbers))
+
+
+def run_seeds(seeds: Iterable[int]) -> tuple[Counter[str], list[int]]:
+    """Live all *seeds*; how often what was reached, and the seeds with a defect."""
+    reached: Counter[str] = Counter()
+    failing = []
+    for seed in seeds:
+        outcome = live(Script.of(seed))
+        reached.update(outcome.reached)
+        if outcome.named is not None:
+            reached[f"named {outcome.named}"] += 1
+        if outcome.defect is not None:
+            failing.append(seed)
+            _say(f"SEED={seed}: {outcome.defect}")
+    return reached, failing
+
+
+def find_canary(name: str, seeds: Iterable[int]) -> int | None:
+    """The first seed that finds a known bug; None: none does."""
+    with CANARIES[name]():
+        return next((seed for seed in seeds if live(Script.of(seed)).defect is not None), None)
+
+
+def main() -> int:
+    """Do what the arguments ask for; 1: there is a defect, or a bug that was not found."""
+    logging.disable(logging.WARNING)
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seeds", type=int, default=1000, help="how many lives")
+    parser.add_argument("--first", type=int, default=1, help="the first seed")
+    parser.add_argument("--seed", type=int, help="one life")
+    parser.add_argument("--steps", help="of that life, these steps alone")
+    parser.add_argument("--canaries", action="store_true", help="see that known bugs are found")
+    options = parser.parse_args()
+    if options.seed is not None:
+        return _tell(Script.of(options.seed), options.steps)
+    seeds = range(options.first, options.first + options.seeds)
+    return _see_canaries(seeds) if options.canaries else _see_lives(seeds)
+
+
+def _say(*lines: str) -> None:
+    sys.stdout.write("".join(f"{line}\n" for line in lines))
+    sys.stdout.flush()
+
+
+def _tell(script: Script, steps: str | None) -> int:
+    if steps is not None:
+        script = script.only(frozenset(map(int, filter(None, steps.split(",")))))
+    outcome = live(script)
+    _say(*outcome.story)
+    return int(outcome.defect is not None)
+
+
+def _see_lives(seeds: range) -> int:
+    started = perf_counter()
+    reached, failing = run_seeds(seeds)
+    seconds = perf_counter() - started
+    for seed in failing[:3]:
+        few = shrunk(Script.of(seed))
+        steps = ",".join(str(step.number) for step in few.steps)
+        _say("", f"make simulate SEED={seed} STEPS={steps or 0}", *live(few).story)
+    _say(*(f"{count:6} {name}" for name, count in sorted(reached.items())))
+    lacking = [name for name in WANTED if not any(one.startswith(name) for one in reached)] if len(seeds) >= FEW else []
+    if lacking:
+        _say(f"never reached: {', '.join(lacking)}")
+    _say(f"{len(seeds)} lives in {seconds:.1f} s, {len(seeds) / seconds:.1f} a second; {len(failing)} with a defect")
+    return int(bool(failing or lacking))
+
+
+def _see_canaries(seeds: range) -> int:
+    lost = 0
+    for name in CANARIES:
+        seed = find_canary(name, seeds)
+        lost += seed is None
+        _say(f"{name}: {'NOT FOUND' if seed is None else f'found by SEED={seed}'}")
+    return int(lost > 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,92 @@
+"""Events of a life: `Script`, made from a seed; leaving steps out leaves the others as they are."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+
+class Act(StrEnum):
+    """Kind of an event."""
+
+    TRANSACTION = "transaction"
+    ALTER = "alter"
+    CREATE = "create"
+    FLUSH = "flush"
+    ROTATE = "rotate"
+    RESTART = "restart"
+    CRASH = "crash"
+    POWER_LOSS = "power loss"
+    """The server's machine loses its power."""
+    PURGE = "purge"
+    SHOW = "show"
+    """The reader sees more of the server's files."""
+    RUN = "run"
+    """The job takes what it sees."""
+
+
+_WEIGHTS = {
+    Act.TRANSACTION: 30,
+    Act.ALTER: 4,
+    Act.CREATE: 2,
+    Act.FLUSH: 5,
+    Act.ROTATE: 5,
+    Act.RESTART: 2,
+    Act.CRASH: 3,
+    Act.POWER_LOSS: 2,
+    Act.PURGE: 2,
+    Act.SHOW: 10,
+    Act.RUN: 12,
+}
+LENGTHS = (6, 10, 10, 16, 30)
+"""Steps of a life; short ones find as much in the same time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One thing that happens.
+
+    Attributes:
+        number: Its place in the whole script.
+        act: What happens.
+        seed: Of all choices in it.
+    """
+
+    number: int
+    act: Act
+    seed: int
+
+    @property
+    def chance(self) -> random.Random:
+        """Its choices, from the first one on."""
+        return random.Random(self.seed)
+
+
+@dataclass(frozen=True, slots=True)
+class Script:
+    """A life, before it is lived.
+
+    Attributes:
+        seed: Of everything.
+        steps: What happens, in order.
+    """
+
+    seed: int
+    steps: tuple[Step, ...]
+
+    @classmethod
+    def of(cls, seed: int) -> Script:
+        """The script of a seed."""
+        chance = random.Random(f"script {seed}")
+        acts = chance.choices(list(_WEIGHTS), list(_WEIGHTS.values()), k=chance.choice(LENGTHS))
+        return cls(seed, tuple(Step(number, act, chance.getrandbits(60)) for number, act in enumerate(acts, start=1)))
+
+    def only(self, numbers: frozenset[int]) -> Script:
+        """The same with some of its steps."""
+        return replace(self, steps=tuple(step for step in self.steps if step.number in numbers))
+
+    @property
+    def chance(self) -> random.Random:
+        """Choices of settings."""
+        return random.Random(f"settings {self.seed}")

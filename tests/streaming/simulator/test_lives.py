@@ -1,0 +1,120 @@
+"""Lives of the simulator: none has a defect, a seed is one life, and a known bug is found and made short."""
+
+from __future__ import annotations
+
+import errno
+import os
+import random
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+from binlog_lab.simulator.canaries import CANARIES
+from binlog_lab.simulator.disk import Disk, Killed
+from binlog_lab.simulator.run import find_canary, live, run_seeds, shrunk
+from binlog_lab.simulator.script import Script
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+CONTENT = b"as it is written"
+
+
+def test_lives_have_no_defect() -> None:
+    _, failing = run_seeds(range(1, 31))
+    assert failing == []
+
+
+def test_a_seed_is_one_life() -> None:
+    for seed in (3, 4, 5):
+        assert live(Script.of(seed)).story == live(Script.of(seed)).story
+
+
+def test_a_seed_is_the_same_life_in_every_process() -> None:
+    command = [sys.executable, "-m", "binlog_lab.simulator.run", "--seed", "7"]
+    stories = {
+        subprocess.run(command, env=os.environ | {"PYTHONHASHSEED": number}, capture_output=True, check=True).stdout
+        for number in ("1", "2")
+    }
+    assert len(stories) == 1
+    assert stories.pop().count(b"\n") > 5
+
+
+def test_a_known_bug_is_found_and_made_short() -> None:
+    name = "a rotation skipped"
+    seed = find_canary(name, range(1, 1001))
+    assert seed is not None
+    with CANARIES[name]():
+        few = shrunk(Script.of(seed))
+        assert len(few.steps) < len(Script.of(seed).steps)
+        assert live(few).defect is not None
+    assert live(few).defect is None
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("name", CANARIES)
+def test_known_bugs_are_found(name: str) -> None:
+    assert find_canary(name, range(1, 1001)) is not None
+
+
+def test_steps_that_are_left_out_leave_the_others() -> None:
+    script = Script.of(1)
+    assert script.only(frozenset({2, 5})).steps == (script.steps[1], script.steps[4])
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Disk:
+    (tmp_path / "job").mkdir()
+    return Disk(tmp_path / "job", tmp_path / "log", random.Random(1))
+
+
+def write(path: Path, *, is_synced: bool) -> None:
+    with path.open("wb") as file:
+        file.write(CONTENT)
+        file.flush()
+        if is_synced:
+            os.fsync(file.fileno())
+    if is_synced:
+        folder = os.open(path.parent, os.O_RDONLY)
+        os.fsync(folder)
+        os.close(folder)
+
+
+def test_a_killed_process_changes_nothing_any_more(disk: Disk) -> None:
+    disk.at_write[2] = disk.kill
+    with disk.installed():
+        (disk.root / "a").write_bytes(CONTENT)
+        for _ in range(2):
+            with pytest.raises(Killed):
+                (disk.root / "b").write_bytes(CONTENT)
+        with pytest.raises(Killed):
+            (disk.root / "a").unlink()
+    assert [path.name for path in disk.root.iterdir()] == ["a"]
+
+
+def test_a_loss_of_power_takes_back_what_was_not_forced_to_the_disk(tmp_path: Path) -> None:
+    left = set()
+    for seed in range(30):
+        disk = Disk(tmp_path / str(seed), tmp_path / "log", random.Random(seed))
+        disk.root.mkdir()
+        with disk.installed():
+            write(disk.root / "synced", is_synced=True)
+            write(disk.root / "unsynced", is_synced=False)
+            disk.at_write[disk.writes + 1] = disk.lose_power
+            with pytest.raises(Killed):
+                (disk.root / "unsynced").rename(disk.root / "renamed")
+        assert (disk.root / "synced").read_bytes() == CONTENT
+        path = disk.root / "unsynced"
+        left.add(path.read_bytes() if path.exists() else None)
+    assert {None, b"", CONTENT} < left
+
+
+def test_a_call_fails_as_it_is_told(disk: Disk) -> None:
+    disk.at_write[1] = disk.fail(errno.ENOSPC)
+    with disk.installed():
+        with pytest.raises(OSError, match="No space") as raised:
+            (disk.root / "a").write_bytes(CONTENT)
+        (disk.root / "a").write_bytes(CONTENT)
+    assert raised.value.errno == errno.ENOSPC
