@@ -45,7 +45,8 @@ class Decision:
         loss: The error to raise, unless the user accepts losses; None when nothing is lost.
         doubt: Error for events that may be lost; nobody can know. A warning names it, and reading goes on. None: no
             event may be lost.
-        is_waiting: Nothing can be read now: the program has cut its file, and has written no event since.
+        is_waiting: Nothing can be read now: the program has cut its file, and has written no event since; or the file
+            that was read was purged, and the one after it has no start yet.
     """
 
     offset: SourceOffset
@@ -252,6 +253,14 @@ def _compare(watched: WatchedLog, offset: SourceOffset) -> Decision:
     names = watched.names()
     if not is_there:
         return _compare_without_file(watched, offset, names)
+    decision = _compare_with_file(watched, offset, names)
+    if decision.loss is not None and watched.is_gone(file_no):
+        return _compare_without_file(watched, offset, watched.names())  # it was purged since the directory was read
+    return decision
+
+
+def _compare_with_file(watched: WatchedLog, offset: SourceOffset, names: dict[int, str]) -> Decision:
+    file_no = offset.position.file_no
     identity = watched.identity(file_no)
     if offset.fingerprint and not identity:
         return _upper_end_is_gone(watched, offset, {number: names[number] for number in names if number < file_no})
@@ -271,6 +280,9 @@ def _compare_without_file(watched: WatchedLog, offset: SourceOffset, names: dict
     go_on = start_of_log(watched) if following == lowest else start_of_file(watched, following)
     if file_no < lowest and offset.gtid and go_on.gtid == offset.gtid:
         return Decision(go_on, f"file {file_no} was purged after all of it had been read")
+    if file_no < lowest and offset.gtid and not go_on.gtid and not watched.log.span(go_on.position).groups:
+        reason = f"file {file_no} was purged, and the start of {names[lowest]}, which has its GTIDs, is not there yet"
+        return Decision(offset, reason, is_waiting=True)
     purged = go_on.gtid.without(offset.gtid) if offset.gtid and not offset.fingerprint else NO_GTIDS
     if file_no < lowest and purged:
         # Of that file nothing had been read: its GTIDs are all that is known of it.

@@ -70,6 +70,11 @@ class WatchedLog:
             self._names = self._files.names()
         return file_no in self.names()
 
+    def is_gone(self, file_no: int) -> bool:
+        """True if a file does not exist any more; reads the directory again."""
+        self._names = self._files.names()
+        return file_no not in self._names
+
     def identity(self, file_no: int) -> str:
         """Identity of a file's writer: `order:detail`, with a larger order for a later file; empty: nothing yet."""
         return self._files.identity(file_no)

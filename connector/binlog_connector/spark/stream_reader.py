@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
     from binlog_connector.definitions.log_definitions import SchemaFile
+    from binlog_connector.following.resume import Decision
     from binlog_connector.following.starts import Advance, Ending
     from binlog_connector.following.watched import WatchedLog
     from binlog_connector.options.source_options import SourceOptions
@@ -113,9 +114,11 @@ class BinlogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                     return end_of_log(watched).to_json()
                 last = offset_at(watched, stop, gtid=watched.log.gtid_position_at(stop))
                 return self._taken(watched, SourceOffset(watched.log.start_position()), last).to_json()
-            accepted, _ = self._accept(watched, begin)
-            if begin.ended_inode and not watched.has(accepted.position.file_no):
-                return begin.to_json()  # its program has begun the file anew, and has written nothing yet
+            decision = self._decide(watched, begin)
+            accepted = decision.offset
+            # Where a program has begun its file anew, it has written nothing yet.
+            if decision.is_waiting or (begin.ended_inode and not watched.has(accepted.position.file_no)):
+                return begin.to_json()
             return self._end_of_batch(watched, accepted, limit).to_json()
 
     @readable
@@ -186,16 +189,19 @@ class BinlogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self, watched: WatchedLog, offset: SourceOffset, end: SourceOffset | None = None
     ) -> tuple[SourceOffset, str | None]:
         """Position to continue at after *offset*, and the part before it, or up to *end*, that is lost."""
+        decision = self._decide(watched, offset, end)
+        return decision.offset, None if decision.loss is None else str(decision.loss)
+
+    def _decide(self, watched: WatchedLog, offset: SourceOffset, end: SourceOffset | None = None) -> Decision:
         is_of_events = end is not None and end != offset and not watched.log.traits.has_changes
         decision = compare_range(watched, offset, end) if is_of_events and end else compare(watched, offset)
         if decision.doubt is not None:
             logger.warning("going on at %s: %s", decision.offset.position, decision.doubt.reason)
-        if decision.loss is None:
-            return decision.offset, None
-        if self._options.fail_on_data_loss:
-            raise decision.loss
-        logger.warning("going on at %s after data loss: %s", decision.offset.position, decision.loss)
-        return decision.offset, str(decision.loss)
+        if decision.loss is not None:
+            if self._options.fail_on_data_loss:
+                raise decision.loss
+            logger.warning("going on at %s after data loss: %s", decision.offset.position, decision.loss)
+        return decision
 
     def _end_of_batch(self, watched: WatchedLog, begin: SourceOffset, limit: ReadLimit | None) -> SourceOffset:
         stop = self._stop_position(watched)

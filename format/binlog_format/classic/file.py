@@ -279,12 +279,13 @@ def find_files(directory: Directory, only: str | None = None) -> dict[int, FileE
     """
     if only is not None:
         return _only_file(directory, only)
-    by_base: dict[str, dict[int, FileEntry]] = {}
-    for entry in directory.entries():
-        match = FILE_NAME.fullmatch(entry.name)
-        if match is not None:
-            by_base.setdefault(match["base"], {})[int(match["number"])] = entry
-    found = {base: files for base, files in by_base.items() if _is_binlog(directory, files)}
+    found: dict[str, dict[int, FileEntry]] = {}
+    seen: dict[str, dict[int, FileEntry]] | None = None
+    # The files that would tell may have been purged since the listing: only one that stays the same shows that there
+    # are none.
+    while not found and (by_base := _by_base(directory)) != seen:
+        seen = by_base
+        found = {base: files for base, files in by_base.items() if _is_binlog(directory, files)}
     if not found:
         raise StartError(
             "NO_LOG_FILES",
@@ -300,6 +301,15 @@ def find_files(directory: Directory, only: str | None = None) -> dict[int, FileE
         )
     (files,) = found.values()
     return dict(sorted(files.items()))
+
+
+def _by_base(directory: Directory) -> dict[str, dict[int, FileEntry]]:
+    by_base: dict[str, dict[int, FileEntry]] = {}
+    for entry in directory.entries():
+        match = FILE_NAME.fullmatch(entry.name)
+        if match is not None:
+            by_base.setdefault(match["base"], {})[int(match["number"])] = entry
+    return by_base
 
 
 def _only_file(directory: Directory, name: str) -> dict[int, FileEntry]:
@@ -320,7 +330,8 @@ def _is_binlog(directory: Directory, files: dict[int, FileEntry]) -> bool:
         head = _read_head(directory, entry.name)
         if head[:MAGIC_SIZE] == MAGIC_ENCRYPTED:
             check_magic(MAGIC_ENCRYPTED, directory.path_of(entry.name), head)
-        return head[:MAGIC_SIZE] == MAGIC
+        if len(head) >= MAGIC_SIZE:  # else it was purged since the listing
+            return head[:MAGIC_SIZE] == MAGIC
     return False
 
 

@@ -29,14 +29,14 @@ from binlog_format.position import Place
 from binlog_format.source_file import PACKED_BY, is_pattern
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
     from binlog_format.kernels import Bytes
     from binlog_format.live_files import LiveFiles
     from binlog_format.log.log import Log
     from binlog_format.log_format import Finding, LogCheck, OnProgress
     from binlog_format.position import Position
-    from binlog_format.source_file import Directory
+    from binlog_format.source_file import Directory, FileEntry
 
 
 class FormatClasses(NamedTuple):
@@ -158,15 +158,29 @@ def detect_format(directory: Directory, only: str | None) -> str:
     """
     if only is not None:
         return STRUCTURED if is_pattern(only) else _format_of_file(directory, only)
+    entries = sorted(directory.entries(), key=lambda entry: entry.name)
+    while True:
+        try:
+            return _format_of(directory, entries)
+        except StartError as error:
+            seen, entries = entries, sorted(directory.entries(), key=lambda entry: entry.name)
+            # The files that would tell may have been purged since the listing.
+            if error.subclass != "NO_LOG_FILES" or entries == seen:
+                raise
+
+
+def _format_of(directory: Directory, entries: Sequence[FileEntry]) -> str:
     innodb_name: str | None = None
     classic_heads: dict[str, tuple[str, bytes]] = {}
-    for entry in sorted(directory.entries(), key=lambda entry: entry.name):
+    for entry in entries:
         if file_number(entry.name) is not None:
             innodb_name = entry.name
         match = CLASSIC_FILE_NAME.fullmatch(entry.name)
-        # One file of each name is looked into; an empty one was made this moment.
+        # One file of each name is looked into; an empty one was made this moment, or purged since the listing.
         if match is not None and entry.size >= len(CLASSIC_MAGIC) and match["base"] not in classic_heads:
-            classic_heads[match["base"]] = entry.name, _head(directory, entry.name)
+            head = _head(directory, entry.name)
+            if head:
+                classic_heads[match["base"]] = entry.name, head
     classic = {base: name for base, (name, head) in classic_heads.items() if head in _CLASSIC_MAGICS}
     binlogs = sorted(name for base, name in classic.items() if RELAY_LOG_WORD not in base)
     if innodb_name is not None:
@@ -178,7 +192,7 @@ def detect_format(directory: Directory, only: str | None) -> str:
             )
         return INNODB
     if not classic:
-        if any(_is_structured(directory, entry.name) for entry in directory.entries()):
+        if any(_is_structured(directory, entry.name) for entry in entries):
             return STRUCTURED
         _refuse_compressed(directory)
         raise StartError(

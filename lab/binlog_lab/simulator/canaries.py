@@ -70,11 +70,8 @@ def _retried_commit_taken_for_new() -> AbstractContextManager[None]:
     return _replaced(Target, "is_done", lambda *_: False)
 
 
-def _step_without_its_number() -> AbstractContextManager[None]:
-    def commit(_: DeltaTarget, write: Any, operation: str, commit_id: Any) -> None:
-        write.commit(operation, commit_id.batch_properties(), None)
-
-    return _replaced(DeltaTarget, "_commit", commit)
+def _last_step_not_looked_for() -> AbstractContextManager[None]:
+    return _replaced(DeltaTarget, "applied", lambda *_: None)
 
 
 def _commit_taken_for_failed() -> AbstractContextManager[None]:
@@ -177,7 +174,7 @@ CANARIES: dict[str, Callable[[], AbstractContextManager[None]]] = {
     "a lost fsync": _lost_fsync,
     "names that are not forced to the disk": _names_not_forced,
     "a retried commit taken for new": _retried_commit_taken_for_new,
-    "a step without its number": _step_without_its_number,
+    "the last step of a table not looked for": _last_step_not_looked_for,
     "a commit taken for failed": _commit_taken_for_failed,
     "state written in place": _state_written_in_place,
     "a purge taken for the end": _purge_taken_for_the_end,

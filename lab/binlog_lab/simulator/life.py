@@ -11,7 +11,10 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import TYPE_CHECKING, cast
 
+from deltalake.exceptions import DeltaError
+
 from binlog_connector.crash_points import watched
+from binlog_format.classic.layout import MAGIC_SIZE
 from binlog_format.errors import BinlogError, DataLossError
 from binlog_lab.simulator.classic_server_log import ClassicServerLog
 from binlog_lab.simulator.disk import Disk, Killed
@@ -100,6 +103,7 @@ class Life:
         self._survivors: list[int] = []  # last groups after crashes of which the reader's files show nothing yet
         self._may_have_lost = False  # groups that the job has taken, or has been reading
         self._is_running = False
+        self._has_changed_meanwhile = False  # files that are being read
 
     def _new_log(self, chance: Random) -> ServerLog:
         second, folder = int(self._clock.now), self._folder / "server"
@@ -142,7 +146,7 @@ class Life:
                     if self.outcome.named is not None:
                         return self.outcome
                 self._catch_up()
-            except DefectError as error:
+            except (DefectError, BinlogError, DeltaError) as error:  # the last two: of files that are to be looked at
                 self.outcome.defect = str(error)
                 tell(f"DEFECT: {error}")
         return self.outcome
@@ -227,6 +231,7 @@ class Life:
         """The server goes on while the job reads."""
         chance = Random(step.seed ^ 1)
         for act in chance.choices((Act.TRANSACTION, Act.ROTATE, Act.PURGE, Act.CRASH), (6, 2, 1, 1), k=3):
+            self._has_changed_meanwhile |= act in (Act.PURGE, Act.CRASH)
             self._tell(f"   meanwhile, server: {self._of_server(Step(step.number, act, chance.getrandbits(60)))}")
         self._server.log.flush()
         self._show(chance.choice((Look.ALL, Look.TORN)), chance, "   meanwhile, ")
@@ -236,7 +241,7 @@ class Life:
         """Let the job take what is there; True: it has ended by itself."""
         disk, session = self._disk, ModelSession(conduct)
         disk.reached.clear()
-        had_lost, self._is_running = self._may_have_lost, True
+        had_lost, self._is_running, self._has_changed_meanwhile = self._may_have_lost, True, False
         error: BaseException | None = None
         tables = nullcontext() if self._lake is None else self._lake.installed()
         with disk.installed(), watched(self._at_crash_point), tables:
@@ -277,10 +282,18 @@ class Life:
         self.outcome.reached.add(f"error {error.condition}")
         if faults and not clean and error.condition in _OF_FAULTS:
             return
+        if self._has_changed_meanwhile and isinstance(error, DataLossError):
+            return  # a file went while it was read; the next run tells whether anything is lost
         if self._is_lost() and (isinstance(error, DataLossError) or error.condition == _BEGAN_LATE):
             self.outcome.named = error.condition
             return
+        if error.condition == _NO_FILES and not clean and not self._has_file_with_content():
+            return
         raise DefectError(f"an error whose reason is not true: {error}") from error
+
+    def _has_file_with_content(self) -> bool:
+        """True if the reader sees a file of which so much is there that its format shows."""
+        return any(path.stat().st_size >= MAGIC_SIZE for path in self._view.path.iterdir())
 
     def _is_lost(self) -> bool:
         """True if a group is gone that the job had not taken, or that it had taken, or seen."""
@@ -367,6 +380,9 @@ def _number(offset: SourceOffset | None) -> int:
 
 _BEGAN_LATE = "BINLOG_TABLE.INCOMPLETE"
 """The log that the job saw first had lost its beginning."""
+
+_NO_FILES = "BINLOG_START.NO_LOG_FILES"
+"""Files of which nothing is there yet are no log yet."""
 
 _OF_FAULTS = frozenset({"BINLOG_STORAGE.NO_SPACE", "BINLOG_STORAGE.FAILED", "BINLOG_TABLE.WRITE_FAILED"})
 """Errors for a disk that fails."""
