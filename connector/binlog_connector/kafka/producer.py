@@ -1,4 +1,4 @@
-"""The interface of a Kafka client for a publisher: `Producer`; `clients.open_producer` makes one.
+"""The interface of a Kafka client for a publisher: `Producer`; `publisher.open_producer` makes one.
 
 Guarantee for consumers of topics: `Delivery`; for settings, which load no client.
 

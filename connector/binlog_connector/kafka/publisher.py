@@ -1,4 +1,4 @@
-"""Messages of whole event groups into Kafka, exactly once: `Publisher`.
+"""Messages of whole event groups into Kafka, exactly once: `Publisher`; `open_producer` gives it a client.
 
 Example:
     ::
@@ -29,10 +29,10 @@ import time
 import uuid
 from dataclasses import dataclass
 from enum import StrEnum
+from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 from binlog_connector.crash_points import reached
-from binlog_connector.kafka.clients import open_producer
 from binlog_connector.kafka.connection import is_transient
 from binlog_connector.kafka.offset_store import NOTHING, OffsetRecord, OffsetStore
 from binlog_connector.kafka.producer import Delivery, ProducerSettings
@@ -293,3 +293,44 @@ class Publisher:
         producer, self._producer = self._producer, None
         if producer is not None:
             producer.close()
+
+
+def open_producer(connection: Connection, settings: ProducerSettings, client: str | None = None) -> Producer:
+    """A producer that is ready.
+
+    Args:
+        connection: To the brokers.
+        settings: How it writes.
+        client: `confluent-kafka` or `kafka-python`; None: the first of them that is installed.
+
+    Raises:
+        BrokerError: No broker can be used.
+    """
+    return CLIENTS[client or default_client()](connection, settings)
+
+
+def default_client() -> str:
+    """confluent-kafka where it is installed."""
+    return "confluent-kafka" if find_spec("confluent_kafka") else "kafka-python"
+
+
+def _rdkafka(connection: Connection, settings: ProducerSettings) -> Producer:
+    from binlog_connector.installing import require
+
+    require("confluent_kafka")
+    from binlog_connector.kafka.rdkafka_producer import RdkafkaProducer
+
+    return RdkafkaProducer(connection, settings)
+
+
+def _python(connection: Connection, settings: ProducerSettings) -> Producer:
+    from binlog_connector.kafka.python_producer import PythonProducer
+
+    return PythonProducer(connection, settings)
+
+
+CLIENTS: dict[str, Callable[[Connection, ProducerSettings], Producer]] = {
+    "confluent-kafka": _rdkafka,
+    "kafka-python": _python,
+}
+"""Clients by the names of their packages."""

@@ -12,8 +12,8 @@ import pyarrow as pa
 from kafka import KafkaConsumer, TopicPartition
 from kafka.errors import KafkaError, OffsetOutOfRangeError
 
-from binlog_connector.kafka.clients import default_client
 from binlog_connector.kafka.connection import broker_error
+from binlog_connector.kafka.publisher import default_client
 from binlog_connector.kafka.rdkafka_fetcher import (
     FETCH_SIZE,
     POLL_MS,

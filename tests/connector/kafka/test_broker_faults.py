@@ -11,10 +11,9 @@ import pyarrow as pa
 import pytest
 
 from binlog_connector.crash_points import watched
-from binlog_connector.kafka.clients import open_producer
 from binlog_connector.kafka.connection import CLIENT_ID, Connection
 from binlog_connector.kafka.producer import MESSAGE_SIZE_MAX, Messages, ProducerSettings
-from binlog_connector.kafka.publisher import PublishStep
+from binlog_connector.kafka.publisher import PublishStep, open_producer
 from binlog_format.errors import BrokerError
 from tests.chance import seed
 from tests.connector.kafka.topics import (

@@ -12,10 +12,10 @@ from kafka.partitioner.default import murmur2
 
 from binlog_connector.installing import missing_extra
 from binlog_connector.kafka import producer as producer_module
-from binlog_connector.kafka.clients import CLIENTS as KNOWN
-from binlog_connector.kafka.clients import open_producer
 from binlog_connector.kafka.connection import Connection
 from binlog_connector.kafka.producer import MESSAGE_SIZE_MAX, Messages, ProducerSettings
+from binlog_connector.kafka.publisher import CLIENTS as KNOWN
+from binlog_connector.kafka.publisher import open_producer
 from binlog_connector.kafka.record_batches import key_partitions
 from binlog_format.errors import BrokerError, OptionError
 from tests.connector.kafka.topics import CLIENTS, PARTITIONS, PATIENT_TIMEOUT, consumed, new_case
@@ -148,7 +148,7 @@ def test_confluent_kafka_is_used_by_itself(monkeypatch: pytest.MonkeyPatch) -> N
     for name in KNOWN:
         monkeypatch.setitem(KNOWN, name, lambda *_, name=name: used.append(name))
     open_producer(None, ProducerSettings())  # type: ignore[arg-type]
-    monkeypatch.setattr("binlog_connector.kafka.clients.find_spec", lambda _: None)
+    monkeypatch.setattr("binlog_connector.kafka.publisher.find_spec", lambda _: None)
     open_producer(None, ProducerSettings())  # type: ignore[arg-type]
     assert used == ["confluent-kafka", "kafka-python"]
 

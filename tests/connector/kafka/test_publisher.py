@@ -13,10 +13,9 @@ import pytest
 from kafka.admin import KafkaAdminClient
 
 from binlog_connector.crash_points import watched
-from binlog_connector.kafka.clients import open_producer
 from binlog_connector.kafka.offset_store import OffsetRecord, OffsetStore
 from binlog_connector.kafka.producer import Delivery, Messages, ProducerSettings
-from binlog_connector.kafka.publisher import PublishStep
+from binlog_connector.kafka.publisher import PublishStep, open_producer
 from binlog_connector.kafka.topics import Topics
 from binlog_format.errors import BrokerError, UnsupportedError
 from tests.connector.kafka.topics import (
