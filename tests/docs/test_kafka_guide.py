@@ -20,7 +20,14 @@ from binlog_format.events.table_map_layout import ColumnType
 from binlog_lab.event_encoding.event_encoding import Origin, QueryContext, encode_query
 from binlog_streaming.settings import PublishJob, parse_any_job
 from binlog_streaming.settings.debezium import OWN_NAMES
-from binlog_streaming.settings.publish_model import FollowedSource, KafkaSink, Registry, Security, TopicRule
+from binlog_streaming.settings.publish_model import (
+    FollowedSource,
+    KafkaSink,
+    Oversized,
+    Registry,
+    Security,
+    TopicRule,
+)
 from binlog_streaming.settings.source_models import TopicSource, TopicTablesJob
 from tests.docs.markdown import REPO, code_blocks
 from tests.format.rows.plain_blocks import plain_block
@@ -148,7 +155,7 @@ def test_messages_are_those_of_the_guide() -> None:
 
 def test_every_setting_is_in_the_guide() -> None:
     text = (REPO / GUIDE).read_text()
-    for section in (FollowedSource, TopicRule, KafkaSink, Security, Registry):
+    for section in (FollowedSource, TopicRule, KafkaSink, Security, Registry, Oversized):
         for field in msgspec.structs.fields(section):
             assert f"`{field.encode_name}`" in text or f"[sink.{field.name}]" in text, field.name
     blocks = code_blocks(GUIDE, "toml")

@@ -192,7 +192,8 @@ def test_files_of_security_start_at_the_folder_of_the_job(tmp_path: Path) -> Non
 def test_every_setting_is_explained(section: type[msgspec.Struct]) -> None:
     fields = {field.encode_name for field in msgspec.structs.fields(section)}
     explained = {setting.name for setting in PUBLISH_SECTIONS[section]}
-    assert explained == fields - {"source", "sink", "tables", "metrics", "status", "security", "registry", "outbox"}
+    sections = {"source", "sink", "tables", "metrics", "status", "security", "registry", "outbox", "oversized"}
+    assert explained == fields - sections
 
 
 def test_options_of_the_source_are_those_of_spark() -> None:
@@ -260,7 +261,7 @@ def test_defaults_in_a_written_job_are_the_true_ones(tmp_path: Path) -> None:
         "signal_table",
         "security",
     }
-    examples |= {"format", "registry", "notification_topic"}
+    examples |= {"format", "registry", "notification_topic", "oversized"}
     found = parsed(shown, tmp_path).sink
     given = {field.name for field in msgspec.structs.fields(KafkaSink)} - examples
     assert {name: getattr(found, name) for name in given} == {name: getattr(job.sink, name) for name in given}
@@ -294,6 +295,15 @@ replication = 2
 )
 def test_what_debezium_has_and_we_have_not_is_told(name: str) -> None:
     assert hint_for(name)
+
+
+def test_a_place_for_large_values_starts_at_the_folder_of_the_job(tmp_path: Path) -> None:
+    folder = parsed(f"{MINIMAL}[sink.oversized]\nstore = 'claims'\n", tmp_path).sink.oversized
+    assert (folder.store, folder.max_bytes) == (str(tmp_path / "claims"), 1_000_000)
+    bucket = parsed(f"{MINIMAL}[sink.oversized]\nstore = 's3://bucket/claims'\n", tmp_path).sink.oversized
+    assert bucket.store == "s3://bucket/claims"
+    with pytest.raises(OptionError, match=r"sink\.oversized\.max_bytes: expected at least 8192, got 5"):
+        parsed(f"{MINIMAL}[sink.oversized]\nstore = 'claims'\nmax_bytes = 5\n", tmp_path)
 
 
 REGISTRY = '[sink.registry]\nurl = "http://registry:8081"\n'

@@ -215,7 +215,8 @@ _HINTS = {
     "DENIED": "Give the user the rights that docs/kafka-delivery.md lists",
     "TOPIC_NOT_FOUND": "Create it, or bring it back",
     "TRANSACTION_OPEN": "Look for it with kafka-transactions.sh find-hanging: see docs/kafka-delivery.md",
-    "MESSAGE_TOO_LARGE": "Raise max.message.bytes of the topic (message.max.bytes of the broker)",
+    "MESSAGE_TOO_LARGE": "Raise max.message.bytes of the topic (message.max.bytes of the broker), or put such values "
+    "into files: [sink.oversized]",
 }
 
 

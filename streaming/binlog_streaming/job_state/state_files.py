@@ -126,6 +126,8 @@ def place_problems(job: AnyJob) -> tuple[str, ...]:
     places = {"checkpoint": job.checkpoint}
     if not isinstance(job, PublishJob):
         places["sink.directory"] = job.sink.directory
+    elif job.sink.oversized.store is not None:
+        places["sink.oversized.store"] = job.sink.oversized.store
     problems = []
     for what, place in places.items():
         if "://" in place:

@@ -22,6 +22,7 @@ from binlog_streaming.jobs.check import LogReport, log_report, size_behind
 from binlog_streaming.jobs.log_tables import SCAN_SIZE, find_tables
 from binlog_streaming.jobs.tables import first_names
 from binlog_streaming.topics.connecting import connection_of, names_of, new_start, published_offset, registry_of
+from binlog_streaming.topics.oversized import OversizedValues
 from binlog_streaming.topics.record import begun_with, differences, other_log, with_message_version
 from binlog_streaming.topics.step_messages import envelope_options
 
@@ -35,6 +36,9 @@ if TYPE_CHECKING:
     from binlog_format.rows.decoding import Decoding
     from binlog_streaming.jobs.log_tables import FoundTable, OnProgress
     from binlog_streaming.settings.publish_model import PublishJob, TopicRule, TopicShape
+
+_MESSAGE_HEAD_SIZE = 4096
+"""Bytes of a record batch beside key and value of its one message: heads, and headers with keys."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,8 +175,17 @@ def check_publish_job(
         changed=() if record is None else (*filter(None, [log_change]), *differences(record, job)),
         statements=tuple(lacking) if options.fail_on_statement else (),
         outbox=tuple(_lacking_of_outbox(job, found.tables)),
-        places=place_problems(job),
+        places=(*place_problems(job), *_claims_problems(job)),
     )
+
+
+def _claims_problems(job: PublishJob) -> Iterator[str]:
+    oversized = OversizedValues.of(job.sink)
+    try:
+        if oversized is not None:
+            oversized.reach()
+    except BinlogError as error:
+        yield f"sink.oversized.store: {error}"
 
 
 def _lacking_of_outbox(job: PublishJob, tables: Iterable[FoundTable]) -> Iterator[str]:
@@ -237,21 +250,33 @@ def _topic(job: PublishJob, topics: Topics, topic: str, *, is_keyed: bool = True
         shape = job.sink.shape_of(topic)
         if partitions is None and shape is None:
             problems.append(f"{topic}: there is no such topic: create it, or let the job do it (sink.partitions = 1)")
-        elif _is_compacted(topics, topic, None if partitions is not None else shape):
-            problems += _without_key(job, topic, is_keyed=is_keyed)
+        else:
+            settings = _settings(topics, topic, None if partitions is not None else shape)
+            if "compact" in settings.get("cleanup.policy", ""):  # it takes no messages without a key
+                problems += _without_key(job, topic, is_keyed=is_keyed)
+            problems += _too_small(job, topic, settings)
     return TopicReport(topic, None, (), partitions, 0, tuple(problems))
 
 
-def _is_compacted(topics: Topics, topic: str, shape: TopicShape | None) -> bool:
-    """True if a topic, or the one that the job would create, takes no messages without a key."""
+def _settings(topics: Topics, topic: str, shape: TopicShape | None) -> dict[str, str]:
+    """Settings of a topic, or of the one that the job would create; none where the job may not see them."""
     if shape is not None:
-        return "compact" in str(shape.settings.get("cleanup.policy", ""))
+        return {name: str(value) for name, value in shape.settings.items()}
     try:
-        return "compact" in topics.settings(topic).get("cleanup.policy", "")
+        return topics.settings(topic)
     except BrokerError as error:
         if error.subclass != "DENIED":  # the job needs no right to see them
             raise
-        return False
+        return {}
+
+
+def _too_small(job: PublishJob, topic: str, settings: dict[str, str]) -> Iterator[str]:
+    oversized, limit = job.sink.oversized, settings.get("max.message.bytes")
+    if oversized.store is not None and limit is not None and int(limit) < oversized.max_bytes + _MESSAGE_HEAD_SIZE:
+        yield (
+            f"{topic}: its max.message.bytes is {limit}, too few for the {oversized.max_bytes} bytes of "
+            f"sink.oversized.max_bytes: set this to {max(int(limit) - _MESSAGE_HEAD_SIZE, 0)} or less"
+        )
 
 
 def _without_key(job: PublishJob, topic: str, *, is_keyed: bool) -> Iterator[str]:

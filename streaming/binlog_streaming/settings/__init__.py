@@ -239,12 +239,16 @@ def _resolved_job(job: Job, folder: Path) -> Job:
 
 def _resolved_publish_job(job: PublishJob, folder: Path) -> PublishJob:
     sink = job.sink
+    store = None if sink.oversized.store is None else resolved_path(sink.oversized.store, folder)
     return msgspec.structs.replace(
         job,
         checkpoint=resolved_path(job.checkpoint, folder),
         source=_resolved_source(job.source, folder),
         sink=msgspec.structs.replace(
-            sink, security=_resolved_files(sink.security, folder), registry=_resolved_files(sink.registry, folder)
+            sink,
+            security=_resolved_files(sink.security, folder),
+            registry=_resolved_files(sink.registry, folder),
+            oversized=msgspec.structs.replace(sink.oversized, store=store),
         ),
     )
 

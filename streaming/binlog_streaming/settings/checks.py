@@ -18,6 +18,7 @@ from binlog_streaming.settings.publish_model import MessageFormat
 from binlog_streaming.settings.sink_checks import (
     Mistake,
     check_duration,
+    check_oversized,
     check_partition_rules,
     check_partitions,
     check_sink,
@@ -97,6 +98,7 @@ def check_publish_values(job: PublishJob) -> None:
     _check_topics(job.sink)
     _check_security(job.sink.security, "sink")
     _check_registry(job.sink)
+    check_oversized(job.sink.oversized)
     signals = job.sink.signal_table
     if signals is not None and not all(signals.partition(".")):
         raise Mistake(("sink", "signal_table"), f"expected database.table, got {signals!r}")

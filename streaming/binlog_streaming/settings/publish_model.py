@@ -141,6 +141,18 @@ class Registry(Section, frozen=True):
     key_file: str | None = None
 
 
+class Oversized(Section, frozen=True):
+    """`[sink.oversized]`: files for values that are too large for a message.
+
+    Attributes:
+        store: A folder, or a URL of an object store; None: messages are sent whole, whatever their size.
+        max_bytes: Bytes of the largest key and value that are sent whole.
+    """
+
+    store: str | None = None
+    max_bytes: int = 1_000_000
+
+
 FILES_OF_SECURITY = ("ca_file", "certificate_file", "key_file", "password_file")
 """Settings of `Security`, and of `Registry`, that are paths."""
 
@@ -199,6 +211,7 @@ class KafkaSink(Section, frozen=True):
         compression: Of record batches.
         security: How brokers are trusted, and who we are for them.
         registry: Where the schemas of Avro are.
+        oversized: Where values go that are too large for a message.
     """
 
     kind: Literal["kafka"]
@@ -235,6 +248,7 @@ class KafkaSink(Section, frozen=True):
     compression: Compression = Compression.NONE
     security: Security = Security()
     registry: Registry = Registry()
+    oversized: Oversized = Oversized()
 
     @property
     def version(self) -> int:

@@ -1,4 +1,4 @@
-"""Checks of values of any job: `Mistake`; and of a sink of tables: `check_sink`."""
+"""Checks of values of any job: `Mistake`; of a sink of tables: `check_sink`; of large messages: `check_oversized`."""
 
 from __future__ import annotations
 
@@ -13,8 +13,11 @@ if TYPE_CHECKING:
     from binlog_streaming.settings.choices import TableFormat
     from binlog_streaming.settings.lines import KeyPath
     from binlog_streaming.settings.model import Sink
+    from binlog_streaming.settings.publish_model import Oversized
 
 FILE_SIZE_MIN = 1 << 20
+CLAIM_SIZE_MAX = 8192
+"""Bytes of a message whose value is in a file: the longest path, and a key."""
 
 
 class Mistake(Exception):
@@ -55,6 +58,18 @@ def check_sink(sink: Sink) -> None:
         raise Mistake(("sink", "target_file_size"), f"expected at least {FILE_SIZE_MIN} bytes, got {size}")
     _check_catalog(sink)
     _check_merge(sink)
+
+
+def check_oversized(oversized: Oversized) -> None:
+    """See that the values of `[sink.oversized]` can be.
+
+    Raises:
+        Mistake: The first one that cannot.
+    """
+    path = ("sink", "oversized", "max_bytes")
+    if oversized.max_bytes < CLAIM_SIZE_MAX:
+        reason = f"expected at least {CLAIM_SIZE_MAX}, got {oversized.max_bytes}"
+        raise Mistake(path, reason, "A claim has to fit into a message")
 
 
 def check_partition_rules(parts: Sequence[str], path: KeyPath) -> None:

@@ -12,6 +12,7 @@ from binlog_streaming.settings.publish_model import (
     FollowedSource,
     KafkaSink,
     Outbox,
+    Oversized,
     PublishJob,
     Registry,
     Security,
@@ -180,6 +181,17 @@ REGISTRY = (
     Setting("key_file", "PEM file of its key.", '"client.key"'),
 )
 
+OVERSIZED = (
+    Setting(
+        "store",
+        "A folder, or a URL of an object store (with its access in the environment): a value that is too large for a "
+        "message becomes a file there, and the message has a claim in its place (docs/kafka.md); default: such a "
+        "message ends the job.",
+        '"s3://bucket/claims"',
+    ),
+    Setting("max_bytes", "Bytes of the largest key and value that are sent whole; less than a topic's limit."),
+)
+
 
 publish_job_text = JobForm(
     "published to Kafka",
@@ -192,6 +204,7 @@ publish_job_text = JobForm(
         ("sink", KAFKA_SINK, ("kind", "bootstrap_servers", "topic_prefix")),
         ("sink.security", SECURITY, ()),
         ("sink.registry", REGISTRY, ()),
+        ("sink.oversized", OVERSIZED, ()),
         ("outbox", OUTBOX, ()),
         ("metrics", METRICS, ()),
         ("status", STATUS, ()),
@@ -205,6 +218,7 @@ PUBLISH_SECTIONS: dict[type[msgspec.Struct], tuple[Setting, ...]] = {
     KafkaSink: KAFKA_SINK,
     Security: SECURITY,
     Registry: REGISTRY,
+    Oversized: OVERSIZED,
     Outbox: OUTBOX,
     Metrics: METRICS,
     Status: STATUS,

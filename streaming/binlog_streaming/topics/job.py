@@ -25,6 +25,7 @@ from binlog_format import open_log
 from binlog_streaming.job_state.job_run import LOOK_SECONDS, JobRun
 from binlog_streaming.prefetch import prefetch
 from binlog_streaming.topics.connecting import connection_of, names_of, new_start, publishing_of, registry_of
+from binlog_streaming.topics.oversized import OversizedValues
 from binlog_streaming.topics.record import (
     Published,
     PublishProgress,
@@ -90,6 +91,7 @@ class TopicsJob(JobRun[Step, Published, PublishProgress]):
         self.connection = connection_of(job.sink)
         self._registry = registry_of(job.sink)
         self._topics = JobTopics(self.connection, job.sink)
+        self._oversized = OversizedValues.of(job.sink)
         self._messages = StepMessages(job, self._names, self._registry, self._topics.partition_count)
 
     @property
@@ -197,8 +199,10 @@ class TopicsJob(JobRun[Step, Published, PublishProgress]):
 
     def _made(self, step: Step, records: Records) -> Generator[Messages]:
         with closing(prefetch(self._messages.of(step, records), BATCHES_AHEAD)) as made:
-            for some in made:
-                self._topics.ensure(some.topic)
+            for messages in made:
+                self._topics.ensure(messages.topic)
+                oversized = self._oversized
+                some = messages if oversized is None else oversized.claimed(messages, step.end.position)
                 records.counts[some.topic] += len(some)
                 records.sizes[some.topic] += some.size
                 yield some
