@@ -2,6 +2,7 @@ import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.ObjectMapper;
 import com.fasterxml.jackson.databind.node.ArrayNode;
 import com.fasterxml.jackson.databind.node.ObjectNode;
+import io.debezium.converters.CloudEventsConverter;
 import io.debezium.embedded.Connect;
 import io.debezium.engine.ChangeEvent;
 import io.debezium.engine.DebeziumEngine;
@@ -38,7 +39,7 @@ public final class DebeziumMessages {
     private DebeziumMessages() {
     }
 
-    /** stream PROPERTIES OUTPUT LAST_TOPIC, or transform MESSAGES OUTPUT OUTBOX_TOPIC. */
+    /** stream PROPERTIES OUTPUT LAST_TOPIC, transform MESSAGES OUTPUT OUTBOX_TOPIC, or cloudevents MESSAGES OUTPUT SCHEMAS. */
     public static void main(String[] arguments) throws Exception {
         DebeziumMessages messages = new DebeziumMessages();
         Path input = Path.of(arguments[1]);
@@ -46,6 +47,8 @@ public final class DebeziumMessages {
         try (BufferedWriter out = Files.newBufferedWriter(Path.of(arguments[2]))) {
             if (arguments[0].equals("stream")) {
                 failure = messages.stream(input, out, arguments[3]);
+            } else if (arguments[0].equals("cloudevents")) {
+                messages.makeCloudEvents(input, out, arguments[3]);
             } else {
                 messages.transform(input, out, arguments[3]);
             }
@@ -96,6 +99,23 @@ public final class DebeziumMessages {
                 if (made != null) {
                     write(made, out);
                 }
+            }
+        }
+    }
+
+    /** Reads messages with schemas, and writes the values that Debezium's converter makes of them. */
+    private void makeCloudEvents(Path input, BufferedWriter out, String schemas) throws IOException {
+        CloudEventsConverter converter = new CloudEventsConverter();
+        converter.configure(Map.of("json.schemas.enable", schemas), false);
+        try (BufferedReader lines = Files.newBufferedReader(input)) {
+            for (String line = lines.readLine(); line != null; line = lines.readLine()) {
+                SourceRecord record = record(MAPPER.readTree(line));
+                byte[] value = converter.fromConnectData(record.topic(), record.valueSchema(), record.value());
+                ObjectNode made = MAPPER.createObjectNode();
+                made.put("topic", record.topic());
+                put(made, "value", value, value);
+                out.write(made.toString());
+                out.newLine();
             }
         }
     }

@@ -122,6 +122,12 @@ def expected() -> str:
     return "\n".join(f"{title}:\n\n```json\n{text}```\n" for title, text in shown)
 
 
+def expected_cloud_event() -> str:
+    """The INSERT as a CloudEvent."""
+    (insert, *_) = _messages(EnvelopeOptions("shop", format=EnvelopeFormat.CLOUDEVENTS))
+    return f"```json\n{_shown(insert)}```\n"
+
+
 class _Schemas:
     # A registry, as far as the guide needs one.
     def __init__(self) -> None:
@@ -146,11 +152,16 @@ def expected_avro() -> str:
     return f"```json\n{''.join(shown)}```\n\nand the INSERT above has these bytes:\n\n```text\n{bytes_of}```\n"
 
 
+def all_expected() -> str:
+    return expected() + expected_avro() + expected_cloud_event()
+
+
 def test_messages_are_those_of_the_guide() -> None:
     text = (REPO / GUIDE).read_text()
     assert expected() in text
     assert expected_avro() in text
-    assert len(code_blocks(GUIDE, "json")) == 16
+    assert expected_cloud_event() in text
+    assert len(code_blocks(GUIDE, "json")) == 18
 
 
 def test_every_setting_is_in_the_guide() -> None:
@@ -173,11 +184,11 @@ def test_every_setting_is_in_the_guide() -> None:
 
 def test_messages_are_the_same_without_the_compiler() -> None:
     """The kernels are Python too, and then check every bound."""
-    program = "from tests.docs.test_kafka_guide import *; print(expected() + expected_avro(), end='')"
+    program = "from tests.docs.test_kafka_guide import *; print(all_expected(), end='')"
     environment = os.environ | {"NUMBA_DISABLE_JIT": "1", "PYTHONPATH": str(REPO)}
     command = [sys.executable, "-W", "error", "-c", program]
     run = subprocess.run(command, env=environment, cwd=REPO, capture_output=True, text=True, check=False)
-    assert (run.stdout, run.returncode) == (expected() + expected_avro(), 0), run.stderr
+    assert (run.stdout, run.returncode) == (all_expected(), 0), run.stderr
 
 
 def test_lines_of_the_guide_are_json() -> None:

@@ -103,6 +103,17 @@ def envelope_schema(row_fields: Sequence[Schema], name: str, vendor: Vendor) -> 
     return struct_of(fields, name=f"{name}.Envelope", version=2)
 
 
+def has_whole_envelope(vendor: Vendor) -> bool:
+    """True if CloudEvents of Debezium's connector for that server have the whole envelope as data, not rows alone."""
+    return vendor is Vendor.MARIADB
+
+
+def data_schema(envelope: Schema, vendor: Vendor) -> Schema:
+    """The schema of `data` in a CloudEvent, whose envelope has the schema *envelope*."""
+    fields = envelope["fields"] if has_whole_envelope(vendor) else envelope["fields"][:2]
+    return struct_of(fields, name=f"io.debezium.connector.{connector_name(vendor)}.Data")
+
+
 def key_schema(fields: Sequence[Schema], name: str) -> Schema:
     """The schema of a key.
 

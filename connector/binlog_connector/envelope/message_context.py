@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from binlog_connector.envelope.connect_schema import envelope_schema, flat_schema, key_schema, wrapping
+from binlog_connector.envelope.connect_schema import data_schema, envelope_schema, flat_schema, key_schema, wrapping
 from binlog_connector.envelope.connect_values import connect_column, declared_columns
 from binlog_connector.envelope.json.message_template import METADATA_NAMES, MessageTemplate
 from binlog_connector.envelope.message_kernels import UNKNOWN_THREAD
@@ -117,6 +117,7 @@ class TableEnvelope:
         key_wrapping: Before and after each key.
         value_wrapping: Before and after each value.
         template: What comes after the rows.
+        attributes: What comes before them in CloudEvents; None: it is none.
         is_copied: Its rows are no changes: a snapshot has copied them.
     """
 
@@ -126,6 +127,7 @@ class TableEnvelope:
     key_wrapping: tuple[Bytes, Bytes]
     value_wrapping: tuple[Bytes, Bytes]
     template: MessageTemplate
+    attributes: MessageTemplate | None = None
     is_copied: bool = False
 
     @classmethod
@@ -153,15 +155,20 @@ class TableEnvelope:
                 f"{layout.full_name}: columns {', '.join(sorted(taken))} have names that flat rows use for metadata",
                 hint="Leave the table out, or take the debezium envelope",
             )
-        template = MessageTemplate.of(layout.database, layout.table, layout.vendor, options, is_copied=is_copied)
+        named = layout.database, layout.table, layout.vendor, options
+        template = MessageTemplate.of(*named, is_copied=is_copied)
+        is_event = options.format is EnvelopeFormat.CLOUDEVENTS
+        attributes = MessageTemplate.of_attributes(*named, is_copied=is_copied) if is_event else None
         if not options.schemas:
-            return cls(layout, columns, key, wrapping(None), wrapping(None), template, is_copied)
+            return cls(layout, columns, key, wrapping(None), wrapping(None), template, attributes, is_copied)
         name = options.schema_name(layout.full_name)
         fields = [column.schema for column in columns]
         of_key = key_schema([fields[index] for index in key], name)
         is_flat = options.format is EnvelopeFormat.FLAT
         value_schema = flat_schema(fields, name) if is_flat else envelope_schema(fields, name, layout.vendor)
-        return cls(layout, columns, key, wrapping(of_key), wrapping(value_schema), template, is_copied)
+        if is_event:
+            value_schema = data_schema(value_schema, layout.vendor)
+        return cls(layout, columns, key, wrapping(of_key), wrapping(value_schema), template, attributes, is_copied)
 
     def values(self, images: Images) -> list[pa.Array]:
         """Values in messages of all columns of *images*.

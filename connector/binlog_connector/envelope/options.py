@@ -21,6 +21,8 @@ class EnvelopeFormat(StrEnum):
 
     DEBEZIUM = "debezium"
     FLAT = "flat"
+    CLOUDEVENTS = "cloudevents"
+    """Debezium's, within an event of the CloudEvents specification."""
 
 
 class DecimalHandling(StrEnum):

@@ -50,7 +50,7 @@ _HINTS: Mapping[str, str] = {
     "value.converter.schemas.enable": "schemas_enable is for keys and values",
     "key.converter.schemas.enable": "schemas_enable is for keys and values",
     "key.converter": _CONVERTER,
-    "value.converter": _CONVERTER,
+    "value.converter": f'{_CONVERTER}; envelope = "cloudevents" is what CloudEventsConverter makes',
     "key.converter.schema.registry.url": _REGISTRY,
     "value.converter.schema.registry.url": _REGISTRY,
     "schema.name.adjustment.mode": _ADJUSTED,

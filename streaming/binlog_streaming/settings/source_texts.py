@@ -92,7 +92,11 @@ KAFKA_SINK = (
         "These three for some topics, by regular expressions for their whole names; the first that matches counts.",
         '[{ select = "shop[.]sales[.].*", partitions = 12, settings = { "retention.ms" = 604800000 } }]',
     ),
-    Setting("envelope", "Form of the value of a change: debezium (before, after, op, source, ...), or flat (the row)."),
+    Setting(
+        "envelope",
+        "Form of the value of a change: debezium (before, after, op, source, ...), flat (the row), or cloudevents "
+        "(debezium's as the data of a CloudEvent).",
+    ),
     Setting("format", "json; or avro, with schemas in a registry: [sink.registry]."),
     Setting("schemas_enable", "In JSON: keys and values carry their schema, as Kafka Connect's converter writes it."),
     Setting("tombstones", "A delete is followed by a message with its key and without a value."),

@@ -69,6 +69,7 @@ DIFFERENCES = {
     "schema changes": r"value\.(schema\.fields\[tableChanges\]\.items\.fields|payload\.tableChanges\[0\]\.table)",
 }
 """First cell of a row in docs/kafka.md, and the paths in messages that it is about."""
+CLOUD_EVENTS_ID = r"value\.id"
 _MADE = re.compile(r"value\.payload\.ts_[mun]s")
 
 
@@ -107,13 +108,13 @@ class ServerLog:
         path.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
         return java("stream", path, self.folder / f"{name}.debezium", LAST_TOPIC)
 
-    def published(self, name: str, options: dict[str, str], *, path: Path | None = None) -> Path:
+    def published(self, name: str, options: dict[str, str], *, path: Path | None = None, schemas: bool = True) -> Path:
         """Messages that a job publishes, whose settings have Debezium's names and quoted values."""
         settings = "".join(f'"{key}" = "{value}"\n' for key, value in options.items())
         job = parse_any_job(
             f'checkpoint = "{name}-state"\n[source]\npath = "{path or self.server.binlog_directory}"\n'
             'declaredTypes = true\n[sink]\nkind = "kafka"\nbootstrap_servers = "127.0.0.1:1"\ntopic_prefix = "t"\n'
-            f"schemas_enable = true\n{settings}",
+            f"schemas_enable = {str(schemas).lower()}\n{settings}",
             file=self.folder / "job.toml",
         )
         assert isinstance(job, PublishJob)
@@ -253,7 +254,32 @@ def test_consumers_make_the_same_of_both(log: ServerLog) -> None:
     assert len(ours["outbox.event.order"]) == len(theirs["outbox.event.order"]) > 0
 
 
+@pytest.mark.parametrize("schemas", [True, False])
+def test_cloud_events_are_those_of_debeziums_converter(log: ServerLog, *, schemas: bool) -> None:
+    name, options = f"events-{schemas}", {"provide.transaction.metadata": "true", "skipped.operations": "none"}
+    plain = log.published(name, options)
+    theirs = lines_of(java("cloudevents", plain, plain.with_suffix(".events"), str(schemas).lower()))
+    ours = lines_of(log.published(f"{name}-ours", {**options, "envelope": "cloudevents"}, schemas=schemas))
+    assert [one["topic"] for one in ours] == [one["topic"] for one in theirs]
+    pairs = [pair for pair in zip(theirs, ours, strict=True) if pair[0]["topic"] != "t.transaction"]
+    found = [
+        difference
+        for one, other in pairs
+        for difference in differences("value", *(json.loads(each["value"] or "null") for each in (one, other)))
+    ]
+    allowed = [re.compile(r"value\.data(\.payload)?\.ts_[mun]s"), re.compile(CLOUD_EVENTS_ID)]
+    assert [one for one in found if not any(pattern.fullmatch(one[0]) for pattern in allowed)] == []
+    ids = [json.loads(other["value"])["id"] for _, other in pairs if other["value"]]
+    assert len(set(ids)) == len(ids) > 30
+    values = [json.loads(each["value"]) for each in ours if each["topic"] == "t.transaction"]
+    assert {(one["payload"] if schemas else one)["status"] for one in values} == {"BEGIN", "END"}
+
+
+def lines_of(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
 def test_differences_are_in_the_guide() -> None:
     page = (REPO / "docs/kafka.md").read_text()
-    for name in DIFFERENCES:
+    for name in (*DIFFERENCES, "`id` of CloudEvents"):
         assert f"\n| {name} | " in page, name

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import itertools
 import json
-from dataclasses import dataclass
+from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
@@ -19,17 +19,31 @@ from binlog_connector.envelope.connect_schema import (
     HEARTBEAT_VALUE,
     TRANSACTION_KEY,
     compact,
+    data_schema,
     envelope_schema,
     flat_schema,
+    has_whole_envelope,
     schema_change_schemas,
     transaction_value_schema,
     wrapping,
 )
-from binlog_connector.envelope.json.message_template import EventTexts, op_texts, source_template
-from binlog_connector.envelope.json.template_kernels import SEQUENCE_WIDTHS, add_message_sizes, write_messages
+from binlog_connector.envelope.json.message_template import (
+    EventTexts,
+    MessageFields,
+    MessageTemplate,
+    op_letters,
+    op_texts,
+    source_template,
+)
+from binlog_connector.envelope.json.template_kernels import (
+    OP,
+    ROW,
+    SEQUENCE_ROW,
+    SEQUENCE_WIDTHS,
+)
 from binlog_connector.envelope.message_kernels import DELETE, image_pair_sizes, write_image_pairs
 from binlog_connector.envelope.options import EnvelopeFormat
-from binlog_format.kernels import as_bytes
+from binlog_format.kernels import as_bytes, empty_bytes
 from binlog_format.rows.arrow_arrays import numbers_array, strings_array
 from binlog_format.rows.json.json_kernels import write_same
 from binlog_format.rows.json.json_rows import JsonRows, JsonStyle, json_column
@@ -53,64 +67,7 @@ if TYPE_CHECKING:
 
 
 _BEFORE, _AFTER = as_bytes(b'{"before":'), as_bytes(b',"after":')
-_COMMA = as_bytes(b",")
-
-
-@dataclass(frozen=True, slots=True)
-class MessageFields:
-    """Fields that are filled in for each value.
-
-    Attributes:
-        events: Of each value its event.
-        row_nos: Number of its row in the event.
-        total_orders: Its number in the transaction.
-        table_orders: Its number there among those of the same table.
-        ops: `CREATE`, `UPDATE` or `DELETE`.
-        op_texts: What is written for them.
-    """
-
-    texts: EventTexts
-    events: Int64s
-    row_nos: Int32s
-    total_orders: Int64s
-    table_orders: Int64s
-    ops: Int64s
-    op_texts: JsonTexts
-
-    def add_sizes(self, around: int, sizes: Int64s) -> None:
-        """Add to each size the bytes that `write` writes; *around*: of the closing brace and the tail."""
-        add_message_sizes(
-            self.texts.message_fields,
-            self.texts.segments,
-            self.texts.slots,
-            self.events,
-            self.row_nos,
-            self.total_orders,
-            self.table_orders,
-            self.ops,
-            self.op_texts.offsets,
-            around,
-            sizes,
-        )
-
-    def write(self, out: Bytes, cursors: Int64s, tail: Bytes) -> None:
-        """Write what comes after the row at each cursor, a closing brace, and *tail*; the cursors move on."""
-        write_messages(
-            out,
-            cursors,
-            self.texts.message_fields,
-            self.texts.data,
-            self.texts.segments,
-            self.texts.slots,
-            self.events,
-            self.row_nos,
-            self.total_orders,
-            self.table_orders,
-            self.ops,
-            self.op_texts.data,
-            self.op_texts.offsets,
-            tail,
-        )
+_COMMA, _BRACE = as_bytes(b","), as_bytes(b"}")
 
 
 class ChangeValues(Protocol):
@@ -127,32 +84,52 @@ class ChangeValues(Protocol):
 
 
 class DebeziumValues:
-    """Envelopes with the images before and after each change.
+    """Envelopes with the images before and after each change; as data of CloudEvents, if these have attributes.
 
     Args:
         images: All images that occur.
         before: Of each value its image before, or `NO_IMAGE`.
+        fields: What comes after the images; None: nothing.
         wrapping: Before and after each value.
+        attributes: What comes before all of that; None: nothing.
     """
 
     def __init__(
-        self, images: JsonRows, before: Int64s, after: Int64s, fields: MessageFields, wrapping: tuple[Bytes, Bytes]
+        self,
+        images: JsonRows,
+        before: Int64s,
+        after: Int64s,
+        fields: MessageFields | None,
+        wrapping: tuple[Bytes, Bytes],
+        attributes: MessageFields | None = None,
     ) -> None:
         self._images = images
         self._before, self._after = before, after
-        self._fields = fields
-        self._head, self._tail = np.concatenate([wrapping[0], _BEFORE]), wrapping[1]
+        self._attributes, self._fields = attributes, fields
+        ends = [_BRACE, wrapping[1]] if attributes is None else [_BRACE, wrapping[1], _BRACE]
+        self._head, self._tail = np.concatenate([wrapping[0], _BEFORE]), np.concatenate(ends)
         self.sizes: Int64s = np.empty(len(before), dtype=np.int64)
         image_pair_sizes(before, after, images.sizes, self._head.size + _AFTER.size + _COMMA.size, self.sizes)
-        fields.add_sizes(1 + self._tail.size, self.sizes)
+        if attributes is not None:
+            attributes.add_sizes(0, self.sizes)
+        if fields is not None:
+            fields.add_sizes(self._tail.size, self.sizes)
+        else:
+            self.sizes += self._tail.size - _COMMA.size
 
     def write(self, out: Bytes, starts: Int64s) -> None:
         """Write value i at `out[starts[i]:starts[i] + sizes[i]]`."""
         cursors = starts.copy()
+        if self._attributes is not None:
+            self._attributes.write(out, cursors, empty_bytes(0))
         image_starts = np.empty(len(self._images.sizes), dtype=np.int64)
         write_image_pairs(out, cursors, self._head, _AFTER, self._before, self._after, self._images.sizes, image_starts)
         self._images.write(out, image_starts)
-        self._fields.write(out, cursors, self._tail)
+        if self._fields is not None:
+            self._fields.write(out, cursors, self._tail)
+        else:
+            cursors -= _COMMA.size
+            write_same(out, cursors, self._tail)
         assert np.array_equal(cursors, starts + self.sizes), "values were written with other sizes than computed"
 
 
@@ -166,9 +143,9 @@ class FlatValues:
     def __init__(self, rows: JsonRows, fields: MessageFields, wrapping: tuple[Bytes, Bytes]) -> None:
         self._rows = rows
         self._fields = fields
-        self._head, self._tail = wrapping
+        self._head, self._tail = wrapping[0], np.concatenate([_BRACE, wrapping[1]])
         self.sizes: Int64s = rows.sizes + self._head.size  # a comma takes the place of the row's closing brace
-        fields.add_sizes(1 + self._tail.size, self.sizes)
+        fields.add_sizes(self._tail.size, self.sizes)
 
     def write(self, out: Bytes, starts: Int64s) -> None:
         """Write value i at `out[starts[i]:starts[i] + sizes[i]]`."""
@@ -195,9 +172,15 @@ class JsonEncoding:
 
     def block(self, context: BlockContext, tables: Sequence[tuple[TableEnvelope, Int64s]]) -> _JsonBlock:
         """See `MessageEncoding`."""
-        texts = EventTexts.of(context, [(envelope.template, events) for envelope, events in tables])
         are_copied = tables[0][0].is_copied
-        return _JsonBlock(self._options, texts, op_texts(self._options, context.now_ns, are_copied=are_copied))
+        parts: list[_Part | None] = [None, None]
+        if self._options.format is not EnvelopeFormat.CLOUDEVENTS or has_whole_envelope(context.block.vendor):
+            texts = EventTexts.of(context, [(envelope.template, events) for envelope, events in tables])
+            parts[0] = texts, op_texts(self._options, context.now_ns, are_copied=are_copied)
+        with_attributes = [(table.attributes, events) for table, events in tables if table.attributes is not None]
+        if with_attributes:
+            parts[1] = EventTexts.of(context, with_attributes), op_letters(are_copied=are_copied)
+        return _JsonBlock(self._options, *parts)
 
     def transaction_keys(self, ids: pa.Array) -> JsonTexts:
         """See `MessageEncoding`."""
@@ -238,10 +221,15 @@ class JsonEncoding:
     def truncate(self, context: BlockContext, event: int, name: TableName) -> JsonTexts:
         """See `MessageEncoding`."""
         source = self._source(context, event, name.database, name.table)
-        is_flat = self._options.format is EnvelopeFormat.FLAT
-        value = _flat_truncate(source) if is_flat else _debezium_truncate(source, context.now_ns)
+        value = _flat_truncate(source) if self._is(EnvelopeFormat.FLAT) else _debezium_truncate(source, context.now_ns)
+        before = after = ""
+        if self._is(EnvelopeFormat.CLOUDEVENTS):
+            options, vendor = replace(self._options, transaction_metadata=False), context.block.vendor
+            template = MessageTemplate.of_attributes(name.database, name.table, vendor, options)
+            before, after = _of_one_event(context, event, template), "}"
+            value = value if has_whole_envelope(vendor) else '{"before":null,"after":null}'
         head, tail = wrapping(self._truncate_schema(context, name))
-        return JsonTexts.of([f"{head.tobytes().decode()}{value}{tail.tobytes().decode()}"])
+        return JsonTexts.of([f"{before}{head.tobytes().decode()}{value}{tail.tobytes().decode()}{after}"])
 
     def heartbeat(self, now_ns: int) -> tuple[bytes, bytes]:
         """See `MessageEncoding`."""
@@ -250,39 +238,41 @@ class JsonEncoding:
     def _source(self, context: BlockContext, event: int, database: str, table: str | None) -> str:
         """The object `source` of a message about a statement."""
         template = source_template(database, table, context.block.vendor, context.options)
-        texts = EventTexts.of(context, [(template, np.array([event], dtype=np.int64))])
-        segments = [bytes(texts.data[start:end]).decode() for start, end in itertools.pairwise(texts.segments)]
-        row_in_sequence, row = "0" * SEQUENCE_WIDTHS[-1], "0"
-        return f"{segments[0]}{row_in_sequence}{segments[1]}{row}{segments[2]}".removeprefix('"source":')
+        return _of_one_event(context, event, template).removeprefix('"source":')
 
     def _truncate_schema(self, context: BlockContext, name: TableName) -> Schema | None:
         # Of a row without columns: the statement tells nothing about them.
         if not self._options.schemas:
             return None
         full_name = self._options.schema_name(str(name))
-        if self._options.format is EnvelopeFormat.FLAT:
+        if self._is(EnvelopeFormat.FLAT):
             return flat_schema([], full_name)
-        return envelope_schema([], full_name, context.block.vendor)
+        schema = envelope_schema([], full_name, context.block.vendor)
+        return data_schema(schema, context.block.vendor) if self._is(EnvelopeFormat.CLOUDEVENTS) else schema
+
+    def _is(self, form: EnvelopeFormat) -> bool:
+        return self._options.format is form
+
+
+_Part = tuple[EventTexts, JsonTexts]
 
 
 class _JsonBlock:
-    # See `BlockEncoder`.
-    def __init__(self, options: EnvelopeOptions, texts: EventTexts, ops: JsonTexts) -> None:
-        self._options, self._texts, self._ops = options, texts, ops
+    # See `BlockEncoder`; texts of the events, with those of operations: after rows, and before them.
+    def __init__(self, options: EnvelopeOptions, fields: _Part | None, attributes: _Part | None) -> None:
+        self.options, self.fields, self.attributes = options, fields, attributes
 
     def changes(self, envelope: TableEnvelope, images: Images) -> _JsonChanges:
-        return _JsonChanges(self._options, self._texts, self._ops, envelope, images)
+        return _JsonChanges(self, envelope, images)
 
 
 class _JsonChanges:
     # See `ChangeEncoder`.
-    def __init__(
-        self, options: EnvelopeOptions, texts: EventTexts, ops: JsonTexts, envelope: TableEnvelope, images: Images
-    ) -> None:
-        self._options, self._texts, self._ops = options, texts, ops
-        self._envelope, self._images = envelope, images
+    def __init__(self, block: _JsonBlock, envelope: TableEnvelope, images: Images) -> None:
+        self._block, self._envelope, self._images = block, envelope, images
+        self._is_flat = block.options.format is EnvelopeFormat.FLAT
         self.keys = None
-        if options.format is EnvelopeFormat.FLAT:
+        if self._is_flat:
             key = [envelope.column(images, index) for index in envelope.key]
         else:
             self._rows = envelope.row_columns(images)
@@ -291,14 +281,20 @@ class _JsonChanges:
             self.keys = JsonTexts.of_rows(JsonRows(key, len(images)), *envelope.key_wrapping)
 
     def values(self, rows: ValueRows) -> ChangeValues:
-        orders = (rows.events, rows.events) if rows.orders is None else (rows.orders.total, rows.orders.of_table)
-        fields = MessageFields(self._texts, rows.events, rows.row_nos, *orders, rows.ops, self._ops)
         wrapped = self._envelope.value_wrapping
-        if self._options.format is EnvelopeFormat.FLAT:
+        fields, attributes = _filled(self._block.fields, rows), _filled(self._block.attributes, rows)
+        if self._is_flat and fields is not None:
             images = self._images.select(np.where(rows.ops == DELETE, rows.before, rows.after))
             return FlatValues(JsonRows(self._envelope.row_columns(images), len(images)), fields, wrapped)
         images_rows = JsonRows(self._rows, len(self._images))
-        return DebeziumValues(images_rows, rows.before, rows.after, fields, wrapped)
+        return DebeziumValues(images_rows, rows.before, rows.after, fields, wrapped, attributes)
+
+
+def _filled(part: _Part | None, rows: ValueRows) -> MessageFields | None:
+    if part is None:
+        return None
+    orders = (rows.events, rows.events) if rows.orders is None else (rows.orders.total, rows.orders.of_table)
+    return MessageFields(part[0], rows.events, rows.row_nos, *orders, rows.ops, part[1])
 
 
 def _listed(collections: Collections) -> pa.Array:
@@ -308,6 +304,17 @@ def _listed(collections: Collections) -> pa.Array:
     bounds = numbers_array(collections.bounds.astype(np.int32))
     joined = pc.binary_join(pa.ListArray.from_arrays(bounds, entries), ",")
     return pc.binary_join_element_wise("[", joined, "]", "")
+
+
+_OF_STATEMENTS = {SEQUENCE_ROW: "0" * SEQUENCE_WIDTHS[-1], ROW: "0", OP: "t"}
+
+
+def _of_one_event(context: BlockContext, event: int, template: MessageTemplate) -> str:
+    """*template* with the fields of a statement's event, which has no rows."""
+    texts = EventTexts.of(context, [(template, np.array([event], dtype=np.int64))])
+    segments = [bytes(texts.data[start:end]).decode() for start, end in itertools.pairwise(texts.segments)]
+    fields = [_OF_STATEMENTS[int(field)] for field in template.message_fields]
+    return "".join(itertools.chain.from_iterable(zip(segments, [*fields, ""], strict=True)))
 
 
 def _debezium_truncate(source: str, now_ns: int) -> str:

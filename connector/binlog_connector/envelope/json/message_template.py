@@ -1,4 +1,7 @@
-"""Parts of messages beside their rows: `MessageTemplate`, filled in for the events of a block by `EventTexts`."""
+"""Parts of messages beside their rows: `MessageTemplate`, filled in for the events of a block by `EventTexts`.
+
+Values with such parts: `MessageFields`.
+"""
 
 from __future__ import annotations
 
@@ -26,6 +29,7 @@ if TYPE_CHECKING:
     from binlog_format.kernels import Bytes
     from binlog_format.vendor import Vendor
 
+    Int32s = NDArray[np.int32]
     Int64s = NDArray[np.int64]
 
 _OPS, _COPIED_OPS = ("c", "u", "d"), ("r", "r", "r")
@@ -67,6 +71,49 @@ class MessageTemplate:
             ('},"op":', kernels.OP),
         )
 
+    @classmethod
+    def of_attributes(
+        cls, database: str, table: str, vendor: Vendor, options: EnvelopeOptions, *, is_copied: bool = False
+    ) -> MessageTemplate:
+        """Make the part before `data` in CloudEvents, with the attributes that Debezium's converter gives them."""
+        connector = connector_name(vendor)
+        event_type = f"io.debezium.connector.{connector}.DataChangeEvent"
+        place = compact(f"/debezium/{connector}/{options.topic_prefix}")
+        has_transaction = options.transaction_metadata and not is_copied
+        # Debezium's own id is the same for all rows of an event, and CloudEvents wants one for each.
+        return _template(
+            (f'{{"id":{compact(f"name:{options.topic_prefix};sequence:")[:-1]}', kernels.SEQUENCE_START),
+            ("", kernels.SEQUENCE_ROW),
+            (";op:", kernels.OP),
+            (f'","source":{place},"specversion":"1.0","type":"{event_type}","time":', kernels.ISO_TIME),
+            (',"datacontenttype":"application/json","iodebeziumop":"', kernels.OP),
+            (
+                (
+                    f'","iodebeziumversion":"{options.version}","iodebeziumconnector":"{connector}","iodebeziumname":'
+                    f'{compact(options.topic_prefix)},"iodebeziumtsms":"'
+                ),
+                kernels.MILLISECONDS,
+            ),
+            (
+                (
+                    f'","iodebeziumsnapshot":"{OF_SNAPSHOT if is_copied else NO_SNAPSHOT}","iodebeziumdb":'
+                    f'{compact(database)},"iodebeziumsequence":"'
+                ),
+                kernels.SEQUENCE_START,
+            ),
+            ("", kernels.SEQUENCE_ROW),
+            ('","iodebeziumtsus":"', kernels.MICROSECONDS),
+            ('","iodebeziumtsns":"', kernels.NANOSECONDS),
+            (f'","iodebeziumtable":{compact(table)},"iodebeziumserverid":"', kernels.SERVER_ID),
+            ('","iodebeziumgtid":', kernels.GTID),
+            (',"iodebeziumfile":', kernels.FILE),
+            (',"iodebeziumpos":', kernels.POSITION_TEXT),
+            (',"iodebeziumrow":', kernels.ROW),
+            (',"iodebeziumthread":', kernels.THREAD_TEXT),
+            (',"iodebeziumquery":', kernels.QUERY),
+            *(_TRANSACTION_ATTRIBUTES if has_transaction else _NO_TRANSACTION_ATTRIBUTES),
+        )
+
     @property
     def message_fields(self) -> Int64s:
         """Fields that are filled in for each message."""
@@ -81,6 +128,20 @@ class MessageTemplate:
 
 def _template(*parts: tuple[str, int]) -> MessageTemplate:
     return MessageTemplate(tuple(literal for literal, _ in parts), tuple(field for _, field in parts))
+
+
+_TRANSACTION_ATTRIBUTES = (
+    (',"iodebeziumtxid":', kernels.TRANSACTION_ID),
+    (',"iodebeziumtxtotalorder":"', kernels.TOTAL_ORDER),
+    ('","iodebeziumtxdatacollectionorder":"', kernels.TABLE_ORDER),
+    ('","data":', kernels.NOTHING),
+)
+_NO_TRANSACTION_ATTRIBUTES = (
+    (
+        ',"iodebeziumtxid":null,"iodebeziumtxtotalorder":null,"iodebeziumtxdatacollectionorder":null,"data":',
+        kernels.NOTHING,
+    ),
+)
 
 
 def source_template(
@@ -113,6 +174,11 @@ def _flat(database: str, table: str) -> MessageTemplate:
         ('","__source_gtid":', kernels.GTID),
         (',"__op":', kernels.OP),
     )
+
+
+def op_letters(*, are_copied: bool = False) -> JsonTexts:
+    """Texts for `OP` in attributes of CloudEvents, as `op_texts`."""
+    return JsonTexts.of(_COPIED_OPS if are_copied else _OPS)
 
 
 def op_texts(options: EnvelopeOptions, now_ns: int, *, are_copied: bool = False) -> JsonTexts:
@@ -179,3 +245,61 @@ class EventTexts:
         slots = np.full(len(block.events), -1, dtype=np.int64)
         slots[rows] = np.arange(len(rows))
         return cls(data, segments, slots, message_fields)
+
+
+@dataclass(frozen=True, slots=True)
+class MessageFields:
+    """Fields that are filled in for each value.
+
+    Attributes:
+        texts: Of the events.
+        events: Of each value its event.
+        row_nos: Number of its row in the event.
+        total_orders: Its number in the transaction.
+        table_orders: Its number there among those of the same table.
+        ops: `CREATE`, `UPDATE` or `DELETE`.
+        op_texts: What is written for them.
+    """
+
+    texts: EventTexts
+    events: Int64s
+    row_nos: Int32s
+    total_orders: Int64s
+    table_orders: Int64s
+    ops: Int64s
+    op_texts: JsonTexts
+
+    def add_sizes(self, around: int, sizes: Int64s) -> None:
+        """Add to each size the bytes that `write` writes; *around*: of the tail."""
+        kernels.add_message_sizes(
+            self.texts.message_fields,
+            self.texts.segments,
+            self.texts.slots,
+            self.events,
+            self.row_nos,
+            self.total_orders,
+            self.table_orders,
+            self.ops,
+            self.op_texts.offsets,
+            around,
+            sizes,
+        )
+
+    def write(self, out: Bytes, cursors: Int64s, tail: Bytes) -> None:
+        """Write the template's part at each cursor, and *tail*; the cursors move on."""
+        kernels.write_messages(
+            out,
+            cursors,
+            self.texts.message_fields,
+            self.texts.data,
+            self.texts.segments,
+            self.texts.slots,
+            self.events,
+            self.row_nos,
+            self.total_orders,
+            self.table_orders,
+            self.ops,
+            self.op_texts.data,
+            self.op_texts.offsets,
+            tail,
+        )

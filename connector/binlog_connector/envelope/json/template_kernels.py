@@ -16,6 +16,7 @@ from binlog_format.writing_kernels import (
     digit_count,
     escaped_size,
     put_bytes,
+    put_date,
     put_digits,
     put_escaped,
     put_fixed,
@@ -45,23 +46,29 @@ POSITION = 8
 THREAD = 9
 QUERY = 10
 TRANSACTION_ID = 11
+ISO_TIME = 12  # in quotes, as the two below are where they are known
+POSITION_TEXT = 13
+THREAD_TEXT = 14
 # Fields of a message; from here on.
-SEQUENCE_ROW = 12
-ROW = 13
-TOTAL_ORDER = 14
-TABLE_ORDER = 15
-OP = 16
+SEQUENCE_ROW = 15
+ROW = 16
+TOTAL_ORDER = 17
+TABLE_ORDER = 18
+OP = 19
 
 SEQUENCE_WIDTHS = (10, 10, 5, 10, 10)
 """Digits of file_no, page, chunk, event_no and row_no."""
 _GROUP_SIZE = sum(SEQUENCE_WIDTHS[:3]) + 3  # of a sequence, with its dots
 _FIELD_SIZE_MAX = 64  # of every field without a text: three numbers of 20 digits, or a sequence
 _DOT = 0x2E
-_BRACE = 0x7D
+_COLON = 0x3A
+_T = 0x54
 _ZERO = 0x30
+_DAY, _HOUR, _MINUTE = 86_400, 3600, 60
 _U0 = np.uint64(0)
 
 _FILE_IS = np.frombuffer(b'"file=', dtype=np.uint8).copy()
+_NO_MILLISECONDS = np.frombuffer(b'.000Z"', dtype=np.uint8).copy()
 _POSITION_IS = np.frombuffer(b",pos=", dtype=np.uint8).copy()
 
 
@@ -148,6 +155,17 @@ def _put_time(out: Bytes, at: int, seconds: int, field: int) -> int:
 
 
 @kernel
+def _put_iso_time(out: Bytes, at: int, seconds: int) -> int:
+    out[at] = QUOTE
+    at = put_date(out, at + 1, seconds // _DAY)
+    rest = seconds % _DAY
+    for mark, number in ((_T, rest // _HOUR), (_COLON, rest % _HOUR // _MINUTE), (_COLON, rest % _MINUTE)):
+        out[at] = mark
+        at = put_fixed(out, at + 1, number, 2)
+    return put_bytes(out, at, _NO_MILLISECONDS, 0, _NO_MILLISECONDS.size)
+
+
+@kernel
 def _put_gtid(out: Bytes, at: int, sources: EventSources, group: int) -> int:
     out[at] = QUOTE
     at = put_bytes(out, at + 1, sources.gtids, sources.gtid_offsets[group], sources.gtid_offsets[group + 1])
@@ -176,6 +194,16 @@ def _put_place(out: Bytes, at: int, sources: EventSources, group: int, position:
 @kernel
 def _put_number(out: Bytes, at: int, number: int) -> int:
     return put_signed(out, at, number) if number >= 0 else put_null(out, at)
+
+
+@kernel
+def _put_number_text(out: Bytes, at: int, number: int) -> int:
+    if number < 0:
+        return put_null(out, at)
+    out[at] = QUOTE
+    at = put_signed(out, at + 1, number)
+    out[at] = QUOTE
+    return at + 1
 
 
 @kernel
@@ -239,6 +267,12 @@ def fill_events(
                 at = _put_query(out, at, sources, sources.event_queries[event])
             elif field == FILE:
                 at = _put_file(out, at, sources, group)
+            elif field == ISO_TIME:
+                at = _put_iso_time(out, at, seconds[event])
+            elif field == POSITION_TEXT:
+                at = _put_number_text(out, at, positions[group])
+            elif field == THREAD_TEXT:
+                at = _put_number_text(out, at, sources.threads[group])
             elif has_gtid[group]:
                 at = _put_gtid(out, at, sources, group)
             elif field == GTID:
@@ -280,7 +314,7 @@ def add_message_sizes(
         table_orders: As below.
         ops: As below.
         op_offsets: As below.
-        around: Bytes of the closing brace and *tail*.
+        around: Bytes of *tail*.
         sizes: Gets more.
     """
     for row in range(len(sizes)):
@@ -318,7 +352,7 @@ def write_messages(
     op_offsets: Int64s,
     tail: Bytes,
 ) -> None:
-    """Write what comes after the row of each message, a closing brace and *tail*.
+    """Write a template's part of each message, and *tail*.
 
     Args:
         out: Where to write.
@@ -334,7 +368,7 @@ def write_messages(
         ops: Number of its operation.
         op_data: What is written for the operations.
         op_offsets: Where each begins, and the last one ends.
-        tail: Comes after the brace.
+        tail: Comes after it.
     """
     for row in range(len(cursors)):
         segment = slots[events[row]] * (len(message_fields) + 1)
@@ -353,5 +387,4 @@ def write_messages(
                 at = put_bytes(out, at, op_data, op_offsets[ops[row]], op_offsets[ops[row] + 1])
             segment += 1
             at = put_bytes(out, at, texts, segments[segment], segments[segment + 1])
-        out[at] = _BRACE
-        cursors[row] = put_bytes(out, at + 1, tail, 0, tail.size)
+        cursors[row] = put_bytes(out, at, tail, 0, tail.size)
