@@ -105,6 +105,7 @@ class SchemaRegistryServer:
             pair = base64.b64encode(f"{self.user}:{self.password}".encode()).decode()
             if headers.get("Authorization") != f"Basic {pair}":
                 return 401, {"error_code": 401, "message": "Unauthorized"}
+        path = path.replace("?fetchMaxId=false", "").partition("?subject=")[0] if path.startswith("/schemas/") else path
         if path == "/schemas/types":
             return 200, ["AVRO"]
         if found := re.fullmatch(r"/subjects/([^/]+)/versions(/latest)?", path):

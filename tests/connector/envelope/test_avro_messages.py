@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import re
 from dataclasses import replace
+from decimal import Context, Decimal
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -127,6 +129,45 @@ def _rounded(value: Any) -> Any:
         return [_rounded(one) for one in value]
     with np.errstate(over="ignore"):
         return float(np.float32(value)) if isinstance(value, float) else value
+
+
+@pytest.mark.parametrize("case", ["mariadb-10.11/types_full", "mysql-9/types_full", "mysql-9/ops"])
+def test_confluents_deserializer_reads_them(server: SchemaRegistryServer, case: str) -> None:
+    """What consumers have that use Confluent's own client."""
+    registry = pytest.importorskip("confluent_kafka.schema_registry")  # with its extras, as the group test has it
+    avro = pytest.importorskip("confluent_kafka.schema_registry.avro")
+    serialization = pytest.importorskip("confluent_kafka.serialization")
+    deserializer = avro.AvroDeserializer(registry.SchemaRegistryClient({"url": server.url}))
+    precise = UnsignedBigintHandling.PRECISE
+    options = EnvelopeOptions("shop", unsigned_bigint_handling=precise, transaction_metadata=True)
+    server.compatibility_default = "NONE"
+    with open_log(str(SERVER_CASES / case)) as log:
+        view = MessagesView(options, encoding=avro_encoding(server, options), decoding=Decoding(SchemaHistory()))
+        made = [message for batch in view.batches(log.committed_blocks()) for message in batch.to_pylist()]
+    assert len(made) > 10
+    for message in made:
+        topic = topic_of(message["kind"], message["database"], message["table"])
+        for part in ("key", "value"):
+            context = serialization.SerializationContext(topic, part)
+            found = _as_json(deserializer(message[part], context))
+            assert found == (None if message[part] is None else server.decode(message[part]))
+
+
+def _as_json(value: Any) -> Any:
+    # A DECIMAL is its unscaled number, in as few bytes as hold it.
+    if isinstance(value, Decimal):
+        exponent = value.as_tuple().exponent
+        assert isinstance(exponent, int)
+        number = int(value.scaleb(-exponent, DECIMALS))
+        value = number.to_bytes(((number if number >= 0 else ~number).bit_length() // 8) + 1, "big", signed=True)
+    if isinstance(value, dict):
+        return {name: _as_json(one) for name, one in value.items()}
+    if isinstance(value, list):
+        return [_as_json(one) for one in value]
+    return base64.b64encode(value).decode() if isinstance(value, bytes) else value
+
+
+DECIMALS = Context(prec=100)
 
 
 def test_the_heartbeat(server: SchemaRegistryServer) -> None:
