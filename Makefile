@@ -150,10 +150,10 @@ test-compat: $(COMPAT_INSTALLED) $(FETCHED) java ## Run the tests of the Spark s
 	@PYSPARK_EXPECTED=$(PYSPARK) $(COMPAT)/bin/python -m pytest -n 2 --dist loadscope --no-loadscope-reorder \
 		-m "spark and not thorough" tests/connector tests/streaming/tables/lake/test_spark_tables.py $(PYTEST_ARGS)
 
-soak: setup java ## Kill the Spark driver 50 times while a writer runs, and see that each change arrives exactly once (KILLS=...; SINK=kafka: a publisher 30 times, and all else that can happen to it; SNAPSHOT=log, SNAPSHOT=read: a snapshot, its job and its server 30 times)
+soak: setup java ## Kill the Spark driver 50 times while a writer runs, and see that each change arrives exactly once (KILLS=...; SINK=kafka: a publisher 30 times, and all else that can happen to it, or with SNAPSHOT=log while snapshots run; SNAPSHOT=log, SNAPSHOT=read: a snapshot, its job and its server 30 times)
 ifeq ($(SINK),kafka)
 	@$(BIN)/python -m binlog_lab.demo.servers.fetch
-	@$(BIN)/python -m tests.soak.topics $(if $(KILLS),--kills $(KILLS))
+	@$(BIN)/python -m tests.soak.$(if $(SNAPSHOT),topic_snapshots,topics) $(if $(KILLS),--kills $(KILLS))
 else ifdef SNAPSHOT
 	@$(BIN)/python -m tests.soak.snapshots --method $(SNAPSHOT) $(if $(KILLS),--kills $(KILLS))
 else
