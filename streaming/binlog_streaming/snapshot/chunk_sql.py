@@ -4,6 +4,8 @@ The comparison of a key with a bound is written out, `a > x OR (a = x AND b > y)
 servers make no range of an index.
 
 Comparison of a key's column with a bound that was kept as text: `key_column(...)` -> `KeyColumn`.
+
+A condition for rows, as SQL: `condition_sql`.
 """
 
 from __future__ import annotations
@@ -13,11 +15,20 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING
 
+from binlog_connector.rules.predicate_parser import (
+    Conjunction,
+    Likeness,
+    Membership,
+    Negation,
+    Nullness,
+    ValueComparison,
+)
 from binlog_streaming.snapshot.sql_text import name_list, quoted, table_sql
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from binlog_connector.rules.predicate_parser import Condition, Literal
     from binlog_streaming.snapshot.marks import Bounds
     from binlog_streaming.snapshot.source_table import Key, SourceTable
 
@@ -107,21 +118,24 @@ def bound_statement(table: SourceTable, key: Key, after: Sequence[str] | None, s
     )
 
 
-def rows_statement(table: SourceTable, shadow: str, bounds: Bounds, locking: str) -> str:
-    """Copy a chunk's rows into *shadow* (a full name in SQL), under shared locks on them."""
-    return f"INSERT INTO {shadow} ({name_list(table.column_names)}) {select_statement(table, bounds)} {locking}"
+def rows_statement(
+    table: SourceTable, shadow: str, bounds: Bounds, locking: str, condition: Condition | None = None
+) -> str:
+    """Copy a chunk's rows (those for which *condition* is true) into *shadow* (a full name in SQL), under shared locks."""
+    selected = select_statement(table, bounds, condition)
+    return f"INSERT INTO {shadow} ({name_list(table.column_names)}) {selected} {locking}"
 
 
-def select_statement(table: SourceTable, bounds: Bounds) -> str:
-    """A query for the rows of a range of keys, all columns, in no order."""
-    return f"SELECT {name_list(table.column_names)} FROM {chunk_source(table, bounds)}"
+def select_statement(table: SourceTable, bounds: Bounds, condition: Condition | None = None) -> str:
+    """A query for the rows of a range of keys (those for which *condition* is true), all columns, in no order."""
+    return f"SELECT {name_list(table.column_names)} FROM {chunk_source(table, bounds, condition)}"
 
 
-def chunk_source(table: SourceTable, bounds: Bounds) -> str:
+def chunk_source(table: SourceTable, bounds: Bounds, condition: Condition | None = None) -> str:
     """SQL after FROM for the rows of a chunk: the table, the index, and the condition."""
+    conditions = [] if condition is None else [condition_sql(condition)]
     if table.key is None:
-        return table_sql(table.schema, table.name)
-    conditions = []
+        return f"{table_sql(table.schema, table.name)}{_where(conditions)}"
     if bounds.after is not None:
         conditions.append(_after(table.key.columns, bounds.after))
     if bounds.through is not None:
@@ -152,3 +166,33 @@ def _compared(columns: Sequence[KeyColumn], bound: Sequence[str], operator: str,
         return f"{column} {last} {literal}"
     rest = _compared(columns[1:], bound[1:], operator, last)
     return f"{column} {operator} {literal} OR ({column} = {literal} AND ({rest}))"
+
+
+def condition_sql(condition: Condition) -> str:
+    """SQL of a parsed condition: names and literals are written anew, so nothing else gets into a statement."""
+    match condition:
+        case Negation():
+            return f"NOT ({condition_sql(condition.condition)})"
+        case Conjunction():
+            joint = " OR " if condition.is_any else " AND "
+            return joint.join(f"({condition_sql(one)})" for one in condition.conditions)
+        case Nullness():
+            return f"{quoted(condition.column.name)} IS NULL"
+        case Likeness():
+            return f"{quoted(condition.column.name)} LIKE {_literal(condition.pattern)}"
+        case Membership():
+            return f"{quoted(condition.column.name)} IN ({', '.join(map(_literal, condition.literals))})"
+        case ValueComparison():
+            return f"{quoted(condition.column.name)} {condition.operator} {_literal(condition.literal)}"
+
+
+def _literal(literal: Literal) -> str:
+    match literal.value:
+        case bool():
+            return str(literal.value).upper()
+        case str():
+            return f"_utf8mb4 X'{literal.value.encode().hex()}'"  # whatever sql_mode says of backslashes
+        case bytes():
+            return f"X'{literal.value.hex()}'"
+        case _:
+            return f"{literal.value:f}"

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import pymysql
 
+from binlog_connector.rules.predicate_parser import column_names, parse_predicate
 from binlog_format.errors import SchemaError
 from binlog_format.views.filters import SNAPSHOT_DATABASE, TableFilter
 from binlog_streaming.server.session import DENIED, number_of
@@ -59,6 +60,7 @@ class SnapshotPlan:
         engine: What shadow tables are kept in.
         replicas: Those that are connected; None: the account may not see them.
         topics: The publisher whose topics get the rows; None: they are for tables.
+        row_filter: Condition for the rows that are taken; None: all.
     """
 
     server: str
@@ -72,6 +74,7 @@ class SnapshotPlan:
     engine: EngineChoice
     replicas: tuple[Replica, ...] | None
     topics: str | None = None
+    row_filter: str | None = None
 
     @property
     def size_estimate(self) -> int:
@@ -91,7 +94,12 @@ class SnapshotPlan:
 
 
 def make_plan(
-    session: ServerSession, job: Job | PublishJob, *, tables: str | None = None, restart: bool = False
+    session: ServerSession,
+    job: Job | PublishJob,
+    *,
+    tables: str | None = None,
+    restart: bool = False,
+    row_filter: str | None = None,
 ) -> SnapshotPlan:
     """See what a snapshot of the tables of *job* would do; nothing is changed.
 
@@ -99,6 +107,7 @@ def make_plan(
         job: Which tables; its log has to be that of the server.
         tables: Only these of them: regular expressions on `database.table`; then also those that are complete already.
         restart: Begin every table anew, also where a run was cut off.
+        row_filter: Condition for the rows that are taken, which can be parsed; None: all.
 
     Raises:
         ServerError: Why it cannot be: `VERSION`, `SETTINGS`, `OTHER_SERVER`, `REPLICA`, `DENIED`, `NOT_LOGGED`.
@@ -117,9 +126,9 @@ def make_plan(
     wanted = [table for table in found if is_all or not of_job.is_complete(table.name)]
     check_mark_rights(session)
     check_databases(session, {SNAPSHOT_DATABASE})
-    left_out = tuple(_left_out(session, wanted, job))
+    left_out = tuple(_left_out(session, wanted, job, row_filter))
     refused = {left.name for left in left_out}
-    earlier = EarlierRuns(session, topics)
+    earlier = EarlierRuns(session, topics, row_filter)
     cut = {} if restart else {table.name: earlier.cut_run_that_took(table.name) for table in wanted}
     planned = tuple(
         PlannedTable(
@@ -143,17 +152,20 @@ def make_plan(
         engine=find_engine(session),
         replicas=find_replicas(session),
         topics=topics,
+        row_filter=row_filter,
     )
 
 
-def _left_out(session: ServerSession, tables: Sequence[ServerTable], job: Job | PublishJob) -> Iterator[LeftOut]:
+def _left_out(
+    session: ServerSession, tables: Sequence[ServerTable], job: Job | PublishJob, row_filter: str | None
+) -> Iterator[LeftOut]:
     """The *tables* that cannot be copied, with reasons."""
     row_image = str(session.variable("binlog_row_image"))
     unlogged = unlogged_databases(session, {table.source.schema for table in tables})
     for table in tables:
         refusal = table.refusal(row_image) or unlogged.get(table.source.schema)
         refusal = refusal or (_unpublished(table, job) if isinstance(job, PublishJob) else None)
-        refusal = refusal or rights_refusal(session, table.source)
+        refusal = refusal or _lacking_columns(table, row_filter) or rights_refusal(session, table.source)
         if refusal is not None:
             yield LeftOut(table.source.full_name, refusal)
 
@@ -169,6 +181,14 @@ def _unpublished(table: ServerTable, job: PublishJob) -> str | None:
         "it has no key, so consumers could not tell which of its rows they have already; name columns that tell "
         "rows apart as keys in its [[tables]]"
     )
+
+
+def _lacking_columns(table: ServerTable, row_filter: str | None) -> str | None:
+    """Reason why rows of a table cannot be chosen; None: they can."""
+    known = {name.casefold() for name in table.source.column_names}
+    names = [] if row_filter is None else [column.name for column in column_names(parse_predicate(row_filter))]
+    lacking = next((name for name in names if name.casefold() not in known), None)
+    return None if lacking is None else f"it has no column {lacking}, which the condition for its rows names"
 
 
 _MARIADB_REPLICA_WORDS = (10, 5, 1)

@@ -20,7 +20,7 @@ from binlog_streaming.server.session import named_error
 from binlog_streaming.snapshot.definitions import parents_of, write_definitions
 from binlog_streaming.snapshot.log_identity import begin_writing
 from binlog_streaming.snapshot.marks import MarksTable
-from binlog_streaming.snapshot.runs import RUN, TABLES_LEFT
+from binlog_streaming.snapshot.runs import FILTER, RUN, TABLES_LEFT
 from binlog_streaming.snapshot.server_load import LoadMeter
 from binlog_streaming.snapshot.server_tables import LeftOut
 from binlog_streaming.snapshot.shadow import drop_left_shadows
@@ -226,6 +226,8 @@ def run_snapshot(
         about = {"server": plan.server, RUN: run, TABLES_LEFT: left}
         if plan.topics is not None:
             about[TOPICS] = plan.topics
+        if plan.row_filter is not None:
+            about[FILTER] = plan.row_filter
         taking = _TableRun(session, planned, engine, about, limit=limit, meter=meter, on_progress=on_progress)
         try:
             rows += taking.take(restart=restart or not planned.is_resumed)
@@ -289,7 +291,7 @@ class _TableRun:
         # Marks are read after the turn is ours: a run that was killed writes no more.
         marks = MarksTable(self._session)
         begin = None if restart or not marks.exists() else marks.last_begin(self._source.schema, self._source.name)
-        if begin is None or begin.detail.get(TOPICS) != self._about.get(TOPICS):
+        if begin is None or any(begin.detail.get(key) != self._about.get(key) for key in (TOPICS, FILTER)):
             return self._start(self._planned.purpose)
         resumed = TableSnapshot.resume(self._session, self._source, begin, self._engine)
         return self._start(Purpose(begin.detail["purpose"])) if resumed is None else resumed

@@ -19,11 +19,15 @@ RUN = "run"
 TABLES_LEFT = "tables_left"
 """Key in the detail of `begin`: number of tables that the run had still to begin after this one."""
 
+FILTER = "filter"
+"""Key in the detail of `begin`: condition for the rows that the snapshot takes; missing: all."""
+
 
 @dataclass(frozen=True, slots=True)
 class _Begun:
     run: str | None
     topics: str | None
+    row_filter: str | None
     tables_left: int
     snapshot: str
     source: tuple[str, str]
@@ -36,10 +40,11 @@ class EarlierRuns:
 
     Args:
         topics: The publisher for whose topics tables are asked for; None: a job with tables asks.
+        row_filter: Condition for the rows that are asked for; None: all.
     """
 
-    def __init__(self, session: ServerSession, topics: str | None = None) -> None:
-        self._topics = topics
+    def __init__(self, session: ServerSession, topics: str | None = None, row_filter: str | None = None) -> None:
+        self._asked = topics, row_filter
         self._last_of_run: dict[str, _Begun] = {}
         self._last_of_table: dict[tuple[str, str], _Begun] = {}
         self._ended: set[str] = set()
@@ -72,7 +77,7 @@ class EarlierRuns:
 
     def _last_of(self, source: tuple[str, str]) -> _Begun | None:
         begun = self._last_of_table.get(source)
-        return None if begun is None or begun.topics != self._topics else begun
+        return None if begun is None or (begun.topics, begun.row_filter) != self._asked else begun
 
     def _was_cut(self, begun: _Begun) -> bool:
         """True if the run that took all of a table was cut off later."""
@@ -95,7 +100,7 @@ class EarlierRuns:
             else:
                 told = json.loads(detail)
                 left = int(told.get(TABLES_LEFT, 0))
-                begun = _Begun(told.get(RUN), told.get(TOPICS), left, snapshot, (schema, table))
+                begun = _Begun(told.get(RUN), told.get(TOPICS), told.get(FILTER), left, snapshot, (schema, table))
                 self._last_of_table[begun.source] = begun
                 if begun.run is not None:
                     self._last_of_run[begun.run] = begun

@@ -18,6 +18,7 @@ import msgspec
 from binlog_connector.following.offsets import SourceOffset
 from binlog_connector.following.starts import Edge
 from binlog_connector.following.tailer import FollowOptions, Tailer
+from binlog_connector.rules.predicate_parser import PredicateError, parse_predicate
 from binlog_format.errors import BinlogError, OptionError
 from binlog_format.events.layout import EventType
 from binlog_format.position import Place
@@ -38,7 +39,9 @@ if TYPE_CHECKING:
     from binlog_streaming.snapshot.run import SnapshotProgress
 
 STATE_FILE = "binlog-stream-signals.json"
-EXECUTE, STOP = "execute-snapshot", "stop-snapshot"
+EXECUTE, STOP, PAUSE, RESUME = "execute-snapshot", "stop-snapshot", "pause-snapshot", "resume-snapshot"
+_TYPES = (EXECUTE, STOP, PAUSE, RESUME)
+_CONDITIONS = "additional-conditions"
 LOOK_SECONDS = 0.5
 """Time between looks for signals while a snapshot is taken."""
 _COLUMNS = ("id", "type", "data")
@@ -53,12 +56,22 @@ class WantedTables(msgspec.Struct, frozen=True, kw_only=True):
         tables: Regular expression for `database.table`.
         is_table: It is the name of one table, which the server has.
         has_begun: Its snapshot has begun, and goes on.
+        is_stopped: Its snapshot, which has begun, is to be cancelled.
+        filters: Conditions for the rows that are taken, by names of tables or expressions for them.
     """
 
     signal: str
     tables: str
     is_table: bool = False
     has_begun: bool = False
+    is_stopped: bool = False
+    filters: dict[str, str] = {}
+
+    @property
+    def row_filter(self) -> str | None:
+        """The condition for the rows of this table; None: all are taken."""
+        name = self.tables.replace("\\", "")
+        return next((text for table, text in self.filters.items() if table == name or re.fullmatch(table, name)), None)
 
     def is_named_by(self, expressions: list[str]) -> bool:
         """True if a signal to stop is about this."""
@@ -71,6 +84,7 @@ class WantedTables(msgspec.Struct, frozen=True, kw_only=True):
 class _State(msgspec.Struct, frozen=True, kw_only=True):
     offset: dict[str, int | str]
     wanted: tuple[WantedTables, ...] = ()
+    is_paused: bool = False
 
 
 class Signal(NamedTuple):
@@ -90,6 +104,7 @@ class SignalQueue:
 
     Attributes:
         wanted: In order.
+        is_paused: Nothing is taken until a signal says so.
 
     Raises:
         OptionError: `INVALID_VALUE`: the checkpoint has something else in the place of the queue.
@@ -103,6 +118,7 @@ class SignalQueue:
         self._folder = state_of(job)
         state = self._folder.decoded(STATE_FILE, _State, "signals of a job", OTHER_CHECKPOINT)
         self.wanted = () if state is None else state.wanted
+        self.is_paused = state is not None and state.is_paused
         saved = None if state is None else SourceOffset.from_json(state.offset)
         how = FollowOptions(format_name=job.source.format)
         self._tailer = Tailer(job.source.path, Edge.LATEST, saved=saved, how=how)
@@ -123,13 +139,22 @@ class SignalQueue:
             self._save(step.end)
             seconds = 0.0
 
-    def put(self, number: int, *instead: WantedTables) -> None:
-        """Write down what takes the place of an item of `wanted`."""
+    @property
+    def next(self) -> WantedTables | None:
+        """The item to be done now; None: nothing is."""
+        return next((wanted for wanted in self.wanted if wanted.is_stopped or not self.is_paused), None)
+
+    def put(self, item: WantedTables, *instead: WantedTables) -> None:
+        """Write down what takes the place of an item of `wanted`, which may have been stopped meanwhile."""
+        known = (item, msgspec.structs.replace(item, is_stopped=True))
+        number = next(number for number, wanted in enumerate(self.wanted) if wanted in known)
         self.wanted = (*self.wanted[:number], *instead, *self.wanted[number + 1 :])
         self._save(self._tailer.offset)
 
     def _save(self, offset: SourceOffset) -> None:
-        self._folder.write(STATE_FILE, msgspec.json.encode(_State(offset=offset.to_json(), wanted=self.wanted)))
+        self.is_paused = self.is_paused and bool(self.wanted)  # a pause ends with what it is about
+        state = _State(offset=offset.to_json(), wanted=self.wanted, is_paused=self.is_paused)
+        self._folder.write(STATE_FILE, msgspec.json.encode(state))
 
     def _signals(self, block: Block) -> Iterator[Signal]:
         for touched in Selection(self._tables, ALL_GROUPS, event_types=_INSERTS).of(block):
@@ -150,42 +175,59 @@ class SignalQueue:
 
     def _take(self, signal: Signal) -> None:
         try:
-            expressions = _expressions(signal)
+            data = _data(signal)
+            expressions, filters = _expressions(signal.type, data), _filters(signal.type, data)
         except ValueError as error:
             self._tell(f"signal {signal.id}: not obeyed: {error}")
             return
-        if signal.type == EXECUTE:
-            self._tell(f"signal {signal.id}: {EXECUTE} {', '.join(expressions)}")
-            self.wanted += tuple(WantedTables(signal=signal.id, tables=expression) for expression in expressions)
-            return
-        stopped = [wanted for wanted in self.wanted if wanted.is_named_by(expressions)]
-        self.wanted = tuple(wanted for wanted in self.wanted if wanted not in stopped)
-        self._tell(
-            f"signal {signal.id}: {STOP} {', '.join(wanted.tables for wanted in stopped) or 'nothing: none is taken'}"
-        )
+        names = ", ".join(expressions)
+        if signal.type in (PAUSE, RESUME):
+            self.is_paused = signal.type == PAUSE
+            names = ", ".join(wanted.tables for wanted in self.wanted) or "nothing: none is taken"
+        elif signal.type == EXECUTE:
+            self.wanted += tuple(
+                WantedTables(signal=signal.id, tables=tables, filters=filters) for tables in expressions
+            )
+        else:
+            stopped = [wanted for wanted in self.wanted if wanted.is_named_by(expressions)]
+            left = [wanted for wanted in self.wanted if wanted.has_begun or wanted not in stopped]
+            self.wanted = tuple(
+                msgspec.structs.replace(wanted, is_stopped=True) if wanted in stopped else wanted for wanted in left
+            )
+            names = ", ".join(wanted.tables for wanted in stopped) or "nothing: none is taken"
+        self._tell(f"signal {signal.id}: {signal.type} {names}")
 
 
-def _expressions(signal: Signal) -> list[str]:
-    """The tables that a signal is about.
+def _data(signal: Signal) -> dict[str, Any]:
+    """Read the data of a signal, which depends on its type.
 
     Raises:
         ValueError: It asks for something that nobody does here.
     """
-    if signal.type not in (EXECUTE, STOP):
-        raise ValueError(f"its type is {signal.type!r}, and {EXECUTE} and {STOP} are known")
+    if signal.type not in _TYPES:
+        raise ValueError(f"its type is {signal.type!r}, and {', '.join(_TYPES)} are known")
     data: Any = json.loads(signal.data or "{}")
     if not isinstance(data, dict):
         raise ValueError("data: expected a JSON object")
-    known = {"data-collections", "type"}
+    known = {"data-collections", "type", _CONDITIONS} if signal.type == EXECUTE else {"data-collections", "type"}
     unknown = sorted(name for name, value in data.items() if name not in known and value)
     if unknown:
-        raise ValueError(f"data: {unknown[0]} is not supported: chunks have all rows, in the order of the table's key")
+        raise ValueError(f"data: {unknown[0]} is not supported: chunks are made in the order of the table's key")
     if str(data.get("type", "incremental")).lower() not in _METHODS:
         raise ValueError(f"data: type: expected incremental or blocking, got {data['type']!r}")
+    return data
+
+
+def _expressions(signal_type: str, data: dict[str, Any]) -> list[str]:
+    """The tables that a signal is about.
+
+    Raises:
+        ValueError: They are no expressions.
+    """
     tables = data.get("data-collections") or []
     if not isinstance(tables, list) or not all(isinstance(expression, str) for expression in tables):
         raise ValueError("data: data-collections: expected a list of tables")
-    if signal.type == EXECUTE and not tables:
+    if signal_type == EXECUTE and not tables:
         raise ValueError("data: data-collections: expected tables, got none")
     for expression in tables:
         try:
@@ -193,6 +235,30 @@ def _expressions(signal: Signal) -> list[str]:
         except OptionError as error:
             raise ValueError(f"data: data-collections: {error.reason}") from error
     return [_escaped(expression) for expression in tables]
+
+
+def _filters(signal_type: str, data: dict[str, Any]) -> dict[str, str]:
+    """The conditions of a signal, by the tables that they are for.
+
+    Raises:
+        ValueError: One of them is not understood.
+    """
+    conditions = (data.get(_CONDITIONS) or []) if signal_type == EXECUTE else []
+    filters: dict[str, str] = {}
+    for condition in conditions if isinstance(conditions, list) else [conditions]:
+        parts = condition if isinstance(condition, dict) else {}
+        table, text = parts.get("data-collection"), parts.get("filter")
+        if not isinstance(table, str) or not isinstance(text, str):
+            raise ValueError(f"data: {_CONDITIONS}: expected objects with data-collection and filter")
+        try:
+            re.compile(table)
+            parse_predicate(text)
+        except re.error as error:
+            raise ValueError(f"data: {_CONDITIONS}: {table}: {error}") from error
+        except PredicateError as error:
+            raise ValueError(f"data: {_CONDITIONS}: filter {error.told(text)}") from error
+        filters.setdefault(table, text)
+    return filters
 
 
 def _escaped(expression: str) -> str:
@@ -232,9 +298,9 @@ def follow_signals(
     """
     with SignalQueue(job, tell) as queue:
         while queue.wanted or not is_ended():
-            queue.look(0.0 if queue.wanted else LOOK_SECONDS)
-            if queue.wanted:
-                _obey(job, address, credentials, queue, rate=rate, tell=tell)
+            queue.look(LOOK_SECONDS if queue.next is None else 0.0)
+            if (item := queue.next) is not None:
+                _obey(job, address, credentials, queue, item, rate=rate, tell=tell)
 
 
 def _obey(
@@ -242,42 +308,45 @@ def _obey(
     address: ServerAddress,
     credentials: Credentials,
     queue: SignalQueue,
+    item: WantedTables,
     *,
     rate: int | None,
     tell: Callable[[str], None],
 ) -> None:
-    """Find the tables of the first item that is wanted, or take its table."""
-    first = queue.wanted[0]
+    """Find the tables of an item that is wanted, or take its table."""
+    current, begun = item, msgspec.structs.replace(item, has_begun=True)
+    restart, row_filter = not item.has_begun, item.row_filter if item.is_table else None
     try:
         with connect(address, credentials) as session:
-            plan = make_plan(session, job, tables=first.tables, restart=not first.has_begun)
+            plan = make_plan(session, job, tables=item.tables, restart=restart, row_filter=row_filter)
             for left in plan.left_out:
-                tell(f"signal {first.signal}: {left.name}: left out: {left.reason}")
-            if not first.is_table:
-                names = [planned.table.source.full_name for planned in plan.tables]
-                queue.put(
-                    0, *(WantedTables(signal=first.signal, tables=re.escape(name), is_table=True) for name in names)
-                )
+                tell(f"signal {item.signal}: {left.name}: left out: {left.reason}")
+            if not item.is_table:
+                names = [re.escape(planned.table.source.full_name) for planned in plan.tables]
+                queue.put(item, *(msgspec.structs.replace(item, tables=name, is_table=True) for name in names))
                 return
-            begun = msgspec.structs.replace(first, has_begun=True)
-            queue.put(0, begun)
-            watch = _Watch(queue, begun)
-            result = run_snapshot(session, plan, rate=rate, restart=not first.has_begun, on_progress=watch)
-    except SnapshotStoppedError as stopped:
-        tell(f"signal {first.signal}: {stopped}")
+            queue.put(item, begun)
+            current = begun
+            result = run_snapshot(session, plan, rate=rate, restart=restart, on_progress=_Watch(queue, begun))
+    except SnapshotPausedError as paused:
+        tell(f"signal {item.signal}: {paused}")
         return
+    except SnapshotStoppedError as stopped:
+        tell(f"signal {item.signal}: {stopped}")
     except BinlogError as error:
         if not is_of_one_table(error):
             raise
-        tell(f"signal {first.signal}: {error}")
-        queue.put(0)
-        return
-    for failed in result.failed:
-        tell(f"signal {first.signal}: {failed.name}: {failed.reason}")
-    if not result.failed:
-        tell(f"signal {first.signal}: {result.rows:,} rows are in the log")
-    if watch.is_wanted:
-        queue.put(queue.wanted.index(begun))
+        tell(f"signal {item.signal}: {error}")
+    else:
+        for failed in result.failed:
+            tell(f"signal {item.signal}: {failed.name}: {failed.reason}")
+        if not result.failed:
+            tell(f"signal {item.signal}: {result.rows:,} rows are in the log")
+    queue.put(current)
+
+
+class SnapshotPausedError(Exception):
+    """The snapshot of a table has to wait; it goes on after the chunks that are in the log."""
 
 
 class _Watch:
@@ -287,14 +356,15 @@ class _Watch:
         self._queue, self._begun = queue, begun
         self._looked = time.monotonic()
 
-    @property
-    def is_wanted(self) -> bool:
-        return self._begun in self._queue.wanted
-
     def __call__(self, progress: SnapshotProgress) -> None:
-        if progress.is_done or time.monotonic() - self._looked < LOOK_SECONDS:
+        if progress.is_done:
             return
-        self._queue.look(0.0)
-        self._looked = time.monotonic()
-        if not self.is_wanted:
+        if not self._begun.is_stopped:
+            if time.monotonic() - self._looked < LOOK_SECONDS:
+                return
+            self._queue.look(0.0)
+            self._looked = time.monotonic()
+        if self._begun.is_stopped or self._begun not in self._queue.wanted:
             raise SnapshotStoppedError(f"the snapshot of {progress.table} was stopped by a signal")
+        if self._queue.is_paused:
+            raise SnapshotPausedError(f"the snapshot of {progress.table} waits after {progress.row_count:,} rows")

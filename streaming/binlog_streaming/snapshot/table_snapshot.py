@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import pymysql
 
+from binlog_connector.rules.predicate_parser import parse_predicate
 from binlog_connector.schema.snapshot_marks import KEY, TOPICS, Purpose
 from binlog_format.errors import ServerError
 from binlog_streaming.server.session import (
@@ -28,6 +29,7 @@ from binlog_streaming.server.session import (
 )
 from binlog_streaming.snapshot.chunk_sql import bound_statement, rows_statement
 from binlog_streaming.snapshot.marks import NO_CHUNK, Bounds, Mark, MarkKind, MarksTable, begin_detail
+from binlog_streaming.snapshot.runs import FILTER
 from binlog_streaming.snapshot.shadow import ShadowEngine, ShadowTable, drop_shadow, shadow_name
 from binlog_streaming.snapshot.source_table import (
     TableLock,
@@ -43,6 +45,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Any
 
+    from binlog_connector.rules.predicate_parser import Condition
     from binlog_streaming.server.session import ServerSession
     from binlog_streaming.snapshot.source_table import SourceTable
 
@@ -96,6 +99,7 @@ class TableSnapshot:
         self._columns_digest = columns_digest(definition_of(create_table))
         self._after: tuple[str, ...] | None = None
         self._topics: str | None = None
+        self._condition: Condition | None = None
         self.table = table
         self.snapshot = snapshot
         self.row_count = 0
@@ -120,7 +124,7 @@ class TableSnapshot:
             ServerError: `TABLE_REFUSED`, `NOT_LOGGED`, or what else the server answered.
         """
         self = TableSnapshot(session, table, str(uuid.uuid4()), engine)
-        self._topics = (run or {}).get(TOPICS)
+        self._take_in(run or {})
         if not self._marks.exists():
             self._marks.create()
         earlier = self._marks.last_begin(table.schema, table.name)
@@ -146,7 +150,7 @@ class TableSnapshot:
             ServerError: As `start`.
         """
         self = TableSnapshot(session, table, begin.snapshot, engine)
-        self._topics = begin.detail.get(TOPICS)
+        self._take_in(begin.detail)
         if not self._is_about(begin):
             return None
         self._shadow.create()
@@ -158,6 +162,11 @@ class TableSnapshot:
             self.chunk_count = last.chunk + 1
             self.row_count = self._marks.row_count(begin.snapshot)
         return self
+
+    def _take_in(self, detail: Mapping[str, Any]) -> None:
+        self._topics = detail.get(TOPICS)
+        row_filter = detail.get(FILTER)
+        self._condition = None if row_filter is None else parse_predicate(row_filter)
 
     def next_bounds(self, size: int) -> Bounds:
         """The keys of the next chunk, of *size* rows; the last chunk, or that of a table without a key, is open.
@@ -192,7 +201,7 @@ class TableSnapshot:
             self._begin_chunk()
             self._check_definition()
             # The network's time is not within that of the locks.
-            rows = rows_statement(self.table, self._shadow.sql, bounds, locking)
+            rows = rows_statement(self.table, self._shadow.sql, bounds, locking, self._condition)
             mark = self._mark(MarkKind.CHUNK, self.chunk_count, 0, bounds.to_json() | self._for_topics)
             started = time.perf_counter()
             row_count, *_ = self._session.try_script((rows, self._marks.statement_after_rows(mark), "COMMIT"))

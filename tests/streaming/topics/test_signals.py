@@ -55,6 +55,11 @@ class Shop:
             for statement in statements:
                 cursor.execute(statement)
 
+    def rows(self, statement: str) -> list[tuple[Any, ...]]:
+        with self.server.connect(autocommit=True) as connection, connection.cursor() as cursor:
+            cursor.execute(statement)
+            return list(cursor.fetchall())
+
     def signal(self, name: str, kind: str, **data: Any) -> None:
         with self.server.connect(autocommit=True) as connection, connection.cursor() as cursor:
             text = json.dumps({key.replace("_", "-"): value for key, value in data.items()})
@@ -148,17 +153,128 @@ def test_a_follower_that_was_killed_goes_on(shop: Shop, monkeypatch: pytest.Monk
 
 
 @pytest.mark.server
+def test_a_snapshot_waits_between_two_signals(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(signals, "LOOK_SECONDS", 0.0)
+    shop.signal("go", "execute-snapshot", data_collections=["shop.items", "shop.orders"])
+    looks = SignalQueue.look
+
+    def look(queue: SignalQueue, seconds: float) -> None:
+        if any(one.has_begun for one in queue.wanted) and not paused:
+            paused.append("now")
+            shop.signal("wait", "pause-snapshot")
+        looks(queue, seconds)
+
+    def on_line(line: str) -> None:
+        if "the snapshot of shop.items waits after" in line:
+            found.append(len(shop.copied("items")))
+            raise KeyboardInterrupt  # the pause is in the checkpoint
+
+    paused: list[str] = []
+    found: list[int] = []
+    monkeypatch.setattr(SignalQueue, "look", look)
+    shop.on_line = on_line
+    with pytest.raises(KeyboardInterrupt):
+        shop.follow(rate=1000)
+    shop.on_line = lambda _: None
+    assert 0 < found[0] < ROWS
+    with SignalQueue(shop.job, shop.lines.append) as queue:
+        queue.look(0.0)
+        assert queue.next is None
+    shop.signal("on", "resume-snapshot")
+    lines = shop.follow()
+    assert lines[0] == r"signal on: resume-snapshot shop\.items, shop.orders"
+    assert shop.copied("items") == list(range(1, ROWS + 1))
+    assert shop.copied("orders") == [1, 2]
+
+
+@pytest.mark.server
+def test_a_snapshot_that_waits_is_stopped(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(signals, "LOOK_SECONDS", 0.0)
+    shop.signal("go", "execute-snapshot", data_collections=["shop.items"])
+
+    def on_line(line: str) -> None:
+        if line.startswith("signal go: execute"):
+            shop.signal("wait", "pause-snapshot")
+        if "waits after" in line:
+            shop.signal("halt", "stop-snapshot")
+
+    shop.on_line = on_line
+    lines = shop.follow(rate=1000)
+    assert lines[-2:] == [
+        "signal halt: stop-snapshot shop\\.items",
+        "signal go: the snapshot of shop.items was stopped by a signal",
+    ]
+    assert 0 < len(shop.copied("items")) < ROWS
+    marks = "SELECT kind FROM binlog_stream.snapshot_marks WHERE kind <> 'chunk' ORDER BY id"
+    assert [kind for (kind,) in shop.rows(marks)] == ["begin", "cancel"]
+    shop.signal("again", "execute-snapshot", data_collections=["shop.items"])
+    before = len(shop.copied("items"))
+    shop.follow()  # the pause has ended with the snapshot
+    assert shop.copied("items")[before:] == list(range(1, ROWS + 1))
+
+
+@pytest.mark.server
+def test_conditions_choose_rows(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+    shop.run(
+        "UPDATE shop.items SET name = CONCAT('it''s \\\\ ', id) WHERE id > 3990",
+        "INSERT INTO shop.orders VALUES (3, NULL)",
+    )
+    conditions = [
+        {
+            "data-collection": "shop.items",
+            "filter": "id BETWEEN 5 AND 7 OR name IN ('it''s \\ 3995') OR name LIKE '%99_'",
+        },
+        {"data-collection": "shop\\.o.*", "filter": "NOT note = 'x' OR note IS NULL"},
+    ]
+    tables = ["shop.items", "shop.orders"]
+    shop.signal("some", "execute-snapshot", data_collections=tables, additional_conditions=conditions)
+    lines = shop.follow()
+    assert lines[-1] == "signal some: 2 rows are in the log", lines
+    assert shop.copied("items") == [5, 6, 7, *range(3991, 4000)]
+    assert shop.copied("orders") == [2, 3]
+    lacking = [{"data-collection": "shop.orders", "filter": "no_such = 1"}]
+    shop.signal("bad", "execute-snapshot", data_collections=["shop.orders"], additional_conditions=lacking)
+    assert any("left out: it has no column no_such" in line for line in shop.follow())
+    monkeypatch.setattr(signals, "LOOK_SECONDS", 0.0)
+    cut = [{"data-collection": "shop.items", "filter": "id > 100"}]
+    shop.signal("cut", "execute-snapshot", data_collections=["shop.items"], additional_conditions=cut)
+    looks = SignalQueue.look
+
+    def look(queue: SignalQueue, seconds: float) -> None:
+        if any(one.has_begun for one in queue.wanted):
+            raise KeyboardInterrupt
+        looks(queue, seconds)
+
+    with monkeypatch.context() as killed:
+        killed.setattr(SignalQueue, "look", look)
+        with pytest.raises(KeyboardInterrupt):
+            shop.follow(rate=1000)
+    before = shop.copied("items")
+    shop.follow()
+    ids = shop.copied("items")[12:]
+    assert ids == list(range(101, ROWS + 1))
+    assert len(before) < 12 + len(ids)
+
+
+@pytest.mark.server
 def test_what_is_not_obeyed_is_named(shop: Shop) -> None:
-    shop.signal("s1", "pause-snapshot")
-    shop.signal("s2", "execute-snapshot", data_collections=["shop.items"], additional_conditions=[{"filter": "id < 5"}])
+    shop.signal("s1", "log")
+    for name, text in (("s2", "id < 5) OR (1 = 1"), ("s9", "id IN (SELECT id FROM shop.other)")):
+        condition = {"data-collection": "shop.items", "filter": text}
+        shop.signal(name, "execute-snapshot", data_collections=["shop.items"], additional_conditions=[condition])
+    shop.signal("s10", "pause-snapshot")
+    shop.signal("s11", "execute-snapshot", data_collections=["shop.items"], surrogate_key="name")
     shop.signal("s3", "execute-snapshot")
     shop.signal("s4", "execute-snapshot", data_collections=["shop.("])
     shop.signal("s5", "execute-snapshot", data_collections=["shop.other"])
     shop.signal("s6", "stop-snapshot")
     shop.run("INSERT INTO shop.debezium_signal VALUES ('s7', 'execute-snapshot', '[')")
     lines = dict(line.removeprefix("signal ").split(": ", 1) for line in shop.follow())
-    assert "'pause-snapshot', and execute-snapshot and stop-snapshot are known" in lines["s1"]
-    assert "additional-conditions is not supported" in lines["s2"]
+    assert "'log', and execute-snapshot, stop-snapshot, pause-snapshot, resume-snapshot are known" in lines["s1"]
+    assert "additional-conditions: filter at character 7" in lines["s2"]
+    assert "additional-conditions: filter at character 8" in lines["s9"]
+    assert lines["s10"] == "pause-snapshot nothing: none is taken"
+    assert "surrogate-key is not supported" in lines["s11"]
     assert "expected tables, got none" in lines["s3"]
     assert "data-collections" in lines["s4"]
     assert lines["s6"] == "stop-snapshot shop.other"
