@@ -121,7 +121,7 @@ def bound_statement(table: SourceTable, key: Key, after: Sequence[str] | None, s
 def rows_statement(
     table: SourceTable, shadow: str, bounds: Bounds, locking: str, condition: Condition | None = None
 ) -> str:
-    """Copy a chunk's rows (those for which *condition* is true) into *shadow* (a full name in SQL), under shared locks."""
+    """Copy a chunk's rows for which *condition* is true into *shadow* (a full name in SQL), under shared locks."""
     selected = select_statement(table, bounds, condition)
     return f"INSERT INTO {shadow} ({name_list(table.column_names)}) {selected} {locking}"
 

@@ -325,6 +325,9 @@ def _obey(
                 names = [re.escape(planned.table.source.full_name) for planned in plan.tables]
                 queue.put(item, *(msgspec.structs.replace(item, tables=name, is_table=True) for name in names))
                 return
+            if not plan.tables:
+                queue.put(item)
+                return
             queue.put(item, begun)
             current = begun
             result = run_snapshot(session, plan, rate=rate, restart=restart, on_progress=_Watch(queue, begun))
