@@ -192,12 +192,20 @@ def test_a_snapshot_that_waits_is_stopped(shop: Shop, monkeypatch: pytest.Monkey
     monkeypatch.setattr(signals, "LOOK_SECONDS", 0.0)
     shop.signal("go", "execute-snapshot", data_collections=["shop.items"])
 
-    def on_line(line: str) -> None:
-        if line.startswith("signal go: execute"):
+    looks = SignalQueue.look
+
+    def look(queue: SignalQueue, seconds: float) -> None:
+        if any(wanted.has_begun for wanted in queue.wanted) and not paused:
+            paused.append("now")
             shop.signal("wait", "pause-snapshot")
+        looks(queue, seconds)
+
+    def on_line(line: str) -> None:
         if "waits after" in line:
             shop.signal("halt", "stop-snapshot")
 
+    paused: list[str] = []
+    monkeypatch.setattr(SignalQueue, "look", look)
     shop.on_line = on_line
     lines = shop.follow(rate=1000)
     assert lines[-2:] == [
