@@ -39,7 +39,10 @@ class Kind(StrEnum):
     """The job ended with an error without a name."""
 
 
-NEVER_TRUE = ("BINLOG_TABLE.INCOMPLETE", "BINLOG_SCHEMA.NO_COLUMN_METADATA", "BINLOG_SCHEMA.COLUMN_COUNT_MISMATCH")
+NEVER_TRUE = (
+    *("BINLOG_TABLE.INCOMPLETE", "BINLOG_SCHEMA.NO_COLUMN_METADATA", "BINLOG_SCHEMA.COLUMN_COUNT_MISMATCH"),
+    "BINLOG_TABLE.KEYS_CHANGED",
+)
 """The log of a history begins with the server's first transaction: it has every row, and every definition."""
 BAD = (Kind.WRONG, Kind.FALSE_NAME, Kind.CRASH)
 

@@ -85,6 +85,24 @@ def test_completion_says_what_columns_hold_that_rows_leave_out() -> None:
     assert all(one.value is None and one.unknown for one in layout_defaults(LAYOUT))
 
 
+@pytest.mark.parametrize(
+    ("declared", "text", "is_known"),
+    [
+        ("float", "16777217", False),
+        ("float", "0.1234567", False),
+        ("float", "1.5", True),
+        ("float(20,10)", "0.1234567", True),
+    ],
+)
+def test_a_float_that_servers_round_later_is_no_known_default(declared: str, text: str, is_known: bool) -> None:
+    column = replace(LAYOUT.columns[0], type=ColumnType.FLOAT, metadata=4, declared=declared)
+    completion = ColumnCompletion("f", declared=declared, default=DeclaredDefault(DefaultKind.NUMBER, text))
+    layout = apply_completion(replace(LAYOUT, columns=(column,)), LayoutCompletion((completion,)).to_json())
+    (default,) = layout_defaults(layout)
+    assert (default.value is not None) is is_known
+    assert is_known or "FLOAT" in str(default.unknown)
+
+
 def test_digest_covers_table_map_and_completion() -> None:
     text = COMPLETION.to_json()
     layout = apply_completion(LAYOUT, text)

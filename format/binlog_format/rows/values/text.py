@@ -28,6 +28,7 @@ from binlog_format.rows.column_types import (
     Family,
     check_gathered,
     check_text_size,
+    column_name,
     no_metadata,
     size_prefix,
     unsupported,
@@ -287,7 +288,14 @@ def _label_type(layout: TableLayout, index: int, _decoding: Decoding) -> pa.Data
     column = layout.columns[index]
     if column.enum_values is None and column.charset is not None:
         # The log has the labels, but not in a character set that is read.
-        raise unsupported(layout, index)
+        if not is_known(column.charset):
+            raise unsupported(layout, index)
+        raise UnsupportedError(
+            "COLUMN_TYPE",
+            f"{column_name(layout, index)}: the bytes of its labels are no text in {column.charset}, their character "
+            "set: a MariaDB server leaves them as they are when CONVERT TO gives the column another one",
+            hint="State the labels again on the server (ALTER TABLE ... MODIFY)",
+        )
     return pa.string()
 
 

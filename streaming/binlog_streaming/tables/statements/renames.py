@@ -20,7 +20,12 @@ import pyarrow.compute as pc
 from binlog_connector.schema.table_names import ghost_of
 from binlog_format.errors import SchemaError
 from binlog_format.rows.arrow_arrays import fixed_array, mask_array, numbers_array
-from binlog_streaming.lake.commit_id import DROPPED_COLUMNS_PROPERTY, DROPPED_PROPERTY, joined_keys
+from binlog_streaming.lake.commit_id import (
+    DROPPED_COLUMNS_PROPERTY,
+    DROPPED_PROPERTY,
+    KEYS_OPEN_PROPERTY,
+    joined_keys,
+)
 from binlog_streaming.lake.evolution import cast_to_schema, fitting, reconciled, with_values
 from binlog_streaming.lake.key_lookup import KeyLookup
 from binlog_streaming.lake.row_values import comparable_table, equal_rows, one_array
@@ -79,6 +84,8 @@ def cut_over(context: StatementContext, target: Target, ghost: Target, mode: Mod
         return True
 
     recorded = {DROPPED_PROPERTY: "", DROPPED_COLUMNS_PROPERTY: joined_keys(columns.dropped)}
+    if not context.table.rule.keys:
+        recorded[KEYS_OPEN_PROPERTY] = (ghost.properties() or {}).get(KEYS_OPEN_PROPERTY) or ""
     before = properties or {}
     return Work(commit, keys, {name: text for name, text in recorded.items() if before.get(name, "") != text})
 
@@ -303,7 +310,8 @@ def replaced_by_rename(context: StatementContext, target: Target, source: Target
     if origin.is_ghost:
         return cut_over(context, target, source, origin.mode, origin.deletes)
 
-    recorded = {DROPPED_PROPERTY: "", DROPPED_COLUMNS_PROPERTY: properties.get(DROPPED_COLUMNS_PROPERTY) or ""}
+    kept = (DROPPED_COLUMNS_PROPERTY, KEYS_OPEN_PROPERTY)
+    recorded = {DROPPED_PROPERTY: "", **{name: properties.get(name) or "" for name in kept}}
     new = {name: text for name, text in recorded.items() if (there or {}).get(name, "") != text}
 
     def copy(target: Target, commit_id: CommitId) -> bool:
