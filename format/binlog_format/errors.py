@@ -40,8 +40,8 @@ class BinlogError(Exception):
 
     Args:
         subclass: Second part of the condition; one of the family's `SUBCLASSES`.
-        reason: What is wrong, with the values: stored and computed, or expected and got; kept as `visible` and
-            `without_keys` give it.
+        reason: What is wrong, with the values: stored and computed, or expected and got; kept as `printable`
+            gives it.
     """
 
     FAMILY: ClassVar[str] = ""
@@ -51,7 +51,7 @@ class BinlogError(Exception):
         assert subclass in self.SUBCLASSES, f"{subclass} is not a subclass of {self.FAMILY}"
         super().__init__(subclass, reason)
         self.subclass = subclass
-        self.reason = visible(without_keys(reason))
+        self.reason = printable(reason)
         self.at = at
         self.hint = hint
 
@@ -68,7 +68,7 @@ class BinlogError(Exception):
     def __str__(self) -> str:
         where = f"{self.at}: " if self.at is not None else ""
         hint = f". {self.hint}" if self.hint is not None else ""
-        return visible(without_keys(f"[{self.condition}] {where}{self.reason}{hint}"))
+        return printable(f"[{self.condition}] {where}{self.reason}{hint}")
 
     def __reduce__(self) -> tuple[object, ...]:
         # Keyword-only arguments do not pickle by default, and Spark carries errors from worker to driver.
@@ -103,6 +103,11 @@ def without_keys(text: str) -> str:
     if "://" not in text:
         return text
     return _KEY_PARAMETER.sub(r"\1***", _USER_INFO.sub("***@", text))
+
+
+def printable(text: str) -> str:
+    """*text* as people may see it: on one line, without passwords and keys."""
+    return visible(without_keys(text))
 
 
 def _rebuild(

@@ -11,12 +11,13 @@ from binlog_connector.following.log_end import end_of_log, start_of_log
 from binlog_connector.following.watched import WatchedLog
 from binlog_format.errors import MachineError
 from binlog_streaming.cli.status.observing import exporting
-from binlog_streaming.job_state.progress import BatchProgress, Outcome, TableProgress
+from binlog_streaming.job_state.progress import BatchProgress
 from binlog_streaming.job_state.record import JobRecord, Verified
 from binlog_streaming.plan.job_state import SetAside
 from binlog_streaming.settings import Metrics
 from binlog_streaming.status.recorder import StatusRecorder
 from tests.faults.http_receiver import HttpReceiver
+from tests.streaming.status.states import table_progress
 from tests.streaming.tables.oltp import OLTP
 from tests.streaming.test_job_check import job_for
 
@@ -42,7 +43,7 @@ def test_metrics_follow_the_batches(tmp_path: Path) -> None:
     with WatchedLog(str(OLTP)) as watched:
         first, last = start_of_log(watched), end_of_log(watched)
     job = msgspec.structs.replace(job_for(tmp_path), name="shop", metrics=Metrics(port=0))
-    table = TableProgress("sb.t", "t", "mirror", Outcome.WRITTEN, 5, 2, 0, 7, 0.1, last.position, 1_700_000_000)
+    table = table_progress("sb.t", inserts=5, updates=2, rows_written=7, position=last.position)
     stopped = SetAside(database="shop", table="orders", position="0:1:2:3", gtid=None, reason="it cannot go on")
     proof = Verified(database="shop", table="t", mode="mirror", gtids="0-1-2", rows=1, commit_time=1_700_000_000)
     record = msgspec.structs.replace(JobRecord.of(job), set_aside=(stopped,), verified=(proof,))
@@ -78,7 +79,7 @@ def test_opentelemetry_is_told_the_same(tmp_path: Path, monkeypatch: pytest.Monk
     with WatchedLog(str(OLTP)) as watched:
         offset = start_of_log(watched)
     job = msgspec.structs.replace(job_for(tmp_path), name="shop", metrics=Metrics(port=0, otlp=True))
-    table = TableProgress("sb.t", "t", "mirror", Outcome.WRITTEN, 5, 2, 0, 7, 0.1, offset.position, 1_700_000_000)
+    table = table_progress("sb.t", inserts=5, updates=2, rows_written=7, position=offset.position)
     with HttpReceiver() as receiver:
         monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", receiver.url)
         with StatusRecorder(job) as recorder, exporting(job, recorder.follower) as address:

@@ -18,7 +18,7 @@ from binlog_connector.rules.row_rules import rules_fingerprint
 from binlog_connector.schema.definitions import TableName
 from binlog_format.errors import OptionError, StorageError
 from binlog_format.position import Position
-from binlog_streaming.job_state.progress import BatchProgress, Outcome, TableProgress
+from binlog_streaming.job_state.progress import BatchProgress
 from binlog_streaming.job_state.record import RECORD_FILE
 from binlog_streaming.job_state.record_keeper import RecordKeeper
 from binlog_streaming.jobs.switch import plan_switch
@@ -38,6 +38,7 @@ from binlog_streaming.settings import (
     UnknownValues,
 )
 from tests.corpus import SERVER_CASES
+from tests.streaming.status.states import table_progress
 
 ORDERS, ITEMS = ("shop", "orders"), ("shop", "items")
 RULES = (
@@ -267,7 +268,7 @@ def test_tables_seen_are_remembered_by_the_next_run(tmp_path: Path) -> None:
 def test_targets_are_to_be_there_until_their_table_is_gone(tmp_path: Path) -> None:
     begun(tmp_path)
     tables = tuple(
-        TableProgress(name, "", mode, Outcome.WRITTEN, 1, 0, 0, 1, 0.1, Position(0, 1, 0), 0)
+        table_progress(name, mode=mode)
         for name, mode in (("shop.orders", "mirror"), ("shop.orders", "changelog"), ("shop.a.b", "mirror"))
     )
     keeper = RecordKeeper(job(tmp_path))

@@ -10,12 +10,12 @@ import msgspec
 import pytest
 
 from binlog_format.errors import OptionError
-from binlog_format.position import Position
-from binlog_streaming.job_state.progress import BatchProgress, Outcome, TableProgress
+from binlog_streaming.job_state.progress import BatchProgress
 from binlog_streaming.jobs.lineage import reporting
 from binlog_streaming.settings import Lineage
 from tests.faults.http_receiver import HttpReceiver
 from tests.program import run_program
+from tests.streaming.status.states import table_progress
 from tests.streaming.tables.jobs.test_job import write_job
 from tests.streaming.tables.oltp import CHANGES, OLTP, TABLES
 from tests.streaming.test_job_check import job_for
@@ -47,12 +47,9 @@ def states(server: HttpReceiver) -> list[str]:
 
 def batch(number: int, *tables: str) -> BatchProgress:
     written = [
-        TableProgress(
-            f"sb.{table}", f"s3://lake/sb/{table}", "mirror", Outcome.WRITTEN, 5, 0, 0, 5, 0.1, Position(1, 0, 0), 1,
-            version=str(number),
-        )
+        table_progress(f"sb.{table}", target=f"s3://lake/sb/{table}", inserts=5, rows_written=5, version=str(number))
         for table in tables
-    ]  # fmt: skip
+    ]
     return BatchProgress(number, tuple(written), 0.1, 0.0, 0)
 
 

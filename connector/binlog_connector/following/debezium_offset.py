@@ -36,7 +36,7 @@ from binlog_format.vendor import Vendor
 from binlog_format.views.events.view import DELETE_TYPES, UPDATE_TYPES, WRITE_TYPES
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
     from pathlib import Path
 
     from numpy.typing import NDArray
@@ -255,6 +255,18 @@ def rows_taken(taken: TakenChanges, event_nos: NDArray[Any], row_nos: NDArray[An
     is_taken: NDArray[np.bool_] = event_nos < taken.event_no
     is_taken |= (event_nos == taken.event_no) & (row_nos < taken.row_no)
     return is_taken
+
+
+def of_group(position: Position, column: Callable[[str], NDArray[Any]]) -> NDArray[np.bool_]:
+    """True for those rows that are of the event group at *position*.
+
+    Args:
+        column: Gives parts of the positions of the rows' groups: `file_no`, `page`, `chunk`.
+    """
+    same: NDArray[np.bool_] = np.logical_and.reduce(
+        [column(name) == getattr(position, name) for name in ("file_no", "page", "chunk")]
+    )
+    return same
 
 
 class StoredOffset(NamedTuple):

@@ -13,7 +13,7 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
-from binlog_format.errors import visible, without_keys
+from binlog_format.errors import printable, visible
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -58,7 +58,7 @@ def escaped(text: str) -> str:
 
 def say(text: str, *, err: bool = False) -> None:
     """Print one line for people; names in it may contain whatever a server's users like."""
-    typer.echo(visible(without_keys(text)), err=err)
+    typer.echo(printable(text), err=err)
 
 
 class VisibleFormatter(logging.Formatter):
@@ -66,7 +66,7 @@ class VisibleFormatter(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         """The text of a record."""
-        return "\n".join(visible(without_keys(line)) for line in super().format(record).split("\n"))
+        return "\n".join(printable(line) for line in super().format(record).split("\n"))
 
 
 def write_output(data: bytes | bytearray | memoryview) -> None:

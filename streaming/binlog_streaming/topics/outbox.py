@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from binlog_connector.following.debezium_offset import rows_taken
+from binlog_connector.following.debezium_offset import of_group, rows_taken
 from binlog_connector.kafka.producer import Messages
 from binlog_format.errors import SchemaError, UnsupportedError
 from binlog_format.events.layout import EventType
@@ -130,9 +130,7 @@ def _not_taken(block: Block, images: Images, start: SourceOffset) -> Images:
         return images
     events = block.events[images.table["event"]]
     groups = block.groups[events["group"]]
-    is_there = np.ones(len(images), dtype=np.bool_)
-    for name in ("file_no", "page", "chunk"):
-        is_there &= groups[name] == getattr(start.position, name)
+    is_there = of_group(start.position, groups.__getitem__)
     return images.select(~(is_there & rows_taken(start.taken, events["event_no"], images.table["row_no"])))
 
 

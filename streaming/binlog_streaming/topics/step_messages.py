@@ -22,7 +22,7 @@ from binlog_connector.envelope.message_batch import OPS, MessageKind
 from binlog_connector.envelope.message_lines import NEW_KEY_HEADER, OLD_KEY_HEADER
 from binlog_connector.envelope.messages import MessagesView
 from binlog_connector.envelope.options import EnvelopeOptions
-from binlog_connector.following.debezium_offset import rows_taken
+from binlog_connector.following.debezium_offset import of_group, rows_taken
 from binlog_connector.kafka.producer import Headers, Messages
 from binlog_connector.options.source_options import SourceOptions
 from binlog_connector.schema.log_ddl import ServerRuns
@@ -66,10 +66,8 @@ class NotTaken:
         taken = self._start.taken
         if taken is None or not len(batch):
             return batch
-        position, start = batch.column("position"), self._start.position
-        is_there = np.ones(len(batch), dtype=np.bool_)
-        for name in ("file_no", "page", "chunk"):
-            is_there &= position.field(name).to_numpy(zero_copy_only=False) == getattr(start, name)
+        position = batch.column("position")
+        is_there = of_group(self._start.position, lambda name: position.field(name).to_numpy(zero_copy_only=False))
         event_nos, row_nos = (batch.column(name).to_numpy(zero_copy_only=False) for name in ("event_no", "row_no"))
         is_taken = is_there & rows_taken(taken, event_nos, row_nos)
         if batch.column("kind")[0].as_py() == MessageKind.TRANSACTION and is_there.any() and not self._has_begun:

@@ -19,6 +19,7 @@ from binlog_streaming.settings import Mode, TableFormat, TableRule, load_job
 from tests.faults.processes import files_up_to
 from tests.program import PROGRAM, run_program
 from tests.streaming import replay_runs
+from tests.streaming.status.states import table_progress
 from tests.streaming.tables.oltp import OLTP, TABLES, mirror, truth
 
 if TYPE_CHECKING:
@@ -188,24 +189,10 @@ def test_stopped_is_not_ended(once: bool, number: signal.Signals, status: int, t
 
 
 def test_lines_for_people_say_once_what_is_special_about_a_table(capsys: pytest.CaptureFixture[str]) -> None:
-    from binlog_format.position import Position
     from binlog_streaming.cli.jobs.lines import BatchLines
-    from binlog_streaming.job_state.progress import NOTE_TEXTS, BatchProgress, Note, Outcome, TableProgress
+    from binlog_streaming.job_state.progress import NOTE_TEXTS, BatchProgress, Note
 
-    table = TableProgress(
-        source_table="shop.t",
-        target="t",
-        mode="mirror",
-        outcome=Outcome.WRITTEN,
-        inserts=1,
-        updates=0,
-        deletes=0,
-        rows_written=1,
-        seconds=0.1,
-        position=Position(0, 1, 0),
-        commit_time=1,
-        notes=frozenset({Note.WHOLE_ROWS}),
-    )
+    table = table_progress("shop.t", notes=frozenset({Note.WHOLE_ROWS}))
     printer = BatchLines()
     for number in range(2):
         printer.batch(

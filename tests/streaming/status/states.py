@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from binlog_format.position import Position
+from binlog_streaming.job_state.progress import Outcome, TableProgress
 from binlog_streaming.status.model import (
     BatchStatus,
     ErrorStatus,
@@ -41,6 +43,12 @@ def batch(number: int, *, lag: float = 0.8, ago: float = 2.0, size: int | None =
         position=f"3:{number}:0",
         gtids=f"0-1-{number * 100 + 1} to 0-1-{number * 100 + 100}",
     )
+
+
+def table_progress(name: str = "shop.items", **changes: Any) -> TableProgress:
+    """A mirror into which a row has been written; *changes* are put into it."""
+    made = TableProgress(name, f"/lake/{name}", "mirror", Outcome.WRITTEN, 1, 0, 0, 1, 0.1, Position(1, 2, 3), int(NOW))
+    return replace(made, **changes)
 
 
 def state(**changes: Any) -> RecordedStatus:

@@ -15,7 +15,7 @@ from binlog_connector.schema.definitions import TableName
 from binlog_format.errors import OptionError, StorageError
 from binlog_format.gtids.gtid_set import parse_gtids
 from binlog_format.position import Position
-from binlog_streaming.job_state.progress import BatchProgress, Outcome, TableProgress
+from binlog_streaming.job_state.progress import BatchProgress
 from binlog_streaming.job_state.record import JobRecord, Verified
 from binlog_streaming.plan.job_state import SetAside, StateChange
 from binlog_streaming.plan.snapshots import PlannedSnapshot
@@ -24,6 +24,7 @@ from binlog_streaming.status.model import Level, Phase
 from binlog_streaming.status.recorder import StatusRecorder
 from binlog_streaming.status.view import SILENT_SECONDS, STATUS_FILE, StatusFile, phase_of, view_of
 from tests.faults.processes import files_up_to, in_a_process
+from tests.streaming.status.states import table_progress
 from tests.streaming.tables.oltp import OLTP
 from tests.streaming.test_job_check import job_for
 
@@ -42,8 +43,8 @@ def edges() -> tuple[SourceOffset, SourceOffset]:
 
 def progress(number: int, offset: SourceOffset, *, statements: int = 0) -> BatchProgress:
     commit_time = 1_700_000_000
-    table = TableProgress(
-        "sb.t", "/lake/sb/t", "mirror", Outcome.WRITTEN, 5, 2, 0, 7, 0.2, offset.position, commit_time,
+    table = table_progress(
+        "sb.t", inserts=5, updates=2, rows_written=7, seconds=0.2, position=offset.position, commit_time=commit_time,
         statements=statements, schema_changes=statements,
     )  # fmt: skip
     log = replace(table, mode="changelog", target="/lake/sb/t_log")

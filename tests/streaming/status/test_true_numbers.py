@@ -10,28 +10,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from binlog_connector.schema.definitions import TableName
-from binlog_format.position import Position
-from binlog_streaming.job_state.progress import BatchProgress, Outcome, TableProgress
+from binlog_streaming.job_state.progress import BatchProgress, TableProgress
 from binlog_streaming.job_state.record import JobRecord
 from binlog_streaming.plan.job_state import SetAside
 from binlog_streaming.settings import parse_job
 from binlog_streaming.status.tallies import KnownTables, TableTallies
-from tests.streaming.status.states import NOW
+from tests.streaming.status.states import NOW, table_progress
 
 NAMES = st.text(st.sampled_from("a.`b"), min_size=1, max_size=6)
-PLAIN = TableProgress(
-    source_table="shop.items",
-    target="/lake/items",
-    mode="mirror",
-    outcome=Outcome.WRITTEN,
-    inserts=1,
-    updates=0,
-    deletes=0,
-    rows_written=1,
-    seconds=0.1,
-    position=Position(1, 2, 3),
-    commit_time=int(NOW),
-)
+PLAIN = table_progress()
 
 
 def batch_of(*tables: TableProgress) -> BatchProgress:

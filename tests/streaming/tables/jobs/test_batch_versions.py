@@ -18,6 +18,7 @@ from binlog_streaming.job_state.progress import Outcome, TableProgress
 from binlog_streaming.settings import Job, Sink, Source, TableFormat
 from binlog_streaming.tables.batch_run import NAME, PLACE, BatchVersions, TableVersion
 from tests.program import run_program
+from tests.streaming.status.states import table_progress
 from tests.streaming.tables.jobs.test_job import job_for, run_once, write_job
 from tests.streaming.tables.oltp import OLTP, TABLES
 
@@ -39,9 +40,7 @@ def job_in(folder: Path, table_format: TableFormat = TableFormat.DELTA) -> Job:
 
 
 def progress(name: str, version: str | None, commit_time: int = 1_700_000_000) -> TableProgress:
-    return TableProgress(
-        name, f"lake/{name}", "mirror", Outcome.WRITTEN, 1, 0, 0, 1, 0.1, POSITION, commit_time, version=version
-    )
+    return table_progress(name, target=f"lake/{name}", position=POSITION, commit_time=commit_time, version=version)
 
 
 def version(name: str, version: str) -> TableVersion:
