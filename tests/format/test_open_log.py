@@ -15,8 +15,9 @@ import zstandard
 
 from binlog_format import BinlogError, Position, UnsupportedError, open_log
 from binlog_format.errors import OptionError
-from binlog_format.innodb.header import FileHeader, encode_header_page
+from binlog_format.innodb.header import FileHeader
 from binlog_format.source_file import refuse_keys
+from binlog_lab.innodb_writer.encoding import encode_header_page
 from tests.corpus import SERVER_CASES
 from tests.format.innodb.inspection.small_logs import mixed_log
 

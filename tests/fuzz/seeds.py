@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from binlog_format import Gtid
 from binlog_format.events.layout import EventType
-from binlog_format.innodb.pages.checksum import set_page_checksum
+from binlog_lab.innodb_writer.encoding import set_page_checksum
 from binlog_lab.innodb_writer.options import WriterOptions
 from binlog_lab.innodb_writer.server import BinlogWriter, Cache
 from binlog_lab.innodb_writer.xa import Xid

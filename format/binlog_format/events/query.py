@@ -23,7 +23,6 @@ from binlog_format.events.charset_layout import charset_of_collation
 from binlog_format.events.layout import (
     EVENT_HEADER_SIZE,
     EVENT_HEADER_STRUCT,
-    EVENT_SIZE_OFFSET,
     EVENT_TYPE_OFFSET,
     XID_BODY_STRUCT,
     EventType,
@@ -106,13 +105,6 @@ def parse_incident(event: bytes) -> str:
     """
     size = event[INCIDENT_MESSAGE_OFFSET - 1] if len(event) >= INCIDENT_MESSAGE_OFFSET else 0
     return event[INCIDENT_MESSAGE_OFFSET : INCIDENT_MESSAGE_OFFSET + size].decode("utf-8", "replace")
-
-
-def query_with_text(event: bytes, text: bytes) -> bytes:
-    """The Query event *event* with another statement; without a checksum, as it was."""
-    head = bytearray(event[: len(event) - len(parse_query(event).text)])
-    head[EVENT_SIZE_OFFSET : EVENT_SIZE_OFFSET + 4] = (len(head) + len(text)).to_bytes(4, "little")
-    return bytes(head) + text
 
 
 @dataclass(frozen=True, slots=True)

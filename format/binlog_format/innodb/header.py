@@ -1,4 +1,4 @@
-"""The header page of an `.ibb` file: `FileHeader`, `read_header`, `encode_header_page`; and file names."""
+"""The header page of an `.ibb` file: `FileHeader`, `read_header`; and file names."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ from binlog_format.innodb.layout import (
     FILE_NAME_SUFFIX,
     FILE_NO_MAX,
     HEADER_CHECKSUM_OFFSET,
-    HEADER_FIELDS_SIZE,
     HEADER_SIZE,
     HEADER_STRUCT,
     MAGIC,
@@ -29,7 +28,6 @@ from binlog_format.innodb.layout import (
     VERSION_MAJOR,
     VERSION_MINOR,
 )
-from binlog_format.innodb.pages.checksum import set_page_checksum
 from binlog_format.position import Place
 
 _FILE_NAME = re.compile(re.escape(FILE_NAME_PREFIX) + r"([0-9]+)" + re.escape(FILE_NAME_SUFFIX))
@@ -126,29 +124,6 @@ def read_header(head: bytes, path: str, file_no: int | None = None) -> FileHeade
         raise _bad_header(path, 16, f"file number: the name has {file_no}, the header has {number}")
     xa_file = None if xa_reference == NO_XA_REFERENCE else xa_reference
     return FileHeader(number, page_count, lsn, interval, oob_reference, xa_file, page_size_log2, major, minor)
-
-
-def encode_header_page(header: FileHeader) -> bytes:
-    """The whole header page, with both checksums."""
-    page = bytearray(header.page_size)
-    HEADER_STRUCT.pack_into(
-        page,
-        0,
-        MAGIC,
-        header.page_size_log2,
-        header.version_major,
-        header.version_minor,
-        header.file_no,
-        header.page_count,
-        header.lsn,
-        header.state_interval,
-        header.oob_reference_file_no,
-        NO_XA_REFERENCE if header.xa_reference_file_no is None else header.xa_reference_file_no,
-    )
-    assert not any(page[HEADER_FIELDS_SIZE:])
-    PAGE_CHECKSUM_STRUCT.pack_into(page, HEADER_CHECKSUM_OFFSET, crc32c(bytes(page[:HEADER_CHECKSUM_OFFSET])))
-    set_page_checksum(page)
-    return bytes(page)
 
 
 def _bad_header(path: str, byte: int, reason: str) -> CorruptError:

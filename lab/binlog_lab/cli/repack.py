@@ -21,9 +21,9 @@ from binlog_format.errors import UnsupportedError, storage_error
 from binlog_format.format_traits import CLASSIC
 from binlog_format.formats.opening import detect_format
 from binlog_format.gtids.gtid_set import GtidSet
+from binlog_lab.cli.log_options import CacheSizeOption, MaxBinlogSizeOption, StateIntervalOption, parse_size
 from binlog_lab.innodb_writer.options import WriterOptions
 from binlog_lab.repack.repacker import CHECKPOINT_SECONDS, Repacker, RepackProgress
-from binlog_streaming.cli.options import CacheSizeOption, MaxBinlogSizeOption, StateIntervalOption, parse_size
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -8,11 +8,11 @@ from typing import Annotated
 
 import typer
 
+from binlog_lab.cli.log_options import CacheSizeOption, MaxBinlogSizeOption, StateIntervalOption, parse_size
 from binlog_lab.cli.repack import stop_on_signals
 from binlog_lab.innodb_writer.files import find_files
 from binlog_lab.innodb_writer.options import WriterOptions
 from binlog_lab.simulation.run import SimulatedRate, Simulation, SimulationProgress
-from binlog_streaming.cli.options import CacheSizeOption, MaxBinlogSizeOption, StateIntervalOption, parse_size
 from binlog_streaming.cli.progress import progress_bar
 
 _DEFAULTS = WriterOptions()

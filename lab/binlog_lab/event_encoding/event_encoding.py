@@ -23,6 +23,7 @@ from binlog_format.events.layout import (
     XID_BODY_STRUCT,
     EventType,
 )
+from binlog_format.events.query import parse_query
 from binlog_format.events.query_layout import QUERY_STRUCT
 from binlog_format.fragments.layout import (
     FRAGMENT_COUNT_MIN,
@@ -181,3 +182,10 @@ def encode_fragments(
             body += ORIGINAL_SIZE_STRUCT.pack(len(event))
         fragments.append(encode_event(EventType.PARTIAL_ROW_DATA, body + content, origin))
     return fragments
+
+
+def query_with_text(event: bytes, text: bytes) -> bytes:
+    """The Query event *event* with another statement; without a checksum, as it was."""
+    head = bytearray(event[: len(event) - len(parse_query(event).text)])
+    head[EVENT_SIZE_OFFSET : EVENT_SIZE_OFFSET + 4] = (len(head) + len(text)).to_bytes(4, "little")
+    return bytes(head) + text

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from binlog_format.innodb.header import file_name, file_number
 from binlog_format.innodb.layout import PAGE_CHECKSUM_SIZE
-from binlog_format.innodb.pages.checksum import set_page_checksum
+from binlog_lab.innodb_writer.encoding import set_page_checksum
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

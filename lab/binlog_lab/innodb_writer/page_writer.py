@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from binlog_format.innodb.header import FileHeader, encode_header_page
+from binlog_format.innodb.header import FileHeader
 from binlog_format.innodb.layout import (
     CHUNK_CONTINUATION,
     CHUNK_FILLER,
@@ -22,6 +22,7 @@ from binlog_format.innodb.layout import (
     HEADER_SIZE,
     RecordKind,
 )
+from binlog_lab.innodb_writer.encoding import encode_header_page
 from binlog_lab.innodb_writer.forest import Node
 from binlog_lab.innodb_writer.options import RedoSync
 from binlog_lab.innodb_writer.record_scan import PagePlace

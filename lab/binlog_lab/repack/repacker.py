@@ -29,10 +29,11 @@ from binlog_format.events.layout import (
     GTID_SIZE_MIN,
     EventType,
 )
-from binlog_format.events.query import parse_query, query_with_text
+from binlog_format.events.query import parse_query
 from binlog_format.gtids.gtid import Gtid, GtidPosition
 from binlog_format.gtids.gtid_search import GtidSearch
 from binlog_format.position import Place
+from binlog_lab.event_encoding.event_encoding import query_with_text
 from binlog_lab.event_encoding.gtid_events import XA_FLAGS, parse_gtid_event
 from binlog_lab.innodb_writer.server import BinlogWriter
 from binlog_lab.innodb_writer.xa import Xid

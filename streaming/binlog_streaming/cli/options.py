@@ -32,17 +32,6 @@ def help_of(command: Callable[..., None]) -> str:
     )
 
 
-_UNITS = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
-
-
-def parse_size(text: str) -> int:
-    """Bytes: a number, or a number and K, M or G."""
-    number, unit = (text[:-1], _UNITS[text[-1].upper()]) if text[-1:].upper() in _UNITS else (text, 1)
-    if not number.isdecimal():
-        raise typer.BadParameter(f"{text!r} is not a size; a number of bytes, or for example 32K, 64M, 1G")
-    return int(number) * unit
-
-
 JobArgument = Annotated[
     str, typer.Argument(metavar="JOB.toml", help="The job file; or the folder or URL that mirror writes to.")
 ]
@@ -105,16 +94,6 @@ ZeroDatesOption = Annotated[ZeroDates, typer.Option(help="Handling of dates like
 TimeTypeOption = Annotated[TimeType, typer.Option(help="TIME columns as text, or as a number of microseconds.")]
 ReplaceInvalidTextOption = Annotated[
     bool, typer.Option("--replace-invalid-text", help="Put U+FFFD where text is not valid, instead of stopping.")
-]
-
-CacheSizeOption = Annotated[
-    str, typer.Option(metavar="SIZE", help="Larger transactions go out of band (binlog_cache_size).")
-]
-MaxBinlogSizeOption = Annotated[
-    str, typer.Option(metavar="SIZE", help="Size of each .ibb file; one more is made ahead.")
-]
-StateIntervalOption = Annotated[
-    str, typer.Option(metavar="SIZE", help="Bytes between GTID state records (innodb_binlog_state_interval).")
 ]
 
 

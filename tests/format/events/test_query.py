@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from binlog_format.errors import CorruptError
-from binlog_format.events.query import parse_query, query_with_text
-from binlog_lab.event_encoding.event_encoding import Origin, QueryContext, encode_query
+from binlog_format.events.query import parse_query
+from binlog_lab.event_encoding.event_encoding import Origin, QueryContext, encode_query, query_with_text
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]))
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from binlog_format.innodb.header import file_name
 from binlog_format.innodb.layout import PAGE_SIZE_DEFAULT
-from binlog_format.innodb.pages.checksum import set_page_checksum
+from binlog_lab.innodb_writer.encoding import set_page_checksum
 
 if TYPE_CHECKING:
     from pathlib import Path

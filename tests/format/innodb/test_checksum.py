@@ -8,8 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from binlog_format.innodb.pages import checksum_kernels
-from binlog_format.innodb.pages.checksum import PageState, set_page_checksum, verify_pages
+from binlog_format.innodb.pages.checksum import PageState, verify_pages
 from binlog_format.kernels import as_bytes
+from binlog_lab.innodb_writer.encoding import set_page_checksum
 
 PAGE_SIZES = [512, 1024, 16384, 65536]
 

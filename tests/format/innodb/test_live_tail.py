@@ -9,8 +9,9 @@ import pytest
 
 from binlog_format import DataLossError, Position, open_log
 from binlog_format.innodb.files import LogFiles
-from binlog_format.innodb.header import FileHeader, encode_header_page
+from binlog_format.innodb.header import FileHeader
 from binlog_format.source_file import LocalDirectory
+from binlog_lab.innodb_writer.encoding import encode_header_page
 from tests.format.innodb.damage import PAGE_SIZE, copy_log, cut, edit
 from tests.format.innodb.log_groups import ReadGroup, collect, read_groups
 from tests.format.innodb.test_corpus_manifests import data_set

@@ -1,4 +1,4 @@
-"""Page checksums: `page_checksum`, `set_page_checksum`, `verify_pages`.
+"""Page checksums: `page_checksum`, `verify_pages`.
 
 The last 4 bytes of a written page are the CRC-32C (Castagnoli) of the bytes before them, little endian; a page that
 was never written is zero throughout and has none.
@@ -39,11 +39,6 @@ def stored_checksum(page: bytes | bytearray | memoryview) -> int:
     """The checksum that a whole page carries."""
     checksum: int = PAGE_CHECKSUM_STRUCT.unpack_from(page, len(page) - PAGE_CHECKSUM_SIZE)[0]
     return checksum
-
-
-def set_page_checksum(page: bytearray | memoryview) -> None:
-    """Write the checksum of a whole page into its last 4 bytes."""
-    PAGE_CHECKSUM_STRUCT.pack_into(page, len(page) - PAGE_CHECKSUM_SIZE, page_checksum(page))
 
 
 def verify_pages(data: Bytes, page_size: int) -> tuple[int, PageState]:

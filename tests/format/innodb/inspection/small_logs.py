@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from binlog_format import Gtid
 from binlog_format.events.layout import EventType
-from binlog_format.innodb.pages.checksum import set_page_checksum
+from binlog_lab.innodb_writer.encoding import set_page_checksum
 from binlog_lab.innodb_writer.options import WriterOptions
 from binlog_lab.innodb_writer.server import BinlogWriter, Cache
 from binlog_lab.innodb_writer.xa import Xid
