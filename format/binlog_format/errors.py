@@ -360,11 +360,7 @@ class ServerError(BinlogError):
 
 
 def listening_error(what: str, host: str, port: int, error: OSError) -> BinlogError:
-    """The named error for an address at which the system lets nobody listen.
-
-    Args:
-        what: Who wants to, for the message.
-    """
+    """The named error for an address at which the system lets nobody listen."""
     reason = f"{what}: cannot listen at {host}:{port}: {error.strerror or error}"
     if error.errno == errno.EADDRINUSE:
         hint = "Another process listens there (ss -ltnp shows which); end it, or name another port"

@@ -38,7 +38,6 @@ class LogFile:
     """State of one file of a log.
 
     Attributes:
-        file_no: Number in the file's name.
         size: Size on disk in bytes.
         state: `empty` (pre-allocated, nothing written), `active` (the end of the log is in it) or `full`.
         used_size: Bytes up to the end of the log; equals `size` for a full file.
@@ -308,7 +307,6 @@ class Finding:
     Attributes:
         condition: Of the error, `BINLOG_CORRUPT.PAGE_CHECKSUM`; `NOT_YET` or `NOTE` for a remark.
         reason: What is wrong, with the values.
-        hint: What can be done.
         is_error: False: a remark, nothing is wrong.
     """
 

@@ -80,7 +80,6 @@ class ChangeMessages:
         tombstones: Whether a delete is followed by one, where the table has a key.
 
     Attributes:
-        plan: Which messages there are.
         keys: Of all images; None: the table has no key.
     """
 

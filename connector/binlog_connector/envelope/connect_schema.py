@@ -82,7 +82,6 @@ def envelope_schema(row_fields: Sequence[Schema], name: str, vendor: Vendor) -> 
     """The schema of a change.
 
     Args:
-        row_fields: Columns of the table.
         name: `<prefix>.<database>.<table>`.
     """
     row = struct_of(row_fields, name=f"{name}.Value", optional=True)
@@ -120,7 +119,6 @@ def key_schema(fields: Sequence[Schema], name: str) -> Schema:
     It has neither defaults nor comments: keys are the same bytes whether the statement that declares a column is known.
 
     Args:
-        fields: Columns of the key.
         name: `<prefix>.<database>.<table>`.
     """
     bare = [{part: value for part, value in field.items() if part not in ("default", "doc")} for field in fields]
@@ -131,7 +129,6 @@ def flat_schema(row_fields: Sequence[Schema], name: str) -> Schema:
     """The schema of a flat row with its metadata.
 
     Args:
-        row_fields: Columns of the table.
         name: `<prefix>.<database>.<table>`.
     """
     fields = [

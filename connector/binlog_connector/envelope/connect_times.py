@@ -58,7 +58,6 @@ class ValueForm:
 
     Attributes:
         kind: Type in the schema.
-        style: How values are written as JSON.
         doc: Of the schema, where the column has no comment.
         fields: Of a struct.
         items: Type of an array's items.

@@ -79,7 +79,6 @@ class Collections:
     Attributes:
         names: `database.table`.
         tables: Of each entry its number in *names*; the entries of a transaction come together.
-        counts: Of each entry.
         bounds: Where the entries of each transaction begin, and those of the last one end.
     """
 

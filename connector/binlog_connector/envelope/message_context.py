@@ -50,8 +50,6 @@ class BlockContext:
     """Data that all messages of a block share.
 
     Attributes:
-        block: Where the changes are.
-        options: What messages look like.
         threads: `GroupThreads.of_groups`.
         queries: `StatementTexts.of_rows`: of each event its statement (or -1), and the statements; None: not wanted.
         now_ns: When the messages are made, nanoseconds since 1970 UTC.

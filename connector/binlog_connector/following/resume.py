@@ -41,7 +41,6 @@ class Decision:
 
     Attributes:
         offset: Where to go on; after a loss, where to go on without what is lost.
-        reason: Why, in words.
         loss: The error to raise, unless the user accepts losses; None when nothing is lost.
         doubt: Error for events that may be lost; nobody can know. A warning names it, and reading goes on. None: no
             event may be lost.

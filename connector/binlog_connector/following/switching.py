@@ -96,7 +96,6 @@ class ErrantTransactions:
 
     Attributes:
         named: GTID and place of the first ones.
-        count: Number of all.
     """
 
     watched: WatchedLog
@@ -135,7 +134,6 @@ def find_switch(
 
     Args:
         offset: Where reading would go on in the log so far.
-        ignored: Transactions that are not read.
         old: The log so far; None: it is not there any more.
 
     Raises:

@@ -24,7 +24,6 @@ class Secret:
     """A password, by the place where it is; it is read anew for each connection.
 
     Attributes:
-        environment: Name of an environment variable.
         file: Path of a file; a line end after the password does not count.
     """
 

@@ -77,7 +77,6 @@ class PublisherOptions:
         name: Of the publisher: its transactional id, and its key in *offsets_topic*.
         offsets_topic: Compacted topic of the records; created if need be.
         is_first_start: Whether there may be no record yet; else that there is none is an error.
-        delivery: What consumers can rely on.
         client: See `open_producer`.
         compression: See `ProducerSettings`.
         transaction_timeout: Seconds that one call of `publish` may take. Consumers wait as long for what comes after
@@ -101,7 +100,6 @@ class Publisher:
     """Publishes under one name, while it is entered; one thread uses it, `stop` may be called from others.
 
     Args:
-        publishing: Who publishes, and how.
         clock: Seconds that only go forward.
 
     Raises:

@@ -81,8 +81,7 @@ class RecordBatch:
     """Records for one partition, without the header that the producer writes before them.
 
     Attributes:
-        count: Of records.
-        records: Their bytes, after *before* bytes that are free.
+        records: Bytes of the records, after *before* bytes that are free.
     """
 
     partition: int

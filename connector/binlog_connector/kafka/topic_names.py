@@ -49,8 +49,6 @@ class TopicTemplates:
         tables: Of changes.
         transactions: Of messages about transactions.
         schema_changes: Of messages about statements that change tables.
-        heartbeat: Of heartbeats.
-        offsets: Of offsets.
         notifications: Of notifications; None: there are none.
         setting: What users call *tables*.
     """
@@ -75,8 +73,6 @@ class TopicNames:
     """Names of topics under one prefix; what Kafka does not allow in them becomes `_`, as Debezium has it.
 
     Attributes:
-        offsets: Topic of the offsets.
-        heartbeat: Topic of the heartbeat.
         transactions: Topic of messages about transactions.
         schema_changes: Topic of messages about statements that change tables.
         notifications: Topic of notifications; None: there are none.

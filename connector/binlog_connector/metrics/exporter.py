@@ -65,9 +65,6 @@ _LAG_GAUGES = (
 class FollowerMetrics:
     """Metrics of followers, made when somebody asks for them.
 
-    Attributes:
-        registry: For who asks.
-
     Raises:
         OptionError: `MISSING`: prometheus-client is not installed.
     """
@@ -122,10 +119,6 @@ class MetricsExporter(FollowerMetrics):
 
     Args:
         port: TCP port; 0: one that is free.
-
-    Attributes:
-        host: The address that it listens at.
-        port: The port there.
 
     Raises:
         OptionError: `MISSING`: prometheus-client is not installed.

@@ -72,8 +72,7 @@ class TopicTotals:
     """Messages that a follower has published in Kafka.
 
     Attributes:
-        records: Messages by topic.
-        sizes: Bytes of their keys and values by topic.
+        sizes: Bytes of keys and values by topic.
         committed: Transactions that consumers see.
         aborted: Transactions that were begun and had to be done again.
     """
@@ -89,7 +88,6 @@ class ArchiveTotals:
     """Files that an archiver has stored.
 
     Attributes:
-        file_count: Files in the archive.
         size: Their bytes.
         waiting_since: When the oldest file was last written that the server may purge and that is not archived whole,
             seconds since 1970 UTC; None: there is none.

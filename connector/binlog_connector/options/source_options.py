@@ -68,7 +68,6 @@ class SourceOptions:
     Attributes:
         path: Directory of the binlog files, one file, or a URL; with the archive that the option `archive` names.
         format: Format that the log must have; None: whatever it is.
-        view: What a row is.
         table: The one table (`database.table`) whose columns are typed; None: rows are JSON.
         tables: Comma-separated regular expressions on `database.table`; None: all.
         exclude_tables: The same, for what to leave out; None: nothing.
@@ -95,7 +94,6 @@ class SourceOptions:
         include_query: The column `query` of `changes`.
         include_absent: The column `_absent` of `changefeed`.
         messages: Rows of `changes` are messages for Kafka that look like this; None: they are not.
-        time_type: What TIME columns become.
         zero_dates: What becomes of dates that are none.
         replace_invalid_text: Bytes invalid in their character set become U+FFFD; else they are an error.
         events: What is wanted of a structured log.

@@ -51,12 +51,7 @@ _PLACES = ("prefix", "database", "table")
 
 @dataclass(frozen=True, slots=True)
 class MessageOptions:
-    """Form and destination of messages.
-
-    Attributes:
-        envelope: Keys and values.
-        topics: Names of topics.
-    """
+    """Form and destination of messages."""
 
     envelope: EnvelopeOptions
     topics: TopicTemplates

@@ -67,7 +67,6 @@ class Predicate:
 
     Attributes:
         columns: Indices of the columns that it asks for.
-        decoding: How these are read.
     """
 
     columns: tuple[int, ...]

@@ -65,7 +65,6 @@ class Mask:
     """Replacement for a column's values.
 
     Attributes:
-        kind: See `MaskKind`.
         text: Of `TEXT` what stands for values.
         count: Of `LAST` how many characters are shown.
         salt: Of `SHA256` what is hashed before each value.
@@ -209,7 +208,6 @@ class RowRule(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
         mask: By the name of a column what stands in place of its values: `null`, `text ...`, `last N` or `sha256`.
         salt_variable: Environment variable with what `sha256` hashes before each value.
         where: A predicate: only rows are shown of which it is true.
-        generated: What becomes of generated columns.
     """
 
     select: str = ".*"

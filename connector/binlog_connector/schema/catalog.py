@@ -63,8 +63,7 @@ class Catalog:
         tables: What is known, by name.
         databases: Default character sets by name of the database; None: not known.
         ignore_case: Names of databases and tables in upper and lower case are the same (`lower_case_table_names`).
-        foreign_keys: Those of all tables.
-        temporary: Tables that are none of them, whatever their names are.
+        temporary: Temporary tables, whatever their names are.
     """
 
     tables: dict[TableName, TableState] = field(default_factory=dict)

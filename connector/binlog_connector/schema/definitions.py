@@ -190,7 +190,6 @@ class TableDefinition:
             (`CREATE TABLE ... SELECT`, `LIKE` a table that is not known).
         keys: In the server's order: unique ones first, of these first those that admit no NULL, the primary key first.
         charset: Default for new columns; None: not known.
-        versioned: WITH SYSTEM VERSIONING.
         partitioning: How it is partitioned; None: it is not.
         unknown: Names of attributes that no source states (`keys`, `partitioning`, `versioned`, ...), and
             `primary_key`; where `keys` alone is unknown, `keys` has the primary key, if there is one.

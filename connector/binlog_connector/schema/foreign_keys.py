@@ -39,7 +39,6 @@ class ForeignKey:
     Attributes:
         name: Of the constraint; empty where the server chooses one.
         columns: Of the child.
-        parent: The table that it refers to.
         parent_columns: Of that one.
         on_delete: `CASCADE`, `SET NULL`; empty: rows of the child stay. InnoDB takes SET DEFAULT for that, too.
         on_update: The same, when the parent's columns change.

@@ -66,7 +66,6 @@ class SchemaHistory:
 
     Args:
         base: What holds before all DDL; it is copied. None: nothing is known.
-        base_source: Where that comes from, for messages.
         altered: Tables in it that DDL has changed since.
         folds_names: Names of tables in upper and lower case are the same; None: as the log proves it.
 

@@ -267,7 +267,6 @@ def completed_by(layout: TableLayout, definition: TableDefinition, source: str) 
 
     Args:
         definition: Of the same table, with columns.
-        source: Where that comes from, for messages.
 
     Raises:
         SchemaError: `COLUMN_COUNT_MISMATCH`, `COLUMN_MISMATCH`: it is the definition of another table.

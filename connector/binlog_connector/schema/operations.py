@@ -44,10 +44,8 @@ class TableOptions:
 
     Attributes:
         charset: Default CHARACTER SET, or that of COLLATE; None: not given.
-        versioned: WITH SYSTEM VERSIONING.
         selects: AS SELECT: columns come from a query.
         like: The columns of this table.
-        partitioning: PARTITION BY.
         engine: ENGINE, in lower case; None: the server's default.
         union: UNION: tables whose rows a MERGE table shows, and changes.
     """

@@ -117,7 +117,6 @@ def only_rows(
 
     Args:
         blocks: Of a log, in order.
-        row_format: Finds what they do not tell.
         tells_text: Whether errors show the text of a statement.
 
     Raises:
@@ -147,8 +146,6 @@ class Tally:
     """Changes that a log, or a part of it, does not contain row by row.
 
     Attributes:
-        statements: Statements that change rows.
-        incidents: INCIDENT events.
         counts: By table and condition of the error; a table of None: of what may concern any table.
     """
 

@@ -196,7 +196,6 @@ class UnsupportedChange:
 
     Attributes:
         names: Tables that it is about, as far as that can be seen.
-        reason: What is not understood.
     """
 
     names: tuple[TableName, ...]

@@ -45,9 +45,6 @@ class BinlogMetricsListener(StreamingQueryListener):
         path: The log that all queries read, or the log of each query by its name. Of a query without one what it has
             done is exported, not what follows.
 
-    Attributes:
-        port: The port that it listens at.
-
     Raises:
         OptionError: `MISSING`: prometheus-client is not installed.
         AccessError: `DENIED`: the port is taken, or not allowed.

@@ -62,7 +62,6 @@ class RangeReader:
     """Reads partitions on a worker; it is pickled, so it holds no open file.
 
     Attributes:
-        options: The query's options.
         schema: The columns that Spark expects.
         schema_file: What the option `schemaFile` names.
         wanted: What Spark's own filters leave over, as far as it is known here.

@@ -44,9 +44,6 @@ class UnionDirectory(Directory):
     """Files of the server, and of the archive those that the server has purged.
 
     A file that both have is read from the server; its first and last archived bytes must be the same in both.
-
-    Attributes:
-        path: The server's directory.
     """
 
     def __init__(self, server: Directory, archive: ArchiveDirectory) -> None:

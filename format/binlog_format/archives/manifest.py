@@ -164,7 +164,6 @@ def crc_of(data: Bytes, offset: int, unstable_byte: int | None, before: int = 0)
     """CRC-32C of bytes of a file, with the byte that its server changes later taken as zero.
 
     Args:
-        data: The bytes.
         unstable_byte: Where in the file that byte is; None: there is none.
         before: CRC-32C of the bytes before them.
     """

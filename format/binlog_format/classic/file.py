@@ -180,7 +180,6 @@ def check_magic(magic: bytes, path: str, head: bytes = b"") -> None:
     """See that *magic* begins a binlog file that can be read.
 
     Args:
-        magic: The file's first bytes.
         head: More of the file's first bytes, to name the key that encrypts it.
 
     Raises:

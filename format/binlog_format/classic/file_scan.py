@@ -95,7 +95,6 @@ class Piece:
         checksum_size: Bytes after each event, which its size does not count.
         server_version: See `Block`.
         gtid_sources: What `gtid_source` counts.
-        path: Path of the file, for messages.
     """
 
     data: Bytes
@@ -119,7 +118,6 @@ class ClassicFileScan:
         start: An event starts there.
         limit: No group is begun there or after it.
         scratch: Used by no other scan at the same time.
-        verify: Compute checksums.
         stop: Why it ended, once `pieces` has ended.
         stopped_at: The next byte to read; a group that is not complete starts there.
         has_incomplete_event: With `INCOMPLETE`: an event, not just a group, is cut off by the end of the file.

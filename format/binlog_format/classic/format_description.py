@@ -75,7 +75,6 @@ def parse_format_description(event: bytes, at: Place) -> FormatDescription:
 
     Args:
         event: Exactly the event.
-        at: Where it is, for errors.
 
     Raises:
         CorruptError: `BAD_EVENT` or `EVENT_CHECKSUM`.

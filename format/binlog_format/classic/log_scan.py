@@ -51,7 +51,6 @@ class LogScan:
         start: Where an event starts.
         end: None: the end of the log.
         scratch: Used by no other scan at the same time.
-        verify: Compute checksums.
 
     Attributes:
         end: Where the next read starts, once `pieces` has ended.

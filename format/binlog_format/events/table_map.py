@@ -39,7 +39,6 @@ class Column:
         name: None without `binlog_row_metadata=FULL`.
         type: Type code; the real type for ENUM and SET, which the log wraps into STRING.
         metadata: The two bytes of type metadata, the first one in the low byte.
-        nullable: Whether it can be NULL.
         unsigned: Of a numeric column; None where the log does not record it (`binlog_row_metadata=NO_LOG`).
         charset: Server's name of the character set of a text, ENUM or SET column, `binary` for binary strings; None
             for other types and where the log does not record it.

@@ -45,7 +45,6 @@ class SavedBytes(NamedTuple):
     """Bytes saved from a block.
 
     Attributes:
-        data: The bytes.
         extents: `EXTENT_DTYPE`, of all of them.
     """
 

@@ -89,7 +89,6 @@ def read_header(head: bytes, path: str, file_no: int | None = None) -> FileHeade
 
     Args:
         head: At least 512 bytes; more are ignored.
-        path: Of the file, for errors.
         file_no: The number in the file's name, to be compared; None: any.
 
     Returns:

@@ -103,7 +103,6 @@ class Pages(NamedTuple):
     """Consecutive pages of a log, with good checksums, as kernels take them.
 
     Attributes:
-        data: Their bytes.
         page_size: In bytes.
         file_no: File of each page.
         start: Byte in that file where the page is.
@@ -119,7 +118,6 @@ class Joined(NamedTuple):
     """Room in which kernels join the bytes of events.
 
     Attributes:
-        data: The bytes.
         extents: `EXTENT_DTYPE`: where they come from.
     """
 

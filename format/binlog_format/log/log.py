@@ -154,9 +154,6 @@ def parse_position(text: str) -> Position | ServerPosition:
 def resolve_position(log: Log, name: str, position: Position | ServerPosition) -> Position:
     """The position in *log* that a user means.
 
-    Args:
-        name: Of the option, for messages.
-
     Raises:
         OptionError: `INVALID_VALUE`: the log's files are not named like that.
     """
@@ -183,9 +180,6 @@ def check_start(log: Log, name: str, position: Position) -> None:
     """See that reading can begin at a position that a user gave; of a classic log the file is walked up to it.
 
     What has been purged, and files that are missing, are found by reading.
-
-    Args:
-        name: Of the option, for messages.
 
     Raises:
         StartError: `POSITION_NOT_FOUND`: it lies after the end of the log, or where nothing begins.

@@ -124,7 +124,6 @@ def check_is_logged(log: Log, name: str, gtids: GtidPoint, taken: Taken) -> None
     """See that the log has come as far as *gtids* in each domain, or with each source, that it knows; and knows one.
 
     Args:
-        name: Of the option, for messages.
         taken: What that is in the log: `Log.position_of`.
 
     Raises:

@@ -76,8 +76,6 @@ class Decoding:
 
     Attributes:
         schemas: Names, signs and types where the log does not record them; None: the log alone counts.
-        zero_dates: See `ZeroDates`.
-        time_type: See `TimeType`.
         replace_invalid_text: Bytes invalid in their character set become U+FFFD; else they are an error.
         rules: What of the tables is shown; None: all of it.
         declared_types: Columns have the types that definitions state, where table maps have binary strings.

@@ -45,14 +45,12 @@ class LogBlock:
     """Whole entries of one file; at least one.
 
     Attributes:
-        data: The bytes of the entries.
         events: `LOG_EVENT_DTYPE`, in file order.
         sources: Those in force before the block or in it that its events refer to. An id that is defined anew in the
             block has several rows.
         writers: The same; those of equal id and name are one row, whatever their batches.
         clock_syncs: The same.
         file_offset: Byte of `data[0]` in the file.
-        path: Of the file, for messages.
         state_after: What is in force there.
     """
 

@@ -87,7 +87,6 @@ class Cutter(Protocol[Made]):
         Args:
             data: Entries; it may be kept in the block.
             file_offset: Byte of `data[0]` in the file.
-            path: Of the file, for messages.
         """
 
     def source_ids(self, missing: int | None = None) -> IdTable:

@@ -50,7 +50,6 @@ class EventSource:
         severity: `Severity`, or another number of 16 bits.
         category: Identifier; `main` where a program gives none.
         file: As the compiler saw it.
-        line: In the file.
         format: Text with `{}` for each argument.
         argument_tags: Type tags of all arguments, one after the other.
     """

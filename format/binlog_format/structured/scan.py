@@ -86,7 +86,6 @@ class EntryScanner:
         Args:
             data: Entries; it is kept in the block.
             file_offset: Byte of `data[0]` in the file.
-            path: Of the file, for messages.
         """
         self._begin_block()
         events: Table = self._tables.take(min(len(data) // _EVENT_ENTRY_MIN, _ROWS_MAX) + 1)

@@ -69,7 +69,6 @@ class _Stored(NamedTuple):
     Attributes:
         plain_sizes: Of every event of the block, what it claims to become.
         compressed_rows: Rows of the events that MariaDB has compressed.
-        compressed: Their parts.
         payload_rows: Rows of compressed transactions.
     """
 

@@ -219,7 +219,6 @@ class JsonTexts:
     """Texts one after the other.
 
     Attributes:
-        data: All of them.
         offsets: Where each begins, and the last one ends.
     """
 

@@ -260,7 +260,6 @@ class KnownBytes:
     """Compares blocks of a file with the parts that were archived of it.
 
     Args:
-        path: Of the file, for messages.
         parts: Some parts that follow each other.
         offset: Where in the file the first one begins, and the blocks.
         unstable_byte: See `FinalFile`.

@@ -42,7 +42,6 @@ class Stored:
     """A part that readers of the archive see from now on.
 
     Attributes:
-        file: What is archived of the file.
         size: Bytes that are new.
         transactions: Groups that are new.
         is_linked: Whether the file is the server's own, by a hard link.

@@ -53,7 +53,6 @@ def bring_also(
     """Write definitions into the log beside the command's own work, and report it on standard error.
 
     Args:
-        server: URL.
         password_file: Has the password; None: it is found otherwise.
         tables: Only these of them; None: all.
         among: Only tables of these names; None: all.
@@ -79,7 +78,6 @@ def lower_case_of(server: str, password_file: str | None) -> LowerCase:
     """`lower_case_table_names` of a server.
 
     Args:
-        server: URL.
         password_file: Has the password; None: it is found otherwise.
 
     Raises:

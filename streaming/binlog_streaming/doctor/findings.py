@@ -28,7 +28,6 @@ class DoctorFinding:
 
     Attributes:
         area: `machine`, `log`, `job` or `server`.
-        health: How it is.
         fix: How to put it right; empty: there is nothing to do.
     """
 

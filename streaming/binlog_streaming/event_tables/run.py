@@ -63,7 +63,6 @@ class EventBatch(NamedTuple):
     """Events, before they are in the tables.
 
     Attributes:
-        blocks: The events.
         end: Where the log goes on after them.
         event_count: How many they are, if they are new; None: the batch was under way when the last process ended.
         gaps: What is missing before them, or among them.

@@ -75,7 +75,6 @@ class TableProgress:
     Attributes:
         source_table: `database.table` in the log.
         target: Folder or URL.
-        outcome: What became of it.
         inserts: Row changes in the log, by kind.
         updates: The same.
         deletes: The same.
@@ -87,7 +86,6 @@ class TableProgress:
         version: What a reader names to get the target as it is after the batch; None: its format has no versions.
         statements: Statements that did something to the target.
         schema_changes: Those of them that changed columns, keys or the name of the table.
-        notes: What an operator should know.
         set_aside: Why the table does not go on; None: it does.
         verified: The last proof of the target in the batch; None: there was none.
         proved: Rows of the target that changes proved: they were there, as these need them.

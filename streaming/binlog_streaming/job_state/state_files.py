@@ -39,9 +39,6 @@ class StateFolder:
         directory: Folder or URL.
         storage: Access to an object store, as for tables.
 
-    Attributes:
-        directory: As it was given.
-
     Raises:
         OptionError: `INVALID_VALUE`: there is no such object store.
     """
@@ -64,7 +61,6 @@ class StateFolder:
 
         Args:
             title: What the file is, for messages: `the record of a job`.
-            hint: Remedy if it is something else.
 
         Raises:
             OptionError: `INVALID_VALUE`: it is something else.

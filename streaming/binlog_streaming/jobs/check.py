@@ -47,7 +47,6 @@ class LogReport:
 
     Attributes:
         path: Directory, file, or URL.
-        format: How it is written.
         files: Names, in order.
         size: Bytes in them.
         gtid_before: What had happened before its first file; empty: nothing.

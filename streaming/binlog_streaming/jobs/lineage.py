@@ -147,7 +147,6 @@ class LineageReporter:
 
     Args:
         sink: Of the job, to look at columns of its targets.
-        client: Sends them.
         interval: Seconds between two events while the job runs; the first follows the first batch at once.
     """
 

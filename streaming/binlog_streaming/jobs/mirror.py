@@ -55,7 +55,6 @@ def mirror_job(
     Args:
         directory: Of the tables; folder or URL.
         checkpoint: Folder of the checkpoint; None: the one that the directory's job has, or `default_checkpoint`.
-        rule: Which tables, and how.
         on_error: What becomes of the job when one of its tables cannot go on.
 
     Raises:

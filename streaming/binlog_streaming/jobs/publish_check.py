@@ -84,11 +84,9 @@ class PublishReport:
 
     Attributes:
         start: Where from.
-        topics: Where messages would go.
         registry: Address of the registry of schemas; None: the job needs none.
         left_out: Names of tables that no rule selects.
         scan_size: Bytes of the log that were looked at for tables.
-        warnings: What may surprise.
         changed: What the job file sets otherwise than when the job began, and must not.
         statements: Statements, and lost events, that would stop the job.
         outbox: Why the events of its outbox could not be published.

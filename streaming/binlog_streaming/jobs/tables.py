@@ -61,7 +61,6 @@ class TableReport:
             of the log that was looked at states nothing.
         proof: In words, what changes have proved of its targets; empty: nothing is known.
         problems: Why the job would stop at it.
-        warnings: What may surprise.
     """
 
     name: str

@@ -54,7 +54,6 @@ class TableHistory:
 
     Attributes:
         images: Of the step; none where it has no row batches.
-        schema: Columns of the table.
         keys: Indices of its key columns; empty: it has none, and equal rows are copies of one.
         times: Of each image.
         before: Rows before the step, in these columns.

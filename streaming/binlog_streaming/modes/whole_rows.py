@@ -51,7 +51,6 @@ class WholeImages:
     unless it is generated; one that an insert leaves out is its default, where that is known.
 
     Attributes:
-        schema: Columns of the table.
         computed_is_null: Generated columns that the images lack are null.
         hint: What the operator can do about generated columns that the images lack.
     """

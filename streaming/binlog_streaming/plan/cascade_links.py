@@ -49,7 +49,6 @@ class LinkedRowsStep:
         number: As of `RowsStep`.
         rows: One for each table, children before their parents: in this order they are committed; see `groups`. A
             table's rows may have no parts: then foreign keys alone change it.
-        links: The foreign keys.
         outside: Changes of parents that have no targets here.
         after: Only rows after this place.
         before: Only rows before this place.

@@ -35,16 +35,13 @@ class Planning:
     """Facts of a batch, as far as it was read.
 
     Attributes:
-        selection: The job's tables.
         snapshots: What snapshots do to tables.
         returning: Tables that were set aside, and of which a snapshot begins.
-        refusals: Tables that cannot go on.
         complete: Whether all rows of a table lie in what was read, of tables that the batch meets.
         assumed: Those of them that nothing in the log created or emptied.
         gone: Tables that were dropped or renamed, and not created again.
         tables: Those of the job that were asked for.
         parts: Where rows of tables are, chunks of snapshots among them.
-        problems: Tables that cannot be understood.
         changes: Steps that statements are.
         links: A pair of names for each RENAME between tables of the job.
         touched: Ranges in which rows of tables changed.

@@ -171,7 +171,6 @@ class ProofResult:
         outcome: Whether it is the same.
         reason: Why it was not compared, or cannot be the same.
         gtids: Up to where in the log this is true; a position of the server where it has no GTIDs.
-        forms: Which columns were compared.
         differences: Rows that differ, as far as they were looked at.
         is_partial: There are more of them.
         repair: What was done about them; empty: nothing.

@@ -30,7 +30,6 @@ class RowMessages(NamedTuple):
     """RowMessages, one after the other.
 
     Attributes:
-        data: Their bytes.
         offsets: Where each begins, and the last one ends.
     """
 

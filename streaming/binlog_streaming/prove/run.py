@@ -73,7 +73,6 @@ class TableProof:
     the two is added to the server's sums, and then both are those of E (docs/decisions/0026).
 
     Attributes:
-        state: How far the job is.
         sample: Buckets whose values are compared, beside the counts of all; empty: all.
     """
 
@@ -186,7 +185,6 @@ class JobProof:
     """Input for the proof of a job's tables.
 
     Attributes:
-        connect: Makes a session on the server.
         on_result: Told of each target, as soon as it is known.
         repairs: Rows that differ are brought back through the log.
         table_timeout: Seconds that a target may take; None: no limit.

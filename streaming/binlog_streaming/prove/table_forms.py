@@ -30,7 +30,6 @@ class TableForms:
     """Columns that are compared.
 
     Attributes:
-        columns: Their forms.
         names: What they are called in the target.
         key_columns: Those of *columns* that tell rows apart; empty: all of them together do.
         missing: Columns that the target lacks and should have.

@@ -29,7 +29,6 @@ class TargetRows:
 
     Attributes:
         target: As of the version.
-        forms: Which columns are compared.
     """
 
     target: Target

@@ -90,7 +90,6 @@ class ServerVersion:
     """Version of a server.
 
     Attributes:
-        is_mariadb: MariaDB; else MySQL.
         number: Such as (10, 11, 19).
     """
 

@@ -171,8 +171,6 @@ class Sink(Section, frozen=True):
     Attributes:
         kind: What kind of sink this is; `publish_model.KafkaSink` is the other one.
         directory: Folder or URL.
-        format: Kind of the tables.
-        merge: How superseded rows go.
         storage: Access to an object store, under the names that `obstore` and `deltalake` know.
         catalog: Of Iceberg tables, and access to their files, under the names that `pyiceberg` knows; none: one of the
             directory's own.

@@ -104,7 +104,6 @@ class Security(Section, frozen=True):
         certificate_file: PEM file of the client's own certificate, where brokers ask for one.
         key_file: PEM file of its key.
         user: Name for SASL; None: no SASL.
-        mechanism: Of SASL.
         password_variable: Environment variable with the password.
         password_file: File with the password, in place of the variable.
     """
@@ -177,7 +176,6 @@ class KafkaSink(Section, frozen=True):
     """`[sink]`: the brokers, the topics, and what messages look like.
 
     Attributes:
-        kind: What kind of sink this is.
         bootstrap_servers: Some of the brokers: `host:port,host:port`.
         topic_prefix: First part of the topics' names, and the publisher's name; one job publishes under it.
         source_name: Name of the source in messages, in keys with schemas too; None: `topic_prefix`.
@@ -201,16 +199,8 @@ class KafkaSink(Section, frozen=True):
         heartbeat_topic: Where it goes.
         notification_topic: Where messages about snapshots and starts of the job go; None: there are none.
         signal_table: `database.table` whose rows start and stop snapshots (`snapshot --follow-signals`); None: none.
-        decimal_handling: What DECIMAL becomes.
-        unsigned_bigint_handling: What BIGINT UNSIGNED becomes.
-        binary_handling: What binary columns become.
-        time_precision: What DATE, TIME and DATETIME become.
-        delivery: What consumers can rely on.
         offsets_topic: Where the offset of each transaction goes, with it.
-        client: Which package talks to Kafka.
-        compression: Of record batches.
         security: How brokers are trusted, and who we are for them.
-        registry: Where the schemas of Avro are.
         oversized: Where values go that are too large for a message.
     """
 

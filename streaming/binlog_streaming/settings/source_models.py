@@ -155,7 +155,6 @@ class TopicSource(Section, frozen=True):
     """`[source]`: the brokers, and topics that `publish` has written, with schemas.
 
     Attributes:
-        kind: What kind of source this is.
         bootstrap_servers: Some of the brokers: `host:port,host:port`.
         topics: Comma separated regular expressions, each for the whole name of a topic.
         security: How brokers are trusted, and who we are for them.

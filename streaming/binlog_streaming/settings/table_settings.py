@@ -11,7 +11,6 @@ class Setting:
 
     Attributes:
         name: Its name in the file.
-        comment: What it does.
         example: What is shown, commented out, where it has no default.
     """
 

@@ -233,7 +233,6 @@ class JobForm:
         Args:
             job: The job; what has its default is commented out.
             rule_comments: Lines above a rule, by its number.
-            exclude_comment: Why tables are left out.
         """
         comments = rule_comments or {}
         source = [
@@ -288,7 +287,6 @@ def settings_text(
     """The lines of a section.
 
     Args:
-        settings: What is explained, in order.
         always: What is shown also where it has its default.
         told: Explain everything; else only what is not the default is shown, without a word.
     """

@@ -95,7 +95,6 @@ class Mark:
         shadow: Name of the table in `binlog_stream` whose events are the rows.
         chunk: Number of the chunk from 0 on; `NO_CHUNK`: none.
         row_count: Rows of the chunk, or of all chunks (`end`).
-        detail: What else belongs to the kind.
     """
 
     snapshot: str

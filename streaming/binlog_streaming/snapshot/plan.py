@@ -57,7 +57,6 @@ class SnapshotPlan:
             account has no right on them.
         left_out: What else the rules select, and why it is not taken.
         run: UUID of the run that goes on; None: a new one.
-        engine: What shadow tables are kept in.
         replicas: Those that are connected; None: the account may not see them.
         topics: The publisher whose topics get the rows; None: they are for tables.
         row_filter: Condition for the rows that are taken; None: all.

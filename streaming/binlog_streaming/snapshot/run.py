@@ -171,7 +171,6 @@ class SnapshotResult:
     Attributes:
         tables: How many tables.
         rows: Rows in them, those of runs before that were cut off included.
-        seconds: How long it took.
         load: On the server.
         failed: Tables that could not be taken, and why.
     """

@@ -49,7 +49,6 @@ class ServerTable:
 
     Attributes:
         rule: What the job does with it; topics need of a table what a mirror needs.
-        is_versioned: It has system versioning.
         row_estimate: How many rows it has, about.
         size_estimate: Bytes of them, about.
     """

@@ -100,7 +100,6 @@ class SignalQueue:
 
     Args:
         job: Whose `sink.signal_table` it is.
-        tell: Takes a line about each signal.
 
     Attributes:
         wanted: In order.

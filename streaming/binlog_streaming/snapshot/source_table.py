@@ -49,7 +49,6 @@ class SourceColumn:
         character_set: Of text; None: no text.
         collation: Of text; None: no text.
         is_generated: It is computed from others.
-        is_nullable: It can be NULL.
     """
 
     name: str
@@ -201,11 +200,7 @@ def locked_definition(session: ServerSession, schema: str, table: str) -> dict[s
 
 
 def columns_digest(definition: str) -> str:
-    """Digest of column definitions, defaults included: it differs if readers must treat the table as another one.
-
-    Args:
-        definition: Of `definition_of`.
-    """
+    """Digest of column definitions, defaults included: it differs if readers must treat the table as another one."""
     lines = [line.rstrip(",") for line in definition.splitlines() if line.startswith("  `")]
     return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:16]
 

@@ -200,7 +200,6 @@ class RecordedStatus:
 
     Attributes:
         source: Of its log, or of its topics.
-        target: Where it writes.
         kind: `tables`, `topics` (it publishes), `events` (a structured log into tables), `from_topics`.
         phase: What it does, or how it ended.
         process: Which one runs it, or ran it.
@@ -257,8 +256,6 @@ class PurgeStatus:
     """Time left for the files that a job needs.
 
     Attributes:
-        risk: What is known.
-        file: The file in question.
         left_seconds: Until the server may remove it.
         expiry_seconds: How long the server keeps a file that it no longer writes.
         reason: Why it is not known, or what has gone.
@@ -302,8 +299,6 @@ class Verdict:
     """State of a job, in words.
 
     Attributes:
-        level: How urgent it is.
-        text: One line.
         advice: What to do, line by line; empty: nothing.
     """
 
@@ -317,7 +312,6 @@ class JobStatus:
     """All that people and programs are shown of a job.
 
     Attributes:
-        now: When this was found.
         phase: What it does; other than `state.phase` where it gives no sign of life.
         log: What its log shows; None: it reads no log.
     """

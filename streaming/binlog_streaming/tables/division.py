@@ -70,8 +70,7 @@ class Division:
     """Division of a component's rows steps.
 
     Attributes:
-        tasks: Who does the work.
-        task_count: How many of them may help each other with a step.
+        task_count: How many tasks may help each other with a step.
         kept_definitions: File of the definitions that the job keeps; None: there is none.
     """
 

@@ -55,7 +55,6 @@ class DerivedRows:
     """Cascades to the rows of a table, which no log has.
 
     Attributes:
-        schema: Columns of the rows.
         keys: Names of the key columns.
         row_batches: Images of it, whose places are those of the changes that were carried on.
         origins: Of each row batch the table of these, `database.table`.

@@ -146,11 +146,7 @@ def _difference(held: dict[str, str], types: dict[str, str]) -> dict[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class ReceivedPart(IndexPart):
-    """A part whose rows came without a log; its index is empty.
-
-    Attributes:
-        row_batches: The rows.
-    """
+    """A part whose rows came without a log; its index is empty."""
 
     row_batches: tuple[RowBatch, ...] = ()
 

@@ -45,8 +45,7 @@ class ReadMessages:
     """A batch, before it is in the tables.
 
     Attributes:
-        batch: What is in the messages.
-        ends: Offsets after them, by partition.
+        ends: Offsets after the messages, by partition.
         started: When reading them began, by the monotonic clock.
         truncated: Partitions whose TRUNCATE this is.
         is_cut: Reading goes on elsewhere than after the messages that were fetched.

@@ -42,7 +42,6 @@ class OutboxMessages:
 
     Attributes:
         outbox: The table, and what its columns are.
-        names: Of topics.
     """
 
     outbox: Outbox

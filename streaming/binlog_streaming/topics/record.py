@@ -60,7 +60,6 @@ class PublishRecord(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         kind: Of the job's sink.
-        offsets_topic: Where the offsets are.
         format: What messages are written in: a consumer reads one.
         message_version: Of messages; that of jobs which did not record it is the first one.
         options: Options of the source that set where the job began, and which transactions it takes.
@@ -300,7 +299,6 @@ class Published:
         offset: After its event groups.
         size: Bytes of the log that the groups take.
         last_timestamp: Of the last group, seconds since 1970 UTC; None: there is none.
-        seconds: How long it took.
         read_seconds: Of `seconds`, until its messages had been made and passed on.
         attempts: How often it was begun; all but the last time it was not committed.
     """
@@ -321,8 +319,6 @@ class PublishProgress:
 
     Attributes:
         transactions: Transactions of Kafka.
-        groups: Event groups.
-        records: Messages.
     """
 
     transactions: int = 0

@@ -55,11 +55,7 @@ def union_states(present: Mask) -> Bytes:
 
 
 class SameParts:
-    """Bytes that all rows have.
-
-    Args:
-        content: The bytes.
-    """
+    """Bytes that all rows have."""
 
     def __init__(self, content: bytes) -> None:
         self._content = as_bytes(content)
@@ -97,7 +93,6 @@ class AvroTexts:
     """AvroTexts, as `string`, or `bytes`.
 
     Args:
-        data: All bytes.
         sizes: Bytes of each.
         states: Of `avro_kernels`; None: they are in no union.
     """
@@ -149,7 +144,6 @@ class Encoded:
     """Values, or runs of fields, that are encoded.
 
     Attributes:
-        data: All of them.
         offsets: Where each begins, and the last one ends.
     """
 

@@ -59,8 +59,7 @@ class ColumnChanged:
     Attributes:
         old: Before it.
         new: After it.
-        effect: What becomes of its values.
-        arrow_type: Of these after it; None: it has a type that is not read.
+        arrow_type: Of the values after the statement; None: it has a type that is not read.
         old_arrow_type: Of these before it, as the definition states them; None: not known.
     """
 

@@ -72,11 +72,7 @@ class Converted:
 
 @dataclass(frozen=True, slots=True)
 class Unknown:
-    """The values after the change cannot be computed.
-
-    Attributes:
-        reason: Why, in a few words.
-    """
+    """The values after the change cannot be computed."""
 
     reason: str
 

@@ -86,14 +86,10 @@ class ParsedColumn:
         charset: CHARACTER SET, or that of COLLATE; None: the table's default.
         nullable: None: the definition does not contain it.
         key: `primary`, `unique` or empty.
-        invisible: INVISIBLE.
         system_role: `start`, `end` or empty.
         versioned: WITH SYSTEM VERSIONING, which makes its table versioned.
         default: What follows DEFAULT, and AUTO_INCREMENT; None: nothing does.
         generated: It is computed from other columns.
-        reference: REFERENCES.
-        zerofill: ZEROFILL.
-        compressed: COMPRESSED.
         expression: Of a generated column, see `ColumnDefinition`.
         comment: COMMENT; empty: none.
         json_check: There is a CHECK of `json_valid` on itself alone: how MariaDB shows a JSON column.

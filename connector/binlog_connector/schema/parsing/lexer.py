@@ -36,7 +36,6 @@ class Token(NamedTuple):
     """A token.
 
     Attributes:
-        kind: See `TokenKind`.
         text: Of a QUOTED name and a STRING what is meant, else what is there.
         start: Where it starts in the text of the statement.
         word: The keyword that this may be, in upper case; empty for what cannot be one.

@@ -36,7 +36,6 @@ class StatementSession:
     """Session settings that decide how a statement is read.
 
     Attributes:
-        database: Current one.
         sql_mode: See `lexer`.
         server_charset: Default for new databases; None: not known.
         vendor: Whose server; None: either (a dump).

@@ -39,11 +39,7 @@ _DATE = re.compile(r"(\d{4})-(\d\d?)-(\d\d?)(?: (\d\d?):(\d\d?):(\d\d?)(?:\.(\d{
 
 
 class NotEvaluatedError(Exception):
-    """An expression, or a value, of which nobody can be sure what the server makes of it.
-
-    Args:
-        reason: Why, in a few words.
-    """
+    """An expression, or a value, of which nobody can be sure what the server makes of it."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(reason)

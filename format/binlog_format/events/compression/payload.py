@@ -68,7 +68,6 @@ class PayloadPiece(NamedTuple):
     """Whole inner events, in order.
 
     Attributes:
-        data: Their bytes.
         events: `EVENT_DTYPE`, pointing into `data`; `group` and `event_no` are 0.
         first_no: Number of the first of them in the payload, 0-based.
         is_last: Nothing follows.

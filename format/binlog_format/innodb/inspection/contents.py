@@ -46,7 +46,6 @@ class Content:
     Attributes:
         kind: Name of its kind, `commit`, `oob`, `gtid_state`, `dummy`, `xa_prepare`, `xa_complete` or `kind N`.
         fields: By name, plain values; empty when the first bytes cannot be read.
-        text: A line for people.
     """
 
     kind: str

@@ -73,14 +73,12 @@ class PageRow:
         file_offset: Byte of the chunk's type, or of the page.
         chunk: Number of the chunk in its page; None: the row is of a page.
         kind: Name of the record's kind; of a page without chunks None.
-        type: The chunk's type byte.
         begins: It is the record's first chunk.
         ends: It is the record's last chunk.
         length: Bytes of its data.
         record: Position of the record's first chunk; None when that was not read.
         holds: What the record holds, of its first chunk; what the header page contains.
         text: The same for people.
-        is_wrong: Something is wrong with it.
     """
 
     file_no: int

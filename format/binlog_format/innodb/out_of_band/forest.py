@@ -114,7 +114,6 @@ class OobSet:
     """Contents of a commit record about one set of out-of-band data.
 
     Attributes:
-        count: Records in it.
         first: The first one.
         last: The root of the last tree.
     """

@@ -42,7 +42,6 @@ class PageReader:
     """Reads runs of verified pages.
 
     Attributes:
-        files: The log's files.
         page_buffers: Memory for windows of pages, used again by the next read of the log.
         data_buffers: The same for event bytes.
         event_tables: The same for event tables.

@@ -125,7 +125,6 @@ def apply_completion(layout: TableLayout, text: str, source: str = "the schema")
     Args:
         layout: As `parse_table_map` gave it.
         text: `LayoutCompletion.to_json`; empty changes nothing.
-        source: Where that comes from, for messages.
 
     Raises:
         SchemaError: `COLUMN_COUNT_MISMATCH`; `COLUMN_MISMATCH`: a column has another name, type or sign in the table
@@ -265,7 +264,6 @@ def column_of(said: ColumnCompletion, vendor: Vendor, *, nullable: bool = True) 
     Args:
         vendor: Whose server writes the log. Types are those that servers write today; a COMPRESSED column is one of the
             same type that is not.
-        nullable: Whether it can be NULL.
 
     Raises:
         SchemaError: `NO_COLUMN_METADATA`: it has a type that is not known here, or its character set is not given.

@@ -230,7 +230,6 @@ class DeclaredDefault:
     """A default.
 
     Attributes:
-        kind: See `DefaultKind`.
         text: Of a TEXT what is meant; of a NUMBER what is there; of BITS and BYTES hexadecimal digits, two for a
             byte; of NOW the digits of the fraction of a second; of UNKNOWN why, in a few words; else empty.
         time_zone: Of the session that declared it, where a TIMESTAMP needs it; None: not known.

@@ -41,11 +41,7 @@ _EPOCH = datetime.datetime(1970, 1, 1)  # noqa: DTZ001 - a DATETIME has no time 
 
 
 class UnknownDefaultError(Exception):
-    """The default value of a column cannot be computed.
-
-    Args:
-        reason: Why, in a few words.
-    """
+    """The default value of a column cannot be computed."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(reason)

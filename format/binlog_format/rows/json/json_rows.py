@@ -52,7 +52,6 @@ class JsonStyle:
         digits: Digits of a timestamp's fraction of a second, 0 to 6.
         whole: A decimal without fraction stands for a whole number and is written as one, not as a string.
         ready: The texts (or bytes) are JSON already.
-        binary: How bytes are written.
         fields: Styles of a struct's fields, by name.
         fraction: Floats are written as such where they are whole numbers: `1.0`.
     """

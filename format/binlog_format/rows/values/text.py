@@ -74,7 +74,6 @@ class RowValues(NamedTuple):
     """Places of a column's values.
 
     Attributes:
-        data: The bytes.
         offsets: Where the size before each value starts; below 0 for no value.
         prefix: Bytes of that size.
     """

@@ -80,7 +80,6 @@ class EnumLabels(NamedTuple):
 
     Attributes:
         values: Sorted; of `UINT64` their bits.
-        texts: Of each value.
     """
 
     values: Int64s
@@ -117,7 +116,6 @@ class Plan(NamedTuple):
         program: `PROGRAM_DTYPE`.
         targets: Steps of the options of variants.
         slot_frames: The frame of each slot.
-        frame_count: How many frames there are.
         json_steps: How many steps write JSON.
     """
 

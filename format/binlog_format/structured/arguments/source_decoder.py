@@ -63,7 +63,6 @@ class FoundValues(NamedTuple):
     """The values from which a plan's columns are made.
 
     Attributes:
-        data: The bytes of the events.
         places: Of each slot, an element of its frame each: a byte of *data*, the end of a list, the number of a text in
             *json*; below 0 where there is none.
         json: Values that become JSON.

@@ -84,7 +84,6 @@ class TypeNode:
     """A type.
 
     Attributes:
-        kind: What its values are.
         name: Of a struct or an enum; of a `BAD_TAG`, the tag.
         members: In order.
         enumerators: Of an enum, by value.

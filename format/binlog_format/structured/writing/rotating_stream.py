@@ -28,7 +28,6 @@ def whole_entries_end(file: int, path: Path) -> int:
 
     Args:
         file: Descriptor, open for reading.
-        path: Of the file, for messages.
 
     Raises:
         CorruptError: `BAD_ENTRY`: it is no structured log, or is damaged.

@@ -170,7 +170,6 @@ def read_events(log: Log, events: IndexedEvents, size_max: int, layout: TableLay
     at a time than *size_max* and a stored event take, and `BLOCK_SIZE` of plain bytes that are not wanted.
 
     Args:
-        log: The log that was indexed.
         size_max: Bytes of a part; an event may be larger.
 
     Raises:

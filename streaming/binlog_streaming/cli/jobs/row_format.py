@@ -24,7 +24,6 @@ class RowFormatWarnings:
 
     Args:
         folds_names: See `RowFormat`.
-        tells_texts: Whether statements are shown.
     """
 
     def __init__(self, tables: TableFilter, *, folds_names: bool | None = None, tells_texts: bool = True) -> None:

@@ -34,7 +34,6 @@ class Saving:
     """Step, rows out, offset saved. In this order, so that after a crash rows may repeat, but never lack.
 
     Attributes:
-        tailer: Gives the steps.
         offset_file: Where the offset is saved; None: nowhere.
         follower: What is measured of it; None: nothing.
     """

@@ -43,11 +43,7 @@ _NONE = "-"
 
 
 class TailView:
-    """A live view on a terminal; a context manager.
-
-    Args:
-        console: Default: standard output.
-    """
+    """A live view on a terminal; a context manager."""
 
     def __init__(self, path: str, format_name: str, follower: Follower, console: Console | None = None) -> None:
         self._path = path

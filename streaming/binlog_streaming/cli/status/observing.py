@@ -59,7 +59,6 @@ class Observed:
     """A job that is watched.
 
     Attributes:
-        recorder: Is told what the job does.
         addresses: What is to be found where, by name: `metrics`, `status`.
     """
 

@@ -91,7 +91,6 @@ class ReplayTables:
 
     Args:
         job: The settings, with the directory that the replay writes in.
-        names: The tables that it is about.
         job_checkpoint: That of the job itself; None: it has none.
     """
 

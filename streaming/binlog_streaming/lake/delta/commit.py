@@ -59,7 +59,6 @@ class DeltaTableWrite:
 
     Attributes:
         log: What it holds; after the commit, what it holds then.
-        files: Where new rows go.
         actions: What the commit does beside bringing new files.
 
     Args:

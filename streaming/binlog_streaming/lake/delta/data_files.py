@@ -50,7 +50,6 @@ class DeltaDataFiles:
 
     Attributes:
         names: Files that `abandon` removes; who writes other files for the same commit may add them.
-        row_count: Rows that were written.
 
     Args:
         partitions: Names of the columns by which it is partitioned; files do not have them.

@@ -174,9 +174,6 @@ class _Columns:
 class IcebergDataFiles:
     """New files of a table, one after the other, each until it has its size; for each partition its own ones.
 
-    Attributes:
-        row_count: Rows that were written.
-
     Args:
         metadata: The table, with the columns that it has when they are in it.
         file_size: In bytes.

@@ -198,8 +198,7 @@ class LiveFile:
     """A data file of a table.
 
     Attributes:
-        file: Facts of it.
-        own_deletes: Delete files about it alone; they go with it.
+        own_deletes: Delete files about this file alone; they go with it.
         shared_deletes: Delete files that may be about others too.
         sequence_number: Of the commit that wrote its rows; 0: it is not in the table yet.
     """
@@ -314,9 +313,5 @@ def _require_known(data: Iterable[ManifestEntry], deletes: Iterable[ManifestEntr
 
 
 def refused(uri: str, feature: str, way: str) -> TableError:
-    """The error for what a table has and this sink does not write.
-
-    Args:
-        way: What to do about it.
-    """
+    """The error for what a table has and this sink does not write."""
     return TableError("TABLE_FEATURE", f"{uri} has {feature}, which this sink does not write", hint=way)

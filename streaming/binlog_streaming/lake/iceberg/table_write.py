@@ -303,7 +303,6 @@ def checked_write(table: Table, uri: str, *, file_size: int, columns: Schema | N
     """Begin a commit into *table*, which must have nothing that is not written correctly here.
 
     Args:
-        uri: Of the table, for messages.
         file_size: Bytes of a data file.
         columns: New columns; None: as they are.
 

@@ -210,11 +210,7 @@ class ImageFacts:
 
 @dataclass(frozen=True)
 class AbsentKinds:
-    """Meaning of columns that images lack, from their facts and from the images themselves.
-
-    Attributes:
-        schema: Columns of the table.
-    """
+    """Meaning of columns that images lack, from their facts and from the images themselves."""
 
     images: StepImages
     schema: pa.Schema

@@ -84,8 +84,6 @@ class PartialRows:
     """Rows of a step by key.
 
     Attributes:
-        schema: Columns of the table.
-        keys: The key of every image.
         columns: Indices of the columns that are no keys.
         first: For each key its first image.
         last: For each key its last image.

@@ -110,7 +110,6 @@ def adopt(job: Job, adoption: Adoption, run: Callable[[Job], object] = run_once)
     """Take a target over; the job goes on from there.
 
     Args:
-        adoption: Of `plan_adoption`.
         run: Lets the job read up to the place; it may be far from there.
 
     Raises:

@@ -29,9 +29,6 @@ _NOT_THERE = frozenset({"GTID_NOT_FOUND", "POSITION_NOT_FOUND"})
 def parse_point(text: str, option: str) -> LogPoint | GtidPoint:
     """Read GTIDs, or a place as a server names it: `mysql-bin.000001:14542`.
 
-    Args:
-        option: With it, for messages.
-
     Raises:
         OptionError: `INVALID_VALUE`: it is neither.
     """

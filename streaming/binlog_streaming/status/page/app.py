@@ -173,9 +173,6 @@ class PageServer(uvicorn.Server):
 class Page:
     """The answers to all requests.
 
-    Args:
-        access: Knows who may see it.
-
     Attributes:
         closing: Set when the job ends.
         app: The application, guarded.

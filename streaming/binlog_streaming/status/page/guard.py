@@ -68,7 +68,6 @@ class Guard:
     """Passes allowed requests to *app*, and adds headers to every answer.
 
     Args:
-        access: Knows who may see it.
         login: What is shown to who may not, in place of the page.
         host: The address that is listened at; None: any name may be used for it, since the token protects it.
     """

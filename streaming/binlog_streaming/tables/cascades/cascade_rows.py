@@ -67,7 +67,6 @@ class CascadeRows:
     """The tables of a step, and where their rows are.
 
     Attributes:
-        step: What is to be done.
         tables: Those that have targets.
         logged: What the log has of them, and of other parents.
         look: The target of a table in a mode.

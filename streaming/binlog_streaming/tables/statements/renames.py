@@ -150,7 +150,6 @@ class _GhostRows:
         is_new: Which of them are not in the target yet.
         lookup: Finds those that can be found by key, by the numbers in `numbers`; None: none can.
         numbers: Of rows.
-        context: The cut-over.
     """
 
     rows: pa.Table

@@ -71,8 +71,7 @@ class RewrittenColumn:
         name: In the target, before the statement.
         effect: What becomes of its values; None: they become null.
         arrow_type: Of the values after the statement.
-        context: The statement and the target.
-        old_arrow_type: Of the values before it, as the source table had them; None: not known.
+        old_arrow_type: Of the values before the statement, as the source table had them; None: not known.
     """
 
     name: str
