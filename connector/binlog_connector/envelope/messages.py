@@ -34,14 +34,15 @@ from binlog_format.views.filters import ALL_GROUPS, GroupFilter, TableFilter
 from binlog_format.views.selection import Selection
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     import pyarrow as pa
     from numpy.typing import NDArray
 
-    from binlog_connector.envelope.encoding import BlockEncoder, MessageEncoding, Orders
+    from binlog_connector.envelope.encoding import BlockEncoder, MessageEncoding, Orders, Texts
     from binlog_connector.envelope.message_context import LoggedStatement
     from binlog_connector.envelope.options import EnvelopeOptions
+    from binlog_connector.schema.definitions import TableName
     from binlog_format.block import Block
     from binlog_format.events.table_map import TableLayout
     from binlog_format.rows.images import Images
@@ -50,10 +51,6 @@ if TYPE_CHECKING:
 
     Int64s = NDArray[np.int64]
     TopicOf = Callable[[MessageKind, str | None, str | None], str]
-    from collections.abc import Sequence
-
-    from binlog_connector.envelope.encoding import Texts
-    from binlog_connector.schema.definitions import TableName
 
 
 _EVENT_TYPES = {

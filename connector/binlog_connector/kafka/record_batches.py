@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     Int32s = NDArray[np.int32]
     Int64s = NDArray[np.int64]
     Bools = NDArray[np.bool_]
-    from numpy.typing import NDArray
 
 
 # Murmur2, 32 bits, with the seed of Kafka's Utils.murmur2.

@@ -26,9 +26,10 @@ from binlog_format.rows.arrow_arrays import fixed_array, struct_array, text_arra
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from numpy.typing import NDArray
+
     Schema = dict[str, Any]
     Convert = Callable[[pa.Array], pa.Array]
-    from numpy.typing import NDArray
 
 
 class MessageError(Exception):

@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from binlog_connector.kafka_decode.connect_columns import ReceivedColumn
 
     Int64s = NDArray[np.int64]
-    from numpy.typing import NDArray
 
 
 _HEAD, _BETWEEN = '{"schema":', ',"payload":'

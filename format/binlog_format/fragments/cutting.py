@@ -25,19 +25,16 @@ from binlog_format.rows.column_types import value_widths
 from binlog_format.rows.partial_image_kernels import open_images
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
 
     from binlog_format.block import Block, Table
     from binlog_format.kernels import Bytes
-
-    Int64s = NDArray[np.int64]
-    from collections.abc import Iterator, Mapping
-
     from binlog_format.position import Place
     from binlog_format.vendor import Vendor
 
+    Int64s = NDArray[np.int64]
     Int32s = NDArray[np.int32]
 
 

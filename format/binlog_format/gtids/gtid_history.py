@@ -17,14 +17,14 @@ from binlog_format.gtids.gtid_set import NO_GTIDS, AnyGtid, GtidPoint, GtidSet, 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
+    from numpy.typing import NDArray
+
     from binlog_format.block import Table
     from binlog_format.gtids.gtid import GtidSource
     from binlog_format.gtids.gtid_set import AnyGtid
 
     Source = tuple[int, int]
     """Domain and server id."""
-
-    from numpy.typing import NDArray
 
 
 def gtid_of(group: np.void, sources: Sequence[GtidSource]) -> AnyGtid | None:

@@ -21,12 +21,12 @@ from binlog_format.position import Position
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    Interval = tuple[int, int]
-    """First and last number, both included."""
-
     from numpy.typing import NDArray
 
     from binlog_format.block import Table
+
+    Interval = tuple[int, int]
+    """First and last number, both included."""
 
 
 SEQNO_MAX = 2**63 - 2

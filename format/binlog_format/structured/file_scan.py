@@ -36,10 +36,10 @@ if TYPE_CHECKING:
 
     from binlog_format.kernels import Bytes
     from binlog_format.source_file import SourceFile
+    from binlog_format.structured.known_metadata import IdTable
 
     OnDamage = Callable[[CorruptError, int], None]
     """Called with what is damaged, and the byte of the file where reading goes on."""
-    from binlog_format.structured.known_metadata import IdTable
 
 
 Made = TypeVar("Made", covariant=True)

@@ -9,20 +9,16 @@ from typing import TYPE_CHECKING, NamedTuple
 from binlog_streaming.plan.batch_plan import ROWS_STEP, RowsStep
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 
     from binlog_connector.schema.definitions import TableName
+    from binlog_connector.schema.foreign_keys import Cascade, ForeignKey, ForeignKeys
+    from binlog_format.position import Position
     from binlog_streaming.plan.batch_plan import ChangeStep, IndexPart, LogPlace
     from binlog_streaming.plan.cascades import Touched
 
     Counts = Callable[[TableName, str, LogPlace | None], bool]
     """Function of a table, a snapshot (empty: changes) and the statement before the rows: `Snapshots.counts`."""
-    from collections.abc import Callable, Iterable, Set
-
-    from binlog_connector.schema.definitions import TableName
-    from binlog_connector.schema.foreign_keys import Cascade, ForeignKey, ForeignKeys
-    from binlog_format.position import Position
-    from binlog_streaming.plan.batch_plan import LogPlace
 
 
 class Link(NamedTuple):

@@ -42,7 +42,6 @@ if TYPE_CHECKING:
     from binlog_streaming.snapshot.source_table import SourceTable
 
     OnProgress = Callable[["SnapshotProgress"], None]
-    from collections.abc import Callable
 
 
 LOCK_SECONDS = 0.02

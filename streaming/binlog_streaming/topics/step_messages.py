@@ -35,10 +35,7 @@ from binlog_streaming.topics.outbox import OutboxMessages
 from binlog_streaming.topics.record import TopicSnapshot
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
-
-    PartitionCount = Callable[[str], int]
-    from collections.abc import Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from binlog_connector.envelope.avro.avro_encoding import SchemaIds
     from binlog_connector.envelope.encoding import MessageEncoding
@@ -48,6 +45,8 @@ if TYPE_CHECKING:
     from binlog_format.block import Block
     from binlog_streaming.settings.publish_model import KafkaSink, PublishJob, TopicRule
     from binlog_streaming.topics.record import Records
+
+    PartitionCount = Callable[[str], int]
 
 SNAPSHOT, JOB = "Incremental Snapshot", "Job"
 _TYPES = {"begin": "STARTED", "chunk": "IN_PROGRESS", "end": "TABLE_SCAN_COMPLETED", "cancel": "ABORTED"}

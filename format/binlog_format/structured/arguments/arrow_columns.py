@@ -40,16 +40,13 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from binlog_format.block import Table
     from binlog_format.kernels import Bytes
     from binlog_format.structured.arguments.columns import ArgumentColumn
     from binlog_format.structured.arguments.source_decoder import FoundValues
 
     Int32s = NDArray[np.int32]
     Numbers = NDArray[Any]
-    from numpy.typing import NDArray
-
-    from binlog_format.block import Table
-
     Doubles = NDArray[np.float64]
     Places = NDArray[np.int32]
 

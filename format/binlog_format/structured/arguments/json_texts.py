@@ -43,10 +43,10 @@ if TYPE_CHECKING:
     from binlog_format.block import Table
     from binlog_format.kernels import Bytes
     from binlog_format.structured.event_log import LogBlock
+    from binlog_format.structured.metadata import EventSource
 
     Int64s = NDArray[np.int64]
     Mask = NDArray[np.bool_]
-    from binlog_format.structured.metadata import EventSource
 
 
 _HINT = (
