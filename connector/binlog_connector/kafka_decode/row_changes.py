@@ -107,7 +107,6 @@ _OTHER_SCHEMAS = (
 )
 """Schemas of messages that are about no row."""
 
-_PLACE_FIELDS = ("file_no", "page", "chunk", "event_no", "row_no")
 _SEQUENCE_SLICES = ((0, 10), (11, 21), (22, 27), (28, 38), (39, 49))
 _SEQUENCE = r"^\d{10}\.\d{10}\.\d{5}\.\d{10}\.\d{10}$"
 _SOURCE_FIELDS = ("db", "table", "sequence", "ts_ms", "gtid")

@@ -42,9 +42,6 @@ CHECKPOINT_AGE_S = 300
 CHECKPOINT_BLOCK = 1024
 """One checkpoint stays for this many versions, for readers of older versions and for the removal of old commits."""
 
-WEEK_HOURS = 168
-"""Hours for which older versions can be read, unless settings have another time."""
-
 LOG_AGE_MIN_H = 24
 """A commit stays in the log for a day at least: who reads a table commit by commit may stop for a night."""
 
