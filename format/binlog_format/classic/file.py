@@ -19,6 +19,7 @@ from binlog_format.classic.layout import (
     MYSQL_ENCRYPTION_FIELD_KEY,
     MYSQL_ENCRYPTION_HEADER_SIZE,
     MYSQL_ENCRYPTION_KEY_OFFSET,
+    ROTATE_FIXED_SIZE,
     START_ENCRYPTION_SIZE,
     START_ENCRYPTION_STRUCT,
     EventClass,
@@ -96,6 +97,23 @@ class ClassicFile:
         if self.previous_gtids is not None:
             return self.previous_gtids
         return NO_GTIDS if self.gtid_list is None else GtidPosition.of(self.gtid_list)
+
+    def is_closed_at(self, end: int) -> bool:
+        """True if the last event before byte *end* is one with which a server closes a file: STOP, or ROTATE."""
+        if self.description is None:
+            return False
+        rotate = ROTATE_FIXED_SIZE + len(self.source.name)
+        # The number in the next file's name may have one more digit.
+        for event_type, body in ((EventType.STOP, 0), (EventType.ROTATE, rotate), (EventType.ROTATE, rotate + 1)):
+            size = EVENT_HEADER_SIZE + body + self.description.checksum_size
+            if end < size + MAGIC_SIZE:
+                continue
+            _, stored_type, _, stored_size, _, _ = EVENT_HEADER_STRUCT.unpack(
+                self.read(end - size, EVENT_HEADER_SIZE).tobytes()
+            )
+            if (stored_type, stored_size) == (event_type, size):
+                return True
+        return False
 
     def place(self, file_offset: int) -> Place:
         """A place in this file, for messages."""

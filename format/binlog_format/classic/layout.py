@@ -82,6 +82,9 @@ is killed leaves it set. Its checksum is computed without it."""
 EVENT_FLAG_IGNORABLE = 0x0080
 """LOG_EVENT_IGNORABLE_F: a reader that does not know the type may pass over the event."""
 
+ROTATE_FIXED_SIZE = 8
+"""Before the name of the next file: where its first event is."""
+
 ROWS_FLAGS_OFFSET = EVENT_HEADER_SIZE + 6
 ROWS_FLAG_STATEMENT_END = 0x0001
 

@@ -10,6 +10,7 @@ from binlog_format.classic.file_scan import NO_LIMIT, ClassicFileScan, ScanStop
 from binlog_format.classic.layout import MAGIC_SIZE, VIRTUAL_PAGE_SIZE
 from binlog_format.errors import CorruptError, DataLossError, StartError, UnsupportedError
 from binlog_format.gtids.gtid_history import gtids_of
+from binlog_format.gtids.gtid_set import GtidSet
 from binlog_format.position import Place, Position
 from binlog_format.vendor import Vendor
 
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Generator
 
     from binlog_format.classic.file_scan import Piece, Scratch
+    from binlog_format.gtids.gtid_set import GtidPoint
     from binlog_format.source_file import Directory, FileEntry
 
 
@@ -103,8 +105,8 @@ class LogScan:
                     self.end = position_of(file_no, piece.next_offset)
                     yield piece
                 self.end = position_of(file_no, scan.stopped_at)
-                if scan.stop is ScanStop.INCOMPLETE and file_no < newest:
-                    self._check_torn_end(file, scan)
+                if file_no < newest and not self._is_final(file, scan):
+                    return
 
     def _open(self, file_no: int) -> ClassicFile:
         entry = self._listing.get(file_no)
@@ -132,44 +134,67 @@ class LogScan:
             limit = byte_of(self._limit)
         return ClassicFileScan(file, max(start, file.events_start), limit, self._scratch, verify=self._verify)
 
-    def _check_torn_end(self, file: ClassicFile, scan: ClassicFileScan) -> None:
-        """See that the incomplete end of an older file is what a killed server leaves, and not damage.
+    def _is_final(self, file: ClassicFile, scan: ClassicFileScan) -> bool:
+        """See that an older file is there to its end: what a killed server leaves, and neither damage nor a part of it.
 
-        A killed server leaves the file marked as in use. The next file lists the GTIDs that the server knew after it
-        had looked through this one: it may not know of more groups than were found here.
+        A copy, or a network file system, may show a later file, and this one as it was before. A killed server leaves
+        the file marked as in use. The next file lists the GTIDs that the server knew after it had looked through this
+        one: it may not know of more groups than were found here.
+
+        Returns:
+            False: this is not known yet, as the start of the next file is not there.
 
         Raises:
             CorruptError: `BAD_EVENT`.
         """
-        at = file.place(scan.stopped_at)
         assert file.description is not None
-        if not file.description.in_use:
+        is_torn = scan.stop is ScanStop.INCOMPLETE
+        if scan.stop is ScanStop.LIMIT:
+            return True
+        if not is_torn and file.is_closed_at(scan.stopped_at) and self._is_begun(file.file_no + 1):
+            return True
+        at = file.place(scan.stopped_at)
+        if is_torn and not file.description.in_use:
             what = "event" if scan.has_incomplete_event else "event group"
             raise CorruptError("BAD_EVENT", f"an {what} is cut off by the end of a file that its server closed", at=at)
+        later = self._head_after(file.file_no)
+        if later is None:
+            return is_torn
+        missing = self._missing_before(file, scan.stopped_at, later, is_torn=is_torn)
+        if missing:
+            what = "an event group is cut off here" if is_torn else "the file ends here"
+            raise CorruptError(
+                "BAD_EVENT",
+                f"{what}, but the file after this one records that {missing} was logged",
+                at=at,
+                hint="If the files are being copied, or are on a network file system, wait until all of this one is "
+                "there; else it is damaged",
+            )
+        return True
+
+    def _is_begun(self, file_no: int) -> bool:
+        """True if a file has a start; a killed server leaves one without, and so does a copy that has just begun."""
+        if file_no not in self._listing:
+            return True  # which is named when it is its turn
+        with closing(self._open(file_no)) as file:
+            return file.description is not None
+
+    def _missing_before(self, file: ClassicFile, size: int, later: ClassicFile, *, is_torn: bool) -> str:
+        """A GTID that *later* states, and the first *size* bytes of *file* and files before lack; empty: none."""
+        whole = ClassicFileScan(file, file.events_start, size, self._scratch, verify=False)
         if file.vendor is Vendor.MYSQL:
-            self._check_set_after(file, scan.stopped_at, at)
-            return
-        found = {(gtid.domain, gtid.server): gtid.seqno for gtid in file.gtid_list or ()}
-        whole = ClassicFileScan(file, file.events_start, scan.stopped_at, self._scratch, verify=False)
+            found = file.gtids_before()
+            for piece in whole.pieces():
+                found = found.advanced_by(gtids_of(piece.groups, piece.gtid_sources))
+            missing = GtidSet({}) if later.previous_gtids is None else later.previous_gtids.without(found)
+            # GTIDs of another server may have been set as purged (`gtid_purged`) while this file was written.
+            return str(missing if is_torn else _after(missing, found))
+        last = {(gtid.domain, gtid.server): gtid.seqno for gtid in file.gtid_list or ()}
         for piece in whole.pieces():
             for domain, server, seqno in piece.groups[["domain", "server_id", "seqno"]].tolist():
-                found[domain, server] = seqno
-        later = self._head_after(file.file_no)
-        for gtid in later.gtid_list or () if later is not None else ():
-            if found.get((gtid.domain, gtid.server), -1) < gtid.seqno:
-                raise _cut_off(str(gtid), at)
-
-    def _check_set_after(self, file: ClassicFile, size: int, at: Place) -> None:
-        """The same for MySQL, which cuts such a file back: here it has been copied before that."""
-        found = file.gtids_before()
-        for piece in ClassicFileScan(file, file.events_start, size, self._scratch, verify=False).pieces():
-            found = found.advanced_by(gtids_of(piece.groups, piece.gtid_sources))
-        later = self._head_after(file.file_no)
-        missing = (
-            later.previous_gtids.without(found) if later is not None and later.previous_gtids is not None else None
-        )
-        if missing:
-            raise _cut_off(str(missing), at)
+                last[domain, server] = seqno
+        unknown = (one for one in later.gtid_list or () if last.get((one.domain, one.server), -1) < one.seqno)
+        return str(next(unknown, ""))
 
     def _head_after(self, file_no: int) -> ClassicFile | None:
         """The first file after *file_no* that states what the files before it held; closed already."""
@@ -193,9 +218,10 @@ class LogScan:
         self._vendor = vendor
 
 
-def _cut_off(gtids: str, at: Place) -> CorruptError:
-    return CorruptError(
-        "BAD_EVENT",
-        f"an event group is cut off here, but the file after this one records that {gtids} was logged",
-        at=at,
-    )
+def _after(missing: GtidSet, found: GtidPoint) -> GtidSet:
+    """Part of *missing* that comes after GTIDs of the same source in *found*; all of it, if nothing was found."""
+    if not isinstance(found, GtidSet) or not found:
+        return missing
+    last = {source: intervals[-1][1] for source, intervals in found.intervals.items()}
+    sources = [source for source, parts in missing.intervals.items() if source in last and parts[-1][1] > last[source]]
+    return missing.of_sources(sources)

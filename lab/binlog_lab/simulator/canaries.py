@@ -15,10 +15,12 @@ from binlog_format.classic.log_scan import position_of
 from binlog_format.source_file import FileEntry, LocalDirectory
 from binlog_lab.simulator.scheduler import ModelSession
 from binlog_streaming.job_state.checkpoint import end_batch
+from binlog_streaming.lake.change import Change
 from binlog_streaming.lake.delta.target import DeltaTarget
 from binlog_streaming.lake.storage import folder_store
 from binlog_streaming.lake.storage.folder_store import FolderStore
 from binlog_streaming.lake.target import Target
+from binlog_streaming.modes import mirror
 from binlog_streaming.modes.row_keys import KeyTable
 from binlog_streaming.plan import plan
 from binlog_streaming.plan.planning import statements_of
@@ -144,15 +146,10 @@ def _stale_listing_trusted() -> AbstractContextManager[None]:
 
 
 def _deletes_forgotten() -> AbstractContextManager[None]:
-    supersede = DeltaTarget.merge
+    def without_deletes(upserts: Any, deletes: Any, *, patches: Any = None, **_: Any) -> Change:
+        return Change(upserts, deletes.slice(0, 0), patches=patches)
 
-    def merge(self: DeltaTarget, change: Any, commit_id: Any) -> int:
-        kept = change.deletes.num_rows == 0
-        return supersede(
-            self, change if kept else replace(change, deletes=change.deletes.slice(0, 0), expected=None), commit_id
-        )
-
-    return _replaced(DeltaTarget, "merge", merge)
+    return _replaced(mirror, "Change", without_deletes)
 
 
 def _first_image_of_a_key_counts() -> AbstractContextManager[None]:

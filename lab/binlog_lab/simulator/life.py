@@ -7,7 +7,6 @@ import re
 import shutil
 from collections import Counter
 from contextlib import ExitStack, nullcontext
-from dataclasses import dataclass, field
 from random import Random
 from typing import TYPE_CHECKING, cast
 
@@ -21,10 +20,10 @@ from binlog_lab.simulator.disk import Disk, Killed
 from binlog_lab.simulator.machine import Clock, forget_process, one_machine
 from binlog_lab.simulator.model_tables import ModelLake
 from binlog_lab.simulator.scheduler import Conduct, ModelSession
-from binlog_lab.simulator.script import Act, Script, Step
+from binlog_lab.simulator.script import Act, Outcome, Script, Step
 from binlog_lab.simulator.server import DATABASE, ModelServer
 from binlog_lab.simulator.server_log import InnodbServerLog
-from binlog_lab.simulator.visible_folder import Look, VisibleFolder
+from binlog_lab.simulator.visible_folder import LOOKS, Look, VisibleFolder
 from binlog_streaming.job_state.checkpoint import read_checkpoint
 from binlog_streaming.job_state.state_files import state_of
 from binlog_streaming.lake.sinks import sink_type
@@ -60,23 +59,6 @@ class DefectError(Exception):
     """Something that must not be: what it is."""
 
 
-@dataclass(slots=True)
-class Outcome:
-    """Result of a life.
-
-    Attributes:
-        story: What happened, line by line.
-        defect: What must not be; None: all was as it must be.
-        named: The named error that ended it, with a reason that is true; None: none did.
-        reached: What happened, for coverage.
-    """
-
-    story: list[str] = field(default_factory=list)
-    defect: str | None = None
-    named: str | None = None
-    reached: set[str] = field(default_factory=set)
-
-
 class Life:
     """A life.
 
@@ -103,6 +85,8 @@ class Life:
         self._survivors: list[int] = []  # last groups after crashes of which the reader's files show nothing yet
         self._may_have_lost = False  # groups that the job has taken, or has been reading
         self._is_running = False
+        self._began_late = False  # the log had lost its beginning before the job saw it
+        self._is_stale = False  # what the reader sees of an earlier file
         self._has_changed_meanwhile = False  # files that are being read
 
     def _new_log(self, chance: Random) -> ServerLog:
@@ -171,8 +155,7 @@ class Life:
         if step.act is Act.RUN:
             self._run_step(step)
         elif step.act is Act.SHOW:
-            look = step.chance.choice((Look.ALL, Look.ALL, Look.ALL, Look.TORN, Look.TORN, Look.NAMES, Look.PURGE_LATE))
-            self._show(look, step.chance, f"{step.number}. ")
+            self._show(step.chance.choice(LOOKS), step.chance, f"{step.number}. ")
         else:
             self._tell(f"{step.number}. server: {self._of_server(step)}")
 
@@ -198,11 +181,14 @@ class Life:
         return str(step.act)
 
     def _show(self, look: Look, chance: Random, number: str = "") -> None:
+        begun_anew = self._view.begun_anew() if look is not Look.STALE_SIZE else frozenset()
         if self._view.show(look, chance):
             self.outcome.reached.add(f"look {look}")
             reached = self._shown if self._is_running else self._reached()
             self._may_have_lost |= any(reached > last for last in self._survivors)
+            self._may_have_lost |= not begun_anew.isdisjoint(self._files_reached())
             self._survivors.clear()
+            self._is_stale = look is Look.STALE_SIZE
             self._shown, self._truth = self._server.last, dict(self._server.history)
             self._tell(f"{number}reader sees: {look}")
 
@@ -240,6 +226,7 @@ class Life:
     def _run(self, conduct: Conduct, *, clean: bool = False) -> bool:
         """Let the job take what is there; True: it has ended by itself."""
         disk, session = self._disk, ModelSession(conduct)
+        is_first = self._taken() == 0
         disk.reached.clear()
         had_lost, self._is_running, self._has_changed_meanwhile = self._may_have_lost, True, False
         error: BaseException | None = None
@@ -251,6 +238,7 @@ class Life:
                 error = raised
         forget_process()
         self._is_running = False
+        self._began_late |= is_first and self._server.purged_to > 0
         self.outcome.reached |= set(disk.reached)
         self.outcome.reached |= {"task twice"} if conduct.done_twice else set()
         self.outcome.reached |= {"task late"} if conduct.done_late else set()
@@ -287,6 +275,8 @@ class Life:
         if self._is_lost() and (isinstance(error, DataLossError) or error.condition == _BEGAN_LATE):
             self.outcome.named = error.condition
             return
+        if error.condition == _CUT_OFF and self._is_stale and not clean:
+            return
         if error.condition == _NO_FILES and not clean and not self._has_file_with_content():
             return
         raise DefectError(f"an error whose reason is not true: {error}") from error
@@ -297,12 +287,18 @@ class Life:
 
     def _is_lost(self) -> bool:
         """True if a group is gone that the job had not taken, or that it had taken, or seen."""
-        return self._server.purged_to > self._taken() or self._may_have_lost
+        return self._server.purged_to > self._taken() or self._may_have_lost or self._began_late
 
     def _taken(self) -> int:
         """Number of the last group in batches that have ended."""
         checkpoint = read_checkpoint(state_of(self._job))
         return 0 if checkpoint is None else _number(checkpoint.offset)
+
+    def _files_reached(self) -> set[int]:
+        """Files in which the job is, or will be after a batch that has begun."""
+        checkpoint = read_checkpoint(state_of(self._job))
+        offsets = () if checkpoint is None else (checkpoint.offset, checkpoint.pending)
+        return {offset.position.file_no for offset in offsets if offset is not None}
 
     def _reached(self) -> int:
         """Number of the last group in batches that have begun."""
@@ -317,12 +313,12 @@ class Life:
             self._check_mirror(name, table, taken)
             self._check_changelog(name, table, taken)
 
-    def _rows(self, name: str, mode: str, columns: list[str]) -> list[tuple[object, ...]]:
-        """Columns of all rows of a target; none where there is no target."""
+    def _rows(self, name: str, mode: str, columns: list[str]) -> list[tuple[object, ...]] | None:
+        """Columns of all rows of a target; none where there is no target, None if there cannot be one."""
         factory: TargetFactory = sink_type(self._job.sink.format) if self._lake is None else self._lake
         target = factory.at(self._job.sink, f"{self._job.sink.directory}/{DATABASE}/{name}/{mode}")
         if target.properties() is None:
-            return []
+            return None if self._began_late else []
         held = target.read().read_all()
         missing = sorted(set(columns) - set(held.column_names))
         if missing:
@@ -338,8 +334,8 @@ class Life:
             (kind, *key) for table_name, kind, key in changes if table_name == name
         )
         rows = self._rows(name, "changelog", ["_change_type", *table.spec.primary_key])
-        found = Counter(row for row in rows if row[0] != "truncate")
-        if found != expected:
+        found = Counter(row for row in rows or () if row[0] != "truncate")
+        if found != expected and not self._began_late:  # which has no changes from before
             raise DefectError(
                 f"the changelog of {name} at {taken} lacks {list((expected - found).items())[:3]}, and has too often "
                 f"{list((found - expected).items())[:3]}"
@@ -347,6 +343,8 @@ class Life:
 
     def _check_mirror(self, name: str, table: ModelTable, taken: int) -> None:
         rows = self._rows(name, "mirror", [column.name for column in table.spec.columns])
+        if rows is None:
+            return
         expected = sorted(table.rows.values(), key=repr)
         found = sorted(rows, key=repr)
         if found != expected:
@@ -381,6 +379,8 @@ def _number(offset: SourceOffset | None) -> int:
 _BEGAN_LATE = "BINLOG_TABLE.INCOMPLETE"
 """The log that the job saw first had lost its beginning."""
 
+_CUT_OFF = "BINLOG_CORRUPT.BAD_EVENT"
+"""A later file states more than the reader sees of an earlier one."""
 _NO_FILES = "BINLOG_START.NO_LOG_FILES"
 """Files of which nothing is there yet are no log yet."""
 

@@ -18,8 +18,8 @@ from time import perf_counter
 from typing import TYPE_CHECKING
 
 from binlog_lab.simulator.canaries import CANARIES
-from binlog_lab.simulator.life import Life, Outcome
-from binlog_lab.simulator.script import Act, Script
+from binlog_lab.simulator.life import Life
+from binlog_lab.simulator.script import Act, Outcome, Script
 from binlog_lab.simulator.visible_folder import Look
 from binlog_streaming.lake.target import CrashPoint
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 
@@ -39,7 +39,7 @@ _WEIGHTS = {
     Act.SHOW: 10,
     Act.RUN: 12,
 }
-LENGTHS = (6, 10, 10, 16, 30)
+LENGTHS = (5, 8, 10, 14, 20)
 """Steps of a life; short ones find as much in the same time."""
 
 
@@ -90,3 +90,20 @@ class Script:
     def chance(self) -> random.Random:
         """Choices of settings."""
         return random.Random(f"settings {self.seed}")
+
+
+@dataclass(slots=True)
+class Outcome:
+    """Result of a life.
+
+    Attributes:
+        story: What happened, line by line.
+        defect: What must not be; None: all was as it must be.
+        named: The named error that ended it, with a reason that is true; None: none did.
+        reached: What happened, for coverage.
+    """
+
+    story: list[str] = field(default_factory=list)
+    defect: str | None = None
+    named: str | None = None
+    reached: set[str] = field(default_factory=set)

@@ -14,6 +14,11 @@ SECTOR = 512
 """Bytes that get to a reader together, or not at all."""
 
 
+START_SIZE = 64
+"""First bytes of a file that tell it from another one of the same name."""
+_IN_USE_BYTE = 21
+
+
 class Look(StrEnum):
     """Part of the server's changes that a reader sees."""
 
@@ -26,6 +31,10 @@ class Look(StrEnum):
     """All that was written; files that are gone are there still."""
     STALE_SIZE = "stale size"
     """A later file, and an earlier one as it was before: attributes that a network file system keeps."""
+
+
+LOOKS = (*(Look.ALL,) * 3, *(Look.TORN,) * 2, Look.NAMES, Look.PURGE_LATE, Look.STALE_SIZE)
+"""Looks of a reader, as often as they come."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,8 +74,24 @@ class VisibleFolder:
             self._put(name, content)
         return True
 
+    def begun_anew(self) -> frozenset[int]:
+        """Numbers of files whose start the reader has seen, and that have another one on the server now."""
+        starts = [
+            {path.name: _start(path) for path in sorted(folder.iterdir())}
+            for folder in (self.path, self.server)
+            if folder.exists()
+        ]
+        if len(starts) < len((self.path, self.server)):
+            return frozenset()
+        seen, written = starts
+        return frozenset(
+            int("".join(filter(str.isdigit, name)))
+            for name, start in seen.items()
+            if len(start) == START_SIZE and written.get(name, start) != start
+        )
+
     def _show_stale(self, written: dict[str, bytes], seen: dict[str, bytes], changed: list[str]) -> bool:
-        grown = [name for name in changed if name in seen and written[name].startswith(seen[name])]
+        grown = [name for name in changed if name in seen and len(written[name]) > len(seen[name])]
         later = [name for name in changed if name not in seen and grown and name > grown[0]]
         for name in later:
             self._put(name, written[name])
@@ -80,6 +105,13 @@ class VisibleFolder:
         with path.open("r+b") as file:
             file.write(content)
             file.truncate()
+
+
+def _start(path: Path) -> bytes:
+    """First bytes of a file, without the flag of a classic one that is open."""
+    start = bytearray(path.read_bytes()[:START_SIZE])
+    start[_IN_USE_BYTE : _IN_USE_BYTE + 1] = b"\0" * len(start[_IN_USE_BYTE : _IN_USE_BYTE + 1])
+    return bytes(start)
 
 
 def _torn(before: bytes, after: bytes, chance: random.Random) -> bytes:

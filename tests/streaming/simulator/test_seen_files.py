@@ -1,7 +1,8 @@
-"""Files that are purged between the listing of a directory and a look into them; starts of files that come late."""
+"""Files of which other parts are seen than were written: purged since the listing, not begun yet, or as they were."""
 
 from __future__ import annotations
 
+import random
 from typing import TYPE_CHECKING
 
 import pytest
@@ -9,12 +10,15 @@ import pytest
 from binlog_connector.following.log_end import end_of_log
 from binlog_connector.following.resume import compare
 from binlog_connector.following.watched import WatchedLog
+from binlog_format import open_log
 from binlog_format.classic.file import find_files
+from binlog_format.errors import CorruptError
 from binlog_format.formats.opening import detect_format
 from binlog_format.source_file import FileEntry, LocalDirectory
 from binlog_lab.simulator.classic_server_log import ClassicServerLog
 from binlog_lab.simulator.machine import Clock
 from binlog_lab.simulator.server import ModelServer
+from binlog_lab.simulator.visible_folder import Look, VisibleFolder
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -82,3 +86,27 @@ def test_files_are_found_though_those_of_the_listing_are_purged(tmp_path: Path, 
     server.purge(keeps)
     assert detect_format(StaleDirectory(folder, before), None) == "classic"
     assert set(find_files(StaleDirectory(folder, before))) == ({3} if keeps == 1 else {1, 2})
+
+
+@pytest.mark.parametrize("is_mysql", [False, True])
+@pytest.mark.parametrize("is_closed", [True, False])
+def test_a_later_file_does_not_end_an_earlier_one_of_which_a_part_is_seen(
+    tmp_path: Path, *, is_mysql: bool, is_closed: bool
+) -> None:
+    """A copy that is being made, or attributes that a network file system keeps: groups at the end are missing."""
+    server, _ = log_of_two_files(tmp_path / "server", is_mysql=is_mysql)
+    folder = VisibleFolder(tmp_path / "server", tmp_path / "log")
+    chance = random.Random(1)
+    server.transaction(chance)
+    folder.show(Look.ALL, chance)
+    server.transaction(chance)
+    if is_closed:
+        server.rotate()
+    else:
+        server.crash(chance, of_machine=False)
+    assert folder.show(Look.STALE_SIZE, chance)
+    with open_log(str(tmp_path / "log")) as log, pytest.raises(CorruptError, match="the file ends here, but the file"):
+        log.span(log.start_position())
+    folder.show(Look.ALL, chance)
+    with open_log(str(tmp_path / "log")) as log:
+        assert log.span(log.start_position()).groups == server.last
