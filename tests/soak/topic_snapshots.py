@@ -53,6 +53,8 @@ PAUSE_S = 0.02
 LIVES_S = 3.0
 """Something is killed at a random moment of so many seconds."""
 PATIENCE_S = 300.0
+LOOK_S = 0.3
+"""Between looks for a chunk of a snapshot."""
 LAST_ATTEMPTS = 5
 PARTITIONS = 3
 SECRET = "planted-secret"
@@ -139,6 +141,7 @@ class TopicSnapshotsSoak:
         self._work, self._kind, self._client, self._tell = work, kind, client, tell
         self._numbers = random.Random(seed)
         self._kills, self._snapshots, self._secrets = Counter[Victim](), 0, 0
+        self._newest_chunk = 0
 
     def run(self, kills: int) -> Outcome:
         """Kill something *kills* times, take all rows once more, and compare.
@@ -174,6 +177,7 @@ class TopicSnapshotsSoak:
     def _reach(self, victim: Victim, publisher: PublishProcess, writable: _Writable) -> PublishProcess:
         with self._snapshot("--rate", str(RATE)) as snapshot:
             self._plant()
+            self._wait_for_chunk(snapshot)
             time.sleep(self._numbers.uniform(0, LIVES_S))
             publisher.check()
             match victim:
@@ -189,6 +193,20 @@ class TopicSnapshotsSoak:
                     self._broker.start()
         return publisher
 
+    def _wait_for_chunk(self, snapshot: subprocess.Popen[bytes]) -> None:
+        """Until rows of a snapshot are in the log, or it has ended."""
+        chunks = "SELECT COALESCE(MAX(id), 0) FROM binlog_stream.snapshot_marks WHERE kind = 'chunk'"
+        deadline = time.monotonic() + PATIENCE_S
+        while snapshot.poll() is None and time.monotonic() < deadline:
+            with contextlib.suppress(pymysql.MySQLError), self._server.connect() as connection:
+                with connection.cursor() as cursor:
+                    cursor.execute(chunks)  # there is no such table before the first one
+                    newest = int(cursor.fetchall()[0][0])
+                if newest > self._newest_chunk:
+                    self._newest_chunk = newest
+                    return
+            time.sleep(LOOK_S)
+
     def _plant(self) -> None:
         self._secrets += 1
         number = self._secrets
@@ -198,7 +216,7 @@ class TopicSnapshotsSoak:
                 f"INSERT INTO shop.secret VALUES ({number}, '{SECRET}')",
                 f"INSERT INTO shop.items (id, v, t) VALUES ({10_000_000 + number}, 0, '{SECRET}')",
                 f"CREATE USER IF NOT EXISTS u{number}@localhost IDENTIFIED BY '{SECRET}-1'",
-                f"ALTER TABLE shop.items ADD COLUMN c{number} VARCHAR(40) COMMENT '{SECRET}'"
+                f"ALTER TABLE shop.items ADD COLUMN c{number} VARCHAR(40)"
                 if number % 4 == 1
                 else f"UPDATE shop.items SET t = '{SECRET}' WHERE id = 10",
             ],
