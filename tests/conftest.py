@@ -207,6 +207,14 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
 
 
 @pytest.fixture
+def shown_values(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let messages quote values of rows, as `errors_show_values` does."""
+    from binlog_format.messages import SHOW_VALUES
+
+    monkeypatch.setenv(SHOW_VALUES, "1")
+
+
+@pytest.fixture
 def mariadb_server(tmp_path: Path) -> Iterator[MariaDbServer]:
     """A MariaDB server of its own for each test, running; skips where none is installed, but fails in CI."""
     with mariadb_server_in(tmp_path / "server") as server:

@@ -9,30 +9,10 @@ from __future__ import annotations
 
 import errno
 import os
-import re
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
+from binlog_format.messages import printable
 from binlog_format.position import Place
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    SpellOption = Callable[[str, str | None], str | None]
-
-_OPTION = re.compile(r"\boption (?P<name>[A-Za-z][\w.]*\w)(?:=(?P<value>\w+))?")
-
-
-def told_options(text: str, spell: SpellOption) -> str:
-    """*text* with its options as the user knows them.
-
-    Messages name a setting in one form, `option NAME` or `option NAME=value`, with the name that Spark's options have,
-    or that a job file has (`option sink.format`). Spark shows them so; the command line and jobs spell them anew. The
-    form survives as text what errors go through on their way out of Spark's workers.
-
-    Args:
-        spell: Gives the user's form of a name and its value (None: only the name); None: leave it as it is.
-    """
-    return _OPTION.sub(lambda found: spell(found["name"], found["value"]) or found[0], text)
 
 
 class BinlogError(Exception):
@@ -73,41 +53,6 @@ class BinlogError(Exception):
     def __reduce__(self) -> tuple[object, ...]:
         # Keyword-only arguments do not pickle by default, and Spark carries errors from worker to driver.
         return (_rebuild, (type(self), self.subclass, self.reason, self.at, self.hint))
-
-
-def visible(text: str) -> str:
-    """*text* on one line, with escapes for what commands a terminal: a server's users name tables as they like."""
-    if text.isprintable():
-        return text
-    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
-
-
-# `user:password@` before the host, or a key as a parameter.
-_USER_INFO = re.compile(r"(?<=://)[^/@\s:]*:[^/@\s]*@")
-_KEY_PARAMETER = re.compile(
-    r"([?&][^=&?\s]*(?:secret|passw|pwd|token|signature|\bsig\b|credential|key)[^=&\s]*=)[^&\s'\"]+", re.IGNORECASE
-)
-
-
-KEYS_IN_URL = "the URL has a password or a key in it, which checkpoints and messages would show"
-"""Reason of the errors for such URLs; what the URL has is not repeated."""
-
-
-def has_keys(text: str) -> bool:
-    """True if *text* contains a URL with a password or a key in it."""
-    return "://" in text and bool(_USER_INFO.search(text) or _KEY_PARAMETER.search(text))
-
-
-def without_keys(text: str) -> str:
-    """*text* with the passwords and keys masked that URLs in it contain."""
-    if "://" not in text:
-        return text
-    return _KEY_PARAMETER.sub(r"\1***", _USER_INFO.sub("***@", text))
-
-
-def printable(text: str) -> str:
-    """*text* as people may see it: on one line, without passwords and keys."""
-    return visible(without_keys(text))
 
 
 def _rebuild(

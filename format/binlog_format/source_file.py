@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Protocol, cast
 
 import pyarrow.fs
 
-from binlog_format.errors import KEYS_IN_URL, AccessError, OptionError, StartError, has_keys
+from binlog_format.errors import AccessError, OptionError, StartError
+from binlog_format.messages import KEYS_IN_URL, has_keys
 from binlog_format.position import Place
 
 if TYPE_CHECKING:

@@ -23,6 +23,7 @@ from pyspark.errors import AnalysisException, PySparkException, PySparkRuntimeEr
 from pyspark.sql import SparkSession
 
 from binlog_format.errors import MachineError, OptionError, storage_error
+from binlog_format.messages import SHOW_VALUES, shows_values, visible
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -117,7 +118,9 @@ def local_session(
     submitted = _submitted_settings()
     _set_environment(is_submitted=bool(submitted))
     by_place = _LOCAL if submitted.get("spark.master", master).startswith("local") else _CLUSTER
-    chosen = {"spark.master": master, "spark.app.name": name, **SETTINGS, **by_place, **(settings or {})}
+    if shows_values():
+        by_place = {**by_place, f"spark.executorEnv.{SHOW_VALUES}": "1"}
+    chosen = {"spark.master": master, "spark.app.name": visible(name), **SETTINGS, **by_place, **(settings or {})}
     builder = SparkSession.builder
     for key, value in _with_collector(chosen).items():
         if key not in submitted:

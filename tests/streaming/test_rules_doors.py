@@ -35,6 +35,8 @@ if TYPE_CHECKING:
     from binlog_lab.demo.mariadb.server import MariaDbServer
     from tests.faults.kafka_broker import KafkaBroker
 
+pytestmark = pytest.mark.usefixtures("shown_values")
+
 pytestmark = pytest.mark.server
 
 STATEMENTS = f"""

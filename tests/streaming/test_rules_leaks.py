@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
     from binlog_lab.event_encoding.value_encoding import Value
 
+pytestmark = pytest.mark.usefixtures("shown_values")
+
 SECRET = "LEAK7731"
 COLUMNS = ("id", "nothing", "hash", "card", "note", "gone")
 PEOPLE = TableSpec(

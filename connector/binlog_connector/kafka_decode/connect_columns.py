@@ -21,6 +21,7 @@ from binlog_connector.kafka_decode.binary_kernels import ALL_READ, read_base64, 
 from binlog_format.errors import UnsupportedError
 from binlog_format.events.table_map import Column
 from binlog_format.events.table_map_layout import ColumnType
+from binlog_format.messages import shown_cause
 from binlog_format.rows.arrow_arrays import fixed_array, struct_array, text_array
 
 if TYPE_CHECKING:
@@ -83,7 +84,7 @@ def decimals_of(unscaled: pa.Array, precision: int, scale: int) -> pa.Array:
     try:
         made.validate(full=True)
     except pa.ArrowInvalid as error:
-        raise MessageError(0, str(error)) from error
+        raise MessageError(0, f"a number of more than {precision} digits") from shown_cause(error)
     return made
 
 

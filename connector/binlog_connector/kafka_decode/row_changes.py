@@ -18,6 +18,7 @@ import pyarrow.json as pj
 
 from binlog_connector.kafka_decode.connect_columns import MessageError, json_type, received_column
 from binlog_format.events.table_map import TableLayout
+from binlog_format.messages import library_text, row_value, shown_cause
 from binlog_format.rows.arrow_arrays import mask_array, numbers_array
 
 if TYPE_CHECKING:
@@ -86,7 +87,7 @@ def _schema_of(row: int, text: bytes) -> tuple[dict[str, Any], bytes]:
     except ValueError as error:
         shown = text[:_SHOWN_MAX].decode(errors="replace")
         raise MessageError(
-            row, f'expected {{"schema": ..., "payload": ...}}, got {shown}{"..." * (len(text) > _SHOWN_MAX)}'
+            row, f'expected {{"schema": ..., "payload": ...}}, got {row_value(shown)}{"..." * (len(text) > _SHOWN_MAX)}'
         ) from error
     return schema, whole[: end + len(_BETWEEN)].encode()
 
@@ -189,7 +190,9 @@ def _parsed(payloads: Payloads) -> pa.Table:
             io.BytesIO(text), read_options=pj.ReadOptions(block_size=block_size), parse_options=options
         )
     except pa.ArrowInvalid as error:
-        raise MessageError(first, f"this message, or one after it, is not what its schema says: {error}") from error
+        raise MessageError(
+            first, f"this message, or one after it, is not what its schema says: {library_text(error)}"
+        ) from shown_cause(error)
     if len(found) != len(payloads.rows):
         raise MessageError(first, "this message, or one after it, is not one line of JSON")
     return found
@@ -267,7 +270,9 @@ def _rows(images: pa.ChunkedArray, columns: Sequence[ReceivedColumn], rows: Int6
         except MessageError as error:
             raise MessageError(int(rows[error.row]), f"column {name}: {error.reason}") from error
         except pa.ArrowInvalid as error:
-            raise MessageError(int(rows[0]), f"column {name}, of this message or one after it: {error}") from error
+            raise MessageError(
+                int(rows[0]), f"column {name}, of this message or one after it: {library_text(error)}"
+            ) from shown_cause(error)
     return pa.Table.from_arrays(made, names=[str(column.column.name) for column in columns])
 
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from binlog_connector.installing import install_hint
 from binlog_format.errors import BinlogError, OptionError, listening_error
+from binlog_format.messages import visible
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -100,7 +101,14 @@ class FollowerMetrics:
         return []
 
     def collect(self) -> Iterator[Metric]:
-        """All metrics of all followers, as they are now."""
+        """All metrics of all followers, as they are now, with labels that a terminal shows."""
+        for metric in self._collected():
+            for number, sample in enumerate(metric.samples):
+                labels = {name: visible(text) for name, text in sample.labels.items()}
+                metric.samples[number] = sample._replace(labels=labels)
+            yield metric
+
+    def _collected(self) -> Iterator[Metric]:
         followers = list(self._followers.values())
         lags = {follower.name: lag_of(follower) for follower in followers}
         yield from _lag_metrics(lags)

@@ -25,12 +25,14 @@ from binlog_connector.schema.operations import (
     TruncateTable,
 )
 from binlog_connector.schema.parsing.ddl import TRUNCATE
+from binlog_connector.schema.parsing.lexer import without_literals
 from binlog_connector.schema.replaced_rows import row_statements
 from binlog_connector.schema.table_changes import RowsMoved
 from binlog_connector.schema.table_names import folded
 from binlog_format.errors import DataLossError, UnsupportedError
 from binlog_format.events.layout import EventType
 from binlog_format.events.query import contains_password
+from binlog_format.messages import shows_values
 from binlog_format.views.change_extras import ChangeStatement
 
 if TYPE_CHECKING:
@@ -113,16 +115,17 @@ def events_lost_error(statement: DdlStatement) -> DataLossError:
     return DataLossError(
         "LOST_EVENTS",
         f"{_place(statement)}: the server recorded an incident: changes were made that are not in the log: "
-        f"{shown(statement)}",
+        f"{statement.text[:STATEMENT_SHOWN_MAX]}",
         hint="Take the tables anew from the server and begin after this event",
     )
 
 
 def shown(statement: DdlStatement) -> str:
-    """The first characters of the statement, in one line; not of one with a password."""
+    """The first characters of the statement, in one line, without values of rows; not of one with a password."""
     if contains_password(statement.text):
         return _SECRET
-    text = " ".join(statement.text[: STATEMENT_SHOWN_MAX + 1].split())
+    text = statement.text[: STATEMENT_SHOWN_MAX + 1]
+    text = " ".join(text.split()) if shows_values() else without_literals(text, sql_mode=statement.sql_mode)
     return f"{text[:STATEMENT_SHOWN_MAX]}..." if len(statement.text) > STATEMENT_SHOWN_MAX else text
 
 

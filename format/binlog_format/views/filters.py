@@ -156,7 +156,7 @@ def _may_be_about(expression: str, database: str) -> bool:
     # Most expressions are written as two, with the dot between them.
     databases, dot, _ = re.sub(r"\[\.\]", r"\\.", expression).partition(r"\.")
     try:
-        return not dot or re.fullmatch(databases, database) is not None
+        return not dot or re.fullmatch(databases, database, re.DOTALL) is not None
     except re.error:
         return True  # the dot is within a group
 
@@ -165,7 +165,7 @@ def _compiled(option: str, text: str | None) -> list[re.Pattern[str]]:
     expressions = []
     for part in split_expressions(text or ""):
         try:
-            expressions.append(re.compile(part))
+            expressions.append(re.compile(part, re.DOTALL))  # a name may have ends of lines
         except re.error as error:
             raise OptionError(
                 "INVALID_VALUE",

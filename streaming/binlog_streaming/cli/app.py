@@ -21,9 +21,10 @@ from typer.core import TyperGroup
 from typer.main import get_command
 
 from binlog_connector.installing import missing_extra
-from binlog_format.errors import BinlogError, storage_error, told_options
+from binlog_format.errors import BinlogError, storage_error
 from binlog_format.kernels import watch_compiling
-from binlog_streaming.cli.output import ENDED_BY_SIGNAL, VisibleFormatter, escaped
+from binlog_format.messages import told_options
+from binlog_streaming.cli.output import ENDED_BY_SIGNAL, VisibleFormatter, escaped, print_traceback
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -129,6 +130,7 @@ def main() -> None:
     register_commands(sys.argv[1:])
     if logging.lastResort is not None:
         logging.lastResort.setFormatter(VisibleFormatter())
+    sys.excepthook = print_traceback
     if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     try:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import signal
 import sys
+import traceback
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated
 
@@ -13,7 +14,7 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
-from binlog_format.errors import printable, visible
+from binlog_format.messages import library_text, printable, visible, visible_json
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -62,11 +63,33 @@ def say(text: str, *, err: bool = False) -> None:
 
 
 class VisibleFormatter(logging.Formatter):
-    """Formats log records for a terminal: lines of text, with escapes for all else."""
+    """Formats log records for a terminal: lines of text, with escapes for all else, and no values of rows."""
 
     def format(self, record: logging.LogRecord) -> str:
         """The text of a record."""
-        return "\n".join(printable(line) for line in super().format(record).split("\n"))
+        return visible_lines(super().format(record))
+
+    def formatException(self, ei: tuple[object, ...]) -> str:
+        """The text of an exception; see `traceback_text`."""
+        return traceback_text(ei[1]) if isinstance(ei[1], BaseException) else ""
+
+
+def visible_lines(text: str) -> str:
+    """*text* for a terminal, line by line."""
+    return "\n".join(printable(line) for line in text.split("\n"))
+
+
+def traceback_text(error: BaseException) -> str:
+    """Traceback of *error* and of its causes, without values that their texts may quote (`library_text`)."""
+    before = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
+    text = "" if before is None else f"{traceback_text(before)}\n\nThen:\n\n"
+    frames = "".join(traceback.format_tb(error.__traceback__))
+    return f"{text}Traceback (most recent call last):\n{frames}{type(error).__name__}: {library_text(error)}"
+
+
+def print_traceback(_kind: type[BaseException], error: BaseException, _frames: object) -> None:
+    """Print what Python prints of an exception that nobody foresaw, fit for a terminal: for `sys.excepthook`."""
+    sys.stderr.write(f"{visible_lines(traceback_text(error))}\n")
 
 
 def write_output(data: bytes | bytearray | memoryview) -> None:
@@ -80,9 +103,14 @@ def write_output(data: bytes | bytearray | memoryview) -> None:
         view = view[sys.stdout.buffer.write(view) :]
 
 
+def write_json(data: bytes | memoryview) -> None:
+    """Write lines of JSON to standard output, which may be a terminal."""
+    write_output(visible_json(data))
+
+
 def write_json_lines(rows: Iterable[Mapping[str, object]]) -> None:
     """Print each row as one line of JSON."""
     encoder = msgspec.json.Encoder()
     for row in rows:
-        write_output(encoder.encode(row) + b"\n")
+        write_json(encoder.encode(row) + b"\n")
     sys.stdout.flush()

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from binlog_format.log.log import shown_position
 from binlog_format.position import Position
-from binlog_streaming.cli.output import write_output
+from binlog_streaming.cli.output import write_json
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -59,7 +59,7 @@ def write_batches(batches: Iterator[pa.RecordBatch], view: View, limit: int | No
     from binlog_format.rows.json.json_rows import json_lines  # compiled code takes a moment to load: not for --help
 
     for batch in limited(batches, limit):
-        write_output(json_lines(batch, view.json_styles()))
+        write_json(json_lines(batch, view.json_styles()))
     sys.stdout.flush()
 
 

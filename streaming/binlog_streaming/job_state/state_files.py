@@ -18,6 +18,7 @@ import msgspec
 
 from binlog_connector.crash_points import reached
 from binlog_format.errors import OptionError, storage_error
+from binlog_format.messages import visible_json
 from binlog_format.position import Place
 from binlog_streaming.lake.storage.table_places import store_at
 from binlog_streaming.settings.publish_model import PublishJob
@@ -79,7 +80,7 @@ class StateFolder:
             StorageError, AccessError: It cannot be written; what was there before is there still.
         """
         try:
-            self._store.write(name, content)
+            self._store.write(name, visible_json(content) if name.endswith(".json") else content)
         except OSError as error:
             raise storage_error(f"{self.directory}/{name}", "write", error) from error
 

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 from binlog_connector.schema.log_ddl import ServerRuns
 from binlog_connector.schema.row_format import RowFormat, Tally
 from binlog_format import open_log
-from binlog_format.errors import BinlogError, visible
+from binlog_format.errors import BinlogError
+from binlog_format.messages import visible
 from binlog_format.views.filters import TableFilter
 from binlog_streaming.settings.choices import OnRowStatement
 

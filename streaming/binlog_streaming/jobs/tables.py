@@ -7,7 +7,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from binlog_connector.rules.row_rules import rules_fingerprint
-from binlog_format.errors import BinlogError, OptionError, told_options
+from binlog_format.errors import BinlogError, OptionError
+from binlog_format.messages import row_value, told_options
 from binlog_format.rows.columns import arrow_schema
 from binlog_format.rows.decoding import ZeroDates
 from binlog_streaming.lake.commit_id import KEYS_PROPERTY, CommitId, split_keys
@@ -158,12 +159,12 @@ def _about_zero_dates(found: FoundTable, rule: TableRule, keys: Sequence[str], z
     if not first or zero_dates is ZeroDates.TEXT:
         return []
     if zero_dates is ZeroDates.ERROR:
-        told = ", ".join(f"{name} (the first is {date})" for name, date in first.items())
+        told = ", ".join(f"{name} (the first is {row_value(date)})" for name, date in first.items())
         return [f"{found.name}: dates that no calendar has in {told}: a job stops there (zeroDates = error)"]
     in_key = [name for name in keys if name in first]
     if not in_key or set(rule.modes) == {Mode.CHANGELOG}:
         return []
-    told = ", ".join(f"{name} (the first is {first[name]})" for name in in_key)
+    told = ", ".join(f"{name} (the first is {row_value(first[name])})" for name in in_key)
     warning = (
         f"{found.name}: dates that no calendar has in the key column {told}: they become null, which a key cannot be, "
         'and a job stops there (BINLOG_TABLE.NULL_KEY). zeroDates = "text" in [source] of a new job makes dates texts, '

@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from binlog_connector.schema.foreign_keys import CASCADE
 from binlog_format.errors import UnsupportedError
+from binlog_format.messages import row_value
 from binlog_format.rows.arrow_arrays import numbers_array
 from binlog_streaming.lake.row_values import comparable_table, equal_rows
 from binlog_streaming.modes.reference_values import reference_ids
@@ -269,12 +270,13 @@ def _check_same(active: _Active, reference: Reference, hits: _Hits, values: Sequ
     if same.all():
         return
     number = int(np.argmin(same))
-    texts = [", ".join(map(str, table.slice(number, 1).to_pylist()[0].values())) for table in (held, wanted)]
+    values = [", ".join(map(str, table.slice(number, 1).to_pylist()[0].values())) for table in (held, wanted)]
+    ours, theirs = (row_value(repr(text)) for text in values)
     child = active.history.images.source_table
     raise UnsupportedError(
         "FOREIGN_KEY_CASCADE",
-        f"{child}: a row refers to {texts[0]!r} by its foreign key {reference.key.name}, and {reference.key.parent} "
-        f"changed {texts[1]!r}: the collation decides if these are equal, and the log does not name it",
+        f"{child}: a row refers to {ours} by its foreign key {reference.key.name}, and {reference.key.parent} "
+        f"changed {theirs}: the collation decides if these are equal, and the log does not name it",
         hint='foreign_keys = "ignore" for the child table goes on without such changes; or write both alike',
     )
 

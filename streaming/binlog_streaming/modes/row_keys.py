@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from binlog_format.errors import SchemaError, TableError, UnsupportedError
+from binlog_format.messages import row_value
 from binlog_format.rows.arrow_arrays import numbers_array
 from binlog_format.rows.images import ImageKind, Images
 from binlog_format.rows.values.temporal import first_zero_date
@@ -172,7 +173,7 @@ def null_key(images: StepImages, index: int, column: pa.Field, count: int) -> Ta
     name = f"{images.source_table}: key column {column.name}"
     date = _no_date(images, index) if pa.types.is_temporal(column.type) else None
     if date is not None:
-        reason = f"has zero dates, or such that no calendar has, in {count} row images (the first is {date})"
+        reason = f"has zero dates, or such that no calendar has, in {count} row images (the first is {row_value(date)})"
         reason = f"{name} {reason}; they become null, and a key cannot be null"
         return TableError("NULL_KEY", reason, hint=_OTHER_WAYS)
     reason = f"{name} is null in {count} row images"

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from binlog_format.errors import BinlogError, TableError
+from binlog_format.messages import library_text, shown_cause
 from binlog_streaming.modes.shards import IndivisibleError
 
 if TYPE_CHECKING:
@@ -52,7 +53,7 @@ def unexpected(error: Exception, place: str) -> TableError:
     """
     if isinstance(error, MemoryError):
         raise error
-    what = str(error).strip().partition("\n")[0]
+    what = library_text(error)
     # A task of Spark gives errors back without their tracebacks.
     frames = traceback.extract_tb(error.__traceback__)
     ours = [frame for frame in frames if f"{__name__.partition('.')[0]}/" in frame.filename][-1:]
@@ -81,4 +82,4 @@ def naming_unexpected(place: str) -> Iterator[None]:
     except (BinlogError, IndivisibleError):
         raise
     except Exception as error:
-        raise unexpected(error, place) from error
+        raise unexpected(error, place) from shown_cause(error)

@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from binlog_format.errors import TableError
+from binlog_format.messages import library_text
 from binlog_streaming.lake.row_values import row_ids
 from binlog_streaming.lake.sinks import sink_type
 from binlog_streaming.prove.row_sums import Rows
@@ -297,7 +298,7 @@ def named_read_errors(sink: Sink, table: TableName, uri: str) -> Iterator[None]:
     except (*sink_type(sink.format).write_errors, OSError, pa.ArrowException) as error:
         raise TableError(
             "WRITE_FAILED",
-            f"{table}: {uri} cannot be read: {str(error).strip().partition(chr(10))[0]}",
+            f"{table}: {uri} cannot be read: {library_text(error)}",
             hint="sink.retention sets how long older versions can be read; start again",
         ) from error
 

@@ -15,6 +15,7 @@ from pymysql.constants import CLIENT
 from pymysql.cursors import Cursor
 
 from binlog_format.errors import ServerError
+from binlog_format.messages import row_value
 from binlog_format.position import Place
 from binlog_streaming.server.address import ServerAddress, SslMode
 
@@ -41,6 +42,8 @@ _UNREACHABLE = {2002, 2003, 2005}
 _AUTHENTICATION = {1045, 1698, 1130, 1251, 1862, 1820, 2059, 2061, 3118, 4151}
 DENIED = frozenset({1044, 1142, 1143, 1227, 1370})
 _TLS = {2026, 3159}
+# Entries of keys, values that a column does not take, syntax "near" a value.
+_QUOTES_VALUES = {1062, 1064, 1264, 1265, 1292, 1366, 1406, 1411, 1451, 1452, 1526, 1586, 1761, 1762, 3140, 3819, 4025}
 
 
 def number_of(error: pymysql.MySQLError) -> int:
@@ -55,7 +58,8 @@ def named_error(error: pymysql.MySQLError, server: str) -> ServerError:
     """
     number = number_of(error)
     text = str(error.args[1]) if len(error.args) > 1 else str(error)
-    reason, at = f"{text} (error {number})", Place(server)
+    told = row_value(text) if number in _QUOTES_VALUES else text
+    reason, at = f"{told} (error {number})", Place(server)
     if number in _AUTHENTICATION:
         hint = (
             "The password comes from --password-file, BINLOG_STREAM_PASSWORD or ~/.my.cnf, in this order. "

@@ -9,6 +9,7 @@ that exists.
 from __future__ import annotations
 
 import codecs
+import os
 import re
 import tomllib
 import typing
@@ -18,6 +19,7 @@ from typing import cast
 import msgspec
 
 from binlog_format.errors import OptionError, StartError, storage_error
+from binlog_format.messages import SHOW_VALUES
 from binlog_format.position import Place
 from binlog_format.source_file import with_archive, with_places
 from binlog_streaming.settings.checks import check_publish_values, check_topic_tables_values, check_values
@@ -189,6 +191,13 @@ def job_from(content: TomlTable, *, file: Path) -> Job:
 
 
 def _any_job_from(content: TomlTable, *, file: Path, lines: typing.Mapping[KeyPath, int] | None = None) -> AnyJob:
+    job = _job_of(content, file, lines)
+    if job.errors_show_values:
+        os.environ[SHOW_VALUES] = "1"  # for the processes that the job starts, too
+    return job
+
+
+def _job_of(content: TomlTable, file: Path, lines: typing.Mapping[KeyPath, int] | None) -> AnyJob:
     """Make a job of parsed TOML.
 
     Args:

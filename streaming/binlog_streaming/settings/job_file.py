@@ -15,9 +15,10 @@ from pathlib import Path
 import msgspec
 
 from binlog_format.archives.directories import open_directory
-from binlog_format.errors import KEYS_IN_URL, BinlogError, OptionError, has_keys
+from binlog_format.errors import BinlogError, OptionError
 from binlog_format.format_traits import FORMAT_TRAITS
 from binlog_format.formats.opening import detect_format
+from binlog_format.messages import KEYS_IN_URL, has_keys
 from binlog_format.position import Place
 from binlog_streaming.settings import debezium
 from binlog_streaming.settings.lines import KeyPath, key_text

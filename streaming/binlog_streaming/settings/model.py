@@ -264,6 +264,7 @@ class Job(Section, frozen=True):
         evidence: What is compared of rows that change, of tables that do not set it themselves.
         evidence_after: Of how many the whole row, after what may have changed a target; of such tables.
         evidence_sample: Of how many rows of each step the whole row, where that is cheap; of such tables.
+        errors_show_values: Let messages show values of rows; see `messages.row_value`.
     """
 
     source: Source
@@ -274,6 +275,7 @@ class Job(Section, frozen=True):
     evidence: Evidence = Evidence.KEYS
     evidence_after: NotNegative = EVIDENCE_AFTER
     evidence_sample: NotNegative = EVIDENCE_SAMPLE
+    errors_show_values: bool = False
     tables: tuple[TableRule, ...] = (TableRule(),)
     trigger: Trigger = Trigger()
     metrics: Metrics = Metrics()

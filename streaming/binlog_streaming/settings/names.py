@@ -1,4 +1,4 @@
-"""Settings in messages as the user wrote them: `as_job_setting`, `as_flags(parameters)`, for `errors.told_options`.
+"""Settings in messages as the user wrote them: `as_job_setting`, `as_flags(parameters)`, for `messages.told_options`.
 
 Messages name a setting as Spark's options do (`option schemaFile`), or as a job file does where Spark has none of that
 name (`option sink.format`).
@@ -14,7 +14,7 @@ from binlog_connector.options.option_values import OPTION_NAMES
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from binlog_format.errors import SpellOption
+    from binlog_format.messages import SpellOption
 
 _UPPER = re.compile(r"(?=[A-Z])")
 _BARE_VALUE = re.compile(r"true|false|\d+")

@@ -312,12 +312,14 @@ class PublishJob(Section, frozen=True):
     Attributes:
         name: What the job is called in messages and metrics; default: the file's name.
         checkpoint: Folder in which the job remembers that it has begun, and with what; how far it has come is in Kafka.
+        errors_show_values: Let messages show values of rows; see `messages.row_value`.
     """
 
     source: FollowedSource
     sink: KafkaSink
     checkpoint: str
     name: str = "binlog-stream"
+    errors_show_values: bool = False
     tables: tuple[TopicRule, ...] = (TopicRule(),)
     outbox: Outbox = Outbox()
     metrics: Metrics = Metrics()

@@ -98,12 +98,14 @@ class EventTablesJob(Section, frozen=True):
     Attributes:
         name: What the job is called in messages and metrics; default: the file's name.
         checkpoint: Folder, or URL, that holds how far the job has come.
+        errors_show_values: Let messages show values of rows; see `messages.row_value`.
     """
 
     source: EventLogSource
     sink: Sink
     checkpoint: str
     name: str = "binlog-stream"
+    errors_show_values: bool = False
     tables: tuple[EventRule, ...] = (EventRule(),)
     metrics: Metrics = Metrics()
 
@@ -172,11 +174,13 @@ class TopicTablesJob(Section, frozen=True):
     Attributes:
         name: What the job is called in messages and metrics; default: the file's name.
         checkpoint: Folder, or URL, that holds how far the job has come.
+        errors_show_values: Let messages show values of rows; see `messages.row_value`.
     """
 
     source: TopicSource
     sink: Sink
     checkpoint: str
     name: str = "binlog-stream"
+    errors_show_values: bool = False
     metrics: Metrics = Metrics()
     tables: tuple[TableRule, ...] = (TableRule(),)

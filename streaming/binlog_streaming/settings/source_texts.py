@@ -20,7 +20,7 @@ from binlog_streaming.settings.publish_model import (
 )
 from binlog_streaming.settings.source_models import EventLogSource, EventRule, EventTablesJob
 from binlog_streaming.settings.table_settings import ROWS, Setting
-from binlog_streaming.settings.text import METRICS, SINK, SOURCE, STATUS, JobForm
+from binlog_streaming.settings.text import ERRORS_SHOW_VALUES, METRICS, SINK, SOURCE, STATUS, JobForm
 
 if TYPE_CHECKING:
     import msgspec
@@ -34,6 +34,7 @@ PUBLISH_TOP = (
         "folder only records that the job has begun, and its settings: if the offsets in Kafka are lost, the job "
         "stops, and does not begin anew.",
     ),
+    ERRORS_SHOW_VALUES,
 )
 _SPARKS_OWN = ("maxBytesPerTrigger", "maxFilesPerTrigger", "minPartitions", "bound", "timeType", "declaredTypes")
 _DECLARED_TYPES = Setting(
@@ -237,6 +238,7 @@ EVENT_TOP = (
         "Progress of the job. It belongs to the tables below: with another (or a new) checkpoint, a job refuses to "
         "write into existing tables, because it would double or lose rows.",
     ),
+    ERRORS_SHOW_VALUES,
 )
 
 EVENT_SOURCE = (

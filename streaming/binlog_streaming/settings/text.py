@@ -29,6 +29,11 @@ _HEAD = """\
 # Settings that are commented out show their defaults, or an example where there is none. All of them are here."""
 
 
+ERRORS_SHOW_VALUES = Setting(
+    "errors_show_values",
+    "Let errors, log lines, the status page and state files quote values of rows; by default they have (hidden) there. "
+    "Names of tables and columns, keys' columns and places in the log are always shown.",
+)
 TOP = (
     Setting("name", "Name of the job in Spark, in messages and in metrics; default: the name of this file.", '"shop"'),
     Setting(
@@ -58,6 +63,7 @@ TOP = (
         "Largest number of rows of each step that are compared completely if this costs almost nothing: in a small "
         "file.",
     ),
+    ERRORS_SHOW_VALUES,
 )
 SOURCE = (
     Setting("path", "Directory of the server's binlog files, one file of it, or a URL (s3://...)."),

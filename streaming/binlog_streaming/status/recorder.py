@@ -15,6 +15,7 @@ from binlog_connector.metrics.lag import Consumed, known_time, transactions_betw
 from binlog_connector.schema.definitions import TableName
 from binlog_format.errors import BinlogError
 from binlog_format.gtids.gtid import Gtid, GtidPosition
+from binlog_format.messages import library_text
 from binlog_streaming.settings import PublishJob
 from binlog_streaming.status.log_measure import job_facts, log_measure
 from binlog_streaming.status.model import BATCHES_MAX, ERRORS_MAX, BatchStatus, ErrorStatus, Phase, RecordedStatus
@@ -334,7 +335,7 @@ def _gtids(before: Consumed | None, offset: SourceOffset | None) -> str:
 
 def _error_status(error: BaseException, now: float) -> ErrorStatus:
     if not isinstance(error, BinlogError):
-        return ErrorStatus(now, without_access(f"{type(error).__name__}: {error}"), None)
+        return ErrorStatus(now, without_access(f"{type(error).__name__}: {library_text(error)}"), None)
     text = without_access(str(error))
     hint = error.hint
     return ErrorStatus(now, text if hint is None else text.removesuffix(f". {hint}"), hint)

@@ -10,6 +10,7 @@ import contextlib
 import errno
 import logging
 import os
+import shutil
 import tempfile
 import threading
 import time
@@ -26,6 +27,7 @@ from pyspark import SparkContext
 from binlog_connector.options.source_options import SourceOptions
 from binlog_format import open_log
 from binlog_format.errors import BinlogError, OptionError, storage_error
+from binlog_format.messages import shows_values, visible
 from binlog_streaming.job_state.checkpoint import read_checkpoint, read_offset
 from binlog_streaming.job_state.job_run import JobRun
 from binlog_streaming.job_state.progress import BatchProgress, Progress
@@ -60,6 +62,8 @@ logger = logging.getLogger(__name__)
 
 SPARK_LOG = "binlog-stream-spark.log"
 """File of Spark's messages in the checkpoint's folder."""
+SCRATCH_SUFFIX = ".tmp"
+"""End of the name of Spark's folder for temporary files, beside its messages; each start of the job empties it."""
 
 STOP_PATIENCE_S = 30.0
 """Seconds that a stop waits for the running batch; a batch that is cut off does no harm, it is repeated."""
@@ -153,7 +157,9 @@ class TablesJob(JobRun[MicroBatch, BatchProgress, Progress]):
             self._session = local_session(
                 self.job.name,
                 master=self.job.spark.master,
-                settings=PLANNING_ONLY | {key: _spark_value(value) for key, value in self.job.spark.settings.items()},
+                settings=PLANNING_ONLY
+                | self._scratch()
+                | {key: _spark_value(value) for key, value in self.job.spark.settings.items()},
                 log_file=self.spark_log,
             )
             resources.callback(self._stop_session)
@@ -164,7 +170,7 @@ class TablesJob(JobRun[MicroBatch, BatchProgress, Progress]):
         try:
             reader = self._session.readStream.format("binlog-stream").options(**self.job.source_options())
             frame = reader.load(self.job.source.path)
-            writer = frame.writeStream.foreachBatch(self._write_batch).queryName(self.job.name)
+            writer = frame.writeStream.foreachBatch(self._write_batch).queryName(visible(self.job.name))
             writer = writer.option("checkpointLocation", self.job.checkpoint)
             if self.once:
                 writer = writer.trigger(availableNow=True)
@@ -213,6 +219,14 @@ class TablesJob(JobRun[MicroBatch, BatchProgress, Progress]):
             )
         return Path(self.job.checkpoint) / SPARK_LOG
 
+    def _scratch(self) -> dict[str, str]:
+        """Spark's setting for temporary files, beside its messages; empty: the user's, or a cluster's, place stays."""
+        if self.spark_log is None or not self._owns_session or not self.job.spark.master.startswith("local"):
+            return {}
+        folder = self.spark_log.with_suffix(SCRATCH_SUFFIX)
+        shutil.rmtree(folder, ignore_errors=True)  # of a process that was killed: this one has the checkpoint's lock
+        return {"spark.local.dir": str(folder)}
+
     def _watch(self, query: StreamingQuery) -> None:
         try:
             query.awaitTermination()
@@ -226,7 +240,7 @@ class TablesJob(JobRun[MicroBatch, BatchProgress, Progress]):
             self._take(MicroBatch(frame, batch_id))
         except BinlogError as error:
             self._failure = error
-            raise
+            raise error from (error.__cause__ if shows_values() else None)  # Spark logs the texts of causes
         finally:
             self._idle_now.set()
 

@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from binlog_format.errors import BinlogError, TableError, UnsupportedError
 from binlog_format.gtids.gtid_set import parse_gtids
+from binlog_format.messages import library_text, shown_cause
 from binlog_streaming.lake.commit_id import QUERY_PROPERTY, commit_id_of
 from binlog_streaming.modes.shards import IndivisibleError
 from binlog_streaming.plan.failures import naming, unexpected
@@ -88,14 +89,14 @@ class OpenTargets:
         except self.errors as error:
             raise TableError(
                 "WRITE_FAILED",
-                f"{name}: {uri}: {type(error).__name__}: {str(error).strip().partition(chr(10))[0]}",
+                f"{name}: {uri}: {type(error).__name__}: {library_text(error)}",
                 hint="The batch will be written when the job starts again; what is in the table already is not doubled",
             ) from error
         except IndivisibleError:
             raise
         except Exception as error:
             self.reopen(uri)  # it may have been left in the middle of a change
-            raise unexpected(error, f"{name}: {uri}{step and ', '}{step}") from error
+            raise unexpected(error, f"{name}: {uri}{step and ', '}{step}") from shown_cause(error)
 
     def reopen(self, uri: str) -> None:
         """Close the target at a place; who asks next opens it again, as it is then."""

@@ -15,6 +15,7 @@ import pyarrow as pa
 from binlog_connector.schema.definitions import TableName
 from binlog_format.errors import TableError
 from binlog_format.gtids.gtid_history import gtid_of
+from binlog_format.messages import row_value
 from binlog_format.rows.images import ImageKind
 from binlog_streaming.lake.change import Expected, needs_row
 from binlog_streaming.lake.commit_id import COMPLETE_PROPERTY
@@ -238,7 +239,8 @@ def _differences(different: DifferentRow, masked: Collection[str]) -> str:
         if name.casefold() in hidden:
             texts.append(f"{name} (masked)")
         else:
-            texts.append(f"{name} is {_shortened(repr(different.held[name]))}, not {_shortened(repr(value))}")
+            there, needed = (row_value(_shortened(repr(found))) for found in (different.held[name], value))
+            texts.append(f"{name} is {there}, not {needed}")
     more = len(texts) - _COLUMNS_MAX
     return ", ".join(texts[:_COLUMNS_MAX]) + (f" and {more} more columns" if more > 0 else "")
 
@@ -256,10 +258,8 @@ def _described(images: StepImages, image: int) -> tuple[str, str]:
 
 
 def _text(key: pa.Table) -> str:
-    values = ", ".join(
-        f"{name} = {column[0].as_py()!r}" for name, column in zip(key.column_names, key.columns, strict=True)
-    )
-    return _shortened(values)
+    columns = zip(key.column_names, key.columns, strict=True)
+    return _shortened(", ".join(f"{name} = {row_value(repr(column[0].as_py()))}" for name, column in columns))
 
 
 def _shortened(text: str) -> str:

@@ -28,6 +28,7 @@ from binlog_connector.options.source_options import SourceOptions
 from binlog_connector.schema.log_ddl import ServerRuns
 from binlog_connector.schema.row_format import RowFormat, only_rows
 from binlog_connector.schema.snapshot_marks import TOPICS, CopiedTables
+from binlog_format.messages import visible_json
 from binlog_format.views.filters import TableFilter
 from binlog_format.views.snapshot_events import marks_in
 from binlog_streaming.job_state.definition_keeper import DefinitionKeeper
@@ -149,8 +150,8 @@ class Notifications:
         return _Notification(str(mark["snapshot"]), SNAPSHOT, _TYPES[kind], about, int(mark["commit_time"]) * _MS)
 
     def _messages(self, notifications: Sequence[_Notification]) -> Messages:
-        keys = [msgspec.json.encode({"id": notification.id}) for notification in notifications]
-        values = [msgspec.json.encode(notification) for notification in notifications]
+        keys = [visible_json(msgspec.json.encode({"id": notification.id})) for notification in notifications]
+        values = [visible_json(msgspec.json.encode(notification)) for notification in notifications]
         return Messages(self.topic, pa.array(keys, pa.binary()), pa.array(values, pa.binary()))
 
 

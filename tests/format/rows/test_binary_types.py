@@ -26,6 +26,8 @@ from tests.servers import mariadb_server_in
 if TYPE_CHECKING:
     from pathlib import Path
 
+pytestmark = pytest.mark.usefixtures("shown_values")
+
 UUID = make_column(ColumnType.STRING, b"\xfe\x10", charset="binary", declared="uuid")
 INET6 = make_column(ColumnType.STRING, b"\xfe\x10", charset="binary", declared="inet6")
 INET4 = make_column(ColumnType.STRING, b"\xfe\x04", charset="binary", declared="inet4")

@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
+pytestmark = pytest.mark.usefixtures("shown_values")
+
 REPLACING = Decoding(replace_invalid_text=True)
 UNICODE_CODECS = {"ucs2": "utf-16-be", "utf16": "utf-16-be", "utf16le": "utf-16-le", "utf32": "utf-32-be"}
 WIDE = sorted(TWO_BYTE_CHARSETS | EUC_JP_CHARSETS | {"gb18030"})

@@ -27,6 +27,8 @@ from tests.format.rows.plain_rows import (
     timestamp_bytes,
 )
 
+pytestmark = pytest.mark.usefixtures("shown_values")
+
 FLOAT_STRUCT, DOUBLE_STRUCT = struct.Struct("<f"), struct.Struct("<d")
 
 

@@ -20,6 +20,8 @@ from tests.format.rows.plain_rows import WRITE, PlainColumn, gtid_event, rows_ev
 if TYPE_CHECKING:
     from binlog_format.block import Block
 
+pytestmark = pytest.mark.usefixtures("shown_values")
+
 TABLE = "shop.orders"
 COLUMNS = [
     PlainColumn(ColumnType.TIME2, b"\x03"),

@@ -15,15 +15,8 @@ from pyspark.sql import SparkSession
 
 from binlog_connector.following.offsets import OffsetFile, SourceOffset
 from binlog_connector.metrics.exporter import MetricsExporter
-from binlog_format.errors import (
-    AccessError,
-    MachineError,
-    OptionError,
-    StartError,
-    StorageError,
-    listening_error,
-    without_keys,
-)
+from binlog_format.errors import AccessError, MachineError, OptionError, StartError, StorageError, listening_error
+from binlog_format.messages import without_keys
 from binlog_format.position import Position
 from binlog_streaming.cli.output import VisibleFormatter, say
 from binlog_streaming.job_state.state_files import StateFolder

@@ -10,7 +10,8 @@ import pytest
 from rich.console import Console
 from rich.text import Text
 
-from binlog_format.errors import OptionError, told_options, visible
+from binlog_format.errors import OptionError
+from binlog_format.messages import told_options, visible
 from binlog_lab.event_encoding.table_encoding import ColumnSpec, TableSpec
 from binlog_streaming.cli.listing import print_rows
 from binlog_streaming.settings.names import as_flags, as_job_setting

@@ -143,6 +143,11 @@ class Lexer:
             yield token
         yield Token(TokenKind.END, "", len(self._text))
 
+    @property
+    def position(self) -> int:
+        """Character after the last token."""
+        return self._position
+
     def first(self) -> Token | None:
         """The first token from here on, and step over it; None when nothing but spaces and comments is left.
 
@@ -223,6 +228,22 @@ class Lexer:
             return content
         # `\'` and `''` never overlap in a whole string: a doubled quote after a backslash would have ended it.
         return _ESCAPE.sub(lambda match: _ESCAPES.get(match.group(1), match.group(1)), content)
+
+
+def without_literals(text: str, *, sql_mode: int = 0) -> str:
+    """A statement in one line with `?` in place of texts, numbers and comments, as far as its quotes have an end."""
+    lexer = Lexer(text, sql_mode=sql_mode)
+    parts: list[str] = []
+    end = 0
+    try:
+        while (token := lexer.first()) is not None:
+            is_value = token.kind in (TokenKind.STRING, TokenKind.NUMBER, TokenKind.BYTES)
+            gap = " " if parts and token.start > end else ""
+            end = lexer.position
+            parts.append(f"{gap}{'?' if is_value else text[token.start : end]}")
+    except DdlSyntaxError:
+        parts.append("...")
+    return "".join(parts)
 
 
 class TokenReader:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from binlog_format.errors import UnsupportedError
 from binlog_format.events.table_map_layout import VARINT_1_BYTE_MAX, VARINT_SIZES
 from binlog_format.kernels import empty_bytes
+from binlog_format.messages import row_value
 from binlog_format.rows.column_types import size_prefix
 from binlog_format.rows.json.json_document import BadJsonError, JsonNode, parse_document
 from binlog_format.rows.json.json_layout import JSON_DEPTH_MAX, JsonOperation
@@ -71,13 +72,13 @@ def parse_path(path: str) -> list[Leg]:
         BadJsonError: It is no path, or one to more than one value.
     """
     if not path.startswith("$"):
-        raise BadJsonError(f"the path {path[:80]!r} does not begin with $")
+        raise BadJsonError(f"the path {row_value(repr(path[:80]))} does not begin with $")
     legs: list[Leg] = []
     place = 1
     while place < len(path.rstrip()):
         match = _LEG.match(path, place)
         if match is None or len(legs) == JSON_DEPTH_MAX:
-            raise BadJsonError(f"the path {path[:80]!r} has no step at character {place}")
+            raise BadJsonError(f"the path {row_value(repr(path[:80]))} has no step at character {place}")
         place = match.end()
         legs.append(_leg(match))
     return legs
@@ -94,7 +95,7 @@ def _leg(match: re.Match[str]) -> Leg:
         key: str = json.loads(f'"{match["quoted"]}"', strict=False)
         key.encode()
     except ValueError as error:
-        raise BadJsonError(f"the key {match['quoted'][:80]!r} in a path is no text") from error
+        raise BadJsonError(f"the key {row_value(repr(match['quoted'][:80]))} in a path is no text") from error
     return key
 
 
@@ -115,12 +116,12 @@ def _apply(parent: JsonNode, leg: Leg, operation: JsonOperation, value: JsonNode
         key = leg.encode()
         index = bisect_left(parent.keys, (len(key), key), key=lambda known: (len(known), known))
         if index < len(parent.keys) and parent.keys[index] == key:
-            raise BadJsonError(f"the key {leg!r}, to be inserted, is there already")
+            raise BadJsonError(f"the key {row_value(repr(leg))}, to be inserted, is there already")
         parent.keys.insert(index, key)
     elif parent.is_array and isinstance(leg, int):
         index = max(0, len(members) + leg) if leg < 0 else leg  # after the end: at the end
     else:
-        raise BadJsonError(f"there is no place for {leg!r}")
+        raise BadJsonError(f"there is no place for {row_value(repr(leg))}")
     members.insert(index, value)
 
 
@@ -136,7 +137,7 @@ def _found(parent: JsonNode, leg: Leg) -> int:
         count = len(parent.members())
         if -count <= leg < count:
             return leg % count
-    raise BadJsonError(f"there is no {leg!r} where a path leads")
+    raise BadJsonError(f"there is no {row_value(repr(leg))} where a path leads")
 
 
 def changes_in(changes: bytes) -> Iterator[tuple[JsonOperation, str, JsonNode | None]]:
@@ -161,7 +162,7 @@ def changes_in(changes: bytes) -> Iterator[tuple[JsonOperation, str, JsonNode | 
         try:
             path = encoded.decode()
         except UnicodeDecodeError as error:
-            raise BadJsonError(f"the path {encoded[:80]!r} is no text") from error
+            raise BadJsonError(f"the path {row_value(repr(encoded[:80]))} is no text") from error
         yield operation, path, value
 
 

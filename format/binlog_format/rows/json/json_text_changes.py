@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from binlog_format.kernels import as_bytes
+from binlog_format.messages import row_value
 from binlog_format.rows.column_types import BadValueError
 from binlog_format.rows.json.json_columns import document_texts
 from binlog_format.rows.json.json_diffs import Leg, changes_in, parse_path
@@ -149,7 +150,7 @@ class _Part:
             return self.keys.index(leg)
         if self.is_array and isinstance(leg, int) and -count <= leg < count:
             return leg % count
-        raise BadJsonError(f"there is no {leg!r} where a path leads")
+        raise BadJsonError(f"there is no {row_value(repr(leg))} where a path leads")
 
     def apply(self, change: TextChange) -> None:
         """Make a change to one of the members."""
@@ -166,7 +167,7 @@ class _Part:
         elif self.is_object and isinstance(leg, str):
             assert change.key is not None
             if leg in self.keys:
-                raise BadJsonError(f"the key {leg!r}, to be inserted, is there already")
+                raise BadJsonError(f"the key {row_value(repr(leg))}, to be inserted, is there already")
             place = _key_order(leg)
             index = next((at for at, key in enumerate(self.keys) if _key_order(key) > place), len(members))
             self.keys.insert(index, leg)
@@ -175,7 +176,7 @@ class _Part:
         elif self.is_array and isinstance(leg, int):
             members.insert(max(0, len(members) + leg) if leg < 0 else leg, _Part(change.value))
         else:
-            raise BadJsonError(f"there is no place for {leg!r}")
+            raise BadJsonError(f"there is no place for {row_value(repr(leg))}")
 
     def written(self) -> str:
         """The text, with all changes, as the server prints it."""

@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from binlog_format.events.table_map_layout import ColumnType
 from binlog_format.kernels import empty_bytes
+from binlog_format.messages import row_value
 from binlog_format.rows.arrow_arrays import boolean_array, fixed_array, text_array, unsigned_64_array, validity
 from binlog_format.rows.column_types import (
     DECIMAL_GROUP_DIGITS,
@@ -121,7 +122,9 @@ def _bits(column: Column, data: Bytes, offsets: Int32s, _decoding: Decoding) -> 
         return unsigned_64_array(values, valid)
     too_large = np.flatnonzero(values >> np.uint64(count))
     if len(too_large):
-        raise BadValueError(int(too_large[0]), f"{int(values[too_large[0]]):#x} has more than {count} bits")
+        raise BadValueError(
+            int(too_large[0]), f"{row_value(hex(int(values[too_large[0]])))} has more than {count} bits"
+        )
     if count == 1:
         return boolean_array(values.astype(np.bool_), valid)
     return fixed_array(pa.int64(), values, valid)

@@ -21,6 +21,7 @@ from binlog_format.errors import UnsupportedError
 from binlog_format.events.charsets import charset_tables, is_known
 from binlog_format.events.table_map_layout import ColumnType
 from binlog_format.kernels import as_bytes, empty_bytes
+from binlog_format.messages import row_value
 from binlog_format.rows.arrow_arrays import fixed_array, text_array, validity
 from binlog_format.rows.column_types import (
     TEXT_SIZE_MAX,
@@ -178,10 +179,10 @@ def _not_text(charset: str, values: RowValues, index: int) -> BadValueError:
     start = int(values.offsets[index])
     size = int.from_bytes(values.data[start : start + values.prefix].tobytes(), "little")
     start += values.prefix
-    shown = values.data[start : start + min(size, _SHOWN_BYTES)].tobytes().hex()
+    shown = values.data[start : start + min(size, _SHOWN_BYTES)].tobytes().hex() + "..." * (size > _SHOWN_BYTES)
     return BadValueError(
         index,
-        f"{size} bytes {shown}{'...' if size > _SHOWN_BYTES else ''} are not {charset}",
+        f"{size} bytes {row_value(shown)} are not {charset}",
         hint="With option replaceInvalidText=true they become U+FFFD",
     )
 
@@ -314,7 +315,7 @@ def _enums(column: Column, data: Bytes, offsets: Int32s, _decoding: Decoding) ->
     too_large = np.flatnonzero(values >= len(labels))
     if len(too_large):
         index = int(too_large[0])
-        raise BadValueError(index, f"number {int(values[index])} of {len(labels) - 1} labels")
+        raise BadValueError(index, f"number {row_value(str(values[index]))} of {len(labels) - 1} labels")
     sizes = np.array([len(label.encode()) for label in labels])
     if int(sizes.max()) * len(values) > TEXT_SIZE_MAX:
         # A label of a server has at most 255 characters; of others a byte of a row can become a gigabyte.
@@ -333,7 +334,7 @@ def _sets(column: Column, data: Bytes, offsets: Int32s, _decoding: Decoding) -> 
     out_offsets = np.empty(len(offsets) + 1, dtype=np.int32)
     bad_index = enum_kernels.set_offsets(masks, label_offsets, out_offsets)
     if bad_index >= 0:
-        raise BadValueError(bad_index, f"bits {int(masks[bad_index]):#x} of {len(labels)} labels")
+        raise BadValueError(bad_index, f"bits {row_value(hex(int(masks[bad_index])))} of {len(labels)} labels")
     check_text_size(1 << 31 if bad_index == enum_kernels.TOO_LARGE else 0)
     out = empty_bytes(int(out_offsets[-1]))
     enum_kernels.write_sets(masks, label_offsets, as_bytes(b"".join(labels)), out)

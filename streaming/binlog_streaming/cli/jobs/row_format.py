@@ -8,7 +8,7 @@ from rich.console import Console
 
 from binlog_connector.schema.log_ddl import ServerRuns
 from binlog_connector.schema.row_format import RowFormat, Tally
-from binlog_format.errors import visible
+from binlog_format.messages import visible
 from binlog_format.views.filters import ALL_GROUPS, GroupFilter
 
 if TYPE_CHECKING:

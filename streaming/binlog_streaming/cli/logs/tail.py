@@ -34,7 +34,7 @@ from binlog_streaming.cli.options import (
     TimeTypeOption,
     ZeroDatesOption,
 )
-from binlog_streaming.cli.output import PathArgument, VisibleFormatter, write_output
+from binlog_streaming.cli.output import PathArgument, VisibleFormatter, write_json
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -281,7 +281,7 @@ class JsonLines:
         """Write the changes."""
         from binlog_format.rows.json.json_rows import json_lines
 
-        write_output(json_lines(batch, view.json_styles()))
+        write_json(json_lines(batch, view.json_styles()))
 
     def finish(self) -> None:
         """Flush."""

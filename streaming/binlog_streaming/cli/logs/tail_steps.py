@@ -7,7 +7,7 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-from binlog_streaming.cli.output import write_output
+from binlog_streaming.cli.output import write_json, write_output
 
 if TYPE_CHECKING:
     from binlog_connector.following.offsets import OffsetFile, SourceOffset
@@ -100,7 +100,7 @@ class EventLines:
         else:
             view = LogsView()
             for batch in view.batches(step.entries()):
-                write_output(json_lines(batch, view.json_styles()))
+                write_json(json_lines(batch, view.json_styles()))
                 count += batch.num_rows
         sys.stdout.buffer.flush()
         return count

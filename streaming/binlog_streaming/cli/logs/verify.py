@@ -11,9 +11,9 @@ from rich.console import Console
 from rich.text import Text
 
 from binlog_format import open_log
-from binlog_format.errors import visible
+from binlog_format.messages import visible
 from binlog_streaming.cli.logs.ranges import EndOption, StartOption, positions_of
-from binlog_streaming.cli.output import Output, OutputOption, PathArgument, write_output
+from binlog_streaming.cli.output import Output, OutputOption, PathArgument, write_json
 from binlog_streaming.cli.progress import progress_bar
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ def verify(
             found += finding.is_error
             remarks += not finding.is_error
             if output is Output.JSONL:
-                write_output(msgspec.json.encode(_json(finding)) + b"\n")
+                write_json(msgspec.json.encode(_json(finding)) + b"\n")
                 sys.stdout.flush()
             elif finding.is_error or not quiet:
                 console.print(_line(finding))
@@ -72,7 +72,7 @@ def verify(
 
 def _print_report(report: RowFormatReport, console: Console, output: Output, *, quiet: bool) -> None:
     if output is Output.JSONL:
-        write_output(msgspec.json.encode(report.to_json()) + b"\n")
+        write_json(msgspec.json.encode(report.to_json()) + b"\n")
     elif not quiet or report.tally.incidents:
         for line in report.lines():
             console.print(Text(line, style="" if report.tally.is_complete else "yellow"))

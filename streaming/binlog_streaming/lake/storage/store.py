@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from binlog_format.errors import TableError
+from binlog_format.messages import library_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -144,6 +145,6 @@ def looking_at(uri: str, *errors: type[Exception], access: str = _ACCESS) -> Ite
     except named as error:
         raise TableError(
             "WRITE_FAILED",
-            f"{uri} cannot be read: {str(error).strip().partition(chr(10))[0]}",
+            f"{uri} cannot be read: {library_text(error)}",
             hint=f"Nothing was written. Make it readable ({access}) and start again",
         ) from error

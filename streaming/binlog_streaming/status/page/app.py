@@ -28,6 +28,7 @@ from starlette.responses import (
 from starlette.routing import Route
 
 from binlog_format.errors import BinlogError, UnsupportedError
+from binlog_format.messages import visible_json
 from binlog_format.position import Position
 from binlog_streaming.page_map.picture import describe
 from binlog_streaming.status.model import Level
@@ -91,7 +92,7 @@ class FileMaps:
         file = described.picture.files[0]
         pages, cells = _cells(file)
         legend = [*described.picture.legend, *described.picture.more_legend]
-        return msgspec.json.encode(
+        return _json(
             {
                 "file": file.name,
                 "size": file.size,
@@ -327,4 +328,4 @@ def _urgency(table: TableStatus) -> tuple[bool, bool, float, str]:
 
 
 def _json(value: object) -> bytes:
-    return msgspec.json.encode(value)
+    return visible_json(msgspec.json.encode(value))

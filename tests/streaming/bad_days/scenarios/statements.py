@@ -33,7 +33,7 @@ REFUSED = (
     Scenario(
         "update_in_mixed",
         ORDERS + IN_MIXED + "UPDATE orders SET amount = amount + 1 WHERE id > 1;",
-        statement("day.orders", "UPDATE orders SET amount = amount + 1"),
+        statement("day.orders", "UPDATE orders SET amount = amount + ?"),
         is_alone=True,
     ),
     Scenario(
@@ -87,7 +87,7 @@ REFUSED = (
         "between_row_events_of_one_transaction",
         ORDERS + IN_MIXED + "BEGIN;\nINSERT INTO orders VALUES (10, UUID_SHORT() MOD 7, 0);\n"
         "UPDATE orders SET amount = 5 WHERE id = 1;\nCOMMIT;",
-        statement("day.orders", "UPDATE orders SET amount = 5"),
+        statement("day.orders", "UPDATE orders SET amount = ?"),
     ),
     Scenario(
         "after_a_comment",
@@ -131,7 +131,7 @@ REFUSED = (
         + "CREATE TRIGGER paid AFTER UPDATE ON items FOR EACH ROW UPDATE orders SET amount = 0 WHERE id = NEW.id;\n"
         + IN_MIXED
         + "UPDATE items SET amount = 7 WHERE id = 1;",
-        statement("UPDATE items SET amount = 7"),
+        statement("UPDATE items SET amount = ?"),
         rule=ONLY_ORDERS,
         is_alone=True,
     ),
@@ -160,7 +160,7 @@ REFUSED = (
         + "CREATE PROCEDURE pay(n INT) UPDATE orders SET amount = 0 WHERE id = n;\n"
         + IN_STATEMENT
         + "CALL pay(2);",
-        statement("day.orders", "UPDATE orders SET amount = 0"),
+        statement("day.orders", "UPDATE orders SET amount = ?"),
     ),
     Scenario(
         "in_an_xa_transaction",
@@ -233,7 +233,7 @@ EQUAL = (
         + ORDERS
         + IN_STATEMENT
         + "BEGIN;\nUPDATE orders SET amount = 0;\nINSERT INTO visits VALUES (1);\nROLLBACK;",
-        statement("UPDATE orders SET amount = 0"),
+        statement("UPDATE orders SET amount = ?"),
         may_go_on=True,
         rule=ONLY_ORDERS,
     ),

@@ -49,6 +49,8 @@ if TYPE_CHECKING:
     from binlog_streaming.plan.batch_plan import BatchPlan
     from binlog_streaming.tables.division import Result, Shard
 
+pytestmark = pytest.mark.usefixtures("shown_values")
+
 PARTITIONS = 5
 
 

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from tests.streaming.tables.shop import ShopLog
     from tests.streaming.tables.statements.statement_stories import Story
 
+pytestmark = pytest.mark.usefixtures("shown_values")
+
 CREATE = "CREATE TABLE orders (id INT PRIMARY KEY, name VARCHAR(20))"
 
 RULES: dict[str, dict[str, Any]] = {

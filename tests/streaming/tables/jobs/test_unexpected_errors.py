@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from binlog_format.log.log import Log
     from binlog_streaming.job_state.progress import TableProgress
 
+pytestmark = pytest.mark.usefixtures("shown_values")
+
 ITEMS = wanted("items", ID, NAME)
 ERRORS = (ValueError("no such\nplace"), AssertionError(), KeyError("x"), pa.ArrowInvalid("Invalid UTF8 payload"))
 FILES: dict[TableFormat, Any] = {

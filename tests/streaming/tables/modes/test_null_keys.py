@@ -22,6 +22,8 @@ from tests.streaming.tables.modes.row_images import step_of
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+pytestmark = pytest.mark.usefixtures("shown_values")
+
 DATE = PlainColumn(ColumnType.DATE)
 FIELD = pa.field("c0", pa.date32())
 

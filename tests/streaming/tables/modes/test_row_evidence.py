@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
     from binlog_streaming.lake.target import Target
 
+pytestmark = pytest.mark.usefixtures("shown_values")
+
 RULES = {
     "mirror": TableRule(),
     "marks": TableRule(deletes=Deletes.MARK),

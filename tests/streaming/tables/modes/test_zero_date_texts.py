@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
     from binlog_streaming.settings import Job
 
+pytestmark = pytest.mark.usefixtures("shown_values")
+
 # MariaDB 10.11, keys with zero dates: k (id INT, d DATE, v INT, PRIMARY KEY (id, d)), ts (t TIMESTAMP PRIMARY KEY, v).
 CASE = "zero_date_key"
 

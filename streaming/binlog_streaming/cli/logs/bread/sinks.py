@@ -18,7 +18,7 @@ from binlog_format.structured.layout import Severity
 from binlog_format.structured.text.lines import damage_error
 from binlog_format.structured.views.view import LogsView, chosen
 from binlog_streaming.cli.logs.bread.streams import LogDamage
-from binlog_streaming.cli.output import write_output
+from binlog_streaming.cli.output import write_json, write_output
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -250,7 +250,7 @@ class JsonSink:
         except CorruptError:
             self._take_one_by_one(block)
         else:
-            write_output(json_lines(rows, self._view.json_styles()))
+            write_json(json_lines(rows, self._view.json_styles()))
 
     def finish(self) -> None:
         """Do nothing: all lines are written."""
@@ -265,7 +265,7 @@ class JsonSink:
                     raise
                 self._on_damage(error)
             else:
-                write_output(json_lines(rows, self._view.json_styles()))
+                write_json(json_lines(rows, self._view.json_styles()))
 
 
 def _lines(writer: LineWriter, block: LogBlock, on_damage: OnDamage | None) -> Iterator[Lines]:
