@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Self
 from binlog_format.structured.layout import Severity
 from binlog_format.structured.metadata import ClockSync
 from binlog_format.structured.writing import Session, SessionWriter
+from tests.format.structured.logs import event
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -81,3 +82,20 @@ class Program:
         self._file = (self.directory / NAME).open("ab", buffering=0)
         self.session.reconsume_metadata(self._file)
         return old
+
+
+def damaged_log(directory: Path) -> int:
+    """A log with 30 events between four kinds of damage; how many events it had."""
+    with Program(directory) as program:
+        program.log(10)
+        program.append(b"\xff\x00\x00\x00" + bytes(60))  # an entry that claims more than there is, then zeros
+        program.session.reconsume_metadata(program._file)
+        program.log(10)
+        program.append(event(999, FIRST_NS))  # of a source that nobody defined
+        program.append(event(1, FIRST_NS, b"\x01"))  # arguments that are too short
+        program.session.reconsume_metadata(program._file)
+        program.log(5)
+        program.rotate()
+        program.append(b"\x02\x00\x00\x00xy")  # too short for any entry
+        program.log(5)
+        return program.count

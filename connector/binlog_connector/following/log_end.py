@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from binlog_connector.following.entry_marks import marks_at
+from binlog_connector.following.entry_marks import marks_after, marks_at, marks_over
 from binlog_connector.following.offsets import NOTHING_SKIPPED, SourceOffset
 from binlog_connector.following.watched import file_start
+from binlog_format.gtids.gtid_set import NO_GTIDS
 
 if TYPE_CHECKING:
     from binlog_connector.following.entry_marks import EntryMarks
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from binlog_format.gtids.gtid_set import GtidPoint
     from binlog_format.log_format import Span
     from binlog_format.position import Position
+    from binlog_format.structured.event_log import FoundDamage
 
 
 def offset_at(
@@ -46,6 +48,13 @@ def offset_at(
         files=marks.files,
         ended_inode=marks.ended_inode,
     )
+
+
+def offset_over_damage(watched: WatchedLog, begin: SourceOffset, found: FoundDamage) -> SourceOffset:
+    """The offset at the end of the events before the damage that comes after *begin*; where none are, after it."""
+    if found.event_count:
+        return offset_at(watched, found.position, gtid=NO_GTIDS, marks=marks_after(watched, begin, found.position))
+    return offset_at(watched, found.go_on, gtid=NO_GTIDS, marks=marks_over(begin, found))
 
 
 def start_of_log(watched: WatchedLog) -> SourceOffset:

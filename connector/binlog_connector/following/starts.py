@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import time
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from enum import StrEnum
 from typing import TYPE_CHECKING, NamedTuple
 
-from binlog_connector.following.entry_marks import EntryMarks, marks_after
-from binlog_connector.following.log_end import end_of_log, end_position, offset_at, start_of_log
+from binlog_connector.following.entry_marks import EntryMarks, damage_after, marks_after
+from binlog_connector.following.log_end import end_of_log, end_position, offset_at, offset_over_damage, start_of_log
 from binlog_connector.following.offsets import Skip, SourceOffset, skip_after, skip_at
 from binlog_connector.following.resume import compare
 from binlog_connector.following.watched import file_start
-from binlog_format.errors import DataLossError, OptionError, StartError
+from binlog_format.errors import CorruptError, DataLossError, OptionError, StartError
 from binlog_format.gtids.gtid import GtidPosition
 from binlog_format.gtids.gtid_set import NO_GTIDS, DomainStarts, GtidSet
 from binlog_format.log.log import ServerPosition, check_end, check_start, resolve_position, shown_position
@@ -21,13 +22,14 @@ from binlog_format.log.search import check_is_logged, end_of_gtids
 from binlog_format.transactions.xa import pending_after
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from binlog_connector.following.watched import WatchedLog
     from binlog_format.gtids.gtid import Gtid
     from binlog_format.gtids.gtid_set import GtidPoint, Taken
     from binlog_format.log_format import Span
     from binlog_format.position import Position
+    from binlog_format.structured.event_log import FoundDamage
     from binlog_format.transactions.xa import XaStep
 
 
@@ -186,6 +188,45 @@ def advance(
     skip = skip_after(watched.log, start, span.end, gtid)
     reached = offset_at(watched, span.end, gtid=gtid, skip=skip, marks=marks_after(watched, start, span.end))
     return Advance(replace(reached, prepared_xa=pending_after(start.prepared_xa, span.xa)), span.xa)
+
+
+SETTLE_SECONDS = 0.1
+_SETTLED_LOOKS = 2
+
+
+def sound_ranges(
+    watched: WatchedLog, begin: SourceOffset, end: Position | None, on_damage: Callable[[CorruptError], None]
+) -> Iterator[tuple[SourceOffset, SourceOffset]]:
+    """The parts of a structured log from *begin* on, up to *end*, that can be read; *on_damage* is told of others."""
+    while end is None or begin.position < end:
+        try:
+            reached = advance(watched, begin, end=end).offset
+        except CorruptError as error:
+            found = settled_damage(watched, begin)
+            if found is None:
+                raise error
+            reached = offset_over_damage(watched, begin, found)
+            if found.event_count:
+                yield begin, reached
+            else:
+                on_damage(found.error)
+            begin = reached
+            continue
+        if reached.position > begin.position:
+            yield begin, reached
+        return
+
+
+def settled_damage(watched: WatchedLog, begin: SourceOffset) -> FoundDamage | None:
+    """The first damage after *begin* that stays the same for some looks; None: what is there changes."""
+    assert watched.log.events is not None, "other logs have no entries"
+    found = damage_after(watched.log.events, begin)
+    for _ in range(_SETTLED_LOOKS):
+        time.sleep(SETTLE_SECONDS)
+        again = damage_after(watched.log.events, begin)
+        if again is None or found is None or again.position != found.position:
+            return None
+    return found
 
 
 def _after_whole_files(watched: WatchedLog, start: SourceOffset, end: Position | None) -> tuple[Position, GtidPoint]:

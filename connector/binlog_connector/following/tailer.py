@@ -22,8 +22,8 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, TypeAlias
 
-from binlog_connector.following.entry_marks import damage_after, marks_after, marks_over
-from binlog_connector.following.log_end import end_of_log, offset_at
+from binlog_connector.following.entry_marks import damage_after, marks_after
+from binlog_connector.following.log_end import end_of_log, offset_at, offset_over_damage
 from binlog_connector.following.offsets import SourceOffset, skip_after
 from binlog_connector.following.resume import compare
 from binlog_connector.following.starts import Edge, StartMoment, initial_offset
@@ -33,7 +33,7 @@ from binlog_connector.following.watched import WatchedLog
 from binlog_format.archives.directories import open_directory
 from binlog_format.errors import BinlogError, CorruptError, DataLossError, StartError
 from binlog_format.formats.opening import open_live_files
-from binlog_format.gtids.gtid_set import NO_GTIDS, GtidPoint
+from binlog_format.gtids.gtid_set import GtidPoint
 from binlog_format.log.log import ServerPosition
 from binlog_format.transactions.xa import pending_after
 
@@ -53,16 +53,13 @@ STEP_SIZE_MAX = 16 << 20
 
 POLL_INTERVAL_SECONDS = 0.2
 """Seconds between looks at the end of a local log, whatever changes the operating system reports."""
-
 REMOTE_POLL_INTERVAL_SECONDS = 5.0
 """The same for URLs, where a look costs requests."""
-
 LOOK_INTERVAL_MIN_SECONDS = 0.01
 """Shortest time between looks, for directories in which other files are written all the time."""
 
 GRACE_SECONDS = 30.0
-"""Longest time that a last page may stay torn, or a directory without files, before it is an error: a server writes a
-page in well under a second, and RESET MASTER takes a few at most."""
+"""Longest time that a last page may stay torn, or a directory without files: RESET MASTER takes some seconds."""
 
 LOOKS_MAX = 3
 """An error may come from looking while something is being changed; what is looked at so often and stays is true."""
@@ -328,27 +325,35 @@ class Tailer:
         """The events before the damage that comes next; where there are none, a step without events over it."""
         watched = WatchedLog(self.path, self.format_name)
         try:
-            begin = self._accepted(watched, self.offset).offset
+            decision = self._accepted(watched, self.offset)
+            if decision.loss is not None or decision.doubt is not None:
+                return self._step_to(watched, decision)
+            begin = decision.offset
             found = None if watched.log.events is None else damage_after(watched.log.events, begin)
             if found is None:
                 raise error
-            end, is_before = (found.position, True) if found.event_count else (found.go_on, False)
-            marks = marks_after(watched, begin, end) if is_before else marks_over(begin, found)
+            end = offset_over_damage(watched, begin, found)
             self._has_looked, self._has_seen_all = True, False
             return Step(
                 watched=watched,
                 start=begin,
-                end=offset_at(watched, end, gtid=NO_GTIDS, marks=marks),
+                end=end,
                 group_count=found.event_count,
-                size=watched.byte_of(end) - watched.byte_of(begin.position),
+                size=watched.byte_of(end.position) - watched.byte_of(begin.position),
                 last_timestamp=None,
-                loss=None if is_before else found.error,
+                loss=None if found.event_count else found.error,
                 doubt=None,
                 pause=self._pause,
             )
         except BaseException:
             watched.log.close()
             raise
+
+    def _step_to(self, watched: WatchedLog, decision: Decision) -> Step:
+        """A step without events, which tells what is missing before the place where reading goes on."""
+        begin, loss, doubt = decision.offset, decision.loss, decision.doubt
+        logger.warning("going on at %s: %s", begin.position, loss or doubt)
+        return Step(watched, begin, begin, 0, 0, None, loss, doubt, self._pause)
 
     def _check_torn(self, mark: EndMark) -> None:
         """See that the last page does not stay torn for ever: nothing can be read before it has become whole.
@@ -388,6 +393,5 @@ def _stays_torn(at: Place, seconds: float) -> CorruptError:
         "PAGE_CHECKSUM",
         f"the last page's checksum has been wrong for {seconds:.0f} s, and nobody writes to it",
         at=at,
-        hint="If the server crashed, start it: it writes the page again when it recovers. Else the disk or the copy is "
-        "damaged",
+        hint="If the server crashed, start it: recovery writes the page again. Else the disk or the copy is damaged",
     )

@@ -209,6 +209,7 @@ OPTIONS = (
     Option("sourceFiles", "all"),
     Option("formats", "all"),
     Option("sortWindow", "none"),
+    Option("skipDamaged", "false"),
     Option("kafkaValue"),
     Option("topicPrefix"),
     Option("topic", "{prefix}.{database}.{table}"),

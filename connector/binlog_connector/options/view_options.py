@@ -120,7 +120,7 @@ RULE_OPTIONS = {
     "formats": "formats",
 }
 """Fields of `SourceRules`, and the options that they come from."""
-EVENT_OPTIONS = ("source", *RULE_OPTIONS.values(), "sortWindow")
+EVENT_OPTIONS = ("source", *RULE_OPTIONS.values(), "sortWindow", "skipDamaged")
 """Options of view `logs` alone."""
 
 _DATABASE_OPTIONS = (
@@ -162,11 +162,13 @@ class EventOptions:
         rules: Which sources.
         sort_window_ns: Rows come in the order of time as far as they are so far from it, in nanoseconds; None: in the
             order of the log.
+        skip_damaged: Whether what cannot be read is left out, with a warning; else it ends the query.
     """
 
     source: str | None = None
     rules: SourceRules = ALL_SOURCES
     sort_window_ns: int | None = None
+    skip_damaged: bool = False
 
     @classmethod
     def parse(cls, given: Mapping[str, str]) -> EventOptions:
@@ -179,7 +181,8 @@ class EventOptions:
         rules.check(RULE_OPTIONS.__getitem__)
         if given.get("source") == "":
             raise invalid("source", "", "an id, file:line, or a format string")
-        return cls(given.get("source"), rules, _window(given.get("sortWindow")))
+        skip_damaged = flag(given, "skipDamaged", default=False)
+        return cls(given.get("source"), rules, _window(given.get("sortWindow")), skip_damaged)
 
 
 ALL_EVENTS = EventOptions()

@@ -20,7 +20,7 @@ from binlog_connector.following.starts import advance, ending, initial_offset, i
 from binlog_connector.following.watched import file_start
 from binlog_connector.options.query_views import ALL_WANTED, Wanted, open_watched
 from binlog_connector.options.source_options import View
-from binlog_connector.spark.partitions import RangePartition, plan_partitions, with_gap
+from binlog_connector.spark.partitions import RangePartition, plan_partitions, sound_partitions, with_gap
 from binlog_connector.spark.reading import RangeReader
 from binlog_connector.spark.spark_api import (
     EqualNullSafe,
@@ -79,18 +79,23 @@ class BinlogBatchReader(DataSourceReader):
             begin = _clipped(watched, start, wanted)
             if last is not None and last <= begin.position:
                 return [nothing]
-            end, steps = advance(watched, begin, end=last)
-            parts = plan_partitions(
-                watched.log,
-                begin.position,
-                end.position if last is None else min(end.position, last),
-                skip=taken_in(watched.log, begin, end.position),
-                count_min=self._options.partitions_min,
-                prepared=PreparedHistory(begin.position, begin.prepared_xa, steps),
-                state=begin.state,
-            )
+            parts = self._parts(watched, begin, last)
         parts = [replace(part, until=stop.wanted) for part in parts if _may_hold(part, wanted)]
         return with_gap(parts, gap, start.position) or [nothing]
+
+    def _parts(self, watched: WatchedLog, begin: SourceOffset, last: Position | None) -> list[RangePartition]:
+        if self._options.events.skip_damaged:
+            return sound_partitions(watched, begin, last, self._options.partitions_min)
+        end, steps = advance(watched, begin, end=last)
+        return plan_partitions(
+            watched.log,
+            begin.position,
+            end.position if last is None else min(end.position, last),
+            skip=taken_in(watched.log, begin, end.position),
+            count_min=self._options.partitions_min,
+            prepared=PreparedHistory(begin.position, begin.prepared_xa, steps),
+            state=begin.state,
+        )
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of *partition*, on a worker."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import logging
 import os
 import zlib
 from dataclasses import dataclass, replace
@@ -12,12 +13,18 @@ from pyspark.sql.datasource import InputPartition
 
 from binlog_connector.following.entry_marks import numbers_within, states_at
 from binlog_connector.following.offsets import PreparedHistory
+from binlog_connector.following.starts import sound_ranges
 
 if TYPE_CHECKING:
+    from binlog_connector.following.offsets import SourceOffset
+    from binlog_connector.following.watched import WatchedLog
+    from binlog_format.errors import CorruptError
     from binlog_format.gtids.gtid_set import Taken
     from binlog_format.log.log import Log
     from binlog_format.position import Position
     from binlog_format.transactions.xa import PreparedXa
+
+logger = logging.getLogger(__name__)
 
 PARTITION_SIZE_MIN = 4 << 20
 """Below this, starting a task costs more than reading."""
@@ -94,6 +101,21 @@ def plan_partitions(
         )
         for (left, right), packed in zip(itertools.pairwise(edges), states, strict=False)
         if left < right
+    ]
+
+
+def sound_partitions(
+    watched: WatchedLog, begin: SourceOffset, end: Position | None, count_min: int | None
+) -> list[RangePartition]:
+    """Partitions of all parts of a structured log from *begin* on that can be read; others get a warning each."""
+
+    def leave_out(error: CorruptError) -> None:
+        logger.warning("skipped: %s", error)
+
+    return [
+        part
+        for start, stop in sound_ranges(watched, begin, end, leave_out)
+        for part in plan_partitions(watched.log, start.position, stop.position, count_min=count_min, state=start.state)
     ]
 
 

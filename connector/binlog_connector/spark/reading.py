@@ -6,6 +6,7 @@ Events of a structured log for Spark: their columns (`events_schema`), and those
 from __future__ import annotations
 
 import itertools
+import logging
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -40,11 +41,14 @@ if TYPE_CHECKING:
     from binlog_connector.schema.log_ddl import ServerRuns
     from binlog_connector.spark.partitions import RangePartition
     from binlog_format.block import Block
+    from binlog_format.errors import CorruptError
     from binlog_format.log.log import Log
     from binlog_format.structured.event_log import EventSource, LogBlock
     from binlog_format.structured.views.event_filter import EventFilter
     from binlog_format.structured.views.view import LogsView
 
+
+logger = logging.getLogger(__name__)
 
 GAP_TYPE = "gap"
 """Type of the row of view `events` that stands for what is missing."""
@@ -237,7 +241,7 @@ def events_schema(log: Log, options: SourceOptions) -> pa.Schema:
     view = _view(options, ALL_EVENTS)
     if options.events.source is None:
         return view.schema()
-    sources = _sources(log, _wanted(options, ALL_EVENTS))
+    sources = _sources(log, _wanted(options, ALL_EVENTS), skip_damaged=options.events.skip_damaged)
     if not sources:
         raise OptionError(
             "INVALID_VALUE",
@@ -268,12 +272,17 @@ def event_batches(
         DataLossError: `TRUNCATED_TRANSACTION`: the log ends now before *partition* does; `FILE_PURGED`: a file of it
             is gone.
     """
-    batches = _view(options, wanted).batches(_planned_entries(log, partition))
+    view = _view(options, wanted)
+    batches = view.batches(_planned_entries(log, partition), _leave_out if options.events.skip_damaged else None)
     if options.events.sort_window_ns is None:
         return batches
     from binlog_format.structured.views.view import sorted_by_time
 
     return sorted_by_time(batches, options.events.sort_window_ns)
+
+
+def _leave_out(error: CorruptError, _byte: int) -> None:
+    logger.warning("left out: %s", error)
 
 
 def _planned_entries(log: Log, partition: RangePartition) -> Iterator[LogBlock]:
@@ -298,10 +307,11 @@ def _wanted(options: SourceOptions, wanted: EventFilter) -> EventFilter:
     return replace(wanted, last_ns=last if wanted.last_ns is None else min(last, wanted.last_ns))
 
 
-def _sources(log: Log, wanted: EventFilter) -> list[EventSource]:
+def _sources(log: Log, wanted: EventFilter, *, skip_damaged: bool) -> list[EventSource]:
     assert log.events is not None, "view logs is of logs of events"
     found: dict[EventSource, None] = {}
-    for block in log.events.entries():
+    on_damage = _leave_out if skip_damaged else None
+    for block in log.events.entries(on_damage=on_damage):
         found |= dict.fromkeys(block.sources)
         found |= dict.fromkeys(block.state_after.sources.values())
     return [source for source in found if wanted.accepts(source)]

@@ -15,12 +15,20 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSourceStreamReader
 
-from binlog_connector.following.log_end import end_of_log, end_position, offset_at
+from binlog_connector.following.log_end import end_of_log, end_position, offset_at, offset_over_damage
 from binlog_connector.following.offsets import PreparedHistory, SourceOffset, taken_in
 from binlog_connector.following.resume import compare, compare_range
-from binlog_connector.following.starts import Edge, advance, ending, initial_offset, initial_offset_or_gap
+from binlog_connector.following.starts import (
+    Advance,
+    Edge,
+    advance,
+    ending,
+    initial_offset,
+    initial_offset_or_gap,
+    settled_damage,
+)
 from binlog_connector.options.query_views import open_watched
-from binlog_connector.spark.partitions import RangePartition, plan_partitions, with_gap
+from binlog_connector.spark.partitions import RangePartition, plan_partitions, sound_partitions, with_gap
 from binlog_connector.spark.spark_api import (
     ReadAllAvailable,
     ReadLimit,
@@ -30,7 +38,7 @@ from binlog_connector.spark.spark_api import (
     readable,
     readable_errors,
 )
-from binlog_format.errors import BinlogError, OptionError
+from binlog_format.errors import BinlogError, CorruptError, OptionError
 from binlog_format.kernels import interpreted_if_small
 
 if TYPE_CHECKING:
@@ -43,7 +51,7 @@ if TYPE_CHECKING:
 
     from binlog_connector.definitions.log_definitions import SchemaFile
     from binlog_connector.following.resume import Decision
-    from binlog_connector.following.starts import Advance, Ending
+    from binlog_connector.following.starts import Ending
     from binlog_connector.following.watched import WatchedLog
     from binlog_connector.options.source_options import SourceOptions
     from binlog_connector.spark.spark_api import ReadLimit
@@ -125,7 +133,8 @@ class BinlogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def prepareForTriggerAvailableNow(self) -> None:
         """Fix the end: what is committed later is for the next run."""
         with self._open() as watched:
-            self._target = end_position(watched)
+            # A scan would end at the damage.
+            self._target = watched.end_of_bytes() if self._options.events.skip_damaged else end_position(watched)
 
     @readable
     def reportLatestOffset(self) -> dict[str, int | str] | None:
@@ -145,25 +154,30 @@ class BinlogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 self._planned_end = wanted
             finish, _ = self._accept(watched, wanted)
             until = self._stop(watched).wanted
-            parts = plan_partitions(
-                watched.log,
-                begin.position,
-                finish.position,
-                skip=taken_in(watched.log, begin, finish.position),
-                count_min=self._options.partitions_min,
-                prepared=PreparedHistory(
-                    begin.position,
-                    begin.prepared_xa,
-                    self._steps.get((begin.position, finish.position)),
-                    kept=tuple(xa for xa in begin.prepared_xa if xa in finish.prepared_xa),
-                ),
-                state=begin.state,
-            )
+            parts = self._parts(watched, begin, finish)
             if start != end and _is_cut(watched, finish):
                 self._ahead.begin(finish, self._limit, partial(self._end_ahead, finish, self._limit))
         if loss is None and self._start_gap is not None and self._start_gap[0] == begin.position:
             loss = self._start_gap[1]
         return with_gap([replace(part, until=until) for part in parts], loss, begin.position)
+
+    def _parts(self, watched: WatchedLog, begin: SourceOffset, finish: SourceOffset) -> list[RangePartition]:
+        if self._options.events.skip_damaged:
+            return sound_partitions(watched, begin, finish.position, self._options.partitions_min)
+        return plan_partitions(
+            watched.log,
+            begin.position,
+            finish.position,
+            skip=taken_in(watched.log, begin, finish.position),
+            count_min=self._options.partitions_min,
+            prepared=PreparedHistory(
+                begin.position,
+                begin.prepared_xa,
+                self._steps.get((begin.position, finish.position)),
+                kept=tuple(xa for xa in begin.prepared_xa if xa in finish.prepared_xa),
+            ),
+            state=begin.state,
+        )
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of *partition*, on a worker."""
@@ -227,7 +241,13 @@ class BinlogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             files_max = limit.max_files
         elif isinstance(limit, ReadAllAvailable):
             size_max = files_max = None
-        return advance(watched, begin, size_max=size_max, files_max=files_max, end=self._stop_position(watched))
+        try:
+            return advance(watched, begin, size_max=size_max, files_max=files_max, end=self._stop_position(watched))
+        except CorruptError:
+            found = settled_damage(watched, begin) if self._options.events.skip_damaged else None
+            if found is None:
+                raise
+            return Advance(offset_over_damage(watched, begin, found))
 
     def _stop_position(self, watched: WatchedLog) -> Position | None:
         stops = (self._target, self._stop(watched).position)

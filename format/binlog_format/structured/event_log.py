@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from binlog_format.gtids.gtid_set import GtidPoint
     from binlog_format.kernels import Bytes
     from binlog_format.log_format import GtidStart, Heads
+    from binlog_format.structured.file_scan import OnDamage
     from binlog_format.structured.metadata import WriterProp
 
     Int64s = NDArray[np.int64]
@@ -108,7 +109,12 @@ class EventLog(Log):
 
     @abstractmethod
     def entries(
-        self, start: Position | None = None, end: Position | None = None, state: LogState | None = None
+        self,
+        start: Position | None = None,
+        end: Position | None = None,
+        state: LogState | None = None,
+        *,
+        on_damage: OnDamage | None = None,
     ) -> Iterator[LogBlock]:
         """Read the entries in [*start*, *end*), in the order of files and bytes.
 
@@ -116,6 +122,7 @@ class EventLog(Log):
             start: Default: `start_position()`.
             end: Default: the end of the log when that place is reached.
             state: What is in force at *start*; None: what `state_at` gives, which reads all that lies before.
+            on_damage: Told of what cannot be read, and of the byte where reading goes on; None: it is raised.
 
         Raises:
             CorruptError: `BAD_ENTRY`.

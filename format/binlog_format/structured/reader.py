@@ -247,11 +247,11 @@ class StructuredLog(EventLog):
     def state_at(self, position: Position) -> LogState:
         """The metadata in force at *position*: walks all that is there before it, decodes nothing.
 
-        Raises:
-            CorruptError: `BAD_ENTRY`: it is damaged before that.
+        Damage before it is passed over: an event of a source that was defined there is named when it is read.
         """
         scanner = EntryScanner(is_missing_ok=True)
-        scan = SeriesScan(self._list(), scanner, self.start_position(), position, block_size=self._block_size)
+        series, start = self._list(), self.start_position()
+        scan = SeriesScan(series, scanner, start, position, block_size=self._block_size, on_damage=lambda *_: None)
         for _ in scan.blocks():
             continue
         return scanner.state

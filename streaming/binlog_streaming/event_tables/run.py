@@ -7,6 +7,7 @@ import time
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
     from binlog_connector.following.steps import Step
     from binlog_format.structured.event_log import EventSource, LogBlock
     from binlog_streaming.event_tables.writing import EventTableRows
-    from binlog_streaming.job_state.progress import BatchListener
+    from binlog_streaming.job_state.progress import BatchListener, TableProgress
     from binlog_streaming.settings import EventTablesJob
 
 logger = logging.getLogger(__name__)
@@ -42,6 +43,10 @@ THREADS = 2
 """Tables that are written at a time."""
 _LOSSES_MAX = 3
 """Times that files may go while one batch is read."""
+_SECOND_MIN = 315_532_800
+"""1980: no program of today logged before."""
+_SECONDS_AHEAD_MAX = 24 * 3600
+_DAMAGED = frozenset(f"{CorruptError.FAMILY}.{subclass}" for subclass in CorruptError.SUBCLASSES)
 _NOT_YET = frozenset({"NO_LOG_FILES", "PATH_NOT_FOUND"})
 
 
@@ -96,6 +101,7 @@ class EventTablesRun(JobRun[EventBatch, BatchProgress, Progress]):
         self._opened = ExitStack()
         self._tailer: Tailer | None = None
         self._is_empty = False
+        self._has_odd_clock = False
 
     @property
     def query_id(self) -> str:
@@ -174,7 +180,9 @@ class EventTablesRun(JobRun[EventBatch, BatchProgress, Progress]):
         return None if step is None else _batch_of(step, start or step.start)
 
     def _begun_batch(self, start: SourceOffset, end: SourceOffset) -> EventBatch:
-        """The batch that was under way: the same events, or what is left of them."""
+        """The batch that was under way: the same events, or what is left of them; of one over damage there are none."""
+        if any(gap.condition in _DAMAGED and gap.go_on == str(end.position) for gap in self._file.state.gaps):
+            return EventBatch((), end, None)
         with WatchedLog(self._job.source.path, start.format or None) as watched:
             decision = compare_range(watched, start, end)
             if decision.loss is None:
@@ -217,6 +225,7 @@ class EventTablesRun(JobRun[EventBatch, BatchProgress, Progress]):
         read_seconds = time.monotonic() - started
         with ThreadPoolExecutor(THREADS) as pool:
             done = list(pool.map(lambda rows: write_rows(self._job, state, rows, batch.end.position), tables))
+        self._warn_of_clocks(done)
         known = tuple(sorted({*state.tables, *(rows.place for rows in tables)}))
         gaps = tuple(dict.fromkeys((*state.gaps, *batch.gaps)))
         state = msgspec.structs.replace(state, start=batch.end.to_json(), end=None, tables=known, gaps=gaps)
@@ -232,6 +241,22 @@ class EventTablesRun(JobRun[EventBatch, BatchProgress, Progress]):
             offset=batch.end,
             transactions=batch.event_count,
         )
+
+    def _warn_of_clocks(self, tables: Iterable[TableProgress]) -> None:
+        """Warn once of times that cannot be: lag, `startingTimestamp` and partitions by time go by them."""
+        for table in tables:
+            odd = [
+                second
+                for second in (table.first_commit_time, table.commit_time)
+                if second is not None and not _SECOND_MIN <= second <= time.time() + _SECONDS_AHEAD_MAX
+            ]
+            if odd and not self._has_odd_clock:
+                self._has_odd_clock = True
+                logger.warning(
+                    "%s: an event has the time %s: the clock of the program that logs, or its clock sync, is wrong",
+                    table.target,
+                    datetime.fromtimestamp(odd[0], UTC).isoformat(),
+                )
 
     def _read(self, batch: EventBatch) -> tuple[EventBatch, list[EventTableRows]]:
         """The rows of a batch; of one whose files go while they are read, of what is left, if losses are accepted."""

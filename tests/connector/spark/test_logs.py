@@ -16,11 +16,11 @@ from binlog_connector.spark.batch_reader import wanted_by
 from binlog_connector.spark.source import BinlogDataSource
 from binlog_connector.spark.spark_api import EqualTo, GreaterThanOrEqual, In, LessThan
 from binlog_format import open_log
-from binlog_format.errors import OptionError, SchemaError
+from binlog_format.errors import CorruptError, OptionError, SchemaError
 from binlog_format.structured.layout import Severity
 from binlog_format.structured.views.event_filter import ALL_EVENTS
 from binlog_format.structured.views.view import LOGS_SCHEMA, LogsView
-from tests.connector.program import FIRST_NS, STEP_NS, Program
+from tests.connector.program import FIRST_NS, STEP_NS, Program, damaged_log
 from tests.connector.shop import Shop
 
 if TYPE_CHECKING:
@@ -101,6 +101,48 @@ def test_stream_gives_each_event_once(tmp_path: Path) -> None:
                 offset = end
     assert rows == direct(tmp_path)
     assert len(rows) == 180
+
+
+def of_numbers(rows: list[Row]) -> list[int]:
+    return sorted(json.loads(str(row["args"]))[0] for row in rows)
+
+
+def test_damage_is_skipped_in_batches(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    count = damaged_log(tmp_path)
+    with pytest.raises(CorruptError, match="BAD_ENTRY"):
+        batch(tmp_path)
+    for options in ({}, {"minPartitions": "3"}):
+        caplog.clear()
+        assert of_numbers(batch(tmp_path, skipDamaged="true", **options)) == list(range(count))
+        assert len([line for line in caplog.messages if line.startswith(("skipped: ", "left out: "))]) >= 3
+    found = batch(tmp_path, skipDamaged="true", source="src/shop.cpp:10")
+    assert [row["_0" if "_0" in row else "args"] is not None for row in found]
+    assert len(found) == 27
+
+
+@pytest.mark.parametrize("size", ["64", "1k", "1m"])
+def test_damage_is_skipped_in_streams(tmp_path: Path, caplog: pytest.LogCaptureFixture, size: str) -> None:
+    """Each batch is read twice; a new reader plans each, as after a restart; Trigger.AvailableNow comes to the end."""
+    count = damaged_log(tmp_path)
+    source = BinlogDataSource({"path": str(tmp_path), "maxBytesPerTrigger": size, "skipDamaged": "true"})
+    rows: list[Row] = []
+    reader = source.streamReader(source.schema())
+    offset = reader.initialOffset()
+    while True:
+        reader = source.streamReader(source.schema())
+        reader.prepareForTriggerAvailableNow()
+        end = json.loads(json.dumps(reader.latestOffset(offset, reader.getDefaultReadLimit())))
+        if end == offset:
+            break
+        found = read_all(reader, reader.partitions(offset, end))
+        assert found == read_all(reader, reader.partitions(offset, end))
+        rows += found
+        offset = end
+    assert of_numbers(rows) == list(range(count))
+    assert "skipped: [BINLOG_CORRUPT.BAD_ENTRY]" in caplog.text
+    reader = BinlogDataSource({"path": str(tmp_path)}).streamReader(source.schema())
+    with pytest.raises(CorruptError, match="BAD_ENTRY"):
+        reader.latestOffset(reader.initialOffset(), reader.getDefaultReadLimit())
 
 
 @pytest.mark.parametrize(

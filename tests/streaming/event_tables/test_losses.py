@@ -16,9 +16,8 @@ from binlog_format.errors import CorruptError, DataLossError, StartError
 from binlog_streaming.event_tables.run import EventTablesRun
 from binlog_streaming.event_tables.writing import table_rows
 from binlog_streaming.job_state.state_files import BatchStep
-from tests.connector.program import FIRST_NS, NAME, Program
+from tests.connector.program import NAME, Program, damaged_log
 from tests.faults.processes import Kill, in_a_process
-from tests.format.structured.logs import event
 from tests.streaming.event_tables.test_run import job_at, numbers, run_once, table
 
 if TYPE_CHECKING:
@@ -163,25 +162,8 @@ def test_first_file_is_waited_for(tmp_path: Path, start: str) -> None:
 SKIPPING = 'format = "structured"\nskipDamaged = true'
 
 
-def damaged_log(folder: Path) -> int:
-    """A log with 30 events between four kinds of damage; how many events it had."""
-    with Program(folder / "log") as program:
-        program.log(10)
-        program.append(b"\xff\x00\x00\x00" + bytes(60))  # an entry that claims more than there is, then zeros
-        program.session.reconsume_metadata(program._file)
-        program.log(10)
-        program.append(event(999, FIRST_NS))  # of a source that nobody defined
-        program.append(event(1, FIRST_NS, b"\x01"))  # arguments that are too short
-        program.session.reconsume_metadata(program._file)
-        program.log(5)
-        program.rotate()
-        program.append(b"\x02\x00\x00\x00xy")  # too short for any entry
-        program.log(5)
-        return program.count
-
-
 def test_damage_is_skipped_and_named(tmp_path: Path) -> None:
-    count = damaged_log(tmp_path)
+    count = damaged_log(tmp_path / "log")
     with pytest.raises(CorruptError, match="BAD_ENTRY"):
         run_once(job_at(tmp_path))
     (tmp_path / "skipping").mkdir()
@@ -200,7 +182,7 @@ def test_damage_is_skipped_and_named(tmp_path: Path) -> None:
 
 
 def test_damage_is_skipped_once_whenever_the_job_is_killed(tmp_path: Path) -> None:
-    count = damaged_log(tmp_path)
+    count = damaged_log(tmp_path / "log")
 
     def until_killed(kill: Kill) -> None:
         with watched(kill):

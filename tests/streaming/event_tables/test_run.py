@@ -244,3 +244,19 @@ def test_commands_know_such_jobs(tmp_path: Path) -> None:
     refused = run_program("tail", "--tables", "a.b", tmp_path / "log")
     assert refused.returncode == 2
     assert "it has no effect on a structured log" in refused.stderr
+
+
+@pytest.mark.parametrize(("clock", "year"), [(3_767_225_600_000_000_000, "2089"), (86_400_000_000_000, "1970")])
+def test_clock_that_cannot_be_is_named_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, clock: int, year: str
+) -> None:
+    with Program(tmp_path / "log") as program:
+        program.log(5)
+        run_once(job_at(tmp_path))
+        assert "clock" not in caplog.text
+        program._writers[0].add_event(program.failure, clock, 5)
+        program._writers[0].add_event(program.failure, clock, 6)
+        program.session.consume(program._file)
+    run_once(job_at(tmp_path))
+    assert caplog.text.count("the clock of the program that logs") == 1
+    assert f"has the time {year}" in caplog.text

@@ -130,7 +130,7 @@ def is_named_by(source: EventSource, text: str) -> bool:
 
 @functools.lru_cache
 def _expressions(text: str | None) -> tuple[re.Pattern[str], ...]:
-    return tuple(re.compile(expression) for expression in split_expressions(text or ""))
+    return tuple(re.compile(expression, re.DOTALL) for expression in split_expressions(text or ""))
 
 
 @functools.lru_cache

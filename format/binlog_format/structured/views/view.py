@@ -175,8 +175,14 @@ class LogsView:
         """JSON styles for `json_lines` of this view."""
         return {"args": JsonStyle(ready=True), "writer_id": JsonStyle(whole=True)}
 
-    def batches(self, blocks: Iterable[LogBlock]) -> Iterator[pa.RecordBatch]:
+    def batches(
+        self, blocks: Iterable[LogBlock], on_damage: Callable[[CorruptError, int], None] | None = None
+    ) -> Iterator[pa.RecordBatch]:
         """One batch for each of *blocks*, but for those without an event that is wanted.
+
+        Args:
+            blocks: Of the log.
+            on_damage: As of `sound`; None: the first one is raised.
 
         Raises:
             CorruptError: `BAD_ENTRY`: arguments of an event that do not fit its source.
@@ -185,7 +191,21 @@ class LogsView:
             found = chosen(block, self._wanted)
             for part in _by_arguments(found) if self._typed else [found]:
                 if len(part.events):
-                    yield self.batch(part)
+                    yield from self._sound_batch(part, on_damage)
+
+    def _sound_batch(
+        self, block: LogBlock, on_damage: Callable[[CorruptError, int], None] | None
+    ) -> Iterator[pa.RecordBatch]:
+        try:
+            batch = self.batch(block)
+        except CorruptError:
+            if on_damage is None:
+                raise
+            sound = self.sound(block, on_damage)
+            if len(sound.events):
+                yield self.batch(sound)
+        else:
+            yield batch
 
     def batch(self, block: LogBlock) -> pa.RecordBatch:
         """All events of *block*, at least one; where they are typed, all have the same arguments.
