@@ -39,7 +39,7 @@ def check_range_complete(log: Log, reached: Position, end: Position) -> None:
         raise DataLossError(
             "TRUNCATED_TRANSACTION",
             f"{log.path}: the log ends at {reached} now, but reached {end} when this was planned",
-            hint="The server crashed and took transactions back, or the files were cut; see docs/operations.md",
+            hint="The server crashed and took transactions back, or the files were cut; see docs/errors.md",
         )
 
 

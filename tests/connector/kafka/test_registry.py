@@ -84,6 +84,12 @@ def test_what_it_answers_is_named(server: SchemaRegistryServer, status: int, sub
     assert registry.id_of(SUBJECT, ONE) == 1
 
 
+def test_one_without_tls_is_named(server: SchemaRegistryServer) -> None:
+    registry = SchemaRegistry(RegistryConnection(server.url.replace("http:", "https:")))
+    with pytest.raises(RegistryError, match=r"BINLOG_REGISTRY\.TLS"):
+        registry.id_of(SUBJECT, ONE)
+
+
 def test_a_password_is_sent_and_not_shown(server: SchemaRegistryServer, tmp_path: Path) -> None:
     server.user, server.password = "app", "correct horse"
     (tmp_path / "password").write_text("correct horse\n")

@@ -11,12 +11,13 @@ import pytest
 
 from binlog_connector.crash_points import watched
 from binlog_connector.following.watched import WatchedLog
+from binlog_format.errors import SwitchError
 from binlog_streaming.job_state.checkpoint import begin_batch, begin_query, end_batch, read_checkpoint
 from binlog_streaming.job_state.definition_keeper import DefinitionKeeper
 from binlog_streaming.job_state.job_run import JobLock
 from binlog_streaming.job_state.record_keeper import RecordKeeper
 from binlog_streaming.job_state.state_files import StateFolder, state_of
-from binlog_streaming.job_state.switch_journal import JOURNAL_FILE, SwitchStep
+from binlog_streaming.job_state.switch_journal import JOURNAL_FILE, SwitchStep, record_path
 from binlog_streaming.jobs.mirror import job_at
 from binlog_streaming.jobs.switch import plan_switch
 from tests.faults.cuts import Cut, CutAt
@@ -167,6 +168,30 @@ def test_a_switch_that_was_cut_off_is_completed_by_whoever_comes_next(
     with WatchedLog(there) as log:
         definitions.bring_to(log, planned.after.position)
     assert {str(name) for name in definitions.defined or ()} == {"shop.items", "shop.orders"}
+
+
+def test_a_job_that_went_on_after_the_plan_stays(mariadb_pair: Pair, tmp_path: Path) -> None:
+    pair, state = mariadb_pair, begun(tmp_path, mariadb_pair)
+    planned = plan_switch(str(tmp_path / "job.toml"), str(pair.replica.binlog_directory))
+    pair.write(11)
+    begin_batch(state, 1, pair.place())
+    end_batch(state, 1)
+    with pytest.raises(SwitchError, match=r"JOB_CHANGED.*Stop the job"):
+        planned.apply(lambda _: None)
+    assert state.read(JOURNAL_FILE) is None
+
+
+def test_a_batch_that_was_cut_off_needs_the_log_before(mariadb_pair: Pair, tmp_path: Path) -> None:
+    pair = mariadb_pair
+    state, old = begun(tmp_path, pair), tmp_path / "job.toml"
+    pair.write(11)
+    pair.catch_up()
+    begin_batch(state, 1, pair.place())
+    gone = tmp_path / "gone"
+    record_path(state, str(gone))
+    old.write_text(JOB.format(log=gone))
+    with pytest.raises(SwitchError, match=r"WITHIN_BATCH.*batch 1.*is not there any more"):
+        plan_switch(str(old), str(pair.replica.binlog_directory))
 
 
 def contents(folder: Path) -> dict[str, bytes]:

@@ -60,7 +60,7 @@ def publish(  # noqa: PLR0913 - the options of the command
 
         binlog-stream publish /var/lib/mysql --to 127.0.0.1:9092/shop --tables 'shop\..*' --once
 
-    Exit status: 0 ended as asked, 1 a named error (docs/operations.md has them all), 2 a mistake in the job file; 143
+    Exit status: 0 ended as asked, 1 a named error (docs/errors.md has them all), 2 a mistake in the job file; 143
     (SIGTERM) or 130 (SIGINT) stopped before it had taken what --once was to take.
     """
     settings = _settings(job, to, tables, exclude_tables)

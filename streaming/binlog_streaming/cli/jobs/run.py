@@ -49,7 +49,7 @@ def run(
     `binlog-stream status JOB.toml` shows its state, and so does a page with --status ADDRESS. Settings that belong to
     the checkpoint (log, tables, modes, places) cannot be changed in the job file later on.
 
-    Exit status: 0 ended as asked, 1 a named error (docs/operations.md has them all), 2 a mistake in the job file; 143
+    Exit status: 0 ended as asked, 1 a named error (docs/errors.md has them all), 2 a mistake in the job file; 143
     (SIGTERM) or 130 (SIGINT) stopped before it had taken what --once was to take.
     """
     from binlog_streaming.jobs.mirror import any_job_at

@@ -14,7 +14,11 @@ import pytest
 from binlog_connector.definitions.log_definitions import RangeSchemas, SchemaFile
 from binlog_connector.following.watched import WatchedLog
 from binlog_format import open_log
+from binlog_format.errors import ServerError
+from binlog_format.events.table_map import Column, TableLayout
+from binlog_format.events.table_map_layout import ColumnType
 from binlog_format.rows.decoding import Decoding
+from binlog_streaming.snapshot.reading.wire_columns import wire_table
 from tests.streaming.snapshot.live import run_sql
 from tests.streaming.snapshot.reading.readings import job_in, left_out, read_tables, target_rows
 from tests.streaming.snapshot.test_types import CREATE_ODD, ODD_MODE, ODD_ROWS
@@ -117,3 +121,9 @@ def test_a_uuid_that_a_statement_in_the_log_declares_is_read_as_rows_have_it(
     job = msgspec.structs.replace(job, source=msgspec.structs.replace(job.source, declared_types=True))
     assert read_tables(server, job).rows == 1
     assert target_rows(job, "shop/named") == [{"id": 1, "u": value, "i": "::1"}]
+
+
+def test_values_in_a_form_that_is_not_known_refuse_their_table() -> None:
+    layout = TableLayout("shop", "orders", (Column("a", ColumnType.LONG, 0, nullable=True),), (), "", b"")
+    with pytest.raises(ServerError, match=r"TABLE_REFUSED.*sends type 252 for LONG.*--method log"):
+        wire_table(layout, [252])
