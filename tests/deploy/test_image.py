@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tomllib
@@ -16,6 +17,7 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.version import Version
 
+from tests.docs.markdown import table_rows
 from tests.streaming.tables.jobs.test_job import write_job
 from tests.streaming.tables.oltp import OLTP, TABLES, mirror, truth
 
@@ -38,7 +40,7 @@ print(*(sum(getattr(one.prepared().stats, name).values()) for name in ("cache_hi
 
 def constraints() -> dict[str, Version]:
     lines = (REPO / "deploy/image/constraints.txt").read_text().splitlines()
-    pins = (line.split("==") for line in lines if not line.startswith("#"))
+    pins = (line.split()[0].split("==") for line in lines if not line.startswith("#"))
     return {name: Version(version) for name, version in pins}
 
 
@@ -53,6 +55,54 @@ def dependencies() -> list[Requirement]:
 def test_every_dependency_has_a_version_that_suits(dependency: Requirement) -> None:
     name = re.sub(r"[-_.]+", "-", dependency.name).lower()
     assert dependency.specifier.contains(constraints()[name])
+
+
+def test_every_version_has_the_hash_of_its_file() -> None:
+    lines = (REPO / "deploy/image/constraints.txt").read_text().splitlines()
+    pins = [line for line in lines if not line.startswith("#")]
+    assert [line for line in pins if not re.fullmatch(r"[\w.-]+==[\w.]+ --hash=sha256:[0-9a-f]{64}", line)] == []
+    assert len(pins) > 70
+
+
+def test_every_package_has_its_licence_on_the_page() -> None:
+    rows = table_rows("docs/security.md", "## Parts and licences")
+    listed = [name for row in rows for name in re.findall(r"`([^`]+)`", row[1])]
+    assert sorted(listed) == sorted(constraints())
+    assert all(row[0] for row in rows)
+
+
+def dockerfile_step(word: str) -> str:
+    """The shell command of the step of the Dockerfile that has *word* in it."""
+    (step,) = [one for one in re.findall(r"^RUN ((?:.*\\\n)*.*)$", DOCKERFILE, re.MULTILINE) if word in one]
+    return str(step).replace("\\\n", " ")
+
+
+@pytest.mark.thorough
+def test_the_steps_of_the_dockerfile_install_the_program(tmp_path: Path) -> None:
+    """In a fresh environment, with files of the hashes alone: the index of packages has to be reachable."""
+    folder = tmp_path / "binlog-stream"
+    for word in ("python -m venv", "--require-hashes"):
+        command = dockerfile_step(word).replace("/opt/binlog-stream", str(folder))
+        command = command.replace("python -m venv", f"{sys.executable} -m venv").replace("--no-cache-dir", "")
+        subprocess.run(["sh", "-c", command], cwd=REPO, check=True, timeout=3600)
+    done = subprocess.run(
+        [folder / "bin/binlog-stream", "files", OLTP], env={"PATH": "/usr/bin:/bin", "HOME": str(tmp_path)},
+        capture_output=True, text=True, timeout=600, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert "binlog-000000.ibb" in done.stdout
+
+
+@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="there is no systemd-analyze here")
+def test_systemd_takes_the_unit(tmp_path: Path) -> None:
+    text = (REPO / "deploy/systemd/binlog-stream@.service").read_text()
+    unit = tmp_path / "binlog-stream@.service"
+    unit.write_text(text.replace("/opt/binlog-stream/bin/binlog-stream", "/bin/true"))  # it has to be there
+    done = subprocess.run(
+        ["systemd-analyze", "verify", "--man=no", f"{tmp_path}/binlog-stream@shop.service"],
+        capture_output=True, text=True, timeout=300, check=False,
+    )  # fmt: skip
+    assert [line for line in done.stderr.splitlines() if "binlog-stream" in line] == []
 
 
 def test_what_is_copied_is_there_and_is_not_ignored() -> None:
