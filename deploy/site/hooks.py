@@ -18,6 +18,8 @@ REPO = Path(__file__).resolve().parents[2]
 DOCS = "docs"
 FROM_THE_REPOSITORY = ("CHANGELOG.md", "bench/RESULTS.md", "conf/demo.toml", "conf/shop.toml")
 """What pages link to and readers want to see."""
+RARELY_LOOKED_FOR = ("decisions/", "how-to/develop/", "formats/", "map", *FROM_THE_REPOSITORY)
+"""Pages that search shows after others with the same words."""
 LINK = re.compile(r"(?<!!)\[([^\]]*)\]\((?!https?://|#)([^)#\s]+)(#[^)\s]*)?\)")
 _titles: dict[str, str] = {}
 
@@ -44,6 +46,8 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
     """Links to files of the site become links within it, with titles for names; of other files the name stays."""
     del config  # MkDocs passes it by name
     source = page.file.src_uri
+    if source.startswith(RARELY_LOOKED_FOR):
+        page.meta["search"] = {"boost": 0.2}
     place = source if source in FROM_THE_REPOSITORY else f"{DOCS}/{source}"
 
     def replaced(match: re.Match[str]) -> str:

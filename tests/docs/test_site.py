@@ -11,6 +11,7 @@ import sys
 from html.parser import HTMLParser
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
+from urllib.parse import quote
 
 import pytest
 
@@ -82,7 +83,7 @@ def test_search_finds_settings_errors_and_words(site: Path) -> None:
     for entry in index["docs"]:
         texts[entry["location"].split("#")[0]] += f"{entry['title']}\n{entry['text']}\n"
     for page, word in (
-        ("operations.html", "BINLOG_TABLE.INCOMPLETE"),
+        ("errors.html", "BINLOG_TABLE.INCOMPLETE"),
         ("job-file.html", "on_partition_drop"),
         ("bench/RESULTS.html", "rows.sysbench"),
         ("index.html", "event group"),
@@ -90,12 +91,36 @@ def test_search_finds_settings_errors_and_words(site: Path) -> None:
         assert word in texts[page]
 
 
-def test_search_works_from_a_folder_without_a_network(site: Path, tmp_path: Path) -> None:
+def searched(site: Path, folder: Path, words: str) -> str:
+    """The page with the results of a search for *words*, in a browser without a network."""
     browser = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
     if browser is None:
         pytest.skip("no Chromium on PATH")
-    page = f"file://{site}/index.html?q=on_partition_drop"
+    page = f"file://{site}/index.html?q={quote(words)}"
     command = [browser, "--headless=new", "--no-sandbox", "--disable-gpu", "--host-resolver-rules=MAP * ~NOTFOUND"]
-    command += [f"--user-data-dir={tmp_path}", "--timeout=280000", "--virtual-time-budget=60000", "--dump-dom", page]
-    shown = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
-    assert re.search(r"search-result__meta[^<]*>\s*\d+ matching documents", shown.stdout), shown.stdout[-3000:]
+    command += [f"--user-data-dir={folder}", "--timeout=280000", "--virtual-time-budget=60000", "--dump-dom", page]
+    return subprocess.run(command, capture_output=True, text=True, timeout=300, check=False).stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "page"),
+    [
+        ("add a table", "how-to/add-a-table.html"),
+        ("restart from a GTID", "how-to/restart-from-a-gtid.html"),
+        ("resize", "how-to/resize.html"),
+        ("guaranteed", "guarantees.html"),
+        ("upgrade", "upgrade.html"),
+    ],
+)
+def test_search_finds_the_page_first(site: Path, tmp_path: Path, words: str, page: str) -> None:
+    shown = searched(site, tmp_path, words)
+    links = re.findall(r'<a [^>]*class="md-search-result__link"[^>]*>', shown)
+    found = [re.search(r'href="([^"?#]+)', link) for link in links]
+    assert found, shown[-3000:]
+    assert found[0] is not None
+    assert found[0][1].endswith(page), [match and match[1] for match in found[:5]]
+
+
+def test_search_works_from_a_folder_without_a_network(site: Path, tmp_path: Path) -> None:
+    shown = searched(site, tmp_path, "on_partition_drop")
+    assert re.search(r"search-result__meta[^<]*>\s*\d+ matching documents", shown), shown[-3000:]
