@@ -13,6 +13,7 @@ from binlog_connector.spark import stream_reader
 from binlog_connector.spark.partitions import plan_partitions
 from binlog_format.classic.log_scan import position_of
 from binlog_format.source_file import FileEntry, LocalDirectory
+from binlog_lab.simulator.model_tables import ModelTarget
 from binlog_lab.simulator.scheduler import ModelSession
 from binlog_streaming.job_state.checkpoint import end_batch
 from binlog_streaming.lake.change import Change
@@ -72,12 +73,10 @@ def _retried_commit_taken_for_new() -> AbstractContextManager[None]:
     return _replaced(Target, "is_done", lambda *_: False)
 
 
-def _last_step_not_looked_for() -> AbstractContextManager[None]:
-    return _replaced(DeltaTarget, "applied", lambda *_: None)
-
-
-def _commit_taken_for_failed() -> AbstractContextManager[None]:
-    return _replaced(FolderStore, "may_hold", lambda *_: False)
+@contextmanager
+def _last_step_not_looked_for() -> Iterator[None]:
+    with _replaced(DeltaTarget, "applied", lambda *_: None), _replaced(ModelTarget, "applied", lambda *_: None):
+        yield
 
 
 def _state_written_in_place() -> AbstractContextManager[None]:
@@ -172,7 +171,6 @@ CANARIES: dict[str, Callable[[], AbstractContextManager[None]]] = {
     "names that are not forced to the disk": _names_not_forced,
     "a retried commit taken for new": _retried_commit_taken_for_new,
     "the last step of a table not looked for": _last_step_not_looked_for,
-    "a commit taken for failed": _commit_taken_for_failed,
     "state written in place": _state_written_in_place,
     "a purge taken for the end": _purge_taken_for_the_end,
     "a rewritten log not noticed": _rewritten_log_not_noticed,
