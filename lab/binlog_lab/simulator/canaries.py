@@ -109,7 +109,7 @@ def _torn_tail_taken_for_an_event() -> AbstractContextManager[None]:
         found = advance(watched, begin, **limits)
         position = found.offset.position
         size = watched.size_of(position.file_no)
-        if watched.log.traits.is_indexed or size <= watched.byte_of(position) or limits.get("end") is not None:
+        if watched.log.traits.is_indexed or size <= watched.byte_of(position):
             return found
         return found._replace(offset=replace(found.offset, position=position_of(position.file_no, size)))
 
