@@ -49,7 +49,8 @@ if TYPE_CHECKING:
 
 RATE = 800
 """Rows in a second through the log: a kill meets a snapshot in its middle."""
-PAUSE_S = 0.02
+PAUSE_S = 0.3
+"""Between the transactions of a writer: the comparison reads all of the log."""
 LIVES_S = 3.0
 """Something is killed at a random moment of so many seconds."""
 PATIENCE_S = 300.0
