@@ -170,6 +170,9 @@ class StatementScope:
             operation = self._with_engine(left)
             self._learn(operation)
             match operation:
+                case ChangeRows() if statement.event_type == EventType.ANNOTATE_ROWS:
+                    # Its rows are in the log, if not whole: so are those that triggers and foreign keys change.
+                    yield RowsChanged(operation.names)
                 case ChangeRows():
                     # CREATE TABLE ... SELECT fills the table that it made.
                     found = self._rows(operation, set() if created else self._temporary.of(session))

@@ -73,7 +73,7 @@ MYSQL_GTID_TAIL_STRUCT = struct.Struct(
 )
 MYSQL_LOGICAL_CLOCK = 2
 MYSQL_ROWS_EXTRA = b"\x02\x00"
-"""What row events of version 2 have after their flags: the size of more, itself included."""
+"""Bytes of row events of version 2 after their flags: the size of more, itself included."""
 # Bytes of the fixed part of each event type's body, where there is one.
 BODY_PREFIX_SIZES = {
     1: 56,

@@ -20,7 +20,7 @@ from binlog_lab.simulator.disk import Disk, Killed
 from binlog_lab.simulator.machine import Clock, forget_process, one_machine
 from binlog_lab.simulator.model_tables import ModelLake
 from binlog_lab.simulator.scheduler import Conduct, ModelSession
-from binlog_lab.simulator.script import Act, Outcome, Script, Step
+from binlog_lab.simulator.script import Act, LifeResult, LifeStep, Script
 from binlog_lab.simulator.server import DATABASE, ModelServer
 from binlog_lab.simulator.server_log import InnodbServerLog
 from binlog_lab.simulator.visible_folder import LOOKS, Look, VisibleFolder
@@ -69,7 +69,7 @@ class Life:
 
     def __init__(self, script: Script, folder: Path) -> None:
         self.script = script
-        self.outcome = Outcome()
+        self.outcome = LifeResult()
         self._folder = folder
         self._clock = Clock()
         shutil.rmtree(folder, ignore_errors=True)
@@ -113,7 +113,7 @@ class Life:
             trigger=Trigger(available_now=True),
         )
 
-    def live(self) -> Outcome:
+    def live(self) -> LifeResult:
         """Live it."""
         tell, log = self._tell, self._server.log
         source = self._job.source
@@ -150,7 +150,7 @@ class Life:
 
     # --- steps ---------------------------------------------------------------------------------------------------
 
-    def _do(self, step: Step) -> None:
+    def _do(self, step: LifeStep) -> None:
         self.outcome.reached.add(str(step.act))
         if step.act is Act.RUN:
             self._run_step(step)
@@ -159,7 +159,7 @@ class Life:
         else:
             self._tell(f"{step.number}. server: {self._of_server(step)}")
 
-    def _of_server(self, step: Step) -> str:
+    def _of_server(self, step: LifeStep) -> str:
         server, chance = self._server, step.chance
         if step.act is Act.TRANSACTION:
             told = server.transaction(chance) or "nothing to do"
@@ -194,7 +194,7 @@ class Life:
 
     # --- runs of the job -----------------------------------------------------------------------------------------
 
-    def _run_step(self, step: Step) -> None:
+    def _run_step(self, step: LifeStep) -> None:
         chance, disk = step.chance, self._disk
         disk.restart()
         kind = chance.choice(("", "", "kill", "kill", "kill", "power", "EIO", "ENOSPC", "meanwhile", "meanwhile"))
@@ -213,12 +213,12 @@ class Life:
         self._tell(f"{step.number}. job runs{f', {kind} at call {at}' if kind else ''}")
         self._run(conduct)
 
-    def _meanwhile(self, step: Step) -> None:
+    def _meanwhile(self, step: LifeStep) -> None:
         """The server goes on while the job reads."""
         chance = Random(step.seed ^ 1)
         for act in chance.choices((Act.TRANSACTION, Act.ROTATE, Act.PURGE, Act.CRASH), (6, 2, 1, 1), k=3):
             self._has_changed_meanwhile |= act in (Act.PURGE, Act.CRASH)
-            self._tell(f"   meanwhile, server: {self._of_server(Step(step.number, act, chance.getrandbits(60)))}")
+            self._tell(f"   meanwhile, server: {self._of_server(LifeStep(step.number, act, chance.getrandbits(60)))}")
         self._server.log.flush()
         self._show(chance.choice((Look.ALL, Look.TORN)), chance, "   meanwhile, ")
         self.outcome.reached.add("meanwhile")

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 from binlog_lab.simulator.canaries import CANARIES
 from binlog_lab.simulator.life import Life
-from binlog_lab.simulator.script import Act, Outcome, Script
+from binlog_lab.simulator.script import Act, LifeResult, Script
 from binlog_lab.simulator.visible_folder import Look
 from binlog_streaming.lake.target import CrashPoint
 
@@ -51,7 +51,7 @@ FEW = 1000
 """Lives that must reach all that is to be reached."""
 
 
-def live(script: Script) -> Outcome:
+def live(script: Script) -> LifeResult:
     """Live a script, in files that are gone afterwards."""
     root = _MEMORY if os.access(_MEMORY, os.W_OK) else Path(tempfile.gettempdir())
     return Life(script, root / f"binlog-stream-life-{os.getpid()}").live()

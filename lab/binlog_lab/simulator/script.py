@@ -44,7 +44,7 @@ LENGTHS = (5, 8, 10, 14, 20)
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class LifeStep:
     """One thing that happens.
 
     Attributes:
@@ -73,14 +73,16 @@ class Script:
     """
 
     seed: int
-    steps: tuple[Step, ...]
+    steps: tuple[LifeStep, ...]
 
     @classmethod
     def of(cls, seed: int) -> Script:
         """The script of a seed."""
         chance = random.Random(f"script {seed}")
         acts = chance.choices(list(_WEIGHTS), list(_WEIGHTS.values()), k=chance.choice(LENGTHS))
-        return cls(seed, tuple(Step(number, act, chance.getrandbits(60)) for number, act in enumerate(acts, start=1)))
+        return cls(
+            seed, tuple(LifeStep(number, act, chance.getrandbits(60)) for number, act in enumerate(acts, start=1))
+        )
 
     def only(self, numbers: frozenset[int]) -> Script:
         """The same with some of its steps."""
@@ -93,7 +95,7 @@ class Script:
 
 
 @dataclass(slots=True)
-class Outcome:
+class LifeResult:
     """Result of a life.
 
     Attributes:

@@ -57,7 +57,7 @@ class ModelTable:
 
 
 @dataclass(frozen=True, slots=True)
-class Moment:
+class StateAfterGroup:
     """State of a server after a group.
 
     Attributes:
@@ -85,7 +85,7 @@ class ModelServer:
     log: ServerLog
     clock: Clock
     tables: dict[str, ModelTable]
-    history: dict[int, Moment]
+    history: dict[int, StateAfterGroup]
     lost_from: int | None = None
     purged_to: int = 0
     _last: int = 0
@@ -96,7 +96,7 @@ class ModelServer:
     @classmethod
     def new(cls, log: ServerLog, clock: Clock) -> ModelServer:
         """A server without tables."""
-        return cls(log, clock, {}, {0: Moment({})})
+        return cls(log, clock, {}, {0: StateAfterGroup({})})
 
     @property
     def last(self) -> int:
@@ -232,7 +232,7 @@ class ModelServer:
         self.log.write(group)
         self._last = group.number
         tables = {name: table.copy() for name, table in self.tables.items()}
-        self.history[group.number] = Moment(tables, tuple(self._changes))
+        self.history[group.number] = StateAfterGroup(tables, tuple(self._changes))
         self._changes.clear()
 
     def _second(self) -> int:
