@@ -125,7 +125,7 @@ def make_view(
             from binlog_connector.schema.statement_rows import find_statement_rows
             from binlog_format.views.tables import TablesView
 
-            finder = functools.partial(find_statement_rows, server_runs=server_runs)
+            finder = functools.partial(find_statement_rows, server_runs=server_runs, schemas=decoding.schemas)
             return TablesView(
                 tables=tables,
                 groups=groups,

@@ -20,10 +20,13 @@ import pyarrow.compute as pc
 from binlog_connector.schema.definitions import TableName
 from binlog_connector.schema.log_ddl import DdlStatement, all_statements
 from binlog_connector.schema.operations import ChangeRows
+from binlog_format.errors import BinlogError
 from binlog_format.events.layout import EventType
+from binlog_format.events.table_map import parse_table_map
 from binlog_format.events.table_map_layout import TABLE_BODY_OFFSET, TABLE_ID_OFFSET, TABLE_ID_SIZE
 from binlog_format.gtids.gtid_history import gtid_text
 from binlog_format.position import Position
+from binlog_format.rows.declared.completion import LayoutCompletion
 from binlog_format.vendor import Vendor
 from binlog_format.views.events.view import StatementTexts, text_places, texts_at
 
@@ -35,6 +38,7 @@ if TYPE_CHECKING:
 
     from binlog_connector.schema.log_ddl import ServerRuns
     from binlog_format.block import Block
+    from binlog_format.rows.decoding import TableSchemas
 
     Mask = NDArray[np.bool_]
     Rows = NDArray[np.int64]
@@ -49,20 +53,24 @@ _TWO_BYTES = 0xFC
 _ALL = 0xFF
 
 
-def row_statements(block: Block, server_runs: ServerRuns | None = None) -> Iterator[tuple[int, str, DdlStatement]]:
+def row_statements(
+    block: Block, server_runs: ServerRuns | None = None, schemas: TableSchemas | None = None
+) -> Iterator[tuple[int, str, DdlStatement]]:
     """Those of `all_statements`, and one of type ANNOTATE_ROWS for each that set columns which its rows lack.
 
     Args:
         block: Of plain events.
         server_runs: Of the log; see `all_statements`.
+        schemas: Definitions of tables, which tell generated columns: no statement names these. None: no column is known
+            to be one.
 
     Raises:
         CorruptError: `BAD_EVENT`: an event is damaged.
     """
-    return heapq.merge(all_statements(block, server_runs), _replacing(block), key=itemgetter(0))
+    return heapq.merge(all_statements(block, server_runs), _replacing(block, schemas), key=itemgetter(0))
 
 
-def _replacing(block: Block) -> Iterator[tuple[int, str, DdlStatement]]:
+def _replacing(block: Block, schemas: TableSchemas | None) -> Iterator[tuple[int, str, DdlStatement]]:
     """Statements that may be a REPLACE with rows that are not whole: one for each table and text of a group."""
     if block.vendor is not Vendor.MARIADB:
         return
@@ -81,9 +89,29 @@ def _replacing(block: Block) -> Iterator[tuple[int, str, DdlStatement]]:
     texts = pc.if_else(codes[rows] >= 0, texts.take(np.maximum(codes[rows], 0)), "") if len(texts) else None
     is_insert = events["type"][rows] == EventType.WRITE_ROWS_V1
     for number in np.flatnonzero(_may_replace(texts, names[1], is_insert)).tolist():
+        if schemas is not None and _lacks_generated_alone(block, int(rows[number]), int(maps[number]), schemas):
+            continue
         table = TableName(*(part[number].as_py() for part in names))
         text = "" if texts is None else texts[number].as_py()
         yield int(rows[number]), "REPLACE", _statement(block, int(rows[number]), text, table)
+
+
+def _lacks_generated_alone(block: Block, row: int, table_map: int, schemas: TableSchemas) -> bool:
+    """True if the image lacks only columns that are known to be generated: a REPLACE cannot name these."""
+    event = block.events[table_map]
+    start, size = int(event["start"]), int(event["size"])
+    position = Position.of(block.groups[int(event["group"])])
+    try:
+        layout = schemas.completed(parse_table_map(block.data[start : start + size].tobytes(), block.vendor), position)
+    except BinlogError:
+        return False  # who reads its rows names it
+    if not layout.completion:
+        return False
+    is_update = block.events["type"][row] == EventType.UPDATE_ROWS_V1
+    _, bitmaps = _bitmaps(block, np.array([row]), 2 if is_update else 1)
+    is_there = np.unpackbits(bitmaps[-1, :, 0], bitorder="little")
+    columns = LayoutCompletion.from_json(layout.completion).columns
+    return all(is_there[index] or column.generated for index, column in enumerate(columns))
 
 
 def _may_replace(texts: pa.Array | None, tables: pa.Array, is_insert: Mask) -> Mask:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from binlog_connector.schema.log_ddl import DdlStatement, ServerRuns
     from binlog_format.block import Block
     from binlog_format.errors import BinlogError
+    from binlog_format.rows.decoding import TableSchemas
     from binlog_format.views.filters import TableFilter
 
 
@@ -47,6 +48,7 @@ class RowFormat:
         table: The one table (`database.table`) that is wanted; None: all of *tables*.
         folds_names: Names of tables in upper and lower case are the same; None: they may be.
         scope_before: Gives what is known where the part begins, when that is needed; default: nothing is.
+        schemas: See `row_statements`.
     """
 
     def __init__(
@@ -56,10 +58,12 @@ class RowFormat:
         table: str | None = None,
         folds_names: bool | None = None,
         scope_before: Callable[[], StatementScope] | None = None,
+        schemas: TableSchemas | None = None,
     ) -> None:
         self._tables = tables
         self._table = table
         self._scope_before = scope_before
+        self._schemas = schemas
         self._waiting: list[DdlStatement] = []  # for what `scope_before` gives
         self._folds_names = folds_names
         self._scope = StatementScope(folds_names=folds_names)
@@ -76,7 +80,7 @@ class RowFormat:
             CorruptError: `BAD_EVENT`.
         """
         keep = None
-        for number, (event, _, statement) in enumerate(row_statements(block, server_runs)):
+        for number, (event, _, statement) in enumerate(row_statements(block, server_runs, self._schemas)):
             keep = groups.keep(block) if number == 0 else keep
             change = self._observe(statement)
             if change is None or not (keep is None or keep[int(block.events["group"][event])]):

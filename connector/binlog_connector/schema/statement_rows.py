@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from binlog_connector.schema.operations import Operation
     from binlog_connector.schema.table_changes import RowsChanged
     from binlog_format.block import Block
+    from binlog_format.rows.decoding import TableSchemas
 
 
 STATEMENT_SHOWN_MAX = 200
@@ -160,7 +161,9 @@ def find_statements(block: Block, *, folds_names: bool = False) -> Iterator[Chan
             yield ChangeStatement(row, op, database, table, text)
 
 
-def find_statement_rows(block: Block, server_runs: ServerRuns | None = None) -> Iterator[tuple[int, dict[str, object]]]:
+def find_statement_rows(
+    block: Block, server_runs: ServerRuns | None = None, schemas: TableSchemas | None = None
+) -> Iterator[tuple[int, dict[str, object]]]:
     """Statements in a block that have to do with tables or their rows: row of the event, `DdlStatement.to_row`.
 
     Left out are statements about users, settings and the like. Of a statement that changes rows only the beginning is
@@ -169,11 +172,12 @@ def find_statement_rows(block: Block, server_runs: ServerRuns | None = None) -> 
     Args:
         block: Of plain events.
         server_runs: Of the log; None: temporary tables are taken to outlive a restart of the server.
+        schemas: See `row_statements`.
 
     Raises:
         CorruptError: `BAD_EVENT`.
     """
-    for row, _, statement in row_statements(block, server_runs):
+    for row, _, statement in row_statements(block, server_runs, schemas):
         if statement.event_type in (EventType.INCIDENT, EventType.FORMAT_DESCRIPTION):
             yield row, statement.to_row()
             continue

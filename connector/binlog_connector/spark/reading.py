@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from binlog_format.block import Block
     from binlog_format.errors import CorruptError
     from binlog_format.log.log import Log
+    from binlog_format.rows.decoding import TableSchemas
     from binlog_format.structured.event_log import EventSource, LogBlock
     from binlog_format.structured.views.event_filter import EventFilter
     from binlog_format.structured.views.view import LogsView
@@ -105,9 +106,10 @@ class RangeReader:
             server_runs=self._server_runs(watched),
         )
         blocks = planned_blocks(watched.log, partition, stored=self.options.view is View.EVENTS)
+        blocks = blocks if schemas is None else schemas.observed(blocks)
         if self.options.refuses_statements:
-            blocks = self._only_rows(blocks, watched, partition)
-        batches = view.batches(blocks if schemas is None else schemas.observed(blocks))
+            blocks = self._only_rows(blocks, watched, partition, schemas)
+        batches = view.batches(blocks)
         if partition.gap is not None and self.options.view is View.EVENTS:
             return itertools.chain([gap_batch(partition)], batches)
         return batches
@@ -124,7 +126,13 @@ class RangeReader:
 
         return ServerRuns(watched.log)
 
-    def _only_rows(self, blocks: Iterator[Block], watched: WatchedLog, partition: RangePartition) -> Iterator[Block]:
+    def _only_rows(
+        self,
+        blocks: Iterator[Block],
+        watched: WatchedLog,
+        partition: RangePartition,
+        schemas: TableSchemas | None,
+    ) -> Iterator[Block]:
         from binlog_connector.definitions.log_definitions import known_statements
         from binlog_connector.schema.log_ddl import ServerRuns
         from binlog_connector.schema.row_format import RowFormat, only_rows
@@ -135,6 +143,7 @@ class RangeReader:
             table=self.options.table,
             folds_names=self.options.folds_names,
             scope_before=lambda: known_statements(watched).scope_before(watched, partition.start),
+            schemas=schemas,
         )
         tells_text = self.options.rules is None
         return only_rows(blocks, row_format, groups, ServerRuns(watched.log), tells_text=tells_text)

@@ -221,6 +221,7 @@ class StepMessages:
                 self._tables,
                 folds_names=folds_names,
                 scope_before=lambda: known_statements(step.watched).scope_before(step.watched, start),
+                schemas=schemas,
             )
             tells_text = self._decoding.rules is None
             blocks = only_rows(blocks, row_format, groups, ServerRuns(step.watched.log), tells_text=tells_text)

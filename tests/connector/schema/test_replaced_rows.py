@@ -8,6 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from binlog_connector.schema.definitions import TableName
+from binlog_connector.schema.history import SchemaHistory
+from binlog_connector.schema.log_ddl import DdlStatement
 from binlog_connector.schema.replaced_rows import row_statements
 from binlog_format.block import EVENT_DTYPE, EXTENT_DTYPE, GROUP_DTYPE, Block
 from binlog_format.events.layout import EventType
@@ -25,8 +27,9 @@ INSERT = EventType.WRITE_ROWS_V1
 KEY_ALONE, KEY_AND_A, ALL = 0b001, 0b011, 0b111
 
 
-def table_map(database: str = "shop", table: str = "item") -> bytes:
-    return TableEncoder(TableSpec(database, table, (ColumnSpec("id", "int"),)), TABLE_ID).table_map(FROM)
+def table_map(database: str = "shop", table: str = "item", columns: str = "id") -> bytes:
+    made = tuple(ColumnSpec(name, "int") for name in columns.split())
+    return TableEncoder(TableSpec(database, table, made), TABLE_ID).table_map(FROM)
 
 
 def row_event(kind: EventType, count: int, *bitmaps: int) -> bytes:
@@ -108,6 +111,16 @@ def test_of_a_group_in_pieces_the_first_is_asked_about_its_inserts() -> None:
     assert [row for row, _, _ in found(group_of(replacing, table_map(), insert, ends=False))] == [2]
     assert found(group_of(inserting, table_map(), insert, ends=False)) == []
     assert found(group_of(table_map(), update, begins=False)) == []
+
+
+@pytest.mark.parametrize(("last", "expected"), [("INT AS (a + 1) VIRTUAL", []), ("INT DEFAULT 5", [2])])
+def test_generated_columns_are_none_that_a_replace_could_have_named(last: str, expected: list[int]) -> None:
+    text = f"CREATE TABLE item (id INT PRIMARY KEY, a INT, g {last})"
+    definitions = SchemaHistory()
+    definitions.note(DdlStatement(Position(0, 0, 1), 0, text, "shop"))
+    replacing = encode_annotate_rows("REPLACE INTO item (id, a) VALUES (1, 2)", FROM)
+    block = group_of(replacing, table_map(columns="id a g"), row_event(UPDATE, 3, KEY_ALONE, KEY_AND_A))
+    assert [row for row, _, _ in row_statements(block, schemas=definitions)] == expected
 
 
 def test_each_statement_and_table_is_given_once() -> None:

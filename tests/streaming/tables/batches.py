@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from binlog_connector.schema.definitions import TableName
+from binlog_connector.schema.history import SchemaHistory
 from binlog_connector.schema.statement_rows import find_statement_rows
 from binlog_format.position import Position
 from binlog_format.rows.decoding import DEFAULT_DECODING, Decoding
@@ -61,7 +63,10 @@ def plan(
 ) -> BatchPlan:
     """The plan of a batch that is read in several partitions, which come in any order."""
     rows: list[dict[str, object]] = []
-    view = TablesView(decoding=decoding, find_statements=find_statement_rows)
+    definitions = SchemaHistory()
+    definitions.scan_ddl(log, end=batch[1])
+    finder = functools.partial(find_statement_rows, schemas=definitions)
+    view = TablesView(decoding=decoding, find_statements=finder)
     for low, high in _cut(log, batch, partitions):
         for found in view.batches(log.committed_blocks(low, high)):
             rows[:0] = found.to_pylist()
