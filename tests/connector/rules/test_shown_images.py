@@ -13,6 +13,7 @@ from binlog_connector.rules.rules_on_tables import BoundRule
 from binlog_format.errors import CorruptError, UnsupportedError
 from binlog_format.events.table_map import parse_table_map
 from binlog_format.kernels import as_bytes
+from binlog_format.messages import SHOW_VALUES
 from binlog_format.rows.decoding import Decoding
 from binlog_format.rows.images import ABSENT, IMAGE_DTYPE, NULL, ImageKind, Images
 from binlog_lab.event_encoding.table_encoding import ColumnSpec, TableEncoder, TableSpec
@@ -115,7 +116,8 @@ def test_no_image_is_left() -> None:
     assert (kinds, rows) == ([], [])
 
 
-def test_hidden_values_that_cannot_be_read_are_not_in_the_error() -> None:
+def test_hidden_values_that_cannot_be_read_are_not_in_the_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(SHOW_VALUES, "1")  # a rule hides them all the same
     images = images_of([ImageKind.INSERT], [(1, 2, SECRET + b"\xff")])
     for rule in (RowRule(mask={"name": "last 2"}), RowRule(drop_columns=("name",), where="name = 'a'")):
         with pytest.raises(

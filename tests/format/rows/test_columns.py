@@ -339,13 +339,20 @@ def test_set_bit_without_label_is_damage() -> None:
         make_column(ColumnType.DECIMAL),
         make_column(ColumnType.VARCHAR, b"\x10\x00", charset="collation 999"),
         make_column(ColumnType.BLOB_COMPRESSED, b"\x02", charset="collation 999"),
-        make_column(ColumnType.ENUM, b"\xf7\x01", charset="gbk"),  # the labels were no text
     ],
     ids=lambda column: f"{column.type.name}-{column.charset}",
 )
 def test_type_that_is_not_read_names_table_and_column(column: Column) -> None:
     with pytest.raises(UnsupportedError, match=r"COLUMN_TYPE.*shop\.orders\.c: columns of type .* are not read"):
         read(column, [b"\x01\x00\x00\x00\x00"])
+
+
+def test_labels_that_are_no_text_are_named() -> None:
+    column = make_column(ColumnType.ENUM, b"\xf7\x01", charset="gbk")
+    with pytest.raises(
+        UnsupportedError, match=r"COLUMN_TYPE.*shop\.orders\.c: the bytes of its labels are no text in gbk"
+    ):
+        read(column, [b"\x01"])
 
 
 @pytest.mark.parametrize("charset", ["binary", "utf8mb4", "latin1"])

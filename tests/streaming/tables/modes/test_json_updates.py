@@ -12,6 +12,7 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
+from binlog_format.messages import SHOW_VALUES
 from binlog_streaming.lake.delta import log as delta_log
 from binlog_streaming.settings import OnError, TableFormat
 from tests.judge.running import JobEnd, mirror_of, run_once
@@ -25,6 +26,12 @@ UPDATES = DATA / "json_updates"
 GTID = 33
 PARTIAL_UPDATE_ROWS = 39
 FORMATS = [TableFormat.DELTA, TableFormat.ICEBERG]
+
+
+@pytest.fixture(autouse=True)
+def values_are_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Errors name the row."""
+    monkeypatch.setenv(SHOW_VALUES, "1")
 
 
 def replayed(
