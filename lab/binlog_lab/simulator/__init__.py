@@ -17,7 +17,7 @@ A life (`life.Life`) is a script (`script.Script`) of steps with seeds of their 
   the machine, with all that was not forced to the disk. Calls that read the log let the server go on meanwhile.
 * After each run that ended: the tables are those of the server at the job's GTID. After an error: it is named, and what
   it states is true of this life. When faults end, the job reaches the end of the log within three runs.
-* `canaries`: known bugs put into the product; each must be found. `run.WANTED`: what a thousand lives must reach.
+* `canaries`: known bugs put into the product; each must be found. `run.WANTED`: what five hundred lives must reach.
 
 A seed is one life on every machine: no wall clock, no order of hashes, no threads.
 """
