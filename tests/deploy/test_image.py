@@ -84,7 +84,7 @@ def test_the_steps_of_the_dockerfile_install_the_program(tmp_path: Path) -> None
     for word in ("python -m venv", "--require-hashes"):
         command = dockerfile_step(word).replace("/opt/binlog-stream", str(folder))
         command = command.replace("python -m venv", f"{sys.executable} -m venv").replace("--no-cache-dir", "")
-        subprocess.run(["sh", "-c", command], cwd=REPO, check=True, timeout=3600)
+        subprocess.run(["sh", "-c", command], cwd=REPO, check=True, timeout=1500)
     done = subprocess.run(
         [folder / "bin/binlog-stream", "files", OLTP], env={"PATH": "/usr/bin:/bin", "HOME": str(tmp_path)},
         capture_output=True, text=True, timeout=600, check=False,
