@@ -250,7 +250,7 @@ class ForeignKeys:
         """*known* and *new* ones, which get names as the server gives them."""
         keys = list(known)
         for key in new:
-            number = 1 + max((_number(child, key.name) for key in keys), default=0)
+            number = 1 + max((_number(child, earlier.name) for earlier in keys), default=0)
             name = key.name or f"{child.table}{_GENERATED}{number}"
             keys.append(replace(key, name=name, parent=self._name(key.parent)))
         return tuple(keys)

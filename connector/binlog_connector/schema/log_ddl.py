@@ -260,7 +260,8 @@ def _statements(
         start, size, event_type = int(event["start"]), int(event["size"]), int(event["type"])
         content = block.data[start : start + size].tobytes()
         if event_type not in _TEXT_TYPES:
-            yield row, "", _special(block, event, content)
+            text = parse_incident(content) if event_type == EventType.INCIDENT else ""
+            yield row, "", statement_of_event(block, event, text)
             continue
         try:
             query = parse_query(content)
@@ -319,13 +320,13 @@ def _statement(block: Block, event: np.void, text: str, query: QueryEvent, statu
     )
 
 
-def _special(block: Block, event: np.void, content: bytes) -> DdlStatement:
-    """An event that is no statement: an incident, or a start of the server."""
+def statement_of_event(block: Block, event: np.void, text: str) -> DdlStatement:
+    """An event that has no session: an incident, a start of the server, rows."""
     group = block.groups[int(event["group"])]
     return DdlStatement(
         Position.of(group),
         int(event["event_no"]),
-        parse_incident(content) if event["type"] == EventType.INCIDENT else "",
+        text,
         vendor=block.vendor,
         commit_time=int(event["timestamp"]),
         gtid=gtid_text(group, block.gtid_sources),

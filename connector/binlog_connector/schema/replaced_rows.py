@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import heapq
 import re
+from dataclasses import replace
 from operator import itemgetter
 from typing import TYPE_CHECKING
 
@@ -18,15 +19,15 @@ import numpy as np
 import pyarrow.compute as pc
 
 from binlog_connector.schema.definitions import TableName
-from binlog_connector.schema.log_ddl import DdlStatement, all_statements
+from binlog_connector.schema.log_ddl import all_statements, statement_of_event
 from binlog_connector.schema.operations import ChangeRows
 from binlog_format.errors import BinlogError
 from binlog_format.events.layout import EventType
 from binlog_format.events.table_map import parse_table_map
-from binlog_format.events.table_map_layout import TABLE_BODY_OFFSET, TABLE_ID_OFFSET, TABLE_ID_SIZE
-from binlog_format.gtids.gtid_history import gtid_text
+from binlog_format.events.table_map_layout import TABLE_BODY_OFFSET
 from binlog_format.position import Position
 from binlog_format.rows.declared.completion import LayoutCompletion
+from binlog_format.rows.table_events import table_maps_of
 from binlog_format.vendor import Vendor
 from binlog_format.views.events.view import StatementTexts, text_places, texts_at
 
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from numpy.typing import NDArray
 
-    from binlog_connector.schema.log_ddl import ServerRuns
+    from binlog_connector.schema.log_ddl import DdlStatement, ServerRuns
     from binlog_format.block import Block
     from binlog_format.rows.decoding import TableSchemas
 
@@ -79,7 +80,7 @@ def _replacing(block: Block, schemas: TableSchemas | None) -> Iterator[tuple[int
         return
     events = block.events
     codes, texts = StatementTexts().of_rows(block)
-    maps = _table_maps(block, rows)
+    maps = table_maps_of(block, rows)
     # Of a group that comes in pieces, the first piece has the text, and is asked about its inserts too.
     is_told = (codes[rows] >= 0) | block.groups["begins"][events["group"][rows]]
     firsts = np.unique(np.stack([events["group"][rows], codes[rows], maps]), axis=1, return_index=True)[1]
@@ -93,7 +94,9 @@ def _replacing(block: Block, schemas: TableSchemas | None) -> Iterator[tuple[int
             continue
         table = TableName(*(part[number].as_py() for part in names))
         text = "" if texts is None else texts[number].as_py()
-        yield int(rows[number]), "REPLACE", _statement(block, int(rows[number]), text, table)
+        told = statement_of_event(block, events[rows[number]], text)
+        kind, changed = EventType.ANNOTATE_ROWS, ChangeRows((table,))
+        yield int(rows[number]), "REPLACE", replace(told, database=table.database, event_type=kind, rows=changed)
 
 
 def _lacks_generated_alone(block: Block, row: int, table_map: int, schemas: TableSchemas) -> bool:
@@ -131,23 +134,6 @@ def _may_replace(texts: pa.Array | None, tables: pa.Array, is_insert: Mask) -> M
         named = pc.match_substring_regex(texts, rf"(?i)(?:^|[^\w$])(?:{spelled})(?:[^\w$]|$)")
         keeps &= np.asarray(named) | ~np.asarray(pc.equal(tables, table))
     return np.where(is_insert, np.asarray(pc.match_substring_regex(texts, _REPLACES)), ~keeps)
-
-
-def _statement(block: Block, row: int, text: str, table: TableName) -> DdlStatement:
-    event = block.events[row]
-    group = block.groups[int(event["group"])]
-    return DdlStatement(
-        Position.of(group),
-        int(event["event_no"]),
-        text,
-        table.database,
-        vendor=block.vendor,
-        commit_time=int(event["timestamp"]),
-        gtid=gtid_text(group, block.gtid_sources),
-        server_id=int(event["server_id"]),
-        event_type=EventType.ANNOTATE_ROWS,
-        rows=ChangeRows((table,)),
-    )
 
 
 def _merging_updates(block: Block) -> Rows:
@@ -194,20 +180,3 @@ def _bitmaps(block: Block, rows: Rows, count: int) -> tuple[Rows, NDArray[np.uin
             read = data[places[has] + number * widths[has] + byte]
             found[number, byte, has] = read | (_ALL & ~used)
     return rows, found
-
-
-def _table_maps(block: Block, rows: Rows) -> Rows:
-    """The last table map of each row event's table; -1: it is in another block."""
-    maps = np.flatnonzero(block.events["type"] == EventType.TABLE_MAP)
-    ids, of_maps = _table_ids(block, rows), _table_ids(block, maps)
-    found = np.full(len(rows), -1, dtype=np.int64)
-    for table_id in np.unique(ids):
-        own, those = ids == table_id, maps[of_maps == table_id]
-        last = np.searchsorted(those, rows[own]) - 1
-        found[own] = np.where(last >= 0, those[last], -1) if len(those) else -1
-    return found
-
-
-def _table_ids(block: Block, rows: Rows) -> Rows:
-    places = block.events["start"][rows, None] + TABLE_ID_OFFSET + np.arange(TABLE_ID_SIZE)
-    return block.data[places].astype(np.int64) @ (1 << 8 * np.arange(TABLE_ID_SIZE))

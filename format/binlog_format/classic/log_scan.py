@@ -193,7 +193,7 @@ class LogScan:
         for piece in whole.pieces():
             for domain, server, seqno in piece.groups[["domain", "server_id", "seqno"]].tolist():
                 last[domain, server] = seqno
-        unknown = (one for one in later.gtid_list or () if last.get((one.domain, one.server), -1) < one.seqno)
+        unknown = (gtid for gtid in later.gtid_list or () if last.get((gtid.domain, gtid.server), -1) < gtid.seqno)
         return str(next(unknown, ""))
 
     def _head_after(self, file_no: int) -> ClassicFile | None:

@@ -1,4 +1,7 @@
-"""Row events and the layouts they belong to: `TableMaps.resolve(block)` gives `TableEvents`, one for each layout."""
+"""Row events and the layouts they belong to: `TableMaps.resolve(block)` gives `TableEvents`, one for each layout.
+
+Some row events and their table maps, in a block that is looked at by itself: `table_maps_of`.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,7 @@ import numpy as np
 from binlog_format.errors import CorruptError, UnsupportedError
 from binlog_format.events.layout import EventType
 from binlog_format.events.table_map import parse_table_map, unread_layout
-from binlog_format.events.table_map_layout import TABLE_BODY_OFFSET
+from binlog_format.events.table_map_layout import TABLE_BODY_OFFSET, TABLE_ID_OFFSET, TABLE_ID_SIZE
 from binlog_format.kernels import empty_bytes
 from binlog_format.rows import table_kernels as kernels
 
@@ -171,6 +174,23 @@ class TableMaps:
         grown = np.zeros((2 * len(self._table_map), kernels.MAP_FIELDS), dtype=np.int64)
         kernels.copy_map(self._table_map, grown, int(self._state[kernels.STATE_GENERATION]))
         self._table_map = grown
+
+
+def table_maps_of(block: Block, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The last table map before each row event with its table id, as a row of `Block.events`; -1: in another block."""
+    maps = np.flatnonzero(block.events["type"] == EventType.TABLE_MAP)
+    ids, ids_of_maps = _table_ids(block, rows), _table_ids(block, maps)
+    found = np.full(len(rows), -1, dtype=np.int64)
+    for table_id in np.unique(ids):
+        own, its_maps = ids == table_id, maps[ids_of_maps == table_id]
+        last = np.searchsorted(its_maps, rows[own]) - 1
+        found[own] = np.where(last >= 0, its_maps[last], -1) if len(its_maps) else -1
+    return found
+
+
+def _table_ids(block: Block, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+    places = block.events["start"][rows, None] + TABLE_ID_OFFSET + np.arange(TABLE_ID_SIZE)
+    return block.data[places].astype(np.int64) @ (1 << 8 * np.arange(TABLE_ID_SIZE))
 
 
 def _error(block: Block, code: int, row: int) -> BinlogError:

@@ -17,11 +17,10 @@ from binlog_format.errors import SchemaError
 from binlog_format.events.layout import EventType
 from binlog_format.events.table_map import parse_table_map
 from binlog_format.events.table_map_edits import keyed_table_map, renamed_table_map
-from binlog_format.events.table_map_layout import TABLE_ID_OFFSET, TABLE_ID_SIZE
 from binlog_format.gtids.gtid_history import gtid_text
 from binlog_format.position import Position
 from binlog_format.rows.images import ImageKind, read_images
-from binlog_format.rows.table_events import TableEvents
+from binlog_format.rows.table_events import TableEvents, table_maps_of
 from binlog_format.views.columns import POSITION_TYPE
 from binlog_format.views.filters import MARKS_TABLE, SHADOW_PREFIX, is_of_snapshots, maps_of_marks
 
@@ -122,15 +121,15 @@ def marks_in(block: Block) -> Iterator[dict[str, object]]:
         block: Of plain events; marks whose table map is in another block are left out, as only chunks have such.
     """
     events, data = block.events, block.data
-    for number in maps_of_marks(block).tolist():
+    numbers = maps_of_marks(block).tolist()
+    if not numbers:
+        return
+    inserts = np.flatnonzero(np.isin(events["type"], _INSERTS))
+    maps = table_maps_of(block, inserts)
+    for number in numbers:
         start, size = int(events["start"][number]), int(events["size"][number])
         layout = parse_table_map(data[start : start + size].tobytes(), block.vendor)
-        end = np.searchsorted(events["group"], events["group"][number], side="right")
-        rows = np.arange(number + 1, end)
-        rows = rows[np.isin(events["type"][rows], _INSERTS)]
-        ids = events["start"][rows, None] + np.arange(TABLE_ID_OFFSET, TABLE_ID_OFFSET + TABLE_ID_SIZE)
-        own_id = data[start + TABLE_ID_OFFSET : start + TABLE_ID_OFFSET + TABLE_ID_SIZE]
-        rows = rows[(data[ids] == own_id).all(axis=1)]
+        rows = inserts[maps == number]
         # A table of that name with other columns is not that of the marks; who needs its rows names it.
         if len(rows) and len(layout.columns) == len(_MARK_COLUMNS):
             yield from _marks_in(block, TableEvents(layout, rows))

@@ -175,7 +175,7 @@ def condition_sql(condition: Condition) -> str:
             return f"NOT ({condition_sql(condition.condition)})"
         case Conjunction():
             joint = " OR " if condition.is_any else " AND "
-            return joint.join(f"({condition_sql(one)})" for one in condition.conditions)
+            return joint.join(f"({condition_sql(part)})" for part in condition.conditions)
         case Nullness():
             return f"{quoted(condition.column.name)} IS NULL"
         case Likeness():
