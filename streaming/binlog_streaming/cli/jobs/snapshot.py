@@ -7,7 +7,6 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.table import Table
 
 from binlog_connector.installing import require
 from binlog_format.errors import OptionError
@@ -15,6 +14,7 @@ from binlog_streaming.cli.definitions import bring_definitions_of
 from binlog_streaming.cli.jobs.snapshot_report import (
     is_confirmed,
     names_text,
+    planned_tables,
     print_left_out,
     print_plan,
     print_result,
@@ -94,21 +94,8 @@ def _print_plan(plan: ReadingPlan, job: Job, address: str) -> None:
     if not plan.tables:
         console.print("Nothing to do.")
         return
-    shown = Table(box=None, pad_edge=False)
-    shown.add_column("table", overflow="fold")
-    shown.add_column("rows, about", justify="right")
-    shown.add_column("size, about", justify="right")
-    shown.add_column("ranges of", overflow="fold")
-    shown.add_column("modes")
-    for table in plan.tables:
-        shown.add_row(
-            escaped(table.source.full_name),
-            f"{table.table.row_estimate:,}",
-            size_text(table.table.size_estimate),
-            escaped(", ".join(table.source.key.names)) if table.source.key is not None else "one range",
-            ", ".join(table.table.rule.modes),
-        )
-    console.print(shown)
+    modes = ((table.table, ", ".join(table.table.rule.modes)) for table in plan.tables)
+    console.print(planned_tables("ranges of", "one range", "modes", modes))
 
 
 def _facts(plan: ReadingPlan, job: Job) -> Iterator[tuple[str, str]]:

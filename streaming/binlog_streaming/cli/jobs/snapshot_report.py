@@ -15,12 +15,12 @@ from binlog_streaming.cli.output import escaped, output_console, say
 from binlog_streaming.cli.progress import progress_line
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from binlog_streaming.snapshot.plan import PlannedTable, SnapshotPlan
     from binlog_streaming.snapshot.run import SnapshotProgress, SnapshotResult
     from binlog_streaming.snapshot.server_load import SnapshotLoad
-    from binlog_streaming.snapshot.server_tables import LeftOut
+    from binlog_streaming.snapshot.server_tables import LeftOut, ServerTable
 
 _NAMES_SHOWN_MAX = 20
 _MIB = 1 << 20
@@ -49,7 +49,8 @@ def print_plan(plan: SnapshotPlan, address: str) -> None:
         console.print(f"{name:<8} {escaped(text)}", soft_wrap=True)
     print_left_out(plan.left_out)
     if plan.tables:
-        console.print(_tables(plan))
+        purposes = ((planned.table, _purpose(planned)) for planned in plan.tables)
+        console.print(planned_tables("chunks by", "one chunk", "purpose", purposes))
     else:
         console.print("Nothing to do.")
 
@@ -102,21 +103,28 @@ def _replicas(plan: SnapshotPlan) -> str:
     )
 
 
-def _tables(plan: SnapshotPlan) -> Table:
+def planned_tables(keys: str, without_key: str, last: str, tables: Iterable[tuple[ServerTable, str]]) -> Table:
+    """Tables of a plan, for people.
+
+    Args:
+        keys: Head of the column for the key that divides a table.
+        without_key: What stands there for a table that is not divided.
+        last: Head of the last column.
+        tables: With their texts in the last column.
+    """
     shown = Table(box=None, pad_edge=False)
     shown.add_column("table", overflow="fold")
     shown.add_column("rows, about", justify="right")
     shown.add_column("size, about", justify="right")
-    shown.add_column("chunks by", overflow="fold")
-    shown.add_column("purpose")
-    for planned in plan.tables:
-        source = planned.table.source
+    shown.add_column(keys, overflow="fold")
+    shown.add_column(last)
+    for table, text in tables:
         shown.add_row(
-            escaped(source.full_name),
-            f"{planned.table.row_estimate:,}",
-            size_text(planned.table.size_estimate),
-            escaped(", ".join(source.key.names)) if source.key is not None else "one chunk",
-            _purpose(planned),
+            escaped(table.source.full_name),
+            f"{table.row_estimate:,}",
+            size_text(table.size_estimate),
+            escaped(", ".join(table.source.key.names)) if table.source.key is not None else without_key,
+            text,
         )
     return shown
 
