@@ -21,6 +21,9 @@ import pyarrow.compute as pc
 from binlog_connector.schema.definitions import TableName
 from binlog_connector.schema.log_ddl import all_statements, statement_of_event
 from binlog_connector.schema.operations import ChangeRows
+from binlog_connector.schema.parsing.lexer import MODE_ANSI_QUOTES
+from binlog_connector.schema.parsing.row_statements import parse_statement
+from binlog_connector.schema.parsing.session import StatementSession
 from binlog_format.errors import BinlogError
 from binlog_format.events.layout import EventType
 from binlog_format.events.table_map import parse_table_map
@@ -48,6 +51,8 @@ _BEFORE = r"(?is)^(?:\s|/\*[^!M].*?\*/|(?:-- |#)[^\n]*\n)*"
 """Spaces and comments before the first word of a statement."""
 _KEEPS = _BEFORE + r"(?:UPDATE|INSERT)\b"
 """Statements that keep the columns that they do not name."""
+_KEEPS_FIRST = _KEEPS + r"(?:\s+(?:LOW_PRIORITY|HIGH_PRIORITY|DELAYED|IGNORE|INTO)\b)*\s*"
+"""The same, up to the first table."""
 _REPLACES = _BEFORE + r"(?:REPLACE\b|LOAD\b.*\bREPLACE\b)"
 
 _TWO_BYTES = 0xFC
@@ -86,10 +91,12 @@ def _replacing(block: Block, schemas: TableSchemas | None) -> Iterator[tuple[int
     firsts = np.unique(np.stack([events["group"][rows], codes[rows], maps]), axis=1, return_index=True)[1]
     firsts = np.sort(firsts[(is_told & (maps >= 0))[firsts]])
     rows, maps = rows[firsts], maps[firsts]
-    names = [texts_at(block.data, place[:, maps]) for place in text_places(block)[:2]]
+    places = text_places(block)[:2]
+    names = [texts_at(block.data, place[:, maps]) for place in places]
     texts = pc.if_else(codes[rows] >= 0, texts.take(np.maximum(codes[rows], 0)), "") if len(texts) else None
     is_insert = events["type"][rows] == EventType.WRITE_ROWS_V1
-    for number in np.flatnonzero(_may_replace(texts, names[1], is_insert)).tolist():
+    may_replace = _may_replace(texts, (names[0], names[1]), _is_alone(block, maps, places), is_insert)
+    for number in np.flatnonzero(may_replace).tolist():
         if schemas is not None and _lacks_generated_alone(block, int(rows[number]), int(maps[number]), schemas):
             continue
         table = TableName(*(part[number].as_py() for part in names))
@@ -117,23 +124,62 @@ def _lacks_generated_alone(block: Block, row: int, table_map: int, schemas: Tabl
     return all(is_there[index] or column.generated for index, column in enumerate(columns))
 
 
-def _may_replace(texts: pa.Array | None, tables: pa.Array, is_insert: Mask) -> Mask:
+def _may_replace(texts: pa.Array | None, tables: tuple[pa.Array, pa.Array], is_alone: Mask, is_insert: Mask) -> Mask:
     """True where the statement that made a row event may have been a REPLACE.
+
+    What a trigger or a function does has the text of the statement that called it, and servers let it change no table
+    that this statement uses (error 1442): a statement that uses the table itself is what changed it.
 
     Args:
         texts: Of the statements, empty where the log has none; None: it has none at all.
-        tables: Names of the tables.
+        tables: Names of their databases, and their own.
+        is_alone: Those of whose name the group changes no table in another database.
         is_insert: Those that are no updates: a statement that is not known to be a REPLACE made them as they are.
     """
     if texts is None:
         return ~is_insert
-    keeps = np.asarray(pc.match_substring_regex(texts, _KEEPS))
-    for table in pc.unique(tables).to_pylist():
-        # What a trigger or a function does has the text of the statement that called it.
-        spelled = "|".join({re.escape(table.replace(quote, 2 * quote)) for quote in ("`", '"')})
-        named = pc.match_substring_regex(texts, rf"(?i)(?:^|[^\w$])(?:{spelled})(?:[^\w$]|$)")
-        keeps &= np.asarray(named) | ~np.asarray(pc.equal(tables, table))
+    keeps = np.zeros(len(texts), dtype=np.bool_)
+    names = np.array([part.to_pylist() for part in tables])
+    for database, table in np.unique(names, axis=1).T.tolist():
+        of_table = np.flatnonzero((names == [[database], [table]]).all(axis=0))
+        own = texts.take(of_table)
+        qualified = rf"{_KEEPS_FIRST}(?:{_spelled(database)})\s*\.\s*(?:{_spelled(table)})(?:[^\w$.]|$)"
+        bare = rf"{_KEEPS_FIRST}(?:{_spelled(table)})\s*(?:[^\w$.\s]|\s[^.\s]|$)"
+        keeps[of_table] = np.asarray(pc.match_substring_regex(own, qualified))
+        keeps[of_table] |= np.asarray(pc.match_substring_regex(own, bare)) & is_alone[of_table]
+    others = np.flatnonzero(~keeps & ~is_insert & np.asarray(pc.match_substring_regex(texts, _KEEPS)))
+    for number in others.tolist():
+        keeps[number] = _uses(texts[number].as_py(), TableName(*names[:, number].tolist()), bool(is_alone[number]))
     return np.where(is_insert, np.asarray(pc.match_substring_regex(texts, _REPLACES)), ~keeps)
+
+
+def _is_alone(block: Block, maps: Rows, places: NDArray[np.int64]) -> Mask:
+    """True for table maps whose group has none of a table with this name in another database."""
+    every = np.flatnonzero(block.events["type"] == EventType.TABLE_MAP)
+    names = [pc.utf8_lower(texts_at(block.data, place[:, every])).dictionary_encode() for place in places]
+    database, table = (np.asarray(coded.indices).astype(np.int64) for coded in names)
+    owners = block.events["group"][every] * np.int64(len(names[1].dictionary)) + table
+    found, counts = np.unique(np.unique(np.stack([owners, database]), axis=1)[0], return_counts=True)
+    is_alone: Mask = counts[np.searchsorted(found, owners[np.searchsorted(every, maps)])] == 1
+    return is_alone
+
+
+def _spelled(name: str) -> str:
+    """Pattern for a name as statements have it, with quotes and without."""
+    return "|".join(
+        [*(quote + re.escape(name.replace(quote, 2 * quote)) + quote for quote in ("`", '"')), re.escape(name)]
+    )
+
+
+def _uses(text: str, table: TableName, is_alone: bool) -> bool:
+    """True if a statement changes rows of *table* itself: one of several tables, or with comments between its words."""
+    for sql_mode in (0, MODE_ANSI_QUOTES):
+        for operation in parse_statement(text, StatementSession(sql_mode=sql_mode, vendor=Vendor.MARIADB)):
+            for name in operation.names or () if isinstance(operation, ChangeRows) else ():
+                is_database = name.database.casefold() == table.database.casefold() if name.database else is_alone
+                if is_database and name.table.casefold() == table.table.casefold():
+                    return True
+    return False
 
 
 def _merging_updates(block: Block) -> Rows:

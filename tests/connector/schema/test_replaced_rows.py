@@ -66,7 +66,11 @@ def updated(text: str | None, after: int = KEY_AND_A, before: int = KEY_ALONE) -
         "/*M!100100 REPLACE */ INTO item (id, a) VALUES (1, 2)",
         "LOAD DATA INFILE 'x' REPLACE INTO TABLE item (id, a)",
         "SET STATEMENT binlog_row_image = MINIMAL FOR REPLACE INTO item (id, a) VALUES (1, 2)",
-        "INSERT INTO other (id) VALUES (1)",  # which has a trigger
+        # Of a table with a trigger:
+        "INSERT INTO other (id) VALUES (1)",
+        "INSERT INTO other (item) VALUES ('item')",
+        "UPDATE other, item SET other.id = 1",
+        "UPDATE elsewhere.item SET id = 1, a = 3",
         "",
     ],
 )
@@ -84,10 +88,23 @@ def test_without_a_text_nothing_tells_a_replace() -> None:
         "INSERT INTO item (id, a) VALUES (1, 2) ON DUPLICATE KEY UPDATE a = 3",
         "/* from REPLACE */ insert into `shop`.`ITEM` (id, a) VALUES (1, 2) ON DUPLICATE KEY UPDATE a = 3",
         "UPDATE item SET id = 1, a = 3",
+        "UPDATE LOW_PRIORITY IGNORE shop . item AS i SET i.id = 1, i.a = 3",
+        "INSERT /* now */ INTO item VALUES (1, 2, 3) ON DUPLICATE KEY UPDATE a = 3",
+        "UPDATE other JOIN item USING (id) SET item.id = 1, a = 3",
+        'UPDATE other JOIN "item" AS i USING (id) SET i.id = 1, a = 3',
     ],
 )
 def test_statements_that_keep_the_other_columns_are_no_replace(text: str) -> None:
     assert found(updated(text)) == []
+
+
+@pytest.mark.parametrize(("written", "expected"), [("item", [(3, "shop")]), ("shop.item", [])])
+def test_a_namesake_in_another_database_may_be_what_the_statement_named(
+    written: str, expected: list[tuple[int, str]]
+) -> None:
+    text = encode_annotate_rows(f"UPDATE {written} SET id = 1, a = 3", FROM)
+    block = group_of(text, table_map("elsewhere"), table_map(), row_event(UPDATE, 3, KEY_ALONE, KEY_AND_A))
+    assert [(row, names[0].database) for row, _, names in found(block) if names] == expected
 
 
 @pytest.mark.parametrize("written", ['`o``d"d`', '"o`d""d"'])
