@@ -136,7 +136,7 @@ def test_columns_of_the_changefeed_follow_the_table_s(tmp_path: Path) -> None:
     with Shop(tmp_path) as shop:
         shop.sell(1)
     with open_log(str(tmp_path)) as log:
-        view = ChangefeedView(table="shop.items", include_absent=True)
+        view = ChangefeedView(table="shop.items", include_absent=True, include_sequence=True)
         schema = next(iter(view.batches(log.committed_blocks()))).schema
     columns = [(field.name, field.dataType.simpleString()) for field in to_spark(schema)]
     documented = [

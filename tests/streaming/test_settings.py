@@ -114,6 +114,7 @@ def test_every_option_of_the_source_that_a_stream_has_can_be_set() -> None:
         "includeDdl",
         "includeQuery",
         "includeAbsent",
+        "includeSequence",
         "failOnStatement",
         "countOtherTables",
         "tellProblems",

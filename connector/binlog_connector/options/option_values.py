@@ -200,6 +200,7 @@ OPTIONS = (
     Option("includeDdl", "false"),
     Option("includeQuery", "false"),
     Option("includeAbsent", "false"),
+    Option("includeSequence", "false"),
     Option("timeType", "text"),
     Option("zeroDates", "null"),
     Option("replaceInvalidText", "false"),

@@ -120,6 +120,7 @@ def make_view(
                 groups=groups,
                 decoding=decoding,
                 include_absent=options.include_absent,
+                include_sequence=options.include_sequence,
             )
         case View.TABLES:
             from binlog_connector.schema.statement_rows import find_statement_rows

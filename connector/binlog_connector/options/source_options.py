@@ -93,6 +93,7 @@ class SourceOptions:
         include_ddl: Rows of `changes` for DDL and TRUNCATE.
         include_query: The column `query` of `changes`.
         include_absent: The column `_absent` of `changefeed`.
+        include_sequence: The column `_seq` of `changefeed`.
         messages: Rows of `changes` are messages for Kafka that look like this; None: they are not.
         zero_dates: What becomes of dates that are none.
         replace_invalid_text: Bytes invalid in their character set become U+FFFD; else they are an error.
@@ -127,6 +128,7 @@ class SourceOptions:
     include_ddl: bool = False
     include_query: bool = False
     include_absent: bool = False
+    include_sequence: bool = False
     messages: MessageOptions | None = None
     time_type: TimeType = TimeType.TEXT
     zero_dates: ZeroDates = ZeroDates.NULL
@@ -189,6 +191,7 @@ class SourceOptions:
             include_ddl=include_ddl,
             include_query=_include_query(given, include_ddl=include_ddl),
             include_absent=flag(given, "includeAbsent", default=False),
+            include_sequence=flag(given, "includeSequence", default=False),
             messages=MessageOptions.parse(given, view),
             time_type=TimeType(choice(given, "timeType", TimeType, TimeType.TEXT)),
             zero_dates=ZeroDates(choice(given, "zeroDates", ZeroDates, ZeroDates.NULL)),
@@ -307,9 +310,11 @@ def _check_changes_only(given: Mapping[str, str], view: View) -> None:
 
 
 def _check_changefeed_only(given: Mapping[str, str], view: View) -> None:
-    if view is not View.CHANGEFEED and given.get("includeAbsent", "false").lower() != "false":
-        hint = "View changes has the column absent" if view is View.CHANGES else "Use view changefeed"
-        raise invalid("includeAbsent", given["includeAbsent"], f"nothing beside view {view}", hint=hint)
+    for name in ("includeAbsent", "includeSequence"):
+        if view is not View.CHANGEFEED and given.get(name, "false").lower() != "false":
+            has_it = view is View.CHANGES and name == "includeAbsent"
+            hint = "View changes has the column absent" if has_it else "Use view changefeed"
+            raise invalid(name, given[name], f"nothing beside view {view}", hint=hint)
 
 
 def _check_rows_only(given: Mapping[str, str], view: View) -> None:

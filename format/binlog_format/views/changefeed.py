@@ -2,7 +2,8 @@
 
 The columns are the table's own, then those that Delta's change data feed and Spark's changelog contract know
 (`_change_type`, `_commit_version`, `_commit_timestamp`), then where the change lies in the log; and, if wanted, which
-columns the image lacks (`_absent`). Without that, an image that lacks one is an error: null would be a value.
+columns the image lacks (`_absent`), and that place as one text (`_seq`). Without `_absent`, an image that lacks a
+column is an error: null would be a value.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from binlog_format.views.row_images import ABSENT_TYPE, TypedTable, absent_names
 from binlog_format.views.selection import Selection
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
     from numpy.typing import NDArray
 
@@ -44,6 +45,8 @@ CHANGE_FIELDS = (
 )
 ABSENT_FIELD = pa.field("_absent", ABSENT_TYPE)
 """Names of columns that the image lacks, which are null in the row; null: it has all."""
+SEQUENCE_FIELD = pa.field("_seq", pa.string())
+"""Place of the image as one text, whose order is that of the log: commit version, event, row and image, in hex."""
 
 _CHANGE_TYPES = strings_array(["insert", "update_preimage", "update_postimage", "delete"])  # by ImageKind
 
@@ -53,24 +56,25 @@ _CHUNK_BITS = 14
 _PAGE_BITS = 24
 _FILE_BITS = 63 - _PAGE_BITS - _CHUNK_BITS
 
+_SEQUENCE = np.dtype([("commit_version", ">u8"), ("event_no", ">u4"), ("row_no", ">u4"), ("image", "u1")])
+_HEX = np.array([list(f"{byte:02x}".encode()) for byte in range(256)], dtype=np.uint8)  # by byte
 
-def changefeed_schema(
-    layout: TableLayout, decoding: Decoding = DEFAULT_DECODING, *, include_absent: bool = False
-) -> pa.Schema:
+
+def changefeed_schema(layout: TableLayout, decoding: Decoding = DEFAULT_DECODING, *extra: pa.Field) -> pa.Schema:
     """Schema of the view for a table of this layout.
 
     Args:
-        include_absent: With `ABSENT_FIELD`.
+        extra: `ABSENT_FIELD`, `SEQUENCE_FIELD`, where they are wanted.
 
     Raises:
         SchemaError: `NO_COLUMN_METADATA`.
         UnsupportedError: `COLUMN_TYPE`.
     """
-    return pa.schema([*arrow_schema(layout, decoding), *CHANGE_FIELDS, *((ABSENT_FIELD,) if include_absent else ())])
+    return pa.schema([*arrow_schema(layout, decoding), *CHANGE_FIELDS, *extra])
 
 
 def changefeed_batch(
-    images: Images, events: Table, groups: Table, sources: tuple[GtidSource, ...] = (), *, include_absent: bool = False
+    images: Images, events: Table, groups: Table, sources: tuple[GtidSource, ...] = (), extra: Sequence[pa.Field] = ()
 ) -> pa.RecordBatch:
     """One row for each image; a column that the image lacks is null.
 
@@ -79,13 +83,15 @@ def changefeed_batch(
         events: `EVENT_DTYPE`; of a block or of a loaded `TableIndex`.
         groups: `GROUP_DTYPE`, what `events["group"]` counts.
         sources: What `gtid_source` in *groups* counts; a log of MariaDB has none.
-        include_absent: With `ABSENT_FIELD`.
+        extra: See `changefeed_schema`.
     """
     columns = [images.column(index) for index in range(len(images.layout.columns))]
     columns += change_columns(images.table, events, groups, sources)
-    if include_absent:
+    if ABSENT_FIELD in extra:
         columns.append(absent_names(images, np.arange(len(images), dtype=np.int64)))
-    schema = changefeed_schema(images.layout, images.decoding, include_absent=include_absent)
+    if SEQUENCE_FIELD in extra:
+        columns.append(_sequences(images.table, events, groups))
+    schema = changefeed_schema(images.layout, images.decoding, *extra)
     return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
@@ -124,6 +130,18 @@ def commit_versions(groups: Table) -> NDArray[np.int64]:
     return versions
 
 
+def _sequences(table: Table, events: Table, groups: Table) -> pa.Array:
+    """`SEQUENCE_FIELD` of some images."""
+    rows = table["event"].astype(np.int64)
+    places = np.empty(len(table), dtype=_SEQUENCE)
+    places["commit_version"] = commit_versions(groups)[events["group"][rows]]
+    places["event_no"], places["row_no"] = events["event_no"][rows], table["row_no"]
+    places["image"] = table["kind"]
+    digits = _HEX[places.view(np.uint8).reshape(len(places), _SEQUENCE.itemsize)]
+    ends = np.arange(len(places) + 1, dtype=np.int32) * np.int32(2 * _SEQUENCE.itemsize)
+    return pa.StringArray.from_buffers(len(places), pa.py_buffer(ends), pa.py_buffer(digits))
+
+
 class ChangefeedView:
     """Typed images of one table, in total order.
 
@@ -133,6 +151,7 @@ class ChangefeedView:
         layout: What the table is expected to look like; default: as it is first met.
         groups: Which event groups are wanted; default: all.
         include_absent: With `ABSENT_FIELD`; without it, an image that lacks columns is an error.
+        include_sequence: With `SEQUENCE_FIELD`.
     """
 
     def __init__(
@@ -144,9 +163,10 @@ class ChangefeedView:
         decoding: Decoding = DEFAULT_DECODING,
         groups: GroupFilter = ALL_GROUPS,
         include_absent: bool = False,
+        include_sequence: bool = False,
     ) -> None:
         self._table = table
-        self._include_absent = include_absent
+        self._extra = [ABSENT_FIELD] * include_absent + [SEQUENCE_FIELD] * include_sequence
         self._decoding = decoding
         self._tables = tables or TableFilter()
         self._groups = groups
@@ -160,7 +180,7 @@ class ChangefeedView:
     def schema(self, layout: TableLayout | None) -> pa.Schema:
         """Schema of the batches for a table of this layout."""
         assert layout is not None, "the columns of this view are the table's"
-        return changefeed_schema(layout, self._decoding, include_absent=self._include_absent)
+        return changefeed_schema(layout, self._decoding, *self._extra)
 
     def json_styles(self) -> dict[str, JsonStyle]:
         """JSON styles for `json_lines` of this view."""
@@ -184,14 +204,12 @@ class ChangefeedView:
                     block.data, block.events, touched.events, touched.layout, place=block.place, decoding=self._decoding
                 )
                 images.check_changes()
-                if not self._include_absent and images.has_absent():
+                if ABSENT_FIELD not in self._extra and images.has_absent():
                     raise _lacking(images)
                 read.append(images)
             for parts in bounded(read) if read else ():
                 batches = [
-                    changefeed_batch(
-                        part, block.events, block.groups, block.gtid_sources, include_absent=self._include_absent
-                    )
+                    changefeed_batch(part, block.events, block.groups, block.gtid_sources, self._extra)
                     for part in parts
                 ]
                 yield in_order(batches, [part.table["event"] for part in parts])

@@ -12,7 +12,7 @@ import pyarrow as pa
 from binlog_format.errors import SchemaError, UnsupportedError
 from binlog_format.rows.columns import arrow_schema
 from binlog_format.rows.images import ImageKind
-from binlog_format.views.changefeed import CHANGE_FIELDS, change_columns, changefeed_batch
+from binlog_format.views.changefeed import ABSENT_FIELD, CHANGE_FIELDS, change_columns, changefeed_batch
 from binlog_streaming.lake.change import ContradictedError
 from binlog_streaming.lake.evolution import cast_to_schema, common_schema
 from binlog_streaming.lake.row_values import matching_rows, rows_with
@@ -171,9 +171,8 @@ def target_schema(content: RowsContent, mode: Mode) -> pa.Schema:
 def changelog_batch(row_batch: RowBatch) -> pa.RecordBatch:
     """One row for each image; it names the columns that the image lacks, and the snapshot that put it into the log."""
     images = row_batch.images
-    batch = changefeed_batch(
-        images, row_batch.events, row_batch.groups, row_batch.gtid_sources, include_absent=images.has_absent()
-    )
+    extra = [ABSENT_FIELD] if images.has_absent() else []
+    batch = changefeed_batch(images, row_batch.events, row_batch.groups, row_batch.gtid_sources, extra)
     return batch.append_column(SNAPSHOT, pa.repeat(row_batch.snapshot, batch.num_rows)) if row_batch.snapshot else batch
 
 

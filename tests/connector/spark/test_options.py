@@ -123,6 +123,7 @@ def test_a_query_has_one_start() -> None:
         ({"view": "events", "includeDdl": "true"}, "nothing beside view events"),
         ({"includeDdl": "true", "includeQuery": "false"}, "true or nothing beside includeDdl"),
         ({"includeAbsent": "true"}, "nothing beside view changes.*has the column absent"),
+        ({"includeSequence": "true"}, "nothing beside view changes.*Use view changefeed"),
         ({"bound": "sealed", "format": "classic"}, "visible beside format classic"),
     ],
 )

@@ -126,6 +126,15 @@ def test_changefeed_has_the_images_in_order(made: tuple[Work, MadeLog], spec: Ta
     assert versions == sorted(versions, key=lambda version: int(str(version)))
 
 
+@given(logs(), st.sampled_from(SPECS))
+def test_sequences_of_the_changefeed_are_unique_texts_in_log_order(made: tuple[Work, MadeLog], spec: TableSpec) -> None:
+    _, log = made
+    view = ChangefeedView(table=spec.full_name, include_sequence=True)
+    found = [str(row["_seq"]) for row in _rows(view.batches(log.committed_blocks()), view.schema(_layout(spec)))]
+    assert found == sorted(set(found))
+    assert {len(text) for text in found} <= {34}
+
+
 def _expected_images(
     work: Work, log: MadeLog, spec: TableSpec, rows: list[dict[str, object]]
 ) -> Iterator[dict[str, object]]:
