@@ -7,7 +7,6 @@ import gc
 import os
 import re
 import signal
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -57,16 +56,7 @@ SLOW = (
 FIRST_SPARK = ("tests/connector/", "tests/docs/", "tests/streaming/archive/", "tests/streaming/bad_days/")
 """Tests of one of the two Spark sessions; those of the other one take about as long."""
 _FUNCTION = re.compile(r"^ *def (\w+)\(([^)]*)\)", re.MULTILINE)
-_USES_KAFKA = re.compile(r"\bkafka_broker\b")
-TIME_IS_OVER = "the time for tests is over"
-_STARTED = time.monotonic()
-
-
-def pytest_addoption(parser: pytest.Parser) -> None:
-    """Options of this suite."""
-    parser.addoption(
-        "--begin-within", type=float, metavar="SECONDS", help="skip tests whose turn comes later, each with a line"
-    )
+_USES_SERVERS = re.compile(r"\b(kafka_broker|object_store)\b")
 
 
 @pytest.hookimpl(wrapper=True)
@@ -100,7 +90,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Begin with what takes long, so that no process is left with it when the others have ended."""
     names = _names_by_file(item.nodeid for item in items)
     items.sort(
-        key=lambda item: (not _process_of(item.nodeid, names).startswith(("spark", "kafka")), not _is_slow(item.path))
+        key=lambda item: (not _process_of(item.nodeid, names).startswith(("spark", "servers")), not _is_slow(item.path))
     )
 
 
@@ -109,7 +99,8 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     """Say which tests run in one process.
 
     A file's tests share what is made for it. Files of which a test that runs uses the Spark session share that: Java,
-    its compiled code, and the Python workers are there twice. So do tests of files that use the Kafka broker.
+    its compiled code, and the Python workers are there twice. So do tests of files that use the Kafka broker or the S3
+    server.
     """
     from xdist.scheduler import LoadScopeScheduling
 
@@ -128,8 +119,8 @@ def _process_of(nodeid: str, names: Mapping[str, frozenset[str]]) -> str:
     file, _, test = nodeid.partition("::")
     uses_spark = _spark_tests(file)
     # A file may have tests of both: a broker in the process of a Spark session would be one more.
-    if _uses_kafka(file) and _function_of(test) not in uses_spark:
-        return "kafka"
+    if _uses_servers(file) and _function_of(test) not in uses_spark:
+        return "servers"
     return f"spark {file.startswith(FIRST_SPARK)}" if names[file] & uses_spark else file
 
 
@@ -159,26 +150,19 @@ def _spark_tests(file: str) -> frozenset[str]:
 
 
 @functools.cache
-def _uses_kafka(file: str) -> bool:
-    return _USES_KAFKA.search((TESTS.parent / file).read_text()) is not None
-
-
-def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Leave out what would begin too late."""
-    limit = item.config.getoption("--begin-within")
-    if limit is not None and time.monotonic() - _STARTED > limit:
-        pytest.skip(TIME_IS_OVER)
+def _uses_servers(file: str) -> bool:
+    return _USES_SERVERS.search((TESTS.parent / file).read_text()) is not None
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     """In CI all is there that the markers `spark` and `server` ask for: a test of theirs that skips has failed.
 
-    Unless a `skipif` says where it need not run, and this is there; or the time for tests is over.
+    Unless a `skipif` says where it need not run, and this is there.
     """
     report = yield
     marks = {mark.name for mark in item.iter_markers()}
-    is_exempt = any(mark.args[0] for mark in item.iter_markers("skipif")) or TIME_IS_OVER in str(report.longrepr)
+    is_exempt = any(mark.args[0] for mark in item.iter_markers("skipif"))
     must_run = bool(marks & {"spark", "server"}) and not is_exempt
     if must_run and report.skipped and not hasattr(report, "wasxfail") and os.environ.get("CI") == "true":
         report.outcome = "failed"
@@ -241,9 +225,9 @@ def kafka_broker(tmp_path_factory: pytest.TempPathFactory, kafka_network: TcpPro
         yield broker
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def object_store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ObjectStore]:
-    """An S3 server for the tests of a module, running."""
+    """The one S3 server of a test run, running; each test has a folder of its own in its bucket."""
     from tests.faults.object_store import ObjectStore
 
     with ObjectStore(tmp_path_factory.mktemp("s3")) as store:

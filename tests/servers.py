@@ -6,23 +6,46 @@ and those that `BINLOG_STREAM_SERVERS` names, separated by commas.
 
 from __future__ import annotations
 
+import atexit
+import functools
 import os
+import shutil
+import tempfile
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
+from binlog_lab.demo.mariadb.installed import MARIADB_OF_PATH, DatabaseServerError, Installed, find_server
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from binlog_lab.demo.mariadb.installed import Installed
     from binlog_lab.demo.mariadb.server import DatabaseServer, MariaDbServer
 
 SERVERS_VARIABLE = "BINLOG_STREAM_SERVERS"
 FETCHED = tuple(Path(__file__).parent.parent / ".venv" / name for name in ("server-mysql", "server-mariadb"))
 _COMPLETE = ("--binlog-row-metadata=FULL",)
 """What a job needs beside what MySQL has by default."""
+
+
+class MadeOnce(Installed):
+    """A server whose data directory a process has made once, and then copies: that takes a server seconds."""
+
+    def make_data(self, data: Path, options: Sequence[str] = ()) -> None:
+        """See `Installed`; *options* do not decide what is in it."""
+        del options
+        shutil.copytree(_made_data(Installed(self.name, self.root, self.vendor)), data)
+
+
+@functools.cache
+def _made_data(installed: Installed) -> Path:
+    folder = Path(tempfile.mkdtemp(prefix="binlog-stream-servers-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    installed.make_data(folder / "data", [f"--tmpdir={folder}", "--loose-debug-no-sync"])
+    (folder / "data" / "auto.cnf").unlink(missing_ok=True)  # each MySQL server gives itself a UUID
+    return folder / "data"
 
 
 class ServerKind(StrEnum):
@@ -67,23 +90,22 @@ def as_installed(kind: ServerKind, folder: Path, *, options: Sequence[str] = ())
 
 def fetched(kind: ServerKind) -> Installed:
     """The server of a kind that was fetched; the test is skipped where there is none."""
-    from binlog_lab.demo.mariadb.installed import find_server
-
     vendor = "MySQL" if kind is ServerKind.MYSQL else "MariaDB"
     for name in fetched_servers():
         installed = find_server(name)
         if installed.vendor == vendor:
-            return installed
+            return MadeOnce(name, installed.root, vendor)
     pytest.skip(f"no {vendor} server was fetched: make servers, or {SERVERS_VARIABLE}=FOLDER")
 
 
 def mariadb_server_in(folder: Path, *, server_id: int = 1, options: Sequence[str] = ()) -> MariaDbServer:
     """A server that is not started yet; a test is skipped where none is installed, but fails in CI."""
-    from binlog_lab.demo.mariadb.installed import DatabaseServerError
     from binlog_lab.demo.mariadb.server import MariaDbServer
 
     try:
-        return MariaDbServer(folder, server_id=server_id, options=options)
+        installed = find_server(MARIADB_OF_PATH)
+        made_once = MadeOnce(installed.name, installed.root, installed.vendor)
+        return MariaDbServer(folder, server_id=server_id, options=options, installed=made_once)
     except DatabaseServerError as error:
         if os.environ.get("CI") == "true":
             raise

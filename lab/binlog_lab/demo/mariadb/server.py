@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import secrets
 import signal
+import ssl
 import subprocess
 import tempfile
 import time
@@ -28,6 +30,13 @@ _STOP_SECONDS = 60.0
 _NEVER_SYNCED = "--loose-debug-no-sync"
 """Option by which nothing is forced to the disk. A server that is killed loses nothing by that, and starts in a third
 of the time."""
+
+
+@functools.cache
+def _any_certificate() -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE  # a server's own, on this machine
+    return context
 
 
 class DatabaseServer:
@@ -103,6 +112,7 @@ class DatabaseServer:
         self, *, database: str | None = None, autocommit: bool = True, multi_statements: bool = False
     ) -> pymysql.connections.Connection:
         """A new connection as root; `with` closes it."""
+        # For each connection without a context of its own, the client reads all certificates that the machine trusts.
         return pymysql.connect(
             host="127.0.0.1",
             port=self.port,
@@ -112,6 +122,8 @@ class DatabaseServer:
             charset="utf8mb4",
             autocommit=autocommit,
             client_flag=CLIENT.MULTI_STATEMENTS if multi_statements else 0,
+            ssl=_any_certificate() if self.installed.is_mysql else None,
+            ssl_disabled=not self.installed.is_mysql,  # MySQL takes passwords over TLS
         )
 
     def gtid_position(self) -> str:
