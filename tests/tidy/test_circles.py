@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.tidy.test_tidy import REPO, ROOT_PACKAGES
+from tests.tidy.test_tidy import REPO, ROOT_PACKAGES, tree_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -28,7 +28,7 @@ MODULES = {
 
 def _imported(path: Path) -> set[str]:
     names: set[str] = set()
-    for node in _at_run_time(ast.parse(path.read_text()).body):
+    for node in _at_run_time(tree_of(path).body):
         if isinstance(node, ast.Import):
             names |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module is not None:
@@ -100,7 +100,7 @@ def test_small_modules_have_two_users() -> None:
 
 
 def _mentioned(path: Path) -> Iterator[str]:
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in ast.walk(tree_of(path)):
         if isinstance(node, ast.ImportFrom) and node.module is not None:
             yield node.module
             yield from (f"{node.module}.{alias.name}" for alias in node.names)

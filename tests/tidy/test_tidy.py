@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import re
 import subprocess
 import sys
@@ -85,6 +86,12 @@ def _name(path: Path) -> str:
     return str(path.relative_to(REPO))
 
 
+@functools.cache
+def tree_of(path: Path) -> ast.Module:
+    """The syntax of a module, for all tests that look at it."""
+    return ast.parse(path.read_text())
+
+
 def _imports(tree: ast.Module) -> set[str]:
     names: set[str] = set()
     for node in ast.walk(tree):
@@ -115,14 +122,14 @@ def test_module_is_short(path: Path) -> None:
 
 @pytest.mark.parametrize("path", SOURCES, ids=_name)
 def test_module_opens_with_a_docstring(path: Path) -> None:
-    assert ast.get_docstring(ast.parse(path.read_text()))
+    assert ast.get_docstring(tree_of(path))
 
 
 @pytest.mark.parametrize("path", SOURCES, ids=_name)
 def test_functions_are_short(path: Path) -> None:
     long = {
         node.name: node.end_lineno - node.lineno + 1
-        for node in ast.walk(ast.parse(path.read_text()))
+        for node in ast.walk(tree_of(path))
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.end_lineno is not None
     }
     assert {name: lines for name, lines in long.items() if lines > FUNCTION_LINES_MAX} == {}
@@ -132,7 +139,7 @@ def test_names_of_classes_are_unique() -> None:
     """A name means one thing: who finds it by `grep` has found it."""
     places: dict[str, list[str]] = defaultdict(list)
     for path in SOURCES:
-        for node in ast.parse(path.read_text()).body:
+        for node in tree_of(path).body:
             if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
                 places[node.name].append(_name(path))
     assert {name: where for name, where in places.items() if len(where) > 1} == {}
@@ -142,7 +149,7 @@ def test_names_of_classes_are_unique() -> None:
 def test_imports_point_one_way(path: Path) -> None:
     root = path.relative_to(REPO).parts[0]
     package = ROOT_PACKAGES[root]
-    outside = _imports(ast.parse(path.read_text())) - sys.stdlib_module_names
+    outside = _imports(tree_of(path)) - sys.stdlib_module_names
     assert outside <= ALLOWED_IMPORTS[package]
 
 
@@ -167,7 +174,7 @@ def test_no_exception_is_swallowed() -> None:
     swallowed = [
         f"{_name(path)}:{node.lineno}"
         for path in SOURCES
-        for node in ast.walk(ast.parse(path.read_text()))
+        for node in ast.walk(tree_of(path))
         if isinstance(node, ast.ExceptHandler) and len(node.body) == 1 and isinstance(node.body[0], ast.Pass)
     ]
     assert swallowed == []

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.tidy.test_tidy import REPO, SOURCES, _name
+from tests.tidy.test_tidy import REPO, SOURCES, _name, tree_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -119,12 +119,12 @@ def _old_phrases(text: str) -> list[tuple[int, str]]:
 
 @pytest.mark.parametrize("path", SOURCES, ids=_name)
 def test_docstrings_begin_with_what_a_thing_is_or_does(path: Path) -> None:
-    assert _riddles(ast.parse(path.read_text())) == []
+    assert _riddles(tree_of(path)) == []
 
 
 @pytest.mark.parametrize("path", SOURCES, ids=_name)
 def test_names_are_those_of_the_field(path: Path) -> None:
-    tree = ast.parse(path.read_text())
+    tree = tree_of(path)
     assert _old_names(tree) == []
     assert path.stem not in NAMES
     assert [(line, _old_phrases(text)) for line, text in _docstrings(tree) if _old_phrases(text)] == []
