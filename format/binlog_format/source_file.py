@@ -9,11 +9,12 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol, cast
+from typing import TYPE_CHECKING, Protocol, TypeVar, cast
 
 import pyarrow.fs
 
 from binlog_format.errors import AccessError, OptionError, StartError
+from binlog_format.kernels import empty_bytes
 from binlog_format.messages import KEYS_IN_URL, has_keys
 from binlog_format.position import Place
 
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
 
     from binlog_format.kernels import Bytes
 
+L = TypeVar("L")
+T = TypeVar("T")
 
 PACKED_BY = {
     b"\x1f\x8b": ("gzip", "gunzip"),
@@ -95,6 +98,33 @@ class Directory(Protocol):
             FileNotFoundError: It is not there (any more).
             AccessError: The file system refuses.
         """
+
+
+def first_bytes(directory: Directory, name: str, size: int) -> Bytes:
+    """The first bytes of a file, *size* or what it has; none if it was purged since it was listed."""
+    buffer = empty_bytes(size)
+    try:
+        file = directory.open(name)
+    except FileNotFoundError:
+        return buffer[:0]
+    try:
+        return buffer[: file.read_into(0, buffer)]
+    finally:
+        file.close()
+
+
+def look_until_listed_again(listed: Callable[[], L], find: Callable[[L], T | None]) -> T | None:
+    """Find something in a listing; None only if two listings in a row are the same.
+
+    Files that would tell may have been purged since the first one.
+    """
+    seen: L | None = None
+    while (listing := listed()) != seen:
+        found = find(listing)
+        if found:
+            return found
+        seen = listing
+    return None
 
 
 class LocalFile:

@@ -104,14 +104,15 @@ def plan_partitions(
     ]
 
 
+def leave_out(error: CorruptError, _byte: int | None = None) -> None:
+    """Warn of what is damaged, and therefore in no row of a query."""
+    logger.warning("left out: %s", error)
+
+
 def sound_partitions(
     watched: WatchedLog, begin: SourceOffset, end: Position | None, count_min: int | None
 ) -> list[RangePartition]:
     """Partitions of all parts of a structured log from *begin* on that can be read; others get a warning each."""
-
-    def leave_out(error: CorruptError) -> None:
-        logger.warning("skipped: %s", error)
-
     return [
         part
         for start, stop in sound_ranges(watched, begin, end, leave_out)

@@ -6,7 +6,6 @@ Events of a structured log for Spark: their columns (`events_schema`), and those
 from __future__ import annotations
 
 import itertools
-import logging
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -25,6 +24,7 @@ from binlog_connector.options.query_views import (
     schemas_for,
 )
 from binlog_connector.options.source_options import SourceOptions, View
+from binlog_connector.spark.partitions import leave_out
 from binlog_connector.spark.schema import as_spark_sees_it, to_spark
 from binlog_connector.spark.spark_api import arrow_schema_of
 from binlog_connector.worker_process import freeze_garbage_collector
@@ -41,15 +41,12 @@ if TYPE_CHECKING:
     from binlog_connector.schema.log_ddl import ServerRuns
     from binlog_connector.spark.partitions import RangePartition
     from binlog_format.block import Block
-    from binlog_format.errors import CorruptError
     from binlog_format.log.log import Log
     from binlog_format.rows.decoding import TableSchemas
     from binlog_format.structured.event_log import EventSource, LogBlock
     from binlog_format.structured.views.event_filter import EventFilter
     from binlog_format.structured.views.view import LogsView
 
-
-logger = logging.getLogger(__name__)
 
 GAP_TYPE = "gap"
 """Type of the row of view `events` that stands for what is missing."""
@@ -282,16 +279,12 @@ def event_batches(
             is gone.
     """
     view = _view(options, wanted)
-    batches = view.batches(_planned_entries(log, partition), _leave_out if options.events.skip_damaged else None)
+    batches = view.batches(_planned_entries(log, partition), leave_out if options.events.skip_damaged else None)
     if options.events.sort_window_ns is None:
         return batches
     from binlog_format.structured.views.view import sorted_by_time
 
     return sorted_by_time(batches, options.events.sort_window_ns)
-
-
-def _leave_out(error: CorruptError, _byte: int) -> None:
-    logger.warning("left out: %s", error)
 
 
 def _planned_entries(log: Log, partition: RangePartition) -> Iterator[LogBlock]:
@@ -319,8 +312,7 @@ def _wanted(options: SourceOptions, wanted: EventFilter) -> EventFilter:
 def _sources(log: Log, wanted: EventFilter, *, skip_damaged: bool) -> list[EventSource]:
     assert log.events is not None, "view logs is of logs of events"
     found: dict[EventSource, None] = {}
-    on_damage = _leave_out if skip_damaged else None
-    for block in log.events.entries(on_damage=on_damage):
+    for block in log.events.entries(on_damage=leave_out if skip_damaged else None):
         found |= dict.fromkeys(block.sources)
         found |= dict.fromkeys(block.state_after.sources.values())
     return [source for source in found if wanted.accepts(source)]

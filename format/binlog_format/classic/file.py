@@ -31,6 +31,7 @@ from binlog_format.gtids.gtid import GtidPosition
 from binlog_format.gtids.gtid_set import NO_GTIDS
 from binlog_format.kernels import empty_bytes
 from binlog_format.position import Place
+from binlog_format.source_file import first_bytes, look_until_listed_again
 
 if TYPE_CHECKING:
     from binlog_format.classic.format_description import FormatDescription
@@ -296,13 +297,10 @@ def find_files(directory: Directory, only: str | None = None) -> dict[int, FileE
     """
     if only is not None:
         return _only_file(directory, only)
-    found: dict[str, dict[int, FileEntry]] = {}
-    seen: dict[str, dict[int, FileEntry]] | None = None
-    # The files that would tell may have been purged since the listing: only one that stays the same shows that there
-    # are none.
-    while not found and (by_base := _by_base(directory)) != seen:
-        seen = by_base
-        found = {base: files for base, files in by_base.items() if _is_binlog(directory, files)}
+    found = look_until_listed_again(
+        lambda: _by_base(directory),
+        lambda by_base: {base: files for base, files in by_base.items() if _is_binlog(directory, files)},
+    )
     if not found:
         raise StartError(
             "NO_LOG_FILES",
@@ -334,7 +332,7 @@ def _only_file(directory: Directory, name: str) -> dict[int, FileEntry]:
     entry = directory.entry(name)
     if match is None or entry is None:
         raise StartError("NO_LOG_FILES", f"{name} is not named like a binlog file, <base>.NNNNNN")
-    head = _read_head(directory, name)
+    head = first_bytes(directory, name, MYSQL_ENCRYPTION_HEADER_SIZE).tobytes()
     if len(head) >= MAGIC_SIZE:
         check_magic(head[:MAGIC_SIZE], directory.path_of(name), head)
     return {int(match["number"]): entry}
@@ -344,21 +342,9 @@ def _is_binlog(directory: Directory, files: dict[int, FileEntry]) -> bool:
     for _, entry in sorted(files.items()):
         if entry.size < MAGIC_SIZE:
             continue  # made this moment, or by a server that was killed then
-        head = _read_head(directory, entry.name)
+        head = first_bytes(directory, entry.name, MYSQL_ENCRYPTION_HEADER_SIZE).tobytes()
         if head[:MAGIC_SIZE] == MAGIC_ENCRYPTED:
             check_magic(MAGIC_ENCRYPTED, directory.path_of(entry.name), head)
         if len(head) >= MAGIC_SIZE:  # else it was purged since the listing
             return head[:MAGIC_SIZE] == MAGIC
     return False
-
-
-def _read_head(directory: Directory, name: str) -> bytes:
-    try:
-        file = directory.open(name)
-    except FileNotFoundError:
-        return b""  # purged since the listing
-    try:
-        buffer = empty_bytes(MYSQL_ENCRYPTION_HEADER_SIZE)
-        return buffer[: file.read_into(0, buffer)].tobytes()
-    finally:
-        file.close()

@@ -23,15 +23,13 @@ from binlog_format.errors import OptionError, StartError, UnsupportedError
 from binlog_format.format_traits import CLASSIC, FORMAT_TRAITS, INNODB, STRUCTURED
 from binlog_format.innodb.header import file_number
 from binlog_format.innodb.layout import MAGIC, MAGIC_SIZE
-from binlog_format.kernels import empty_bytes
 from binlog_format.log_format import Bound, CheckScope
 from binlog_format.position import Place
-from binlog_format.source_file import PACKED_BY, is_pattern
+from binlog_format.source_file import PACKED_BY, first_bytes, is_pattern, look_until_listed_again
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from binlog_format.kernels import Bytes
     from binlog_format.live_files import LiveFiles
     from binlog_format.log.log import Log
     from binlog_format.log_format import Finding, LogCheck, OnProgress
@@ -158,18 +156,23 @@ def detect_format(directory: Directory, only: str | None) -> str:
     """
     if only is not None:
         return STRUCTURED if is_pattern(only) else _format_of_file(directory, only)
-    entries = sorted(directory.entries(), key=lambda entry: entry.name)
-    while True:
-        try:
-            return _format_of(directory, entries)
-        except StartError as error:
-            seen, entries = entries, sorted(directory.entries(), key=lambda entry: entry.name)
-            # The files that would tell may have been purged since the listing.
-            if error.subclass != "NO_LOG_FILES" or entries == seen:
-                raise
+    found = look_until_listed_again(
+        lambda: sorted(directory.entries(), key=lambda entry: entry.name),
+        lambda entries: _format_of(directory, entries),
+    )
+    if found is not None:
+        return found
+    _refuse_compressed(directory)
+    raise StartError(
+        "NO_LOG_FILES",
+        f"{directory.path}: there are no binlog files",
+        hint="They are named binlog-NNNNNN.ibb or <name>.NNNNNN; the server's variables binlog_directory and "
+        "log_bin_basename show where they are. Structured logs are told by their first entry; option "
+        "format=structured reads one of which nothing is there yet",
+    )
 
 
-def _format_of(directory: Directory, entries: Sequence[FileEntry]) -> str:
+def _format_of(directory: Directory, entries: Sequence[FileEntry]) -> str | None:
     innodb_name: str | None = None
     classic_heads: dict[str, tuple[str, bytes]] = {}
     for entry in entries:
@@ -192,16 +195,7 @@ def _format_of(directory: Directory, entries: Sequence[FileEntry]) -> str:
             )
         return INNODB
     if not classic:
-        if any(_is_structured(directory, entry.name) for entry in entries):
-            return STRUCTURED
-        _refuse_compressed(directory)
-        raise StartError(
-            "NO_LOG_FILES",
-            f"{directory.path}: there are no binlog files",
-            hint="They are named binlog-NNNNNN.ibb or <name>.NNNNNN; the server's variables binlog_directory and "
-            "log_bin_basename show where they are. Structured logs are told by their first entry; option "
-            "format=structured reads one of which nothing is there yet",
-        )
+        return STRUCTURED if any(_is_structured(directory, entry.name) for entry in entries) else None
     encrypted = [name for base, name in classic.items() if classic_heads[base][1] == MAGIC_ENCRYPTED]
     if len(encrypted) == len(classic):
         raise _encrypted(directory, encrypted[0])
@@ -236,7 +230,7 @@ def _is_structured(directory: Directory, name: str) -> bool:
         guess_format,
     )
 
-    return guess_format(_head_bytes(directory, name, HEAD_SIZE)) is FormatGuess.LOG
+    return guess_format(first_bytes(directory, name, HEAD_SIZE)) is FormatGuess.LOG
 
 
 def _refuse_compressed(directory: Directory) -> None:
@@ -259,19 +253,7 @@ def _refuse_packed(directory: Directory, name: str, head: bytes) -> None:
 
 
 def _head(directory: Directory, name: str, size: int = len(CLASSIC_MAGIC)) -> bytes:
-    return _head_bytes(directory, name, size).tobytes()
-
-
-def _head_bytes(directory: Directory, name: str, size: int) -> Bytes:
-    buffer = empty_bytes(size)
-    try:
-        file = directory.open(name)
-    except FileNotFoundError:
-        return buffer[:0]  # purged since the listing
-    try:
-        return buffer[: file.read_into(0, buffer)]
-    finally:
-        file.close()
+    return first_bytes(directory, name, size).tobytes()
 
 
 def _encrypted(directory: Directory, name: str) -> UnsupportedError:

@@ -215,12 +215,7 @@ def _start(
     warnings: list[str] = []
     said_by = None
     if checkpoint is not None and checkpoint.offset is not None:
-        decision = compare(watched, checkpoint.offset)
-        if decision.loss is not None:
-            if options.fail_on_data_loss:
-                raise decision.loss
-            warnings.append(f"data is lost, and failOnDataLoss is false: {decision.loss.reason}")
-        offset = decision.offset
+        offset, warnings = resumed(watched, options, checkpoint.offset)
     else:
         offset = initial_offset(watched, options.start)
         said_by = next((name for name in START_OPTIONS if name in options.given), "startingOffsets")
@@ -236,6 +231,20 @@ def _start(
         said_by=said_by,
     )
     return report, offset.position, warnings
+
+
+def resumed(watched: WatchedLog, options: SourceOptions, offset: SourceOffset) -> tuple[SourceOffset, list[str]]:
+    """The offset at which a job goes on, and a warning if data is lost.
+
+    Raises:
+        DataLossError: Data is lost, and `failOnDataLoss` is true.
+    """
+    decision = compare(watched, offset)
+    if decision.loss is None:
+        return decision.offset, []
+    if options.fail_on_data_loss:
+        raise decision.loss
+    return decision.offset, [f"data is lost, and failOnDataLoss is false: {decision.loss.reason}"]
 
 
 def size_behind(watched: WatchedLog, offset: SourceOffset) -> int:

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 from binlog_connector.envelope.avro.avro_encoding import avro_schema, table_schemas
 from binlog_connector.envelope.message_context import TableEnvelope
 from binlog_connector.envelope.options import MessageOperation
-from binlog_connector.following.resume import compare
 from binlog_connector.following.starts import initial_offset
 from binlog_connector.following.watched import WatchedLog
 from binlog_connector.kafka.topics import Topics
@@ -18,7 +17,7 @@ from binlog_format.errors import BinlogError, BrokerError, OptionError, Registry
 from binlog_format.rows.decoding import TimeType
 from binlog_format.views.filters import TableFilter
 from binlog_streaming.job_state.state_files import place_problems
-from binlog_streaming.jobs.check import LogReport, log_report, size_behind
+from binlog_streaming.jobs.check import LogReport, log_report, resumed, size_behind
 from binlog_streaming.jobs.log_tables import SCAN_SIZE, find_tables
 from binlog_streaming.jobs.tables import first_names
 from binlog_streaming.topics.connecting import connection_of, names_of, new_start, published_offset, registry_of
@@ -199,12 +198,7 @@ def _begin(
 ) -> tuple[SourceOffset, list[str]]:
     if offset is None:
         return new_start(job, watched) or initial_offset(watched, options.start), []
-    decision = compare(watched, offset)
-    if decision.loss is None:
-        return decision.offset, []
-    if options.fail_on_data_loss:
-        raise decision.loss
-    return decision.offset, [f"data is lost, and failOnDataLoss is false: {decision.loss.reason}"]
+    return resumed(watched, options, offset)
 
 
 def _topics(
