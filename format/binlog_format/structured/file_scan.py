@@ -149,6 +149,7 @@ class StructuredFileScan(Generic[Made]):
     Attributes:
         ended: Why, once `blocks` has ended.
         stopped_at: The byte of the first entry that was not read.
+        unfinished: The start of that entry, as far as it is there and tells what it is, where it is incomplete.
     """
 
     def __init__(
@@ -171,6 +172,7 @@ class StructuredFileScan(Generic[Made]):
         self._buffers = Recycler(np.dtype(np.uint8))
         self.ended = FileEnd.END
         self.stopped_at = start
+        self.unfinished = b""
 
     def blocks(self) -> Iterator[Made]:
         """Read; ends with `ended` and `stopped_at` set.
@@ -202,6 +204,7 @@ class StructuredFileScan(Generic[Made]):
             damage = self._damage(cut, data[cut.at :])
             if damage is None:
                 self.ended = FileEnd.INCOMPLETE
+                self.unfinished = data[cut.at : cut.at + _KNOWN_BY].tobytes()
                 return
             self._pass_over(damage, cut, data[cut.at :])
             entry_size = ENTRY_HEAD_SIZE
@@ -288,6 +291,8 @@ def damaged_entry(stop: EntryStop, needed: int, left: int, at: Place) -> Corrupt
         )
     if stop is EntryStop.ZERO:
         reason = "an entry claims a size of 0 bytes, and the file goes on after it"
+    elif stop is EntryStop.INCOMPLETE:
+        reason = f"metadata claims {needed:,} bytes: none is so large"
     else:
         assert stop is EntryStop.SHORT
         reason = f"an entry is too short: its next field takes {needed:,} bytes, {left:,} are left"

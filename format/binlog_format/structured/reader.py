@@ -1,130 +1,35 @@
-"""The files of a C++ program's structured log as one log: `StructuredLog`.
-
-One pass over the files of a structured log, in the order in which they were written: `SeriesScan`.
-"""
+"""The files of a C++ program's structured log as one log: `StructuredLog`."""
 
 from __future__ import annotations
 
 from contextlib import closing
 from dataclasses import replace
-from typing import TYPE_CHECKING, Generic
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from binlog_format.block import BLOCK_SIZE
-from binlog_format.errors import StartError
 from binlog_format.format_traits import FORMAT_TRAITS, STRUCTURED
 from binlog_format.gtids.gtid_set import NO_GTIDS
 from binlog_format.log_format import LogFile, Span
-from binlog_format.position import BEFORE_ALL, Place, Position
+from binlog_format.position import BEFORE_ALL, Position
 from binlog_format.structured.event_log import EventLog, FoundDamage, ns_of
-from binlog_format.structured.file_scan import NO_LIMIT, Made, StructuredFileScan
+from binlog_format.structured.file_scan import StructuredFileScan
 from binlog_format.structured.files.file_list import list_series
 from binlog_format.structured.files.head import EntryWalker
-from binlog_format.structured.layout import NS_PER_SECOND, byte_of, position_of
+from binlog_format.structured.layout import ENTRY_HEAD_SIZE, NS_PER_SECOND, SIZE_STRUCT, byte_of, position_of
 from binlog_format.structured.scan import EntryScanner
+from binlog_format.structured.series_scan import SeriesScan, SoundScan, state_at
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from binlog_format.errors import CorruptError
-    from binlog_format.source_file import Directory
+    from binlog_format.source_file import Directory, SourceFile
     from binlog_format.structured.event_log import LogBlock
-    from binlog_format.structured.file_scan import Cutter, OnDamage
+    from binlog_format.structured.file_scan import OnDamage
     from binlog_format.structured.files.file_list import Series, SeriesFile
-    from binlog_format.structured.files.head import FileRange
     from binlog_format.structured.metadata import ClockSync, LogState
-
-
-class SeriesScan(Generic[Made]):
-    """Reads the entries whose position is in [*start*, *end*).
-
-    Args:
-        series: The files, as they were listed before reading starts: the end of one that is not the newest is final.
-        cutter: Has come to *start*.
-        start: Where an entry begins.
-        end: None: the end of the log.
-        block_size: Bytes to read at a time.
-        on_damage: See `StructuredFileScan`.
-
-    Attributes:
-        end: Where the next read starts, once `blocks` has ended.
-    """
-
-    def __init__(
-        self,
-        series: Series,
-        cutter: Cutter[Made],
-        start: Position,
-        end: Position | None,
-        *,
-        block_size: int,
-        on_damage: OnDamage | None = None,
-    ) -> None:
-        self._series = series
-        self._cutter = cutter
-        self._start = start
-        self._limit = end
-        self._block_size = block_size
-        self._on_damage = on_damage
-        self.end = start
-
-    def blocks(self) -> Iterator[tuple[SeriesFile, Made]]:
-        """Read file after file; each block with the file that it is of.
-
-        Raises:
-            CorruptError: `BAD_ENTRY`.
-            DataLossError: `FILE_PURGED`: the file of *start*, or one after it, is not there any more.
-            StartError: `POSITION_NOT_FOUND`: *start* is after the end of its file, or of the log.
-        """
-        numbers = self._numbers()
-        for index, file_no in enumerate(numbers):
-            if self._limit is not None and Position(file_no, 0, 0) >= self._limit:
-                return
-            is_limited = self._limit is not None and self._limit.file_no == file_no
-            with closing(self._series.open(file_no)) as source:
-                scan = StructuredFileScan(
-                    source,
-                    file_no,
-                    self._cutter,
-                    start=self._start_in(file_no, source.size()),
-                    limit=byte_of(self._limit) if self._limit is not None and is_limited else NO_LIMIT,
-                    block_size=self._block_size,
-                    on_damage=self._on_damage,
-                )
-                for block in scan.blocks():
-                    self.end = position_of(file_no, scan.stopped_at)
-                    yield self._series.begun[file_no], block
-                self.end = position_of(file_no, scan.stopped_at)
-            # What is not whole at the end of an older file is what a killed program left of an entry.
-            if not is_limited and index + 1 < len(numbers):
-                self.end = Position(numbers[index + 1], 0, 0)
-
-    def _numbers(self) -> list[int]:
-        """Numbers of the files from *start* on."""
-        begun = self._series.begun
-        if self._start.file_no in begun or self._start == BEFORE_ALL:
-            return [number for number in begun if number >= self._start.file_no]
-        at = Place(self._series.path)
-        if not begun or self._start.file_no > max(begun):
-            raise StartError(
-                "POSITION_NOT_FOUND",
-                f"position {self._start}: no file of the log was begun at that time, or later",
-                at=at,
-                hint="It is a position of another log, or the newest files have been removed",
-            )
-        raise self._series.purged(self._start.file_no)
-
-    def _start_in(self, file_no: int, size: int) -> int:
-        start = byte_of(self._start) if self._start.file_no == file_no else 0
-        if start > size:
-            raise StartError(
-                "POSITION_NOT_FOUND",
-                f"the file has {size:,} bytes, reading was to start at byte {start:,}",
-                at=Place(self._series.directory.path_of(self._series.begun[file_no].name), byte=start),
-                hint="The file was cut, or is another one",
-            )
-        return start
 
 
 class _DamageFoundError(Exception):
@@ -249,12 +154,7 @@ class StructuredLog(EventLog):
 
         Damage before it is passed over: an event of a source that was defined there is named when it is read.
         """
-        scanner = EntryScanner(is_missing_ok=True)
-        series, start = self._list(), self.start_position()
-        scan = SeriesScan(series, scanner, start, position, block_size=self._block_size, on_damage=lambda *_: None)
-        for _ in scan.blocks():
-            continue
-        return scanner.state
+        return state_at(self._list(), position, self._block_size)
 
     def first_damage(self, start: Position, state: LogState | None = None) -> FoundDamage | None:
         """See `EventLog`: reads as `entries` does, from file to file."""
@@ -271,14 +171,22 @@ class StructuredLog(EventLog):
                 scan = StructuredFileScan(
                     source, file_no, scanner, start=begin, block_size=self._block_size, on_damage=stop
                 )
-                byte = begin
+                last, before, after = None, scanner.state, scanner.state
                 try:
                     for block in scan.blocks():
                         event_count += len(block.events)
-                        byte = block.file_offset + len(block.data)
+                        last, before, after = block, after, block.state_after
                 except _DamageFoundError as found:
-                    places = position_of(file_no, byte), position_of(file_no, found.go_on)
-                    return FoundDamage(found.error, *places, event_count, scanner.state)
+                    go_on = position_of(file_no, found.go_on)
+                    at = begin if last is None else last.file_offset + len(last.data)
+                    if last is None or _ends_at(source, at, found.go_on):
+                        return FoundDamage(found.error, position_of(file_no, at), go_on, event_count, after)
+                    sound = EntryScanner(before)
+                    rest = _sound_size(last)
+                    cut = sound.cut(last.data[:rest], file_no=file_no, file_offset=last.file_offset, path=last.path)
+                    event_count -= len(last.events) - (0 if cut.block is None else len(cut.block.events))
+                    position = position_of(file_no, last.file_offset + rest)
+                    return FoundDamage(found.error, position, go_on, event_count, sound.state)
         return None
 
     def entries(
@@ -302,8 +210,8 @@ class StructuredLog(EventLog):
     def _list(self) -> Series:
         return list_series(self._directory, self._only)
 
-    def _walk(self, start: Position, end: Position | None) -> SeriesScan[FileRange]:
-        return SeriesScan(self._list(), EntryWalker(), start, end, block_size=self._block_size)
+    def _walk(self, start: Position, end: Position | None) -> SoundScan:
+        return SoundScan(self._list(), EntryWalker(), start, end, block_size=self._block_size)
 
     def _describe(self, series: Series, file: SeriesFile, *, is_newest: bool) -> LogFile:
         damaged = 0
@@ -336,6 +244,21 @@ class StructuredLog(EventLog):
         if damaged:
             header["damaged_places"] = damaged
         return LogFile(file.file_no, file.name, size, "active" if is_newest else "full", scan.stopped_at, header)
+
+
+def _ends_at(source: SourceFile, entry: int, end: int) -> bool:
+    """True if the damaged entry at byte *entry* has a size that leads to *end*, so that those around it are whole."""
+    head = np.zeros(ENTRY_HEAD_SIZE, dtype=np.uint8)
+    source.read_into(entry, head)
+    (size,) = SIZE_STRUCT.unpack_from(head.data)
+    return entry + ENTRY_HEAD_SIZE + int(size) == end
+
+
+def _sound_size(block: LogBlock) -> int:
+    """Bytes of the entries that damage after the block leaves beyond doubt."""
+    stretch = EntryWalker().cut(block.data, file_no=block.file_no, file_offset=0, path=block.path).block
+    sound = None if stretch is None else stretch.sound(len(block.data))
+    return 0 if sound is None else sound.end
 
 
 def _seconds(clock: int, clock_sync: ClockSync | None) -> int | None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import random
 import struct
 from itertools import pairwise
 from typing import TYPE_CHECKING
@@ -11,6 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from binlog_connector.following.steps import measure
 from binlog_format import BinlogError, CorruptError, DataLossError, Position, StartError, UnsupportedError, open_log
 from binlog_format.archives.directories import open_directory
 from binlog_format.formats.opening import open_live_files, verify_log
@@ -134,6 +137,59 @@ def test_a_size_that_was_damaged_is_no_end_of_the_log(tmp_path: Path) -> None:
     assert [(one.clock - NS) // 1000 for one in events_of(blocks)] == [1, 3, 9]
     assert skipped == [len(HEAD + at(1) + damaged)]
     assert [one.condition for one in verify_log(str(tmp_path))] == ["BINLOG_CORRUPT.BAD_ENTRY", "NOTE"]
+
+
+APPENDED = HEAD + at(7) + at(8) + at(9)
+
+
+@pytest.mark.parametrize("missing", [1, 5, len(SYNC.entry()) + 3])
+def test_an_entry_that_was_cut_off_is_held_back_when_its_end_is_another_one_s(tmp_path: Path, missing: int) -> None:
+    killed = HEAD + at(1) + event(1, NS, b"-" * 60)[:-missing]
+    before = Position(NS + 1000, 0, len(HEAD + at(1)))
+    (tmp_path / "a.blog").write_bytes(killed + APPENDED)
+    log = opened(tmp_path)
+    with pytest.raises(CorruptError, match="BAD_ENTRY"):
+        log.span(log.start_position())
+    assert measure(log, log.start_position(), 1 << 20).end == before
+    found = log.first_damage(log.start_position())
+    assert found is not None
+    assert (found.position, found.event_count) == (before, 1)
+    assert steps(log, found.go_on) == [7, 8, 9]
+
+
+@pytest.mark.parametrize("tail", [at(3)[:-1], source(2).entry()[:20], at(3)[:3], struct.pack("<I", 1 << 20)])
+def test_an_entry_before_an_unfinished_one_is_given(tmp_path: Path, tail: bytes) -> None:
+    (tmp_path / "a.blog").write_bytes(HEAD + source(2).entry() + at(1) + at(2) + tail)
+    log = opened(tmp_path)
+    end = Position(NS + 1000, 0, len(HEAD + source(2).entry() + at(1) + at(2)))
+    assert log.end_position() == log.span(log.start_position()).end == end
+
+
+def test_what_is_unfinished_and_no_entry_is_damage_that_holds_back_the_entry_before_it(tmp_path: Path) -> None:
+    file, whole = tmp_path / "a.blog", HEAD + at(1) + at(2)
+    file.write_bytes(whole + event(77, NS)[:-1])
+    log = opened(tmp_path)
+    with pytest.raises(CorruptError, match="an event of source 77, which has not been defined"):
+        log.span(log.start_position())
+    assert measure(log, log.start_position(), 1 << 20).end == Position(NS + 1000, 0, len(HEAD + at(1)))
+    file.write_bytes(whole + source(77).entry() + event(77, NS)[:-1])
+    assert opened(tmp_path).end_position() == Position(NS + 1000, 0, len(whole + source(77).entry()))
+
+
+def test_of_entries_that_were_cut_off_hardly_one_is_given(tmp_path: Path) -> None:
+    """There are no checksums: bytes of two programs may look like entries by chance."""
+    chance, file, wrong = random.Random(5), tmp_path / "a.blog", 0
+    for _ in range(300):
+        first, second = (b"".join(at(step) + event(1, step, chance.randbytes(60)) for step in range(5)) for _ in "ab")
+        size = chance.randrange(len(HEAD + first) - 170, len(HEAD + first))
+        file.write_bytes((HEAD + first)[:size] + HEAD + second)
+        log = opened(tmp_path)
+        with contextlib.suppress(CorruptError):
+            for block in log.entries(log.start_position(), measure(log, log.start_position(), 1 << 20).end):
+                whole = {HEAD + first, HEAD + second}
+                entries = [block.data[one["start"] :][: 4 + one["size"]].tobytes() for one in block.events]
+                wrong += any(not any(entry in text for text in whole) for entry in entries)
+    assert wrong <= 6
 
 
 def test_copies_count_once_and_what_cannot_be_ordered_is_refused(tmp_path: Path) -> None:

@@ -293,7 +293,7 @@ def _label_type(layout: TableLayout, index: int, _decoding: Decoding) -> pa.Data
         raise UnsupportedError(
             "COLUMN_TYPE",
             f"{column_name(layout, index)}: the bytes of its labels are no text in {column.charset}, their character "
-            "set: a MariaDB server leaves them as they are when CONVERT TO gives the column another one",
+            "set: a server leaves them as they are when CONVERT TO gives the column another one",
             hint="State the labels again on the server (ALTER TABLE ... MODIFY)",
         )
     return pa.string()

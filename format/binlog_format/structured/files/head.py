@@ -5,7 +5,7 @@ Search for the entries of a file without earlier definitions: `EntryWalker`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import TYPE_CHECKING
 
@@ -71,6 +71,34 @@ class FileRange:
         if row >= len(self.starts):
             return self.end - self.start, self.events
         return int(self.starts[row]) - self.start, int(self.counts[row])
+
+    def kept(self) -> FileRange:
+        """The same, valid longer."""
+        return replace(self, starts=self.starts.copy(), counts=self.counts.copy())
+
+    def sound(self, end: int) -> FileRange | None:
+        """The entries before byte *end* of the file that damage there leaves beyond doubt; None: there are none.
+
+        The last one may have been cut off, and may hold bytes of what was appended; and again the one before an entry
+        of an unknown kind.
+        """
+        row = int(np.searchsorted(self.starts, end)) - 1
+        while row > 0 and (tag := self._tag(row)) >= METADATA_BIT and tag not in METADATA_SIZES_MIN:
+            row -= 1
+        if row <= 0:
+            return None
+        last, events = int(self.starts[row]), int(self.counts[row])
+        return replace(self, end=last, starts=self.starts[:row], counts=self.counts[:row], events=events)
+
+    def has_events_of(self, source: int) -> bool:
+        """True if one of the events is of the source with that id."""
+        at = self.starts - self.start + ENTRY_HEAD_SIZE
+        tags = self.data[at[:, None] + np.arange(TAG_STRUCT.size)].view("<u8")
+        return bool((tags == source).any())
+
+    def _tag(self, row: int) -> int:
+        (tag,) = TAG_STRUCT.unpack_from(self.data.data, int(self.starts[row]) - self.start + ENTRY_HEAD_SIZE)
+        return int(tag)
 
     def clock(self, event: int) -> int:
         """Clock value of an event, by its number in the stretch."""
