@@ -87,12 +87,19 @@ def end_position(watched: WatchedLog) -> Position:
 
 
 def _last_span(watched: WatchedLog) -> tuple[Position, Span] | None:
-    for file_no in reversed(watched.names()):
-        if not watched.identity(file_no):
-            continue
-        # Of a long record that began in an earlier file, this file alone would show nothing.
-        start = file_start(file_no)
-        span = watched.log.span(start)
-        if span.groups:
-            return start, span
+    """Start and groups of the last file that has groups.
+
+    A stale listing may show older files than the log has now; what is before a gap of the numbers is not looked at.
+    """
+    names = watched.names()
+    for file_no in reversed(names):
+        is_after_gap = file_no - 1 not in names and file_no > min(names)
+        if watched.identity(file_no):
+            # Of a long record that began in an earlier file, this file alone would show nothing.
+            start = file_start(file_no)
+            span = watched.log.span(start)
+            if span.groups or is_after_gap:
+                return start, span
+        if is_after_gap:
+            return None
     return None

@@ -277,11 +277,17 @@ def _compare_without_file(watched: WatchedLog, offset: SourceOffset, names: dict
         return _upper_end_is_gone(watched, offset, names)
     following = min(number for number in names if number > file_no)
     go_on = start_of_log(watched) if following == lowest else start_of_file(watched, following)
-    if file_no < lowest and offset.gtid and go_on.gtid == offset.gtid:
+    is_stated = (following == lowest and bool(go_on.gtid)) or _states_gtids(watched, following)
+    if offset.gtid and is_stated and go_on.gtid == offset.gtid:
         return Decision(go_on, f"file {file_no} was purged after all of it had been read")
-    if file_no < lowest and offset.gtid and not go_on.gtid and not watched.log.span(go_on.position).groups:
-        reason = f"file {file_no} was purged, and the start of {names[lowest]}, which has its GTIDs, is not there yet"
+    if offset.gtid and not is_stated and not watched.log.span(file_start(following)).groups:
+        reason = (
+            f"file {file_no} was purged, and the start of {names[following]}, which has its GTIDs, is not there yet"
+        )
         return Decision(offset, reason, is_waiting=True)
+    if offset.gtid and is_stated and not go_on.gtid:
+        what = f"{names[following]} records that nothing was logged before it, read was up to GTID {_said(offset.gtid)}"
+        return lost("LOG_RESET", f"{watched.log.path}: {what}", go_on=go_on, hint=_LOG_RESET)
     purged = go_on.gtid.without(offset.gtid) if offset.gtid and not offset.fingerprint else NO_GTIDS
     if file_no < lowest and purged:
         # Of that file nothing had been read: its GTIDs are all that is known of it.
@@ -295,6 +301,12 @@ def _compare_without_file(watched: WatchedLog, offset: SourceOffset, names: dict
     else:
         what = f"file {file_no} is gone, but there are files before and after it"
     return lost("FILE_PURGED", f"{watched.log.path}: {what}: {missing}", go_on=go_on, hint=_KEEP_FILES)
+
+
+def _states_gtids(watched: WatchedLog, file_no: int) -> bool:
+    """True if the start of a file is there, which states the GTIDs before it, or that there are none."""
+    files = [file for file in watched.log.files() if file.file_no == file_no]
+    return any(gtids.first is not None for gtids in watched.log.file_gtids(files))
 
 
 def _upper_end_is_gone(watched: WatchedLog, offset: SourceOffset, left: dict[int, str]) -> Decision:

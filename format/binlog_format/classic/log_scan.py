@@ -96,16 +96,23 @@ class LogScan:
             )
         last = newest if self._limit is None else min(newest, self._limit.file_no)
         for file_no in range(self._start.file_no, last + 1):
+            if file_no > self._start.file_no and file_no not in self._listing:
+                later = self._head_after(file_no)
+                if later is None:
+                    return
+                if self._is_all_before(later):
+                    continue  # it was purged, and a stale listing shows older ones still
             with closing(self._open(file_no)) as file:
                 if file.description is None:
                     continue  # the newest: not there yet; an older one: its server was killed when it made the file
                 self._check_vendor(file)
+                size = file.size()
                 scan = self._file_scan(file)
                 for piece in scan.pieces():
                     self.end = position_of(file_no, piece.next_offset)
                     yield piece
                 self.end = position_of(file_no, scan.stopped_at)
-                if file_no < newest and not self._is_final(file, scan):
+                if file_no < newest and not self._is_final(file, scan, size):
                     return
 
     def _open(self, file_no: int) -> ClassicFile:
@@ -134,7 +141,22 @@ class LogScan:
             limit = byte_of(self._limit)
         return ClassicFileScan(file, max(start, file.events_start), limit, self._scratch, verify=self._verify)
 
-    def _is_final(self, file: ClassicFile, scan: ClassicFileScan) -> bool:
+    def _is_all_before(self, later: ClassicFile) -> bool:
+        """True if *later* states just those GTIDs that are known up to `end`: the files between had no groups."""
+        with closing(self._open(self.end.file_no)) as file:
+            has_gtids = bool(later.gtid_list or later.previous_gtids)
+            return has_gtids and not self._missing_before(file, byte_of(self.end), later, is_torn=True)
+
+    def _is_final(self, file: ClassicFile, scan: ClassicFileScan, size: int) -> bool:
+        """See `_is_whole`; False, too, if the file had *size* bytes before it was read, and has more now."""
+        try:
+            return self._is_whole(file, scan)
+        except CorruptError:
+            if file.size() > size:
+                return False
+            raise
+
+    def _is_whole(self, file: ClassicFile, scan: ClassicFileScan) -> bool:
         """See that an older file is there to its end: what a killed server leaves, and neither damage nor a part of it.
 
         A copy, or a network file system, may show a later file, and this one as it was before. A killed server leaves

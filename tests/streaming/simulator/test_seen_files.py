@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from binlog_connector.following.log_end import end_of_log
+from binlog_connector.following.log_end import end_of_log, end_position
 from binlog_connector.following.resume import compare
 from binlog_connector.following.watched import WatchedLog
 from binlog_format import open_log
 from binlog_format.classic.file import find_files
-from binlog_format.errors import CorruptError
+from binlog_format.classic.reader import ClassicLog
+from binlog_format.errors import CorruptError, DataLossError
 from binlog_format.formats.opening import detect_format
 from binlog_format.source_file import FileEntry, LocalDirectory
 from binlog_lab.simulator.classic_server_log import ClassicServerLog
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from binlog_connector.following.offsets import SourceOffset
+    from binlog_format.source_file import SourceFile
 
 
 class StaleDirectory(LocalDirectory):
@@ -36,6 +38,20 @@ class StaleDirectory(LocalDirectory):
     def entries(self) -> list[FileEntry]:
         before, self._before = self._before, None
         return super().entries() if before is None else before
+
+
+class GrowingDirectory(LocalDirectory):
+    """Shows more when a file of that number is opened."""
+
+    def __init__(self, folder: VisibleFolder, number: int) -> None:
+        super().__init__(str(folder.path))
+        self._folder = folder
+        self._number = number
+
+    def open(self, name: str) -> SourceFile:
+        if name.endswith(f"{self._number:06}"):
+            self._folder.show(Look.ALL, random.Random(0))
+        return super().open(name)
 
 
 def log_of_two_files(folder: Path, *, is_mysql: bool = False) -> tuple[ModelServer, SourceOffset]:
@@ -77,6 +93,61 @@ def test_nothing_is_said_before_the_start_of_the_next_file_is_there(tmp_path: Pa
     assert (decision.loss, decision.is_waiting) == (None, False)
 
 
+@pytest.mark.parametrize("is_mysql", [False, True])
+def test_a_file_that_is_purged_before_an_earlier_one_was_read_to_its_end(tmp_path: Path, *, is_mysql: bool) -> None:
+    """A listing that shows the earlier one still."""
+    folder = tmp_path / "log"
+    server, _ = log_of_two_files(folder, is_mysql=is_mysql)
+    server.transaction(random.Random(1))
+    with WatchedLog(str(folder)) as watched:
+        offset = end_of_log(watched)
+    server.rotate()
+    last = max(folder.iterdir())
+    whole = last.read_bytes()
+    (folder / last.name.replace("3", "2")).unlink()
+    for size in (*range(4, len(whole)), len(whole)):
+        last.write_bytes(whole[:size])
+        with WatchedLog(str(folder)) as watched:
+            assert list(watched.names()) == [1, 3]
+            decision = compare(watched, offset)
+            assert end_position(watched).file_no in (1, 3)
+        assert (decision.loss, decision.is_waiting) == (None, size < len(whole))
+    assert decision.offset.position.file_no == 3
+
+
+@pytest.mark.parametrize("is_mysql", [False, True])
+def test_files_between_two_others_are_passed_only_if_they_had_no_groups(tmp_path: Path, *, is_mysql: bool) -> None:
+    folder = tmp_path / "log"
+    server, _ = log_of_two_files(folder, is_mysql=is_mysql)
+    server.rotate()
+    server.transaction(random.Random(1))
+    server.create(1)
+    server.rotate()
+    files = sorted(folder.iterdir())
+    files[1].unlink()
+    with open_log(str(folder)) as log:
+        assert log.span(log.start_position()).groups == server.last
+        files[2].unlink()
+        with pytest.raises(DataLossError, match="file number 2 is not there"):
+            log.span(log.start_position())
+        files[3].write_bytes(files[3].read_bytes()[:30])  # the start of which is not there yet
+        assert log.span(log.start_position()).end.file_no == 1
+
+
+@pytest.mark.parametrize("is_mysql", [False, True])
+def test_a_log_that_records_nothing_before_it_is_not_the_one_that_was_read(tmp_path: Path, *, is_mysql: bool) -> None:
+    """A server that has lost all groups, and purged the files that had them; or another server."""
+    _, offset = log_of_two_files(tmp_path / "log", is_mysql=is_mysql)
+    other = ClassicServerLog(tmp_path / "other", int(Clock().now), is_mysql=is_mysql, is_synced=True)
+    other.rotate(int(Clock().now))
+    assert other.purge(1) == [1]
+    with WatchedLog(str(tmp_path / "other")) as watched:
+        decision = compare(watched, offset)
+    assert decision.loss is not None
+    assert decision.loss.subclass == "LOG_RESET"
+    assert "records that nothing was logged before it, read was up to GTID" in decision.reason
+
+
 @pytest.mark.parametrize("keeps", [1, 2])
 def test_files_are_found_though_those_of_the_listing_are_purged(tmp_path: Path, keeps: int) -> None:
     folder = tmp_path / "log"
@@ -110,3 +181,23 @@ def test_a_later_file_does_not_end_an_earlier_one_of_which_a_part_is_seen(
     folder.show(Look.ALL, chance)
     with open_log(str(tmp_path / "log")) as log:
         assert log.span(log.start_position()).groups == server.last
+
+
+@pytest.mark.parametrize("is_mysql", [False, True])
+@pytest.mark.parametrize("is_closed", [True, False])
+def test_a_file_that_grows_while_it_is_read_is_read_again(tmp_path: Path, *, is_mysql: bool, is_closed: bool) -> None:
+    server, _ = log_of_two_files(tmp_path / "server", is_mysql=is_mysql)
+    folder = VisibleFolder(tmp_path / "server", tmp_path / "log")
+    chance = random.Random(1)
+    server.transaction(chance)
+    folder.show(Look.ALL, chance)
+    server.transaction(chance)
+    if is_closed:
+        server.rotate()
+    else:
+        server.crash(chance, of_machine=False)
+    assert folder.show(Look.STALE_SIZE, chance)
+    log = ClassicLog(GrowingDirectory(folder, 3))
+    first = log.span(log.start_position())
+    assert first.groups == server.last - 1
+    assert log.span(first.end).groups == 1
