@@ -16,8 +16,7 @@ import pytest
 from binlog_connector.crash_points import watched
 from binlog_connector.following.log_end import end_of_log
 from binlog_connector.following.watched import WatchedLog
-from binlog_streaming.job_state.checkpoint import begin_batch, read_checkpoint
-from binlog_streaming.job_state.state_files import state_of
+from binlog_streaming.job_state.checkpoint import begin_batch, read_checkpoint, state_of
 from binlog_streaming.job_state.switch_journal import SwitchStep
 from binlog_streaming.jobs.mirror import job_at
 from binlog_streaming.jobs.switch import plan_switch

@@ -15,11 +15,10 @@ from deltalake import DeltaTable
 from binlog_connector.spark.source import BinlogDataSource
 from binlog_format import open_log
 from binlog_format.gtids.gtid_set import parse_gtids
-from binlog_streaming.job_state.checkpoint import read_checkpoint
+from binlog_streaming.job_state.checkpoint import read_checkpoint, state_of
 from binlog_streaming.job_state.progress import BatchProgress
 from binlog_streaming.job_state.record import with_declared_types
 from binlog_streaming.job_state.record_keeper import RecordKeeper
-from binlog_streaming.job_state.state_files import state_of
 from binlog_streaming.jobs.replay.replay import ReplayRequest, plan_replay
 from binlog_streaming.settings.choices import OnStatement, TableFormat, UnknownValues
 from binlog_streaming.settings.model import Job, Sink, Source, TableRule

@@ -16,9 +16,8 @@ from binlog_connector.following.log_end import end_of_log, start_of_log
 from binlog_connector.following.watched import WatchedLog
 from binlog_format.errors import DataLossError, OptionError, StartError
 from binlog_lab.event_encoding.table_encoding import ColumnSpec, TableSpec
-from binlog_streaming.job_state.checkpoint import read_checkpoint, read_offset
+from binlog_streaming.job_state.checkpoint import StateFolder, place_problems, read_checkpoint, read_offset
 from binlog_streaming.job_state.record_keeper import RecordKeeper
-from binlog_streaming.job_state.state_files import StateFolder, place_problems
 from binlog_streaming.jobs.check import check_job
 from binlog_streaming.jobs.init import init_text
 from binlog_streaming.jobs.log_tables import SCAN_SIZE, find_tables

@@ -16,8 +16,8 @@ from binlog_connector.envelope.connect_values import connect_column, declared_co
 from binlog_connector.envelope.json.message_template import METADATA_NAMES, MessageTemplate
 from binlog_connector.envelope.message_kernels import UNKNOWN_THREAD
 from binlog_connector.envelope.options import EnvelopeFormat
-from binlog_connector.schema.failed_statements import ddl_operations
 from binlog_connector.schema.log_ddl import table_statements
+from binlog_connector.schema.parsing.row_statements import ddl_operations
 from binlog_connector.schema.table_names import folded
 from binlog_format.errors import OptionError, UnsupportedError
 from binlog_format.kernels import empty_bytes

@@ -316,7 +316,7 @@ def _rdkafka(connection: Connection, settings: ProducerSettings) -> Producer:
     from binlog_connector.installing import require
 
     require("confluent_kafka")
-    from binlog_connector.kafka.rdkafka_producer import RdkafkaProducer
+    from binlog_connector.kafka.rdkafka_clients import RdkafkaProducer
 
     return RdkafkaProducer(connection, settings)
 

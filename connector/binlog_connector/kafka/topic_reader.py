@@ -14,7 +14,7 @@ from kafka.errors import KafkaError, OffsetOutOfRangeError
 
 from binlog_connector.kafka.connection import broker_error
 from binlog_connector.kafka.publisher import default_client
-from binlog_connector.kafka.rdkafka_fetcher import (
+from binlog_connector.kafka.rdkafka_clients import (
     FETCH_SIZE,
     POLL_MS,
     RECORDS_MAX,
@@ -78,7 +78,7 @@ class TopicReader:
     def _new_fetcher(self, client: str | None) -> Fetcher:
         if (client or default_client()) == "kafka-python":
             return PythonFetcher(self._consumer)
-        from binlog_connector.kafka.rdkafka_fetcher import RdkafkaFetcher
+        from binlog_connector.kafka.rdkafka_clients import RdkafkaFetcher
 
         return RdkafkaFetcher(self._connection)
 

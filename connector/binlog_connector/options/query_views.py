@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from binlog_connector.definitions.log_definitions import RangeSchemas, SchemaFile
+    from binlog_connector.log_definitions import RangeSchemas, SchemaFile
     from binlog_connector.options.message_view import MessageView
     from binlog_connector.options.view_options import MessageOptions
     from binlog_connector.schema.log_ddl import ServerRuns
@@ -199,7 +199,7 @@ def schemas_for(
     """Schemas of tables from *start* on; None: the view gives no rows of tables."""
     if options.view in (View.EVENTS, View.TRANSACTIONS):
         return None
-    from binlog_connector.definitions.log_definitions import DefinitionUse, RangeSchemas
+    from binlog_connector.log_definitions import DefinitionUse, RangeSchemas
 
     return RangeSchemas(
         watched,

@@ -103,7 +103,7 @@ class TableRules:
 
     def applied(self, images: Images) -> Images:
         """See `RowRules.applied`."""
-        from binlog_connector.rules.rules_on_images import (
+        from binlog_connector.rules.rules_applied import (
             apply_rules_to_images,  # compiled code; not all who know rules read rows
         )
 

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from binlog_connector.schema.catalog import Catalog
 from binlog_connector.schema.definitions import TableDefinition
-from binlog_connector.schema.failed_statements import ddl_operations
 from binlog_connector.schema.log_ddl import DdlStatement
 from binlog_connector.schema.operations import CreateTable, DropDatabase, NotParsed, SetDatabaseCharset
+from binlog_connector.schema.parsing.row_statements import ddl_operations
 from binlog_format.events.layout import EventType
 from binlog_format.position import Position
 from binlog_format.vendor import Vendor

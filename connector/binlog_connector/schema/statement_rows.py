@@ -9,7 +9,6 @@ import re
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from binlog_connector.schema.failed_statements import ddl_operations, statement_operations
 from binlog_connector.schema.log_ddl import table_statements
 from binlog_connector.schema.operations import (
     AlterTable,
@@ -26,6 +25,7 @@ from binlog_connector.schema.operations import (
 )
 from binlog_connector.schema.parsing.ddl import TRUNCATE
 from binlog_connector.schema.parsing.lexer import without_literals
+from binlog_connector.schema.parsing.row_statements import ddl_operations, statement_operations
 from binlog_connector.schema.replaced_rows import row_statements
 from binlog_connector.schema.table_changes import RowsMoved
 from binlog_connector.schema.table_names import folded

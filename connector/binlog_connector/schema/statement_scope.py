@@ -10,7 +10,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from binlog_connector.schema.definitions import TableName
-from binlog_connector.schema.failed_statements import statement_operations
 from binlog_connector.schema.foreign_keys import ForeignKeys
 from binlog_connector.schema.operations import (
     AlterTable,
@@ -28,7 +27,7 @@ from binlog_connector.schema.operations import (
     TruncateTable,
     engine_moves_rows,
 )
-from binlog_connector.schema.parsing.row_statements import ANY_CALL
+from binlog_connector.schema.parsing.row_statements import ANY_CALL, statement_operations
 from binlog_connector.schema.stated_definitions import definition_operations, is_stated
 from binlog_connector.schema.table_changes import (
     EventsLost,

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from binlog_connector.schema.alteration import Defaults, created, may_change_key, new_primary_key, period_columns
 from binlog_connector.schema.definitions import ColumnDefinition, TableName
-from binlog_connector.schema.failed_statements import statement_operations
 from binlog_connector.schema.operations import (
     AlterTable,
     CreateTable,
@@ -18,6 +17,7 @@ from binlog_connector.schema.operations import (
     TruncateTable,
 )
 from binlog_connector.schema.parsing.columns import resolved
+from binlog_connector.schema.parsing.row_statements import statement_operations
 from binlog_connector.schema.parsing.session import UTF8MB4
 from binlog_format.errors import BinlogError
 from binlog_format.events.table_map import Column, TableLayout

@@ -43,9 +43,9 @@ if TYPE_CHECKING:
     from pyspark.sql.datasource import Filter, InputPartition
     from pyspark.sql.types import StructType
 
-    from binlog_connector.definitions.log_definitions import SchemaFile
     from binlog_connector.following.offsets import SourceOffset
     from binlog_connector.following.watched import WatchedLog
+    from binlog_connector.log_definitions import SchemaFile
     from binlog_connector.options.source_options import SourceOptions
     from binlog_format.structured.views.event_filter import EventFilter
 

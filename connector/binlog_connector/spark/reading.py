@@ -36,8 +36,8 @@ if TYPE_CHECKING:
 
     from pyspark.sql.types import StructType
 
-    from binlog_connector.definitions.log_definitions import SchemaFile
     from binlog_connector.following.watched import WatchedLog
+    from binlog_connector.log_definitions import SchemaFile
     from binlog_connector.schema.log_ddl import ServerRuns
     from binlog_connector.spark.partitions import RangePartition
     from binlog_format.block import Block
@@ -130,7 +130,7 @@ class RangeReader:
         partition: RangePartition,
         schemas: TableSchemas | None,
     ) -> Iterator[Block]:
-        from binlog_connector.definitions.log_definitions import known_statements
+        from binlog_connector.log_definitions import known_statements
         from binlog_connector.schema.log_ddl import ServerRuns
         from binlog_connector.schema.row_format import RowFormat, only_rows
 

@@ -13,9 +13,9 @@ import pyarrow as pa
 import pyarrow.types as arrow
 from pyspark.sql import types as spark
 
-from binlog_connector.definitions.log_definitions import DefinitionUse, RangeSchemas
 from binlog_connector.following.starts import initial_offset_or_gap
 from binlog_connector.following.watched import file_start
+from binlog_connector.log_definitions import DefinitionUse, RangeSchemas
 from binlog_format.errors import SchemaError
 from binlog_format.position import Position
 from binlog_format.rows.declared.completion import declared_layout
@@ -25,9 +25,9 @@ from binlog_format.views.filters import is_of_snapshots
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from binlog_connector.definitions.log_definitions import SchemaFile
     from binlog_connector.following.starts import Start
     from binlog_connector.following.watched import WatchedLog
+    from binlog_connector.log_definitions import SchemaFile
     from binlog_format.events.table_map import TableLayout
     from binlog_format.log.log import Log
 

@@ -14,7 +14,7 @@ from binlog_connector.spark.spark_api import readable
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
-    from binlog_connector.definitions.log_definitions import SchemaFile
+    from binlog_connector.log_definitions import SchemaFile
     from binlog_connector.options.source_options import SourceOptions
     from binlog_connector.spark.batch_reader import BinlogBatchReader
     from binlog_connector.spark.stream_reader import BinlogStreamReader
@@ -88,6 +88,6 @@ class BinlogDataSource(DataSource):
 def _schema_file(options: SourceOptions) -> SchemaFile | None:
     if options.schema_file is None:
         return None
-    from binlog_connector.definitions.log_definitions import SchemaFile
+    from binlog_connector.log_definitions import SchemaFile
 
     return SchemaFile.read(options.schema_file)

@@ -49,10 +49,10 @@ if TYPE_CHECKING:
     from pyspark.sql.datasource import InputPartition
     from pyspark.sql.types import StructType
 
-    from binlog_connector.definitions.log_definitions import SchemaFile
     from binlog_connector.following.resume import Decision
     from binlog_connector.following.starts import Ending
     from binlog_connector.following.watched import WatchedLog
+    from binlog_connector.log_definitions import SchemaFile
     from binlog_connector.options.source_options import SourceOptions
     from binlog_connector.spark.spark_api import ReadLimit
     from binlog_format.position import Position

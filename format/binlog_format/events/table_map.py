@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 from binlog_format.errors import CorruptError, UnsupportedError
 from binlog_format.events.charset_layout import charset_of_collation
 from binlog_format.events.charsets import decode_text
-from binlog_format.events.hidden_columns import declared_count
 from binlog_format.events.layout import EVENT_TYPE_OFFSET, EventType
 from binlog_format.events.table_map_layout import (
     CHARACTER_TYPES,
@@ -24,6 +23,7 @@ from binlog_format.events.table_map_layout import (
     VARINT_SIZES,
     ColumnType,
     MetadataField,
+    declared_count,
 )
 from binlog_format.vendor import Vendor
 
@@ -86,7 +86,7 @@ class TableLayout:
         completion: What a schema has said beyond the table map, as JSON (`rows.completion`); empty: nothing.
         problem: Why the table map cannot be read; `columns` is empty then. To be raised by who wants this table.
         logged: The layout of the row events, where rules show the table otherwise (`Decoding.rules`); None: this one.
-        hidden: Columns after these that row events have and no statement knows (`events.hidden_columns`).
+        hidden: Columns after these that row events have and no statement knows (`table_map_layout.declared_count`).
     """
 
     database: str

@@ -16,13 +16,26 @@ Layout after the 19-byte event header (MariaDB `sql/log_event.h`: `Table_map_log
 
 A varint is the "length-encoded integer" of the client protocol: below 0xFB the byte itself, 0xFC + 2 bytes,
 0xFD + 3 bytes, 0xFE + 8 bytes, little endian.
+
+Columns that MariaDB adds behind those of a table: hashes of unique keys that are too long for an index.
+
+`UNIQUE` over a TEXT, over a long VARCHAR, or with `USING HASH` gets a column `DB_ROW_HASH_<n>`, a BIGINT UNSIGNED that
+no statement can name (MariaDB sql/sql_table.cc: add_hash_field). Row events and table maps have it, after all others.
 """
 
 from __future__ import annotations
 
+import re
 from enum import IntEnum
+from typing import TYPE_CHECKING
 
 from binlog_format.events.layout import EVENT_HEADER_SIZE
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from binlog_format.events.table_map import Column
+
 
 TABLE_ID_OFFSET = EVENT_HEADER_SIZE
 TABLE_ID_SIZE = 6
@@ -180,3 +193,19 @@ class MetadataField(IntEnum):
     ENUM_AND_SET_COLUMN_CHARSET = 11
     COLUMN_VISIBILITY = 12  # MySQL
     VECTOR_DIMENSIONALITY = 13  # MySQL
+
+
+_HASH_NAME = re.compile(r"DB_ROW_HASH_\d+")
+
+
+def declared_count(columns: Sequence[Column]) -> int:
+    """Number of *columns* before those that have the name and the type of a hash."""
+    count = len(columns)
+    while count and can_be_hash(columns[count - 1]) and _HASH_NAME.fullmatch(columns[count - 1].name or ""):
+        count -= 1
+    return count
+
+
+def can_be_hash(column: Column) -> bool:
+    """True if a column has the type of a hash."""
+    return column.type is ColumnType.LONGLONG and column.unsigned is not False

@@ -13,8 +13,7 @@ from binlog_lab.demo.alterations import ALTERATIONS
 from binlog_lab.demo.crash import BatchKiller, is_done
 from binlog_lab.demo.processes import JobProcess
 from binlog_lab.demo.state import DemoMarkKind
-from binlog_streaming.job_state.checkpoint import read_checkpoint
-from binlog_streaming.job_state.state_files import state_of
+from binlog_streaming.job_state.checkpoint import read_checkpoint, state_of
 
 if TYPE_CHECKING:
     from binlog_lab.demo.reports import DemoJobReport

@@ -24,8 +24,7 @@ from binlog_lab.simulator.script import Act, LifeResult, LifeStep, Script
 from binlog_lab.simulator.server import DATABASE, ModelServer
 from binlog_lab.simulator.server_log import InnodbServerLog
 from binlog_lab.simulator.visible_folder import LOOKS, Look, VisibleFolder
-from binlog_streaming.job_state.checkpoint import read_checkpoint
-from binlog_streaming.job_state.state_files import state_of
+from binlog_streaming.job_state.checkpoint import read_checkpoint, state_of
 from binlog_streaming.lake.sinks import sink_type
 from binlog_streaming.settings import Job, Mode, Sink, Source, TableRule, Trigger
 from binlog_streaming.tables.job import TablesJob

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from binlog_connector.definitions import log_definitions
+from binlog_connector import log_definitions
 from binlog_streaming.lake import parquet
 from binlog_streaming.lake.delta import log as delta_log
 from binlog_streaming.tables import job as tables_job

@@ -19,8 +19,7 @@ from typing import TYPE_CHECKING, Any
 from binlog_connector.following.offsets import SourceOffset
 from binlog_connector.spark.source import BinlogDataSource
 from binlog_format.errors import BinlogError
-from binlog_streaming.job_state.checkpoint import begin_batch, begin_query, end_batch, read_checkpoint
-from binlog_streaming.job_state.state_files import StateFolder
+from binlog_streaming.job_state.checkpoint import StateFolder, begin_batch, begin_query, end_batch, read_checkpoint
 
 if TYPE_CHECKING:
     import random

@@ -21,8 +21,7 @@ from binlog_format.errors import BinlogError, OptionError
 from binlog_format.position import Place
 from binlog_format.source_file import ARCHIVE_MARK
 from binlog_streaming.archive.archiver import Archiver
-from binlog_streaming.job_state.checkpoint import read_checkpoint
-from binlog_streaming.job_state.state_files import state_of
+from binlog_streaming.job_state.checkpoint import read_checkpoint, state_of
 from binlog_streaming.settings import Job, PublishJob, load_any_job
 from binlog_streaming.topics.connecting import published_offset
 from binlog_streaming.topics.record import begun_with

@@ -86,7 +86,7 @@ COMMANDS = {
     "replay": "jobs.replay",
     "versions": "jobs.versions",
     "snapshot": "jobs.snapshot",
-    "prove": "jobs.prove.command",
+    "prove": "jobs.prove",
     "adopt": "jobs.adopt",
 }
 """Modules of commands, in the order of --help; each has a function `register(app)`."""

@@ -6,9 +6,9 @@ import shutil
 from typing import TYPE_CHECKING
 
 from binlog_format.errors import OptionError
-from binlog_streaming.doctor.findings import DoctorFinding, Health
+from binlog_streaming.doctor import DoctorFinding, Health
 from binlog_streaming.doctor.machine import Needs
-from binlog_streaming.job_state.state_files import StateFolder, nearest_place, place_problems, storage_of
+from binlog_streaming.job_state.checkpoint import StateFolder, nearest_place, place_problems, storage_of
 from binlog_streaming.settings import EventTablesJob, Job, PublishJob, TopicTablesJob
 from binlog_streaming.settings.publish_model import Client
 from binlog_streaming.status.model import Level

@@ -19,7 +19,7 @@ from packaging.specifiers import SpecifierSet
 
 import binlog_format
 from binlog_connector.installing import install_hint
-from binlog_streaming.doctor.findings import DoctorFinding, Health
+from binlog_streaming.doctor import DoctorFinding, Health
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

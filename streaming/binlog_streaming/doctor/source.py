@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from binlog_format import open_log
 from binlog_format.errors import AccessError, BinlogError, StorageError
-from binlog_streaming.doctor.findings import DoctorFinding, Health
+from binlog_streaming.doctor import DoctorFinding, Health
 from binlog_streaming.jobs.log_tables import find_tables
 from binlog_streaming.settings import Job, PublishJob
 from binlog_streaming.snapshot.log_identity import check_is_writer

@@ -12,7 +12,7 @@ import msgspec
 
 from binlog_connector.following.offsets import SourceOffset
 from binlog_format.errors import OptionError
-from binlog_streaming.job_state.state_files import OTHER_CHECKPOINT, BatchState, BatchStateFile
+from binlog_streaming.job_state.checkpoint import OTHER_CHECKPOINT, BatchState, BatchStateFile
 from binlog_streaming.settings.source_models import EventRule  # noqa: TC001 - msgspec looks at annotations
 
 if TYPE_CHECKING:

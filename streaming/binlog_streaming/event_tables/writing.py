@@ -28,7 +28,7 @@ from binlog_streaming.lake.storage.table_places import path_part
 from binlog_streaming.lake.target import CrashPoint
 from binlog_streaming.plan.batch_plan import COLUMNS_STEP, ROWS_STEP
 from binlog_streaming.settings import Mode
-from binlog_streaming.settings.partition_rules import partition_rule
+from binlog_streaming.settings.choices import partition_rule
 from binlog_streaming.settings.source_models import Arguments
 from binlog_streaming.tables.open_targets import OpenTargets
 

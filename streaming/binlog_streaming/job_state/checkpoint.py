@@ -3,21 +3,41 @@
 What else writes the tables of a job does so as a batch of it, in which nothing of the log is read: `begin_query`, then
 `begin_batch` and `end_batch` write the files that Spark writes, in its order. A batch that has begun and not ended is
 done again by Spark, which then has nothing to do.
+
+Small files that jobs keep their state in, in a folder or an object store: `StateFolder(directory, storage)`.
+
+State of a job without Spark, in its checkpoint: `BatchState`; `BatchStateFile` keeps it.
+
+A batch is written down before anything of it is in a table, so that it can be done again, with the same number and the
+same content, and once more when all of it is. Between the two lies whatever ended the process.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import uuid
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
+import msgspec
+
+from binlog_connector.crash_points import reached
 from binlog_connector.following.offsets import SourceOffset
-from binlog_format.errors import OptionError
+from binlog_format.errors import OptionError, storage_error
+from binlog_format.messages import visible_json
 from binlog_format.position import Place
+from binlog_streaming.lake.storage.table_places import store_at
+from binlog_streaming.settings.publish_model import PublishJob
 
 if TYPE_CHECKING:
-    from binlog_streaming.job_state.state_files import StateFolder
+    from collections.abc import Iterator, Mapping
+
+    from binlog_streaming.settings import EventTablesJob, TopicTablesJob
+    from binlog_streaming.settings.job_file import AnyJob
+
 
 _VERSION = "v1"
 _NO_SETTINGS = '{"batchWatermarkMs":0,"batchTimestampMs":0,"conf":{}}'
@@ -115,3 +135,210 @@ def _offset(state: StateFolder, batch_id: int) -> SourceOffset | None:
 
 def _numbers(state: StateFolder, folder: str) -> list[int]:
     return [int(number) for number in state.names(folder) if number.isdecimal()]
+
+
+_Content = TypeVar("_Content")
+
+
+class StateFolder:
+    """A directory of such files, which this user alone may read; it need not be there.
+
+    Args:
+        directory: Folder or URL.
+        storage: Access to an object store, as for tables.
+
+    Raises:
+        OptionError: `INVALID_VALUE`: there is no such object store.
+    """
+
+    def __init__(self, directory: str, storage: Mapping[str, str]) -> None:
+        self.directory = directory
+        self._store = store_at(directory.rstrip("/"), storage, is_private=True)
+
+    def read(self, name: str) -> bytes | None:
+        """Content of a file; None: it is not there."""
+        try:
+            return self._store.read(name)
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        except OSError as error:
+            raise storage_error(f"{self.directory}/{name}", "read", error) from error
+
+    def decoded(self, name: str, kind: type[_Content], title: str, hint: str) -> _Content | None:
+        """Content of a JSON file; None: it is not there.
+
+        Args:
+            title: What the file is, for messages: `the record of a job`.
+
+        Raises:
+            OptionError: `INVALID_VALUE`: it is something else.
+        """
+        content = self.read(name)
+        try:
+            return None if content is None else msgspec.json.decode(content, type=kind)
+        except msgspec.MsgspecError as error:
+            place = Place(f"{self.directory.rstrip('/')}/{name}")
+            raise OptionError("INVALID_VALUE", f"not {title}: {error}", at=place, hint=hint) from error
+
+    def write(self, name: str, content: bytes) -> None:
+        """Make a file, or put *content* in the place of what it holds; the directory is made when it is not there.
+
+        Raises:
+            StorageError, AccessError: It cannot be written; what was there before is there still.
+        """
+        try:
+            self._store.write(name, visible_json(content) if name.endswith(".json") else content)
+        except OSError as error:
+            raise storage_error(f"{self.directory}/{name}", "write", error) from error
+
+    def create(self, name: str, content: bytes) -> bool:
+        """Make a file; False: there is one of this name, which stays as it is."""
+        try:
+            return self._store.create(name, content)
+        except OSError as error:
+            raise storage_error(f"{self.directory}/{name}", "write", error) from error
+
+    def names(self, folder: str) -> Iterator[str]:
+        """Files in a folder of it, those in folders there included; nothing where that is not there."""
+        try:
+            for file in self._store.files(folder):
+                yield file.name.removeprefix(f"{folder}/")
+        except OSError as error:
+            raise storage_error(f"{self.directory}/{folder}", "read", error) from error
+
+    def forget(self, name: str) -> None:
+        """Remove a file, if it is there."""
+        self._store.remove(name)
+
+    def remove(self) -> None:
+        """Remove the directory and all that is in it, if it is there."""
+        self._store.clear()
+
+
+def state_of(job: AnyJob) -> StateFolder:
+    """Folder of a job's state: its checkpoint, to which Spark and this program write."""
+    return StateFolder(job.checkpoint, storage_of(job))
+
+
+def storage_of(job: AnyJob) -> Mapping[str, str]:
+    """Access to the object stores of a job; one that publishes has none."""
+    return {} if isinstance(job, PublishJob) else job.sink.storage
+
+
+def place_problems(job: AnyJob) -> tuple[str, ...]:
+    """Reasons why this user cannot write where *job* writes; none: it can, or only writing tells (object stores)."""
+    places = {"checkpoint": job.checkpoint}
+    if not isinstance(job, PublishJob):
+        places["sink.directory"] = job.sink.directory
+    elif job.sink.oversized.store is not None:
+        places["sink.oversized.store"] = job.sink.oversized.store
+    problems = []
+    for what, place in places.items():
+        if "://" in place:
+            continue
+        nearest = nearest_place(place)
+        if not nearest.is_dir():
+            problems.append(f"{what}: {nearest} is a file, and no folder: name another place, or remove it")
+        elif not os.access(nearest, os.W_OK | os.X_OK):
+            user = f"user {os.geteuid()}"
+            problems.append(f"{what}: {user} may not write to {nearest}: let it, or run the job as its owner")
+    return tuple(problems)
+
+
+def nearest_place(place: str) -> Path:
+    """The folder *place*, or the nearest one above it that exists."""
+    folder = Path(place)
+    return next(existing for existing in (folder, *folder.parents) if existing.exists())
+
+
+VERSION = 1
+OTHER_CHECKPOINT = "Name another directory as checkpoint; a new one begins a new job"
+"""Hint where a checkpoint is that of another kind of job."""
+
+
+class BatchStep(StrEnum):
+    """Step that a job has just finished; the process may end between any two steps, and within the write of a table."""
+
+    BEGUN = "begun"
+    """The batch is in the checkpoint, and nothing of it in a table."""
+    IN_TABLES = "in tables"
+    """All of it is in the tables, and the checkpoint does not know."""
+    FINISHED = "finished"
+    """The checkpoint knows."""
+
+
+class BatchState(msgspec.Struct, frozen=True, kw_only=True):
+    """Progress of a job, and the settings that must not differ when it starts again.
+
+    Attributes:
+        query_id: What the job's tables know it by.
+        rules: `[[tables]]`.
+        batch_id: Number of the last batch; -1: there was none.
+    """
+
+    query_id: str
+    directory: str
+    format: str
+    rules: tuple[Any, ...]
+    batch_id: int = -1
+    version: int = VERSION
+
+
+State = TypeVar("State", bound=BatchState)
+
+
+class BatchStateFile(Generic[State]):
+    """The state of one job; a kind of jobs has a class of its own.
+
+    Attributes:
+        state: As it is in the checkpoint, or a new one.
+        is_new: Whether the checkpoint has none.
+
+    Raises:
+        OptionError: `INVALID_VALUE`: the checkpoint was begun with other settings, or is not of such a job.
+    """
+
+    FILE: ClassVar[str]
+    """Its name in the checkpoint."""
+    KIND: ClassVar[str]
+    """Work of such a job: "reads ..."."""
+    MIDDLE: ClassVar[str]
+    """The unit in whose middle tables would begin."""
+
+    def __init__(self, job: EventTablesJob | TopicTablesJob, kind: type[State]) -> None:
+        self._folder = state_of(job)
+        self._place = Place(f"{job.checkpoint}/{self.FILE}")
+        kept = self._folder.decoded(self.FILE, kind, f"the checkpoint of a job that {self.KIND}", OTHER_CHECKPOINT)
+        new = kind(
+            query_id=str(uuid.uuid4()), directory=job.sink.directory, format=str(job.sink.format), rules=job.tables
+        )
+        self.is_new = kept is None
+        self.state = kept or new
+        for setting, was, is_now in (
+            ("sink.directory", self.state.directory, new.directory),
+            ("sink.format", self.state.format, new.format),
+            ("tables", self.state.rules, new.rules),
+        ):
+            if was != is_now:
+                raise OptionError(
+                    "INVALID_VALUE",
+                    f"{setting}: this checkpoint was begun with other settings",
+                    at=self._place,
+                    hint=f"Tables would begin in the middle of {self.MIDDLE}: set it back, or start again with a new "
+                    "checkpoint and another sink.directory",
+                )
+
+    def begin(self, state: State) -> None:
+        """Record a batch before any of it is in a table."""
+        self._write(state)
+        reached(BatchStep.BEGUN)
+
+    def finish(self, state: State) -> None:
+        """Record a batch after all of it is in the tables."""
+        reached(BatchStep.IN_TABLES)
+        self._write(state)
+        reached(BatchStep.FINISHED)
+
+    def _write(self, state: State) -> None:
+        self._folder.write(self.FILE, msgspec.json.encode(state))
+        self.state = state

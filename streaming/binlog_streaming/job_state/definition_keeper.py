@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from binlog_connector.definitions.log_definitions import SchemaFile, forget_statements
 from binlog_connector.following.kept_definitions import (
     OF_OTHER_LOG,
     KeptDefinitions,
@@ -24,13 +23,14 @@ from binlog_connector.following.kept_definitions import (
 )
 from binlog_connector.following.resume import compare
 from binlog_connector.following.watched import WatchedLog
+from binlog_connector.log_definitions import SchemaFile, forget_statements
 from binlog_connector.rules.row_rules import TableRules
 from binlog_connector.schema.catalog import Catalog
 from binlog_connector.schema.history import SchemaHistory
 from binlog_connector.schema.log_ddl import ddl_statements
 from binlog_connector.schema.stated_definitions import stated_definitions
 from binlog_format.views.filters import TableFilter
-from binlog_streaming.job_state.state_files import state_of
+from binlog_streaming.job_state.checkpoint import state_of
 from binlog_streaming.settings.model import GHOST_TABLES, KEPT_DEFINITIONS_FILE
 
 if TYPE_CHECKING:

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, ClassVar, Generic, Protocol, Ty
 
 from binlog_format.errors import StorageError, storage_error
 from binlog_format.position import Place
-from binlog_streaming.job_state.state_files import state_of
+from binlog_streaming.job_state.checkpoint import state_of
 from binlog_streaming.job_state.switch_journal import complete_switch
 from binlog_streaming.settings.model import Job
 

@@ -17,8 +17,7 @@ from binlog_format.errors import OptionError
 from binlog_format.rows.decoding import ZeroDates
 from binlog_format.source_file import without_archive
 from binlog_format.views.filters import TableFilter
-from binlog_streaming.job_state.checkpoint import read_checkpoint
-from binlog_streaming.job_state.state_files import state_of
+from binlog_streaming.job_state.checkpoint import read_checkpoint, state_of
 from binlog_streaming.lake.storage.table_places import target_uri
 from binlog_streaming.plan.job_state import SetAside  # noqa: TC001 - msgspec looks it up
 from binlog_streaming.plan.snapshots import PlannedSnapshot  # noqa: TC001 - msgspec looks it up
@@ -27,7 +26,7 @@ from binlog_streaming.settings.model import START_OPTIONS, TableRule
 
 if TYPE_CHECKING:
     from binlog_connector.following.offsets import SourceOffset
-    from binlog_streaming.job_state.state_files import StateFolder
+    from binlog_streaming.job_state.checkpoint import StateFolder
     from binlog_streaming.settings.model import Job
 
 RECORD_FILE = "binlog-stream-job.json"

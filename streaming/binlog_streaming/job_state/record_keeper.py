@@ -16,7 +16,7 @@ from binlog_format import open_log
 from binlog_format.errors import OptionError
 from binlog_format.events.layout import EventType
 from binlog_format.position import Place
-from binlog_streaming.job_state.checkpoint import read_checkpoint, read_offset
+from binlog_streaming.job_state.checkpoint import read_checkpoint, read_offset, state_of
 from binlog_streaming.job_state.definition_keeper import DefinitionKeeper, keep_batch
 from binlog_streaming.job_state.record import (
     RECORD_FILE,
@@ -29,7 +29,6 @@ from binlog_streaming.job_state.record import (
     read_record,
     with_declared_types,
 )
-from binlog_streaming.job_state.state_files import state_of
 from binlog_streaming.plan.job_state import JobState
 from binlog_streaming.settings.choices import Mode
 

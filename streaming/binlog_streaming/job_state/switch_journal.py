@@ -21,7 +21,7 @@ from binlog_streaming.job_state.record import RECORD_FILE
 from binlog_streaming.settings.model import KEPT_DEFINITIONS_FILE
 
 if TYPE_CHECKING:
-    from binlog_streaming.job_state.state_files import StateFolder
+    from binlog_streaming.job_state.checkpoint import StateFolder
 
 JOURNAL_FILE = "binlog-stream-switch.json"
 """Journal in the checkpoint's directory; Spark ignores it."""

@@ -15,9 +15,8 @@ from binlog_connector.options.source_options import SourceOptions
 from binlog_connector.schema.definitions import TableName
 from binlog_connector.schema.history import SchemaHistory
 from binlog_format.views.filters import TableFilter
-from binlog_streaming.job_state.checkpoint import read_checkpoint
+from binlog_streaming.job_state.checkpoint import place_problems, read_checkpoint, state_of
 from binlog_streaming.job_state.record_keeper import RecordKeeper
-from binlog_streaming.job_state.state_files import place_problems, state_of
 from binlog_streaming.jobs.log_tables import SCAN_SIZE, find_tables
 from binlog_streaming.jobs.row_format_report import look_at_statements
 from binlog_streaming.jobs.tables import TableReport, first_names, report_table

@@ -11,7 +11,6 @@ import numpy as np
 from binlog_connector.following.watched import file_start
 from binlog_connector.rules.row_rules import DefinedTables
 from binlog_connector.schema.definitions import TableName
-from binlog_connector.schema.failed_statements import ddl_operations
 from binlog_connector.schema.history import SchemaHistory
 from binlog_connector.schema.layout_definitions import completed_by
 from binlog_connector.schema.log_ddl import ServerRuns, table_statements
@@ -23,6 +22,7 @@ from binlog_connector.schema.operations import (
     RenameTables,
     TruncateTable,
 )
+from binlog_connector.schema.parsing.row_statements import ddl_operations
 from binlog_connector.schema.row_format import RowFormat, Tally
 from binlog_connector.schema.stated_definitions import definition_operations, stated_definitions
 from binlog_format import open_log

@@ -19,9 +19,8 @@ import msgspec
 from binlog_format.errors import OptionError, storage_error
 from binlog_format.position import Place
 from binlog_format.source_file import with_places
-from binlog_streaming.job_state.checkpoint import read_checkpoint
+from binlog_streaming.job_state.checkpoint import StateFolder, read_checkpoint, state_of
 from binlog_streaming.job_state.record import with_declared_types
-from binlog_streaming.job_state.state_files import StateFolder, state_of
 from binlog_streaming.settings import PublishJob, check_job_values, load_any_job, load_job, parse_job
 from binlog_streaming.settings.choices import DEFAULT_FORMAT, Mode, OnError, TableFormat
 from binlog_streaming.settings.model import Job, Sink, Source, TableRule

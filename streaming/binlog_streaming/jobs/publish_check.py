@@ -16,7 +16,7 @@ from binlog_connector.schema.history import SchemaHistory
 from binlog_format.errors import BinlogError, BrokerError, OptionError, RegistryError
 from binlog_format.rows.decoding import TimeType
 from binlog_format.views.filters import TableFilter
-from binlog_streaming.job_state.state_files import place_problems
+from binlog_streaming.job_state.checkpoint import place_problems
 from binlog_streaming.jobs.check import LogReport, log_report, resumed, size_behind
 from binlog_streaming.jobs.log_tables import SCAN_SIZE, find_tables
 from binlog_streaming.jobs.tables import first_names

@@ -25,10 +25,9 @@ from binlog_format.errors import BinlogError, OptionError, SwitchError
 from binlog_format.log.log import shown_position
 from binlog_format.position import Place
 from binlog_format.source_file import without_archive
-from binlog_streaming.job_state.checkpoint import read_checkpoint
+from binlog_streaming.job_state.checkpoint import read_checkpoint, state_of
 from binlog_streaming.job_state.job_run import JobLock
 from binlog_streaming.job_state.record import read_record
-from binlog_streaming.job_state.state_files import state_of
 from binlog_streaming.job_state.switch_journal import (
     SwitchJournal,
     SwitchStep,

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from binlog_streaming.settings import Mode
-    from binlog_streaming.settings.partition_rules import PartitionRule
+    from binlog_streaming.settings.choices import PartitionRule
 
 QUERY_PROPERTY = "binlog-stream.queryId"
 SOURCE_PROPERTY = "binlog-stream.sourceTable"

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from heapq import merge
 from typing import TYPE_CHECKING, NamedTuple
 
-from binlog_connector.definitions.log_definitions import RangeSchemas, SchemaFile
 from binlog_connector.following.watched import WatchedLog
+from binlog_connector.log_definitions import RangeSchemas, SchemaFile
 from binlog_connector.options.query_views import make_decoding, schemas_for
 from binlog_connector.options.source_options import SourceOptions
 from binlog_connector.schema.foreign_keys import ForeignKeys, take_inline_keys

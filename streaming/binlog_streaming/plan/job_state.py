@@ -17,8 +17,7 @@ from binlog_connector.schema.table_names import ghost_of
 from binlog_format.errors import BinlogError, SchemaError, TableError, UnsupportedError
 from binlog_format.views.filters import TableFilter
 from binlog_streaming.lake.storage.table_places import target_uri
-from binlog_streaming.settings.choices import Begin, Deletes, Mode, OnPartitionDrop, OnStatement
-from binlog_streaming.settings.partition_rules import PartitionRuleError
+from binlog_streaming.settings.choices import Begin, Deletes, Mode, OnPartitionDrop, OnStatement, PartitionRuleError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

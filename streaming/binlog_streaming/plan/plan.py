@@ -19,7 +19,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from binlog_connector.rules.row_rules import TableRules
-from binlog_connector.rules.rules_on_changes import apply_rules_to_changes
+from binlog_connector.rules.rules_applied import apply_rules_to_changes
 from binlog_connector.schema.log_ddl import DdlStatement
 from binlog_connector.schema.operations import CreateTable
 from binlog_connector.schema.snapshot_marks import SnapshotBegun, SnapshotCancelled, SnapshotChunk, SnapshotEnded

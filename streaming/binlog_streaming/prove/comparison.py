@@ -17,7 +17,7 @@ from binlog_format.errors import TableError
 from binlog_format.messages import library_text
 from binlog_streaming.lake.row_values import row_ids
 from binlog_streaming.lake.sinks import sink_type
-from binlog_streaming.prove.row_sums import Rows
+from binlog_streaming.prove.rows import Rows
 from binlog_streaming.prove.target_rows import changed_files
 
 if TYPE_CHECKING:
@@ -27,9 +27,9 @@ if TYPE_CHECKING:
 
     from binlog_connector.schema.definitions import TableName
     from binlog_streaming.lake.target import Target
+    from binlog_streaming.prove.column_forms import TableForms
     from binlog_streaming.prove.log_changes import LogChanges, LogPlace
-    from binlog_streaming.prove.row_sums import Sums
-    from binlog_streaming.prove.table_forms import TableForms
+    from binlog_streaming.prove.rows import Sums
     from binlog_streaming.settings.choices import Mode
     from binlog_streaming.settings.model import Sink
 

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 
 from binlog_format.errors import TableError
 from binlog_format.position import Position
-from binlog_streaming.job_state.checkpoint import read_checkpoint
-from binlog_streaming.job_state.state_files import state_of
+from binlog_streaming.job_state.checkpoint import read_checkpoint, state_of
 from binlog_streaming.lake.sinks import sink_type
 from binlog_streaming.snapshot.locked_point import LogPoint
 from binlog_streaming.tables.open_targets import read_target_state

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from binlog_connector.definitions.log_definitions import SchemaFile
+from binlog_connector.log_definitions import SchemaFile
 from binlog_connector.metrics.lag import LagMeter
 from binlog_connector.options.query_views import make_decoding, make_view, open_watched, schemas_for
 from binlog_connector.options.source_options import SourceOptions

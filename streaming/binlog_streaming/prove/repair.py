@@ -27,7 +27,7 @@ from binlog_streaming.snapshot.sql_text import LOCK_WAIT_SECONDS, locking_clause
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from binlog_streaming.prove.table_forms import TableForms
+    from binlog_streaming.prove.column_forms import TableForms
     from binlog_streaming.server.session import ServerSession
     from binlog_streaming.snapshot.server_tables import ServerTable
 

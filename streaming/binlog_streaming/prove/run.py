@@ -9,11 +9,11 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from binlog_format.errors import BinlogError, SchemaError, ServerError
-from binlog_streaming.job_state.checkpoint import read_checkpoint
-from binlog_streaming.job_state.state_files import state_of
+from binlog_streaming.job_state.checkpoint import read_checkpoint, state_of
 from binlog_streaming.lake.commit_id import KEYS_PROPERTY, split_keys
 from binlog_streaming.lake.sinks import sink_type
 from binlog_streaming.plan.job_state import TableSelection
+from binlog_streaming.prove.column_forms import table_forms
 from binlog_streaming.prove.comparison import (
     ProofOutcome,
     ProofResult,
@@ -27,20 +27,17 @@ from binlog_streaming.prove.job_state import ProvedJobState
 from binlog_streaming.prove.log_changes import DisturbedError, LogChanges
 from binlog_streaming.prove.read_view import place_under_lock, read_view
 from binlog_streaming.prove.repair import TableRepair, drop_left_repairs
-from binlog_streaming.prove.row_sums import sample_of
+from binlog_streaming.prove.rows import sample_of
 from binlog_streaming.prove.server_rows import ServerRows
-from binlog_streaming.prove.table_forms import table_forms
 from binlog_streaming.prove.target_rows import TargetRows
 from binlog_streaming.prove.time_limit import TimeLimit, TimeUpError
 from binlog_streaming.server.session import TABLE_CHANGED
 from binlog_streaming.settings.choices import Mode
-from binlog_streaming.snapshot.job_tables import JobTables
 from binlog_streaming.snapshot.locked_point import LogPoint
 from binlog_streaming.snapshot.log_identity import begin_writing, check_is_writer
 from binlog_streaming.snapshot.marks import NO_CHUNK, Mark, MarkKind, MarksTable
-from binlog_streaming.snapshot.rights import check_mark_rights, lock_refusal, rights_refusal
-from binlog_streaming.snapshot.server_checks import check_server
-from binlog_streaming.snapshot.server_tables import find_server_tables
+from binlog_streaming.snapshot.server_checks import check_mark_rights, check_server, lock_refusal, rights_refusal
+from binlog_streaming.snapshot.server_tables import JobTables, find_server_tables
 from binlog_streaming.snapshot.source_table import TableLock, read_table
 from binlog_streaming.snapshot.sql_text import prepare_session, table_sql
 
@@ -51,10 +48,10 @@ if TYPE_CHECKING:
 
     from binlog_format.gtids.gtid_set import GtidPoint
     from binlog_streaming.lake.target import Target
+    from binlog_streaming.prove.column_forms import TableForms
     from binlog_streaming.prove.comparison import OnProgress, ProofProgress
     from binlog_streaming.prove.log_changes import LogPlace
     from binlog_streaming.prove.read_view import Connect
-    from binlog_streaming.prove.table_forms import TableForms
     from binlog_streaming.server.session import ServerSession
     from binlog_streaming.settings.model import Job
     from binlog_streaming.snapshot.server_tables import ServerTable

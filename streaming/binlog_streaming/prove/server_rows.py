@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from binlog_format.errors import ServerError
-from binlog_streaming.prove.row_sums import BUCKETS, Rows, Sums
+from binlog_streaming.prove.rows import BUCKETS, Rows, Sums
 from binlog_streaming.snapshot.chunk_sql import bound_statement, chunk_source
 from binlog_streaming.snapshot.marks import Bounds
 from binlog_streaming.snapshot.sql_text import quoted, table_sql
@@ -20,8 +20,7 @@ from binlog_streaming.snapshot.sql_text import quoted, table_sql
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from binlog_streaming.prove.column_forms import ColumnForm
-    from binlog_streaming.prove.table_forms import TableForms
+    from binlog_streaming.prove.column_forms import ColumnForm, TableForms
     from binlog_streaming.server.session import ServerSession
     from binlog_streaming.snapshot.source_table import SourceTable
 

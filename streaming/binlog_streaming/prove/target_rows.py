@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 
 from binlog_format.rows.arrow_arrays import mask_array
 from binlog_streaming.modes.mode_columns import DELETED, IS_CURRENT
-from binlog_streaming.prove.row_sums import BUCKETS, Rows, Sums
+from binlog_streaming.prove.rows import BUCKETS, Rows, Sums
 from binlog_streaming.settings.choices import Deletes, Mode
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from binlog_streaming.lake.target import RecordedFile, Target
-    from binlog_streaming.prove.table_forms import TableForms
+    from binlog_streaming.prove.column_forms import TableForms
     from binlog_streaming.settings.model import TableRule
 
 

@@ -19,7 +19,7 @@ from binlog_streaming.job_state.record_keeper import RecordKeeper
 from binlog_streaming.lake.commit_id import KEYS_PROPERTY, split_keys
 from binlog_streaming.modes.mode_columns import MARK_FIELDS, VERSION_FIELDS
 from binlog_streaming.plan.job_state import TableSelection
-from binlog_streaming.prove.column_forms import target_form
+from binlog_streaming.prove.column_forms import TableForms, target_form
 from binlog_streaming.prove.comparison import (
     ProofOutcome,
     ProofResult,
@@ -31,8 +31,7 @@ from binlog_streaming.prove.comparison import (
 )
 from binlog_streaming.prove.job_state import ProvedJobState
 from binlog_streaming.prove.log_changes import DisturbedError, LogChanges
-from binlog_streaming.prove.row_sums import sample_of
-from binlog_streaming.prove.table_forms import TableForms
+from binlog_streaming.prove.rows import sample_of
 from binlog_streaming.prove.target_rows import TargetRows
 from binlog_streaming.prove.time_limit import TimeLimit, TimeUpError
 from binlog_streaming.settings.choices import Mode

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from binlog_streaming.settings.choices import Merge, parse_milliseconds
-from binlog_streaming.settings.partition_rules import partition_rule
+from binlog_streaming.settings.choices import Merge, parse_milliseconds, partition_rule
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

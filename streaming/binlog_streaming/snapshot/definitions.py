@@ -18,8 +18,7 @@ from binlog_format.views.filters import SNAPSHOT_DATABASE
 from binlog_streaming.server.session import DENIED, NO_SUCH_TABLE, named_error, number_of
 from binlog_streaming.snapshot.log_identity import begin_writing, check_is_writer
 from binlog_streaming.snapshot.marks import NO_CHUNK, Mark, MarkKind, MarksTable
-from binlog_streaming.snapshot.rights import check_mark_rights
-from binlog_streaming.snapshot.server_checks import check_databases, check_server
+from binlog_streaming.snapshot.server_checks import check_databases, check_mark_rights, check_server
 from binlog_streaming.snapshot.server_tables import find_server_tables
 from binlog_streaming.snapshot.source_table import locked_definition, read_columns
 

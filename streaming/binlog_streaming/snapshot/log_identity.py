@@ -21,8 +21,7 @@ from binlog_format.gtids.gtid_history import gtid_of
 from binlog_format.gtids.gtid_set import GtidSet, parse_gtids
 from binlog_format.views.filters import SNAPSHOT_DATABASE
 from binlog_streaming.server.session import DENIED, NO_SUCH_LOG_PLACE, number_of
-from binlog_streaming.snapshot.marks import MarksTable
-from binlog_streaming.snapshot.runs import EarlierRuns
+from binlog_streaming.snapshot.marks import EarlierRuns, MarksTable
 from binlog_streaming.snapshot.sql_text import logged_place, prepare_session, table_sql
 
 if TYPE_CHECKING:

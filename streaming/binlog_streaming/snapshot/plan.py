@@ -12,12 +12,17 @@ from binlog_format.errors import SchemaError
 from binlog_format.views.filters import SNAPSHOT_DATABASE, TableFilter
 from binlog_streaming.server.session import DENIED, number_of
 from binlog_streaming.settings.publish_model import PublishJob
-from binlog_streaming.snapshot.job_tables import JobTables, TopicsTables
 from binlog_streaming.snapshot.log_identity import check_is_writer
-from binlog_streaming.snapshot.rights import check_mark_rights, rights_refusal
-from binlog_streaming.snapshot.runs import EarlierRuns
-from binlog_streaming.snapshot.server_checks import check_databases, check_server, find_engine, unlogged_databases
-from binlog_streaming.snapshot.server_tables import LeftOut, find_others, find_server_tables
+from binlog_streaming.snapshot.marks import EarlierRuns
+from binlog_streaming.snapshot.server_checks import (
+    check_databases,
+    check_mark_rights,
+    check_server,
+    find_engine,
+    rights_refusal,
+    unlogged_databases,
+)
+from binlog_streaming.snapshot.server_tables import JobTables, LeftOut, TopicsTables, find_others, find_server_tables
 from binlog_streaming.snapshot.source_table import TableLock
 
 if TYPE_CHECKING:

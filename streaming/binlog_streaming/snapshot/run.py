@@ -19,8 +19,7 @@ from binlog_format.errors import BinlogError, SchemaError, ServerError, TableErr
 from binlog_streaming.server.session import named_error
 from binlog_streaming.snapshot.definitions import parents_of, write_definitions
 from binlog_streaming.snapshot.log_identity import begin_writing
-from binlog_streaming.snapshot.marks import MarksTable
-from binlog_streaming.snapshot.runs import FILTER, RUN, TABLES_LEFT
+from binlog_streaming.snapshot.marks import FILTER, RUN, TABLES_LEFT, MarksTable
 from binlog_streaming.snapshot.server_load import LoadMeter
 from binlog_streaming.snapshot.server_tables import LeftOut
 from binlog_streaming.snapshot.shadow import drop_left_shadows

@@ -25,7 +25,7 @@ from binlog_format.position import Place
 from binlog_format.rows.images import ImageKind, read_images
 from binlog_format.views.filters import ALL_GROUPS, TableFilter
 from binlog_format.views.selection import Selection
-from binlog_streaming.job_state.state_files import OTHER_CHECKPOINT, state_of
+from binlog_streaming.job_state.checkpoint import OTHER_CHECKPOINT, state_of
 from binlog_streaming.server.session import connect
 from binlog_streaming.snapshot.plan import make_plan
 from binlog_streaming.snapshot.run import SnapshotStoppedError, is_of_one_table, run_snapshot

@@ -28,8 +28,7 @@ from binlog_streaming.server.session import (
     number_of,
 )
 from binlog_streaming.snapshot.chunk_sql import bound_statement, rows_statement
-from binlog_streaming.snapshot.marks import NO_CHUNK, Bounds, Mark, MarkKind, MarksTable, begin_detail
-from binlog_streaming.snapshot.runs import FILTER
+from binlog_streaming.snapshot.marks import FILTER, NO_CHUNK, Bounds, Mark, MarkKind, MarksTable, begin_detail
 from binlog_streaming.snapshot.shadow import ShadowEngine, ShadowTable, drop_shadow, shadow_name
 from binlog_streaming.snapshot.source_table import (
     TableLock,

@@ -21,7 +21,7 @@ from binlog_connector.following.offsets import SourceOffset
 from binlog_connector.metrics.lag import Consumed
 from binlog_format.errors import OptionError
 from binlog_format.position import Place
-from binlog_streaming.job_state.state_files import state_of
+from binlog_streaming.job_state.checkpoint import state_of
 from binlog_streaming.status.log_measure import log_measure
 from binlog_streaming.status.model import JobStatus, Phase, ProcessId, RecordedStatus
 from binlog_streaming.status.wording import verdict_of

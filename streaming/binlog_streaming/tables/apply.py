@@ -27,8 +27,7 @@ from binlog_streaming.plan.batch_plan import RowsStep
 from binlog_streaming.plan.cascade_links import LinkedRowsStep
 from binlog_streaming.plan.failures import naming, naming_unexpected
 from binlog_streaming.plan.job_state import SetAside, can_set_aside
-from binlog_streaming.settings.choices import Mode, OnError
-from binlog_streaming.settings.partition_rules import partition_rule
+from binlog_streaming.settings.choices import Mode, OnError, partition_rule
 from binlog_streaming.tables.batch_run import BatchPositions
 from binlog_streaming.tables.cascades.cascade_images import CascadeImages, outside_row_batches
 from binlog_streaming.tables.cascades.cascade_rows import CascadeRows

@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from binlog_connector.definitions.log_definitions import SchemaFile
+from binlog_connector.log_definitions import SchemaFile
 from binlog_connector.schema.table_changes import PartitionsDropped, TableCreated
 from binlog_connector.worker_process import freeze_garbage_collector
 from binlog_format import open_log

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     import datetime as dt
     from collections.abc import Callable, Mapping, Sequence
 
-    from binlog_connector.definitions.log_definitions import SchemaFile
+    from binlog_connector.log_definitions import SchemaFile
     from binlog_connector.schema.definitions import TableName
     from binlog_format.position import Position
     from binlog_format.rows.decoding import Decoding

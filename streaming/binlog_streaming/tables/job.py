@@ -28,12 +28,11 @@ from binlog_connector.options.source_options import SourceOptions
 from binlog_format import open_log
 from binlog_format.errors import BinlogError, OptionError, storage_error
 from binlog_format.messages import shows_values, visible
-from binlog_streaming.job_state.checkpoint import read_checkpoint, read_offset
+from binlog_streaming.job_state.checkpoint import read_checkpoint, read_offset, state_of
 from binlog_streaming.job_state.job_run import JobRun
 from binlog_streaming.job_state.progress import BatchProgress, Progress
 from binlog_streaming.job_state.record import with_declared_types
 from binlog_streaming.job_state.record_keeper import RecordKeeper
-from binlog_streaming.job_state.state_files import state_of
 from binlog_streaming.lake.sinks import sink_type
 from binlog_streaming.lake.storage.table_places import path_part
 from binlog_streaming.plan.failures import named_error

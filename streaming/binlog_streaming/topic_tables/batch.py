@@ -13,7 +13,7 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
-from binlog_connector.kafka.rdkafka_fetcher import FetchedPartition
+from binlog_connector.kafka.rdkafka_clients import FetchedPartition
 from binlog_connector.kafka.record_batches import key_partitions
 from binlog_connector.kafka_decode.connect_columns import MessageError
 from binlog_connector.kafka_decode.row_changes import TRUNCATE, ReceivedChanges, received_changes
@@ -21,7 +21,7 @@ from binlog_connector.schema.definitions import TableName
 from binlog_format.errors import DataLossError, UnsupportedError
 from binlog_format.position import Place
 from binlog_format.rows.arrow_arrays import numbers_array
-from binlog_streaming.job_state.state_files import BatchState, BatchStateFile
+from binlog_streaming.job_state.checkpoint import BatchState, BatchStateFile
 from binlog_streaming.settings.choices import Mode  # noqa: TC001 - msgspec looks it up
 from binlog_streaming.settings.model import TableRule  # noqa: TC001 - msgspec looks them up
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from binlog_connector.kafka.connection import broker_error
-from binlog_connector.kafka.rdkafka_fetcher import FetchedPartition, messages_gone
+from binlog_connector.kafka.rdkafka_clients import FetchedPartition, messages_gone
 from binlog_connector.kafka.topic_reader import TopicReader
 from binlog_format.errors import BrokerError
 from binlog_format.position import Place

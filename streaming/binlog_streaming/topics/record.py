@@ -26,8 +26,8 @@ from binlog_format.errors import OptionError, SwitchError, UnsupportedError
 from binlog_format.position import Place
 from binlog_format.rows.decoding import ZeroDates
 from binlog_format.source_file import without_archive
+from binlog_streaming.job_state.checkpoint import OTHER_CHECKPOINT, state_of
 from binlog_streaming.job_state.record import RECORD_FILE
-from binlog_streaming.job_state.state_files import OTHER_CHECKPOINT, state_of
 from binlog_streaming.job_state.switch_journal import (
     JOURNAL_FILE,
     SwitchStep,

@@ -15,7 +15,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from binlog_connector.definitions.log_definitions import DefinitionUse, RangeSchemas, SchemaFile, known_statements
 from binlog_connector.envelope.avro.avro_encoding import AvroEncoding
 from binlog_connector.envelope.json.json_encoding import JsonEncoding
 from binlog_connector.envelope.message_batch import OPS, MessageKind
@@ -24,6 +23,7 @@ from binlog_connector.envelope.messages import MessagesView
 from binlog_connector.envelope.options import EnvelopeOptions
 from binlog_connector.following.debezium_offset import of_group, rows_taken
 from binlog_connector.kafka.producer import Headers, Messages
+from binlog_connector.log_definitions import DefinitionUse, RangeSchemas, SchemaFile, known_statements
 from binlog_connector.options.source_options import SourceOptions
 from binlog_connector.schema.log_ddl import ServerRuns
 from binlog_connector.schema.row_format import RowFormat, only_rows

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from binlog_connector.schema.definitions import TableName
-from binlog_connector.schema.failed_statements import left_of_failed
 from binlog_connector.schema.history import SchemaHistory
 from binlog_connector.schema.log_ddl import DdlStatement, ddl_statements
 from binlog_connector.schema.operations import (
@@ -15,7 +14,7 @@ from binlog_connector.schema.operations import (
     NotParsed,
     Operation,
 )
-from binlog_connector.schema.parsing.row_statements import parse_statement
+from binlog_connector.schema.parsing.row_statements import left_of_failed, parse_statement
 from binlog_connector.schema.parsing.session import StatementSession
 from binlog_connector.schema.statement_rows import find_statement_rows, find_statements
 from binlog_lab.event_encoding.event_encoding import Origin, QueryContext, encode_query

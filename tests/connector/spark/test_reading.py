@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from binlog_connector.definitions.log_definitions import known_statements
 from binlog_connector.following.watched import WatchedLog
+from binlog_connector.log_definitions import known_statements
 from binlog_connector.options.query_views import make_view
 from binlog_connector.options.source_options import SourceOptions
 from binlog_connector.spark.partitions import RangePartition

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from binlog_connector.definitions import log_definitions
-from binlog_connector.definitions.log_definitions import SchemaFile
+from binlog_connector import log_definitions
+from binlog_connector.log_definitions import SchemaFile
 from binlog_connector.options.source_options import SourceOptions
 from binlog_connector.schema.history import SchemaHistory
 from binlog_connector.spark.batch_reader import BinlogBatchReader

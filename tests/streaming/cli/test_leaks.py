@@ -19,7 +19,7 @@ from binlog_format.errors import AccessError, MachineError, OptionError, StartEr
 from binlog_format.messages import without_keys
 from binlog_format.position import Position
 from binlog_streaming.cli.output import VisibleFormatter, say
-from binlog_streaming.job_state.state_files import StateFolder
+from binlog_streaming.job_state.checkpoint import StateFolder
 from binlog_streaming.settings import load_any_job
 from binlog_streaming.spark_session import LOG_SIZE_MAX, bound_log, local_session
 from tests.program import run_program

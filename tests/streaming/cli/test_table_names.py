@@ -11,7 +11,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from binlog_connector.definitions import log_definitions
+from binlog_connector import log_definitions
 from binlog_connector.following.starts import Edge
 from binlog_connector.following.tailer import STEP_SIZE_MAX, FollowOptions, Tailer
 from binlog_format.errors import SchemaError

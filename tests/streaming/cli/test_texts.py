@@ -13,7 +13,7 @@ from rich.text import Text
 from binlog_format.errors import OptionError
 from binlog_format.messages import told_options, visible
 from binlog_lab.event_encoding.table_encoding import ColumnSpec, TableSpec
-from binlog_streaming.cli.listing import print_rows
+from binlog_streaming.cli.output import print_rows
 from binlog_streaming.settings.names import as_flags, as_job_setting
 from tests.connector.shop import ORDERS, Shop
 from tests.program import run_program

@@ -13,8 +13,7 @@ import pytest
 
 from binlog_connector.following.log_end import end_of_log
 from binlog_connector.following.watched import WatchedLog
-from binlog_streaming.doctor import machine
-from binlog_streaming.doctor.findings import Health
+from binlog_streaming.doctor import Health, machine
 from binlog_streaming.doctor.job import needs_of
 from binlog_streaming.doctor.machine import Needs, machine_findings
 from binlog_streaming.settings import Mode, TableFormat, TableRule, load_any_job, load_job

@@ -15,7 +15,7 @@ from binlog_connector.crash_points import watched
 from binlog_format.errors import CorruptError, DataLossError, StartError
 from binlog_streaming.event_tables.run import EventTablesRun
 from binlog_streaming.event_tables.writing import table_rows
-from binlog_streaming.job_state.state_files import BatchStep
+from binlog_streaming.job_state.checkpoint import BatchStep
 from tests.connector.program import NAME, Program, damaged_log
 from tests.faults.processes import Kill, in_a_process
 from tests.streaming.event_tables.test_run import job_at, numbers, run_once, table

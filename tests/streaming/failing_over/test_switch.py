@@ -12,11 +12,17 @@ import pytest
 from binlog_connector.crash_points import watched
 from binlog_connector.following.watched import WatchedLog
 from binlog_format.errors import SwitchError
-from binlog_streaming.job_state.checkpoint import begin_batch, begin_query, end_batch, read_checkpoint
+from binlog_streaming.job_state.checkpoint import (
+    StateFolder,
+    begin_batch,
+    begin_query,
+    end_batch,
+    read_checkpoint,
+    state_of,
+)
 from binlog_streaming.job_state.definition_keeper import DefinitionKeeper
 from binlog_streaming.job_state.job_run import JobLock
 from binlog_streaming.job_state.record_keeper import RecordKeeper
-from binlog_streaming.job_state.state_files import StateFolder, state_of
 from binlog_streaming.job_state.switch_journal import JOURNAL_FILE, SwitchStep, record_path
 from binlog_streaming.jobs.mirror import job_at
 from binlog_streaming.jobs.switch import plan_switch

@@ -15,7 +15,7 @@ from binlog_format.errors import ServerError
 from binlog_streaming.prove import job_state
 from binlog_streaming.prove import run as proof
 from binlog_streaming.prove.comparison import ProofOutcome
-from binlog_streaming.prove.row_sums import BUCKETS
+from binlog_streaming.prove.rows import BUCKETS
 from binlog_streaming.prove.run import JobProof
 from binlog_streaming.server.address import Credentials, ServerAddress
 from binlog_streaming.server.session import connect

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from binlog_streaming.cli.jobs.prove.report import print_summary
+from binlog_streaming.cli.jobs.prove_report import print_summary
 from binlog_streaming.prove.comparison import ProofOutcome, ProofResult
 from binlog_streaming.settings.choices import Mode
 

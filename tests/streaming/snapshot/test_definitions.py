@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from binlog_connector.definitions import log_definitions
+from binlog_connector import log_definitions
 from binlog_connector.following.watched import WatchedLog
 from binlog_connector.rules.row_rule import GeneratedColumns
 from binlog_connector.schema.definitions import TableName

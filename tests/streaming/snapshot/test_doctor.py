@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from binlog_streaming.doctor.findings import Health
+from binlog_streaming.doctor import Health
 from binlog_streaming.doctor.source import server_findings
 from binlog_streaming.settings import load_job
 from tests.program import run_program

@@ -15,7 +15,7 @@ from binlog_streaming.job_state.record import RECORD_FILE, JobRecord
 from binlog_streaming.plan.job_state import SetAside
 from binlog_streaming.plan.snapshots import PlannedSnapshot
 from binlog_streaming.settings import load_job
-from binlog_streaming.snapshot.job_tables import JobTables
+from binlog_streaming.snapshot.server_tables import JobTables
 from tests.streaming.snapshot.live import job_file
 
 if TYPE_CHECKING:

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from deltalake import DeltaTable
 
-from binlog_connector.definitions.log_definitions import DefinitionUse, RangeSchemas
 from binlog_connector.envelope.messages import MessagesView
 from binlog_connector.envelope.options import EnvelopeFormat, EnvelopeOptions
 from binlog_connector.following.watched import WatchedLog
+from binlog_connector.log_definitions import DefinitionUse, RangeSchemas
 from binlog_connector.schema.snapshot_marks import CopiedTables
 from binlog_format import open_log
 from binlog_format.rows.decoding import Decoding

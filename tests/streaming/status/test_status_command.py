@@ -14,7 +14,7 @@ from rich.console import Console
 
 from binlog_connector.following.log_end import end_of_log, start_of_log
 from binlog_connector.following.watched import WatchedLog
-from binlog_streaming.cli.status.status_view import render
+from binlog_streaming.cli.status.status import render
 from binlog_streaming.status.model import JobStatus, Phase, TableStatus
 from binlog_streaming.status.recorder import StatusRecorder
 from binlog_streaming.status.wording import verdict_of

@@ -18,7 +18,7 @@ from binlog_connector.crash_points import watched
 from binlog_connector.kafka.connection import Connection
 from binlog_connector.kafka.producer import Messages
 from binlog_connector.kafka.publisher import Publisher, PublisherOptions
-from binlog_connector.kafka.rdkafka_fetcher import FetchedPartition
+from binlog_connector.kafka.rdkafka_clients import FetchedPartition
 from binlog_connector.kafka.topic_reader import TopicReader
 from binlog_connector.kafka.topics import Topics
 from binlog_format.errors import BrokerError, DataLossError, OptionError, SchemaError, TableError, UnsupportedError

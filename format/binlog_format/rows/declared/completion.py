@@ -11,9 +11,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from binlog_format.errors import SchemaError
-from binlog_format.events.hidden_columns import can_be_hash
 from binlog_format.events.table_map import Column, TableLayout
-from binlog_format.events.table_map_layout import TABLE_BODY_OFFSET, ColumnType
+from binlog_format.events.table_map_layout import TABLE_BODY_OFFSET, ColumnType, can_be_hash
 from binlog_format.rows.declared.declared_types import DeclaredDefault, Generated, character_size, fits, split_declared
 from binlog_format.vendor import Vendor
 
@@ -58,7 +57,7 @@ class LayoutCompletion:
         columns: All columns, those too that SELECT * hides.
         keys: Column indices of each key without prefixes of NULL-able columns that identifies rows, the best first:
             the first one whose columns cannot be NULL is the primary key.
-        hashes: Unique keys for which MariaDB may add a hidden column (`events.hidden_columns`).
+        hashes: Unique keys for which MariaDB may add a hidden column (`events.table_map_layout.declared_count`).
     """
 
     columns: tuple[ColumnCompletion, ...]

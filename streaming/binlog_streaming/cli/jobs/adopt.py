@@ -40,7 +40,7 @@ def adopt(
     from binlog_streaming.jobs.mirror import job_at
     from binlog_streaming.snapshot.reading.adoption import adopt as adopt_tables
     from binlog_streaming.snapshot.reading.adoption import plan_adoption
-    from binlog_streaming.snapshot.reading.log_place import parse_point
+    from binlog_streaming.snapshot.reading.job_batch import parse_point
 
     settings, point = job_at(job), parse_point(at, "--at")
     if server is not None:

@@ -177,7 +177,7 @@ def _check_events(job: EventTablesJob, output: Output) -> bool:
         BinlogError: What the job itself would report at its start.
     """
     from binlog_streaming.event_tables.run import EventTablesRun
-    from binlog_streaming.job_state.state_files import place_problems
+    from binlog_streaming.job_state.checkpoint import place_problems
 
     waiting = EventTablesRun(job).waiting()
     position = str(waiting.offset.position)
@@ -200,7 +200,7 @@ def _check_topics(job: TopicTablesJob, output: Output) -> bool:
     Raises:
         BinlogError: What the job itself would report at its start.
     """
-    from binlog_streaming.job_state.state_files import place_problems
+    from binlog_streaming.job_state.checkpoint import place_problems
     from binlog_streaming.topic_tables.run import TopicTablesRun
 
     waiting = TopicTablesRun(job).waiting()

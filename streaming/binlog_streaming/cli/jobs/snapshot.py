@@ -63,7 +63,7 @@ def read_tables(job: Job, address: ServerAddress, credentials: Credentials, aske
         BinlogError: What is wrong with the server, the job, its log or a target.
     """
     from binlog_streaming.server.session import connect
-    from binlog_streaming.snapshot.reading.log_place import parse_point
+    from binlog_streaming.snapshot.reading.job_batch import parse_point
     from binlog_streaming.snapshot.reading.plan import plan_reading
     from binlog_streaming.snapshot.reading.run import run_reading
 

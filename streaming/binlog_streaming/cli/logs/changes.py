@@ -16,7 +16,6 @@ from binlog_format.errors import OptionError, SchemaError
 from binlog_format.rows.decoding import Decoding, TimeType, ZeroDates
 from binlog_format.views.filters import TableFilter, check_table_name
 from binlog_streaming.cli.file_output import FileFormat, write_file
-from binlog_streaming.cli.listing import print_rows
 from binlog_streaming.cli.logs.ranges import EndOption, StartOption, opened_log
 from binlog_streaming.cli.options import (
     ExcludeTablesOption,
@@ -28,7 +27,7 @@ from binlog_streaming.cli.options import (
     TimeTypeOption,
     ZeroDatesOption,
 )
-from binlog_streaming.cli.output import PathArgument, escaped, output_console
+from binlog_streaming.cli.output import PathArgument, escaped, output_console, print_rows
 from binlog_streaming.cli.tabular import (
     TABLES_HINT,
     json_rows,

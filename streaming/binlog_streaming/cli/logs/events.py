@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from binlog_streaming.cli.listing import print_rows
 from binlog_streaming.cli.logs.ranges import EndOption, StartOption, opened_log
 from binlog_streaming.cli.options import ExcludeTablesOption, TablesOption  # noqa: TC001 (typer looks at annotations)
-from binlog_streaming.cli.output import Output, OutputOption, PathArgument, escaped, output_console
+from binlog_streaming.cli.output import Output, OutputOption, PathArgument, escaped, output_console, print_rows
 from binlog_streaming.cli.tabular import json_rows, position_text, shortened, warned_of_none, write_batches
 
 if TYPE_CHECKING:

@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING
 
 from binlog_format import Bound, Position, open_log
 from binlog_format.kernels import interpreted
-from binlog_streaming.cli.listing import print_rows
 from binlog_streaming.cli.logs.ranges import EndOption, StartOption, positions_of
-from binlog_streaming.cli.output import Output, OutputOption, PathArgument, output_console, write_json_lines
+from binlog_streaming.cli.output import Output, OutputOption, PathArgument, output_console, print_rows, write_json_lines
 
 if TYPE_CHECKING:
     import typer

@@ -19,7 +19,7 @@ from binlog_streaming.cli.progress import progress_bar
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from binlog_streaming.doctor.findings import DoctorFinding
+    from binlog_streaming.doctor import DoctorFinding
     from binlog_streaming.jobs.log_tables import OnProgress
     from binlog_streaming.settings.job_file import AnyJob
 
@@ -60,7 +60,7 @@ def doctor(
     Exit status: 0 no mistake (warnings do not count), 1 a mistake, 2 wrong use.
     """
     # Compiled code takes a moment to load: not for --help.
-    from binlog_streaming.doctor.findings import Health
+    from binlog_streaming.doctor import Health
     from binlog_streaming.status.wording import without_access
 
     with progress_bar("Looking for tables") as on_progress:
@@ -79,7 +79,7 @@ def doctor(
 def _findings(
     target: str | None, server: str | None, password_file: Path | None, scan_size: int, on_progress: OnProgress
 ) -> Iterator[DoctorFinding]:
-    from binlog_streaming.doctor.findings import examined
+    from binlog_streaming.doctor import examined
     from binlog_streaming.doctor.job import job_findings, needs_of
     from binlog_streaming.doctor.machine import Needs, machine_findings
     from binlog_streaming.doctor.source import log_findings
@@ -122,7 +122,7 @@ def _server_findings(
 
 
 def _print(findings: list[DoctorFinding]) -> None:
-    from binlog_streaming.doctor.findings import Health
+    from binlog_streaming.doctor import Health
     from binlog_streaming.status.wording import count_text, visible
 
     console = output_console()

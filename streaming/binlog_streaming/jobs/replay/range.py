@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from binlog_connector.following.starts import Start
     from binlog_format.gtids.gtid_set import GtidPoint, Taken
     from binlog_format.position import Position
-    from binlog_streaming.job_state.state_files import StateFolder
+    from binlog_streaming.job_state.checkpoint import StateFolder
     from binlog_streaming.settings.model import Job
 
 

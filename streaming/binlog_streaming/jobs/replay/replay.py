@@ -22,9 +22,8 @@ from binlog_format.gtids.gtid import GtidPosition
 from binlog_format.gtids.gtid_set import parse_gtids
 from binlog_format.log.search import end_of_gtids
 from binlog_format.position import Place
-from binlog_streaming.job_state.checkpoint import read_checkpoint
+from binlog_streaming.job_state.checkpoint import StateFolder, read_checkpoint, state_of
 from binlog_streaming.job_state.record_keeper import begins_with_first
-from binlog_streaming.job_state.state_files import StateFolder, state_of
 from binlog_streaming.jobs.mirror import OWN_FOLDER
 from binlog_streaming.jobs.replay.range import ReplayCheckpoint, ReplayRange, ReplayRecord, find_range, open_log_of
 from binlog_streaming.jobs.replay.tables import (

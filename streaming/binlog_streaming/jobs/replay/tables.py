@@ -21,9 +21,8 @@ from binlog_format.errors import OptionError, TableError
 from binlog_format.gtids.gtid_set import NO_GTIDS
 from binlog_format.position import Place
 from binlog_format.views.filters import split_expressions
-from binlog_streaming.job_state.checkpoint import read_checkpoint
+from binlog_streaming.job_state.checkpoint import read_checkpoint, state_of
 from binlog_streaming.job_state.record_keeper import RecordKeeper
-from binlog_streaming.job_state.state_files import state_of
 from binlog_streaming.jobs.replay.range import RECORD_FILE, ReplayCheckpoint
 from binlog_streaming.lake.commit_id import GTID_POSITION_KEY, SET_ASIDE_PROPERTY, commit_id_of
 from binlog_streaming.lake.sinks import sink_type

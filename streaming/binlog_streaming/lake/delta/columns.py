@@ -15,13 +15,13 @@ from binlog_streaming.lake.delta.actions import DeltaFileFormat, Metadata, Proto
 from binlog_streaming.lake.delta.commit import features, named_features
 from binlog_streaming.lake.delta.features import mapped
 from binlog_streaming.lake.evolution import is_binary
-from binlog_streaming.settings.partition_rules import unpartitionable, valueless
+from binlog_streaming.settings.choices import unpartitionable, valueless
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from binlog_streaming.lake.delta.log import Named, TableLog
-    from binlog_streaming.settings.partition_rules import PartitionRule
+    from binlog_streaming.settings.choices import PartitionRule
 
     Struct = dict[str, Any]
     """A struct as `schemaString` has it."""

@@ -24,7 +24,7 @@ from pyiceberg.utils.decimal import decimal_required_bytes, decimal_to_bytes
 
 from binlog_streaming.lake.iceberg.schema import unused_name
 from binlog_streaming.lake.row_values import row_ids
-from binlog_streaming.settings.partition_rules import unpartitionable, valueless
+from binlog_streaming.settings.choices import unpartitionable, valueless
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from pyiceberg.schema import Schema
     from pyiceberg.table.metadata import TableMetadata
 
-    from binlog_streaming.settings.partition_rules import PartitionRule
+    from binlog_streaming.settings.choices import PartitionRule
 
     Bounds = tuple[bytes | None, bytes | None]
 

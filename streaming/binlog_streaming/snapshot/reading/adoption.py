@@ -30,8 +30,7 @@ from binlog_streaming.modes.row_keys import key_columns
 from binlog_streaming.plan.job_state import TableSelection
 from binlog_streaming.plan.snapshots import PlannedSnapshot
 from binlog_streaming.settings import Deletes, Mode
-from binlog_streaming.snapshot.reading.job_batch import JobBatch, run_once
-from binlog_streaming.snapshot.reading.log_place import offset_of
+from binlog_streaming.snapshot.reading.job_batch import JobBatch, offset_of, run_once
 
 if TYPE_CHECKING:
     from collections.abc import Callable

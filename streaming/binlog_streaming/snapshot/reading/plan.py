@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from binlog_connector.definitions.log_definitions import RangeSchemas, SchemaFile
 from binlog_connector.following.watched import WatchedLog
+from binlog_connector.log_definitions import RangeSchemas, SchemaFile
 from binlog_connector.schema.snapshot_marks import created_table
 from binlog_format.errors import SchemaError, ServerError
 from binlog_format.events.table_map import TableLayout
@@ -14,10 +14,9 @@ from binlog_format.gtids.gtid import Gtid, GtidPosition
 from binlog_format.rows.column_types import NO_METADATA_HINT
 from binlog_format.vendor import Vendor
 from binlog_streaming.settings import Deletes, Mode
-from binlog_streaming.snapshot.job_tables import JobTables
 from binlog_streaming.snapshot.log_identity import check_is_writer
-from binlog_streaming.snapshot.rights import lock_refusal, rights_refusal
-from binlog_streaming.snapshot.server_tables import LeftOut, find_others, find_server_tables
+from binlog_streaming.snapshot.server_checks import lock_refusal, rights_refusal
+from binlog_streaming.snapshot.server_tables import JobTables, LeftOut, find_others, find_server_tables
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

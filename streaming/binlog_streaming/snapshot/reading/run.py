@@ -20,7 +20,7 @@ import msgspec
 
 from binlog_connector.following.watched import WatchedLog
 from binlog_connector.rules.row_rules import TableRules
-from binlog_connector.rules.rules_on_changes import apply_rules_to_changes
+from binlog_connector.rules.rules_applied import apply_rules_to_changes
 from binlog_connector.schema.log_ddl import DdlStatement
 from binlog_connector.schema.snapshot_marks import Purpose, SnapshotBegun, SnapshotEnded
 from binlog_connector.schema.stated_definitions import definition_of_server
@@ -34,8 +34,7 @@ from binlog_streaming.plan.snapshots import PlannedSnapshot
 from binlog_streaming.settings import Mode, OnError
 from binlog_streaming.snapshot.definitions import visible_parents
 from binlog_streaming.snapshot.locked_point import LogPoint, begin_under_lock
-from binlog_streaming.snapshot.reading.job_batch import JobBatch, run_once
-from binlog_streaming.snapshot.reading.log_place import offset_of, rows_place
+from binlog_streaming.snapshot.reading.job_batch import JobBatch, offset_of, rows_place, run_once
 from binlog_streaming.snapshot.reading.table_rows import ReadingContext, TableRows
 from binlog_streaming.snapshot.run import SnapshotProgress, SnapshotResult, is_of_one_table
 from binlog_streaming.snapshot.server_load import LoadMeter

@@ -8,8 +8,8 @@ from bisect import bisect_right
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from binlog_connector.definitions.log_definitions import RangeSchemas
 from binlog_connector.following.watched import WatchedLog
+from binlog_connector.log_definitions import RangeSchemas
 from binlog_connector.schema.layout_definitions import merged_definition
 from binlog_connector.schema.parsing.columns import CHARACTER_TYPES
 from binlog_connector.schema.parsing.session import UTF8MB4
@@ -22,7 +22,7 @@ from binlog_streaming.modes.row_batches import RowBatch
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from binlog_connector.definitions.log_definitions import SchemaFile
+    from binlog_connector.log_definitions import SchemaFile
     from binlog_connector.schema.definitions import TableDefinition, TableName
     from binlog_connector.schema.log_ddl import DdlStatement
     from binlog_connector.schema.table_changes import TableCreated

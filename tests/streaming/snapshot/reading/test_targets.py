@@ -10,7 +10,7 @@ import pytest
 from binlog_format.errors import ServerError
 from binlog_streaming.lake.sinks import sink_type
 from binlog_streaming.settings import Deletes, Job, Mode, Sink, TableFormat, TableRule
-from binlog_streaming.snapshot.reading.log_place import rows_place
+from binlog_streaming.snapshot.reading.job_batch import rows_place
 from binlog_streaming.snapshot.reading.plan import plan_reading
 from binlog_streaming.snapshot.reading.run import run_reading
 from tests.streaming.replay_runs import run

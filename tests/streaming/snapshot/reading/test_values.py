@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 
-from binlog_connector.definitions.log_definitions import RangeSchemas, SchemaFile
 from binlog_connector.following.watched import WatchedLog
+from binlog_connector.log_definitions import RangeSchemas, SchemaFile
 from binlog_format import open_log
 from binlog_format.errors import ServerError
 from binlog_format.events.table_map import Column, TableLayout

@@ -22,7 +22,7 @@ from binlog_streaming.lake.delta.target import DeltaTarget
 from binlog_streaming.lake.evolution import SchemaChange
 from binlog_streaming.lake.target import SMALL_FILES_MIN
 from binlog_streaming.settings import Merge, Mode, Sink, TableFormat
-from binlog_streaming.settings.partition_rules import partition_rule
+from binlog_streaming.settings.choices import partition_rule
 from tests.streaming.tables.lake.sink_cases import INT_KEY, MIRROR_COMMIT_ID, Place, change_of, numbers
 
 if TYPE_CHECKING:

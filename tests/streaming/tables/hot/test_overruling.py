@@ -19,7 +19,7 @@ from binlog_format.position import Position
 from binlog_streaming.modes.row_batches import ChangePlace, RowBatch
 from binlog_streaming.modes.shards import IndivisibleError, failed
 from binlog_streaming.settings import Merge, Mode, TableFormat, TableRule
-from binlog_streaming.settings.partition_rules import partition_rule
+from binlog_streaming.settings.choices import partition_rule
 from binlog_streaming.tables.late_dedup import KEY_STATE_DTYPE, LogPart, key_messages, key_states, shared_keys
 from binlog_streaming.tables.row_evidence import RowEvidence
 from binlog_streaming.tables.rows_step import KeyedImages

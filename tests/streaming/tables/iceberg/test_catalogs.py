@@ -32,7 +32,7 @@ from binlog_streaming.lake.iceberg.table_files import live_files
 from binlog_streaming.lake.iceberg.target import IcebergTarget
 from binlog_streaming.lake.target import CrashPoint
 from binlog_streaming.settings import Merge, Mode, Sink, TableFormat
-from binlog_streaming.settings.partition_rules import partition_rule
+from binlog_streaming.settings.choices import partition_rule
 from binlog_streaming.tables.batch_run import BatchVersions
 from tests.faults.cuts import Cut, CutAt
 from tests.faults.object_store import Fault, FaultyProxy, ObjectStore

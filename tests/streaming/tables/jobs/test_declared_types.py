@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from binlog_connector.definitions import log_definitions
+from binlog_connector import log_definitions
 from binlog_connector.schema.definitions import TableName
 from binlog_connector.schema.history import SchemaHistory
 from binlog_connector.schema.table_changes import TableAltered, TableCreated

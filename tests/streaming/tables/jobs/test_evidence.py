@@ -9,7 +9,7 @@ import pytest
 from deltalake import DeltaTable
 
 from binlog_format.errors import TableError
-from binlog_streaming.cli.status.status_view import _table_state
+from binlog_streaming.cli.status.status import _table_state
 from binlog_streaming.jobs.check import check_job
 from binlog_streaming.settings.choices import Begin, Deletes, Evidence, Merge, Mode, OnStatement, TableFormat
 from binlog_streaming.status.recorder import StatusRecorder

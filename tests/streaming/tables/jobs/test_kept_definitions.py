@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING
 import msgspec
 import pytest
 
-from binlog_connector.definitions import log_definitions
-from binlog_connector.definitions.log_definitions import RangeSchemas, SchemaFile
+from binlog_connector import log_definitions
 from binlog_connector.following.kept_definitions import KeptDefinitions
 from binlog_connector.following.offsets import SourceOffset
 from binlog_connector.following.starts import Edge
 from binlog_connector.following.tailer import FollowOptions, Tailer
 from binlog_connector.following.watched import WatchedLog
+from binlog_connector.log_definitions import RangeSchemas, SchemaFile
 from binlog_connector.schema.definitions import TableName
 from binlog_format.errors import BinlogError, OptionError
 from binlog_lab.event_encoding.table_encoding import ColumnSpec, TableSpec

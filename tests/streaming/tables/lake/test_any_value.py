@@ -27,7 +27,7 @@ from binlog_format.errors import TableError
 from binlog_streaming.lake.change import Change
 from binlog_streaming.lake.iceberg.partitions import file_facts, upper_text
 from binlog_streaming.settings import Merge, TableFormat
-from binlog_streaming.settings.partition_rules import partition_rule
+from binlog_streaming.settings.choices import partition_rule
 from tests.chance import examples
 from tests.streaming.tables.iceberg.iceberg_cases import reader
 from tests.streaming.tables.lake.sink_cases import MIRROR_COMMIT_ID, MIRROR_SINKS, Place, change_of, rows_of

@@ -19,10 +19,9 @@ from pyarrow import fs
 from binlog_connector.crash_points import watched
 from binlog_format.errors import OptionError, StorageError, TableError
 from binlog_lab.demo.servers.object_store import BUCKET
-from binlog_streaming.job_state.checkpoint import read_checkpoint
+from binlog_streaming.job_state.checkpoint import read_checkpoint, state_of
 from binlog_streaming.job_state.record import RECORD_FILE
 from binlog_streaming.job_state.record_keeper import RecordKeeper
-from binlog_streaming.job_state.state_files import state_of
 from binlog_streaming.lake.change import Patches
 from binlog_streaming.lake.delta.target import DeltaTarget
 from binlog_streaming.lake.evolution import SchemaChange

@@ -23,7 +23,7 @@ from binlog_streaming.lake.iceberg import maintenance
 from binlog_streaming.lake.iceberg.catalog import CATALOG_FILE
 from binlog_streaming.lake.iceberg.target import IcebergTarget
 from binlog_streaming.settings import Merge, Sink, TableFormat
-from binlog_streaming.settings.partition_rules import partition_rule
+from binlog_streaming.settings.choices import partition_rule
 from binlog_streaming.spark_session import local_session
 from binlog_streaming.tables.open_targets import read_target_state
 from tests.faults.rest_catalog import RestCatalog

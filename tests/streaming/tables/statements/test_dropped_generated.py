@@ -10,7 +10,7 @@ import pytest
 
 from binlog_connector.rules.row_rule import GeneratedColumns
 from binlog_connector.rules.row_rules import TableRules
-from binlog_connector.rules.rules_on_changes import apply_rules_to_changes
+from binlog_connector.rules.rules_applied import apply_rules_to_changes
 from binlog_connector.rules.rules_on_tables import BoundRule
 from binlog_connector.schema.snapshot_marks import SnapshotBegun, mark_change
 from binlog_format.rows.decoding import Decoding

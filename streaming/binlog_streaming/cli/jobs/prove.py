@@ -89,7 +89,7 @@ def prove(  # noqa: PLR0913 - the options of the command
     assert server is not None, "it is one of both"
     require("pymysql")
     # Decoder and tables take a second to import: not for other commands.
-    from binlog_streaming.cli.jobs.prove.report import print_result, print_summary, showing_progress
+    from binlog_streaming.cli.jobs.prove_report import print_result, print_summary, showing_progress
     from binlog_streaming.jobs.mirror import job_at
     from binlog_streaming.prove.run import JobProof
     from binlog_streaming.server.address import ServerAddress, find_credentials
@@ -117,7 +117,7 @@ def _compare(
     job: str, against: str, tables: str | None, *, rows: bool, table_timeout: int | None, sample: int | None
 ) -> None:
     """Compare the tables of two jobs."""
-    from binlog_streaming.cli.jobs.prove.report import print_result, print_summary, showing_progress
+    from binlog_streaming.cli.jobs.prove_report import print_result, print_summary, showing_progress
     from binlog_streaming.jobs.mirror import job_at
     from binlog_streaming.prove.two_jobs import TwoJobsProof
 

@@ -1,1 +1,0 @@
-"""`binlog-stream prove` and what it prints."""
