@@ -28,6 +28,7 @@ MODULES = (
     "bench.tables.first_commit",
     "bench.tables.target_limits",
     "bench.tables.evidence",
+    "bench.tables.small_batches",
     "bench.tables.cascades",
     "bench.tables.conversions",
     "bench.tables.reading",

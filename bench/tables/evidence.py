@@ -57,8 +57,8 @@ def keys_ratio() -> float:
         sink = Sink(directory=work)
         with closing(DeltaTarget.at(sink, f"{work}/off")) as off, closing(DeltaTarget.at(sink, f"{work}/on")) as on:
             for new in (off, on):
-                new.create(_rows(keys, versions[keys]).schema, COMMIT_ID)
-                new.append(_rows(keys, versions[keys]).to_reader(), COMMIT_ID)
+                new.create(table_rows(keys, versions[keys]).schema, COMMIT_ID)
+                new.append(table_rows(keys, versions[keys]).to_reader(), COMMIT_ID)
             for batch_id in range(1, BATCHES + 1):
                 chosen = numbers.choice(keys, changes * 85 // 100, replace=False)
                 updated, deleted = np.split(chosen, [changes * 7 // 10])
@@ -99,13 +99,14 @@ def _images(updated: Indices, deleted: Indices, inserted: Indices, versions: Ind
     of_updates = np.stack([versions[updated], np.full(len(updated), version)], axis=1).ravel()
     of_rows = np.concatenate([of_updates, versions[deleted], np.full(len(inserted), version)])
     versions[updated] = versions[inserted] = version
-    rows = _rows(np.concatenate([np.repeat(updated, 2), deleted, inserted]), of_rows)
+    rows = table_rows(np.concatenate([np.repeat(updated, 2), deleted, inserted]), of_rows)
     layout = TableLayout("bench", "t", (), (), "", b"", Vendor.MARIADB)
     images = cast("Images", DecodedImages(table, rows))
     return StepImages("bench.t", (RowBatch(images, np.zeros(1, EVENT_DTYPE), np.zeros(1, GROUP_DTYPE), layout),))
 
 
-def _rows(keys: Indices, versions: Indices) -> pa.Table:
+def table_rows(keys: Indices, versions: Indices) -> pa.Table:
+    """Rows with these keys, in their versions."""
     filler = np.frombuffer(b"the quick brown fox jumps over the lazy dog, and over the others", "S32")
     return pa.table(
         {

@@ -118,6 +118,7 @@ class FollowerMetrics:
         yield _set_aside(followers)
         yield _verified(followers)
         yield _proved(followers)
+        yield _written_anew(followers)
         yield from _topics(followers)
         yield from _archives(followers)
 
@@ -289,6 +290,20 @@ def _proved(followers: list[Follower]) -> Metric:
     for follower in followers:
         for table, count in follower.progress.proved.items():
             family.add_metric([follower.name, table], count)
+    return family
+
+
+def _written_anew(followers: list[Follower]) -> Metric:
+    from prometheus_client.core import GaugeMetricFamily
+
+    family = GaugeMetricFamily(
+        f"{PREFIX}table_bytes_per_changed_row",
+        "Bytes of the table's files that were written anew for each row that changed, of about a day.",
+        labels=["name", "table"],
+    )
+    for follower in followers:
+        for table, size in follower.progress.bytes_per_row.items():
+            family.add_metric([follower.name, table], size)
     return family
 
 

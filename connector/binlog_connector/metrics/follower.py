@@ -109,6 +109,7 @@ class LogProgress:
         transactions: Event groups taken.
         set_aside: Tables that do not go on, while the others do.
         proved: By table how many rows of its targets changes proved, since the job began to record its state.
+        bytes_per_row: By table how many bytes its targets have written anew lately for each row that changed.
         verified: By table and mode when it was last proved to be the same as on the server, seconds since 1970 UTC.
         topics: What it has published; None: it does not publish.
         archive: What it has archived; None: it does not archive.
@@ -120,6 +121,7 @@ class LogProgress:
     transactions: int = 0
     set_aside: tuple[str, ...] = ()
     proved: dict[str, int] = field(default_factory=dict)
+    bytes_per_row: dict[str, float] = field(default_factory=dict)
     verified: dict[tuple[str, str], int] = field(default_factory=dict)
     topics: TopicTotals | None = None
     archive: ArchiveTotals | None = None

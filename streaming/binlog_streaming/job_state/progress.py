@@ -84,6 +84,7 @@ class TableProgress:
         commit_time: When the last of these changes was committed on the server, seconds since 1970 UTC.
         first_commit_time: The same of the first one.
         version: What a reader names to get the target as it is after the batch; None: its format has no versions.
+        bytes_per_row: `Target.bytes_per_row` after the batch.
         statements: Statements that did something to the target.
         schema_changes: Those of them that changed columns, keys or the name of the table.
         set_aside: Why the table does not go on; None: it does.
@@ -105,6 +106,7 @@ class TableProgress:
     commit_time: int
     first_commit_time: int = 0
     version: str | None = None
+    bytes_per_row: float | None = None
     statements: int = 0
     schema_changes: int = 0
     notes: frozenset[Note] = frozenset()
@@ -217,6 +219,7 @@ class BatchProgress:
                     "rows_proved": table.proved,
                     "statements": table.statements,
                     "version": table.version,
+                    **({} if table.bytes_per_row is None else {"bytes_per_row": round(table.bytes_per_row)}),
                     "notes": sorted(table.notes),
                     "seconds": round(table.seconds, 3),
                     **({} if table.set_aside is None else {"set_aside": msgspec.to_builtins(table.set_aside)}),

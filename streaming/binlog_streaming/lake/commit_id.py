@@ -1,8 +1,13 @@
-"""Ids of writes: `CommitId`, which each commit of a table carries, and `Applied`, the ids that a table contains."""
+"""Ids of writes: `CommitId`, which each commit of a table carries, and `Applied`, the ids that a table contains.
+
+Commits that write files anew also carry what that has cost lately: `WriteCost`.
+"""
 
 from __future__ import annotations
 
+import math
 import re
+import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -40,6 +45,8 @@ SNAPSHOT_PROPERTY = "binlog-stream.snapshot"
 BATCH_KEY = "binlog-stream.batchId"
 STEP_KEY = "binlog-stream.step"
 LAST_CHANGE_KEY = "binlog-stream.lastChange"
+COST_KEY = "binlog-stream.writtenAnew"
+"""`WriteCost` after the commit, as text."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,6 +142,58 @@ class Applied:
     def place(self) -> tuple[int, int]:
         """Batch and step."""
         return self.batch_id, self.step
+
+
+STEP_BYTES_MAX = 8 << 20
+"""Bytes of files that one step may write anew before rows are marked instead, from then on."""
+
+DAY_BYTES_MAX = 64 << 20
+"""The same of a day, for tables that are above `ROW_BYTES_MAX`."""
+
+ROW_BYTES_MAX = 16 << 10
+"""Bytes of files that are written anew for each row that changes, before a day's bytes count."""
+
+_DAY_S = 86_400
+
+
+@dataclass(frozen=True, slots=True)
+class WriteCost:
+    """Cost of files that were written anew, to take superseded rows out; what is older than a day hardly counts.
+
+    Attributes:
+        written: Bytes of the files.
+        rows: Superseded rows.
+        at: Time up to which it counts, seconds since 1970 UTC.
+    """
+
+    written: float = 0.0
+    rows: float = 0.0
+    at: float = 0.0
+
+    def after(self, written: int, rows: int) -> WriteCost:
+        """The cost once a step has written so much now."""
+        now = time.time()
+        left = math.exp(min(self.at - now, 0) / _DAY_S)
+        return WriteCost(self.written * left + written, self.rows * left + rows, now)
+
+    @property
+    def bytes_per_row(self) -> float:
+        """Bytes that were written anew for each superseded row."""
+        return self.written / self.rows if self.rows else 0.0
+
+    @property
+    def is_too_high(self) -> bool:
+        """True if rows are to be marked from now on."""
+        return self.written > DAY_BYTES_MAX and self.bytes_per_row > ROW_BYTES_MAX
+
+    def properties(self) -> dict[str, str]:
+        """The cost as a commit records it; nothing, if nothing was written."""
+        return {} if not self.written else {COST_KEY: f"{self.written:.0f} {self.rows:.2f} {self.at:.0f}"}
+
+
+def write_cost(recorded: str | None) -> WriteCost:
+    """The other way; nothing, if nothing is recorded."""
+    return WriteCost(*map(float, recorded.split())) if recorded else WriteCost()
 
 
 def joined_keys(keys: tuple[str, ...]) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar
 
+from binlog_streaming.lake.commit_id import WriteCost
 from binlog_streaming.lake.evolution import cast_rows
 from binlog_streaming.lake.key_lookup import found_rows
 from binlog_streaming.lake.merge import (
@@ -75,8 +76,19 @@ class FilesTarget(Target, Generic[Write]):
         """Begin a commit with the columns of the table."""
 
     @abstractmethod
-    def _commit(self, write: Write, commit_id: CommitId, operation: str = "WRITE") -> None:
-        """Make the commit; *operation* is the name that Delta has for it."""
+    def _commit(
+        self, write: Write, commit_id: CommitId, operation: str = "WRITE", cost: WriteCost | None = None
+    ) -> None:
+        """Make the commit.
+
+        Args:
+            operation: The name that Delta has for it.
+            cost: What writing files anew has cost, up to this commit; None: as recorded before.
+        """
+
+    @abstractmethod
+    def write_cost(self) -> WriteCost:
+        """Cost of files that were written anew, as the last commits record it."""
 
     @abstractmethod
     def _conflict(self) -> Exception:
@@ -96,11 +108,18 @@ class FilesTarget(Target, Generic[Write]):
     def merge(self, change: Change, commit_id: CommitId) -> int:
         """See `Target`."""
         with self._begin() as write:
-            remove_rows(write, supersede(write, change, commit_id.keys), self._merge_kind)
+            cost = self._remove_rows(write, supersede(write, change, commit_id.keys))
             if write.is_empty:
                 return 0
-            self._commit(write, commit_id, "MERGE")
+            self._commit(write, commit_id, "MERGE", cost)
         return change.row_count
+
+    def _remove_rows(self, write: Write, superseded: Sequence[Superseded[Any]]) -> WriteCost | None:
+        # Only the default way looks at the cost, which has to be read.
+        counts = bool(superseded) and self._merge_kind is Merge.AUTO
+        before = self.write_cost() if counts else WriteCost()
+        after = remove_rows(write, superseded, self._merge_kind, before)
+        return after if counts and after is not before else None
 
     def append_part(self, rows: pa.RecordBatchReader) -> WrittenFiles[Any]:
         """See `Target`."""
@@ -133,10 +152,10 @@ class FilesTarget(Target, Generic[Write]):
                 write.attach(part)
             if commit_id.keys and any(part.version != self.version() for part in parts):
                 raise self._conflict()
-            remove_rows(write, (rows for part in parts for rows in part.superseded), self._merge_kind)
+            cost = self._remove_rows(write, [rows for part in parts for rows in part.superseded])
             if write.is_empty:
                 return 0
-            self._commit(write, commit_id, "MERGE")
+            self._commit(write, commit_id, "MERGE", cost)
         return sum(part.row_count for part in parts)
 
     def select(self, search: Search, names: Sequence[str]) -> pa.Table:

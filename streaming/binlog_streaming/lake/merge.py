@@ -19,6 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from binlog_streaming.lake.change import ContradictedError, Overlay, contradictions
+from binlog_streaming.lake.commit_id import STEP_BYTES_MAX, WriteCost
 from binlog_streaming.lake.evolution import cast_table
 from binlog_streaming.lake.key_lookup import KeyLookup, union
 from binlog_streaming.lake.row_values import KeyRows, differing_rows
@@ -38,8 +39,7 @@ if TYPE_CHECKING:
 THREADS = 2
 """Files of a table whose keys are looked at at a time."""
 
-REWRITTEN_MAX = 8 << 20
-"""Bytes of files that are written anew by one step, before `Merge.AUTO` marks rows instead, from then on."""
+WRITTEN_NOTHING = WriteCost()
 
 File = TypeVar("File")
 
@@ -190,28 +190,34 @@ def superseded_by_later_part(
     return superseded
 
 
-def remove_rows(files: TableFiles[File], superseded: Iterable[Superseded[File]], kind: Merge) -> None:
+def remove_rows(
+    files: TableFiles[File], superseded: Iterable[Superseded[File]], kind: Merge, cost: WriteCost = WRITTEN_NOTHING
+) -> WriteCost:
     """Take superseded rows out of their files.
 
     Args:
         superseded: The rows; several may be about the same file.
+        cost: Of the steps before it: `Merge.AUTO` marks rows from the step on that would make it too high.
+
+    Returns:
+        The cost after the step; the same if it wrote no file anew.
     """
     by_file: defaultdict[str, list[Superseded[File]]] = defaultdict(list)
     for in_file in superseded:
         by_file[files.name_of(in_file.file)].append(in_file)
     if not by_file:
-        return
+        return cost
+    written = sum(files.size_of(some[0].file) for some in by_file.values())
+    after = cost.after(written, sum(len(in_file.rows) for some in by_file.values() for in_file in some))
     is_marked = kind is Merge.MARK or (
-        kind is Merge.AUTO
-        and (
-            files.has_deletion_vectors or sum(files.size_of(some[0].file) for some in by_file.values()) > REWRITTEN_MAX
-        )
+        kind is Merge.AUTO and (files.has_deletion_vectors or written > STEP_BYTES_MAX or after.is_too_high)
     )
     for some in by_file.values():
         # Two parts of the log may have superseded the same row.
         gone = union([some[0].marked, *(in_file.rows for in_file in some)])
         take = files.mark if is_marked else files.rewrite
         take(some[0].file, gone)
+    return cost if is_marked else after
 
 
 @dataclass(frozen=True, slots=True)

@@ -117,6 +117,10 @@ class Target(ABC):
         """Version for time travel; None if the format has none or the table does not exist."""
         return None
 
+    def bytes_per_row(self) -> float | None:
+        """Bytes of files that were written anew lately for each row that changed; None: that is not recorded."""
+        return None
+
     @abstractmethod
     def schema(self) -> pa.Schema:
         """The columns of the table, in its order, as `stored_schema` gives them; the table is there."""

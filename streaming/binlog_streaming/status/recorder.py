@@ -188,7 +188,7 @@ class StatusRecorder:
         )
         with self._lock:
             self._tables.take_batch(batch, taken.gtids or taken.position)
-            self.progress.proved = self._tables.proved
+            self.progress.proved, self.progress.bytes_per_row = self._tables.proved, dict(self._tables.bytes_per_row)
             self._take(taken)
 
     def _take_published(self, published: Published) -> None:

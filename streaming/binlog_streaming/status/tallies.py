@@ -67,9 +67,14 @@ class KnownTables:
 
 
 class TableTallies:
-    """Counts by table, or by topic."""
+    """Counts by table, or by topic.
+
+    Attributes:
+        bytes_per_row: `TableProgress.bytes_per_row` of the last batches, the largest one of a table's targets.
+    """
 
     def __init__(self, tables: Iterable[TableStatus]) -> None:
+        self.bytes_per_row: dict[str, float] = {}
         self._tables = {table.name: table for table in tables}
 
     def take_batch(self, batch: BatchProgress, through: str = "") -> None:
@@ -84,6 +89,8 @@ class TableTallies:
             places = dict(zip(known.targets, known.modes, strict=True)) | written
             commit_time = known_time(max(target.commit_time for target in targets))
             proved = sum(target.proved for target in targets)
+            costs = [target.bytes_per_row for target in targets if target.bytes_per_row is not None]
+            self.bytes_per_row |= {name: max(costs)} if costs else {}
             has_statements = any(target.schema_changes for target in targets)
             self._tables[name] = replace(
                 known,

@@ -351,7 +351,9 @@ class _ComponentRun:
         with self._open_targets.naming_errors(str(table.name), uri, f"step at {position}:{event_no}"):
             if self._open_targets.write_with_retry(uri, lambda target: write(target, tally)):
                 self._open_targets.get(uri).maintain(self._run.sink)
-            tally.version, tally.watched = self._open_targets.get(uri).version(), self._watch.watched(uri)
+            target = self._open_targets.get(uri)
+            tally.version, tally.bytes_per_row = target.version(), target.bytes_per_row()
+            tally.watched = self._watch.watched(uri)
         tally.seconds += time.monotonic() - started
 
     def _commit_id(

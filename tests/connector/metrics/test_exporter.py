@@ -109,6 +109,7 @@ def test_every_metric_has_a_help_text_and_a_unit(exporter: MetricsExporter, tmp_
         follower.progress.set_aside = ("shop.orders",)
         follower.progress.verified = {("shop.orders", "mirror"): 1_700_000_000}
         follower.progress.proved = {"shop.orders": 3}
+        follower.progress.bytes_per_row = {"shop.orders": 512.0}
         follower.progress.topics = TopicTotals(Counter(shop=1), Counter(shop=10), committed=1)
     exporter.add(follower)
     families = scraped(exporter.port)

@@ -23,9 +23,10 @@ import numpy as np
 import pyarrow as pa
 
 from binlog_format.errors import TableError
+from binlog_streaming.lake.commit_id import COST_KEY
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Container, Iterable, Mapping, Sequence
 
     import pyarrow.parquet as pq
 
@@ -144,6 +145,14 @@ class ChangeFile(Action, frozen=True):
     data_change: bool
 
 
+class Domain(Action, frozen=True):
+    """Metadata of a feature or an application under a name; *removed*: not any more."""
+
+    domain: str
+    configuration: str
+    removed: bool
+
+
 class Sidecar(Action, frozen=True):
     """A file with a part of a checkpoint."""
 
@@ -155,6 +164,8 @@ class CommitInformation(Action, frozen=True):
 
     operation: str | None = None
     operation_parameters: msgspec.Raw = msgspec.Raw(b"null")
+    in_commit_timestamp: int | None = None
+    write_cost: str | None = msgspec.field(default=None, name=COST_KEY)
 
 
 class Line(Action, frozen=True):
@@ -165,6 +176,7 @@ class Line(Action, frozen=True):
     protocol: Protocol | None = None
     meta_data: Metadata | None = None
     txn: DeltaTransaction | None = None
+    domain_metadata: Domain | None = None
     sidecar: Sidecar | None = None
     commit_info: CommitInformation | None = None
 
@@ -206,13 +218,20 @@ _NAME_BYTES_MAX, _FOLDER_BYTES_MAX = 255, 700
 """Longest name in file systems, and longest path of folders of a file in a key of an object store."""
 
 
-def file_statistics(metadata: pq.FileMetaData, schema: pa.Schema) -> dict[str, object]:
-    """Least and greatest values and counts of nulls, as Delta has them, from those of Parquet."""
+def file_statistics(metadata: pq.FileMetaData, schema: pa.Schema, measured: Container[str] = ()) -> dict[str, object]:
+    """Least and greatest values and counts of nulls, as Delta has them, from those of Parquet.
+
+    Args:
+        measured: Columns that have them wherever they are.
+    """
     least: dict[str, object] = {}
     greatest: dict[str, object] = {}
     nulls: dict[str, int] = {}
     leaf = 0
-    for column in list(schema)[:STATISTICS_COLUMNS]:
+    for number, column in enumerate(schema):
+        if number >= STATISTICS_COLUMNS and column.name not in measured:
+            leaf += _leaves(column.type)
+            continue
         parts = [metadata.row_group(group).column(leaf).statistics for group in range(metadata.num_row_groups)]
         leaf += _leaves(column.type)
         if pa.types.is_nested(column.type) or any(part is None or not part.has_null_count for part in parts):

@@ -12,13 +12,21 @@ from msgspec.structs import replace
 
 from binlog_format.errors import UnsupportedError
 from binlog_streaming.lake.delta.actions import DeltaFileFormat, Metadata, Protocol, milliseconds
-from binlog_streaming.lake.delta.commit import features, named_features
-from binlog_streaming.lake.delta.features import mapped
+from binlog_streaming.lake.delta.features import (
+    CLUSTERING,
+    MODE,
+    TYPE_CHANGES,
+    clustering_columns,
+    features,
+    is_widening,
+    mapped,
+    named_features,
+)
 from binlog_streaming.lake.evolution import is_binary
 from binlog_streaming.settings.choices import unpartitionable, valueless
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from binlog_streaming.lake.delta.log import Named, TableLog
     from binlog_streaming.settings.choices import PartitionRule
@@ -48,8 +56,8 @@ def delta_schema(schema: pa.Schema) -> Schema:
 
 
 def table_schema(metadata: Metadata) -> pa.Schema:
-    """The columns of a table."""
-    return pa.schema(Schema.from_json(metadata.schema_string))
+    """The columns of a table; each may be null: `required_columns` has those that must not."""
+    return pa.schema([field.with_nullable(True) for field in pa.schema(Schema.from_json(metadata.schema_string))])
 
 
 def created(
@@ -90,16 +98,18 @@ def created(
     return [("protocol", _for_times(protocol, schema) or protocol), ("metaData", metadata)]
 
 
-def with_columns(log: TableLog, schema: pa.Schema, renamed: Mapping[str, str]) -> list[Named]:
+def with_columns(
+    log: TableLog, schema: pa.Schema, renamed: Mapping[str, str], *, is_rewritten: bool = False
+) -> list[Named]:
     """Make the actions that give a table other columns; comments and all other metadata of a column stay.
 
     Args:
         renamed: Old names and new ones.
+        is_rewritten: No file of before stays, so none has other types.
     """
     old_fields = json.loads(log.metadata.schema_string)
-    new, properties = mapped(
-        log.metadata, _with_metadata(json.loads(delta_schema(schema).to_json()), old_fields, renamed)
-    )
+    typed = _with_metadata(json.loads(delta_schema(schema).to_json()), old_fields, renamed)
+    new, properties = mapped(log.metadata, _with_type_changes(typed, old_fields, renamed, is_rewritten=is_rewritten))
     partitions = tuple(renamed.get(name, name) for name in log.metadata.partition_columns)
     metadata = replace(
         log.metadata,
@@ -109,7 +119,45 @@ def with_columns(log: TableLog, schema: pa.Schema, renamed: Mapping[str, str]) -
     )
     protocol = _for_times(log.protocol, schema)
     actions: list[Named] = [] if protocol is None else [("protocol", protocol)]
-    return actions if metadata == log.metadata else [*actions, ("metaData", metadata)]
+    if metadata == log.metadata:
+        return actions
+    return [*actions, ("metaData", metadata), *_clustered_by(log, schema, renamed)]
+
+
+def _clustered_by(log: TableLog, schema: pa.Schema, renamed: Mapping[str, str]) -> list[Named]:
+    # Names of columns that files have too; with column mapping those in files stay.
+    if log.metadata.configuration.get(MODE) == "name" or CLUSTERING not in log.domains:
+        return []
+    before = clustering_columns(log)
+    after = [[name] for name in (renamed.get(path[0], path[0]) for path in before) if name in schema.names]
+    if after == before:
+        return []
+    configuration = json.loads(log.domains[CLUSTERING].configuration) | {"clusteringColumns": after}
+    return [("domainMetadata", replace(log.domains[CLUSTERING], configuration=json.dumps(configuration)))]
+
+
+def widens(log: TableLog, schema: pa.Schema, retyped: Iterable[str]) -> bool:
+    """True if a table takes other types of columns as they are in *schema*, while its files stay as they are."""
+    if log.metadata.configuration.get("delta.enableTypeWidening") != "true":
+        return False
+    old = {field["name"]: field["type"] for field in json.loads(log.metadata.schema_string)["fields"]}
+    new = {field["name"]: field["type"] for field in json.loads(delta_schema(schema).to_json())["fields"]}
+    return all(name in old and is_widening(old[name], new[name]) for name in retyped)
+
+
+def _with_type_changes(new: Struct, old: Struct, renamed: Mapping[str, str], *, is_rewritten: bool) -> Struct:
+    types = {renamed.get(field["name"], field["name"]): field["type"] for field in old["fields"]}
+    fields = []
+    for field in new["fields"]:
+        metadata = dict(field["metadata"])
+        changes = metadata.pop(TYPE_CHANGES, [])
+        before = types.get(field["name"], field["type"])
+        if before != field["type"] and isinstance(before, str):
+            changes = [*changes, {"fromType": before, "toType": field["type"]}]
+        if changes and not is_rewritten:
+            metadata[TYPE_CHANGES] = changes
+        fields.append(field | {"metadata": metadata})
+    return new | {"fields": fields}
 
 
 def _with_metadata(new: Struct, old: Struct, renamed: Mapping[str, str]) -> Struct:
@@ -120,7 +168,8 @@ def _with_metadata(new: Struct, old: Struct, renamed: Mapping[str, str]) -> Stru
         before, kind = there.get(field["name"], {}), field["type"]
         if isinstance(kind, dict) and "fields" in kind and isinstance(before.get("type"), dict):
             kind = _with_metadata(kind, before["type"], {})
-        fields.append(field | {"type": kind, "metadata": before.get("metadata", {})})
+        nullable = before.get("nullable", True)
+        fields.append(field | {"type": kind, "nullable": nullable, "metadata": before.get("metadata", {})})
     return new | {"fields": fields}
 
 

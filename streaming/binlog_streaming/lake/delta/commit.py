@@ -9,10 +9,25 @@ from deltalake.exceptions import CommitFailedError
 from msgspec.structs import replace
 
 from binlog_connector.crash_points import reached
-from binlog_streaming.lake.delta.actions import ChangeFile, DeltaTransaction, Protocol, statistics_of, statistics_text
-from binlog_streaming.lake.delta.data_files import DeltaDataFiles, key_batches, live_rows, recorded_count, rows_at
-from binlog_streaming.lake.delta.features import file_columns
-from binlog_streaming.lake.delta.log import catch_up, commit_name, make_commit
+from binlog_streaming.lake.delta.actions import (
+    Add,
+    ChangeFile,
+    DeltaTransaction,
+    Remove,
+    statistics_of,
+    statistics_text,
+)
+from binlog_streaming.lake.delta.checkpoints import commit_name
+from binlog_streaming.lake.delta.data_files import (
+    DeltaDataFiles,
+    file_layout,
+    key_batches,
+    live_rows,
+    recorded_count,
+    rows_at,
+)
+from binlog_streaming.lake.delta.features import ENABLED, FEED, file_columns, upgrade
+from binlog_streaming.lake.delta.log import catch_up, make_commit
 from binlog_streaming.lake.delta.vectors import DeltaVectorFile, read_vector
 from binlog_streaming.lake.key_lookup import files_that_may_hold
 from binlog_streaming.lake.merge import WrittenFiles
@@ -28,28 +43,35 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from binlog_streaming.lake.change import Contradictions
-    from binlog_streaming.lake.delta.actions import Add, Metadata
+    from binlog_streaming.lake.delta.actions import Metadata
     from binlog_streaming.lake.delta.log import Named, TableLog
     from binlog_streaming.lake.merge import Superseded
     from binlog_streaming.lake.storage.store import Store
 
     Indices = NDArray[np.int64]
 
-VECTORS = "deletionVectors"
-ENABLED = "delta.enableDeletionVectors"
-FEED = "delta.enableChangeDataFeed"
-NAMED_FEATURES = 3, 7
-"""Versions of readers and writers from which on a protocol names its features."""
-
 _CHANGE_FOLDER = "_change_data"
-_IMPLIED_WRITER = {
-    2: ("appendOnly", "invariants"),
-    3: ("checkConstraints",),
-    4: ("changeDataFeed", "generatedColumns"),
-    5: ("columnMapping",),
+_METRICS = {
+    "WRITE": {"FilesAdded": "numFiles", "OutputRows": "numOutputRows", "BytesAdded": "numOutputBytes"},
+    "MERGE": {
+        "FilesAdded": "numTargetFilesAdded",
+        "FilesRemoved": "numTargetFilesRemoved",
+        "BytesAdded": "numTargetBytesAdded",
+        "BytesRemoved": "numTargetBytesRemoved",
+        "DeletionVectorsAdded": "numTargetDeletionVectorsAdded",
+        "DeletionVectorsUpdated": "numTargetDeletionVectorsUpdated",
+        "DeletionVectorsRemoved": "numTargetDeletionVectorsRemoved",
+        "OutputRows": "numOutputRows",
+    },
+    "OPTIMIZE": {
+        "FilesAdded": "numAddedFiles",
+        "FilesRemoved": "numRemovedFiles",
+        "BytesAdded": "numAddedBytes",
+        "BytesRemoved": "numRemovedBytes",
+        "DeletionVectorsRemoved": "numDeletionVectorsRemoved",
+    },
 }
-_IMPLIED_READER = {2: ("columnMapping",)}
-"""Features that a version, and every later one, has without naming them."""
+"""Spark's names of the counts of a commit, by operation."""
 
 
 class DeltaTableWrite:
@@ -81,20 +103,11 @@ class DeltaTableWrite:
         self.log = log
         self.schema = schema
         self.actions: list[Named] = []
-        partitions = [name for name in log.metadata.partition_columns if name in schema.names]
         self._columns = file_columns(log.metadata)
-        self._new_columns = self._columns if metadata is None else file_columns(metadata)
+        self._layout = file_layout(log, metadata or log.metadata, schema)
         self._vectors = DeltaVectorFile()
-        self.files = DeltaDataFiles(
-            store,
-            schema,
-            partitions=partitions,
-            file_size=file_size,
-            data_change=data_change,
-            columns=self._new_columns,
-        )
+        self.files = DeltaDataFiles(store, schema, self._layout, file_size=file_size, data_change=data_change)
         self._feed: DeltaDataFiles | None = None
-        self._partitions = partitions
         self._file_size = file_size
         self._data_change = data_change
         self._attached: dict[str, Add] = {}
@@ -196,10 +209,9 @@ class DeltaTableWrite:
             self._feed = DeltaDataFiles(
                 self.store,
                 rows.schema,
-                partitions=self._partitions,
+                self._layout,
                 file_size=self._file_size,
                 folder=_CHANGE_FOLDER,
-                columns=self._new_columns,
             )
         self._feed.write(rows)
 
@@ -243,11 +255,14 @@ class DeltaTableWrite:
             self._vectors.write(self.store)
         reached(CrashPoint.FILES_WRITTEN)
         actions = [*self.actions, *added]
+        # Of a merge that only adds the keys were looked up: another writer's commit before it matters.
+        about = {"isBlindAppend": is_append and operation == "WRITE", **(recorded or {})}
+        about["operationMetrics"] = _metrics(operation, actions)
         application = None
         if transaction is not None:
             application, version = transaction
             actions.insert(0, ("txn", DeltaTransaction(app_id=application, version=version)))
-        self._publish(operation, actions, recorded, is_append=is_append, application=application)
+        self._publish(operation, actions, about, is_append=is_append, application=application)
         self._is_kept = True
         for add in self._dropped:
             self.store.remove(add.place)
@@ -269,7 +284,7 @@ class DeltaTableWrite:
         self,
         operation: str,
         actions: Sequence[Named],
-        recorded: Mapping[str, str] | None,
+        recorded: Mapping[str, object],
         *,
         is_append: bool,
         application: str | None,
@@ -300,37 +315,23 @@ class DeltaTableWrite:
         return log.protocol, log.metadata, log.transactions.get(name), log.history.is_set_back(name)
 
 
-def upgrade(log: TableLog) -> list[Named]:
-    """Actions that a table's log needs before its files may have deletion vectors."""
-    actions: list[Named] = []
-    readers, writers = features(log.protocol)
-    if VECTORS not in readers or VECTORS not in writers:
-        actions.append(("protocol", named_features({*readers, VECTORS}, {*writers, VECTORS})))
-    if log.metadata.configuration.get(ENABLED) != "true":
-        actions.append(("metaData", with_properties(log.metadata, {ENABLED: "true"})))
-    return actions
-
-
-def named_features(readers: set[str], writers: set[str]) -> Protocol:
-    """A protocol that names these features."""
-    return Protocol(
-        min_reader_version=NAMED_FEATURES[0],
-        min_writer_version=NAMED_FEATURES[1],
-        reader_features=tuple(sorted(readers)),
-        writer_features=tuple(sorted(writers)),
-    )
-
-
-def features(protocol: Protocol) -> tuple[set[str], set[str]]:
-    """Features for readers and for writers, those included that a version has without naming them."""
-    readers, writers = set(protocol.reader_features or ()), set(protocol.writer_features or ())
-    if protocol.min_writer_version < NAMED_FEATURES[1]:
-        writers.update(*(names for version, names in _IMPLIED_WRITER.items() if version <= protocol.min_writer_version))
-    if protocol.min_reader_version < NAMED_FEATURES[0]:
-        readers.update(*(names for version, names in _IMPLIED_READER.items() if version <= protocol.min_reader_version))
-    return readers, writers
-
-
-def with_properties(metadata: Metadata, recorded: Mapping[str, str]) -> Metadata:
-    """*metadata* with more properties."""
-    return replace(metadata, configuration=metadata.configuration | dict(recorded))
+def _metrics(operation: str, actions: Sequence[Named]) -> dict[str, str]:
+    # Counts of a commit's files, under the names that Spark has for them in its table's history.
+    adds = {action.path: action for _, action in actions if isinstance(action, Add)}
+    removes = {action.path: action for _, action in actions if isinstance(action, Remove)}
+    new = [add for path, add in adds.items() if path not in removes]
+    gone = [old for path, old in removes.items() if path not in adds]
+    marked = [removes[path].deletion_vector for path in adds.keys() & removes.keys()]
+    counts: dict[str, int] = {
+        "FilesAdded": len(new),
+        "FilesRemoved": len(gone),
+        "BytesAdded": sum(add.size for add in new),
+        "BytesRemoved": sum(old.size or 0 for old in gone),
+        "DeletionVectorsAdded": marked.count(None) + sum(add.deletion_vector is not None for add in new),
+        "DeletionVectorsUpdated": len(marked) - marked.count(None),
+        "DeletionVectorsRemoved": sum(old.deletion_vector is not None for old in gone),
+    }
+    rows = [statistics_of(add).get("numRecords") for add in new]
+    counts["OutputRows"] = sum(count for count in rows if isinstance(count, int))
+    names = _METRICS.get(operation, {})
+    return {names[name]: str(count) for name, count in counts.items() if name in names}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import uuid
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
@@ -22,7 +23,13 @@ from binlog_streaming.lake.delta.actions import (
     statistics_of,
     statistics_text,
 )
-from binlog_streaming.lake.delta.features import FileColumns
+from binlog_streaming.lake.delta.features import (
+    FileColumns,
+    check_values,
+    clustering_columns,
+    file_columns,
+    required_columns,
+)
 from binlog_streaming.lake.delta.vectors import read_vector
 from binlog_streaming.lake.evolution import cast_to_schema, dictionary_columns, with_values
 from binlog_streaming.lake.key_lookup import complement
@@ -30,10 +37,12 @@ from binlog_streaming.lake.row_values import row_ids
 from binlog_streaming.lake.sized_files import SizedFiles, batches_at
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping
 
     from numpy.typing import NDArray
 
+    from binlog_streaming.lake.delta.actions import Metadata
+    from binlog_streaming.lake.delta.log import TableLog
     from binlog_streaming.lake.storage.store import NewFile, Store
 
     Rows = NDArray[np.int64]
@@ -45,6 +54,38 @@ SAME_NAMES = FileColumns()
 """Files have the table's own names."""
 
 
+@dataclass(frozen=True, slots=True)
+class FileLayout:
+    """Requirements of a table on its files, and on rows that come into them.
+
+    Attributes:
+        partitions: Names of the columns by which it is partitioned; files do not have them.
+        columns: Names of columns in files.
+        required: See `required_columns`.
+        measured: Columns, as files call them, of which statistics are needed wherever they are.
+    """
+
+    partitions: tuple[str, ...] = ()
+    columns: FileColumns = SAME_NAMES
+    required: Mapping[str, str] = field(default_factory=dict)
+    measured: frozenset[str] = frozenset()
+
+
+PLAIN_FILES = FileLayout()
+
+
+def file_layout(log: TableLog, metadata: Metadata, schema: pa.Schema) -> FileLayout:
+    """Layout of new files of a table.
+
+    Args:
+        metadata: Of the table after the commit.
+        schema: Its columns then.
+    """
+    partitions = tuple(name for name in log.metadata.partition_columns if name in schema.names)
+    measured = frozenset(path[0] for path in clustering_columns(log))
+    return FileLayout(partitions, file_columns(metadata), required_columns(metadata), measured)
+
+
 class DeltaDataFiles:
     """New files of a table, one after the other, each until it has its size; for each partition its own ones.
 
@@ -52,7 +93,6 @@ class DeltaDataFiles:
         names: Files that `abandon` removes; who writes other files for the same commit may add them.
 
     Args:
-        partitions: Names of the columns by which it is partitioned; files do not have them.
         file_size: In bytes.
         data_change: Whether the files bring other rows than the table had.
     """
@@ -61,26 +101,30 @@ class DeltaDataFiles:
         self,
         store: Store,
         schema: pa.Schema,
+        layout: FileLayout = PLAIN_FILES,
         *,
-        partitions: Sequence[str] = (),
         file_size: int,
         data_change: bool = True,
         folder: str = "",
-        columns: FileColumns = SAME_NAMES,
     ) -> None:
         self.names: list[str] = []
         self.row_count = 0
         self._store = store
-        self._partitions = list(partitions)
-        self._schema = pa.schema([field for field in schema if field.name not in partitions])
+        self._layout = layout
+        self._partitions = list(layout.partitions)
+        self._schema = pa.schema([field for field in schema if field.name not in layout.partitions])
         self._file_size = file_size
         self._data_change = data_change
         self._folder = folder
-        self._columns = columns
         self._parts: dict[tuple[str | None, ...], _PartitionFiles] = {}
 
     def write(self, rows: pa.Table) -> None:
-        """Add rows, with the table's columns."""
+        """Add rows, with the table's columns.
+
+        Raises:
+            TableError: `TABLE_FEATURE`: the table does not take one; `PARTITION_VALUE`: one has no partition.
+        """
+        check_values(self._store.uri, rows, self._layout.required)
         self.row_count += rows.num_rows
         if not self._partitions:
             self._part(()).write(rows)
@@ -105,7 +149,7 @@ class DeltaDataFiles:
 
     def _part(self, values: tuple[str | None, ...]) -> _PartitionFiles:
         if values not in self._parts:
-            named = dict(zip(map(self._columns.name, self._partitions), values, strict=True))
+            named = dict(zip(map(self._layout.columns.name, self._partitions), values, strict=True))
             self._parts[values] = _PartitionFiles(self, named)
         return self._parts[values]
 
@@ -115,7 +159,7 @@ class _PartitionFiles(SizedFiles[Add]):
         super().__init__(files._file_size)
         self._files = files
         self._values = dict(values)
-        self._schema = files._columns.schema(files._schema)
+        self._schema = files._layout.columns.schema(files._schema)
 
     def abandon(self) -> None:
         if self._writer is not None:
@@ -123,7 +167,7 @@ class _PartitionFiles(SizedFiles[Add]):
             self._file.abandon()
 
     def _in_file(self, rows: pa.Table) -> pa.Table:
-        return self._files._columns.to_file(rows)
+        return self._files._layout.columns.to_file(rows)
 
     def _begin(self, rows: pa.Table) -> pq.ParquetWriter:
         folders = filter(None, (self._files._folder, partition_folder(self._values)))
@@ -154,7 +198,7 @@ class _PartitionFiles(SizedFiles[Add]):
             size=self._file.finish(),
             modification_time=milliseconds(),
             data_change=self._files._data_change,
-            stats=statistics_text(file_statistics(self._footers[0], self._schema)),
+            stats=statistics_text(file_statistics(self._footers[0], self._schema, self._files._layout.measured)),
         )
 
 

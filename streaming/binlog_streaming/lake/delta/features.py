@@ -1,9 +1,12 @@
-"""Names that columns have in the files of a Delta table: `file_columns(metadata)`, and `mapped` for new columns.
+"""Features of Delta tables, and what they ask of who writes them.
+
+Names that columns have in the files of a Delta table: `file_columns(metadata)`, and `mapped` for new columns.
 
 With column mapping by name a column keeps one name and one number in files, statistics and partition values, whatever
 it is called; so it is renamed without a look at any file. Without it files have the table's own names.
 
-Features that a Delta table may use and be written without Spark: `check_features`; others are refused by name.
+Features that a table may use and be written without Spark: `check_features`; others are refused by name. Columns that
+need a value in each row: `required_columns`, which `check_values` looks at in new rows.
 
 Each name in `FEATURES` was tried: a table that Spark made with it was appended to, merged into, given a column,
 written anew and compacted, and then Spark read the right rows from it, and wrote on.
@@ -12,27 +15,31 @@ written anew and compacted, and then Spark read the right rows from it, and wrot
 from __future__ import annotations
 
 import json
+import math
 import re
 import uuid
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+from msgspec.structs import replace
 
 from binlog_format.errors import TableError
 from binlog_streaming.lake.commit_id import MODE_PROPERTY
+from binlog_streaming.lake.delta.actions import Protocol
 from binlog_streaming.settings import Mode
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from binlog_streaming.lake.delta.actions import Metadata, Protocol
-    from binlog_streaming.lake.delta.log import TableLog
+    from binlog_streaming.lake.delta.actions import Metadata
+    from binlog_streaming.lake.delta.log import Named, TableLog
 
 
 MODE = "delta.columnMapping.mode"
 _MAX_ID = "delta.columnMapping.maxColumnId"
 _ID = "delta.columnMapping.id"
+_EXPLICIT = "delta.identity.allowExplicitInsert"
 _NAME = "delta.columnMapping.physicalName"
 
 
@@ -151,17 +158,44 @@ def _named(array: pa.Array, kind: pa.DataType) -> pa.Array:
     return pa.StructArray.from_arrays(inner, fields=list(kind), mask=array.is_null())
 
 
+VECTORS = "deletionVectors"
+ENABLED = "delta.enableDeletionVectors"
+FEED = "delta.enableChangeDataFeed"
+NAMED_FEATURES = 3, 7
+"""Versions of readers and writers from which on a protocol names its features."""
+
+_IMPLIED_WRITER = {
+    2: ("appendOnly", "invariants"),
+    3: ("checkConstraints",),
+    4: ("changeDataFeed", "generatedColumns"),
+    5: ("columnMapping",),
+    6: ("identityColumns",),
+}
+_IMPLIED_READER = {2: ("columnMapping",)}
+"""Features that a version, and every later one, has without naming them."""
+
 FEATURES = frozenset(
     {
+        "allowColumnDefaults",
         "appendOnly",
         "changeDataFeed",
         "checkConstraints",
+        "checkpointProtection",
+        "clustering",
         "columnMapping",
         "deletionVectors",
+        "domainMetadata",
         "generatedColumns",
+        "icebergCompatV1",
+        "icebergCompatV2",
+        "icebergCompatV3",
+        "identityColumns",
+        "inCommitTimestamp",
         "invariants",
         "timestampNtz",
+        "typeWidening",
         "v2Checkpoint",
+        "vacuumProtocolCheck",
         "variantType",
     }
 )
@@ -171,18 +205,27 @@ READER_VERSION_MAX = 3
 WRITER_VERSION_MAX = 7
 """The versions of the Delta protocol from which on tables name their features."""
 
-_IDENTITY_WRITER_VERSION = 6
-"""Last version in which a protocol names no features: version 6 is all before it, and identity columns."""
-
 _VARIANT = re.compile(r'"(?:type|elementType|valueType)":\s*"variant')
 _NESTED = re.compile(r'"(?:elementType|keyType|valueType)":\s*\{')
+_REQUIRED = re.compile(r'"nullable":\s*false|"(?:valueContainsNull|containsNull)":\s*false')
 _CONSTRAINT = "delta.constraints."
+_ICEBERG = re.compile(r"delta\.enableIcebergCompatV\d+")
 _COLUMN_USES = {
+    "CURRENT_DEFAULT": "allowColumnDefaults",
     "delta.invariants": "invariants",
     "delta.generationExpression": "generatedColumns",
-    "delta.identity.start": "identityColumns",
 }
 """Metadata of a column, and the feature that it is a use of."""
+
+CLUSTERING = "delta.clustering"
+"""Domain of the columns by which a table is clustered."""
+
+TYPE_CHANGES = "delta.typeChanges"
+"""Metadata of a column: types that it had before, of which files may still be."""
+
+_INTEGER_DIGITS = {"byte": 10, "short": 10, "integer": 10, "long": 20}
+_NUMBERS = ("byte", "short", "integer", "long")
+_DECIMAL = re.compile(r"decimal\((\d+),\s*(\d+)\)")
 
 
 def check_features(uri: str, log: TableLog) -> None:
@@ -192,6 +235,7 @@ def check_features(uri: str, log: TableLog) -> None:
         TableError: `TABLE_FEATURE`: it uses something that is not written correctly here.
     """
     uses = list(dict.fromkeys([*_unknown_features(log.protocol), *_restrictions(log.metadata)]))
+    uses += [f"clustering (field {'.'.join(path)} of a struct)" for path in clustering_columns(log) if len(path) > 1]
     if any(":" in add.place or add.place.startswith("/") for add in log.files.values()):
         uses.append("files of another table (shallow clone)")
     if uses:
@@ -212,8 +256,6 @@ def _unknown_features(protocol: Protocol) -> Iterator[str]:
         yield f"reader version {protocol.min_reader_version}"
     if protocol.min_writer_version > WRITER_VERSION_MAX:
         yield f"writer version {protocol.min_writer_version}"
-    if protocol.min_writer_version == _IDENTITY_WRITER_VERSION:
-        yield "identityColumns"
     yield from sorted({*(protocol.reader_features or ()), *(protocol.writer_features or ())} - FEATURES)
 
 
@@ -223,6 +265,8 @@ def _restrictions(metadata: Metadata) -> Iterator[str]:
     for name in sorted(configuration):
         if name.startswith(_CONSTRAINT):
             yield f"checkConstraints ({name.removeprefix(_CONSTRAINT)})"
+        if _ICEBERG.fullmatch(name) and configuration[name] == "true":
+            yield name.removeprefix("delta.enable").replace("Iceberg", "iceberg")
     mapping = configuration.get(MODE, "none")
     if mapping not in ("none", "name"):
         yield f"columnMapping by {mapping}"
@@ -235,8 +279,105 @@ def _restrictions(metadata: Metadata) -> Iterator[str]:
     if configuration.get("delta.appendOnly") == "true" and configuration.get(MODE_PROPERTY) != Mode.CHANGELOG:
         yield "appendOnly"
     for column in json.loads(metadata.schema_string)["fields"]:
-        for name, feature in _COLUMN_USES.items():
-            if name in column.get("metadata", {}):
-                yield f"{feature} (column {column['name']})"
-        if not column["nullable"]:
-            yield f"invariants (column {column['name']} NOT NULL)"
+        yield from (f"{use} (column {column['name']})" for use in _column_uses(column))
+
+
+def _column_uses(column: Mapping[str, Any]) -> Iterator[str]:
+    metadata = column.get("metadata", {})
+    yield from (feature for name, feature in _COLUMN_USES.items() if name in metadata)
+    if metadata.get(_EXPLICIT) is False:
+        yield "identityColumns GENERATED ALWAYS"
+    if not isinstance(column["type"], str) and _REQUIRED.search(json.dumps(column["type"])):
+        yield "invariants NOT NULL of inner values"
+    for change in metadata.get(TYPE_CHANGES, ()):
+        if not is_widening(change["fromType"], change["toType"]):
+            yield f"typeWidening {change['fromType']} to {change['toType']}"
+
+
+def required_columns(metadata: Metadata) -> dict[str, str]:
+    """Columns in which new rows need a value, and why: else Delta would have to make one, or refuse the row."""
+    columns = json.loads(metadata.schema_string)["fields"]
+    required = {column["name"]: "NOT NULL" for column in columns if not column["nullable"]}
+    return required | {
+        column["name"]: "identityColumns" for column in columns if _EXPLICIT in column.get("metadata", {})
+    }
+
+
+def check_values(uri: str, rows: pa.Table, required: Mapping[str, str]) -> None:
+    """See that new rows have values where they need some.
+
+    Raises:
+        TableError: `TABLE_FEATURE`: one has none.
+    """
+    for name, reason in required.items():
+        if name in rows.column_names and rows.column(name).null_count:
+            raise TableError(
+                "TABLE_FEATURE",
+                f"{uri}: a row has no value in column {name}, and the table needs one there: {reason}",
+                hint="Take it off the column with Spark (ALTER TABLE ... ALTER COLUMN ... DROP NOT NULL), or name "
+                "another target and let this job build the table anew from the log",
+            )
+
+
+def clustering_columns(log: TableLog) -> list[list[str]]:
+    """Columns by which a table is clustered, as files call them; of a field in a struct all names of the way to it."""
+    domain = log.domains.get(CLUSTERING)
+    if domain is None:
+        return []
+    columns = json.loads(domain.configuration).get("clusteringColumns", [])
+    return [[column] if isinstance(column, str) else list(column) for column in columns]
+
+
+def is_widening(before: object, after: object) -> bool:
+    """True if Delta knows the change of a column's type, both as `schemaString` has them, for one that keeps values."""
+    if before == after:
+        return True
+    if not isinstance(before, str) or not isinstance(after, str):
+        return False
+    if before in _NUMBERS and after in _NUMBERS:
+        return _NUMBERS.index(before) < _NUMBERS.index(after)
+    if after == "double":
+        return before in ("float", "byte", "short", "integer")
+    if (wide := _DECIMAL.fullmatch(after)) is None:
+        return (before, after) == ("date", "timestamp_ntz")
+    scale, whole = int(wide[2]), int(wide[1]) - int(wide[2])
+    narrow = _DECIMAL.fullmatch(before)
+    if narrow is None:
+        return whole >= _INTEGER_DIGITS.get(before, math.inf)
+    return scale >= int(narrow[2]) and whole >= int(narrow[1]) - int(narrow[2])
+
+
+def upgrade(log: TableLog) -> list[Named]:
+    """Actions that a table's log needs before its files may have deletion vectors."""
+    actions: list[Named] = []
+    readers, writers = features(log.protocol)
+    if VECTORS not in readers or VECTORS not in writers:
+        actions.append(("protocol", named_features({*readers, VECTORS}, {*writers, VECTORS})))
+    if log.metadata.configuration.get(ENABLED) != "true":
+        actions.append(("metaData", with_properties(log.metadata, {ENABLED: "true"})))
+    return actions
+
+
+def named_features(readers: set[str], writers: set[str]) -> Protocol:
+    """A protocol that names these features."""
+    return Protocol(
+        min_reader_version=NAMED_FEATURES[0],
+        min_writer_version=NAMED_FEATURES[1],
+        reader_features=tuple(sorted(readers)),
+        writer_features=tuple(sorted(writers)),
+    )
+
+
+def features(protocol: Protocol) -> tuple[set[str], set[str]]:
+    """Features for readers and for writers, those included that a version has without naming them."""
+    readers, writers = set(protocol.reader_features or ()), set(protocol.writer_features or ())
+    if protocol.min_writer_version < NAMED_FEATURES[1]:
+        writers.update(*(names for version, names in _IMPLIED_WRITER.items() if version <= protocol.min_writer_version))
+    if protocol.min_reader_version < NAMED_FEATURES[0]:
+        readers.update(*(names for version, names in _IMPLIED_READER.items() if version <= protocol.min_reader_version))
+    return readers, writers
+
+
+def with_properties(metadata: Metadata, recorded: Mapping[str, str]) -> Metadata:
+    """*metadata* with more properties."""
+    return replace(metadata, configuration=metadata.configuration | dict(recorded))

@@ -10,26 +10,33 @@ them alone the table would seem to hold the steps that were taken away.
 from __future__ import annotations
 
 import hashlib
-import re
 import threading
 import uuid
 from collections import OrderedDict
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import msgspec
-import pyarrow.parquet as pq
 from deltalake.exceptions import CommitFailedError, DeltaError
 
 from binlog_streaming.lake.delta.actions import (
     Add,
     DeltaFileFormat,
+    Domain,
     Line,
     LogHistory,
     Metadata,
     Protocol,
     Remove,
     milliseconds,
+)
+from binlog_streaming.lake.delta.checkpoints import (
+    checkpoint_hint,
+    checkpoint_lines,
+    commit_name,
+    decoded_lines,
+    log_files,
 )
 
 if TYPE_CHECKING:
@@ -41,7 +48,8 @@ if TYPE_CHECKING:
     """An action under its name."""
 
 
-LOG_FOLDER = "_delta_log"
+COMMIT_TIMESTAMPS = "delta.enableInCommitTimestamps"
+"""Property of tables whose commits have timestamps of their own, each later than the one before."""
 
 
 @dataclass(slots=True)
@@ -54,9 +62,12 @@ class TableLog:
         files: Data files, by path and deletion vector.
         removed: Files that were replaced, as far back as the log and its checkpoint have them.
         transactions: Which commit of each application it holds.
+        domains: Metadata of features and applications, by domain; each stays until somebody who knows it changes it.
         checkpoint: Version of the checkpoint that the log was read from; -1: none.
         history: Where the steps of jobs are, as far as commits were read; see `look_back`.
         digest: Of the newest commit as it is in the log; empty: it was not read, there is only a checkpoint of it.
+        committed_at: In-commit timestamp of the newest commit; None: it has none, or that commit was not read.
+        write_cost: What the newest commit that was read and has it records under `COST_KEY`; None: none has.
         lost: Newest commit of each application that this process has seen, and that is not there any more: an older
             copy of the table is in its place.
     """
@@ -67,16 +78,19 @@ class TableLog:
     files: dict[tuple[str, str], Add] = field(default_factory=dict)
     removed: dict[tuple[str, str], Remove] = field(default_factory=dict)
     transactions: dict[str, int] = field(default_factory=dict)
+    domains: dict[str, Domain] = field(default_factory=dict)
     checkpoint: int = -1
     history: LogHistory = field(default_factory=LogHistory)
     digest: bytes = b""
+    committed_at: int | None = None
+    write_cost: str | None = None
     lost: Mapping[str, int] = field(default_factory=dict)
 
     def copy(self) -> TableLog:
         """The same, to be changed by itself."""
         files, removed, transactions = dict(self.files), dict(self.removed), dict(self.transactions)
-        history = self.history.copy()
-        return replace(self, files=files, removed=removed, transactions=transactions, history=history)
+        domains, history = dict(self.domains), self.history.copy()
+        return replace(self, files=files, removed=removed, transactions=transactions, domains=domains, history=history)
 
     def take(self, line: Line) -> None:
         """Take the next action in."""
@@ -88,6 +102,10 @@ class TableLog:
             self.removed[_file_key(line.remove)] = line.remove
         if line.txn is not None:
             self.transactions[line.txn.app_id] = line.txn.version
+        if line.domain_metadata is not None:
+            self.domains.pop(line.domain_metadata.domain, None)
+            if not line.domain_metadata.removed:
+                self.domains[line.domain_metadata.domain] = line.domain_metadata
         self.protocol = line.protocol or self.protocol
         self.metadata = line.meta_data or self.metadata
 
@@ -133,7 +151,7 @@ def _see(store: Store, log: TableLog) -> dict[str, int]:
 
 def newest_checkpoint(store: Store, log: TableLog) -> int:
     """Version of the newest checkpoint, also of one that another process has made since the log was read."""
-    return max(log.checkpoint, min(_checkpoint_hint(store), log.version))
+    return max(log.checkpoint, min(checkpoint_hint(store), log.version))
 
 
 def learn_checkpoint(store: Store, log: TableLog, version: int) -> None:
@@ -144,10 +162,12 @@ def learn_checkpoint(store: Store, log: TableLog, version: int) -> None:
             kept.checkpoint = max(kept.checkpoint, version)
 
 
-def checkpoint_version(name: str) -> int | None:
-    """Version of the checkpoint that a file is the whole of; None: it is another file."""
-    match = _WHOLE_CHECKPOINT.fullmatch(name)
-    return None if match is None else int(match[1])
+def learn_cost(store: Store, log: TableLog, recorded: str) -> None:
+    """Note what the newest step records under `COST_KEY`, or that it records nothing."""
+    log.write_cost = recorded
+    with _keeping:
+        if (kept := _kept.get(store.uri)) is not None and kept.write_cost is None:
+            kept.write_cost = recorded
 
 
 def _gone_on_with(store: Store, log: TableLog) -> TableLog | None:
@@ -171,10 +191,10 @@ def read_log(store: Store) -> TableLog | None:
     Raises:
         DeltaError: The log cannot be read.
     """
-    hint = _checkpoint_hint(store)
-    commits, checkpoints = _entries(store, hint)
+    hint = checkpoint_hint(store)
+    commits, checkpoints = log_files(store, hint)
     if hint and not checkpoints:
-        commits, checkpoints = _entries(store, 0)  # the checkpoint of the hint is not there any more
+        commits, checkpoints = log_files(store, 0)  # the checkpoint of the hint is not there any more
     start = max(checkpoints, default=-1)
     version = max([start, *commits])
     if version < 0:
@@ -183,7 +203,7 @@ def read_log(store: Store) -> TableLog | None:
     log.checkpoint = log.version = start
     try:
         for name in checkpoints.get(start, ()):
-            for line in _checkpoint_lines(store, name):
+            for line in checkpoint_lines(store, name):
                 log.take(line)
         while log.version < version:
             _take_commit(log, store, log.version + 1)
@@ -203,25 +223,25 @@ def empty_log() -> TableLog:
     )
 
 
-def commit_name(version: int) -> str:
-    """File of a commit."""
-    return f"{LOG_FOLDER}/{version:020}.json"
-
-
 def make_commit(
-    store: Store, log: TableLog, operation: str, actions: Sequence[Named], recorded: Mapping[str, str] | None = None
+    store: Store, log: TableLog, operation: str, actions: Sequence[Named], recorded: Mapping[str, object] | None = None
 ) -> None:
     """Make *actions* the next version, and *log* that version.
 
     Args:
         log: Newest version of the table, as far as we know.
         operation: The name that Delta has for what the commit does.
+        recorded: More of its information.
 
     Raises:
         CommitFailedError: Somebody else has made the next version.
     """
     store.sync_names()
-    about = {"timestamp": milliseconds(), "operation": operation, "operationParameters": {}}
+    about: dict[str, object] = {"timestamp": milliseconds(), "operation": operation, "operationParameters": {}}
+    if log.metadata.configuration.get(COMMIT_TIMESTAMPS) == "true":
+        about = {"inCommitTimestamp": max(milliseconds(), _committed_at(store, log) + 1), **about}
+    if log.version >= 0:
+        about["readVersion"] = log.version
     # A commit is known by its number alone; the id tells it from another one of that number.
     about |= {"engineInfo": "binlog-stream", "txnId": str(uuid.uuid4()), **(recorded or {})}
     lines: list[Named] = [("commitInfo", about), *actions]
@@ -233,6 +253,21 @@ def make_commit(
     _take_commit(log, store, log.version + 1, content)
     log.version += 1
     _see(store, log)
+
+
+def _committed_at(store: Store, log: TableLog) -> int:
+    # The newest commit's own timestamp, which a checkpoint does not have.
+    if log.committed_at is None:
+        with suppress(FileNotFoundError):
+            log.committed_at = _commit_time(decoded_lines(store.read(commit_name(log.version))))
+    if log.committed_at is None:
+        raise DeltaError(f"{store.uri}: version {log.version} has no in-commit timestamp, which each later one needs")
+    return log.committed_at
+
+
+def _commit_time(lines: Sequence[Line]) -> int | None:
+    times = [line.commit_info.in_commit_timestamp for line in lines if line.commit_info is not None]
+    return times[0] if times else None
 
 
 def conflict(store: Store, log: TableLog) -> CommitFailedError:
@@ -268,22 +303,20 @@ class _Information(msgspec.Struct, rename="camel"):
 
 
 _ENCODER = msgspec.json.Encoder()
-_LINES = msgspec.json.Decoder(Line)
 _INFORMATION = msgspec.json.Decoder(_Information)
 
 
 def _take_commit(log: TableLog, store: Store, number: int, content: bytes | None = None) -> None:
     content = store.read(commit_name(number)) if content is None else content
     log.digest = _digest(content)
-    lines = _lines(content)
+    lines = decoded_lines(content)
+    log.committed_at = _commit_time(lines)
+    costs = [line.commit_info.write_cost for line in lines if line.commit_info is not None]
+    log.write_cost = next(filter(None, costs), log.write_cost)
     log.history.take(number, lines)
     # The order of the actions of one commit means nothing: a file may change its vector.
     for line in sorted(lines, key=lambda line: line.remove is None):
         log.take(line)
-
-
-def _lines(content: bytes) -> list[Line]:
-    return [_LINES.decode(line) for line in content.splitlines() if line]
 
 
 def look_back(store: Store, log: TableLog, application: str) -> None:
@@ -296,7 +329,7 @@ def look_back(store: Store, log: TableLog, application: str) -> None:
     oldest = log.checkpoint + 1
     while application not in log.history.steps and oldest > 0:
         try:
-            log.history.take(oldest - 1, _lines(store.read(commit_name(oldest - 1))))
+            log.history.take(oldest - 1, decoded_lines(store.read(commit_name(oldest - 1))))
         except FileNotFoundError:
             break
         oldest -= 1
@@ -308,65 +341,3 @@ def look_back(store: Store, log: TableLog, application: str) -> None:
 
 def _file_key(action: Add | Remove) -> tuple[str, str]:
     return action.path, "" if action.deletion_vector is None else action.deletion_vector.name
-
-
-_COMMIT = re.compile(r"(\d{20})\.json")
-_WHOLE_CHECKPOINT = re.compile(rf"{LOG_FOLDER}/(\d{{20}})\.checkpoint\.parquet")
-_CHECKPOINT = re.compile(r"(\d{20})\.checkpoint(?:\.\d{10}\.(\d{10})|\.[0-9a-f-]{36})?\.(?:parquet|json)")
-
-
-def _entries(store: Store, version: int) -> tuple[list[int], dict[int, list[str]]]:
-    # From a version on: numbers of commits, and the files of the checkpoints that are whole, by their version.
-    commits: list[int] = []
-    found: dict[tuple[int, int], list[str]] = {}
-    for file in store.files(LOG_FOLDER, after=commit_name(version).removesuffix(".json")):
-        name = file.name.removeprefix(f"{LOG_FOLDER}/")
-        if (match := _COMMIT.fullmatch(name)) is not None:
-            commits.append(int(match[1]))
-        elif (match := _CHECKPOINT.fullmatch(name)) is not None:
-            found.setdefault((int(match[1]), int(match[2] or 1)), []).append(file.name)
-    whole = {}
-    for (version, parts), names in sorted(found.items()):
-        if len(names) >= parts:
-            whole[version] = sorted(names)[:parts]
-    return commits, whole
-
-
-def _checkpoint_hint(store: Store) -> int:
-    # Where to begin to look: a log of many commits takes many requests to be listed.
-    try:
-        return _HINT.decode(store.read(f"{LOG_FOLDER}/_last_checkpoint")).version
-    except (FileNotFoundError, msgspec.MsgspecError):
-        return 0
-
-
-class _Hint(msgspec.Struct):
-    version: int
-
-
-_HINT = msgspec.json.Decoder(_Hint)
-_MAPS = frozenset({"partitionValues", "tags", "options", "configuration"})
-
-
-def _checkpoint_lines(store: Store, name: str) -> Iterator[Line]:
-    if name.endswith(".json"):
-        lines = _lines(store.read(name))
-    else:
-        with store.opened(name) as opened, pq.ParquetFile(opened) as file:
-            known = ("add", "remove", "protocol", "metaData", "txn", "sidecar")
-            rows = file.read(columns=[name for name in known if name in file.schema_arrow.names]).to_pylist()
-        lines = [msgspec.convert(_plain(row), Line) for row in rows if any(row.values())]
-    for line in lines:
-        if line.sidecar is not None:
-            yield from _checkpoint_lines(store, f"{LOG_FOLDER}/_sidecars/{line.sidecar.path}")
-        else:
-            yield line
-
-
-def _plain(value: object, name: str = "") -> object:
-    # Arrow gives maps as lists of pairs, and null for what is not there.
-    if name in _MAPS and isinstance(value, list):
-        return dict(value)
-    if isinstance(value, dict):
-        return {key: _plain(inner, key) for key, inner in value.items() if inner is not None}
-    return value

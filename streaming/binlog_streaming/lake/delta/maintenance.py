@@ -15,10 +15,11 @@ from deltalake import DeltaTable
 from deltalake.exceptions import CommitFailedError
 
 from binlog_streaming.lake.delta.actions import milliseconds
+from binlog_streaming.lake.delta.checkpoints import LOG_FOLDER, checkpoint_version, commit_name
 from binlog_streaming.lake.delta.columns import table_schema
 from binlog_streaming.lake.delta.commit import DeltaTableWrite
 from binlog_streaming.lake.delta.data_files import recorded_count
-from binlog_streaming.lake.delta.log import LOG_FOLDER, checkpoint_version, learn_checkpoint, newest_checkpoint
+from binlog_streaming.lake.delta.log import learn_checkpoint, newest_checkpoint
 from binlog_streaming.lake.delta.vectors import VECTOR_FILE, vector_file
 from binlog_streaming.lake.target import JOINED_MAX, to_be_joined
 
@@ -36,8 +37,11 @@ CHECKPOINT_EVERY = 16
 CHECKPOINT_FILES = 2048
 """A checkpoint with more files, those that were replaced included, is worth a commit more for each of so many."""
 
-CHECKPOINT_AGE_S = 300
+CHECKPOINT_AGE_S = 60
 """A checkpoint that has a newer one stays for so long: readers may be about to read it."""
+
+CHECKPOINT_READ_RATE = 100_000
+"""Bytes of a checkpoint for which it stays a second longer."""
 
 CHECKPOINT_BLOCK = 1024
 """One checkpoint stays for this many versions, for readers of older versions and for the removal of old commits."""
@@ -76,10 +80,14 @@ def maintain(store: Store, log: TableLog, sink: Sink) -> None:
     with suppress(CommitFailedError):
         rewrite(store, log, file_size=sink.target_file_size)
     before = checkpoint(store, log, sink)
-    if max(before, 0) // VACUUM_EVERY < log.checkpoint // VACUUM_EVERY:
+    is_protected = "checkpointProtection" in (log.protocol.writer_features or ())
+    is_due = max(before, 0) // VACUUM_EVERY < log.checkpoint // VACUUM_EVERY
+    if before < log.checkpoint and not is_protected:
+        remove_checkpoints(store, log, since=0 if is_due else log.checkpoint - CHECKPOINT_BLOCK)
+    if is_due:
         vacuum(store, log, retention_hours=sink.retention_hours)
-        remove_checkpoints(store, log)
-        DeltaTable(store.uri, storage_options=dict(sink.storage)).cleanup_metadata()
+        if not is_protected:
+            DeltaTable(store.uri, storage_options=dict(sink.storage)).cleanup_metadata()
 
 
 def retention_properties(hours: float) -> dict[str, str]:
@@ -108,15 +116,20 @@ def checkpoint(store: Store, log: TableLog, sink: Sink) -> int:
     return newest
 
 
-def remove_checkpoints(store: Store, log: TableLog) -> None:
-    """Remove checkpoints that have newer ones: each has all files that were replaced within the retention."""
+def remove_checkpoints(store: Store, log: TableLog, *, since: int = 0) -> None:
+    """Remove checkpoints that have newer ones: each has all files that were replaced within the retention.
+
+    Args:
+        since: Version; those in blocks before it are left.
+    """
     kept: dict[int, int] = {}
-    for file in store.files(LOG_FOLDER):
+    first = max(since, 0) // CHECKPOINT_BLOCK * CHECKPOINT_BLOCK
+    for file in store.files(LOG_FOLDER, after=commit_name(first).removesuffix(".json")):
         version = checkpoint_version(file.name)
         if version is None or version >= log.checkpoint:
             continue
         is_first = kept.setdefault(version // CHECKPOINT_BLOCK, version) == version
-        if not is_first and time.time() - file.modified > CHECKPOINT_AGE_S:
+        if not is_first and time.time() - file.modified > CHECKPOINT_AGE_S + file.size / CHECKPOINT_READ_RATE:
             store.remove(file.name)
 
 

@@ -14,19 +14,30 @@ from binlog_connector.crash_points import reached
 from binlog_format.errors import TableError
 from binlog_streaming.lake.commit_id import (
     BATCH_KEY,
+    COST_KEY,
     GTID_POSITION_KEY,
     LAST_CHANGE_KEY,
     MODE_PROPERTY,
     STEP_KEY,
     Applied,
     CommitId,
+    WriteCost,
+    write_cost,
 )
 from binlog_streaming.lake.delta.actions import Metadata, statistics_of
-from binlog_streaming.lake.delta.columns import created, delta_schema, table_schema, with_columns
-from binlog_streaming.lake.delta.commit import FEED, DeltaTableWrite, upgrade, with_properties
+from binlog_streaming.lake.delta.columns import created, delta_schema, table_schema, widens, with_columns
+from binlog_streaming.lake.delta.commit import DeltaTableWrite
 from binlog_streaming.lake.delta.data_files import live_rows
-from binlog_streaming.lake.delta.features import MODE, check_features, file_columns
-from binlog_streaming.lake.delta.log import conflict, empty_log, look_back, make_commit, newest_log, recent_information
+from binlog_streaming.lake.delta.features import FEED, MODE, check_features, file_columns, upgrade, with_properties
+from binlog_streaming.lake.delta.log import (
+    conflict,
+    empty_log,
+    learn_cost,
+    look_back,
+    make_commit,
+    newest_log,
+    recent_information,
+)
 from binlog_streaming.lake.delta.maintenance import maintain, retention_properties
 from binlog_streaming.lake.evolution import cast_rows, changed_rows
 from binlog_streaming.lake.files_target import FilesTarget
@@ -183,17 +194,21 @@ class DeltaTarget(FilesTarget[DeltaTableWrite]):
     def evolve(self, change: SchemaChange, commit_id: CommitId) -> None:
         """See `Target`.
 
-        Columns that are only added cost nothing, as do other names in a table with column mapping; anything else
-        writes the table anew.
+        Columns that are only added cost nothing, as do other names in a table with column mapping, and wider types in
+        one with type widening; anything else writes the table anew.
         """
         schema = self.stored_schema(change.applied_to(self.schema()))
         names_cost = bool(change.renamed) and not self._is_mapped
-        if names_cost or change.retyped or change.filled:
+        types_cost = bool(change.retyped) and (
+            bool(change.renamed) or not widens(self._there(), schema, change.retyped)
+        )
+        if names_cost or types_cost or change.filled or change.converted:
             self._overwrite(changed_rows(self.read(), change, schema), commit_id, change.renamed)
             return
         with self._begin(schema) as write:
             write.actions += with_columns(self._there(), schema, change.renamed)
-            self._commit(write, commit_id, "RENAME COLUMN" if change.renamed else "ADD COLUMN")
+            operation = "CHANGE COLUMN" if change.retyped else "ADD COLUMN"
+            self._commit(write, commit_id, "RENAME COLUMN" if change.renamed else operation)
 
     def read(self) -> pa.RecordBatchReader:
         """See `Target`."""
@@ -216,7 +231,7 @@ class DeltaTarget(FilesTarget[DeltaTableWrite]):
 
     def _overwrite(self, rows: pa.RecordBatchReader, commit_id: CommitId, renamed: Mapping[str, str]) -> None:
         log = self._there()
-        recorded = with_columns(log, rows.schema, renamed)
+        recorded = with_columns(log, rows.schema, renamed, is_rewritten=True)
         with self._begin(rows.schema, recorded) as write:
             for add in log.files.values():
                 write.remove(add)
@@ -243,9 +258,28 @@ class DeltaTarget(FilesTarget[DeltaTableWrite]):
             self.store, self._there(), columns, file_size=self.sink.target_file_size, metadata=metadata
         )
 
-    def _commit(self, write: DeltaTableWrite, commit_id: CommitId, operation: str = "WRITE") -> None:
+    def bytes_per_row(self) -> float | None:
+        """See `Target`."""
+        recorded = None if self.log is None else self.log.write_cost
+        return write_cost(recorded).bytes_per_row if recorded else None
+
+    def write_cost(self) -> WriteCost:
+        """See `FilesTarget`."""
+        log = self._there()
+        if log.write_cost is None:
+            # Each step carries it on.
+            recent = recent_information(self.store, log, HISTORY_MAX)
+            learn_cost(self.store, log, next((str(step.get(COST_KEY, "")) for step in recent if BATCH_KEY in step), ""))
+        return write_cost(log.write_cost)
+
+    def _commit(
+        self, write: DeltaTableWrite, commit_id: CommitId, operation: str = "WRITE", cost: WriteCost | None = None
+    ) -> None:
         version = commit_id.batch_id << STEP_BITS | commit_id.step
-        write.commit(operation, commit_id.batch_properties(), (_application(commit_id), version))
+        recorded = commit_id.batch_properties()
+        if self._merge_kind is Merge.AUTO:
+            recorded |= (cost or self.write_cost()).properties()
+        write.commit(operation, recorded, (_application(commit_id), version))
 
     def _conflict(self) -> Exception:
         return conflict(self.store, self._there())

@@ -28,6 +28,7 @@ from binlog_connector.crash_points import reached
 from binlog_format.errors import TableError
 from binlog_streaming.lake.commit_id import (
     BATCH_KEY,
+    COST_KEY,
     GTID_KEY,
     GTID_POSITION_KEY,
     LAST_CHANGE_KEY,
@@ -37,6 +38,8 @@ from binlog_streaming.lake.commit_id import (
     STEP_KEY,
     Applied,
     CommitId,
+    WriteCost,
+    write_cost,
 )
 from binlog_streaming.lake.evolution import cast_rows, changed_rows
 from binlog_streaming.lake.files_target import FilesTarget
@@ -73,7 +76,7 @@ SOMETIMES = (GTID_KEY, GTID_POSITION_KEY)
 """Properties that not every step has; they must not stay from an earlier one."""
 
 _STEP_PROPERTIES = frozenset(
-    {BATCH_KEY, STEP_KEY, POSITION_KEY, LAST_CHANGE_KEY, GTID_KEY, GTID_POSITION_KEY, SNAPSHOT_PROPERTY}
+    {BATCH_KEY, STEP_KEY, POSITION_KEY, LAST_CHANGE_KEY, GTID_KEY, GTID_POSITION_KEY, COST_KEY, SNAPSHOT_PROPERTY}
 )
 
 
@@ -300,11 +303,26 @@ class IcebergTarget(FilesTarget[IcebergTableWrite]):
     def _conflict(self) -> Exception:
         return CommitFailedException("the table was changed between the look and the write")
 
-    def _commit(self, write: IcebergTableWrite, commit_id: CommitId, operation: str = "WRITE") -> None:
+    def bytes_per_row(self) -> float | None:
+        """See `Target`."""
+        recorded = None if self._table is None else self._table.properties.get(COST_KEY)
+        return write_cost(recorded).bytes_per_row if recorded else None
+
+    def write_cost(self) -> WriteCost:
+        """See `FilesTarget`."""
+        return write_cost(self.table.properties.get(COST_KEY))
+
+    def _commit(
+        self,
+        write: IcebergTableWrite,
+        commit_id: CommitId,
+        operation: str = "WRITE",
+        cost: WriteCost | None = None,
+    ) -> None:
         del operation  # what a snapshot does is named by its files
         write.prepare()
         reached(CrashPoint.FILES_WRITTEN)
-        recorded = commit_id.batch_properties()
+        recorded = commit_id.batch_properties() | ({} if cost is None else cost.properties())
         summary = {QUERY_PROPERTY: commit_id.query_id, **recorded}
         self._table = write.commit(properties=recorded, cleared=SOMETIMES, summary=summary, is_step=True)
         reached(CrashPoint.COMMITTED)

@@ -6,6 +6,8 @@ import json
 import subprocess
 import sys
 import tarfile
+import time
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,6 +21,8 @@ from msgspec.structs import replace as changed
 
 from binlog_format.errors import TableError
 from binlog_streaming.lake.change import Patches
+from binlog_streaming.lake.commit_id import COST_KEY, WriteCost, write_cost
+from binlog_streaming.lake.delta import log as log_module
 from binlog_streaming.lake.delta import maintenance
 from binlog_streaming.lake.delta.actions import Vector
 from binlog_streaming.lake.delta.log import read_log
@@ -26,13 +30,15 @@ from binlog_streaming.lake.delta.maintenance import CHECKPOINT_EVERY, maintain, 
 from binlog_streaming.lake.delta.target import DeltaTarget
 from binlog_streaming.lake.delta.vectors import DeltaVectorFile, from_z85, read_vector, to_z85, vector_file
 from binlog_streaming.lake.evolution import SchemaChange
+from binlog_streaming.lake.files_target import FilesTarget
 from binlog_streaming.lake.roaring import encoded
 from binlog_streaming.lake.storage.folder_store import FolderStore
-from binlog_streaming.settings import Merge, Sink
+from binlog_streaming.settings import Merge, Sink, TableFormat
 from tests.streaming.tables.delta.test_features import ARCHIVE, live_files
 from tests.streaming.tables.lake.sink_cases import (
     INT_KEY,
     MIRROR_COMMIT_ID,
+    Place,
     Variant,
     all_types,
     change_of,
@@ -296,7 +302,7 @@ class TestAuto:
         find(path, Merge.AUTO).merge(change_of([(3, "y")], [5]), replace(MIRROR_COMMIT_ID, batch_id=1))
         assert DeltaTable(str(path)).protocol().min_reader_version == 1
         assert list(marked(path).values()) == [[]]
-        monkeypatch.setattr("binlog_streaming.lake.merge.REWRITTEN_MAX", 100)
+        monkeypatch.setattr("binlog_streaming.lake.merge.STEP_BYTES_MAX", 100)
         find(path, Merge.AUTO).merge(change_of([(3, "z")], [6]), replace(MIRROR_COMMIT_ID, batch_id=2))
         monkeypatch.undo()
         # Once its readers must know vectors, there is nothing to be gained by writing anew.
@@ -304,6 +310,48 @@ class TestAuto:
         assert sorted(map(len, marked(path).values())) == [0, 0, 3]
         held = dict.fromkeys(range(1000), "x") | {3: "z", 4: "z"}
         assert values(path) == {key: value for key, value in held.items() if key not in (5, 6)}
+
+    @pytest.mark.parametrize("table_format", [TableFormat.DELTA, TableFormat.ICEBERG])
+    def test_small_tables_are_marked_once_a_day_s_batches_cost_too_much_for_each_row(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, table_format: TableFormat
+    ) -> None:
+        """Over restarts, each of which sees the table for the first time."""
+        monkeypatch.setattr("binlog_streaming.lake.commit_id.DAY_BYTES_MAX", 30_000)
+        monkeypatch.setattr("binlog_streaming.lake.commit_id.ROW_BYTES_MAX", 1000)
+        place = Place(tmp_path, table_format, merge_kind=Merge.AUTO)
+        place.append(0, numbers(*range(3000)), MIRROR_COMMIT_ID)
+        costs = []
+        for batch_id in range(1, 12):
+            log_module._kept.clear()
+            assert place.bring(change_of([(batch_id, "y"), (batch_id + 100, "y")]), batch_id=batch_id)
+            with closing(place.target()) as restarted:
+                assert isinstance(restarted, FilesTarget)
+                costs.append(restarted.write_cost())
+                is_marked = restarted._begin().has_deletion_vectors
+            assert is_marked == (batch_id > 1 and costs[-1] == costs[-2])
+        assert is_marked
+        assert 1000 < costs[-1].bytes_per_row < 20_000
+        assert 15_000 < costs[-1].written < 30_000
+        assert costs[-1].rows == pytest.approx(2 * len({cost.written for cost in costs}), abs=0.1)
+
+    def test_batches_that_change_many_rows_write_files_anew(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Marks would save nothing."""
+        monkeypatch.setattr("binlog_streaming.lake.commit_id.DAY_BYTES_MAX", 10_000)
+        monkeypatch.setattr("binlog_streaming.lake.commit_id.ROW_BYTES_MAX", 1000)
+        place = Place(tmp_path, TableFormat.DELTA, merge_kind=Merge.AUTO)
+        place.append(0, numbers(*range(1000)), MIRROR_COMMIT_ID)
+        for batch_id in range(1, 8):
+            place.bring(change_of([(key, str(batch_id)) for key in range(100)]), batch_id=batch_id)
+        assert list(marked(Path(place.uri)).values()) == [[]]
+
+    def test_a_cost_of_days_ago_hardly_counts(self) -> None:
+        cost = WriteCost(1e9, 1000, time.time() - 7 * 86_400).after(1000, 1)
+        assert 1_000 < cost.written < 1e9 / 1000
+        assert not cost.is_too_high
+        assert write_cost(cost.properties()[COST_KEY]).bytes_per_row == pytest.approx(cost.bytes_per_row, rel=0.1)
+        assert write_cost(None).bytes_per_row == 0
 
     def test_rows_written_anew_stay_together_by_their_keys(self, tmp_path: Path) -> None:
         """So the next change of some keys has as few files to look into as this one."""

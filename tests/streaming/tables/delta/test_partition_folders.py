@@ -150,7 +150,8 @@ def test_files_in_folders_are_joined_and_removed(tmp_path: Path, monkeypatch: py
 
 
 def test_a_write_that_fails_leaves_no_file(tmp_path: Path) -> None:
-    files = data_files.DeltaDataFiles(FolderStore(str(tmp_path)), INT_KEY, partitions=["value"], file_size=1 << 20)
+    layout = data_files.FileLayout(partitions=("value",))
+    files = data_files.DeltaDataFiles(FolderStore(str(tmp_path)), INT_KEY, layout, file_size=1 << 20)
     files.write(rows_of(INT_KEY, [(1, "a/b"), (2, "c")]))
     files.close()
     assert len(list(tmp_path.rglob("*.parquet"))) == 2

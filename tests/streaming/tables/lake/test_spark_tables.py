@@ -111,6 +111,10 @@ def delta(path: Path, merge: Merge = Merge.AUTO) -> DeltaTarget:
         ("v2_checkpoint", Merge.MARK),
         ("partitioned", Merge.REWRITE),
         ("column_mapping", Merge.MARK),
+        ("clustered", Merge.MARK),
+        ("type_widening", Merge.REWRITE),
+        ("not_null", Merge.REWRITE),
+        ("in_commit_timestamps", Merge.MARK),
     ],
 )
 def test_spark_reads_and_goes_on_with_what_is_written_without_it(
@@ -150,6 +154,12 @@ def test_spark_reads_and_goes_on_with_what_is_written_without_it(
             ("update_preimage", 2),
             ("update_preimage", 5),
         ]
+    told = session.sql(f"DESCRIBE HISTORY delta.`{path}`").select("timestamp", "operationMetrics").collect()
+    assert [row.timestamp for row in told] == sorted((row.timestamp for row in told), reverse=True)
+    assert all(int(count) >= 0 for row in told for count in row.operationMetrics.values())
+    if name == "clustered":
+        assert session.sql(f"DESCRIBE DETAIL delta.`{path}`").collect()[0].clusteringColumns == ["id"]
+        session.sql(f"OPTIMIZE delta.`{path}`")
     session.sql(f"DELETE FROM delta.`{path}` WHERE id = 119")
     session.sql(f"UPDATE delta.`{path}` SET value = 'spark' WHERE id = 2")
     write(20, lambda target, commit_id: target.append(numbers(7).to_reader(), commit_id))

@@ -1,0 +1,100 @@
+"""Files of a Delta table's log: names of commits, and checkpoints, of which `checkpoint_lines` gives the actions.
+
+Checkpoints of both specifications are read, with all names that they may have, with parts and sidecars.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+import msgspec
+import pyarrow.parquet as pq
+
+from binlog_streaming.lake.delta.actions import Line
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from binlog_streaming.lake.storage.store import Store
+
+LOG_FOLDER = "_delta_log"
+
+_LINES = msgspec.json.Decoder(Line)
+_COMMIT = re.compile(r"(\d{20})\.json")
+_WHOLE_CHECKPOINT = re.compile(rf"{LOG_FOLDER}/(\d{{20}})\.checkpoint\.parquet")
+_CHECKPOINT = re.compile(r"(\d{20})\.checkpoint(?:\.\d{10}\.(\d{10})|\.[0-9a-f-]{36})?\.(?:parquet|json)")
+
+
+class _Hint(msgspec.Struct):
+    version: int
+
+
+_HINT = msgspec.json.Decoder(_Hint)
+_MAPS = frozenset({"partitionValues", "tags", "options", "configuration"})
+
+
+def commit_name(version: int) -> str:
+    """File of a commit."""
+    return f"{LOG_FOLDER}/{version:020}.json"
+
+
+def decoded_lines(content: bytes) -> list[Line]:
+    """Actions of a commit."""
+    return [_LINES.decode(line) for line in content.splitlines() if line]
+
+
+def checkpoint_version(name: str) -> int | None:
+    """Version of the checkpoint that a file is the whole of; None: it is another file."""
+    match = _WHOLE_CHECKPOINT.fullmatch(name)
+    return None if match is None else int(match[1])
+
+
+def log_files(store: Store, version: int) -> tuple[list[int], dict[int, list[str]]]:
+    """Versions of commits, and files of whole checkpoints by version; all from *version* on."""
+    commits: list[int] = []
+    found: dict[tuple[int, int], list[str]] = {}
+    for file in store.files(LOG_FOLDER, after=commit_name(version).removesuffix(".json")):
+        name = file.name.removeprefix(f"{LOG_FOLDER}/")
+        if (match := _COMMIT.fullmatch(name)) is not None:
+            commits.append(int(match[1]))
+        elif (match := _CHECKPOINT.fullmatch(name)) is not None:
+            found.setdefault((int(match[1]), int(match[2] or 1)), []).append(file.name)
+    whole = {}
+    for (version, parts), names in sorted(found.items()):
+        if len(names) >= parts:
+            whole[version] = sorted(names)[:parts]
+    return commits, whole
+
+
+def checkpoint_hint(store: Store) -> int:
+    """Version of a checkpoint from which to look on: a log of many commits takes many requests to be listed."""
+    try:
+        return _HINT.decode(store.read(f"{LOG_FOLDER}/_last_checkpoint")).version
+    except (FileNotFoundError, msgspec.MsgspecError):
+        return 0
+
+
+def checkpoint_lines(store: Store, name: str) -> Iterator[Line]:
+    """Actions in a file of a checkpoint, and in its sidecars."""
+    if name.endswith(".json"):
+        lines = decoded_lines(store.read(name))
+    else:
+        with store.opened(name) as opened, pq.ParquetFile(opened) as file:
+            known = ("add", "remove", "protocol", "metaData", "txn", "domainMetadata", "sidecar")
+            rows = file.read(columns=[name for name in known if name in file.schema_arrow.names]).to_pylist()
+        lines = [msgspec.convert(_plain(row), Line) for row in rows if any(row.values())]
+    for line in lines:
+        if line.sidecar is not None:
+            yield from checkpoint_lines(store, f"{LOG_FOLDER}/_sidecars/{line.sidecar.path}")
+        else:
+            yield line
+
+
+def _plain(value: object, name: str = "") -> object:
+    # Arrow gives maps as lists of pairs, and null for what is not there.
+    if name in _MAPS and isinstance(value, list):
+        return dict(value)
+    if isinstance(value, dict):
+        return {key: _plain(inner, key) for key, inner in value.items() if inner is not None}
+    return value
