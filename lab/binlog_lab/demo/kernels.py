@@ -52,9 +52,9 @@ def _write_tables(path: str, sink: Sink) -> None:
             context = BatchContext("kernels", number, job)
             rows = [row for batch in view.batches(log.committed_blocks(low, high)) for row in batch.to_pylist()]
             plan = context.plan(rows)
-            for _, result in ComponentWriter(context.run(plan.end or high), path).write(plan.components):
-                if isinstance(result, Exception):
-                    raise result
+            for result in ComponentWriter(context.run(plan.end or high), path).write(plan.components):
+                if isinstance(result.outcome, Exception):
+                    raise result.outcome
 
 
 if __name__ == "__main__":

@@ -1,8 +1,12 @@
-"""Targets whose tables are files and commits that name them, as those of Delta and Iceberg: `FilesTarget`."""
+"""Targets whose tables are files and commits that name them, as those of Delta and Iceberg: `FilesTarget`.
+
+One commit of several of them, where the format has that: `JointCommit`.
+"""
 
 from __future__ import annotations
 
-from abc import abstractmethod
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar
 
 from binlog_streaming.lake.commit_id import WriteCost
@@ -16,7 +20,7 @@ from binlog_streaming.lake.merge import (
     supersede_part,
     superseded_by_later_part,
 )
-from binlog_streaming.lake.target import Target
+from binlog_streaming.lake.target import Target, TargetFactory
 from binlog_streaming.settings.choices import Merge
 
 if TYPE_CHECKING:
@@ -161,3 +165,46 @@ class FilesTarget(Target, Generic[Write]):
     def select(self, search: Search, names: Sequence[str]) -> pa.Table:
         """See `Target`."""
         return found_rows(self._begin(), search, names)
+
+
+@dataclass(frozen=True, slots=True)
+class WaitingCommits(ABC):
+    """Commits of one target that wait for those of others."""
+
+    uri: str
+
+    @property
+    @abstractmethod
+    def needs_maintenance(self) -> bool:
+        """True if `JointCommit.maintain` has something to do after them."""
+
+
+class WaitingTargets(TargetFactory, Protocol):
+    """Maker of targets whose commits wait; it is pickled with what waits, for tasks that write parts of a step."""
+
+    def waiting(self) -> Sequence[WaitingCommits]:
+        """Waiting commits, of each target that has some."""
+
+
+Waiting = TypeVar("Waiting", bound=WaitingCommits)
+
+
+class JointCommit(ABC, Generic[Waiting]):
+    """One commit of several targets: readers see all of it at once."""
+
+    @abstractmethod
+    def targets(self) -> WaitingTargets:
+        """Targets for one component of a batch."""
+
+    @abstractmethod
+    def commit(self, waiting: Sequence[Waiting]) -> frozenset[str]:
+        """Make all commits that wait, or none; what has been made already is not made again.
+
+        Returns:
+            Places of targets that somebody else has changed since they were looked at: their steps are to be done
+            again. Empty: all commits are there.
+        """
+
+    @abstractmethod
+    def maintain(self, waiting: Waiting) -> None:
+        """Do the maintenance of a target that is due after its commits, which have been made."""

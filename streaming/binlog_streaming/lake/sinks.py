@@ -1,14 +1,15 @@
-"""Sinks of jobs: `sink_type(format)` gives the class, a `Target`."""
+"""Sinks of jobs: `sink_type(format)` gives the class, a `Target`; `joint_commit(sink)` commits several of them."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from binlog_connector.installing import install_hint
 from binlog_format.errors import OptionError
 
 if TYPE_CHECKING:
+    from binlog_streaming.lake.files_target import JointCommit
     from binlog_streaming.lake.target import Target
     from binlog_streaming.settings.model import Sink
 
@@ -36,6 +37,20 @@ def sink_type(table_format: str) -> type[Target]:
             hint=f"Install it: {install_hint(table_format)}",
         ) from error
     return DeltaTarget
+
+
+def joint_commit(sink: Sink) -> JointCommit[Any] | None:
+    """The one commit of several tables; None: each table has its own, the place has nothing else.
+
+    Raises:
+        OptionError: `INVALID_VALUE`: there can be no such catalog.
+        TableError: `WRITE_FAILED`: the catalog cannot be asked.
+    """
+    if sink.format != "iceberg" or not sink.catalog:
+        return None
+    from binlog_streaming.lake.iceberg.joint_commit import IcebergJointCommit
+
+    return IcebergJointCommit.of(sink)
 
 
 def may_have_tables(sink: Sink) -> bool:

@@ -1,6 +1,8 @@
 """One micro-batch: `plan_of` makes a plan of the rows of the view `tables`, `write_batch` lets tasks do its parts.
 
 `write_plan` is the same without Spark: it takes whatever runs tasks.
+
+Where the catalog commits several tables at once, the commits of all components wait, and `write_at_once` makes them.
 """
 
 from __future__ import annotations
@@ -8,13 +10,16 @@ from __future__ import annotations
 import pickle
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+from binlog_connector.crash_points import reached
 from binlog_connector.log_definitions import SchemaFile
 from binlog_connector.schema.table_changes import PartitionsDropped, TableCreated
 from binlog_connector.worker_process import freeze_garbage_collector
 from binlog_format import open_log
-from binlog_format.errors import BinlogError
+from binlog_format.errors import BinlogError, TableError
+from binlog_streaming.lake.sinks import joint_commit, sink_type
+from binlog_streaming.lake.target import CrashPoint
 from binlog_streaming.modes.shards import IndivisibleError, RefutedPartError
 from binlog_streaming.plan.batch_plan import ChangeStep
 from binlog_streaming.plan.cascade_links import LinkedRowsStep
@@ -26,25 +31,40 @@ from binlog_streaming.tables.apply import apply_component
 from binlog_streaming.tables.batch_run import BatchRun
 from binlog_streaming.tables.division import Division, SparkTasks, is_divided, task_counts
 from binlog_streaming.tables.evidence_watch import WantedEvidence
-from binlog_streaming.tables.open_targets import check_folders
+from binlog_streaming.tables.open_targets import ATTEMPTS_MAX, OpenTargets, check_folders
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from contextlib import AbstractContextManager
 
     from pyspark.sql import DataFrame
 
     from binlog_connector.schema.definitions import TableName
+    from binlog_format.log.log import Log
     from binlog_format.position import Position
     from binlog_streaming.job_state.progress import TableProgress
+    from binlog_streaming.lake.files_target import JointCommit, WaitingCommits
     from binlog_streaming.plan.batch_plan import BatchPlan, Component
     from binlog_streaming.plan.job_state import JobState
     from binlog_streaming.plan.planning import Row
-    from binlog_streaming.settings import Job
+    from binlog_streaming.settings import Job, Sink
     from binlog_streaming.tables.division import Tasks
     from binlog_streaming.tables.evidence_watch import Watched
 
-    Result = tuple[str, list[TableProgress] | BinlogError]
-    """Name of a component, and what became of its targets, or the error that ended it."""
+
+class Result(NamedTuple):
+    """Result of a component.
+
+    Attributes:
+        name: Of the component.
+        outcome: What became of its targets, or the error that ended it.
+        waiting: Commits that wait for those of other components.
+    """
+
+    name: str
+    outcome: list[TableProgress] | BinlogError
+    waiting: Sequence[WaitingCommits] = ()
+
 
 THREADS = 2
 """Components that a task writes at a time."""
@@ -138,10 +158,15 @@ class BatchContext:
 
 @dataclass(frozen=True, slots=True)
 class ComponentWriter:
-    """Writer of a component, run in a task; it is pickled, so it has no open file."""
+    """Writer of a component, run in a task; it is pickled, so it has no open file.
+
+    Attributes:
+        joint: Commits wait for it; None: each table has its own.
+    """
 
     run: BatchRun
     log_path: str
+    joint: JointCommit[Any] | None = None
 
     def write(self, components: Iterable[Component]) -> list[Result]:
         """Write *components*, several at a time.
@@ -174,9 +199,30 @@ class ComponentWriter:
     def _write(self, component: Component, division: Division | None = None) -> Result:
         try:
             with open_log(self.log_path) as log:  # one for each: they are not for several threads
-                return component.name, apply_component(self.run, component, log, division=division)
+                return component_result(self.run, component, log, self.joint, division)
         except BinlogError as error:
-            return component.name, error
+            return Result(component.name, error)
+
+
+def component_result(
+    run: BatchRun,
+    component: Component,
+    log: Log | None,
+    joint: JointCommit[Any] | None,
+    division: Division | None = None,
+) -> Result:
+    """Do the steps of *component*, see `apply_component`.
+
+    Args:
+        joint: Commits wait for it; None: each table has its own.
+    """
+    if joint is None:
+        return Result(component.name, apply_component(run, component, log, division=division))
+    targets = joint.targets()
+    if division is not None:
+        division = replace(division, targets=targets)
+    progress = apply_component(run, component, log, targets, division)
+    return Result(component.name, progress, targets.waiting())
 
 
 def _asks_definitions(change: object) -> bool:
@@ -200,15 +246,79 @@ def write_plan(context: BatchContext, plan: BatchPlan, tasks: Tasks) -> list[Tab
         What became of the targets.
 
     Raises:
-        BinlogError: Of one failing table. Other tables of the batch may have been written; written again they do
-            not change.
+        BinlogError: Of one failing table. Other tables of the batch may have been written, unless the catalog has one
+            commit for all; written again they do not change.
     """
     if plan.end is None or not plan.components:
         return []
     if context.job.on_error is OnError.STOP:
         check_folders(plan.components, context.job.sink.directory)
-    writer = ComponentWriter(context.run(plan.end, context.schema_file(plan)), context.job.source.path)
-    return _joined(_written(plan.components, writer, tasks))
+    joint = joint_commit(context.job.sink)
+    writer = ComponentWriter(context.run(plan.end, context.schema_file(plan)), context.job.source.path, joint)
+    if joint is None:
+        return joined_progress(_written(plan.components, writer, tasks))
+    sink = context.job.sink
+
+    def maintain(due: Sequence[WaitingCommits]) -> Iterable[BinlogError]:
+        items = list(map(pickle.dumps, due))
+        return tasks.run(items, lambda some: maintenance_errors(joint, sink, map(pickle.loads, some)))
+
+    return write_at_once(joint, sink, plan.components, lambda some: _written(some, writer, tasks), maintain)
+
+
+def maintenance_errors(joint: JointCommit[Any], sink: Sink, waiting: Iterable[WaitingCommits]) -> Iterator[BinlogError]:
+    """Do the maintenance of targets that is due after their commits; gives the errors, named."""
+    for commits in waiting:
+        try:
+            with _naming_errors(sink, commits.uri):
+                joint.maintain(commits)
+        except BinlogError as error:
+            yield error
+
+
+def write_at_once(
+    joint: JointCommit[Any],
+    sink: Sink,
+    components: Sequence[Component],
+    write: Callable[[Sequence[Component]], Iterable[Result]],
+    maintain: Callable[[Sequence[WaitingCommits]], Iterable[BinlogError]],
+) -> list[TableProgress]:
+    """Write *components* by one commit; those with a table that somebody else changed meanwhile are written again.
+
+    Args:
+        write: Does the steps of components; their commits wait.
+        maintain: Does `maintenance_errors` of targets.
+
+    Returns:
+        What became of the targets.
+
+    Raises:
+        BinlogError: Of one failing table, or of the commit. Nothing of the batch is in any table, or all of it.
+    """
+    results: dict[str, Result] = {}
+    left = list(components)
+    for _ in range(ATTEMPTS_MAX):
+        results |= {result.name: result for result in write(left)}
+        progress = joined_progress(list(results.values()))
+        waiting = [commits for result in results.values() for commits in result.waiting]
+        reached(CrashPoint.PARTS_WRITTEN)
+        with _naming_errors(sink, sink.directory):
+            changed = joint.commit(waiting)
+        if not changed:
+            reached(CrashPoint.COMMITTED)
+            for error in maintain([commits for commits in waiting if commits.needs_maintenance]):
+                raise error
+            return progress
+        left = [one for one in components if changed & {commits.uri for commits in results[one.name].waiting}]
+    raise TableError(
+        "WRITE_FAILED",
+        f"{', '.join(sorted(changed))}: changed by other writers during each of {ATTEMPTS_MAX} attempts",
+        hint="Nothing of the batch is in the tables; it will be written when the job starts again",
+    )
+
+
+def _naming_errors(sink: Sink, uri: str) -> AbstractContextManager[None]:
+    return OpenTargets(sink, sink_type(sink.format)).naming_errors("commit of a batch", uri)
 
 
 def _written(components: Sequence[Component], writer: ComponentWriter, tasks: Tasks) -> list[Result]:
@@ -238,10 +348,15 @@ def _whole(writer: ComponentWriter, tasks: Tasks, components: Sequence[Component
     return tasks.run(piles, lambda some: (result for pile in some for result in writer.write(pickle.loads(pile))))
 
 
-def _joined(results: Sequence[Result]) -> list[TableProgress]:
+def joined_progress(results: Sequence[Result]) -> list[TableProgress]:
+    """Progress of the targets of all components.
+
+    Raises:
+        BinlogError: Of the first component that has failed.
+    """
     progress: list[TableProgress] = []
-    for _, result in sorted(results, key=lambda pair: pair[0]):
-        if isinstance(result, BinlogError):
-            raise result
-        progress += result
+    for result in sorted(results, key=lambda result: result.name):
+        if isinstance(result.outcome, BinlogError):
+            raise result.outcome
+        progress += result.outcome
     return progress

@@ -7,7 +7,7 @@ So the last step records it in its commit, and those before it record nothing, a
 
 The version of each table after each batch: `BatchVersions` keeps a table of it beside the others.
 
-Tables are written one after the other, each by a commit of its own; so at any moment one may be a batch ahead of
+Most tables are written one after the other, each by a commit of its own; so at any moment one may be a batch ahead of
 another. After each batch one row states which version of each touched table holds it, and up to which GTID that is.
 Readers that take the versions of one row, or of earlier ones, see all tables as of one GTID.
 """

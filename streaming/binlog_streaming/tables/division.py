@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from binlog_format.rows.decoding import Decoding
     from binlog_streaming.lake.commit_id import CommitId
     from binlog_streaming.lake.merge import WrittenFiles
-    from binlog_streaming.lake.target import Target
+    from binlog_streaming.lake.target import Target, TargetFactory
     from binlog_streaming.plan.batch_plan import Component
     from binlog_streaming.plan.job_state import SelectedTable
     from binlog_streaming.settings import Sink, TableRule
@@ -72,6 +72,7 @@ class Division:
     Attributes:
         task_count: How many tasks may help each other with a step.
         kept_definitions: File of the definitions that the job keeps; None: there is none.
+        targets: Makes targets; None: those of the sink's format.
     """
 
     tasks: Tasks
@@ -80,6 +81,7 @@ class Division:
     sink: Sink
     decoding: Decoding
     kept_definitions: str | None = None
+    targets: TargetFactory | None = None
 
     def outline(self, step: RowsStep, table: SelectedTable) -> RowsContent | None:
         """Facts about *step* without its rows, without row batches if it has none; None: it is not divided.
@@ -125,6 +127,7 @@ class DividedRows:
         writer = PartsWriter(
             log_path=division.log_path,
             sink=division.sink,
+            targets=division.targets or sink_type(division.sink.format),
             uri=target.uri,
             source_table=content.source_table,
             rule=content.rule,

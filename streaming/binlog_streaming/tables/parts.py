@@ -26,7 +26,6 @@ from binlog_format.views.changefeed import ABSENT_FIELD
 from binlog_format.views.index.table_index import TableIndex
 from binlog_streaming.lake.evolution import cast_table, cast_to_schema
 from binlog_streaming.lake.merge import WrittenFiles
-from binlog_streaming.lake.sinks import sink_type
 from binlog_streaming.modes.row_batches import RowBatch, StepImages, load_row_batches
 from binlog_streaming.modes.shards import IndivisibleError, failed, gathered, sharded
 from binlog_streaming.modes.whole_rows import WholeImages
@@ -44,7 +43,7 @@ if TYPE_CHECKING:
 
     from binlog_format.log.log import Log
     from binlog_format.rows.decoding import Decoding
-    from binlog_streaming.lake.target import Target
+    from binlog_streaming.lake.target import Target, TargetFactory
     from binlog_streaming.plan.batch_plan import LogPlace, RowsStep
     from binlog_streaming.settings import Sink, TableRule
     from binlog_streaming.tables.division import Shard, Tasks
@@ -69,6 +68,7 @@ class PartsWriter:
     """A rows step of one target, written in parts; tasks get it pickled.
 
     Attributes:
+        targets: Makes targets.
         source_table: `database.table`.
         keys: Names of the key columns; empty: rows only come new.
         columns: Of the table, without those of the mode.
@@ -83,6 +83,7 @@ class PartsWriter:
 
     log_path: str
     sink: Sink
+    targets: TargetFactory
     uri: str
     source_table: str
     rule: TableRule
@@ -132,7 +133,7 @@ class PartsWriter:
         try:
             with (
                 open_log(self.log_path) as log,
-                closing(OpenTargets(self.sink, sink_type(self.sink.format))) as open_targets,
+                closing(OpenTargets(self.sink, self.targets)) as open_targets,
             ):
                 for indexes in map(pickle.loads, parts):
                     yield from self._merged_part(log, open_targets, indexes)
@@ -168,7 +169,7 @@ class PartsWriter:
             parts = [part.written for part in shared.parts]
             written: WrittenFiles[Any] = WrittenFiles(parts[0].version, (), (), (), 0)
             if shared.keys.num_rows:
-                with closing(OpenTargets(self.sink, sink_type(self.sink.format))) as open_targets:
+                with closing(OpenTargets(self.sink, self.targets)) as open_targets:
                     written = self._at_target(
                         open_targets, lambda target: target.superseded_by_later_part(parts, shared.keys, shared.by)
                     )
@@ -201,7 +202,7 @@ class PartsWriter:
             row_batches = gathered(messages, self.decoding)
             if not row_batches:
                 return
-            with closing(OpenTargets(self.sink, sink_type(self.sink.format))) as open_targets:
+            with closing(OpenTargets(self.sink, self.targets)) as open_targets:
                 keyed = self._keyed(StepImages(self.source_table, tuple(row_batches)))
                 yield self._at_target(open_targets, partial(self._merged_shard, keyed))
         except Exception as error:
@@ -220,7 +221,7 @@ class PartsWriter:
         try:
             with (
                 open_log(self.log_path) as log,
-                closing(OpenTargets(self.sink, sink_type(self.sink.format))) as open_targets,
+                closing(OpenTargets(self.sink, self.targets)) as open_targets,
             ):
                 rows = pa.RecordBatchReader.from_batches(self.schema, self._rows(log, indexes))
                 yield self._at_target(open_targets, lambda target: target.append_part(rows))

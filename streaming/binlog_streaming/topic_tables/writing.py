@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import defaultdict
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, cast
 
 import numpy as np
@@ -26,13 +27,20 @@ from binlog_format.rows.arrow_arrays import numbers_array
 from binlog_format.rows.decoding import DEFAULT_DECODING, Decoding
 from binlog_format.rows.images import IMAGE_DTYPE, ImageKind
 from binlog_streaming.lake.row_values import one_array
+from binlog_streaming.lake.sinks import joint_commit
 from binlog_streaming.modes.decoded_images import DecodedImages
 from binlog_streaming.modes.row_batches import RowBatch
 from binlog_streaming.plan.batch_plan import ROWS_STEP, STEPS_PER_CHANGE, ChangeStep, Component, RowsStep
 from binlog_streaming.plan.job_state import SelectedTable, TableSelection
 from binlog_streaming.settings import Mode, UnknownValues
 from binlog_streaming.settings.choices import Evidence
-from binlog_streaming.tables.apply import apply_component
+from binlog_streaming.tables.batch import (
+    Result,
+    component_result,
+    joined_progress,
+    maintenance_errors,
+    write_at_once,
+)
 from binlog_streaming.tables.batch_run import BatchRun
 from binlog_streaming.tables.evidence_watch import WantedEvidence
 from binlog_streaming.tables.open_targets import check_folders
@@ -158,7 +166,8 @@ def write_batch(job: TopicTablesJob, state: TopicTablesState, batch: TopicBatch)
         batch: Rows, or a TRUNCATE of one table.
 
     Raises:
-        BinlogError: Of one failing table. Others may have been written; written again they do not change.
+        BinlogError: Of one failing table. Others may have been written, unless the catalog has one commit for all;
+            written again they do not change.
     """
     selection = TableSelection(job.tables)
     known = {TableName(table.database, table.table): table for table in state.tables}
@@ -181,10 +190,18 @@ def write_batch(job: TopicTablesJob, state: TopicTablesState, batch: TopicBatch)
     places += [truncate.place[:3] for truncate in truncates.values()]
     position, evidence = Position(*max(places)), WantedEvidence(Evidence.OFF)
     run = BatchRun(state.query_id, state.batch_id, job.sink, position, evidence=evidence)
+    joint = joint_commit(job.sink)
     with ThreadPoolExecutor(THREADS) as pool:
-        results = list(pool.map(lambda component: apply_component(run, component, None), components))
-    progress = tuple(table for tables in results for table in tables)
-    return WrittenBatch(progress, _tables(known, selection, changes))
+
+        def write(some: Sequence[Component]) -> list[Result]:
+            return list(pool.map(lambda component: component_result(run, component, None, joint), some))
+
+        if joint is None:
+            progress = joined_progress(write(components))
+        else:
+            maintain = partial(maintenance_errors, joint, job.sink)
+            progress = write_at_once(joint, job.sink, components, write, maintain)
+    return WrittenBatch(tuple(progress), _tables(known, selection, changes))
 
 
 def _rows_component(

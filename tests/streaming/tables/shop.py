@@ -76,6 +76,15 @@ class ShopLog:
                 events += [encoder.table_map(ORIGIN), *encoder.insert(rows, ORIGIN)]
         self._commit(events)
 
+    def transaction(self, *changes: tuple[TableSpec, str, Sequence[object]]) -> None:
+        """One transaction with several changes: `insert` or `delete` with rows, `update` with pairs of rows."""
+        events: list[bytes] = []
+        for spec, kind, rows in changes:
+            if rows:
+                encoder = self._encoder(spec)
+                events += [encoder.table_map(ORIGIN), *getattr(encoder, kind)(rows, ORIGIN)]
+        self._commit(events)
+
     def update(self, spec: TableSpec, *pairs: tuple[Row, Row]) -> None:
         """One transaction with one UPDATE."""
         encoder = self._encoder(spec)

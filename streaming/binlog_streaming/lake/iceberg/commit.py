@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import uuid
 from collections import defaultdict
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from pyiceberg.exceptions import CommitFailedException, ValidationError, ValidationException
@@ -29,6 +29,7 @@ from pyiceberg.table.update import (
     SetCurrentSchemaUpdate,
     SetPropertiesUpdate,
     SetSnapshotRefUpdate,
+    update_table_metadata,
 )
 from sqlalchemy.exc import SQLAlchemyError
 
@@ -82,7 +83,7 @@ class IcebergCommit:
     keeps_rows: bool = False
 
     def on(self, table: Table) -> Table:
-        """Make the commit.
+        """Make the commit; that of a `WaitingTable` waits.
 
         Args:
             table: The table as it was looked at; not to be used any more when this fails.
@@ -111,9 +112,12 @@ class IcebergCommit:
         cleared = [name for name in self.cleared if name in table.properties and name not in properties]
         if cleared:
             updates.append(RemovePropertiesUpdate(removals=cleared))
+        requirements = _requirements(table.metadata)
+        if isinstance(table, WaitingTable):
+            return table.updated(requirements, tuple(updates))
         try:
             with reading_replies():
-                response = table.catalog.commit_table(table, _requirements(table.metadata), tuple(updates))
+                response = table.catalog.commit_table(table, requirements, tuple(updates))
         except Exception as error:
             return self._after(error, table, new)
         return Table(table.name(), response.metadata, response.metadata_location, table.io, table.catalog, table.config)
@@ -137,6 +141,50 @@ class IcebergCommit:
         if self.snapshot:
             return table.snapshot_by_id(number) is not None
         return self.properties.items() <= table.properties.items() and not set(self.cleared) & set(table.properties)
+
+
+@dataclass(frozen=True, slots=True)
+class WaitingUpdates:
+    """Commits of a table that wait for those of other tables.
+
+    Attributes:
+        name: Of the table in the catalog.
+        metadata: Of the table after them.
+        base: `sequence_number` of the table before them.
+        requirements: Of the first of them: the table as it was looked at.
+        updates: Of all of them, in their order.
+    """
+
+    name: tuple[str, ...]
+    metadata: TableMetadata
+    base: int
+    requirements: tuple[TableRequirement, ...] = ()
+    updates: tuple[TableUpdate, ...] = ()
+
+
+class WaitingTable(Table):
+    """A table whose commits wait: the catalog is not told of them, `waiting` collects them.
+
+    Args:
+        table: As the catalog has it.
+        waiting: By the place of the table; commits that wait already are in the table.
+    """
+
+    def __init__(self, table: Table, uri: str, waiting: dict[str, WaitingUpdates]) -> None:
+        updates = waiting.get(uri)
+        metadata = table.metadata if updates is None else updates.metadata
+        super().__init__(table.name(), metadata, table.metadata_location, table.io, table.catalog, table.config)
+        self._uri = uri
+        self._waiting = waiting
+
+    def updated(self, requirements: tuple[TableRequirement, ...], updates: tuple[TableUpdate, ...]) -> WaitingTable:
+        """The table after one more commit, which waits."""
+        metadata = update_table_metadata(self.metadata, updates)
+        before = self._waiting.get(self._uri)
+        if before is None:
+            before = WaitingUpdates(self.name(), self.metadata, sequence_number(self), requirements)
+        self._waiting[self._uri] = replace(before, metadata=metadata, updates=before.updates + updates)
+        return WaitingTable(self, self._uri, self._waiting)
 
 
 class _NewSnapshot:
@@ -312,3 +360,9 @@ def has_snapshot(metadata: TableMetadata, named: str | None) -> bool:
     while number is not None and number != int(named):
         number = parents.get(number)
     return number is not None
+
+
+def sequence_number(table: Table) -> int:
+    """Number of the current snapshot; 0 while there is none."""
+    snapshot = table.current_snapshot()
+    return 0 if snapshot is None else snapshot.sequence_number or 0

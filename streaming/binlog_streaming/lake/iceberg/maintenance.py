@@ -14,7 +14,7 @@ from pyarrow.fs import FileSelector, FileType
 from pyiceberg.io.pyarrow import PyArrowFileIO
 
 from binlog_format.errors import TableError
-from binlog_streaming.lake.iceberg.commit import SNAPSHOT_PROPERTY
+from binlog_streaming.lake.iceberg.commit import SNAPSHOT_PROPERTY, sequence_number
 from binlog_streaming.lake.iceberg.manifests import read_entries, read_list
 from binlog_streaming.lake.iceberg.table_write import IcebergTableWrite
 from binlog_streaming.lake.target import JOINED_MAX, to_be_joined
@@ -70,10 +70,9 @@ def maintain(table: Table, uri: str, *, since: int, file_size: int, retention_ho
     return table
 
 
-def sequence_number(table: Table) -> int:
-    """Number of the current snapshot; 0 while there is none."""
-    snapshot = table.current_snapshot()
-    return 0 if snapshot is None else snapshot.sequence_number or 0
+def is_due(since: int, now: int) -> bool:
+    """True if `maintain` has something to do at a sequence number."""
+    return any(now // every > since // every for every in (COMPACT_EVERY, EXPIRE_EVERY))
 
 
 def compact(table: Table, uri: str, *, file_size: int) -> Table:

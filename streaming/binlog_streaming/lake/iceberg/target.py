@@ -50,9 +50,16 @@ from binlog_streaming.lake.iceberg.catalog import (
     open_catalog,
     reading_replies,
 )
-from binlog_streaming.lake.iceberg.commit import SNAPSHOT_PROPERTY, IcebergCommit, has_snapshot
+from binlog_streaming.lake.iceberg.commit import (
+    SNAPSHOT_PROPERTY,
+    IcebergCommit,
+    WaitingTable,
+    WaitingUpdates,
+    has_snapshot,
+    sequence_number,
+)
 from binlog_streaming.lake.iceberg.data_files import live_rows
-from binlog_streaming.lake.iceberg.maintenance import maintain, sequence_number
+from binlog_streaming.lake.iceberg.maintenance import maintain
 from binlog_streaming.lake.iceberg.partitions import partition_spec
 from binlog_streaming.lake.iceberg.schema import arrow_schema, evolved, iceberg_schema, replaced
 from binlog_streaming.lake.iceberg.table_files import live_files, recorded_files
@@ -85,7 +92,11 @@ POSITION_DELETES_FROM = 2
 
 
 class IcebergTarget(FilesTarget[IcebergTableWrite]):
-    """A target table as it is now; `table` is there when something has been written."""
+    """A target table as it is now; `table` is there when something has been written.
+
+    Attributes:
+        maintained: `sequence_number` of the table when `maintain` was called the last time, or when it was looked at.
+    """
 
     write_errors: ClassVar[tuple[type[Exception], ...]] = (
         CommitFailedException,
@@ -96,30 +107,36 @@ class IcebergTarget(FilesTarget[IcebergTableWrite]):
         SQLAlchemyError,
     )
 
-    def __init__(self, sink: Sink, uri: str, catalog: Catalog) -> None:
+    def __init__(
+        self, sink: Sink, uri: str, catalog: Catalog, waiting: dict[str, WaitingUpdates] | None = None
+    ) -> None:
         self.uri = uri
+        self._waiting = waiting
         self.catalog = catalog
         self.file_size = sink.target_file_size
         self._directory = sink.directory
         self._name = identifier(sink.directory, uri)
         self._kind = sink.merge
         self._table: Table | None = None
-        self._maintained = 0
+        self.maintained = 0
 
     @classmethod
-    def at(cls, sink: Sink, uri: str) -> IcebergTarget:
+    def at(cls, sink: Sink, uri: str, waiting: dict[str, WaitingUpdates] | None = None) -> IcebergTarget:
         """See `Target`.
+
+        Args:
+            waiting: Collects the commits, which wait for those of other tables; None: none waits.
 
         Raises:
             OptionError: `INVALID_VALUE`: there can be no such catalog.
             TableError: `WRITE_FAILED`: the table cannot even be looked at.
         """
         with looking_at(uri, RESTError, SQLAlchemyError, access="sink.catalog has the access to a catalog"):
-            target = cls(sink, uri, open_catalog(sink))
+            target = cls(sink, uri, open_catalog(sink), waiting)
             try:
                 with suppress(NoSuchTableError, NoSuchNamespaceError), reading_replies():
-                    target._table = target.catalog.load_table(target._name)
-                    target._maintained = sequence_number(target._table)
+                    target._table = target._as_waiting(target.catalog.load_table(target._name))
+                    target.maintained = sequence_number(target._table)
             except BaseException:
                 target.close()
                 raise
@@ -130,6 +147,9 @@ class IcebergTarget(FilesTarget[IcebergTableWrite]):
         """The table; it is there."""
         assert self._table is not None
         return self._table
+
+    def _as_waiting(self, table: Table) -> Table:
+        return table if self._waiting is None else WaitingTable(table, self.uri, self._waiting)
 
     def close(self) -> None:
         """See `Target`."""
@@ -219,9 +239,10 @@ class IcebergTarget(FilesTarget[IcebergTableWrite]):
         }
         with reading_replies():
             ensure_namespace(self.catalog, self._directory, self._name[:-1])
-            self._table = self.catalog.create_table(
+            table = self.catalog.create_table(
                 self._name, columns, location=self.uri, partition_spec=spec, properties=properties
             )
+        self._table = self._as_waiting(table)
         reached(CrashPoint.CREATED)
 
     def set_properties(self, commit_id: CommitId, *, recorded: Mapping[str, str] | None = None) -> None:
@@ -285,8 +306,10 @@ class IcebergTarget(FilesTarget[IcebergTableWrite]):
         write.write(rows)
 
     def maintain(self, sink: Sink) -> None:
-        """See `Target`."""
-        since, self._maintained = self._maintained, sequence_number(self.table)
+        """See `Target`; while commits wait there is nothing to maintain."""
+        if self._waiting is not None:
+            return
+        since, self.maintained = self.maintained, sequence_number(self.table)
         # Somebody else committed meanwhile: there will be another time.
         with suppress(CommitFailedException, ValidationException):
             self._table = maintain(
@@ -325,7 +348,8 @@ class IcebergTarget(FilesTarget[IcebergTableWrite]):
         recorded = commit_id.batch_properties() | ({} if cost is None else cost.properties())
         summary = {QUERY_PROPERTY: commit_id.query_id, **recorded}
         self._table = write.commit(properties=recorded, cleared=SOMETIMES, summary=summary, is_step=True)
-        reached(CrashPoint.COMMITTED)
+        if self._waiting is None:
+            reached(CrashPoint.COMMITTED)
 
 
 def _applied(recorded: Mapping[str, str]) -> Applied:
