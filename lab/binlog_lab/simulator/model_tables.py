@@ -213,7 +213,7 @@ class ModelTarget(Target):
 
 
 class _OneFile:
-    """The rows of a table as one file of it: `TableFiles` of `lake.merge`."""
+    """The rows of a table as one file of it: `TableFiles` of `lake.change`."""
 
     has_change_feed = False
     has_deletion_vectors = False

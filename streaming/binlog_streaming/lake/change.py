@@ -5,13 +5,15 @@ Expected rows of a target where changes begin: `Expected`; `contradictions` find
 A row image before a change is a row that the server had, so a complete target holds one for its key; and it holds none
 for the key of a row that comes new. The keys of a change are looked up anyway, so this costs a comparison of flags.
 What else the image has is the business of `rows_before`.
+
+Files of the table that a change is brought into: `TableFiles`.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -20,7 +22,7 @@ import pyarrow.compute as pc
 from binlog_streaming.lake.row_values import one_array
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from numpy.typing import NDArray
 
@@ -29,6 +31,61 @@ if TYPE_CHECKING:
     Indices = NDArray[np.int64]
     Flags = NDArray[np.uint8]
     Mask = NDArray[np.bool_]
+
+File = TypeVar("File")
+
+
+class TableFiles(Protocol[File]):
+    """The files of a table while a commit is prepared; what a format gives."""
+
+    @property
+    def schema(self) -> pa.Schema:
+        """Columns of the table after the commit."""
+
+    @property
+    def has_change_feed(self) -> bool:
+        """True if readers can see each row that changes."""
+
+    @property
+    def has_deletion_vectors(self) -> bool:
+        """True if rows of this table are marked from now on, even if it is small."""
+
+    def files_with(
+        self, keys: pa.Table, current: str | None = None, among: Sequence[File] | None = None
+    ) -> Sequence[File]:
+        """Files that, by their statistics, may hold one of *keys*, with true in column *current* if it is named.
+
+        Args:
+            keys: Rows of the key columns.
+            among: Files to choose from, in the table or on their way into it; None: all that are in it.
+        """
+
+    def name_of(self, file: File) -> str:
+        """Unique name of a file in the table."""
+
+    def size_of(self, file: File) -> int:
+        """Size in bytes."""
+
+    def key_batches(self, file: File, schema: pa.Schema) -> Iterator[tuple[int, pa.RecordBatch]]:
+        """Read some columns of all rows of a file, also marked ones: number of a batch's first row, and the batch."""
+
+    def rows_at(self, file: File, rows: Indices, schema: pa.Schema) -> Iterator[tuple[Indices, pa.RecordBatch]]:
+        """Read rows of a file: places in *rows* (numbers of rows, ascending), and the rows there."""
+
+    def marked(self, file: File) -> Indices:
+        """Numbers of rows of a file that are marked as deleted, ascending."""
+
+    def write(self, rows: Iterable[pa.RecordBatch]) -> None:
+        """Add rows, with the table's columns."""
+
+    def feed(self, rows: pa.Table) -> None:
+        """Write changed rows to the change feed: the table's columns, and `_change_type`."""
+
+    def mark(self, file: File, rows: Indices) -> None:
+        """Mark *rows* of a file: numbers of all that are deleted in it from now on, ascending, at least one."""
+
+    def rewrite(self, file: File, gone: Indices) -> None:
+        """Take a file out of the table, and write its rows anew, but *gone*."""
 
 
 @dataclass(frozen=True, slots=True)

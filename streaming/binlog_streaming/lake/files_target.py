@@ -9,12 +9,11 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar
 
+from binlog_streaming.lake.change import File, TableFiles
 from binlog_streaming.lake.commit_id import WriteCost
 from binlog_streaming.lake.evolution import cast_rows
 from binlog_streaming.lake.key_lookup import found_rows
 from binlog_streaming.lake.merge import (
-    File,
-    TableFiles,
     remove_rows,
     supersede,
     supersede_part,

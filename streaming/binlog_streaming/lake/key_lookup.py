@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from binlog_streaming.lake.merge import TableFiles
+    from binlog_streaming.lake.change import TableFiles
 
     Indices = NDArray[np.int64]
     Mask = NDArray[np.bool_]
