@@ -217,6 +217,7 @@ class _OneFile:
 
     has_change_feed = False
     has_deletion_vectors = False
+    keeps_identity = False
 
     def __init__(self, rows: pa.Table) -> None:
         self.rows = rows.combine_chunks()
@@ -258,6 +259,10 @@ class _OneFile:
         """See `TableFiles`."""
         del file
         return np.empty(0, np.int64)
+
+    def row_ids(self, file: str, rows: Indices) -> Indices:
+        """See `TableFiles`."""
+        raise NotImplementedError(f"{len(rows)} rows of {file} have no ids")
 
     def write(self, rows: Iterable[pa.RecordBatch]) -> None:
         """See `TableFiles`."""

@@ -50,6 +50,10 @@ class TableFiles(Protocol[File]):
     def has_deletion_vectors(self) -> bool:
         """True if rows of this table are marked from now on, even if it is small."""
 
+    @property
+    def keeps_identity(self) -> bool:
+        """True if each row has an id, which it keeps while its key stays."""
+
     def files_with(
         self, keys: pa.Table, current: str | None = None, among: Sequence[File] | None = None
     ) -> Sequence[File]:
@@ -75,8 +79,11 @@ class TableFiles(Protocol[File]):
     def marked(self, file: File) -> Indices:
         """Numbers of rows of a file that are marked as deleted, ascending."""
 
+    def row_ids(self, file: File, rows: Indices) -> Indices:
+        """Ids of rows of a file, of a table that keeps them; `NO_ID`: the row has none yet."""
+
     def write(self, rows: Iterable[pa.RecordBatch]) -> None:
-        """Add rows, with the table's columns."""
+        """Add rows, with the table's columns, and those of `IDENTITY` where they have one already."""
 
     def feed(self, rows: pa.Table) -> None:
         """Write changed rows to the change feed: the table's columns, and `_change_type`."""

@@ -3,6 +3,8 @@
 Rows put into the columns of a table: `cast_to_schema`, `with_values`; `changed_rows`: after a `SchemaChange`.
 
 Choice of a Parquet file's columns that get a dictionary: `dictionary_columns`.
+
+Identity of rows in tables that keep it, in columns beside those of the table (`IDENTITY`): `identified`, `modified`.
 """
 
 from __future__ import annotations
@@ -18,6 +20,8 @@ from binlog_format.errors import SchemaError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
+
+    from numpy.typing import NDArray
 
 
 _INTEGER_DIGITS = {8: 3, 16: 5, 32: 10, 64: 19}
@@ -217,14 +221,15 @@ def cast_rows(rows: pa.RecordBatchReader, schema: pa.Schema) -> pa.RecordBatchRe
 
 
 def changed_rows(rows: pa.RecordBatchReader, change: SchemaChange, schema: pa.Schema) -> pa.RecordBatchReader:
-    """Apply *change* to the rows of a table, batch by batch.
+    """Apply *change* to the rows of a table, batch by batch; every row counts as modified.
 
     Args:
-        rows: All rows, in the columns before the change.
+        rows: All rows, in the columns before the change, and those of `IDENTITY` where the table keeps it.
         schema: The columns after it, in the types that the table keeps.
     """
     fills = {name: value.cast(schema.field(name).type) for name, value in change.filled.items()}
-    return _mapped(rows, schema, lambda batch: _changed(batch, change, fills, schema))
+    schema = with_identity(schema, rows.schema)
+    return _mapped(rows, schema, lambda batch: modified(_changed(batch, change, fills, schema)))
 
 
 def _changed(
@@ -235,6 +240,54 @@ def _changed(
     arrays |= {name: convert(batch) for name, convert in change.converted.items()}
     arrays |= {name: pa.repeat(value, batch.num_rows) for name, value in fills.items()}
     return cast_to_schema(pa.RecordBatch.from_arrays(list(arrays.values()), names=list(arrays)), schema)
+
+
+IDENTITY = pa.schema([("\0row_id", pa.int64()), ("\0row_version", pa.int64())])
+"""The id of a row, and the version of the table in which it changed last; null: its commit gives it the next ones.
+
+No column of a server has a name with such a character.
+"""
+
+_ROW_ID, _ROW_VERSION = IDENTITY.names
+
+NO_ID = -1
+"""Stands for the id of a row that gets one from its commit."""
+
+
+def has_identity(schema: pa.Schema) -> bool:
+    """True if the columns of `IDENTITY` follow those of a table."""
+    return _ROW_ID in schema.names
+
+
+def with_identity(schema: pa.Schema, rows: pa.Schema = IDENTITY) -> pa.Schema:
+    """*schema*, with the columns of `IDENTITY` if *rows* have them."""
+    return pa.schema([*schema, *IDENTITY]) if has_identity(rows) else schema
+
+
+def without_identity(schema: pa.Schema) -> pa.Schema:
+    """The columns of the table alone."""
+    return pa.schema([field for field in schema if field.name not in IDENTITY.names])
+
+
+def identified(rows: pa.Table, ids: NDArray[np.int64] | None) -> pa.Table:
+    """*rows*, which the next commit brings or modifies, with the columns of `IDENTITY`.
+
+    Args:
+        ids: `NO_ID`: the commit gives the row one; None: it does so for all of them.
+    """
+    none = pa.nulls(rows.num_rows, pa.int64())
+    columns = [*rows.columns, none if ids is None else pa.array(ids, mask=ids == NO_ID), none]
+    return pa.Table.from_arrays(columns, schema=with_identity(rows.schema))
+
+
+def modified(rows: pa.RecordBatch, mask: pa.BooleanArray | None = None) -> pa.RecordBatch:
+    """*rows* when the next commit modifies those of *mask*, or all: they keep their ids, where they have identity."""
+    if not has_identity(rows.schema):
+        return rows
+    none = pa.nulls(rows.num_rows, pa.int64())
+    return with_values(
+        rows, {_ROW_VERSION: none if mask is None else pc.if_else(mask, none, rows.column(_ROW_VERSION))}
+    )
 
 
 def _cast(array: pa.Array, kind: pa.DataType) -> pa.Array:

@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 
 from binlog_streaming.lake.change import ContradictedError, Overlay, contradictions
 from binlog_streaming.lake.commit_id import STEP_BYTES_MAX, WriteCost
-from binlog_streaming.lake.evolution import cast_table
+from binlog_streaming.lake.evolution import NO_ID, cast_table, identified
 from binlog_streaming.lake.key_lookup import KeyLookup, union
 from binlog_streaming.lake.row_values import KeyRows, differing_rows
 from binlog_streaming.settings.choices import Merge
@@ -252,9 +252,11 @@ class _Merging(Generic[File]):
         if patches is not None and change.patches is not None:
             first = self._changed.num_rows - patches.num_rows
             self._overlays.append(self._overlay(first, patches, change.patches.present))
-        # Upserts that lack columns keep those of the row whose place they take.
+        # Upserts that lack columns keep those of the row whose place they take; and its identity, where rows have one.
         self._is_partial = set(self._upserts.column_names) < set(self._schema.names)
         self._is_there = np.zeros(self._upserts.num_rows, np.bool_)
+        self._waits = self._is_partial or files.keeps_identity
+        self._ids = np.full(self._upserts.num_rows, NO_ID, np.int64)
 
     def found(self) -> list[_Found[File]]:
         """Places of the changed keys."""
@@ -283,32 +285,40 @@ class _Merging(Generic[File]):
 
     def replace(self, found: _Found[File]) -> None:
         """Write what replaces the found rows of a file that keep values."""
-        self._is_there[found.numbers[found.numbers < self._upserts.num_rows]] = True
+        replaced = found.numbers < self._upserts.num_rows
+        self._is_there[found.numbers[replaced]] = True
+        if self._files.keeps_identity and not self._is_partial:
+            self._ids[found.numbers[replaced]] = self._files.row_ids(found.file, found.rows[replaced])
         if self._files.has_change_feed:
             self._feed(found)
         for overlay in self._overlays if self._is_partial else self._overlays[1:]:
             own = np.flatnonzero((found.numbers >= overlay.first) & (found.numbers < overlay.after))
             for places, old in self._files.rows_at(found.file, found.rows[own], overlay.kept):
-                self._write_rows(overlay.over(old, found.numbers[own[places]], self._schema))
+                ids = self._files.row_ids(found.file, found.rows[own[places]]) if self._files.keeps_identity else None
+                self._write_rows(overlay.over(old, found.numbers[own[places]], self._schema), ids)
 
     def write_whole(self) -> None:
         """Write what depends on no row of the table."""
-        for rows in self._appends if self._is_partial else (self._upserts, *self._appends):
+        for rows in self._appends if self._waits else (self._upserts, *self._appends):
             self._write_rows(rows)
 
     def write_new(self) -> None:
         """Write the upserts that take no row's place, as far as `write_whole` has not."""
-        if not (self._is_partial or self._files.has_change_feed):
+        if not (self._waits or self._files.has_change_feed):
             return
         fresh = self._upserts.filter(pa.array(~self._is_there)) if self._is_there.any() else self._upserts
         if self._files.has_change_feed:
             self._feed_rows("insert", fresh, *self._appends)
         if self._is_partial:
             self._write_rows(fresh)
+        elif self._waits:
+            self._write_rows(self._upserts, self._ids)
 
-    def _write_rows(self, rows: pa.Table) -> None:
+    def _write_rows(self, rows: pa.Table, ids: Indices | None = None) -> None:
         if rows.num_rows:
-            self._files.write(cast_table(rows, self._schema).to_batches())
+            typed = cast_table(rows, self._schema)
+            # Also rows that have no id yet, so that all are in one file.
+            self._files.write((identified(typed, ids) if self._files.keeps_identity else typed).to_batches())
 
     def _typed(self, rows: pa.Table) -> pa.Table:
         return cast_table(rows, pa.schema([self._schema.field(name) for name in rows.column_names]))

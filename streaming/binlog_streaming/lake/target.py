@@ -210,6 +210,10 @@ class Target(ABC):
     def read(self) -> pa.RecordBatchReader:
         """All rows, in `schema()`, a file or less at a time."""
 
+    def identified_rows(self) -> pa.RecordBatchReader:
+        """Like `read`, with the columns of `IDENTITY` if the table keeps it: for `replace`, when rows are changed."""
+        return self.read()
+
     def recorded_files(self) -> Iterator[RecordedFile]:
         """The Parquet files that the rows are in; none where the format records nothing of its files."""
         yield from ()
@@ -222,7 +226,7 @@ class Target(ABC):
     def replace(self, rows: pa.RecordBatchReader, commit_id: CommitId) -> None:
         """Replace all rows by *rows*, and all columns by their columns, in one commit.
 
-        *rows* may be what `read` of this very target gives.
+        *rows* may be what `read` or `identified_rows` of this very target gives.
         """
 
     @abstractmethod

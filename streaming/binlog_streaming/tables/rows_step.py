@@ -341,7 +341,7 @@ class _WholeRows:
             arrays = [self.images.values(index, column.type) for index, column in enumerate(self.schema)]
             target.append(pa.Table.from_arrays(arrays, schema=self.schema).to_reader(), commit_id)
             return count
-        rows = whole_row_change(target.read(), self.images, self.schema, finds_all=self.finds_all)
+        rows = whole_row_change(target.identified_rows(), self.images, self.schema, finds_all=self.finds_all)
         try:
             target.replace(rows, commit_id)
         except MissingRowsError as error:

@@ -1,8 +1,8 @@
 """Data files of Iceberg tables: `key_batches`, `rows_at` and `live_rows` read of them, `IcebergDataFiles` writes them.
 
 Columns are found by their numbers, so a file from before a column was renamed or widened is read rightly. Rows of
-version 3 are numbered by their file and their place in it; `numbered_rows` gives them with columns of these, which
-files of copied rows have (specification of Iceberg, "Row Lineage").
+version 3 have ids, by their file and their place in it, and keep them in files of rows that are copied or updated, as
+columns (specification of Iceberg, "Row Lineage"): `row_ids`, `identified_rows`.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import uuid
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -29,7 +30,7 @@ from pyiceberg.table.locations import load_location_provider
 from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import ListType, LongType, MapType, NestedField
 
-from binlog_streaming.lake.evolution import cast_to_schema, dictionary_columns
+from binlog_streaming.lake.evolution import NO_ID, cast_to_schema, dictionary_columns, with_identity
 from binlog_streaming.lake.iceberg.manifests import FIRST_ROW_ID, new_file
 from binlog_streaming.lake.iceberg.partitions import file_facts, partitioned
 from binlog_streaming.lake.iceberg.schema import arrow_schema, file_schema
@@ -40,7 +41,6 @@ from binlog_streaming.lake.sized_files import SizedFiles, batches_at
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    import numpy as np
     from numpy.typing import NDArray
     from pyiceberg.io import FileIO
     from pyiceberg.manifest import DataFile
@@ -52,11 +52,16 @@ if TYPE_CHECKING:
 KEY_ROWS = 1 << 19
 """Rows whose keys are read at once."""
 
-NUMBER_FIELDS = (
+IDENTITY_FIELDS = (
     NestedField(2147483540, "_row_id", LongType(), required=False),
     NestedField(2147483539, "_last_updated_sequence_number", LongType(), required=False),
 )
-"""Numbers of a version 3 row: its own, and that of its last commit; null: computed from its file and its place."""
+"""Id of a version 3 row, and the number of the commit that changed it last; null: both follow from file and place."""
+
+IDENTITY_FROM = 3
+"""The format version from which on rows have ids."""
+
+_IDS = pa.schema([(IDENTITY_FIELDS[0].name, pa.int64())])
 
 BATCH_BYTES_MAX = 1 << 30
 """Plain strings of Arrow hold 2 GiB in one array; those of pyiceberg any number."""
@@ -111,17 +116,38 @@ def live_rows(
         yield from _parts(batch)
 
 
-def numbered_rows(
+def row_ids(metadata: TableMetadata, io: FileIO, live: LiveFile, rows: Rows) -> Rows:
+    """Ids of rows of a file of version 3; `NO_ID`: a commit of that version has yet to give one.
+
+    Args:
+        rows: Numbers of rows, ascending, none twice.
+    """
+    first = live.file[FIRST_ROW_ID]
+    ids = np.full(len(rows), NO_ID, np.int64) if first is None else first + rows
+    with _opened(io, live.file) as opened:
+        columns = _Columns(metadata, live.file, opened.schema_arrow, _IDS)
+        for places, batch in batches_at(opened, rows, columns.names) if columns.are_there else ():
+            ids[places] = pc.coalesce(columns.of(batch).column(0), pa.array(ids[places])).to_numpy()
+    return ids
+
+
+def identified_rows(
     metadata: TableMetadata, io: FileIO, live: LiveFile, gone: Rows | None = None
 ) -> Iterator[pa.RecordBatch]:
-    """Like `live_rows`, of a file whose rows have numbers; `NUMBER_FIELDS` follow the table's columns."""
-    own = arrow_schema(Schema(*metadata.schema().fields, *NUMBER_FIELDS))
+    """Like `live_rows`, of a table of version 3; the columns of `IDENTITY` follow those of the table.
+
+    They are null where the row gets its id from the next commit: its file is not in the table yet, or is older than the
+    version of the table.
+    """
+    own = arrow_schema(Schema(*metadata.schema().fields, *IDENTITY_FIELDS))
+    wanted = with_identity(arrow_schema(metadata.schema()))
+    first = live.file[FIRST_ROW_ID]
     for places, batch in _rows_left(metadata, io, live, gone, own):
-        by_place = live.file[FIRST_ROW_ID] + places
-        numbers = pc.coalesce(batch.column(batch.num_columns - 2), pa.array(by_place))
-        commits = pc.coalesce(batch.column(batch.num_columns - 1), pa.scalar(live.sequence_number, pa.int64()))
-        columns = [*batch.columns[:-2], numbers, commits]
-        yield from _parts(pa.RecordBatch.from_arrays(columns, schema=own))
+        *columns, ids, versions = batch.columns
+        if first is not None:
+            ids = pc.coalesce(ids, pa.array(first + places))
+            versions = pc.coalesce(versions, pa.scalar(live.sequence_number, pa.int64()))
+        yield from _parts(pa.RecordBatch.from_arrays([*columns, ids, versions], schema=wanted))
 
 
 def _rows_left(
@@ -137,11 +163,12 @@ def _rows_left(
 class _Columns:
     # Columns of a file, and how they become those of the table.
     #
-    # Attributes: *names* are those in the file that are read, at least one.
+    # Attributes: *names* are those in the file that are read, at least one; *are_there*: whether it has any of those
+    # that are wanted.
 
     def __init__(self, metadata: TableMetadata, file: DataFile, there: pa.Schema, wanted: pa.Schema) -> None:
         self._wanted = wanted
-        fields = {field.name: field for field in (*NUMBER_FIELDS, *metadata.schema().fields)}
+        fields = {field.name: field for field in (*IDENTITY_FIELDS, *metadata.schema().fields)}
         self._schema = Schema(*(fields[name] for name in wanted.names))
         version = metadata.format_version
         in_file = pyarrow_to_schema(
@@ -153,6 +180,7 @@ class _Columns:
             if not isinstance(self._schema.find_type(number), (MapType, ListType))
         }
         read = prune_columns(in_file, numbers, select_full_types=False)
+        self.are_there = bool(read.fields)
         self.names = [column.name for column in read.fields] or there.names[:1]
         # The values of these are the partition's, in files that came from elsewhere.
         partitions = {
@@ -177,17 +205,17 @@ class IcebergDataFiles:
     Args:
         metadata: The table, with the columns that it has when they are in it.
         file_size: In bytes.
-        has_numbers: Whether rows come as `numbered_rows` gives them.
+        keeps_identity: Whether the columns of `IDENTITY` follow those of the table in rows.
     """
 
-    def __init__(self, metadata: TableMetadata, io: FileIO, *, file_size: int, has_numbers: bool = False) -> None:
+    def __init__(self, metadata: TableMetadata, io: FileIO, *, file_size: int, keeps_identity: bool = False) -> None:
         self.row_count = 0
         self.metadata = metadata
         self.io = io
         self.file_size = file_size
         self.locations = load_location_provider(metadata.location, metadata.properties)
         own = file_schema(metadata.schema())
-        self.file_schema = Schema(*own.fields, *NUMBER_FIELDS) if has_numbers else own
+        self.file_schema = Schema(*own.fields, *IDENTITY_FIELDS) if keeps_identity else own
         self.arrow_schema = schema_to_pyarrow(self.file_schema, include_field_ids=True)
         self._partitions: dict[str, _PartitionFiles] = {}
 

@@ -27,7 +27,6 @@ from binlog_format.errors import TableError
 from binlog_streaming.lake.iceberg.manifests import (
     CONTENT_OFFSET,
     CONTENT_SIZE,
-    FIRST_ROW_ID,
     REFERENCED_FILE,
     live_entries,
     manifests_of,
@@ -207,11 +206,6 @@ class LiveFile:
     own_deletes: tuple[DataFile, ...] = ()
     shared_deletes: tuple[DataFile, ...] = ()
     sequence_number: int = 0
-
-    @property
-    def is_numbered(self) -> bool:
-        """True if its rows have numbers (version 3), which they keep when they are copied."""
-        return self.file[FIRST_ROW_ID] is not None
 
     @property
     def is_marked(self) -> bool:

@@ -12,14 +12,17 @@ from pyiceberg.table.locations import load_location_provider
 from pyiceberg.transforms import UnknownTransform
 from pyiceberg.types import IntegerType, LongType
 
+from binlog_streaming.lake.evolution import has_identity
 from binlog_streaming.lake.iceberg.commit import IcebergCommit, with_schema
 from binlog_streaming.lake.iceberg.data_files import (
-    NUMBER_FIELDS,
+    IDENTITY_FIELDS,
+    IDENTITY_FROM,
     IcebergDataFiles,
+    identified_rows,
     key_batches,
     live_rows,
-    numbered_rows,
     remove_files,
+    row_ids,
     rows_at,
 )
 from binlog_streaming.lake.iceberg.schema import arrow_schema
@@ -81,7 +84,7 @@ class IcebergTableWrite:
         self._io = table.io
         self.schema: pa.Schema = arrow_schema(self._metadata.schema())
         self._file_size = file_size
-        self._new: dict[bool, IcebergDataFiles] = {}  # by whether their rows have numbers
+        self._new: dict[bool, IcebergDataFiles] = {}  # by whether their rows have identity
         self._live: list[LiveFile] | None = None
         self._removed: list[DataFile] = []
         self._marked: list[tuple[LiveFile, Rows]] = []
@@ -121,6 +124,11 @@ class IcebergTableWrite:
     def has_deletion_vectors(self) -> bool:
         """See `TableFiles`."""
         return any(live.is_marked for live in self.files())
+
+    @property
+    def keeps_identity(self) -> bool:
+        """See `TableFiles`."""
+        return self._metadata.format_version >= IDENTITY_FROM
 
     def files(self) -> list[LiveFile]:
         """Data files of the table before the commit, oldest first.
@@ -173,10 +181,14 @@ class IcebergTableWrite:
         """See `TableFiles`."""
         return marked_rows(self._io, file)
 
-    def write(self, rows: Iterable[pa.RecordBatch], *, has_numbers: bool = False) -> None:
-        """Add rows, with the table's columns, and their numbers where they have some (`numbered_rows`)."""
+    def row_ids(self, file: LiveFile, rows: Rows) -> Rows:
+        """See `TableFiles`."""
+        return row_ids(self._metadata, self._io, file, rows)
+
+    def write(self, rows: Iterable[pa.RecordBatch]) -> None:
+        """See `TableFiles`."""
         for batch in prefetch(rows):
-            self._files(has_numbers).write(pa.Table.from_batches([batch]))
+            self._files(has_identity(batch.schema)).write(pa.Table.from_batches([batch]))
 
     def feed(self, rows: pa.Table) -> None:
         """See `TableFiles`: nobody is told."""
@@ -203,8 +215,8 @@ class IcebergTableWrite:
     def rewrite(self, file: LiveFile, gone: Rows | None = None) -> None:
         """See `TableFiles`; *gone* None: the rows that are marked."""
         self.remove(file)
-        rows = numbered_rows if file.is_numbered else live_rows
-        self.write(rows(self._metadata, self._io, file, gone), has_numbers=file.is_numbered)
+        rows = identified_rows if self.keeps_identity else live_rows
+        self.write(rows(self._metadata, self._io, file, gone))
 
     def detach(
         self, superseded: Sequence[Superseded[LiveFile]], row_count: int, contradicted: Contradictions | None = None
@@ -236,12 +248,12 @@ class IcebergTableWrite:
         for future in waiting:
             future.result()
 
-    def _files(self, has_numbers: bool) -> IcebergDataFiles:
-        if has_numbers not in self._new:
-            self._new[has_numbers] = IcebergDataFiles(
-                self._metadata, self._io, file_size=self._file_size, has_numbers=has_numbers
+    def _files(self, has_ids: bool) -> IcebergDataFiles:
+        if has_ids not in self._new:
+            self._new[has_ids] = IcebergDataFiles(
+                self._metadata, self._io, file_size=self._file_size, keeps_identity=has_ids
             )
-        return self._new[has_numbers]
+        return self._new[has_ids]
 
     def _closed(self) -> list[DataFile]:
         return [file for files in self._new.values() for file in files.close()]
@@ -352,7 +364,7 @@ def _features(table: Table) -> Iterator[tuple[str, str]]:
         # Other catalogs leave it to pyiceberg to write the table's metadata, which it does up to version 2.
         yield f"format version {version}", "Keep it in a REST catalog, or let this job make the table anew"
     elif version == FORMAT_VERSION_MAX and (
-        own := [field.name for field in NUMBER_FIELDS if field.name in table.schema().column_names]
+        own := [field.name for field in IDENTITY_FIELDS if field.name in table.schema().column_names]
     ):
         yield f"columns with Iceberg's own names: {', '.join(own)}", "Rename them (ALTER TABLE ... RENAME COLUMN)"
     unknown = [field.name for field in table.spec().fields if isinstance(field.transform, UnknownTransform)]

@@ -41,7 +41,7 @@ from binlog_streaming.lake.commit_id import (
     WriteCost,
     write_cost,
 )
-from binlog_streaming.lake.evolution import cast_rows, changed_rows
+from binlog_streaming.lake.evolution import cast_rows, changed_rows, with_identity, without_identity
 from binlog_streaming.lake.files_target import FilesTarget
 from binlog_streaming.lake.iceberg.catalog import (
     close_catalog,
@@ -58,7 +58,7 @@ from binlog_streaming.lake.iceberg.commit import (
     has_snapshot,
     sequence_number,
 )
-from binlog_streaming.lake.iceberg.data_files import live_rows
+from binlog_streaming.lake.iceberg.data_files import IDENTITY_FROM, identified_rows, live_rows
 from binlog_streaming.lake.iceberg.maintenance import maintain
 from binlog_streaming.lake.iceberg.partitions import partition_spec
 from binlog_streaming.lake.iceberg.schema import arrow_schema, evolved, iceberg_schema, replaced
@@ -261,8 +261,8 @@ class IcebergTarget(FilesTarget[IcebergTableWrite]):
         version = self.table.metadata.format_version
         if version < POSITION_DELETES_FROM or self.table.properties.get(MODE_PROPERTY) == Mode.CHANGELOG:
             return Merge.REWRITE
-        # There rows have numbers, which those that are written anew would lose.
-        return Merge.MARK if version >= VECTORS_FROM else self._kind
+        # Who reads that version reads vectors; so small tables need no files that are written anew.
+        return Merge.MARK if version >= VECTORS_FROM and self._kind is Merge.AUTO else self._kind
 
     def evolve(self, change: SchemaChange, commit_id: CommitId) -> None:
         """See `Target`.
@@ -276,7 +276,7 @@ class IcebergTarget(FilesTarget[IcebergTableWrite]):
         evolution = evolved(self.table.metadata, change)
         with self._begin(evolution.schema) as write:
             if evolution.is_rewrite:
-                self._overwrite(write, changed_rows(self.read(), change, write.schema))
+                self._overwrite(write, changed_rows(self.identified_rows(), change, write.schema))
             self._commit(write, commit_id)
 
     def read(self) -> pa.RecordBatchReader:
@@ -284,6 +284,15 @@ class IcebergTarget(FilesTarget[IcebergTableWrite]):
         metadata, io = self.table.metadata, self.table.io
         batches = chain.from_iterable(live_rows(metadata, io, live) for live in live_files(metadata, io, self.uri))
         return pa.RecordBatchReader.from_batches(self.schema(), batches)
+
+    def identified_rows(self) -> pa.RecordBatchReader:
+        """See `Target`."""
+        metadata, io = self.table.metadata, self.table.io
+        if metadata.format_version < IDENTITY_FROM:
+            return self.read()
+        files = live_files(metadata, io, self.uri)
+        batches = chain.from_iterable(identified_rows(metadata, io, live) for live in files)
+        return pa.RecordBatchReader.from_batches(with_identity(self.schema()), batches)
 
     def recorded_files(self) -> Iterator[RecordedFile]:
         """See `Target`."""
@@ -296,8 +305,8 @@ class IcebergTarget(FilesTarget[IcebergTableWrite]):
             CommitFailedException: The table is not any more what it was when it was looked at.
             TableError: `TABLE_FEATURE`.
         """
-        with self._begin(replaced(self.table.metadata, rows.schema)) as write:
-            self._overwrite(write, cast_rows(rows, write.schema))
+        with self._begin(replaced(self.table.metadata, without_identity(rows.schema))) as write:
+            self._overwrite(write, cast_rows(rows, with_identity(write.schema, rows.schema)))
             self._commit(write, commit_id)
 
     def _overwrite(self, write: IcebergTableWrite, rows: pa.RecordBatchReader) -> None:

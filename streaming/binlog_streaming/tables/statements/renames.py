@@ -26,7 +26,15 @@ from binlog_streaming.lake.commit_id import (
     KEYS_OPEN_PROPERTY,
     joined_keys,
 )
-from binlog_streaming.lake.evolution import cast_to_schema, fitting, reconciled, with_values
+from binlog_streaming.lake.evolution import (
+    IDENTITY,
+    cast_to_schema,
+    fitting,
+    modified,
+    reconciled,
+    with_identity,
+    with_values,
+)
 from binlog_streaming.lake.key_lookup import KeyLookup
 from binlog_streaming.lake.row_values import comparable_table, equal_rows, one_array
 from binlog_streaming.modes.mode_columns import (
@@ -80,7 +88,9 @@ def cut_over(context: StatementContext, target: Target, ghost: Target, mode: Mod
             target.create(wanted, commit_id)
         rows = _GhostRows.read(context, live_rows(ghost, mode, deletes), columns, matched_by)
         # Opened here: within the write that takes the rows, a library may not begin to read.
-        target.replace(pa.RecordBatchReader.from_batches(columns.schema, rows.brought_into(target.read())), commit_id)
+        there = target.identified_rows()
+        schema = with_identity(columns.schema, there.schema)
+        target.replace(pa.RecordBatchReader.from_batches(schema, rows.brought_into(there, schema)), commit_id)
         return True
 
     recorded = {DROPPED_PROPERTY: "", DROPPED_COLUMNS_PROPERTY: joined_keys(columns.dropped)}
@@ -176,11 +186,13 @@ class _GhostRows:
         lookup = KeyLookup(rows.select(key).take(numbers_array(numbers))) if key and len(numbers) else None
         return cls(rows, np.ones(len(rows), dtype=np.bool_), lookup, numbers, key, context, columns)
 
-    def brought_into(self, target: pa.RecordBatchReader) -> Iterator[pa.RecordBatch]:
-        """All rows of the target after the cut-over."""
+    def brought_into(self, target: pa.RecordBatchReader, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+        """All rows of the target after the cut-over, in *schema*; each counts as modified."""
+        kept = [name for name in target.schema.names if name in {*self.columns.held, *IDENTITY.names}]
         for batch in target:
-            yield self._settled(cast_to_schema(batch.select(self.columns.held), self.columns.schema))
-        yield from self.rows.filter(mask_array(self.is_new)).to_batches()
+            yield modified(self._settled(cast_to_schema(batch.select(kept), schema)))
+        for batch in self.rows.filter(mask_array(self.is_new)).to_batches():
+            yield cast_to_schema(batch, schema)
 
     def _settled(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         mode, statement = self.context.mode, self.context.step.statement

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from binlog_streaming.lake.evolution import cast_to_schema, fitting, with_values
+from binlog_streaming.lake.evolution import cast_to_schema, fitting, modified, with_identity, with_values
 from binlog_streaming.modes.mode_columns import DELETED, DELETED_AT, IS_CURRENT, VALID_TO, mode_schema
 from binlog_streaming.settings import Deletes, Mode
 
@@ -71,7 +71,7 @@ def ended(rows: pa.RecordBatch, mode: Mode, commit_time: int, goes: pa.BooleanAr
         flag: pc.if_else(goes, mode is not Mode.SCD2, rows.column(flag)),
         when: pc.if_else(goes, at, rows.column(when)),
     }
-    return with_values(rows, changed)
+    return modified(with_values(rows, changed), goes)
 
 
 def retained_rows(target: Target, mode: Mode, commit_time: int, schema: pa.Schema) -> pa.RecordBatchReader:
@@ -83,7 +83,9 @@ def retained_rows(target: Target, mode: Mode, commit_time: int, schema: pa.Schem
         schema: Columns that the rows get; null where they have none of that name, or one with values of another kind.
     """
     # Opened here: within the write that takes the rows, a library may not begin to read.
-    return pa.RecordBatchReader.from_batches(schema, _ended(target.read(), mode, commit_time, schema))
+    rows = target.identified_rows()
+    schema = with_identity(schema, rows.schema)
+    return pa.RecordBatchReader.from_batches(schema, _ended(rows, mode, commit_time, schema))
 
 
 def left_rows(
@@ -115,7 +117,7 @@ def left_rows(
 
     if not sum(goes(batch).true_count for batch in target.read()):
         return None
-    rows = target.read()
+    rows = target.identified_rows()
     return pa.RecordBatchReader.from_batches(rows.schema, map(left, rows))
 
 

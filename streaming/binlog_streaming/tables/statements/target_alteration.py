@@ -18,7 +18,15 @@ from binlog_streaming.lake.commit_id import (
     joined_keys,
     split_keys,
 )
-from binlog_streaming.lake.evolution import SchemaChange, changed_rows, common_type, fitting, reconciled, schema_changed
+from binlog_streaming.lake.evolution import (
+    SchemaChange,
+    changed_rows,
+    common_type,
+    fitting,
+    reconciled,
+    schema_changed,
+    without_identity,
+)
 from binlog_streaming.plan.batch_plan import COLUMNS_STEP, ROWS_STEP
 from binlog_streaming.tables.statements.row_retention import has_rows
 
@@ -52,9 +60,11 @@ class TargetAlteration:
         if not self.removed and not self.change.converted:
             target.evolve(self.change, commit_id)
             return
-        left = pa.schema([column for column in target.schema() if column.name not in self.removed])
-        rows = pa.RecordBatchReader.from_batches(left, (batch.select(left.names) for batch in target.read()))
-        target.replace(changed_rows(rows, self.change, target.stored_schema(self.change.applied_to(left))), commit_id)
+        there = target.identified_rows()
+        left = pa.schema([column for column in there.schema if column.name not in self.removed])
+        rows = pa.RecordBatchReader.from_batches(left, (batch.select(left.names) for batch in there))
+        wanted = target.stored_schema(self.change.applied_to(without_identity(left)))
+        target.replace(changed_rows(rows, self.change, wanted), commit_id)
 
 
 @dataclass(frozen=True, slots=True)

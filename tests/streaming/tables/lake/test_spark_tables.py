@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, ClassVar
 import pyarrow as pa
 import pyspark
 import pytest
+from msgspec import structs
 
 from binlog_streaming.lake.change import Patches
 from binlog_streaming.lake.delta.target import STEP_BITS, DeltaTarget
@@ -325,12 +326,22 @@ def test_rows_keep_their_numbers_whoever_writes_their_files_anew(
             # Of a file whose rows have their numbers in columns some are marked; and there are new ones.
             place.merge({10 + batch_id: (1, "again")}, [batch_id], batch_id)
             place.merge({200 + batch_id: (2, "new")}, [], 10 + batch_id)
-            changed = {10 + batch_id, batch_id, 200 + batch_id}
+            changed, updated = {10 + batch_id, batch_id, 200 + batch_id}, 10 + batch_id
             now = numbers()
             assert {key: now[key] for key in now.keys() - changed} == {
                 key: known[key] for key in known.keys() - changed
             }
+            assert now[updated][0] == known[updated][0]
+            assert now[updated][1] > max(version for _, version in known.values())
             known = now
+        # The same without marks.
+        place = CatalogPlace(structs.replace(place.sink, merge=Merge.REWRITE))
+        place.merge({20: (1, "again")}, [30], 5)
+        assert other.sql(f"SELECT * FROM {table}.delete_files").count() == 0
+        now = numbers()
+        assert {key: now[key] for key in now.keys() - {20}} == {key: known[key] for key in known.keys() - {20, 30}}
+        assert now[20][0] == known[20][0]
+        assert now[20][1] > known[20][1]
 
 
 def _in_catalog(rest: RestCatalog, session: SparkSession, folder: Path) -> tuple[CatalogPlace, SparkSession]:
