@@ -146,6 +146,15 @@ class DeltaTableWrite:
         """See `TableFiles`."""
         return self.log.metadata.configuration.get(ENABLED) == "true"
 
+    @property
+    def keeps_identity(self) -> bool:
+        """See `TableFiles`: row tracking is not written."""
+        return False
+
+    def row_ids(self, file: Add, rows: Indices) -> Indices:
+        """See `TableFiles`."""
+        raise NotImplementedError(f"{len(rows)} rows of {file.path} have no ids")
+
     def files_with(self, keys: pa.Table, current: str | None = None, among: Sequence[Add] | None = None) -> list[Add]:
         """See `TableFiles`; statistics have nothing about *current*."""
         del current
