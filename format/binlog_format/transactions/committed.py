@@ -26,10 +26,16 @@ from binlog_format.events.layout import EventType
 from binlog_format.extents import counted_groups, select_groups, without_events
 from binlog_format.position import Position
 from binlog_format.transactions import control_statement_kernels as kernels
-from binlog_format.transactions.control_statements import StatementKind, is_kind, read_control_statements
+from binlog_format.transactions.control_statements import (
+    GroupOutcome,
+    StatementKind,
+    is_kind,
+    outcome_at,
+    outcome_of,
+    read_control_statements,
+)
 from binlog_format.transactions.expansion import expanded
 from binlog_format.transactions.prepared import PreparedXaRows
-from binlog_format.transactions.rollbacks import GroupOutcome, outcome_at, outcome_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping

@@ -19,9 +19,14 @@ from binlog_format.events.layout import EventType
 from binlog_format.extents import blocks_of_group, extract, without_events
 from binlog_format.position import Place, Position
 from binlog_format.transactions import control_statement_kernels as kernels
-from binlog_format.transactions.control_statements import StatementKind, read_control_statements
+from binlog_format.transactions.control_statements import (
+    OutcomeReader,
+    StatementKind,
+    outcome_at,
+    outcome_of,
+    read_control_statements,
+)
 from binlog_format.transactions.expansion import expanded
-from binlog_format.transactions.rollbacks import OutcomeReader, outcome_at, outcome_of
 from binlog_format.transactions.xa import XaKind, XaStep
 
 if TYPE_CHECKING:
@@ -32,8 +37,7 @@ if TYPE_CHECKING:
     from binlog_format.block import Block
     from binlog_format.events.compression.payload import Payload, PayloadPiece
     from binlog_format.log.log import Log
-    from binlog_format.transactions.control_statements import ControlStatements
-    from binlog_format.transactions.rollbacks import GroupOutcome
+    from binlog_format.transactions.control_statements import ControlStatements, GroupOutcome
     from binlog_format.transactions.xa import PreparedXa, XaId
 
 

@@ -18,7 +18,7 @@ from binlog_format.messages import library_text
 from binlog_streaming.lake.row_values import row_ids
 from binlog_streaming.lake.sinks import sink_type
 from binlog_streaming.prove.rows import Rows
-from binlog_streaming.prove.target_rows import changed_files
+from binlog_streaming.prove.side_rows import changed_files
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

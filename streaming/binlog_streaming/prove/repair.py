@@ -16,7 +16,7 @@ import pymysql
 
 from binlog_format.errors import BinlogError, ServerError, TableError
 from binlog_format.views.filters import SHADOW_PREFIX, SNAPSHOT_DATABASE
-from binlog_streaming.prove.server_rows import key_condition, key_literals
+from binlog_streaming.prove.side_rows import key_condition, key_literals
 from binlog_streaming.server.session import DEADLOCK, LOCK_WAIT_TIMEOUT, NOWAIT_REFUSED, named_error, number_of
 from binlog_streaming.settings.choices import OnCascade
 from binlog_streaming.snapshot.marks import NO_CHUNK, Mark, MarkKind, MarksTable

@@ -28,8 +28,7 @@ from binlog_streaming.prove.log_changes import DisturbedError, LogChanges
 from binlog_streaming.prove.read_view import place_under_lock, read_view
 from binlog_streaming.prove.repair import TableRepair, drop_left_repairs
 from binlog_streaming.prove.rows import sample_of
-from binlog_streaming.prove.server_rows import ServerRows
-from binlog_streaming.prove.target_rows import TargetRows
+from binlog_streaming.prove.side_rows import ServerRows, TargetRows
 from binlog_streaming.prove.time_limit import TimeLimit, TimeUpError
 from binlog_streaming.server.session import TABLE_CHANGED
 from binlog_streaming.settings.choices import Mode

@@ -32,7 +32,7 @@ from binlog_streaming.prove.comparison import (
 from binlog_streaming.prove.job_state import ProvedJobState
 from binlog_streaming.prove.log_changes import DisturbedError, LogChanges
 from binlog_streaming.prove.rows import sample_of
-from binlog_streaming.prove.target_rows import TargetRows
+from binlog_streaming.prove.side_rows import TargetRows
 from binlog_streaming.prove.time_limit import TimeLimit, TimeUpError
 from binlog_streaming.settings.choices import Mode
 

@@ -17,10 +17,9 @@ from binlog_format.errors import BinlogError
 from binlog_format.gtids.gtid import Gtid, GtidPosition
 from binlog_format.messages import library_text
 from binlog_streaming.settings import PublishJob
-from binlog_streaming.status.log_measure import job_facts, log_measure
 from binlog_streaming.status.model import BATCHES_MAX, ERRORS_MAX, BatchStatus, ErrorStatus, Phase, RecordedStatus
 from binlog_streaming.status.tallies import KnownTables, MinuteTallies, TableTallies
-from binlog_streaming.status.view import HEARTBEAT_SECONDS, StatusFile, own_process, phase_of
+from binlog_streaming.status.view import HEARTBEAT_SECONDS, StatusFile, job_facts, log_measure, own_process, phase_of
 from binlog_streaming.status.wording import without_access
 
 if TYPE_CHECKING:

@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 from binlog_format.errors import CorruptError
 from binlog_format.events.layout import EVENT_TYPE_OFFSET, GTID_FLAG_TRANSACTIONAL, EventType
 from binlog_format.gtids.gtid import Gtid
-from binlog_format.transactions.control_statements import read_control_statements
-from binlog_format.transactions.rollbacks import outcome_of
+from binlog_format.transactions.control_statements import outcome_of, read_control_statements
 from tests.format.classic.logs import file_of, raw_events, with_checksum
 from tests.format.transactions.transaction_log import Transaction, TransactionLog, Vendor, reported
 from tests.format.views.made_log import MadeGroup, MadeLog, query, xid

@@ -18,7 +18,7 @@ from deltalake import DeltaTable
 from binlog_streaming.job_state.record_keeper import RecordKeeper
 from binlog_streaming.prove import read_view, repair
 from binlog_streaming.prove.comparison import DifferenceKind, ProofOutcome, ProofResult
-from binlog_streaming.prove.server_rows import key_text
+from binlog_streaming.prove.side_rows import key_text
 from binlog_streaming.settings import Begin, Deletes, Job, Mode, Source, TableRule, load_job
 from tests.program import PROGRAM, run_program
 from tests.streaming.prove.proofs import held, job_on, overwrite, place, prove

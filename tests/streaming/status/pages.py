@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from typing import Any
 
     from binlog_connector.metrics.lag import Consumed
-    from binlog_streaming.status.log_measure import LogMeasure
     from binlog_streaming.status.model import LogStatus, RecordedStatus
+    from binlog_streaming.status.view import LogMeasure
 
 
 def at_present(state: RecordedStatus) -> RecordedStatus:

@@ -13,8 +13,8 @@ from binlog_connector.following.watched import WatchedLog
 from binlog_connector.metrics.lag import Consumed
 from binlog_format.source_file import with_archive
 from binlog_streaming.archive.archiver import Archiver
-from binlog_streaming.status.log_measure import LogMeasure
 from binlog_streaming.status.model import PurgeRisk, PurgeStatus
+from binlog_streaming.status.view import LogMeasure
 from tests.connector.shop import Shop
 
 if TYPE_CHECKING:

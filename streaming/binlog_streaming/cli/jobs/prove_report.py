@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from binlog_streaming.cli.output import escaped, output_console, say
 from binlog_streaming.cli.progress import progress_line
 from binlog_streaming.prove.comparison import DifferenceKind, ProofOutcome
-from binlog_streaming.prove.server_rows import key_text
+from binlog_streaming.prove.side_rows import key_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

@@ -42,9 +42,8 @@ if TYPE_CHECKING:
     from starlette.requests import Request
 
     from binlog_streaming.page_map.picture import LegendLine, PictureFile
-    from binlog_streaming.status.log_measure import LogMeasure
     from binlog_streaming.status.model import JobStatus, TableStatus
-    from binlog_streaming.status.view import JobView
+    from binlog_streaming.status.view import JobView, LogMeasure
 
 
 CELLS_MAX = 2048
