@@ -29,6 +29,7 @@ BARE := "not spark and not thorough and (server or not slow)"
 # Tests of pages, manifests and the demo: they are about a checkout, so a wheel has nothing to do with them.
 OF_CHECKOUT := tests/docs tests/deploy tests/streaming/demo/test_demo.py
 BARE_TESTS ?=
+DEMO_LINES ?=
 FUZZ_SECONDS ?= 60
 FUZZ_TARGETS ?=
 # Of `make fuzz-servers`. Bash has a SECONDS of its own, which may be in the environment: only the one given to make counts.
@@ -128,24 +129,24 @@ $(WHEEL_INSTALLED): pyproject.toml $(shell find format connector streaming lab -
 	@rm -rf build/wheel && $(BIN)/python -m pip wheel --quiet --no-deps --wheel-dir build/wheel .
 	@test -x $(WHEEL)/bin/python || $(PYTHON) -m venv $(WHEEL)
 	@$(WHEEL)/bin/python -m pip install --quiet --upgrade 'pip>=25.1'
-	@$(WHEEL)/bin/python -m pip install --quiet "$$(echo build/wheel/*.whl)[all]" --group test
+	@$(WHEEL)/bin/python -m pip install --quiet --no-compile "$$(echo build/wheel/*.whl)[all]" --group test
 	@$(WHEEL)/bin/python -m pip install --quiet --no-deps --force-reinstall build/wheel/*.whl
 	@touch $@
 
-test-wheel: $(WHEEL_INSTALLED) java ## Run what `make test-bare` runs against the built wheel, with the roots out of the way
+test-wheel: $(WHEEL_INSTALLED) $(KERNELS) java ## Run what `make test-bare` runs against the built wheel, with the roots out of the way
 	@rm -rf $(WHEEL_TREE) && mkdir -p $(WHEEL_TREE) && cp -r tests bench conf docs deploy *.md *.toml Makefile $(WHEEL_TREE)
 	@cd $(WHEEL_TREE) && CI= ../../$(WHEEL)/bin/python -m tests.warm_kernels $(CURDIR)
 	@cd $(WHEEL_TREE) && CI= ../../$(WHEEL)/bin/python -m pytest -p tests.bare_machine $(PARALLEL) \
 		-m $(BARE) --ignore=tests/tidy $(addprefix --ignore=,$(OF_CHECKOUT)) $(PYTEST_ARGS)
 
 test-demo: setup $(KERNELS) $(FETCHED) ## Run each demo of the README, small
-	@$(BIN)/python -m pytest tests/docs/test_demo_lines.py $(PYTEST_ARGS)
+	@$(BIN)/python -m pytest tests/docs/test_demo_lines.py $(if $(DEMO_LINES),-k "$(DEMO_LINES)") $(PYTEST_ARGS)
 
 $(COMPAT_INSTALLED): pyproject.toml
 	@echo "Setting up $(COMPAT) (once, about a minute)"
 	@test -x $(COMPAT)/bin/python || $(PYTHON) -m venv $(COMPAT)
 	@$(COMPAT)/bin/python -m pip install --quiet --upgrade 'pip>=25.1'
-	@$(COMPAT)/bin/python -m pip install --quiet --editable '.[all]' 'pyspark==$(PYSPARK)' --group test
+	@$(COMPAT)/bin/python -m pip install --quiet --no-compile --editable '.[all]' 'pyspark==$(PYSPARK)' --group test
 	@touch $@
 
 test-compat: $(COMPAT_INSTALLED) $(FETCHED) java ## Run the tests of the Spark source, and of Spark's Delta and Iceberg beside our writer, on an older PySpark (PYSPARK=4.1.4)
@@ -179,6 +180,7 @@ simulate: setup $(KERNELS) ## Live five hundred lives of a server, a log, a faul
 # What CI does beside each other, the longest first: none of it has work for both processors all the time.
 check-beside: BARE_TESTS := $(OF_CHECKOUT)
 check-beside: PYTEST_ARGS := --quiet
+check-beside: DEMO_LINES := not part
 check-beside: ROUNDS := 4
 check-beside: SERVERS_SECONDS := 300
 check-beside: test-demo test-compat test-bare fuzz-servers fuzz simulate

@@ -23,7 +23,7 @@ _SHARE_OF = 100
 def register_profiles() -> None:
     """Make the profiles known to Hypothesis, and take `fixed`."""
     # Kernels are compiled at their first call: the first example of a test may take a second.
-    settings.register_profile("fixed", deadline=None, derandomize=True, max_examples=25)
+    settings.register_profile("fixed", deadline=None, derandomize=True, max_examples=16)
     settings.register_profile("random", deadline=None, max_examples=200, print_blob=True)
     settings.load_profile("fixed")
 

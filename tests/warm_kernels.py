@@ -1,8 +1,8 @@
 """Has the kernels compiled that jobs need at their start, by real work: `python -m tests.warm_kernels`.
 
 The image is built with it, and the tests' cache is filled with it: a kernel is compiled when it is called first.
-`python -m tests.warm_kernels CHECKOUT` first takes over what has been compiled there, so that a wheel's modules are
-not compiled once more.
+`python -m tests.warm_kernels CHECKOUT` takes over what has been compiled there, so that a wheel's modules are not
+compiled once more.
 """
 
 from __future__ import annotations
@@ -82,6 +82,7 @@ def work(folder: Path) -> None:
 
 
 if __name__ == "__main__":
-    for argument in sys.argv[1:]:
-        take_over(Path(argument))
-    main()
+    if len(sys.argv) > 1:
+        take_over(Path(sys.argv[1]))
+    else:
+        main()

@@ -28,6 +28,8 @@ LINES = {
     "make demo SOURCE=mariadb": ("--rows", "20000", "--seconds", "8"),
     "make demo-logs": ("--events", "20000", "--seconds", "4"),
 }
+PARTS = ("make demo SINK=iceberg", "make demo STORE=s3")
+"""Of which another line does both: they are tried each night, and not before a merge."""
 PROGRAM = "import sys; from binlog_streaming.cli import main; sys.argv[0] = 'binlog-stream'; main()"
 
 
@@ -51,7 +53,7 @@ def _skip_without_servers(line: str, folder: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.thorough
 @pytest.mark.skipif(shutil.which("make") is None, reason="make is not installed")
-@pytest.mark.parametrize("line", LINES)
+@pytest.mark.parametrize("line", [pytest.param(line, id=f"{line} (part)" if line in PARTS else line) for line in LINES])
 def test_it_ends_well(line: str, tmp_path: Path) -> None:
     _skip_without_servers(line, tmp_path)
     environment = {
