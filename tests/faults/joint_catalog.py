@@ -182,7 +182,7 @@ class JointCatalog:
 
     def commit(self, name: Name, body: dict[str, Any]) -> dict[str, Any]:
         """A commit of one table."""
-        identifier = {"namespace": [name[0]], "name": name[1]}
+        identifier = {"namespace": name[0].split("."), "name": name[1]}
         if body.setdefault("identifier", identifier) != identifier:
             raise _Refused(400, "another table in the body")
         self.commits += 1
@@ -281,7 +281,9 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _answer(self, body: dict[str, Any]) -> dict[str, Any] | Fault | None:
         catalog = self.catalog
-        match self.command, [unquote(part) for part in urlsplit(self.path).path.strip("/").split("/")]:
+        parts = urlsplit(self.path).path.strip("/").split("/")
+        # A namespace in another one: `a\x1fb` in a path, `a.b` here.
+        match self.command, [unquote(part).replace("\x1f", ".") for part in parts]:
             case "GET", ["v1", "config"]:
                 return catalog.config()
             case "POST", ["v1", prefix, "transactions", "commit"] if prefix == PREFIX:
@@ -292,7 +294,7 @@ class _Handler(BaseHTTPRequestHandler):
             case "GET", ["v1", prefix, "namespaces", namespace] if prefix == PREFIX:
                 if namespace not in catalog.namespaces:
                     raise _Refused(404, f"no such namespace: {namespace}")
-                return {"namespace": [namespace], "properties": {}}
+                return {"namespace": namespace.split("."), "properties": {}}
             case "POST", ["v1", prefix, "namespaces", namespace, "tables"] if prefix == PREFIX:
                 return catalog.create(namespace, body)
             case "GET", ["v1", prefix, "namespaces", namespace, "tables", table] if prefix == PREFIX:

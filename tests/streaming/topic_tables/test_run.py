@@ -27,6 +27,7 @@ from binlog_lab.demo.proof.targets import read_target
 from binlog_streaming.settings import TopicTablesJob, parse_any_job
 from binlog_streaming.topic_tables.run import TopicTablesRun
 from tests.connector.kafka.topics import CLIENTS, consumed
+from tests.faults.joint_catalog import JointCatalog
 from tests.faults.processes import Kill, in_a_process
 from tests.program import run_program
 from tests.streaming.topics.publishing import Recording, publish, publish_job, recorded
@@ -117,13 +118,25 @@ def _micros(text: str) -> int:
         ("delta", "confluent-kafka"),
         pytest.param("delta", "kafka-python", marks=pytest.mark.thorough),
         pytest.param("iceberg", "confluent-kafka", marks=pytest.mark.thorough),
+        ("iceberg in a catalog", "confluent-kafka"),
     ],
 )
 def test_killed_again_and_again(
     published: PublishJob, recording: Recording, tmp_path: Path, table_format: str, client: str
 ) -> None:
-    """Each process is killed one step later than the one before; after a while each gets a batch done."""
-    sink = f'format = "{table_format}"'
+    """Each process is killed one step later than the one before; after a while each gets a batch done.
+
+    A catalog that commits several tables at once gets a batch as one commit.
+    """
+    with JointCatalog() as catalog:
+        sink = f'format = "{table_format.partition(" ")[0]}"'
+        if table_format == "iceberg in a catalog":
+            sink += f'\n[sink.catalog]\ntype = "rest"\nuri = "{catalog.settings()["uri"]}"'
+        check_kills(published, recording, tmp_path, sink, client)
+        assert (max(catalog.transactions, default=0) > 1) == ("catalog" in table_format)
+
+
+def check_kills(published: PublishJob, recording: Recording, tmp_path: Path, sink: str, client: str) -> None:
     job = back_job(tmp_path, published.sink.bootstrap_servers, published.sink.topic_prefix, sink=sink)
 
     def until_killed(kill: Kill) -> None:

@@ -11,17 +11,21 @@ from typing import TYPE_CHECKING
 
 import pytest
 import requests
+from msgspec import structs
 
 pytest.importorskip("pyiceberg")
 
 from pyiceberg.catalog import load_catalog
+from pyiceberg.table.update import UpgradeFormatVersionUpdate
 
 from binlog_connector.crash_points import watched
 from binlog_format.errors import TableError
+from binlog_streaming.job_state.progress import Outcome
 from binlog_streaming.lake.commit_id import BATCH_KEY, STEP_KEY
 from binlog_streaming.lake.iceberg import maintenance
 from binlog_streaming.lake.iceberg.commit import IcebergCommit
 from binlog_streaming.lake.sinks import joint_commit
+from binlog_streaming.settings import OnError, Sink, TableFormat
 from binlog_streaming.tables import division
 from tests.chance import stride
 from tests.faults.cuts import Cut, DeadFrom
@@ -37,6 +41,7 @@ from tests.streaming.tables.iceberg.order_log import (
     run_batch,
     write_log,
 )
+from tests.streaming.tables.statements.statement_stories import ONLY, STORIES, write_story
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -116,6 +121,27 @@ def test_one_batch_of_everything(catalog: JointCatalog, tmp_path: Path) -> None:
     assert catalog.transactions == [2]
     assert_done(catalog)
     assert not halves(catalog)
+
+
+@pytest.mark.thorough_where("partition|drop|modify")
+@pytest.mark.parametrize("name", STORIES)
+def test_what_statements_do_waits_for_the_commit(catalog: JointCatalog, tmp_path: Path, name: str) -> None:
+    """Each step is made on what waits of those before, also where a table takes what another one has."""
+    story, wanted = STORIES[name]
+    sink = Sink(directory=str(tmp_path / "tables"), format=TableFormat.ICEBERG, catalog=catalog.settings())
+    joint = joint_commit(sink)
+    assert joint is not None
+    targets = joint.targets()
+    write_story(tmp_path, story, (ONLY,), targets, sink)
+    assert not any(table.snapshots for table in catalog.tables.values())
+    assert not joint.commit(targets.waiting())
+    assert len(catalog.transactions) == 1
+    found = {table: rows_of(metadata, 99) for (_, table), metadata in tables_of(catalog)}
+    assert found == {table: set(rows) for table, rows in wanted.items()}
+    again = joint.targets()
+    progress = write_story(tmp_path, story, (ONLY,), again, sink)
+    assert not again.waiting()
+    assert Outcome.WRITTEN not in {table.outcome for table in progress}
 
 
 @pytest.mark.usefixtures("shown_values")
@@ -285,6 +311,15 @@ def test_a_table_that_fails_keeps_the_batch_from_all(
     assert catalog.tables[ORDERS] is before[ORDERS]
 
 
+def test_a_table_that_is_set_aside_keeps_nothing_from_the_others(catalog: JointCatalog, job: Job) -> None:
+    begin(catalog, job)
+    with closing(load_catalog("other", **catalog.settings())) as other:
+        other.load_table(ITEMS).transaction().set_properties({"binlog-stream.queryId": "another"}).commit_transaction()
+    run(structs.replace(job, on_error=OnError.SET_ASIDE), tasks=LocalTasks(2))
+    assert rows_of(catalog.tables[ORDERS], 2) == expected(ROUNDS - 1)[0]
+    assert rows_of(catalog.tables[ITEMS], 3) != expected(ROUNDS - 1)[1]
+
+
 # --- Ends of the process ---
 
 
@@ -323,13 +358,20 @@ def test_kill_9_between_any_two_lines(catalog: JointCatalog, tmp_path: Path) -> 
 
 
 @pytest.mark.server
-def test_the_rest_catalog_of_iceberg_itself(tmp_path: Path) -> None:
-    """It makes one commit after the other, so nothing is asked of its readers."""
+@pytest.mark.parametrize("version", [2, pytest.param(3, marks=pytest.mark.thorough)])
+def test_the_rest_catalog_of_iceberg_itself(tmp_path: Path, version: int) -> None:
+    """It makes one commit after the other, so nothing is asked of its readers; numbers of rows it checks."""
     write_log(tmp_path / "log", ROUNDS)
     with RestCatalog(tmp_path / "catalog") as server:
-        job = order_job(tmp_path, server.settings())
+        job = order_job(tmp_path, server.settings(), bytes_max="2k")
         assert joint_commit(job.sink) is not None
-        assert run(job, tasks=LocalTasks(2)) > 4
         with closing(load_catalog("other", **server.settings())) as other:
+            while not other.table_exists(ITEMS):
+                assert run_batch(job) == 1
+            for name in (ORDERS, ITEMS):
+                update = UpgradeFormatVersionUpdate.model_validate({"format-version": version})
+                other.commit_table(other.load_table(name), (), (update,))
+            assert run(job, tasks=LocalTasks(2)) > 1
             orders, items = (other.load_table(name).metadata for name in (ORDERS, ITEMS))
+        assert {table.format_version for table in (orders, items)} == {version}
         assert (rows_of(orders, 2), rows_of(items, 3)) == expected(ROUNDS - 1)
