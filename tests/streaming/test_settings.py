@@ -329,6 +329,16 @@ MISTAKES = {
         "INVALID_VALUE",
         r"sink\.merge: expected auto or rewrite beside sink.format parquet, got mark\. .*leave merge out",
     ),
+    "ids of rows in plain files": (
+        MINIMAL + "format = 'parquet'\nrow_ids = true\n[[tables]]\nmode = 'changelog'",
+        "INVALID_VALUE",
+        r"sink\.row_ids: expected false beside sink.format parquet\. .*leave row_ids out",
+    ),
+    "ids of rows without a REST catalog": (
+        MINIMAL + "format = 'iceberg'\nrow_ids = true",
+        "INVALID_VALUE",
+        r"sink\.row_ids: expected false without a REST catalog",
+    ),
     "catalog of Delta": (
         MINIMAL + "[sink.catalog]\ntype = 'rest'",
         "INVALID_VALUE",

@@ -284,10 +284,10 @@ def modified(rows: pa.RecordBatch, mask: pa.BooleanArray | None = None) -> pa.Re
     """*rows* when the next commit modifies those of *mask*, or all: they keep their ids, where they have identity."""
     if not has_identity(rows.schema):
         return rows
-    none = pa.nulls(rows.num_rows, pa.int64())
-    return with_values(
-        rows, {_ROW_VERSION: none if mask is None else pc.if_else(mask, none, rows.column(_ROW_VERSION))}
-    )
+    versions = pa.nulls(rows.num_rows, pa.int64())
+    if mask is not None:
+        versions = pc.if_else(mask, versions, rows.column(_ROW_VERSION))
+    return with_values(rows, {_ROW_VERSION: versions})
 
 
 def _cast(array: pa.Array, kind: pa.DataType) -> pa.Array:

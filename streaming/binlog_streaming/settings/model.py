@@ -174,6 +174,7 @@ class Sink(Section, frozen=True):
         storage: Access to an object store, under the names that `obstore` and `deltalake` know.
         catalog: Of Iceberg tables, and access to their files, under the names that `pyiceberg` knows; none: one of the
             directory's own.
+        row_ids: New tables keep an id for each row.
         target_file_size: In bytes; a merge rewrites whole files, an append leaves many small ones.
         retention: How long files that a merge replaced stay, for readers of older versions.
     """
@@ -182,6 +183,7 @@ class Sink(Section, frozen=True):
     kind: Literal["tables"] = "tables"
     format: TableFormat = DEFAULT_FORMAT
     merge: Merge = Merge.AUTO
+    row_ids: bool = False
     storage: dict[str, str] = {}
     catalog: dict[str, str] = {}
     target_file_size: int = 64 << 20

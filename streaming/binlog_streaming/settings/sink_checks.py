@@ -57,6 +57,7 @@ def check_sink(sink: Sink) -> None:
         raise Mistake(("sink", "target_file_size"), f"expected at least {FILE_SIZE_MIN} bytes, got {size}")
     _check_catalog(sink)
     _check_merge(sink)
+    _check_row_ids(sink)
 
 
 def check_oversized(oversized: Oversized) -> None:
@@ -129,4 +130,22 @@ def _check_merge(sink: Sink) -> None:
             ("sink", "merge"),
             f"expected auto or rewrite beside sink.format {sink.format}, got {sink.merge}",
             "Rows of plain files cannot be marked: leave merge out",
+        )
+
+
+def _check_row_ids(sink: Sink) -> None:
+    if not sink.row_ids:
+        return
+    if not sink.format.replaces_rows:
+        raise Mistake(
+            ("sink", "row_ids"),
+            f"expected false beside sink.format {sink.format}",
+            "Rows of plain files have no ids: leave row_ids out",
+        )
+    if sink.format.has_catalog and sink.catalog.get("type", "").casefold() != "rest":
+        raise Mistake(
+            ("sink", "row_ids"),
+            "expected false without a REST catalog",
+            "Iceberg tables with ids are of version 3, which only REST catalogs can keep here: set catalog, or leave "
+            "row_ids out",
         )

@@ -150,6 +150,11 @@ SINK = (
         "auto (small tables stay plain, large ones are marked once writing anew costs more).",
     ),
     Setting(
+        "row_ids",
+        "New tables keep an id for each row, by which incremental readers know it: Delta's row tracking, or Iceberg's "
+        "format version 3, which needs a REST catalog.",
+    ),
+    Setting(
         "storage",
         "Access options of an object store, under the names of obstore and deltalake; for Iceberg tables see catalog.",
         '{ AWS_REGION = "eu-central-1" }',

@@ -62,6 +62,8 @@ class Add(Action, frozen=True):
     stats: str | None = None
     tags: dict[str, str | None] | None = None
     deletion_vector: Vector | None = None
+    base_row_id: int | None = None
+    default_row_commit_version: int | None = None
     clustering_provider: str | None = None
 
     @property
@@ -79,6 +81,8 @@ class Add(Action, frozen=True):
             partition_values=self.partition_values,
             size=self.size,
             deletion_vector=self.deletion_vector,
+            base_row_id=self.base_row_id,
+            default_row_commit_version=self.default_row_commit_version,
         )
 
 
@@ -92,6 +96,8 @@ class Remove(Action, frozen=True):
     partition_values: dict[str, str | None] | None = None
     size: int | None = None
     deletion_vector: Vector | None = None
+    base_row_id: int | None = None
+    default_row_commit_version: int | None = None
 
     @property
     def place(self) -> str:

@@ -15,6 +15,7 @@ from binlog_streaming.lake.delta.actions import DeltaFileFormat, Metadata, Proto
 from binlog_streaming.lake.delta.features import (
     CLUSTERING,
     MODE,
+    NAMED_FEATURES,
     TYPE_CHANGES,
     clustering_columns,
     features,
@@ -22,6 +23,7 @@ from binlog_streaming.lake.delta.features import (
     mapped,
     named_features,
 )
+from binlog_streaming.lake.delta.row_tracking import ROW_ID_FEATURES, keeps_row_ids
 from binlog_streaming.lake.evolution import is_binary
 from binlog_streaming.settings.choices import unpartitionable, valueless
 
@@ -95,7 +97,12 @@ def created(
         created_time=milliseconds(),
     )
     protocol = Protocol(min_reader_version=PLAIN[0], min_writer_version=PLAIN[1])
-    return [("protocol", _for_times(protocol, schema) or protocol), ("metaData", metadata)]
+    protocol = _for_times(protocol, schema) or protocol
+    if keeps_row_ids(metadata):
+        writers = {*features(protocol)[1], *ROW_ID_FEATURES}
+        writer_version = NAMED_FEATURES[1]
+        protocol = replace(protocol, min_writer_version=writer_version, writer_features=tuple(sorted(writers)))
+    return [("protocol", protocol), ("metaData", metadata)]
 
 
 def with_columns(

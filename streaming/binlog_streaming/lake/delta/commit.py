@@ -21,13 +21,16 @@ from binlog_streaming.lake.delta.checkpoints import commit_name
 from binlog_streaming.lake.delta.data_files import (
     DeltaDataFiles,
     file_layout,
+    identified_rows,
     key_batches,
     live_rows,
     recorded_count,
+    row_ids_of,
     rows_at,
 )
 from binlog_streaming.lake.delta.features import ENABLED, FEED, file_columns, upgrade
 from binlog_streaming.lake.delta.log import catch_up, make_commit
+from binlog_streaming.lake.delta.row_tracking import keeps_row_ids
 from binlog_streaming.lake.delta.vectors import DeltaVectorFile, read_vector
 from binlog_streaming.lake.key_lookup import files_that_may_hold
 from binlog_streaming.lake.merge import WrittenFiles
@@ -148,12 +151,8 @@ class DeltaTableWrite:
 
     @property
     def keeps_identity(self) -> bool:
-        """See `TableFiles`: row tracking is not written."""
-        return False
-
-    def row_ids(self, file: Add, rows: Indices) -> Indices:
         """See `TableFiles`."""
-        raise NotImplementedError(f"{len(rows)} rows of {file.path} have no ids")
+        return keeps_row_ids(self.log.metadata)
 
     def files_with(self, keys: pa.Table, current: str | None = None, among: Sequence[Add] | None = None) -> list[Add]:
         """See `TableFiles`; statistics have nothing about *current*."""
@@ -205,10 +204,15 @@ class DeltaTableWrite:
     def rewrite(self, file: Add, gone: Indices | None = None) -> None:
         """See `TableFiles`; *gone* None: the rows that are marked."""
         self.remove(file)
-        self.write(live_rows(self.store, file, self.schema, gone, self._columns))
+        rows = identified_rows if self.keeps_identity else live_rows
+        self.write(rows(self.store, file, self.schema, gone, self._columns))
+
+    def row_ids(self, file: Add, rows: Indices) -> Indices:
+        """See `TableFiles`."""
+        return row_ids_of(self.store, file, rows, self._columns)
 
     def write(self, rows: Iterable[pa.RecordBatch]) -> None:
-        """Add rows, with the table's columns."""
+        """See `TableFiles`."""
         for batch in prefetch(rows):
             self.files.write(pa.Table.from_batches([batch]))
 

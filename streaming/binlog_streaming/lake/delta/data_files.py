@@ -11,6 +11,7 @@ from urllib.parse import quote
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from binlog_streaming.lake.delta.actions import (
@@ -31,7 +32,16 @@ from binlog_streaming.lake.delta.features import (
     required_columns,
 )
 from binlog_streaming.lake.delta.vectors import read_vector
-from binlog_streaming.lake.evolution import cast_to_schema, dictionary_columns, with_values
+from binlog_streaming.lake.evolution import (
+    IDENTITY,
+    NO_ID,
+    cast_to_schema,
+    dictionary_columns,
+    has_identity,
+    with_identity,
+    with_values,
+    without_identity,
+)
 from binlog_streaming.lake.key_lookup import complement
 from binlog_streaming.lake.row_values import row_ids
 from binlog_streaming.lake.sized_files import SizedFiles, batches_at
@@ -89,6 +99,8 @@ def file_layout(log: TableLog, metadata: Metadata, schema: pa.Schema) -> FileLay
 class DeltaDataFiles:
     """New files of a table, one after the other, each until it has its size; for each partition its own ones.
 
+    Rows with the columns of `IDENTITY` go to files that have these, others to files without them.
+
     Attributes:
         names: Files that `abandon` removes; who writes other files for the same commit may add them.
 
@@ -116,7 +128,7 @@ class DeltaDataFiles:
         self._file_size = file_size
         self._data_change = data_change
         self._folder = folder
-        self._parts: dict[tuple[str | None, ...], _PartitionFiles] = {}
+        self._parts: dict[tuple[bool, tuple[str | None, ...]], _PartitionFiles] = {}
 
     def write(self, rows: pa.Table) -> None:
         """Add rows, with the table's columns.
@@ -126,15 +138,16 @@ class DeltaDataFiles:
         """
         check_values(self._store.uri, rows, self._layout.required)
         self.row_count += rows.num_rows
+        schema = with_identity(self._schema, rows.schema)
         if not self._partitions:
-            self._part(()).write(rows)
+            self._part((), schema).write(rows)
             return
         ids, count = row_ids(rows.select(self._partitions))
         order = np.argsort(ids, kind="stable")
         starts = np.searchsorted(ids[order], np.arange(count + 1))
         for low, high in itertools.pairwise(starts):
             own = rows.take(pa.array(order[low:high]))
-            self._part(partition_texts(own, self._partitions)).write(own.select(self._schema.names))
+            self._part(partition_texts(own, self._partitions), schema).write(own.select(schema.names))
 
     def close(self) -> list[Add]:
         """End the last files; facts of all of them."""
@@ -147,19 +160,22 @@ class DeltaDataFiles:
         for name in self.names:
             self._store.remove(name)
 
-    def _part(self, values: tuple[str | None, ...]) -> _PartitionFiles:
-        if values not in self._parts:
+    def _part(self, values: tuple[str | None, ...], schema: pa.Schema) -> _PartitionFiles:
+        key = has_identity(schema), values
+        if key not in self._parts:
             named = dict(zip(map(self._layout.columns.name, self._partitions), values, strict=True))
-            self._parts[values] = _PartitionFiles(self, named)
-        return self._parts[values]
+            self._parts[key] = _PartitionFiles(self, named, schema)
+        return self._parts[key]
 
 
 class _PartitionFiles(SizedFiles[Add]):
-    def __init__(self, files: DeltaDataFiles, values: Mapping[str, str | None]) -> None:
+    def __init__(self, files: DeltaDataFiles, values: Mapping[str, str | None], schema: pa.Schema) -> None:
         super().__init__(files._file_size)
         self._files = files
         self._values = dict(values)
-        self._schema = files._layout.columns.schema(files._schema)
+        self._schema = files._layout.columns.schema(schema)
+        # Columns of the table, which come first: of others there are no statistics.
+        self._own_schema = files._layout.columns.schema(without_identity(schema))
 
     def abandon(self) -> None:
         if self._writer is not None:
@@ -198,7 +214,7 @@ class _PartitionFiles(SizedFiles[Add]):
             size=self._file.finish(),
             modification_time=milliseconds(),
             data_change=self._files._data_change,
-            stats=statistics_text(file_statistics(self._footers[0], self._schema, self._files._layout.measured)),
+            stats=statistics_text(file_statistics(self._footers[0], self._own_schema, self._files._layout.measured)),
         )
 
 
@@ -249,6 +265,42 @@ def live_rows(
     left = complement(recorded_count(store, add), gone)
     for _, batch in rows_at(store, add, left, schema, columns):
         yield batch
+
+
+def row_ids_of(store: Store, add: Add, rows: Rows, columns: FileColumns) -> Rows:
+    """Ids of rows of a file, of a table that keeps them.
+
+    Args:
+        rows: Numbers of the rows, ascending.
+
+    Returns:
+        `NO_ID`: the file gets its ids from the next commit.
+    """
+    ids = np.full(len(rows), NO_ID, np.int64) if add.base_row_id is None else add.base_row_id + rows
+    schema = pa.schema([IDENTITY.field(0)])
+    with _opened(store, add) as file:
+        there = _names_there(file, schema, columns)
+        for places, batch in batches_at(file, rows, there) if there else ():
+            ids[places] = pc.coalesce(batch.column(0), pa.array(ids[places])).to_numpy()
+    return ids
+
+
+def identified_rows(
+    store: Store, add: Add, schema: pa.Schema, gone: Rows | None = None, columns: FileColumns = SAME_NAMES
+) -> Iterator[pa.RecordBatch]:
+    """Like `live_rows`, of a table that keeps ids of rows: the columns of `IDENTITY` follow those of *schema*.
+
+    They are null where the next commit gives the file its ids.
+    """
+    gone = read_vector(store, add.deletion_vector) if gone is None else gone
+    left = complement(recorded_count(store, add), gone)
+    wanted = with_identity(schema)
+    for places, batch in rows_at(store, add, left, wanted, columns):
+        *values, ids, versions = batch.columns
+        if add.base_row_id is not None:
+            ids = pc.coalesce(ids, pa.array(add.base_row_id + left[places]))
+            versions = pc.coalesce(versions, pa.scalar(add.default_row_commit_version, pa.int64()))
+        yield pa.RecordBatch.from_arrays([*values, ids, versions], schema=wanted)
 
 
 def recorded_count(store: Store, add: Add) -> int:

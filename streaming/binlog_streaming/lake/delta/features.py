@@ -27,6 +27,8 @@ from msgspec.structs import replace
 from binlog_format.errors import TableError
 from binlog_streaming.lake.commit_id import MODE_PROPERTY
 from binlog_streaming.lake.delta.actions import Protocol
+from binlog_streaming.lake.delta.row_tracking import MATERIALIZED, keeps_row_ids
+from binlog_streaming.lake.evolution import IDENTITY
 from binlog_streaming.settings import Mode
 
 if TYPE_CHECKING:
@@ -101,10 +103,16 @@ class FileColumns:
 
 
 def file_columns(metadata: Metadata) -> FileColumns:
-    """Names of columns in the files of a table."""
-    if metadata.configuration.get(MODE) != "name":
-        return FileColumns()
-    return _columns(json.loads(metadata.schema_string))
+    """Names of columns in the files of a table; those of `IDENTITY` are among them if its rows keep their ids."""
+    columns = FileColumns()
+    if metadata.configuration.get(MODE) == "name":
+        columns = _columns(json.loads(metadata.schema_string))
+    if not keeps_row_ids(metadata):
+        return columns
+    materialized = (metadata.configuration[name] for name in MATERIALIZED)
+    return FileColumns(
+        {**columns.names, **dict(zip(IDENTITY.names, materialized, strict=True))}, columns.numbers, columns.inner
+    )
 
 
 def mapped(metadata: Metadata, schema: dict[str, Any]) -> tuple[dict[str, Any], dict[str, str]]:
@@ -192,6 +200,7 @@ FEATURES = frozenset(
         "identityColumns",
         "inCommitTimestamp",
         "invariants",
+        "rowTracking",
         "timestampNtz",
         "typeWidening",
         "v2Checkpoint",

@@ -38,6 +38,7 @@ from binlog_streaming.lake.delta.checkpoints import (
     decoded_lines,
     log_files,
 )
+from binlog_streaming.lake.delta.row_tracking import ROWS_KEPT, keeps_row_ids, with_row_ids
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -244,7 +245,9 @@ def make_commit(
         about["readVersion"] = log.version
     # A commit is known by its number alone; the id tells it from another one of that number.
     about |= {"engineInfo": "binlog-stream", "txnId": str(uuid.uuid4()), **(recorded or {})}
-    lines: list[Named] = [("commitInfo", about), *actions]
+    if keeps_row_ids(log.metadata):
+        about["tags"] = {ROWS_KEPT: "true"}
+    lines: list[Named] = [("commitInfo", about), *with_row_ids(log, actions)]
     content = b"".join(_ENCODER.encode({name: action}) + b"\n" for name, action in lines)
     name = commit_name(log.version + 1)
     # Of an upload whose answer was lost, the next try finds that it is there.

@@ -27,7 +27,7 @@ from binlog_streaming.lake.commit_id import (
 from binlog_streaming.lake.delta.actions import Metadata, statistics_of
 from binlog_streaming.lake.delta.columns import created, delta_schema, table_schema, widens, with_columns
 from binlog_streaming.lake.delta.commit import DeltaTableWrite
-from binlog_streaming.lake.delta.data_files import live_rows
+from binlog_streaming.lake.delta.data_files import identified_rows, live_rows
 from binlog_streaming.lake.delta.features import FEED, MODE, check_features, file_columns, upgrade, with_properties
 from binlog_streaming.lake.delta.log import (
     conflict,
@@ -39,7 +39,8 @@ from binlog_streaming.lake.delta.log import (
     recent_information,
 )
 from binlog_streaming.lake.delta.maintenance import maintain, retention_properties
-from binlog_streaming.lake.evolution import cast_rows, changed_rows
+from binlog_streaming.lake.delta.row_tracking import keeps_row_ids, row_id_properties
+from binlog_streaming.lake.evolution import cast_rows, changed_rows, with_identity, without_identity
 from binlog_streaming.lake.files_target import FilesTarget
 from binlog_streaming.lake.storage.store import looking_at
 from binlog_streaming.lake.storage.table_places import store_at
@@ -154,6 +155,7 @@ class DeltaTarget(FilesTarget[DeltaTableWrite]):
             **commit_id.table_properties(),
             "delta.targetFileSize": str(self.sink.target_file_size),
             **retention_properties(self.sink.retention_hours),
+            **(row_id_properties() if self.sink.row_ids else {}),
         }
         recorded = created(
             schema,
@@ -203,7 +205,7 @@ class DeltaTarget(FilesTarget[DeltaTableWrite]):
             bool(change.renamed) or not widens(self._there(), schema, change.retyped)
         )
         if names_cost or types_cost or change.filled or change.converted:
-            self._overwrite(changed_rows(self.read(), change, schema), commit_id, change.renamed)
+            self._overwrite(changed_rows(self.identified_rows(), change, schema), commit_id, change.renamed)
             return
         with self._begin(schema) as write:
             write.actions += with_columns(self._there(), schema, change.renamed)
@@ -218,6 +220,16 @@ class DeltaTarget(FilesTarget[DeltaTableWrite]):
         batches = (rows for add in files for rows in live_rows(store, add, schema, columns=columns))
         return pa.RecordBatchReader.from_batches(schema, batches)
 
+    def identified_rows(self) -> pa.RecordBatchReader:
+        """See `Target`."""
+        metadata, schema, store = self._there().metadata, self.schema(), self.store
+        if not keeps_row_ids(metadata):
+            return self.read()
+        files = list(self._there().files.values())
+        columns = file_columns(metadata)
+        batches = (rows for add in files for rows in identified_rows(store, add, schema, columns=columns))
+        return pa.RecordBatchReader.from_batches(with_identity(schema), batches)
+
     def recorded_files(self) -> Iterator[RecordedFile]:
         """See `Target`."""
         for add in self._there().files.values():
@@ -227,12 +239,13 @@ class DeltaTarget(FilesTarget[DeltaTableWrite]):
 
     def replace(self, rows: pa.RecordBatchReader, commit_id: CommitId) -> None:
         """See `Target`."""
-        self._overwrite(cast_rows(rows, self.stored_schema(rows.schema)), commit_id, {})
+        schema = with_identity(self.stored_schema(without_identity(rows.schema)), rows.schema)
+        self._overwrite(cast_rows(rows, schema), commit_id, {})
 
     def _overwrite(self, rows: pa.RecordBatchReader, commit_id: CommitId, renamed: Mapping[str, str]) -> None:
-        log = self._there()
-        recorded = with_columns(log, rows.schema, renamed, is_rewritten=True)
-        with self._begin(rows.schema, recorded) as write:
+        log, schema = self._there(), without_identity(rows.schema)
+        recorded = with_columns(log, schema, renamed, is_rewritten=True)
+        with self._begin(schema, recorded) as write:
             for add in log.files.values():
                 write.remove(add)
             write.actions += recorded

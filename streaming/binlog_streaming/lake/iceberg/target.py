@@ -22,6 +22,7 @@ from pyiceberg.exceptions import (
     ValidationException,
 )
 from pyiceberg.schema import assign_fresh_schema_ids
+from pyiceberg.table import TableProperties
 from sqlalchemy.exc import SQLAlchemyError
 
 from binlog_connector.crash_points import reached
@@ -117,6 +118,7 @@ class IcebergTarget(FilesTarget[IcebergTableWrite]):
         self._directory = sink.directory
         self._name = identifier(sink.directory, uri)
         self._kind = sink.merge
+        self._is_identified = sink.row_ids
         self._table: Table | None = None
         self.maintained = 0
 
@@ -237,6 +239,8 @@ class IcebergTarget(FilesTarget[IcebergTableWrite]):
             "write.metadata.delete-after-commit.enabled": "true",
             "write.metadata.previous-versions-max": "16",
         }
+        if self._is_identified:
+            properties[TableProperties.FORMAT_VERSION] = str(IDENTITY_FROM)
         with reading_replies():
             ensure_namespace(self.catalog, self._directory, self._name[:-1])
             table = self.catalog.create_table(

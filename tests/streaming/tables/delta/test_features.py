@@ -58,6 +58,7 @@ WRITTEN = {
     "in_commit_timestamps": (0, 1, 2, 3, 4, 5),
     "vacuum_protocol_check": (0, 1, 2, 3, 4, 5),
     "checkpoint_protection": (0, 1, 2, 3, 4, 5),
+    "row_tracking": (0, 1, 2, 3, 4, 5),
 }
 """Tables, and the rows that they hold."""
 
@@ -66,7 +67,6 @@ REFUSED = {
     "generated": r"generatedColumns \(column twice\)",
     "defaults": r"allowColumnDefaults \(column value\)",
     "append_only": "appendOnly",
-    "row_tracking": "rowTracking",
     "variant": "variantType",
     "iceberg_compat": "icebergCompatV2",
 }

@@ -25,7 +25,6 @@ from binlog_streaming.tables.statements.row_retention import left_rows, retained
 from binlog_streaming.tables.statements.target_alteration import TargetAlteration
 from tests.chance import seed
 from tests.faults.rest_catalog import RestCatalog
-from tests.streaming.tables.iceberg.test_catalogs import upgrade
 from tests.streaming.tables.lake.sink_cases import INT_KEY, MIRROR_COMMIT_ID, change_of, numbers
 
 if TYPE_CHECKING:
@@ -38,6 +37,8 @@ MARKED_ROWS = pa.schema([*INT_KEY, ("_deleted", pa.bool_()), ("_deleted_at", pa.
 KINDS = [
     pytest.param(TableFormat.ICEBERG, Merge.MARK, id="iceberg-mark", marks=pytest.mark.server),
     pytest.param(TableFormat.ICEBERG, Merge.REWRITE, id="iceberg-rewrite", marks=pytest.mark.server),
+    pytest.param(TableFormat.DELTA, Merge.MARK, id="delta-mark"),
+    pytest.param(TableFormat.DELTA, Merge.REWRITE, id="delta-rewrite"),
 ]
 
 
@@ -69,8 +70,6 @@ class IdentityTable:
     def create(self, schema: pa.Schema = INT_KEY) -> None:
         with closing(self.look()) as target:
             target.create(schema, MIRROR_COMMIT_ID)
-            assert isinstance(target, IcebergTarget)
-            upgrade(target.table)
 
     def append(self, rows: pa.Table) -> None:
         with closing(self.look()) as target:
@@ -116,7 +115,14 @@ class IdentityTable:
 @pytest.fixture
 def table(request: pytest.FixtureRequest, tmp_path: Path, kind: TableFormat, merge: Merge) -> Iterator[IdentityTable]:
     access: dict[str, str] = request.getfixturevalue("catalog") if kind is TableFormat.ICEBERG else {}
-    sink = Sink(directory=str(tmp_path / "tables"), format=kind, merge=merge, catalog=access, target_file_size=1 << 20)
+    sink = Sink(
+        directory=str(tmp_path / "tables"),
+        format=kind,
+        merge=merge,
+        row_ids=True,
+        catalog=access,
+        target_file_size=1 << 20,
+    )
     table = IdentityTable(sink)
     yield table
     if kind is TableFormat.ICEBERG:
@@ -238,7 +244,7 @@ def test_a_million_updates_change_no_id(table: IdentityTable) -> None:
         keys = pa.array(np.arange(step, count, steps), pa.int32())
         rows = pa.table([keys, pa.repeat(f"step {step}", len(keys))], schema=INT_KEY)
         with closing(table.look()) as target:
-            target.merge(change_of([], [], upserts=rows), replace(MIRROR_COMMIT_ID, batch_id=step + 1))
+            target.merge(Change(rows, rows.select(["id"]).slice(0, 0)), replace(MIRROR_COMMIT_ID, batch_id=step + 1))
             target.maintain(table.sink)
         now = identities()
         assert now.column(IDENTITY.names[0]).equals(before.column(IDENTITY.names[0]))
