@@ -108,7 +108,7 @@ class JointCatalog:
         self.transactions: list[int] = []
         self.commits = 0
         self.namespaces: set[str] = set()
-        self._files: dict[int, Path] = {}
+        self._replies: dict[int, bytes] = {}
         self._late: list[dict[str, Any]] = []
         self._lock = threading.Lock()
         handler = type("Handler", (_Handler,), {"catalog": self})
@@ -140,7 +140,7 @@ class JointCatalog:
         able = (f"POST {_BASE}/{TRANSACTION}",) if self.is_able else ()
         return {"defaults": {}, "overrides": {"prefix": PREFIX}, "endpoints": [*_ENDPOINTS, *able]}
 
-    def create(self, namespace: str, body: dict[str, Any]) -> dict[str, Any]:
+    def create(self, namespace: str, body: dict[str, Any]) -> bytes:
         """A new table."""
         asked = CreateTableRequest.model_validate(body)
         name = (namespace, asked.name)
@@ -161,26 +161,29 @@ class JointCatalog:
             self.history.append({**self.tables, name: metadata})
         return self.loaded(name)
 
-    def loaded(self, name: Name) -> dict[str, Any]:
+    def loaded(self, name: Name) -> bytes:
         """A table as who loads it gets it; its metadata are in a file, too."""
         metadata = self.tables.get(name)
         if metadata is None:
             raise _Refused(404, f"no such table: {name}")
         with self._lock:
-            if id(metadata) not in self._files:  # the history keeps them all
+            if id(metadata) not in self._replies:  # the history keeps them all
                 file = Path(metadata.location, "metadata", f"{uuid.uuid4()}.metadata.json")
                 file.parent.mkdir(parents=True, exist_ok=True)
-                file.write_text(metadata.model_dump_json())
-                self._files[id(metadata)] = file
-            file = self._files[id(metadata)]
-        return {"metadata-location": str(file), "metadata": json.loads(file.read_text()), "config": {}}
+                text = metadata.model_dump_json()
+                file.write_text(text)
+                place = json.dumps(str(file))
+                self._replies[id(metadata)] = (
+                    f'{{"metadata-location":{place},"metadata":{text},"config":{{}}}}'.encode()
+                )
+            return self._replies[id(metadata)]
 
     def drop(self, name: Name) -> None:
         """The table goes, its files stay."""
         with self._lock:
             self.history.append({key: table for key, table in self.tables.items() if key != name})
 
-    def commit(self, name: Name, body: dict[str, Any]) -> dict[str, Any]:
+    def commit(self, name: Name, body: dict[str, Any]) -> bytes:
         """A commit of one table."""
         identifier = {"namespace": name[0].split("."), "name": name[1]}
         if body.setdefault("identifier", identifier) != identifier:
@@ -279,7 +282,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     do_POST = do_DELETE = do_GET
 
-    def _answer(self, body: dict[str, Any]) -> dict[str, Any] | Fault | None:
+    def _answer(self, body: dict[str, Any]) -> bytes | dict[str, Any] | Fault | None:
         catalog = self.catalog
         parts = urlsplit(self.path).path.strip("/").split("/")
         # A namespace in another one: `a\x1fb` in a path, `a.b` here.
@@ -309,8 +312,8 @@ class _Handler(BaseHTTPRequestHandler):
     def _fail(self, status: int, reason: str) -> None:
         self._reply(status, {"error": {"message": reason, "type": "Refused", "code": status}})
 
-    def _reply(self, status: int, content: dict[str, Any] | None) -> None:
-        data = b"" if content is None else json.dumps(content).encode()
+    def _reply(self, status: int, content: bytes | dict[str, Any] | None) -> None:
+        data = json.dumps(content).encode() if isinstance(content, dict) else content or b""
         self.send_response(status)
         self.send_header("Content-Type", "application/json")
         self.send_header("Content-Length", str(len(data)))
