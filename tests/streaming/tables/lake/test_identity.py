@@ -17,6 +17,8 @@ import pytest
 from msgspec import structs
 
 from binlog_streaming.lake.change import Change, Patches
+from binlog_streaming.lake.delta.log import read_log
+from binlog_streaming.lake.delta.target import DeltaTarget
 from binlog_streaming.lake.evolution import IDENTITY, SchemaChange, has_identity
 from binlog_streaming.lake.iceberg.target import IcebergTarget
 from binlog_streaming.lake.sinks import sink_type
@@ -147,6 +149,13 @@ def test_rows_keep_their_ids_whatever_becomes_of_their_files(table: IdentityTabl
         table.merge(change)
         table.maintain()
     assert len(table.used) > len(table.known)
+    with closing(table.look()) as target:
+        if isinstance(target, DeltaTarget):  # a checkpoint has the ids, too
+            log = read_log(target.store)
+            assert log is not None
+            assert target.log is not None
+            assert log.checkpoint > 0
+            assert (log.files, log.domains) == (target.log.files, target.log.domains)
 
 
 @pytest.mark.parametrize(("kind", "merge"), KINDS)
