@@ -24,6 +24,7 @@ from pyiceberg.table import CommitTableRequest
 from pyiceberg.table.metadata import TableMetadata, new_table_metadata
 from pyiceberg.table.sorting import UNSORTED_SORT_ORDER
 from pyiceberg.table.update import update_table_metadata
+from pyiceberg.typedef import IcebergBaseModel
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -155,6 +156,8 @@ class JointCatalog:
             asked.location,
             dict(asked.properties),
         )
+        if metadata.format_version > 2:
+            metadata = metadata.model_copy(update={"next_row_id": 0})  # the library leaves it out
         with self._lock:
             if name in self.tables:
                 raise _Refused(409, f"table {name} exists")
@@ -170,7 +173,7 @@ class JointCatalog:
             if id(metadata) not in self._replies:  # the history keeps them all
                 file = Path(metadata.location, "metadata", f"{uuid.uuid4()}.metadata.json")
                 file.parent.mkdir(parents=True, exist_ok=True)
-                text = metadata.model_dump_json()
+                text = IcebergBaseModel.model_dump_json(metadata)  # that of version 3 refuses
                 file.write_text(text)
                 place = json.dumps(str(file))
                 self._replies[id(metadata)] = (

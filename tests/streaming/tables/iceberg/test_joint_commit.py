@@ -116,10 +116,14 @@ def test_a_batch_is_one_commit_where_the_catalog_has_that(tmp_path: Path, is_abl
         assert [field.name for field in catalog.tables[ITEMS].schema().fields][-1] == "note"
 
 
-def test_one_batch_of_everything(catalog: JointCatalog, tmp_path: Path) -> None:
-    """Several steps of a table, and a statement between them."""
+@pytest.mark.parametrize("row_ids", [False, True])
+def test_one_batch_of_everything(catalog: JointCatalog, tmp_path: Path, row_ids: bool) -> None:
+    """Several steps of a table, and a statement between them; also in tables of version 3, which number rows."""
     write_log(tmp_path / "log", ROUNDS)
-    assert run(order_job(tmp_path, catalog.settings(), bytes_max="1g"), tasks=LocalTasks(2)) == 1
+    job = order_job(tmp_path, catalog.settings(), bytes_max="1g")
+    job = structs.replace(job, sink=structs.replace(job.sink, row_ids=row_ids))
+    assert run(job, tasks=LocalTasks(2)) == 1
+    assert {table.format_version for _, table in tables_of(catalog)} == {3 if row_ids else 2}
     assert catalog.transactions == [2]
     assert_done(catalog)
     assert not halves(catalog)
