@@ -36,7 +36,7 @@ FUZZ_TARGETS ?=
 SERVERS_SECONDS := $(if $(filter command,$(origin SECONDS)),$(SECONDS),120)
 SEED ?= 1
 # Of `make simulate`.
-SEEDS ?= 500
+SEEDS ?= 1000
 STEPS ?=
 CANARIES ?=
 KILLS ?=
@@ -173,7 +173,7 @@ fuzz-servers: setup ## Live random histories on servers, and see that each table
 	@$(BIN)/python -m tests.judge --seconds $(SERVERS_SECONDS) --servers '$(SERVERS)' --seed $(SEED) \
 		$(if $(PAIRS),--pairs) $(if $(ROUNDS),--rounds $(ROUNDS))
 
-simulate: setup $(KERNELS) ## Live five hundred lives of a server, a log, a faulty disk and a job, each from a seed (SEEDS=..., SEED=... tells one, STEPS=..., CANARIES=1: known bugs must be found)
+simulate: setup $(KERNELS) ## Live a thousand lives of a server, a log, a faulty disk and a job, each from a seed (SEEDS=..., SEED=... tells one, STEPS=..., CANARIES=1: known bugs must be found)
 	@$(BIN)/python -m binlog_lab.simulator.run --seeds $(SEEDS) $(if $(CANARIES),--canaries) \
 		$(if $(filter command,$(origin SEED)),--seed $(SEED)) $(if $(STEPS),--steps '$(STEPS)')
 

@@ -3,10 +3,12 @@
 A life (`life.Life`) is a script (`script.Script`) of steps with seeds of their own, so that steps can be left out:
 
     model server  ->  its files  ->  what a reader sees  ->  the job  ->  tables  ->  verdict
-    server.py         server_log     visible_folder.py      (real)       (real)      life.py
+    server.py         server_log     visible_folder.py      (real)       (real)      verdict.py
 
 * `server.ModelServer`: tables as dictionaries; its tables after each group are the expected ones. Its log is written by
   the encoders and the writers of the laboratory: classic files of both vendors, `.ibb` files with out-of-band data.
+  Transactions (`statements.Draft`) have savepoints, end in ROLLBACK, or are prepared by XA; tables are dropped and
+  renamed; the log is reset; a replica with other files takes over.
 * `visible_folder.VisibleFolder`: the reader's folder gets the server's files late, torn at any byte, names before
   contents, purges late.
 * The job is the product's own `TablesJob` with all that it calls: tailer, planner, readers, plan, modes, the Delta
@@ -17,7 +19,7 @@ A life (`life.Life`) is a script (`script.Script`) of steps with seeds of their 
   the machine, with all that was not forced to the disk. Calls that read the log let the server go on meanwhile.
 * After each run that ended: the tables are those of the server at the job's GTID. After an error: it is named, and what
   it states is true of this life. When faults end, the job reaches the end of the log within three runs.
-* `canaries`: known bugs put into the product; each must be found. `run.WANTED`: what five hundred lives must reach.
+* `canaries`: known bugs put into the product; each must be found. `run.WANTED`: what a thousand lives must reach.
 
 A seed is one life on every machine: no wall clock, no order of hashes, no threads.
 """

@@ -7,15 +7,23 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
+from binlog_connector.following.log_end import end_of_log
 from binlog_connector.following.resume import Decision, compare
 from binlog_connector.following.starts import advance
 from binlog_connector.spark import stream_reader
 from binlog_connector.spark.partitions import plan_partitions
+from binlog_format.classic import log_scan
+from binlog_format.classic.file_scan import ClassicFileScan
 from binlog_format.classic.log_scan import position_of
 from binlog_format.source_file import FileEntry, LocalDirectory
+from binlog_format.transactions.control_statements import GroupOutcome
+from binlog_format.transactions.prepared import PreparedXaRows
 from binlog_lab.simulator.model_tables import ModelTarget
 from binlog_lab.simulator.scheduler import ModelSession
 from binlog_streaming.job_state.checkpoint import end_batch
+from binlog_streaming.jobs import switch
 from binlog_streaming.lake.change import Change
 from binlog_streaming.lake.delta.target import DeltaTarget
 from binlog_streaming.lake.storage import folder_store
@@ -165,6 +173,34 @@ def _statements_out_of_order() -> AbstractContextManager[None]:
     return _replaced(plan, "statements_of", lambda rows: statements_of(rows)[1:])
 
 
+def _rolled_back_rows_taken() -> AbstractContextManager[None]:
+    return _replaced(GroupOutcome, "loses", lambda _, events: np.zeros(len(events), dtype=np.bool_))
+
+
+def _prepared_rows_forgotten() -> AbstractContextManager[None]:
+    return _replaced(PreparedXaRows, "take", lambda *_: iter(()))
+
+
+def _reset_taken_for_the_same_log() -> AbstractContextManager[None]:
+    def forgiving(watched: Any, offset: Any) -> Decision:
+        decision = compare(watched, offset)
+        is_other = decision.loss is not None and decision.loss.subclass in ("LOG_RESET", "FILE_REUSED")
+        return replace(decision, loss=None) if is_other else decision
+
+    return _replaced(stream_reader, "compare", forgiving)
+
+
+def _checksums_not_looked_at() -> AbstractContextManager[None]:
+    def credulous(file: Any, start: int, limit: int, scratch: Any, **_: bool) -> ClassicFileScan:
+        return ClassicFileScan(file, start, limit, scratch, verify=False)
+
+    return _replaced(log_scan, "ClassicFileScan", credulous)
+
+
+def _switch_to_the_end() -> AbstractContextManager[None]:
+    return _replaced(switch, "find_switch", lambda watched, *_, **__: end_of_log(watched))
+
+
 CANARIES: dict[str, Callable[[], AbstractContextManager[None]]] = {
     "an offset before the commit": _offset_before_the_commit,
     "a lost fsync": _lost_fsync,
@@ -181,5 +217,10 @@ CANARIES: dict[str, Callable[[], AbstractContextManager[None]]] = {
     "deletes forgotten": _deletes_forgotten,
     "the first image of a key counts": _first_image_of_a_key_counts,
     "a statement forgotten": _statements_out_of_order,
+    "rows taken that were rolled back": _rolled_back_rows_taken,
+    "rows of a prepared transaction forgotten": _prepared_rows_forgotten,
+    "a reset taken for the same log": _reset_taken_for_the_same_log,
+    "checksums not looked at": _checksums_not_looked_at,
+    "a switch to the end of the other log": _switch_to_the_end,
 }
 """Each makes the product wrong while it is entered."""

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import errno
-import re
 import shutil
-from collections import Counter
 from contextlib import ExitStack, nullcontext
 from random import Random
 from typing import TYPE_CHECKING, cast
@@ -14,19 +12,19 @@ from deltalake.exceptions import DeltaError
 
 from binlog_connector.crash_points import watched
 from binlog_format.classic.layout import MAGIC_SIZE
-from binlog_format.errors import BinlogError, DataLossError
-from binlog_lab.simulator.classic_server_log import ClassicServerLog
+from binlog_format.errors import BinlogError, CorruptError, DataLossError, SwitchError
 from binlog_lab.simulator.disk import Disk, Killed
 from binlog_lab.simulator.machine import Clock, forget_process, one_machine
 from binlog_lab.simulator.model_tables import ModelLake
 from binlog_lab.simulator.scheduler import Conduct, ModelSession
 from binlog_lab.simulator.script import Act, LifeResult, LifeStep, Script
-from binlog_lab.simulator.server import DATABASE, ModelServer
-from binlog_lab.simulator.server_log import InnodbServerLog
+from binlog_lab.simulator.server import ModelServer
+from binlog_lab.simulator.settings import DELTA_SHARE, new_log, write_job
+from binlog_lab.simulator.verdict import DefectError, TableVerdict, group_number
 from binlog_lab.simulator.visible_folder import LOOKS, Look, VisibleFolder
 from binlog_streaming.job_state.checkpoint import read_checkpoint, state_of
-from binlog_streaming.lake.sinks import sink_type
-from binlog_streaming.settings import Job, Mode, Sink, Source, TableRule, Trigger
+from binlog_streaming.jobs.switch import complete_begun, job_to_switch, plan_switch
+from binlog_streaming.settings import Job, load_job
 from binlog_streaming.tables.job import TablesJob
 
 if TYPE_CHECKING:
@@ -37,25 +35,18 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from binlog_connector.following.offsets import SourceOffset
-    from binlog_lab.simulator.server import ModelTable
-    from binlog_lab.simulator.server_log import ServerLog
-    from binlog_streaming.lake.target import TargetFactory
 
 RUNS_TO_CATCH_UP = 3
 """Runs within which a job without faults has to reach the end of the log."""
 
-DELTA_SHARE = 0.1
-"""Share of the lives whose tables are real Delta tables, which take ten times as long."""
+CLOCK_JUMPS = (-86400, -3600, -5, 5, 3600, 86400)
+"""Seconds by which the server's clock jumps."""
 
-CHANGELOG_SHARE = 0.4
-"""Share of the lives whose tables have changelogs, too."""
+_TOLD = ("savepoint", "rollback to savepoint", "ROLLBACK", "XA PREPARE", "XA COMMIT", "XA ROLLBACK", "swapped")
+"""Parts of statements that count as reached."""
 
 _FIRST_CALLS = 90
 """Calls of a run among which a fault is put, evenly; a short run has fewer, and no fault then."""
-
-
-class DefectError(Exception):
-    """Something that must not be: what it is."""
 
 
 class Life:
@@ -74,11 +65,14 @@ class Life:
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
         chance = script.chance
-        self._server = ModelServer.new(self._new_log(chance), self._clock)
-        self._view = VisibleFolder(folder / "server", folder / "log")
-        self._disk = Disk(folder / "job", folder / "log", Random(script.seed))
+        log = new_log(chance, folder / "server-1", int(self._clock.now))
+        self._server = ModelServer.new(log, self._clock)
+        self._view = VisibleFolder(folder / "server-1", folder / "log-1")
+        self._disk = Disk(folder / "job", folder / "log-", Random(script.seed))
         self._lake = ModelLake(self._disk.commit) if chance.random() >= DELTA_SHARE else None
-        self._job = self._new_job(chance)
+        self._job_file = write_job(chance, folder, self._view.path, has_model_tables=self._lake is not None)
+        self._job = load_job(self._job_file)
+        self._verdict = TableVerdict(self._job, self._lake, self._server.log.terms)
         self._shown = 0  # number of the last group that the reader may have seen
         self._truth = self._server.history  # that the reader's files are of
         self._survivors: list[int] = []  # last groups after crashes of which the reader's files show nothing yet
@@ -87,30 +81,10 @@ class Life:
         self._began_late = False  # the log had lost its beginning before the job saw it
         self._is_stale = False  # what the reader sees of an earlier file
         self._has_changed_meanwhile = False  # files that are being read
-
-    def _new_log(self, chance: Random) -> ServerLog:
-        second, folder = int(self._clock.now), self._folder / "server"
-        is_synced = chance.random() < 0.7
-        kind = chance.choice(("mariadb", "mysql", "innodb"))
-        if kind == "innodb":
-            return InnodbServerLog(folder, second, page_size=chance.choice((512, 1024, 16384)), is_synced=is_synced)
-        return ClassicServerLog(folder, second, is_mysql=kind == "mysql", is_synced=is_synced)
-
-    def _new_job(self, chance: Random) -> Job:
-        directory = self._folder / "job"
-        directory.mkdir()
-        modes = (Mode.MIRROR, Mode.CHANGELOG) if chance.random() < CHANGELOG_SHARE else (Mode.MIRROR,)
-        return Job(
-            source=Source(
-                path=str(self._folder / "log"),
-                max_bytes_per_trigger=chance.choice((500, 2000, 100_000)),
-                min_partitions=chance.choice((None, None, 2, 3)),
-            ),
-            sink=Sink(directory="model://tables" if self._lake is not None else str(directory / "tables")),
-            checkpoint=str(directory / "checkpoint"),
-            tables=(TableRule(mode=modes, target="{database}/{table}/{mode}"),),
-            trigger=Trigger(available_now=True),
-        )
+        self._is_reset = False  # the log, since the reader looked
+        self._is_rotten = False  # a file of the server
+        self._switches = 0
+        self._is_old_log_gone = False
 
     def live(self) -> LifeResult:
         """Live it."""
@@ -159,27 +133,75 @@ class Life:
             self._tell(f"{step.number}. server: {self._of_server(step)}")
 
     def _of_server(self, step: LifeStep) -> str:
-        server, chance = self._server, step.chance
-        if step.act is Act.TRANSACTION:
-            told = server.transaction(chance) or "nothing to do"
+        server, chance, act = self._server, step.chance, step.act
+        statements = {
+            Act.TRANSACTION: server.transaction,
+            Act.XA: server.xa,
+            Act.ALTER: server.alter,
+            Act.DROP: server.drop,
+            Act.RENAME: server.rename,
+        }
+        if act in statements:
+            told = statements[act](chance) or "nothing to do"
+            self.outcome.reached |= {name for name in _TOLD if name in told}
             return f"{server.last}: {told}"
-        if step.act is Act.ALTER:
-            told = server.alter(chance) or "nothing to alter"
-            return f"{server.last}: {told}"
-        if step.act is Act.CREATE:
+        if act is Act.CREATE:
             return f"{server.create(chance.randrange(3)) or 'the table is there'}"
-        if step.act is Act.PURGE:
+        if act is Act.PURGE:
             return f"purges files {server.purge(chance.choice((1, 1, 2)))}"
-        if step.act in (Act.CRASH, Act.POWER_LOSS):
-            lost = server.crash(chance, of_machine=step.act is Act.POWER_LOSS)
+        if act in (Act.CRASH, Act.POWER_LOSS):
+            lost = server.crash(chance, of_machine=act is Act.POWER_LOSS)
             if lost:
                 self._survivors.append(server.last)
-            return f"{step.act}, {lost} groups are lost, the last one is {server.last}"
-        call = {Act.FLUSH: server.log.flush, Act.ROTATE: server.rotate, Act.RESTART: server.restart}[step.act]
+            return f"{act}, {lost} groups are lost, the last one is {server.last}"
+        if act is Act.CLOCK:
+            seconds = chance.choice(CLOCK_JUMPS)
+            self._clock.now += seconds
+            return f"its clock jumps by {seconds} s"
+        if act is Act.ROT:
+            return self._rot(chance)
+        if act is Act.FAILOVER:
+            return self._fail_over(chance)
+        if act is Act.RESET:
+            told = server.reset()
+            if server.last == 0:
+                self._is_reset = True
+                self._survivors.append(0)
+            return told
+        call = {Act.FLUSH: server.log.flush, Act.ROTATE: server.rotate, Act.RESTART: server.restart}[act]
         call()
-        return str(step.act)
+        return str(act)
+
+    def _fail_over(self, chance: Random) -> str:
+        old, self._switches = self._view, self._switches + 1
+        self._view = VisibleFolder(
+            self._folder / f"server-{self._switches + 1}", self._folder / f"log-{self._switches + 1}"
+        )
+        lost = self._server.fail_over(self._view.server, chance)
+        if not self._files_reached():  # there is no place to switch from
+            text = self._job_file.read_text().replace(f'"{self._job.source.path}"', f'"{self._view.path}"')
+            self._job_file.write_text(text)
+            self._job = load_job(self._job_file)
+        if lost:
+            self._survivors.append(self._server.last)
+        if chance.random() < 0.3:
+            shutil.rmtree(old.path)
+            self._is_old_log_gone |= self._job.source.path == str(old.path)
+        self._server.log.flush()
+        self._show(Look.ALL, chance, "   ")
+        return f"fails over, {lost} groups are lost, the last one is {self._server.last}"
+
+    def _rot(self, chance: Random) -> str:
+        path = self._view.rot(chance)
+        while path is None:
+            self._server.rotate()
+            path = self._view.rot(chance)
+        self._is_rotten = True
+        return f"a bit of {path} changes"
 
     def _show(self, look: Look, chance: Random, number: str = "") -> None:
+        if self._is_reset:
+            look = Look.ALL
         begun_anew = self._view.begun_anew() if look is not Look.STALE_SIZE else frozenset()
         if self._view.show(look, chance):
             self.outcome.reached.add(f"look {look}")
@@ -187,6 +209,7 @@ class Life:
             self._may_have_lost |= any(reached > last for last in self._survivors)
             self._may_have_lost |= not begun_anew.isdisjoint(self._files_reached())
             self._survivors.clear()
+            self._is_reset = False
             self._is_stale = look is Look.STALE_SIZE
             self._shown, self._truth = self._server.last, dict(self._server.history)
             self._tell(f"{number}reader sees: {look}")
@@ -232,7 +255,8 @@ class Life:
         tables = nullcontext() if self._lake is None else self._lake.installed()
         with disk.installed(), watched(self._at_crash_point), tables:
             try:
-                TablesJob(self._job, session=cast("SparkSession", session)).run()
+                self._switch(session)
+                self._run_job(self._job, session)
             except (Killed, Exception) as raised:
                 error = raised
         forget_process()
@@ -251,8 +275,22 @@ class Life:
             return False
         self._tell(f"   it did {session.batches} batches{f', {faults}' if faults else ''}")
         if had_lost or not self._may_have_lost:  # else it has taken them before they were lost
-            self._check_tables()
+            self._verdict.check(self._truth, self._taken(), began_late=self._began_late)
         return True
+
+    def _run_job(self, job: Job, session: ModelSession) -> None:
+        TablesJob(job, once=True, session=cast("SparkSession", session)).run()
+
+    def _switch(self, session: ModelSession) -> None:
+        """Let the job go on in the log of the server that is the primary now, once something of it is seen."""
+        file, path = str(self._job_file), str(self._view.path)
+        if self._view.path.exists() and self._job.source.path != path:
+            complete_begun(job_to_switch(file))
+            plan = plan_switch(file, path)
+            if not plan.is_done:
+                plan.apply(lambda job: self._run_job(job, session))
+            self.outcome.reached.add("switch")
+            self._job = load_job(self._job_file)
 
     def _at_crash_point(self, step: StrEnum) -> None:
         if self._disk.is_dead:
@@ -271,7 +309,13 @@ class Life:
             return
         if self._has_changed_meanwhile and isinstance(error, DataLossError):
             return  # a file went while it was read; the next run tells whether anything is lost
-        if self._is_lost() and (isinstance(error, DataLossError) or error.condition == _BEGAN_LATE):
+        if self._is_rotten and isinstance(error, CorruptError | DataLossError):  # what was read may be damaged, too
+            self.outcome.named = error.condition
+            return
+        if self._is_lost() and (isinstance(error, DataLossError | SwitchError) or error.condition == _BEGAN_LATE):
+            self.outcome.named = error.condition
+            return
+        if error.condition == _WITHIN_BATCH and self._is_old_log_gone:
             self.outcome.named = error.condition
             return
         if error.condition == _CUT_OFF and self._is_stale and not clean:
@@ -286,12 +330,14 @@ class Life:
 
     def _is_lost(self) -> bool:
         """True if a group is gone that the job had not taken, or that it had taken, or seen."""
-        return self._server.purged_to > self._taken() or self._may_have_lost or self._began_late
+        taken = self._taken()
+        is_purged = self._server.purged_to > taken or self._server.is_out_of_reach(taken)
+        return is_purged or self._may_have_lost or self._began_late
 
     def _taken(self) -> int:
         """Number of the last group in batches that have ended."""
         checkpoint = read_checkpoint(state_of(self._job))
-        return 0 if checkpoint is None else _number(checkpoint.offset)
+        return 0 if checkpoint is None else self._number(checkpoint.offset)
 
     def _files_reached(self) -> set[int]:
         """Files in which the job is, or will be after a batch that has begun."""
@@ -302,57 +348,10 @@ class Life:
     def _reached(self) -> int:
         """Number of the last group in batches that have begun."""
         checkpoint = read_checkpoint(state_of(self._job))
-        return 0 if checkpoint is None else max(_number(checkpoint.offset), _number(checkpoint.pending))
+        return 0 if checkpoint is None else max(map(self._number, (checkpoint.offset, checkpoint.pending)))
 
-    def _check_tables(self) -> None:
-        taken = self._taken()
-        if taken not in self._truth:
-            raise DefectError(f"the job is at {taken}, the log that it sees ends at {max(self._truth)}")
-        for name, table in sorted(self._truth[taken].tables.items()):
-            self._check_mirror(name, table, taken)
-            self._check_changelog(name, table, taken)
-
-    def _rows(self, name: str, mode: str, columns: list[str]) -> list[tuple[object, ...]] | None:
-        """Columns of all rows of a target; none where there is no target, None if there cannot be one."""
-        factory: TargetFactory = sink_type(self._job.sink.format) if self._lake is None else self._lake
-        target = factory.at(self._job.sink, f"{self._job.sink.directory}/{DATABASE}/{name}/{mode}")
-        if target.properties() is None:
-            return None if self._began_late else []
-        held = target.read().read_all()
-        missing = sorted(set(columns) - set(held.column_names))
-        if missing:
-            raise DefectError(f"{name} ({mode}) lacks columns {missing}")
-        return [tuple(row.values()) for row in held.select(columns).to_pylist()]
-
-    def _check_changelog(self, name: str, table: ModelTable, taken: int) -> None:
-        """Each change is there once; values of columns are looked at in the mirror."""
-        if Mode.CHANGELOG not in self._job.tables[0].modes:
-            return
-        changes = (change for number in range(1, taken + 1) for change in self._truth[number].changes)
-        expected: Counter[tuple[object, ...]] = Counter(
-            (kind, *key) for table_name, kind, key in changes if table_name == name
-        )
-        rows = self._rows(name, "changelog", ["_change_type", *table.spec.primary_key])
-        found = Counter(row for row in rows or () if row[0] != "truncate")
-        if found != expected and not self._began_late:  # which has no changes from before
-            raise DefectError(
-                f"the changelog of {name} at {taken} lacks {list((expected - found).items())[:3]}, and has too often "
-                f"{list((found - expected).items())[:3]}"
-            )
-
-    def _check_mirror(self, name: str, table: ModelTable, taken: int) -> None:
-        rows = self._rows(name, "mirror", [column.name for column in table.spec.columns])
-        if rows is None:
-            return
-        expected = sorted(table.rows.values(), key=repr)
-        found = sorted(rows, key=repr)
-        if found != expected:
-            lacking = [row for row in expected if row not in found][:3]
-            extra = [row for row in found if row not in expected][:3]
-            raise DefectError(
-                f"{name} at {taken} has {len(found)} rows, the server {len(expected)}: it lacks {lacking}, "
-                f"and has too many {extra}"
-            )
+    def _number(self, offset: SourceOffset | None) -> int:
+        return 0 if offset is None else group_number(str(offset.gtid), self._server.log.terms)
 
     def _catch_up(self) -> None:
         """Faults end: the job has to reach the end of the log."""
@@ -370,16 +369,13 @@ class Life:
         raise DefectError(f"the job stays at {self._taken()}, the log ends at {self._server.last}")
 
 
-def _number(offset: SourceOffset | None) -> int:
-    found = None if offset is None else re.search(r"(\d+)$", str(offset.gtid))
-    return 0 if found is None else int(found[1])
-
-
 _BEGAN_LATE = "BINLOG_TABLE.INCOMPLETE"
 """The log that the job saw first had lost its beginning."""
 
 _CUT_OFF = "BINLOG_CORRUPT.BAD_EVENT"
 """A later file states more than the reader sees of an earlier one."""
+_WITHIN_BATCH = "BINLOG_SWITCH.WITHIN_BATCH"
+"""The job was killed in a batch, and the log that has the rest of it is gone."""
 _NO_FILES = "BINLOG_START.NO_LOG_FILES"
 """Files of which nothing is there yet are no log yet."""
 

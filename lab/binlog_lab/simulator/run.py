@@ -1,4 +1,4 @@
-"""Many lives, one after the other: `python -m binlog_lab.simulator.run --seeds 500`, which `make simulate` calls.
+"""Many lives, on all processors: `python -m binlog_lab.simulator.run --seeds 1000`, which `make simulate` calls.
 
 --seed 77              one life, told line by line
 --seed 77 --steps 3,5  the same with some of its steps
@@ -13,6 +13,8 @@ import os
 import sys
 import tempfile
 from collections import Counter
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
 from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING
@@ -28,6 +30,8 @@ if TYPE_CHECKING:
 
 _MEMORY = Path("/dev/shm")
 _SHRINK_RUNS = 150
+_PART = 20
+"""Lives that a process lives before it takes the next ones."""
 _STEPS = (CrashPoint.LOOKED, CrashPoint.CREATED, CrashPoint.FILES_WRITTEN, CrashPoint.COMMITTED)
 _CALLS = ("open", "fsync", "rename", "link", "unlink", "commit, after")
 WANTED = (
@@ -40,14 +44,17 @@ WANTED = (
         for call in ("open", "fsync", "rename", "link", "unlink")
     ),
     *(f"{error} at {call}" for error in ("EIO", "ENOSPC") for call in ("open", "fsync", "rename", "commit, after")),
+    *("savepoint", "rollback to savepoint", "ROLLBACK", "XA PREPARE", "XA COMMIT", "XA ROLLBACK", "swapped", "switch"),
+    "error BINLOG_CORRUPT",
+    "error BINLOG_DATA_LOSS.LOG_RESET",
     "error BINLOG_DATA_LOSS.FILE_PURGED",
     "error BINLOG_DATA_LOSS.TRUNCATED_TRANSACTION",
     "meanwhile",
     "task twice",
     "task late",
 )
-"""Events that five hundred lives must reach, by the beginnings of their names."""
-FEW = 500
+"""Events that a thousand lives must reach, by the beginnings of their names."""
+FEW = 1000
 """Lives that must reach all that is to be reached."""
 
 
@@ -98,9 +105,9 @@ def find_canary(name: str, seeds: Iterable[int]) -> int | None:
 
 def main() -> int:
     """Do what the arguments ask for; 1: there is a defect, or a bug that was not found."""
-    logging.disable(logging.WARNING)
+    _be_quiet()
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--seeds", type=int, default=500, help="how many lives")
+    parser.add_argument("--seeds", type=int, default=1000, help="how many lives")
     parser.add_argument("--first", type=int, default=1, help="the first seed")
     parser.add_argument("--seed", type=int, help="one life")
     parser.add_argument("--steps", help="of that life, these steps alone")
@@ -110,6 +117,10 @@ def main() -> int:
         return _tell(Script.of(options.seed), options.steps)
     seeds = range(options.first, options.first + options.seeds)
     return _see_canaries(seeds) if options.canaries else _see_lives(seeds)
+
+
+def _be_quiet() -> None:
+    logging.disable(logging.WARNING)
 
 
 def _say(*lines: str) -> None:
@@ -127,7 +138,13 @@ def _tell(script: Script, steps: str | None) -> int:
 
 def _see_lives(seeds: range) -> int:
     started = perf_counter()
-    reached, failing = run_seeds(seeds)
+    reached: Counter[str] = Counter()
+    failing: list[int] = []
+    parts = [seeds[first : first + _PART] for first in range(0, len(seeds), _PART)]
+    with ProcessPoolExecutor(mp_context=get_context("spawn"), initializer=_be_quiet) as pool:
+        for reached_in_part, failing_in_part in pool.map(run_seeds, parts):
+            reached += reached_in_part
+            failing += failing_in_part
     seconds = perf_counter() - started
     for seed in failing[:3]:
         few = shrunk(Script.of(seed))

@@ -13,6 +13,11 @@ class Act(StrEnum):
     TRANSACTION = "transaction"
     ALTER = "alter"
     CREATE = "create"
+    DROP = "drop"
+    RENAME = "rename"
+    XA = "XA"
+    RESET = "reset"
+    """RESET MASTER, after all tables were dropped."""
     FLUSH = "flush"
     ROTATE = "rotate"
     RESTART = "restart"
@@ -20,6 +25,12 @@ class Act(StrEnum):
     POWER_LOSS = "power loss"
     """The server's machine loses its power."""
     PURGE = "purge"
+    FAILOVER = "failover"
+    """A replica is the primary."""
+    CLOCK = "clock"
+    """The server's clock jumps, also back."""
+    ROT = "bit rot"
+    """A bit of a file that is written changes."""
     SHOW = "show"
     """The reader sees more of the server's files."""
     RUN = "run"
@@ -29,13 +40,20 @@ class Act(StrEnum):
 _WEIGHTS = {
     Act.TRANSACTION: 30,
     Act.ALTER: 4,
-    Act.CREATE: 2,
+    Act.CREATE: 3,
+    Act.DROP: 1,
+    Act.RENAME: 2,
+    Act.XA: 5,
+    Act.RESET: 0.5,
     Act.FLUSH: 5,
     Act.ROTATE: 5,
     Act.RESTART: 2,
     Act.CRASH: 3,
     Act.POWER_LOSS: 2,
     Act.PURGE: 2,
+    Act.FAILOVER: 1,
+    Act.CLOCK: 1,
+    Act.ROT: 0.5,
     Act.SHOW: 10,
     Act.RUN: 12,
 }

@@ -2,26 +2,25 @@
 
 from __future__ import annotations
 
-import datetime
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from binlog_lab.event_encoding.event_encoding import Origin, QueryContext, encode_query, encode_xid
-from binlog_lab.event_encoding.table_encoding import ColumnSpec, TableEncoder, TableSpec
-from binlog_lab.simulator.server_log import SERVER_ID, Group
+from binlog_lab.event_encoding.table_encoding import ColumnSpec, TableSpec
+from binlog_lab.simulator.server_log import Group, LoggedKind, SessionAct, SessionActKind
+from binlog_lab.simulator.statements import DATABASE, Draft, ModelTable
 
 if TYPE_CHECKING:
     import random
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
+    from pathlib import Path
 
     from binlog_lab.event_encoding.value_encoding import Value
     from binlog_lab.simulator.machine import Clock
     from binlog_lab.simulator.server_log import ServerLog
+    from binlog_lab.simulator.statements import RowChange
 
-    Row = tuple[Value, ...]
-    Rows = dict[tuple[Value, ...], Row]
-
-DATABASE = "shop"
 _ID = ColumnSpec("id", "int")
 _NOTE = ColumnSpec("note", "varchar(60)", nullable=True)
 _SPECS = (
@@ -29,31 +28,11 @@ _SPECS = (
     TableSpec(DATABASE, "items", (ColumnSpec("a", "int"), ColumnSpec("b", "varchar(8)"), _NOTE), ("a", "b")),
     TableSpec(DATABASE, "people", (_NOTE, _ID, ColumnSpec("born", "date", nullable=True)), ("id",)),
 )
-_WORDS = ("tea", "milk", "", "a bear", "ö", "x" * 50)
-_ROWS_MAX = 40
-
-
-@dataclass(slots=True)
-class ModelTable:
-    """A table.
-
-    Attributes:
-        spec: Its columns and key.
-        rows: By key.
-        number: Its number in table maps.
-    """
-
-    spec: TableSpec
-    rows: Rows
-    number: int
-
-    def copy(self) -> ModelTable:
-        """The same, to be changed by itself."""
-        return ModelTable(self.spec, dict(self.rows), self.number)
-
-    def key(self, row: Row) -> tuple[Value, ...]:
-        """The key of a row."""
-        return tuple(row[index] for index in self.spec.key_indices)
+_NAMES = ("orders", "items", "people", "archive")
+_BETWEEN = "swapped"
+"""Name that a table has while two tables change their names."""
+_ROLLED_BACK = 0.05
+"""Share of the transactions that are logged and end in ROLLBACK, as after changes of a table without transactions."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,11 +41,26 @@ class StateAfterGroup:
 
     Attributes:
         tables: Its tables, by name.
-        changes: Of the group: table, kind of the row image (as a change feed names it), and key.
+        gone: Tables that were dropped, or have another name since, as they were before, by name.
+        changes: Row images of the group.
     """
 
     tables: Mapping[str, ModelTable]
-    changes: tuple[tuple[str, str, tuple[Value, ...]], ...] = ()
+    gone: Mapping[str, ModelTable] = field(default_factory=dict)
+    changes: tuple[RowChange, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class PreparedTransaction:
+    """An XA transaction that is prepared; nobody else uses its tables meanwhile.
+
+    Attributes:
+        draft: What it has done.
+        number: Of the group that prepared it; 0: the log has no such groups.
+    """
+
+    draft: Draft
+    number: int
 
 
 @dataclass(slots=True)
@@ -78,7 +72,6 @@ class ModelServer:
         clock: Its clock.
         tables: What it has now, by name.
         history: What it had after each group, by number; 0: before the first one.
-        lost_from: Number of the first group that a crash has ever taken back; None: none was.
         purged_to: Number of the last group that was purged.
     """
 
@@ -86,12 +79,16 @@ class ModelServer:
     clock: Clock
     tables: dict[str, ModelTable]
     history: dict[int, StateAfterGroup]
-    lost_from: int | None = None
     purged_to: int = 0
+    _gone: dict[str, ModelTable] = field(default_factory=dict)
+    _groups: dict[int, Group] = field(default_factory=dict)
     _last: int = 0
     _table_number: int = 100
     _columns: int = 0
-    _changes: list[tuple[str, str, tuple[Value, ...]]] = field(default_factory=list)
+    _xids: int = 0
+    _prepared: dict[int, PreparedTransaction] = field(default_factory=dict)
+    _ever_prepared: dict[int, PreparedTransaction] = field(default_factory=dict)
+    _committed: dict[int, int] = field(default_factory=dict)
 
     @classmethod
     def new(cls, log: ServerLog, clock: Clock) -> ModelServer:
@@ -112,15 +109,35 @@ class ModelServer:
             return ""
         return self._ddl(spec.create_statement(), lambda: self._add(spec))
 
-    def _add(self, spec: TableSpec) -> None:
-        self._table_number += 1
-        self.tables[spec.table] = ModelTable(spec, {}, self._table_number)
+    def drop(self, chance: random.Random) -> str:
+        """DROP TABLE; returns the statement."""
+        free = sorted(self._free())
+        if not free:
+            return ""
+        name = chance.choice(free)
+        return self._ddl(f"DROP TABLE `{DATABASE}`.`{name}` /* generated by server */", lambda: self._drop(name))
+
+    def rename(self, chance: random.Random) -> str:
+        """RENAME TABLE to a free name, or of two tables to each other's; returns the statement."""
+        free = sorted(self._free())
+        if not free:
+            return ""
+        old = chance.choice(free)
+        others = [name for name in free if name != old]
+        if others and chance.random() < 0.4:
+            other = chance.choice(others)
+            steps = [(old, _BETWEEN), (other, old), (_BETWEEN, other)]
+        else:
+            steps = [(old, chance.choice([name for name in _NAMES if name not in self.tables]))]
+        names = ", ".join(f"`{DATABASE}`.`{before}` TO `{DATABASE}`.`{after}`" for before, after in steps)
+        return self._ddl(f"RENAME TABLE {names}", lambda: self._rename(steps))
 
     def alter(self, chance: random.Random) -> str:
         """A statement about one of the tables; returns it."""
-        if not self.tables:
+        free = self._free()
+        if not free:
             return ""
-        table = self.tables[chance.choice(sorted(self.tables))]
+        table = self.tables[chance.choice(sorted(free))]
         name = f"`{DATABASE}`.`{table.spec.table}`"
         kind = chance.choice(("add", "add", "default", "drop column", "truncate", "rename column"))
         if kind == "truncate":
@@ -139,50 +156,43 @@ class ModelServer:
         text = f"ALTER TABLE {name} ADD COLUMN `{new}` int NOT NULL DEFAULT {given}"
         return self._ddl(text, lambda: _widen(table, spec, given))
 
-    def _drop_column(self, table: ModelTable, name: str) -> str:
-        free = [column.name for column in table.spec.columns if column.name not in table.spec.primary_key]
-        if not free:
-            return ""
-        return self._ddl(f"ALTER TABLE {name} DROP COLUMN `{free[-1]}`", lambda: _narrow(table, free[-1]))
-
-    def _rename_column(self, table: ModelTable, name: str, new: str) -> str:
-        free = [column for column in table.spec.columns if column.name not in table.spec.primary_key]
-        if not free:
-            return ""
-        old = free[-1]
-
-        def change() -> None:
-            columns = tuple(replace(one, name=new) if one is old else one for one in table.spec.columns)
-            table.spec = replace(table.spec, columns=columns)
-
-        return self._ddl(f"ALTER TABLE {name} RENAME COLUMN `{old.name}` TO `{new}`", change)
-
     def transaction(self, chance: random.Random) -> str:
         """A transaction of a few statements; returns what it did."""
-        group, told = self.prepare(chance)
-        if group is None:
+        draft = self._draft(chance)
+        if draft is None:
             return ""
-        self._commit(group)
+        told = ", ".join(draft.told)
+        if chance.random() < _ROLLED_BACK:
+            draft.query("ROLLBACK")
+            self._log(self._group(draft))
+            return f"{told}, ROLLBACK"
+        draft.acts.append(SessionAct(event=encode_xid(self._last + 1, draft.origin)))
+        self.tables |= draft.tables
+        self._log(self._group(draft), draft.changes)
         return told
 
-    def prepare(self, chance: random.Random) -> tuple[Group | None, str]:
-        """Do the statements of a transaction in the tables, and give its group, which is not in the log yet."""
-        told, events, origin = [], [], self._origin()
-        for _ in range(chance.choice((1, 1, 1, 2, 3, 5))):
-            if not self.tables:
-                break
-            table = self.tables[chance.choice(sorted(self.tables))]
-            encoder = TableEncoder(table.spec, table.number)
-            done, made = _statement(table, encoder, chance, origin, self._changes)
-            if made:
-                told.append(f"{done} {table.spec.table}")
-                events += [encoder.table_map(origin), *made]
-        if not events:
-            return None, ""
-        number = self._last + 1
-        events.append(encode_xid(number, origin))
-        spills = tuple(sorted(chance.sample(range(1, len(events)), chance.choice((0, 0, 0, 1))))) if events[2:] else ()
-        return Group(number, origin.timestamp, tuple(events), spills=spills), ", ".join(told)
+    def xa(self, chance: random.Random) -> str:
+        """XA PREPARE, or XA COMMIT or XA ROLLBACK of what was prepared; returns what it did."""
+        if self._prepared and chance.random() < 0.6:
+            return self._end_xa(chance.choice(sorted(self._prepared)), commits=chance.random() < 0.7)
+        draft = self._draft(chance)
+        if draft is None:
+            return ""
+        self._xids += 1
+        number = self._last + 1 if self.log.separates_xa else 0
+        prepared = self._prepared[self._xids] = self._ever_prepared[self._xids] = PreparedTransaction(draft, number)
+        self._log_xa(LoggedKind.XA_PREPARE, self._xids, prepared.draft.acts)
+        return f"XA PREPARE {self._xids}: {', '.join(draft.told)}"
+
+    def _end_xa(self, xid: int, *, commits: bool) -> str:
+        prepared = self._prepared.pop(xid)
+        if commits:
+            self.tables |= {name: table.copy() for name, table in prepared.draft.tables.items()}
+            self._committed[xid] = self._last + 1
+            self._log(self._new_group((), LoggedKind.XA_COMMIT, xid), prepared.draft.changes)
+            return f"XA COMMIT {xid}"
+        self._log_xa(LoggedKind.XA_ROLLBACK, xid)
+        return f"XA ROLLBACK {xid}"
 
     # --- what happens to it --------------------------------------------------------------------------------------
 
@@ -202,44 +212,161 @@ class ModelServer:
         self.purged_to = max([self.purged_to, *(before[number] for number in gone)])
         return gone
 
+    def reset(self) -> str:
+        """RESET MASTER of a server whose tables were dropped; returns the statement."""
+        if self._prepared:
+            return "nothing is reset, as an XA transaction is prepared"
+        for name in sorted(self.tables):
+            self._ddl(f"DROP TABLE `{DATABASE}`.`{name}`", partial(self._drop, name))
+        self.log.terms.starts[:] = [(self.log.terms.server, 1)]
+        self.log.reset(self._second())
+        self.history = {0: StateAfterGroup({})}
+        self._last = self.purged_to = 0
+        self._gone = {}
+        self._groups.clear()
+        self._committed.clear()
+        return "RESET MASTER"
+
     def crash(self, chance: random.Random, *, of_machine: bool) -> int:
         """Crash and recover; returns how many groups were lost."""
-        torn, _ = self.prepare(chance) if chance.random() < 0.6 else (None, "")
+        draft = self._draft(chance) if chance.random() < 0.6 else None
         self.clock.sleep(3)
         before = self._last
-        self._last = self.log.crash(self._second(), chance, of_machine=of_machine, torn=torn)
-        if self._last < before:
-            self.lost_from = min(self._last + 1, self.lost_from or self._last + 1)
-        self.history = {number: moment for number, moment in self.history.items() if number <= self._last}
-        self.tables = {name: table.copy() for name, table in self.history[self._last].tables.items()}
-        self._changes.clear()
-        self.purged_to = min(self.purged_to, self._last)
+        torn = None if draft is None else self._group(draft)
+        self._go_back_to(self.log.crash(self._second(), chance, of_machine=of_machine, torn=torn))
+        self._prepared = {xid: self._ever_prepared[xid] for xid in sorted(self.log.prepared())}
         return before - self._last
 
-    def _ddl(self, text: str, change: object) -> str:
-        origin = self._origin()
-        assert callable(change)
+    def fail_over(self, folder: Path, chance: random.Random) -> int:
+        """A replica is the primary, with a log in *folder* that may begin later and end earlier; returns lost groups.
+
+        It rotates its files at other places, and is prepared for what it has in its log.
+        """
+        before, old = self._last, self.log
+        last = before if chance.random() < 0.7 else chance.randint(0, before)
+        needed = [one.number for one in self._prepared.values() if 0 < one.number <= last]
+        purged = min(chance.choice((0, 0, chance.randint(0, last))), *(number - 1 for number in needed), last)
+        old.close()
+        self._go_back_to(last)
+        old.terms.begin(last + 1)
+        self.log = old.replica(folder, self._second(), purged)
+        for number in range(purged + 1, last + 1):
+            self.log.write(self._replicated(self._groups[number]))
+            if chance.random() < 0.2:
+                self.log.rotate(self._second())
+        self._prepared = {xid: self._ever_prepared[xid] for xid in sorted(self.log.prepared())}
+        self.purged_to = purged
+        return before - last
+
+    def _replicated(self, group: Group) -> Group:
+        """A group as it is in the log of a replica, which applies an XA transaction of an `.ibb` log as another one."""
+        if group.kind is not LoggedKind.XA_COMMIT or self.log.separates_xa:
+            return group
+        acts = [act for act in self._ever_prepared[group.xid].draft.acts if act.kind is not SessionActKind.SPILL]
+        end = SessionAct(event=encode_query("COMMIT", group.origin))
+        return replace(group, kind=LoggedKind.TRANSACTION, xid=0, acts=(*acts, end))
+
+    def _go_back_to(self, last: int) -> None:
+        self._last = last
+        self.log.terms.cut(last)
+        self._groups = {number: group for number, group in self._groups.items() if number <= last}
+        self.history = {number: moment for number, moment in self.history.items() if number <= self._last}
+        self.tables = {name: table.copy() for name, table in self.history[self._last].tables.items()}
+        self._gone = dict(self.history[self._last].gone)
+        self._committed = {xid: number for xid, number in self._committed.items() if number <= self._last}
+        self.purged_to = min(self.purged_to, self._last)
+
+    def is_out_of_reach(self, taken: int) -> bool:
+        """True if a group after number *taken* commits what was prepared in a file that is purged."""
+        return any(
+            number > taken and 0 < self._ever_prepared[xid].number <= self.purged_to
+            for xid, number in self._committed.items()
+        )
+
+    # --- groups --------------------------------------------------------------------------------------------------
+
+    def _free(self) -> set[str]:
+        """Names of tables that no prepared transaction has changed."""
+        return self.tables.keys() - {name for one in self._prepared.values() for name in one.draft.tables}
+
+    def _draft(self, chance: random.Random) -> Draft | None:
+        """A transaction on one or more tables; None: it has nothing to do."""
+        free = sorted(self._free())
+        names = chance.sample(free, chance.randint(1, len(free))) if free else []
+        draft = Draft({name: self.tables[name].copy() for name in sorted(names)}, self._origin())
+        draft.fill(chance)
+        return draft if draft.acts else None
+
+    def _group(self, draft: Draft) -> Group:
+        return self._new_group(tuple(draft.acts))
+
+    def _new_group(
+        self, acts: tuple[SessionAct, ...], kind: LoggedKind = LoggedKind.TRANSACTION, xid: int = 0
+    ) -> Group:
+        return Group(self._last + 1, self._second(), acts, kind, xid, self.log.terms.server)
+
+    def _log_xa(self, kind: LoggedKind, xid: int, acts: list[SessionAct] | None = None) -> None:
+        group = self._new_group(tuple(acts or ()), kind, xid)
+        if self.log.separates_xa:
+            self._log(group)
+        else:
+            self.log.write(group)
+
+    def _ddl(self, text: str, change: Callable[[], object]) -> str:
         change()
-        event = encode_query(text, origin, QueryContext(DATABASE))
+        event = encode_query(text, self._origin(), QueryContext(DATABASE))
         self._table_number += 1
         for table in self.tables.values():
             if f"`{table.spec.table}`" in text:
+                self._table_number += 1
                 table.number = self._table_number
-        self._commit(Group(self._last + 1, origin.timestamp, (event,), is_ddl=True))
+        self._log(self._new_group((SessionAct(event=event),), LoggedKind.STATEMENT))
         return text
 
-    def _commit(self, group: Group) -> None:
+    def _log(self, group: Group, changes: list[RowChange] | None = None) -> None:
         self.log.write(group)
         self._last = group.number
+        self._groups[group.number] = group
         tables = {name: table.copy() for name, table in self.tables.items()}
-        self.history[group.number] = StateAfterGroup(tables, tuple(self._changes))
-        self._changes.clear()
+        self._gone = {name: table for name, table in self._gone.items() if name not in tables}
+        self.history[group.number] = StateAfterGroup(tables, dict(self._gone), tuple(changes or ()))
+
+    def _add(self, spec: TableSpec) -> None:
+        self.tables[spec.table] = ModelTable(spec, {}, 0)
+
+    def _drop(self, name: str) -> None:
+        self._gone[name] = self.tables.pop(name)
+
+    def _rename(self, steps: list[tuple[str, str]]) -> None:
+        for before, after in steps:
+            table = self.tables.pop(before)
+            self._gone[before] = table.copy()
+            table.spec = replace(table.spec, table=after)
+            self.tables[after] = table
+
+    def _drop_column(self, table: ModelTable, name: str) -> str:
+        free = [column.name for column in table.spec.columns if column.name not in table.spec.primary_key]
+        if not free:
+            return ""
+        return self._ddl(f"ALTER TABLE {name} DROP COLUMN `{free[-1]}`", lambda: _narrow(table, free[-1]))
+
+    def _rename_column(self, table: ModelTable, name: str, new: str) -> str:
+        free = [column for column in table.spec.columns if column.name not in table.spec.primary_key]
+        if not free:
+            return ""
+        old = free[-1]
+
+        def change() -> None:
+            columns = tuple(replace(one, name=new) if one is old else one for one in table.spec.columns)
+            table.spec = replace(table.spec, columns=columns)
+
+        return self._ddl(f"ALTER TABLE {name} RENAME COLUMN `{old.name}` TO `{new}`", change)
 
     def _second(self) -> int:
         return int(self.clock.now)
 
     def _origin(self) -> Origin:
-        return Origin(self._second(), SERVER_ID)
+        return Origin(self._second(), self.log.terms.server)
 
 
 def _widen(table: ModelTable, spec: ColumnSpec, value: Value) -> None:
@@ -252,60 +379,3 @@ def _narrow(table: ModelTable, name: str) -> None:
     columns = (*table.spec.columns[:place], *table.spec.columns[place + 1 :])
     table.spec = replace(table.spec, columns=columns)
     table.rows = {key: (*row[:place], *row[place + 1 :]) for key, row in table.rows.items()}
-
-
-def _statement(
-    table: ModelTable,
-    encoder: TableEncoder,
-    chance: random.Random,
-    origin: Origin,
-    changes: list[tuple[str, str, tuple[Value, ...]]],
-) -> tuple[str, list[bytes]]:
-    """One statement: its name, and its row events; none if it changed nothing. *changes* gets its row images."""
-    name = table.spec.table
-    kind = chance.choice(("insert", "insert", "update", "update", "move", "delete"))
-    count = chance.choice((1, 1, 2, 3, 7))
-    if kind == "insert" and len(table.rows) < _ROWS_MAX:
-        new = [row for row in (_row(table, chance) for _ in range(count)) if table.key(row) not in table.rows]
-        new = list({table.key(row): row for row in new}.values())
-        table.rows |= {table.key(row): row for row in new}
-        changes += [(name, "insert", table.key(row)) for row in new]
-        return f"insert {len(new)} into", list(encoder.insert(new, origin)) if new else []
-    chosen = chance.sample(sorted(table.rows, key=repr), min(count, len(table.rows)))
-    if not chosen:
-        return kind, []
-    if kind == "delete":
-        gone = [table.rows.pop(key) for key in chosen]
-        changes += [(name, "delete", key) for key in chosen]
-        return f"delete {len(gone)} from", list(encoder.delete(gone, origin))
-    pairs = []
-    for key in chosen:
-        before = table.rows.pop(key)
-        after = _row(table, chance)
-        if kind != "move" or table.key(after) in table.rows:  # else it gets another key
-            after = tuple(
-                old if index in table.spec.key_indices else new
-                for index, (old, new) in enumerate(zip(before, after, strict=True))
-            )
-        table.rows[table.key(after)] = after
-        pairs.append((before, after))
-        changes += [(name, "update_preimage", key), (name, "update_postimage", table.key(after))]
-    return f"{kind} {len(pairs)} of", list(encoder.update(pairs, origin))
-
-
-def _row(table: ModelTable, chance: random.Random) -> Row:
-    return tuple(_value(column, chance) for column in table.spec.columns)
-
-
-def _value(column: ColumnSpec, chance: random.Random) -> Value:
-    if column.nullable and chance.random() < 0.2:
-        return None
-    if column.sql_type == "varchar(8)":
-        return chance.choice("abc")
-    if column.sql_type.startswith("varchar"):
-        return chance.choice(_WORDS) + str(chance.randrange(100))
-    if column.sql_type == "date":
-        return datetime.date(2000, 1, 1) + datetime.timedelta(days=chance.randrange(9000))
-    if column.sql_type == "bigint":
-        return chance.randrange(-(1 << 62), 1 << 62)
-    return chance.randrange(30)

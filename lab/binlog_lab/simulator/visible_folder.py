@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
@@ -44,15 +44,36 @@ class VisibleFolder:
     Attributes:
         server: The server's folder.
         path: The reader's.
+        rotten: Byte and bit that are damaged, by the names of files.
     """
 
     server: Path
     path: Path
+    rotten: dict[str, tuple[int, int]] = field(default_factory=dict)
+
+    def rot(self, chance: random.Random) -> str | None:
+        """Damage a bit of a file that the server has closed; its name, None: there is no such file."""
+        closed = sorted(self.server.iterdir())[:-1]
+        if not closed:
+            return None
+        path = chance.choice(closed)
+        self.rotten[path.name] = chance.randrange(max(1, path.stat().st_size)), chance.randrange(8)
+        return path.name
+
+    def _written(self) -> dict[str, bytes]:
+        """Content of the server's files, with what is damaged."""
+        written = {one.name: one.read_bytes() for one in sorted(self.server.iterdir())}
+        for name, (place, bit) in self.rotten.items():
+            content = bytearray(written.get(name, b""))
+            if place < len(content):
+                content[place] ^= 1 << bit
+                written[name] = bytes(content)
+        return written
 
     def show(self, look: Look, chance: random.Random) -> bool:
         """Let the reader see more of the server's files; False: there was nothing of that kind to show."""
         self.path.mkdir(exist_ok=True)
-        written = {one.name: one.read_bytes() for one in sorted(self.server.iterdir())}
+        written = self._written()
         seen = {one.name: one.read_bytes() for one in sorted(self.path.iterdir())}
         changed = [name for name, content in written.items() if seen.get(name) != content]
         gone = [name for name in seen if name not in written]

@@ -19,6 +19,7 @@ from binlog_format.source_file import FileEntry, LocalDirectory
 from binlog_lab.simulator.classic_server_log import ClassicServerLog
 from binlog_lab.simulator.machine import Clock
 from binlog_lab.simulator.server import ModelServer
+from binlog_lab.simulator.server_log import Terms
 from binlog_lab.simulator.visible_folder import Look, VisibleFolder
 
 if TYPE_CHECKING:
@@ -57,7 +58,9 @@ class GrowingDirectory(LocalDirectory):
 def log_of_two_files(folder: Path, *, is_mysql: bool = False) -> tuple[ModelServer, SourceOffset]:
     """A server whose first file has been read to its end, and which has begun a second one."""
     clock = Clock()
-    server = ModelServer.new(ClassicServerLog(folder, int(clock.now), is_mysql=is_mysql, is_synced=True), clock)
+    server = ModelServer.new(
+        ClassicServerLog(folder, int(clock.now), Terms(), is_mysql=is_mysql, is_synced=True), clock
+    )
     server.create(0)
     with WatchedLog(str(folder)) as watched:
         offset = end_of_log(watched)
@@ -98,7 +101,7 @@ def test_a_file_that_is_purged_before_an_earlier_one_was_read_to_its_end(tmp_pat
     """A listing that shows the earlier one still."""
     folder = tmp_path / "log"
     server, _ = log_of_two_files(folder, is_mysql=is_mysql)
-    server.transaction(random.Random(1))
+    server.create(1)
     with WatchedLog(str(folder)) as watched:
         offset = end_of_log(watched)
     server.rotate()
@@ -120,8 +123,8 @@ def test_files_between_two_others_are_passed_only_if_they_had_no_groups(tmp_path
     folder = tmp_path / "log"
     server, _ = log_of_two_files(folder, is_mysql=is_mysql)
     server.rotate()
-    server.transaction(random.Random(1))
     server.create(1)
+    server.create(2)
     server.rotate()
     files = sorted(folder.iterdir())
     files[1].unlink()
@@ -138,7 +141,7 @@ def test_files_between_two_others_are_passed_only_if_they_had_no_groups(tmp_path
 def test_a_log_that_records_nothing_before_it_is_not_the_one_that_was_read(tmp_path: Path, *, is_mysql: bool) -> None:
     """A server that has lost all groups, and purged the files that had them; or another server."""
     _, offset = log_of_two_files(tmp_path / "log", is_mysql=is_mysql)
-    other = ClassicServerLog(tmp_path / "other", int(Clock().now), is_mysql=is_mysql, is_synced=True)
+    other = ClassicServerLog(tmp_path / "other", int(Clock().now), Terms(), is_mysql=is_mysql, is_synced=True)
     other.rotate(int(Clock().now))
     assert other.purge(1) == [1]
     with WatchedLog(str(tmp_path / "other")) as watched:
@@ -168,9 +171,9 @@ def test_a_later_file_does_not_end_an_earlier_one_of_which_a_part_is_seen(
     server, _ = log_of_two_files(tmp_path / "server", is_mysql=is_mysql)
     folder = VisibleFolder(tmp_path / "server", tmp_path / "log")
     chance = random.Random(1)
-    server.transaction(chance)
+    server.create(1)
     folder.show(Look.ALL, chance)
-    server.transaction(chance)
+    server.create(2)
     if is_closed:
         server.rotate()
     else:
@@ -189,9 +192,9 @@ def test_a_file_that_grows_while_it_is_read_is_read_again(tmp_path: Path, *, is_
     server, _ = log_of_two_files(tmp_path / "server", is_mysql=is_mysql)
     folder = VisibleFolder(tmp_path / "server", tmp_path / "log")
     chance = random.Random(1)
-    server.transaction(chance)
+    server.create(1)
     folder.show(Look.ALL, chance)
-    server.transaction(chance)
+    server.create(2)
     if is_closed:
         server.rotate()
     else:

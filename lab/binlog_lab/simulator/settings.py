@@ -1,0 +1,74 @@
+"""Settings of a life, as its script chooses: the server's log (`new_log`), and the job's file (`write_job`)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from binlog_lab.simulator.classic_server_log import ClassicServerLog
+from binlog_lab.simulator.server_log import InnodbServerLog, Terms
+
+if TYPE_CHECKING:
+    from pathlib import Path
+    from random import Random
+
+    from binlog_lab.simulator.server_log import ServerLog
+
+DELTA_SHARE = 0.1
+"""Share of the lives whose tables are real Delta tables, which take ten times as long."""
+
+_CHANGELOG_SHARE = 0.4
+"""Share of the lives whose tables have changelogs, too."""
+
+_SYNCED_SHARE = 0.7
+"""Share of the servers that force each group to the disk."""
+
+_JOB = """\
+checkpoint = "{checkpoint}"
+
+[source]
+path = "{log}"
+maxBytesPerTrigger = {size}
+{parts}
+
+[[tables]]
+mode = {modes}
+target = "{{database}}/{{table}}/{{mode}}"
+on_drop = "{on_drop}"
+
+[sink]
+directory = "{tables}"
+
+[trigger]
+available_now = true
+"""
+
+
+def new_log(chance: Random, folder: Path, second: int) -> ServerLog:
+    """The log of the first server, which starts at *second*, in *folder*."""
+    is_synced = chance.random() < _SYNCED_SHARE
+    kind = chance.choice(("mariadb", "mysql", "innodb"))
+    if kind == "innodb":
+        return InnodbServerLog(
+            folder, second, Terms(), page_size=chance.choice((512, 1024, 16384)), is_synced=is_synced
+        )
+    return ClassicServerLog(folder, second, Terms(), is_mysql=kind == "mysql", is_synced=is_synced)
+
+
+def write_job(chance: Random, folder: Path, log: Path, *, has_model_tables: bool) -> Path:
+    """Write the file of a job that has its files in *folder*`/job`, and reads *log*; gives the file."""
+    job, file = folder / "job", folder / "settings" / "job.toml"
+    job.mkdir()
+    file.parent.mkdir()
+    has_changelog = chance.random() < _CHANGELOG_SHARE
+    parts = chance.choice((None, None, 2, 3))
+    text = _JOB.format(
+        checkpoint=job / "checkpoint",
+        log=log,
+        size=chance.choice((500, 2000, 100_000)),
+        parts="" if parts is None else f"minPartitions = {parts}",
+        modes='["mirror", "changelog"]' if has_changelog else '["mirror"]',
+        on_drop=chance.choice(("ignore", "apply")),
+        tables="model://tables" if has_model_tables else job / "tables",
+    )
+    file.write_text(text)
+    return file
