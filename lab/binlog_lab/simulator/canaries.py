@@ -181,15 +181,6 @@ def _prepared_rows_forgotten() -> AbstractContextManager[None]:
     return _replaced(PreparedXaRows, "take", lambda *_: iter(()))
 
 
-def _reset_taken_for_the_same_log() -> AbstractContextManager[None]:
-    def forgiving(watched: Any, offset: Any) -> Decision:
-        decision = compare(watched, offset)
-        is_other = decision.loss is not None and decision.loss.subclass in ("LOG_RESET", "FILE_REUSED")
-        return replace(decision, loss=None) if is_other else decision
-
-    return _replaced(stream_reader, "compare", forgiving)
-
-
 def _checksums_not_looked_at() -> AbstractContextManager[None]:
     def credulous(file: Any, start: int, limit: int, scratch: Any, **_: bool) -> ClassicFileScan:
         return ClassicFileScan(file, start, limit, scratch, verify=False)
@@ -219,7 +210,6 @@ CANARIES: dict[str, Callable[[], AbstractContextManager[None]]] = {
     "a statement forgotten": _statements_out_of_order,
     "rows taken that were rolled back": _rolled_back_rows_taken,
     "rows of a prepared transaction forgotten": _prepared_rows_forgotten,
-    "a reset taken for the same log": _reset_taken_for_the_same_log,
     "checksums not looked at": _checksums_not_looked_at,
     "a switch to the end of the other log": _switch_to_the_end,
 }
