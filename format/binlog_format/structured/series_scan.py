@@ -126,7 +126,7 @@ _ENTRY_MAX = 1 << 26
 
 
 class SoundScan(SeriesScan[FileRange]):
-    """Finds the ends of entries, and holds back the last one before damage; so it is with what only seems unfinished.
+    """Finds the ends of entries, and holds back the last one before damage, or before an unfinished one in doubt.
 
     A program that is killed while it writes an entry leaves a part of it. Where another one appends to the file, that
     entry takes its missing bytes from what follows, and seems whole: only what comes after it shows that it is not.
@@ -181,6 +181,7 @@ class SoundScan(SeriesScan[FileRange]):
             return
         size, _ = self._scanned(file, stretch)
         sound = stretch.sound(stretch.start + size)
+        self.end = position_of(file.file_no, stretch.start if sound is None else sound.end)
         if sound is not None:
             yield file, sound
 

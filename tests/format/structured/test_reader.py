@@ -165,6 +165,15 @@ def test_an_entry_before_an_unfinished_one_is_given(tmp_path: Path, tail: bytes)
     assert log.end_position() == log.span(log.start_position()).end == end
 
 
+@pytest.mark.parametrize("tail", [b"\xff\xff\xff\x7f", struct.pack("<IQ", 60, (1 << 64) - 9)])
+def test_an_entry_before_an_unfinished_one_in_doubt_is_held_back(tmp_path: Path, tail: bytes) -> None:
+    (tmp_path / "a.blog").write_bytes(HEAD + at(1) + at(2) + tail)
+    log = opened(tmp_path)
+    span = log.span(log.start_position())
+    assert (span.end, span.groups) == (Position(NS + 1000, 0, len(HEAD + at(1))), 1)
+    assert log.end_position() == span.end
+
+
 def test_what_is_unfinished_and_no_entry_is_damage_that_holds_back_the_entry_before_it(tmp_path: Path) -> None:
     file, whole = tmp_path / "a.blog", HEAD + at(1) + at(2)
     file.write_bytes(whole + event(77, NS)[:-1])
