@@ -1,4 +1,4 @@
-"""Small batches: cost of flushing each hundred changes, and what it leaves behind: `lake.small.*`, `lake.delta_log.*`.
+"""Small batches: time of a commit for each hundred changes (`lake.small.*`), the log after them (`lake.delta_log.*`).
 
 The writer alone, as a job calls it for each batch: look, merge, maintenance. A log and Spark take their own time, which
 other benchmarks measure.

@@ -15,11 +15,11 @@ from binlog_format.errors import BinlogError, OptionError, listening_error
 from binlog_format.messages import visible
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Mapping
     from types import TracebackType
 
     from prometheus_client import CollectorRegistry
-    from prometheus_client.core import Metric
+    from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
     from binlog_connector.metrics.follower import Follower, LogProgress, Rate
     from binlog_connector.metrics.lag import Lag
@@ -287,10 +287,7 @@ def _proved(followers: list[Follower]) -> Metric:
         "Rows of the table's targets that changes proved, since the job began to record its state.",
         labels=["name", "table"],
     )
-    for follower in followers:
-        for table, count in follower.progress.proved.items():
-            family.add_metric([follower.name, table], count)
-    return family
+    return _by_table(family, [(follower.name, follower.progress.proved) for follower in followers])
 
 
 def _written_anew(followers: list[Follower]) -> Metric:
@@ -298,12 +295,19 @@ def _written_anew(followers: list[Follower]) -> Metric:
 
     family = GaugeMetricFamily(
         f"{PREFIX}table_bytes_per_changed_row",
-        "Bytes of the table's files that were written anew for each row that changed, of about a day.",
+        "Bytes of files that the job wrote anew for each changed row, over about a day.",
         labels=["name", "table"],
     )
-    for follower in followers:
-        for table, size in follower.progress.bytes_per_row.items():
-            family.add_metric([follower.name, table], size)
+    return _by_table(family, [(follower.name, follower.progress.bytes_per_row) for follower in followers])
+
+
+def _by_table(
+    family: CounterMetricFamily | GaugeMetricFamily, numbers: Iterable[tuple[str, Mapping[str, float]]]
+) -> Metric:
+    """*family* with the numbers of tables, by the name of the job that writes them."""
+    for name, of_tables in numbers:
+        for table, number in of_tables.items():
+            family.add_metric([name, table], number)
     return family
 
 

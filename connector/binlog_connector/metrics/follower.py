@@ -109,7 +109,7 @@ class LogProgress:
         transactions: Event groups taken.
         set_aside: Tables that do not go on, while the others do.
         proved: By table how many rows of its targets changes proved, since the job began to record its state.
-        bytes_per_row: By table how many bytes its targets have written anew lately for each row that changed.
+        bytes_per_row: Bytes of files that were written anew for each changed row, over about a day; by table.
         verified: By table and mode when it was last proved to be the same as on the server, seconds since 1970 UTC.
         topics: What it has published; None: it does not publish.
         archive: What it has archived; None: it does not archive.

@@ -151,7 +151,7 @@ DAY_BYTES_MAX = 64 << 20
 """The same of a day, for tables that are above `ROW_BYTES_MAX`."""
 
 ROW_BYTES_MAX = 16 << 10
-"""Bytes of files that are written anew for each row that changes, before a day's bytes count."""
+"""Bytes of files that are written anew for each changed row; up to that a day's bytes do not count."""
 
 _DAY_S = 86_400
 
