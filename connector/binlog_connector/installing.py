@@ -62,11 +62,7 @@ def missing_extra(module: str) -> OptionError | None:
 
 
 def require(module: str) -> None:
-    """See that an optional module can be imported, without the time that it takes.
-
-    Raises:
-        OptionError: `MISSING`.
-    """
+    """See that an optional module can be imported, without the time that it takes."""
     if find_spec(module) is None:
         error = missing_extra(module)
         assert error is not None, f"{module} is no part of an extra"

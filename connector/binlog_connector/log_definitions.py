@@ -66,12 +66,7 @@ class SchemaFile:
 
     @classmethod
     def read(cls, path: str) -> SchemaFile:
-        """Read *path*.
-
-        Raises:
-            OptionError: `INVALID_VALUE`.
-            SchemaError: `DDL_NOT_PARSED`.
-        """
+        """Read *path*."""
         try:
             status = Path(path).stat()
         except OSError as error:
@@ -152,11 +147,7 @@ class KnownStatements:
         return not is_anew and file_no + 1 >= watched.log.start_position().file_no
 
     def scope_before(self, watched: WatchedLog, start: Position) -> StatementScope:
-        """Scope after all statements before *start*; it continues from the place that this process has reached.
-
-        Raises:
-            BinlogError: As `Log.blocks`.
-        """
+        """Scope after all statements before *start*; it continues from the place that this process has reached."""
         log, mark = watched.log, self._scope_mark
         goes_on = mark is not None and mark.position <= start and mark.is_in(watched)
         scope = StatementScope.from_json(self.scope if goes_on else {})
@@ -266,11 +257,7 @@ class RangeSchemas:
         return self._history.edges(database, table)
 
     def completed(self, layout: TableLayout, position: Position) -> TableLayout:
-        """See `TableSchemas`.
-
-        Raises:
-            SchemaError: `COLUMN_COUNT_MISMATCH`, `COLUMN_MISMATCH`, `DDL_NOT_PARSED`.
-        """
+        """See `TableSchemas`."""
         if not (leaves_open(layout) or self._wants_definition(layout)):
             said = self._completed_by_file(layout, position)
             if said is not None:
@@ -287,9 +274,6 @@ class RangeSchemas:
         """A layout with all that DDL before *position* defines of it, also where its table map leaves nothing open.
 
         Values may become others by it (a UUID is text then, not bytes); so it is for who needs more than values.
-
-        Raises:
-            SchemaError: As `completed`.
         """
         self._look_back()
         found = self._history.completed(layout, position)
@@ -301,9 +285,6 @@ class RangeSchemas:
         """*layout*, of a table that nothing before *position* defines, with what a later mark of the log states of it.
 
         The log is read to its end for that, once in a process; so it is for who can only stop otherwise.
-
-        Raises:
-            SchemaError: As `completed`.
         """
         found = self._later(position).get(TableName(layout.database, layout.table))
         if found is None or not found.holds_at(position):
@@ -324,20 +305,12 @@ class RangeSchemas:
         return known.later
 
     def definition(self, name: TableName) -> TableDefinition | None:
-        """The definition of a table at the start of the part; None: not known, or not any more.
-
-        Raises:
-            SchemaError: `DDL_NOT_PARSED`.
-        """
+        """The definition of a table at the start of the part; None: not known, or not any more."""
         self._look_back()
         return self._history.definition(*name, self._start)
 
     def definition_before(self, name: TableName, statement: DdlStatement) -> TableDefinition | None:
-        """A table's definition when *statement*, at the start of the part, begins; None: not known, or not any more.
-
-        Raises:
-            SchemaError: `DDL_NOT_PARSED`.
-        """
+        """A table's definition when *statement*, at the start of the part, begins; None: not known, or not any more."""
         self._look_back()
         return self._history.definition_before(name, statement)
 

@@ -46,9 +46,6 @@ def read_extents(extents: Table, open_file: Callable[[int], AbstractContextManag
 
     Args:
         extents: `EXTENT_DTYPE`; `data_start` is not looked at.
-
-    Raises:
-        DataLossError: `TRUNCATED_TRANSACTION`: a file is shorter than its extents need.
     """
     sizes = np.ascontiguousarray(extents["size"])
     starts = np.ascontiguousarray(extents["file_offset"])
@@ -213,11 +210,7 @@ def _moved(places: Int64s, run_starts: Int64s, targets: Int64s) -> Int64s:
 
 
 def blocks_of_group(blocks: Iterator[Block], position: Position) -> Generator[Block]:
-    """The group at *position* alone, the first one in *blocks*; in pieces when it comes so.
-
-    Raises:
-        DataLossError: `TRUNCATED_TRANSACTION`: it is not there any more.
-    """
+    """The group at *position* alone, the first one in *blocks*; in pieces when it comes so."""
     with closing(cast("Generator[Block]", blocks)):
         for block in blocks:
             if len(block.groups) == 0 or Position.of(block.groups[0]) != position:

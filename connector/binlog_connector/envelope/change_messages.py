@@ -109,9 +109,6 @@ class ChangeMessages:
 
         Args:
             orders: Of those messages; None: they do not tell them.
-
-        Raises:
-            BinlogError: As `ChangeEncoder.values`.
         """
         plan, chosen = self.plan, self.valued
         rows = ValueRows(

@@ -64,11 +64,7 @@ class ConnectColumn:
     _convert: Convert
 
     def values(self, column: pa.Array) -> pa.Array:
-        """Convert the values of `Images.column` to those of messages.
-
-        Raises:
-            UnsupportedError: `MESSAGE_VALUE`: the type of the message cannot hold a value.
-        """
+        """Convert the values of `Images.column` to those of messages."""
         try:
             return self._convert(column)
         except ValueRefusal as refusal:

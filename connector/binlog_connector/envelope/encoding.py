@@ -115,22 +115,14 @@ class ChangeEncoder(Protocol):
         """Keys of all images; None: the table has no key."""
 
     def values(self, rows: ValueRows) -> ChangeValues:
-        """Values, which are written later.
-
-        Raises:
-            BinlogError: As `TableEnvelope.values`.
-        """
+        """Values, which are written later."""
 
 
 class BlockEncoder(Protocol):
     """Encodes the changes of one block."""
 
     def changes(self, envelope: TableEnvelope, images: Images) -> ChangeEncoder:
-        """Make the encoder for the changes of one table.
-
-        Raises:
-            BinlogError: As `TableEnvelope.values`, and what keeps a schema from being registered.
-        """
+        """Make the encoder for the changes of one table."""
 
 
 class MessageEncoding(Protocol):

@@ -93,9 +93,6 @@ def logged_statements(block: Block, groups: GroupFilter, *, folds_names: bool = 
     Args:
         block: Of plain events.
         folds_names: Operations have names in small letters, as those of rows.
-
-    Raises:
-        CorruptError: `BAD_EVENT`.
     """
     keep = groups.keep(block)
     as_rows: Callable[[Operation], Operation] = folded if folds_names else lambda operation: operation
@@ -136,8 +133,6 @@ class TableEnvelope:
 
         Raises:
             OptionError: `INVALID_VALUE`: the table does not have a column that is to be in its key.
-            SchemaError: `NO_COLUMN_METADATA`.
-            UnsupportedError: `COLUMN_TYPE`.
         """
         kinds = arrow_schema(layout, decoding).types
         facts = declared_columns(layout, decoding) if _shows_declarations(options) else ()
@@ -169,31 +164,18 @@ class TableEnvelope:
         return cls(layout, columns, key, wrapping(of_key), wrapping(value_schema), template, attributes, is_copied)
 
     def values(self, images: Images) -> list[pa.Array]:
-        """Values in messages of all columns of *images*.
-
-        Raises:
-            UnsupportedError: `ROW_IMAGE`: an image lacks a column; `MESSAGE_VALUE`: see `ConnectColumn.values`.
-            BinlogError: As `Images.column`.
-        """
+        """Values in messages of all columns of *images*."""
         if images.has_absent():
             raise self._incomplete(images)
         return [column.values(images.column(index)) for index, column in enumerate(self.columns)]
 
     def row_columns(self, images: Images) -> list[JsonColumn]:
-        """All columns of *images*, ready to be written as JSON.
-
-        Raises:
-            BinlogError: As `values`.
-        """
+        """All columns of *images*, ready to be written as JSON."""
         named = zip(self.columns, self.values(images), strict=True)
         return [json_column(column.name, values, style=column.style) for column, values in named]
 
     def column(self, images: Images, index: int) -> JsonColumn:
-        """One of them.
-
-        Raises:
-            BinlogError: As `values`.
-        """
+        """One of them."""
         column = self.columns[index]
         return json_column(column.name, column.values(images.column(index)), style=column.style)
 

@@ -41,12 +41,7 @@ class MessageLines:
         return {"key": _READY, "value": _READY, "headers": _READY}
 
     def batches(self, blocks: Iterable[Block]) -> Iterator[pa.RecordBatch]:
-        """The messages of *blocks*.
-
-        Raises:
-            UnsupportedError: `ROW_IMAGE`: a message is larger than a text can be.
-            BinlogError: As `MessagesView.batches`.
-        """
+        """The messages of *blocks*."""
         for batch in self._messages.batches(blocks):
             yield from map(self._lines, text_batches(batch))
 
@@ -60,11 +55,7 @@ class MessageLines:
 
 
 def text_batches(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-    """The messages of *batch* in parts whose values fit into a column with offsets of 32 bits.
-
-    Raises:
-        UnsupportedError: `ROW_IMAGE`: a message is larger than a text can be.
-    """
+    """The messages of *batch* in parts whose values fit into a column with offsets of 32 bits."""
     size = batch.column("value").nbytes
     if size > TEXT_SIZE_MAX // 2 and batch.num_rows > 1:
         middle = batch.num_rows // 2

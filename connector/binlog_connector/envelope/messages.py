@@ -121,14 +121,7 @@ class MessagesView:
         self._selection.source_of = source_of
 
     def batches(self, blocks: Iterable[Block]) -> Iterator[pa.RecordBatch]:
-        """The messages of *blocks* (`MESSAGES_SCHEMA`), a batch (rarely more) for each block, or for each topic in it.
-
-        Raises:
-            SchemaError: `NO_COLUMN_METADATA`.
-            UnsupportedError: `COLUMN_TYPE`; `ROW_IMAGE`: an image lacks a column; `MESSAGE_VALUE`: a value that the
-                message's type cannot hold.
-            BinlogError: As `read_images`.
-        """
+        """The messages of *blocks* (`MESSAGES_SCHEMA`), a batch (rarely more) for each block or topic in it."""
         for block in blocks:
             queries = None if self._queries is None else self._queries.of_rows(block)
             context = BlockContext(block, self._options, self._threads.of_groups(block), queries, self._clock_ns())

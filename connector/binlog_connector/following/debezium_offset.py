@@ -280,9 +280,6 @@ def stored_offset(path: Path) -> StoredOffset:
     """The offset in a file: an answer of Kafka Connect, or the file in which an engine keeps it.
 
     `GET /connectors/NAME/offsets` gives JSON; `offset.storage.file.filename` names a file that Java wrote.
-
-    Raises:
-        OptionError: `INVALID_VALUE`: there is no offset of one connector in it.
     """
     try:
         data = path.read_bytes()

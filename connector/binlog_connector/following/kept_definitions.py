@@ -196,9 +196,6 @@ def definitions_kept_at(watched: WatchedLog, path: str | None, position: Positio
 
     Args:
         path: Of the file; None: there is none.
-
-    Raises:
-        OptionError, StorageError, AccessError: As `KeptDefinitions.read`.
     """
     kept = None if path is None else KeptDefinitions.read(path)
     state = None if kept is None else kept.usable(watched, position)

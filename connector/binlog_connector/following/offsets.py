@@ -194,7 +194,6 @@ class SourceOffset:
         """Read what `to_json` wrote, or what a user wrote by hand: a position is enough.
 
         Raises:
-            UnsupportedError: `VERSION`: a later version of this program wrote it.
             ValueError: It is not an offset of this source.
         """
         version = _number(fields, "version", default=OFFSET_VERSION)
@@ -320,9 +319,6 @@ class OffsetFile:
 
         Raises:
             OptionError: `INVALID_VALUE`: the file is damaged, or something else.
-            UnsupportedError: `VERSION`: a later version of this program wrote it.
-            AccessError: `DENIED`.
-            StorageError: It cannot be read for another reason.
         """
         try:
             with self.path.open("rb") as file:
@@ -338,7 +334,6 @@ class OffsetFile:
 
         Raises:
             AccessError: `DENIED`; the old offset is still there, as with all of these.
-            StorageError: `NO_SPACE`; `NOT_FOUND`: its folder is not there; `FAILED`.
         """
         data = json.dumps({"kind": KIND, **offset.to_json()}).encode() + b"\n"
         # One name for all attempts: what a killed process left is written over, not added to.

@@ -29,9 +29,6 @@ def check_range_complete(log: Log, reached: Position, end: Position) -> None:
     """See that a read which came to *reached* has read everything before *end*.
 
     What was planned was on disk, so a log that ends earlier is an error.
-
-    Raises:
-        DataLossError: `TRUNCATED_TRANSACTION`: the log ends before *end* now.
     """
     # After the last group there may be records that are no groups: only a look tells whether they are there.
     limit = None if log.events is None else end  # what comes after it may be damaged
@@ -127,7 +124,6 @@ class Step:
         """The committed changes, block by block; large transactions come in several. May be called again.
 
         Raises:
-            CorruptError: It is damaged, and was so each time that it was read.
             DataLossError: The log does not reach as far any more as when the step was planned.
         """
         log, end = self.watched.log, self.end.position
@@ -140,12 +136,7 @@ class Step:
         return self._read(read, lambda block: len(block.groups) == 0 or bool(block.groups["ends"][-1]))
 
     def entries(self) -> Iterator[LogBlock]:
-        """The entries of a structured log, block by block; may be called again.
-
-        Raises:
-            CorruptError: As `blocks`.
-            DataLossError: As `blocks`.
-        """
+        """The entries of a structured log, block by block; may be called again."""
         events, end = self.watched.log.events, self.end.position
         assert events is not None, "who asks for entries follows a log of events"
         state = state_of(self.start.state)

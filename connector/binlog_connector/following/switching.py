@@ -111,11 +111,7 @@ class ErrantTransactions:
             self.named.append(f"{gtid} at {name}:{int(group['file_offset'])}")
 
     def refuse(self) -> None:
-        """Raise the error, if there is one.
-
-        Raises:
-            SwitchError: `ERRANT_TRANSACTIONS`.
-        """
+        """Raise the error, if there is one."""
         if self.count:
             more = f", and {self.count - len(self.named):,} more" if self.count > len(self.named) else ""
             raise SwitchError(
@@ -135,9 +131,6 @@ def find_switch(
     Args:
         offset: Where reading would go on in the log so far.
         old: The log so far; None: it is not there any more.
-
-    Raises:
-        SwitchError: `NO_GTIDS`, `OTHER_SERVER`, `MISSING_GTIDS`, `PURGED`, `ERRANT_TRANSACTIONS`.
     """
     log = watched.log
     taken = offset.gtid.advanced_by(offset.skip_gtid)
@@ -290,11 +283,7 @@ def _goes_back(groups: Table) -> NDArray[np.bool_]:
 
 
 def _compare(log: Log, old: Log, errant: ErrantTransactions, before: Table, ours: Table) -> None:
-    """Compare transactions of the log so far with those of another server's, domain by domain, where both have some.
-
-    Raises:
-        SwitchError: `OTHER_SERVER`, `MISSING_GTIDS`.
-    """
+    """Compare transactions of the log so far with those of another server's, domain by domain, where both have some."""
     keys = np.concatenate([before, ours])[["domain", "server_id", "seqno"]]
     _, ids = np.unique(keys, return_inverse=True)
     here, there = ids[: len(before)], ids[len(before) :]

@@ -356,11 +356,7 @@ class Tailer:
         return Step(watched, begin, begin, 0, 0, None, loss, doubt, self._pause)
 
     def _check_torn(self, mark: EndMark) -> None:
-        """See that the last page does not stay torn for ever: nothing can be read before it has become whole.
-
-        Raises:
-            CorruptError: `PAGE_CHECKSUM`.
-        """
+        """See that the last page does not stay torn for ever: nothing can be read before it has become whole."""
         if mark.torn is None:
             self._torn = None
             return

@@ -35,11 +35,7 @@ class Secret:
             raise OptionError("INVALID_VALUE", "a password is in an environment variable or in a file: name one")
 
     def reveal(self) -> str:
-        """The password.
-
-        Raises:
-            OptionError: `MISSING`.
-        """
+        """The password."""
         if self.environment is not None:
             value = os.environ.get(self.environment, "")
             if not value:
@@ -53,11 +49,7 @@ class Secret:
 
 
 def tls_context(ca_file: str | None, certificate_file: str | None, key_file: str | None) -> ssl.SSLContext:
-    """Make the TLS context that verifies a server and sends our certificate, if there is one.
-
-    Raises:
-        OptionError: `INVALID_VALUE`: it is no certificate.
-    """
+    """Make the TLS context that verifies a server and sends our certificate, if there is one."""
     try:
         context = ssl.create_default_context(cafile=ca_file)
         if certificate_file is not None:
@@ -107,11 +99,7 @@ class Connection:
         return int(self.timeout * 1000)
 
     def tls_context(self) -> ssl.SSLContext:
-        """Make the TLS context that verifies brokers and sends our certificate.
-
-        Raises:
-            BinlogError: As `tls_context`.
-        """
+        """Make the TLS context that verifies brokers and sends our certificate."""
         return tls_context(self.ca_file, self.certificate_file, self.key_file)
 
     def python_settings(self) -> dict[str, object]:

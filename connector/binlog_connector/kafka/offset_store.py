@@ -77,9 +77,6 @@ class OffsetStore:
 
         Args:
             may_create: Create it if it is not there; else that it is not means that it was lost.
-
-        Raises:
-            BrokerError: `OFFSETS_LOST`, `OFFSETS_TOPIC`, or what keeps brokers from being used.
         """
         with Topics(self._connection) as topics:
             count = topics.partition_count(self.topic)
@@ -103,10 +100,6 @@ class OffsetStore:
         Args:
             waits: For transactions of others that are open in the topic, too: what they hide may be newer. Of this
                 publisher's own none may be open. Else only what can be read now counts.
-
-        Raises:
-            BrokerError: What keeps brokers from being used; `TRANSACTION_OPEN`: a transaction stays open.
-            UnsupportedError: `VERSION`: a later version of this program has written the record.
         """
         consumer = committed_consumer(self._connection)
         try:

@@ -225,11 +225,7 @@ class Publisher:
             producer.flush()
 
     def _is_committed(self, record: OffsetRecord) -> bool:
-        """Check with a new producer if the transaction of *record*, whose outcome is unknown, was committed.
-
-        Raises:
-            BrokerError: `OTHER_PUBLISHER`, `OFFSETS_LOST`, or what keeps brokers from being used.
-        """
+        """Check with a new producer if the transaction of *record*, whose outcome is unknown, was committed."""
         self._store.ensure(may_create=False)
         # A new producer would end what another publisher does: see first whether there is one. What brokers have agreed
         # to commit, but have not marked in the topic yet, cannot be read now: an older record means nothing.

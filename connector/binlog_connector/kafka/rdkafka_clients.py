@@ -230,11 +230,7 @@ class Fetcher(Protocol):
         """Offset up to which it has been read; control records count too, once nothing follows them."""
 
     def poll(self) -> dict[FetchedPartition, list[Record]]:
-        """The next messages, of each partition in their order; none when none come within `POLL_MS`.
-
-        Raises:
-            DataLossError: `MESSAGES_GONE`.
-        """
+        """The next messages, of each partition in their order; none when none come within `POLL_MS`."""
 
     def close(self) -> None:
         """Close the connections."""

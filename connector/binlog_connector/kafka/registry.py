@@ -77,11 +77,7 @@ class SchemaRegistry:
         self._latest: dict[str, tuple[int, str]] = {}
 
     def id_of(self, subject: str, schema: str) -> int:
-        """The id of *schema*, which is registered under *subject* if it is not yet.
-
-        Raises:
-            RegistryError: `INCOMPATIBLE`: the subject's rules forbid it; or the registry cannot be used.
-        """
+        """The id of *schema*, which is registered under *subject* if it is not yet."""
         known = self._ids.get((subject, schema))
         if known is None:
             answer = self._asked(f"/subjects/{quote(subject, safe='')}/versions", subject, schema)

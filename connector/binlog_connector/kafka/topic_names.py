@@ -93,11 +93,7 @@ class TopicNames:
         self._of_tables: dict[tuple[str, str], str] = {}
 
     def of(self, kind: MessageKind, database: str | None, table: str | None) -> str:
-        """The topic of a message.
-
-        Raises:
-            OptionError: As `of_table`.
-        """
+        """The topic of a message."""
         if kind is MessageKind.CHANGE:
             assert database is not None
             assert table is not None
@@ -118,11 +114,7 @@ class TopicNames:
         return found
 
     def of_route(self, template: str, route: str) -> str:
-        """The topic of an outbox's events: *template* with `{prefix}` and `{route}` filled in.
-
-        Raises:
-            OptionError: As `of_table`.
-        """
+        """The topic of an outbox's events: *template* with `{prefix}` and `{route}` filled in."""
         key = ("", route)
         if key not in self._of_tables:
             spelled = template.format(prefix=self._templates.prefix, route=route)

@@ -130,9 +130,6 @@ class TopicReader:
         Args:
             count_max: When there are so many, that is enough.
             size_max: The same of the bytes of their values.
-
-        Raises:
-            DataLossError: `MESSAGES_GONE`.
         """
         found: dict[FetchedPartition, list[Record]] = defaultdict(list)
         count = size = 0
@@ -148,12 +145,7 @@ class TopicReader:
         return [_messages(partition, records) for partition, records in sorted(found.items())]
 
     def read_ranges(self, ranges: Mapping[FetchedPartition, tuple[int, int]]) -> list[PartitionMessages]:
-        """The messages from the first to before the second offset of each partition.
-
-        Raises:
-            DataLossError: `MESSAGES_GONE`.
-            BrokerError: What keeps brokers from being used; `FAILED`: they do not come.
-        """
+        """The messages from the first to before the second offset of each partition."""
         self.go_on_at({partition: start for partition, (start, _) in ranges.items()})
         found: dict[FetchedPartition, list[Record]] = defaultdict(list)
         deadline = time.monotonic() + self._connection.timeout

@@ -40,11 +40,7 @@ _RECEIVE_SIZE = 1 << 16
 
 
 def explained(connection: Connection) -> BrokerError | None:
-    """Find the error that keeps every server from being used; None: one of them answers.
-
-    Raises:
-        BinlogError: A certificate or the password cannot be read.
-    """
+    """Find the error that keeps every server from being used; None: one of them answers."""
     error = None
     settings = connection.python_settings()
     for server in connection.servers.split(","):
@@ -117,11 +113,7 @@ _NOT_FOUND = 3  # UNKNOWN_TOPIC_OR_PARTITION
 
 
 class Topics:
-    """A connection for questions about topics, while it is entered.
-
-    Raises:
-        BrokerError: `UNREACHABLE`, `TLS`, `AUTHENTICATION`: each with the reason.
-    """
+    """A connection for questions about topics, while it is entered."""
 
     def __init__(self, connection: Connection) -> None:
         # Before the client comes to the same end, without the reason, when its time is over.
@@ -141,11 +133,7 @@ class Topics:
         self._client.close()
 
     def partition_count(self, topic: str) -> int | None:
-        """Number of its partitions; None: there is no such topic.
-
-        Raises:
-            BrokerError: `DENIED`, or a transient one.
-        """
+        """Number of its partitions; None: there is no such topic."""
         (found,) = self._asked(lambda: self._client.describe_topics([topic]), topic)
         if found["error_code"] == _NOT_FOUND:
             return None
@@ -154,11 +142,7 @@ class Topics:
         return len(found["partitions"])
 
     def settings(self, topic: str) -> dict[str, str]:
-        """Its settings, those left at their default too.
-
-        Raises:
-            BrokerError: `DENIED`, or a transient one.
-        """
+        """Its settings, those left at their default too."""
         resource = ConfigResource(ConfigResourceType.TOPIC, topic)
         found = self._asked(lambda: self._client.describe_configs([resource], config_filter="all"), topic)
         settings = {name: setting["value"] for name, setting in found["topic"].get(topic, {}).items()}
@@ -173,9 +157,6 @@ class Topics:
             partitions: How many; -1: as many as the brokers make.
             replication: Copies of each; -1: the same.
             settings: Those that shall not be the default.
-
-        Raises:
-            BrokerError: `DENIED`, `REFUSED`, or a transient one.
         """
         wanted = {"num_partitions": partitions, "replication_factor": replication, "configs": settings}
 
@@ -188,11 +169,7 @@ class Topics:
         self._asked(create, topic)
 
     def check(self, topics: Iterable[str]) -> None:
-        """See that all of *topics* are there, and may be seen.
-
-        Raises:
-            BrokerError: `TOPIC_NOT_FOUND`, `DENIED`, or a transient one.
-        """
+        """See that all of *topics* are there, and may be seen."""
         for topic in topics:
             if self.partition_count(topic) is None:
                 raise broker_error("TOPIC_NOT_FOUND", "there is no such topic", at=f"topic {topic}")
@@ -237,9 +214,6 @@ def known_offsets(
     Args:
         ask: `beginning_offsets` or `end_offsets` of a consumer.
         connection: Within its timeout they must be known.
-
-    Raises:
-        BrokerError: They are not known.
     """
     deadline = time.monotonic() + connection.timeout
     while True:

@@ -133,11 +133,7 @@ _BIGINT_DIGITS = 20
 
 
 def json_type(schema: Schema) -> pa.DataType:
-    """The type that a field's JSON is read with.
-
-    Raises:
-        UnsupportedError: `COLUMN_TYPE`.
-    """
+    """The type that a field's JSON is read with."""
     kind = schema["type"]
     if kind == "struct":
         return pa.struct([(field["field"], json_type(field)) for field in schema["fields"]])
@@ -162,11 +158,7 @@ class ReceivedColumn:
 
 
 def received_column(schema: Schema) -> ReceivedColumn:
-    """Column for a field of a row.
-
-    Raises:
-        UnsupportedError: `COLUMN_TYPE`: nothing that is published has such a schema.
-    """
+    """Column for a field of a row."""
     kind, name = schema["type"], schema.get("name")
     made = _named(kind, name, schema.get("parameters") or {}) if name else None
     if made is None and (name is None or name in _PLAIN_NAMES):

@@ -161,7 +161,6 @@ def received_changes(keys: pa.Array, values: pa.Array) -> Iterator[ReceivedChang
 
     Raises:
         MessageError: A message is not one of those that are published.
-        UnsupportedError: `COLUMN_TYPE`.
     """
     for payloads in payloads_by_schema(values):
         if payloads.schema is None or payloads.schema.get("name") in _OTHER_SCHEMAS:

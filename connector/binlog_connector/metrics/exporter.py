@@ -132,7 +132,6 @@ class MetricsExporter(FollowerMetrics):
     Raises:
         OptionError: `MISSING`: prometheus-client is not installed.
         MachineError: `PORT_IN_USE`: the port is taken.
-        AccessError: `DENIED`: it is not allowed.
     """
 
     def __init__(self, port: int, host: str = HOST) -> None:

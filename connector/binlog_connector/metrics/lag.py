@@ -69,9 +69,6 @@ class EventCounts:
         Args:
             start: An entry begins there.
             until: At least up to here, if the log has whole entries so far.
-
-        Raises:
-            BinlogError: As `Log.span`.
         """
         if self._places[-1:] != [start]:
             self._places, self._counts = [start], [0]
@@ -87,11 +84,7 @@ class EventCounts:
                 return span
 
     def after(self, position: Position) -> int:
-        """Events from *position* on to where the last walk ended; what lies before it is forgotten.
-
-        Raises:
-            BinlogError: As `Log.span`.
-        """
+        """Events from *position* on to where the last walk ended; what lies before it is forgotten."""
         row = bisect.bisect_right(self._places, position) - 1
         passed = 0
         if position > self._places[row]:
@@ -191,9 +184,6 @@ class LagMeter:
 
         Args:
             consumed: What it has taken; it is asked again when the log has been measured, since it may have gone on.
-
-        Raises:
-            BinlogError: The log cannot be read there: damage, or files that are not there any more.
         """
         with self._lock:
             first = consumed()

@@ -65,7 +65,6 @@ class MessageView:
 
         Raises:
             OptionError: `INVALID_VALUE`: a topic that nobody could tell from another one.
-            BinlogError: As `MessagesView.batches` and `text_batches`.
         """
         for batch in self._messages.batches(blocks):
             numbers = _message_numbers(batch)

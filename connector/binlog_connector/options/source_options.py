@@ -141,7 +141,6 @@ class SourceOptions:
         """Check what the user gave.
 
         Raises:
-            OptionError: `UNKNOWN`, `INVALID_VALUE` or `MISSING`.
             StartError: `CONFLICTING_OPTIONS`: two starts, or two ends.
         """
         given = _by_known_name(options)
@@ -201,11 +200,7 @@ class SourceOptions:
         )
 
     def check_batch(self) -> None:
-        """See that a batch query can have these options.
-
-        Raises:
-            OptionError: `INVALID_VALUE`.
-        """
+        """See that a batch query can have these options."""
         if self.start is Edge.LATEST:
             hint = "After latest there is nothing yet; readStream waits for it"
             raise invalid("startingOffsets", "latest", "earliest or an offset in a batch query", hint=hint)
@@ -214,11 +209,7 @@ class SourceOptions:
             raise invalid("endingOffsets", "earliest", "latest or an offset", hint=hint)
 
     def check_streaming(self) -> None:
-        """See that a streaming query can have these options.
-
-        Raises:
-            OptionError: `INVALID_VALUE`.
-        """
+        """See that a streaming query can have these options."""
         ends = [(name, "that is a time") for name in BATCH_ONLY if name in self.given]
         if isinstance(self.end, Edge) and "endingOffsets" in self.given:
             ends.append(("endingOffsets", f"at {self.end}"))

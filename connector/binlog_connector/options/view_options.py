@@ -58,11 +58,7 @@ class MessageOptions:
 
     @classmethod
     def parse(cls, given: Mapping[str, str], view: str) -> MessageOptions | None:
-        """Read the options that are about messages; None: rows are no messages.
-
-        Raises:
-            OptionError: `INVALID_VALUE` or `MISSING`.
-        """
+        """Read the options that are about messages; None: rows are no messages."""
         if KAFKA_VALUE not in given:
             hints = dict.fromkeys(MESSAGE_OPTIONS, "It is about messages: ask for them with kafkaValue")
             _refuse(given, hints, f"nothing without {KAFKA_VALUE}")
@@ -172,11 +168,7 @@ class EventOptions:
 
     @classmethod
     def parse(cls, given: Mapping[str, str]) -> EventOptions:
-        """Read the options that are about events.
-
-        Raises:
-            OptionError: `INVALID_VALUE`.
-        """
+        """Read the options that are about events."""
         rules = SourceRules(**{field: given[name] for field, name in RULE_OPTIONS.items() if name in given})
         rules.check(RULE_OPTIONS.__getitem__)
         if given.get("source") == "":
@@ -189,11 +181,7 @@ ALL_EVENTS = EventOptions()
 
 
 def check_log(log: Log, given: Iterable[str], view: str) -> None:
-    """See that a log can have the options that are given.
-
-    Raises:
-        OptionError: `INVALID_VALUE`.
-    """
+    """See that a log can have the options that are given."""
     if view not in log.traits.views:
         hint = "A structured log has view logs alone, and other logs have all views but that one"
         raise _refused("view", f"{view} is no view of {log.path}, a {log.format_name} log", hint)

@@ -152,11 +152,7 @@ def bound_rule(rule: RowRule, *, keys: tuple[str, ...] = (), needs_key: bool = F
 
 
 def read_salt(variable: str | None, environment: Mapping[str, str] = os.environ) -> bytes:
-    """The salt in an environment variable; nothing where none is named.
-
-    Raises:
-        OptionError: `MISSING`: it is not set, or empty.
-    """
+    """The salt in an environment variable; nothing where none is named."""
     if variable is None:
         return b""
     salt = environment.get(variable, "")

@@ -54,13 +54,7 @@ _WHOLE_IMAGES = "Set binlog_row_image=FULL on the server, and start after the ro
 
 
 def apply_rules_to_images(images: Images, table: ShownTable) -> Images:
-    """*images*, which were just read and are nobody else's, as *table* shows them.
-
-    Raises:
-        UnsupportedError: `ROW_IMAGE`: an image lacks a column that the predicate asks for, or one of a row that an
-            update brings in.
-        BinlogError: A value cannot be read; a hidden one is not in the message.
-    """
+    """*images*, which were just read and are nobody else's, as *table* shows them."""
     if table.computed and images.has_absent():
         images = _without_computed(images, table.computed)
     if table.predicate is not None:

@@ -65,12 +65,7 @@ class BoundRule:
         return self.shows(name) and (mask is None or mask.tells_rows_apart)
 
     def masked_column(self, layout: TableLayout, index: int, decoding: Decoding) -> Column:
-        """A shown column of *layout*, as it is shown.
-
-        Raises:
-            OptionError: `INVALID_VALUE`: it cannot have its mask.
-            BinlogError: As `arrow_type`.
-        """
+        """A shown column of *layout*, as it is shown."""
         column = layout.columns[index]
         mask = self.mask(column.name or "")
         if mask is None:
@@ -88,9 +83,6 @@ class BoundRule:
         Args:
             keys: Columns that tell rows apart, unless the rule names others.
             generated: Columns that are not shown because they are generated, in small letters.
-
-        Raises:
-            OptionError: `INVALID_VALUE`.
         """
         if not self.needs_key:
             return
@@ -144,9 +136,6 @@ def apply_rules_to_table(
 
     Raises:
         OptionError: `INVALID_VALUE`: the rule does not fit the table.
-        SchemaError: `NO_COLUMN_METADATA`: nobody states what the columns are called, or whether one that the rule
-            leaves out if it is generated is that.
-        BinlogError: A masked column, or one of the predicate, has a type that is not read.
     """
     names = [column.name for column in layout.columns]
     known = [name for name in names if name is not None]

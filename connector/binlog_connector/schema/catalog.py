@@ -240,7 +240,6 @@ def read_schema_file(path: str, *, vendor: Vendor | None = None, ignore_case: bo
         ignore_case: See `Catalog`.
 
     Raises:
-        OptionError: `INVALID_VALUE`: there is no such file, it holds no CREATE TABLE, or names are not UTF-8.
         SchemaError: `DDL_NOT_PARSED`: nothing names the database of a table.
     """
     try:

@@ -108,7 +108,6 @@ class SchemaHistory:
             vendor: Whose server made it; None: either.
 
         Raises:
-            OptionError: `INVALID_VALUE`.
             SchemaError: `DDL_NOT_PARSED`: nothing names the database of a table.
         """
         if path is None:
@@ -161,11 +160,7 @@ class SchemaHistory:
         return True
 
     def observe(self, block: Block) -> int:
-        """Note the DDL of a block of plain events, and definitions in marks of snapshots; how many statements were new.
-
-        Raises:
-            CorruptError: `BAD_EVENT`: a Query event is damaged.
-        """
+        """Note DDL of a block of plain events, and definitions in marks of snapshots; how many statements were new."""
         count = sum(map(self.note, ddl_statements(block))) + sum(map(self.note, stated_definitions(block)))
         if self.known_to is None or self.known_to < block.next_position:
             self.known_to = block.next_position
@@ -214,9 +209,6 @@ class SchemaHistory:
             log: Is read from front to back.
             start: Default: up to where DDL is known already (`known_to`), or the start of the log.
             end: Default: the end of the log.
-
-        Raises:
-            BinlogError: As `Log.blocks`.
         """
         first = start if start is not None else self.known_to
         return sum(self.observe(block) for block in expanded(log.blocks(first, end)))
@@ -233,28 +225,16 @@ class SchemaHistory:
         self._forget_applied()
 
     def definition(self, database: str, table: str, position: Position) -> TableDefinition | None:
-        """The definition of a table for groups at *position*; None: not known, or not any more.
-
-        Raises:
-            SchemaError: `DDL_NOT_PARSED`.
-        """
+        """The definition of a table for groups at *position*; None: not known, or not any more."""
         return _understood(TableName(database, table), self._timeline(database, table).at(position)[0])
 
     def newest_definition(self, name: TableName) -> TableDefinition | None:
-        """The definition of a table after all that was noted; None: not known, or not any more.
-
-        Raises:
-            SchemaError: `DDL_NOT_PARSED`.
-        """
+        """The definition of a table after all that was noted; None: not known, or not any more."""
         self._apply()
         return _understood(name, self._catalog.tables.get(self._catalog.key(name))) or self.kept.get(name)
 
     def definition_before(self, name: TableName, statement: DdlStatement) -> TableDefinition | None:
-        """The definition of a table when *statement* begins; None: not known, or not any more.
-
-        Raises:
-            SchemaError: `DDL_NOT_PARSED`.
-        """
+        """The definition of a table when *statement* begins; None: not known, or not any more."""
         self._look_earlier()
         return _understood(name, self._timeline(*name).before(statement.position))
 
@@ -294,11 +274,7 @@ class SchemaHistory:
         return apply_completion(layout, completion.to_json(), source)
 
     def defined(self, layout: TableLayout, position: Position) -> TableLayout:
-        """A layout with all that DDL before *position* defines, also where its table map leaves nothing open.
-
-        Raises:
-            SchemaError: As `completed`.
-        """
+        """A layout with all that DDL before *position* defines, also where its table map leaves nothing open."""
         self._look_earlier()
         return self.completed(layout, position)
 

@@ -95,11 +95,7 @@ def save_history(history: SchemaHistory, path: str) -> None:
 
 
 def load_history(path: str) -> SchemaHistory | None:
-    """Read what `save_history` wrote; None when there is no file yet.
-
-    Raises:
-        OptionError: `INVALID_VALUE`: the file is not one that was written so, or by a newer version.
-    """
+    """Read what `save_history` wrote; None when there is no file yet."""
     try:
         text = Path(path).read_bytes()
     except FileNotFoundError:

@@ -184,9 +184,6 @@ def ddl_statements(block: Block) -> Iterator[DdlStatement]:
 
     Args:
         block: Of plain events.
-
-    Raises:
-        CorruptError: `BAD_EVENT`: a Query event is damaged.
     """
     return (statement for _, _, statement in _statements(block, DDL_WORDS, _MAY_BEGIN_DDL))
 
@@ -203,9 +200,6 @@ def table_statements(block: Block) -> Iterator[tuple[int, str, DdlStatement]]:
 
     Args:
         block: Of plain events.
-
-    Raises:
-        CorruptError: `BAD_EVENT`: a Query event is damaged.
     """
     return _statements(block, DDL_WORDS | {TRUNCATE}, _MAY_BEGIN_ANY)
 
@@ -219,9 +213,6 @@ def all_statements(block: Block, server_runs: ServerRuns | None = None) -> Itera
     Args:
         block: Of plain events.
         server_runs: Of the log, for `DdlStatement.server_run`; None: that is not asked for.
-
-    Raises:
-        CorruptError: `BAD_EVENT`: an event is damaged.
     """
     control_statements: ControlStatements | None = None
     for row, word, statement in _statements(block, None, _MAY_CHANGE_ROWS):

@@ -69,9 +69,6 @@ def row_statements(
         server_runs: Of the log; see `all_statements`.
         schemas: Definitions of tables, which tell generated columns: no statement names these. None: no column is known
             to be one.
-
-    Raises:
-        CorruptError: `BAD_EVENT`: an event is damaged.
     """
     return heapq.merge(all_statements(block, server_runs), _replacing(block, schemas), key=itemgetter(0))
 

@@ -75,9 +75,6 @@ class RowFormat:
 
         Args:
             block: Of plain events.
-
-        Raises:
-            CorruptError: `BAD_EVENT`.
         """
         keep = None
         for number, (event, _, statement) in enumerate(row_statements(block, server_runs, self._schemas)):
@@ -122,10 +119,6 @@ def only_rows(
     Args:
         blocks: Of a log, in order.
         tells_text: Whether errors show the text of a statement.
-
-    Raises:
-        UnsupportedError: `STATEMENT_FORMAT`.
-        DataLossError: `LOST_EVENTS`.
     """
     for block in blocks:
         for lacking in row_format.lacking(block, groups, server_runs):

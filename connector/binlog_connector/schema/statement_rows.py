@@ -150,9 +150,6 @@ def find_statements(block: Block, *, folds_names: bool = False) -> Iterator[Chan
     Args:
         block: Of plain events.
         folds_names: Names are in small letters, as those of rows (`lower_case_table_names`).
-
-    Raises:
-        CorruptError: `BAD_EVENT`.
     """
     for row, word, statement in table_statements(block):
         op = TRUNCATE_OP if word == TRUNCATE else DDL_OP
@@ -173,9 +170,6 @@ def find_statement_rows(
         block: Of plain events.
         server_runs: Of the log; None: temporary tables are taken to outlive a restart of the server.
         schemas: See `row_statements`.
-
-    Raises:
-        CorruptError: `BAD_EVENT`.
     """
     for row, _, statement in row_statements(block, server_runs, schemas):
         if statement.event_type in (EventType.INCIDENT, EventType.FORMAT_DESCRIPTION):

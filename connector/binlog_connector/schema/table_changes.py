@@ -265,7 +265,6 @@ def default_facts(
 
     Raises:
         SchemaError: `NO_COLUMN_METADATA`: it has a type that is not known.
-        UnsupportedError: `COLUMN_TYPE`: it has a type, or a character set, that is not read.
     """
     column = definition if nullable is None else replace(definition, nullable=nullable)
     return _facts([column], _About(TableName("", ""), vendor, decoding))[0]

@@ -47,7 +47,6 @@ class BinlogMetricsListener(StreamingQueryListener):
 
     Raises:
         OptionError: `MISSING`: prometheus-client is not installed.
-        AccessError: `DENIED`: the port is taken, or not allowed.
     """
 
     def __init__(self, port: int, host: str = HOST, path: str | Mapping[str, str] | None = None) -> None:

@@ -80,7 +80,6 @@ class RangeReader:
         Raises:
             SchemaError: `SCHEMA_CHANGED`: the table has other columns now than when the query was planned.
             DataLossError: `TRUNCATED_TRANSACTION`: the log ends now before *partition* does. `LOST_EVENTS`.
-            UnsupportedError: `STATEMENT_FORMAT`.
         """
         with open_watched(self.options, partition.format) as watched:
             options = self.options.of_log(watched.log)
@@ -238,12 +237,7 @@ _NS_PER_SECOND = 1_000_000_000
 
 
 def events_schema(log: Log, options: SourceOptions) -> pa.Schema:
-    """The columns of view `logs`; with option `source` those of its arguments too, which the whole log is read for.
-
-    Raises:
-        OptionError: `INVALID_VALUE`: there is no such source.
-        SchemaError: `COLUMN_MISMATCH`: there are several, whose arguments differ.
-    """
+    """The columns of view `logs`; with option `source` those of its arguments too, which the whole log is read for."""
     view = _view(options, ALL_EVENTS)
     if options.events.source is None:
         return view.schema()
@@ -274,7 +268,6 @@ def event_batches(
     """The rows of *partition*.
 
     Raises:
-        CorruptError: `BAD_ENTRY`.
         DataLossError: `TRUNCATED_TRANSACTION`: the log ends now before *partition* does; `FILE_PURGED`: a file of it
             is gone.
     """

@@ -31,10 +31,6 @@ class ArchiveDirectory(Directory):
 
     Args:
         storage: The folder or the place in an object store that holds the archive.
-
-    Raises:
-        CorruptError: `ARCHIVE`: the manifest is damaged.
-        UnsupportedError: `VERSION`: a later version of this program wrote it.
     """
 
     def __init__(self, storage: Directory) -> None:
@@ -48,7 +44,6 @@ class ArchiveDirectory(Directory):
 
         Raises:
             StartError: `PATH_NOT_FOUND`: it is not there any more.
-            StorageError: It cannot be read.
         """
         damaged = None
         while (content := self._read_manifest()) != self._content:
@@ -158,7 +153,6 @@ class ArchiveFile:
 
         Raises:
             DataLossError: `FILE_PURGED`: retention has removed the file meanwhile.
-            CorruptError: `ARCHIVE`: a part is shorter than in the manifest, or gone.
         """
         wanted = max(0, min(len(buffer), self._size - offset))
         done = 0
@@ -201,13 +195,7 @@ class ArchiveFile:
             )
 
     def _look_again(self, part: ManifestPart, error: OSError) -> None:
-        """A part could not be read: others may have taken its place, with the same bytes.
-
-        Raises:
-            CorruptError: `ARCHIVE`: it is gone, though the manifest names it.
-            StorageError: It is not to be had at present.
-            DataLossError: The file is not in the archive any more.
-        """
+        """A part could not be read: others may have taken its place, with the same bytes."""
         self.close()
         self._directory.refresh()
         now = self._directory.file(self.name)

@@ -100,12 +100,7 @@ class UnionDirectory(Directory):
         return source
 
     def _purged(self, on_server: set[str]) -> list[ArchivedFile]:
-        """The archived files that the server has no more.
-
-        Raises:
-            StartError: `NO_LOG_FILES`: the server has no file of this log.
-            DataLossError: `LOG_RESET`: its files end before the archived ones do; `FILE_PURGED`.
-        """
+        """The archived files that the server has no more."""
         self._archive.refresh()
         files = self._archive.manifest.files
         if not files:
@@ -135,11 +130,7 @@ class UnionDirectory(Directory):
         return int(match["number"]) if is_ours and match is not None else None
 
     def _readable(self, file: ArchivedFile) -> ArchivedFile:
-        """*file*, which the server has no more, if nothing of it is missing.
-
-        Raises:
-            DataLossError: `FILE_PURGED`.
-        """
+        """*file*, which the server has no more, if nothing of it is missing."""
         if not file.is_complete and file.file_no < self._newest_on_server:
             raise DataLossError(
                 "FILE_PURGED",
@@ -150,11 +141,7 @@ class UnionDirectory(Directory):
         return file
 
     def _compare(self, source: SourceFile) -> None:
-        """See that the server's file is the one that was archived.
-
-        Raises:
-            DataLossError: `FILE_REUSED`.
-        """
+        """See that the server's file is the one that was archived."""
         file = self._archive.manifest.by_name().get(source.name)
         if file is None or file.size == 0:
             return

@@ -125,12 +125,7 @@ class Manifest:
 
     @classmethod
     def from_bytes(cls, content: bytes, path: str) -> Manifest:
-        """Read what `to_bytes` made.
-
-        Raises:
-            CorruptError: `ARCHIVE`: it is damaged, or something else; a part lies outside of the archive.
-            UnsupportedError: `VERSION`: a later version of this program wrote it.
-        """
+        """Read what `to_bytes` made."""
         at = Place(path)
         try:
             stored = json.loads(content)

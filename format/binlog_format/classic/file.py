@@ -63,10 +63,6 @@ class ClassicFile:
         events_start: Byte after it.
         gtid_list: MariaDB: what the files before this one held; None while that is not there (yet).
         previous_gtids: The same of MySQL.
-
-    Raises:
-        CorruptError: `HEADER`, `BAD_EVENT` or `EVENT_CHECKSUM`: its first bytes cannot be right.
-        UnsupportedError: `VERSION` or `ENCRYPTED`.
     """
 
     def __init__(self, source: SourceFile, file_no: int) -> None:
@@ -200,10 +196,6 @@ def check_magic(magic: bytes, path: str, head: bytes = b"") -> None:
 
     Args:
         head: More of the file's first bytes, to name the key that encrypts it.
-
-    Raises:
-        CorruptError: `HEADER`: it is something else.
-        UnsupportedError: `ENCRYPTED`.
     """
     if magic == MAGIC_ENCRYPTED:
         raise encrypted_by_mysql(head, Place(path, byte=0))
@@ -220,9 +212,6 @@ def check_incomplete_event(data: bytes, at: Place) -> None:
 
     Args:
         data: What is there of the event; may be less than its header.
-
-    Raises:
-        CorruptError: `BAD_EVENT`: size and end_log_pos exclude each other.
     """
     if len(data) < EVENT_HEADER_SIZE or at.byte is None:
         return
@@ -289,11 +278,6 @@ def find_files(directory: Directory, only: str | None = None) -> dict[int, FileE
 
     Args:
         only: Take this file alone.
-
-    Raises:
-        StartError: `NO_LOG_FILES`; or `CONFLICTING_OPTIONS`: files of several bases are there.
-        CorruptError: `HEADER`: *only* is something else.
-        UnsupportedError: `ENCRYPTED`.
     """
     if only is not None:
         return _only_file(directory, only)

@@ -140,12 +140,7 @@ class ClassicFileScan:
         self.stopped_at = self.start
 
     def pieces(self) -> Iterator[Piece]:
-        """Read; ends with `stop` and `stopped_at` set.
-
-        Raises:
-            CorruptError: An event cannot be right.
-            UnsupportedError: An event is of a kind that is not read.
-        """
+        """Read; ends with `stop` and `stopped_at` set."""
         offset = self.start
         size = self.scratch.read_size
         open_group: Table | None = None

@@ -75,10 +75,6 @@ def parse_format_description(event: bytes, at: Place) -> FormatDescription:
 
     Args:
         event: Exactly the event.
-
-    Raises:
-        CorruptError: `BAD_EVENT` or `EVENT_CHECKSUM`.
-        UnsupportedError: `VERSION`: another binlog version, or event layouts that are not known.
     """
     timestamp, event_type, server_id, _, _, flags = EVENT_HEADER_STRUCT.unpack_from(event)
     if event_type != EventType.FORMAT_DESCRIPTION:

@@ -33,11 +33,7 @@ def byte_of(position: Position) -> int:
 
 
 def open_file(directory: Directory, file_no: int, entry: FileEntry) -> ClassicFile:
-    """Open a file of a listing.
-
-    Raises:
-        DataLossError: `FILE_PURGED`: it is not there any more.
-    """
+    """Open a file of a listing."""
     try:
         return ClassicFile(directory.open(entry.name), file_no)
     except FileNotFoundError as error:
@@ -81,10 +77,7 @@ class LogScan:
         """Read file after file.
 
         Raises:
-            CorruptError: Bytes cannot be right.
             DataLossError: `FILE_PURGED`: a file is missing, or *start* is before the first one.
-            StartError: `POSITION_NOT_FOUND`: *start* is after the last file, or its file is shorter.
-            UnsupportedError: Something that is not read.
         """
         newest = max(self._listing)
         if self._start.file_no > newest:
@@ -165,9 +158,6 @@ class LogScan:
 
         Returns:
             False: this is not known yet, as the start of the next file is not there.
-
-        Raises:
-            CorruptError: `BAD_EVENT`.
         """
         assert file.description is not None
         is_torn = scan.stop is ScanStop.INCOMPLETE

@@ -56,7 +56,6 @@ class ClassicLog(Log):
 
     Raises:
         StartError: `NO_LOG_FILES`; or `CONFLICTING_OPTIONS`: the files of several logs are there.
-        UnsupportedError: `ENCRYPTED`.
     """
 
     format_name = CLASSIC

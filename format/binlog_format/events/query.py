@@ -73,9 +73,6 @@ def parse_query(event: bytes) -> QueryEvent:
 
     Args:
         event: Header and body, without a checksum.
-
-    Raises:
-        CorruptError: `BAD_EVENT`: it is too short for its contents.
     """
     fixed_size = query_fixed_size(event)
     if len(event) < fixed_size:
@@ -144,9 +141,6 @@ def parse_query_status(event: bytes) -> QueryStatus:
 
     Returns:
         What is known; variables after one that no server had when this was written are not read.
-
-    Raises:
-        CorruptError: `BAD_EVENT`: a variable is longer than all of them.
     """
     *_, status_size = QUERY_STRUCT.unpack_from(event, EVENT_HEADER_SIZE)
     start = query_fixed_size(event)

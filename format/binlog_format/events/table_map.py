@@ -170,10 +170,6 @@ def parse_table_map(event: bytes, vendor: Vendor = Vendor.MARIADB) -> TableLayou
     Args:
         event: Header and body, without checksum.
         vendor: Whose server wrote it: geometry columns have a character set in MariaDB's metadata only.
-
-    Raises:
-        CorruptError: `BAD_EVENT`: it is not a table map event, or its parts do not fit together.
-        UnsupportedError: `COLUMN_TYPE`: a column has a type that no server had when this was written.
     """
     body = _Cursor(event, "body")
     database, table = _names(body)

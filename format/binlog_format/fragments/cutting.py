@@ -131,13 +131,7 @@ class RowCutter:
         self._received = 0
 
     def feed(self, content: SavedBytes) -> Iterator[RowsPart]:
-        """The parts that are whole with the next bytes of the event.
-
-        Raises:
-            CorruptError: `BAD_EVENT`: the rows do not fit the table map, or not into the event.
-            UnsupportedError: `EVENT_TYPE`: the rows are compressed.
-            BinlogError: The table map's problem.
-        """
+        """The parts that are whole with the next bytes of the event."""
         at = 0
         while at < len(content.data):
             end = min(len(content.data), at + self._wanted - self._held_size)

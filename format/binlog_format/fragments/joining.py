@@ -59,13 +59,7 @@ class FragmentJoiner:
         return self._numbers.passed(block)
 
     def join(self, block: Block) -> Iterator[Block]:
-        """A block with fragments, or one where some should be.
-
-        Raises:
-            CorruptError: `BAD_EVENT`: fragments are damaged or missing, or are not those of a row event.
-            UnsupportedError: `EVENT_TYPE`: a fragment with flags that are not known.
-            BinlogError: As `RowCutter.feed`.
-        """
+        """A block with fragments, or one where some should be."""
         if len(block.events) == 0:
             yield block
             return

@@ -63,11 +63,6 @@ class FragmentWalk:
 
         Returns:
             Shape (length of *events*, `FOUND_FIELDS`): what each event brings.
-
-        Raises:
-            CorruptError: `BAD_EVENT`: a fragment is damaged, missing, or of another group; or the event group has
-                ended before the last fragment.
-            UnsupportedError: `EVENT_TYPE`: a fragment has flags that are not known.
         """
         found = np.empty((len(events), kernels.FOUND_FIELDS), dtype=np.int64)
         code, row = self._walk(data, events, groups, found)

@@ -110,10 +110,6 @@ class GtidSearch:
         Where the log does not hold it (a replica leaves out what it filters), reading goes on with the first group of
         the domain that has a larger number. If another server's transaction has its number, what was taken is not what
         this log goes on from.
-
-        Raises:
-            DataLossError: `GTID_PURGED`.
-            StartError: `GTID_NOT_FOUND`: the log has another transaction in its place.
         """
         listed = self._list_that_ends_with(gtid)
         if listed is not None:

@@ -178,9 +178,6 @@ def check_kind(known: GtidPoint, given: GtidPoint) -> None:
 
     Args:
         known: What the log records of itself; a MySQL log records a `GtidSet`, be it empty.
-
-    Raises:
-        OptionError: `INVALID_VALUE`: they are of different vendors.
     """
     if not given or isinstance(given, GtidSet) == isinstance(known, GtidSet):
         return

@@ -112,11 +112,7 @@ class LogFiles:
         return None if entry is None else entry.size
 
     def begun(self, file_no: int) -> OpenFile | None:
-        """Open file *file_no*; None when it is not there, or nothing has been written into it yet.
-
-        Raises:
-            CorruptError: `HEADER`, `PAGE_CHECKSUM`: its header page is damaged.
-        """
+        """Open file *file_no*; None when it is not there, or nothing has been written into it yet."""
         known = self._open.get(file_no)
         if known is not None:
             return known
@@ -143,12 +139,7 @@ class LogFiles:
         return opened
 
     def existing(self, file_no: int) -> OpenFile:
-        """Open file *file_no*, which must be there: something refers to it.
-
-        Raises:
-            DataLossError: `FILE_PURGED`.
-            CorruptError: Its header page is damaged or empty.
-        """
+        """Open file *file_no*, which must be there: something refers to it."""
         opened = self.begun(file_no)
         if opened is not None:
             return opened
@@ -168,11 +159,7 @@ class LogFiles:
         return next((number for number in later if self.begun(number) is not None), None)
 
     def check_same(self, file: OpenFile) -> None:
-        """Check that *file* is still the one of its name, or gone, before going on to the next one.
-
-        Raises:
-            DataLossError: `LOG_RESET`: another file has its name now.
-        """
+        """Check that *file* is still the one of its name, or gone, before going on to the next one."""
         self._open.pop(file.file_no, None)
         now = self.begun(file.file_no)
         if now is not None and now.header != file.header:

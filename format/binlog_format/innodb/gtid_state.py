@@ -58,9 +58,6 @@ def read_state(reader: PageReader, file: OpenFile, page: int = FIRST_DATA_PAGE) 
 
     Returns:
         None when the page has not been written yet, or does not begin with a state.
-
-    Raises:
-        CorruptError: The page or the record is damaged.
     """
     buffer = empty_bytes(file.page_size)
     count, stop = reader.read(file, page, buffer)
@@ -93,11 +90,7 @@ def _decode(data: np.ndarray[tuple[int], np.dtype[np.uint8]], file: OpenFile, pa
 
 
 def file_gtids(reader: PageReader, file: OpenFile, used_size: int) -> FileGtids:
-    """The first and the last state record of *file*, which holds *used_size* bytes; a few pages are read.
-
-    Raises:
-        CorruptError: A page or a state is damaged.
-    """
+    """The first and the last state record of *file*, which holds *used_size* bytes; a few pages are read."""
     first = read_state(reader, file)
     if first is None:
         return NO_FILE_GTIDS

@@ -93,10 +93,6 @@ def read_header(head: bytes, path: str, file_no: int | None = None) -> FileHeade
 
     Returns:
         None when nothing has been written yet (the server makes files before it uses them).
-
-    Raises:
-        CorruptError: `HEADER`: magic, checksum, page size or number are wrong.
-        UnsupportedError: `VERSION`: written by a later server.
     """
     if head[:HEADER_SIZE] == _ALL_ZERO:
         return None

@@ -45,9 +45,6 @@ def check_file_end(reader: PageReader, file: OpenFile, following: OpenFile) -> b
 
     Returns:
         False: it cannot be told yet, the next file's state is not on disk.
-
-    Raises:
-        DataLossError: `TRUNCATED_TRANSACTION`.
     """
     page_count = file.page_count()
     if page_count >= file.header.page_count or _ends_with_dummy(reader, file, page_count - 1):

@@ -87,7 +87,6 @@ class RecordReader:
             size_max: Stop after about so many bytes.
 
         Raises:
-            CorruptError: `OOB_REFERENCE`: there is no such record; `BAD_CHUNK`, `PAGE_CHECKSUM`: it is damaged.
             DataLossError: `FILE_PURGED`; `TRUNCATED_TRANSACTION`: it does not end.
         """
         file = self._reader.files.existing(file_no)

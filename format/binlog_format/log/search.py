@@ -31,7 +31,6 @@ def find_gtid(log: Log, gtid: AnyGtid) -> Position:
     Raises:
         DataLossError: `GTID_PURGED`: it is older than the log.
         OptionError: `INVALID_VALUE`: the log has GTIDs of the other vendor.
-        StartError: `GTID_NOT_FOUND`.
     """
     known = log.gtid_position_at(log.start_position())
     point = GtidPosition.of([gtid]) if isinstance(gtid, Gtid) else GtidSet.of([(gtid.source, (gtid.seqno, gtid.seqno))])
@@ -75,9 +74,6 @@ def find_time(log: Log, seconds: int) -> Position:
     """Position of the first group that was committed at *seconds* since 1970 UTC, or later.
 
     Files that end more than `CLOCK_SLACK_SECONDS` before that are not looked into.
-
-    Raises:
-        StartError: `TIMESTAMP_NOT_FOUND`: all groups are older.
     """
     for block in log.blocks(_start_for_time(log, seconds)):
         groups = block.groups
@@ -125,9 +121,6 @@ def check_is_logged(log: Log, name: str, gtids: GtidPoint, taken: Taken) -> None
 
     Args:
         taken: What that is in the log: `Log.position_of`.
-
-    Raises:
-        StartError: `GTID_NOT_FOUND`.
     """
     missing: GtidPoint = gtids
     if isinstance(gtids, GtidPosition):

@@ -111,9 +111,7 @@ def value_widths(layout: TableLayout) -> NDArray[np.int32]:
     """Bytes of a value, for each column, hidden ones too; of values that carry their size, minus the bytes of the size.
 
     Raises:
-        CorruptError: `BAD_EVENT`: type metadata that no server writes.
         SchemaError: `NO_COLUMN_METADATA`: an old temporal type; the width of its values is only in the schema.
-        UnsupportedError: `COLUMN_TYPE`: a type of before MySQL 5.0.
     """
     declared = [_width(layout, index) for index in range(len(layout.columns))]
     return np.array([*declared, *(_FIXED_WIDTHS[column.type] for column in layout.hidden)], dtype=np.int32)
@@ -154,11 +152,7 @@ def old_width(type_: ColumnType, digits: int) -> int:
 
 
 def old_digits(layout: TableLayout, index: int) -> int:
-    """Digits of the fraction of a second of a TIME, DATETIME or TIMESTAMP column with `mysql56_temporal_format=OFF`.
-
-    Raises:
-        SchemaError: `NO_COLUMN_METADATA`: no schema states how many.
-    """
+    """Digits of the fraction of a second of a TIME, DATETIME or TIMESTAMP column with `mysql56_temporal_format=OFF`."""
     column = layout.columns[index]
     name, numbers = split_declared(column.declared or "")
     digits = numbers[0] if numbers else 0

@@ -78,7 +78,6 @@ def arrow_type(layout: TableLayout, column: int, decoding: Decoding = DEFAULT_DE
 
     Raises:
         SchemaError: `NO_COLUMN_METADATA`: the log does not state how to understand the bytes.
-        UnsupportedError: `COLUMN_TYPE`: a type, or a character set, that is not read.
     """
     return _family(layout, column).arrow_type(layout, column, decoding)
 
@@ -92,11 +91,6 @@ def column_array(
         column: Index.
         data: What the offsets point into.
         offsets: Where each value starts; below 0 for null.
-
-    Raises:
-        CorruptError: `BAD_EVENT`: a value that no server writes.
-        SchemaError: As `arrow_type`.
-        UnsupportedError: As `arrow_type`; `ROW_IMAGE`: there is too much at once; `ZERO_DATE`: see `ZeroDates`.
     """
     family = _family(layout, column)
     family.arrow_type(layout, column, decoding)
@@ -125,11 +119,6 @@ def arrow_schema(layout: TableLayout, decoding: Decoding = DEFAULT_DECODING) -> 
     """Names and types of all columns that are shown, as `Images.column` gives them.
 
     Every field can be null: a column may be absent from a row image, and zero dates are null.
-
-    Raises:
-        SchemaError: `NO_COLUMN_METADATA`: the log does not state what the columns are called, or how to understand one.
-        UnsupportedError: `COLUMN_TYPE`: a column has a type, or a character set, that is not read.
-        BinlogError: The layout's `problem`.
     """
     if layout.problem is not None:
         raise layout.problem

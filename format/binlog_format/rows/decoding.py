@@ -42,16 +42,10 @@ class RowRules(Protocol):
 
         Raises:
             OptionError: `INVALID_VALUE`: a rule does not fit the table.
-            BinlogError: The layout's columns are not understood.
         """
 
     def applied(self, images: Images) -> Images:
-        """*images*, just read, as the rules show them; for a layout that `shown` does not give back as it is.
-
-        Raises:
-            UnsupportedError: `ROW_IMAGE`: an image lacks a column that decides whether its row is shown.
-            BinlogError: A value cannot be read; one that is not shown is not in the message.
-        """
+        """*images*, just read, as the rules show them; for a layout that `shown` does not give back as it is."""
 
 
 class ZeroDates(StrEnum):
@@ -89,11 +83,7 @@ class Decoding:
     declared_types: bool = False
 
     def shown(self, layout: TableLayout) -> TableLayout:
-        """*layout* as `rules` show it.
-
-        Raises:
-            BinlogError: As `RowRules.shown`.
-        """
+        """*layout* as `rules` show it."""
         return layout if self.rules is None else self.rules.shown(layout, self)
 
 

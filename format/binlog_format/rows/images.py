@@ -101,9 +101,7 @@ class Images:
         """The values of a column; null where the value is NULL or the image does not have the column.
 
         Raises:
-            CorruptError: `BAD_EVENT`: a value that no server writes.
             SchemaError: `NO_COLUMN_METADATA`: the log does not state how to understand the bytes.
-            UnsupportedError: `COLUMN_TYPE`: a type that is not read.
         """
         return column_array(self.layout, column, self.data, self.column_offsets(column), decoding=self.decoding)
 
@@ -114,9 +112,6 @@ class Images:
             column: Index.
             rows: Numbers of images, in any order.
             missing: Where there is no image, whatever *rows* has: null.
-
-        Raises:
-            BinlogError: As `column`.
         """
         offsets = np.empty(len(rows), dtype=np.int32)
         unknown = pick_cells(self.cells, int(self.slots[column]), rows, missing, offsets)
@@ -137,11 +132,7 @@ class Images:
         return self.cells.size > 0 and bool(self.cells.min() <= CHANGES_ONLY)
 
     def json_changes(self, column: int) -> dict[int, bytes]:
-        """The changes to values of a column that images have alone, as the event has them, by image.
-
-        Raises:
-            UnsupportedError: `ROW_IMAGE`: a rule hides what the column's values are.
-        """
+        """The changes to values of a column that images have alone, as the event has them, by image."""
         offsets = self.column_offsets(column)
         rows = np.flatnonzero(offsets <= CHANGES_ONLY).tolist()
         if rows and self.layout.columns[column].type is not ColumnType.JSON:
@@ -150,11 +141,7 @@ class Images:
         return {row: value_at(self.data, CHANGES_ONLY - int(offsets[row]), prefix) for row in rows}
 
     def check_changes(self) -> None:
-        """See that no image has changes to a JSON value alone: for who takes what is absent for unchanged.
-
-        Raises:
-            UnsupportedError: `ROW_IMAGE`.
-        """
+        """See that no image has changes to a JSON value alone: for who takes what is absent for unchanged."""
         if not self.has_changes():
             return
         masks = [self.column_offsets(column) <= CHANGES_ONLY for column in range(len(self.layout.columns))]
@@ -189,12 +176,6 @@ def read_images(
 
     Returns:
         The images as the rules of *decoding* show them: nobody after this sees more.
-
-    Raises:
-        CorruptError: `BAD_EVENT`: an event does not fit its table map, or its rows do not fit into it.
-        UnsupportedError: `COLUMN_TYPE`: the table has a column whose width the log does not tell; `ROW_IMAGE`: there is
-            too much at once.
-        BinlogError: The layout's `problem`; what `RowRules` raises.
     """
     if data.size > _DATA_SIZE_MAX:
         raise UnsupportedError("ROW_IMAGE", f"{data.size} bytes of events at once, at most {_DATA_SIZE_MAX} are read")

@@ -63,10 +63,6 @@ class TableMaps:
 
         Events that carry no rows of a table (`DUMMY_TABLE_ID`) are in none of them. Of a table map that cannot be read
         the layout has the `problem`, and no columns: tables that nobody wants stop nobody.
-
-        Raises:
-            CorruptError: `BAD_EVENT`: a table map does not even name its table, or a row event has none in its group.
-            UnsupportedError: `EVENT_TYPE`: compressed rows, in a block that has not been expanded.
         """
         if len(block.events) == 0:
             return []

@@ -123,9 +123,6 @@ class EventLog(Log):
             end: Default: the end of the log when that place is reached.
             state: What is in force at *start*; None: what `state_at` gives, which reads all that lies before.
             on_damage: Told of what cannot be read, and of the byte where reading goes on; None: it is raised.
-
-        Raises:
-            CorruptError: `BAD_ENTRY`.
         """
 
     @abstractmethod
@@ -220,9 +217,6 @@ def find_event_time(log: EventLog, seconds: int) -> Position:
     """Position of the first event, in the order of the log, that happened at *seconds* since 1970 UTC or later.
 
     No event before it did; earlier ones of other writers may follow. Reads the log from its start.
-
-    Raises:
-        StartError: `TIMESTAMP_NOT_FOUND`: all events are older, or have no time.
     """
     for block in log.entries():
         ns, has_time = event_times(block)

@@ -57,7 +57,6 @@ class StructuredLog(EventLog):
 
     Raises:
         StartError: `NO_LOG_FILES`; `CONFLICTING_OPTIONS`: which of two files comes first cannot be told.
-        UnsupportedError: `FORMAT`: a file that was named is something else.
     """
 
     format_name = STRUCTURED

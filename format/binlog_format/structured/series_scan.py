@@ -67,7 +67,6 @@ class SeriesScan(Generic[Made]):
         """Read file after file; each block with the file that it is of.
 
         Raises:
-            CorruptError: `BAD_ENTRY`.
             DataLossError: `FILE_PURGED`: the file of *start*, or one after it, is not there any more.
             StartError: `POSITION_NOT_FOUND`: *start* is after the end of its file, or of the log.
         """
@@ -154,11 +153,7 @@ class SoundScan(SeriesScan[FileRange]):
         return self.end == position_of(file.file_no, stretch.end)
 
     def _may_be_entry(self, file: SeriesFile, before: FileRange) -> bool:
-        """True if what is unfinished after the entries *before* may be an entry of a kind that is known.
-
-        Raises:
-            CorruptError: `BAD_ENTRY`: it is none.
-        """
+        """True if what is unfinished after the entries *before* may be an entry of a kind that is known."""
         head = self.unfinished
         if len(head) < ENTRY_HEAD_SIZE:
             return True

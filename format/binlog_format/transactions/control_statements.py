@@ -179,11 +179,7 @@ class ControlStatements:
         return found
 
     def of_group(self, group: int) -> Iterator[ControlStatement]:
-        """Read the control statements of one group, in order.
-
-        Raises:
-            CorruptError: `BAD_EVENT`: an XA_prepare event is too short.
-        """
+        """Read the control statements of one group, in order."""
         first = int(self.block.groups["first_event"][group])
         stop = first + int(self.block.groups["event_count"][group])
         low, high = np.searchsorted(self.table[:, kernels.FIELD_EVENT], (first, stop))
@@ -211,11 +207,7 @@ class ControlStatements:
 
 
 def read_control_statements(block: Block) -> ControlStatements:
-    """Find the control statements of *block*; most blocks have none: that costs one look at the events' types.
-
-    Raises:
-        CorruptError: `BAD_EVENT`: a Query event is too short.
-    """
+    """Find the control statements of *block*; most blocks have none: that costs one look at the events' types."""
     count = int(np.count_nonzero(_MAY_BE_CONTROL[block.events["type"]]))
     if count == 0:
         return ControlStatements(block, _NO_STATEMENTS)
@@ -278,11 +270,7 @@ class OutcomeReader:
         self._rolled_back: XaId | None = None
 
     def take(self, control: ControlStatement, block: Block) -> None:
-        """The next control statement, of *block*.
-
-        Raises:
-            CorruptError: `BAD_EVENT`: a rollback to a savepoint that the group does not have.
-        """
+        """The next control statement, of *block*."""
         statement = control.statement
         if statement is None:
             self._prepared = None if control.one_phase else control.prepared
@@ -329,11 +317,7 @@ def outcome_of(control_statements: Iterable[ControlStatement], block: Block) -> 
 
 
 def outcome_at(log: Log, position: Position) -> GroupOutcome:
-    """The outcome of the group at *position*, which comes in pieces: a read of its own, that keeps no rows.
-
-    Raises:
-        CorruptError: As `OutcomeReader.take`.
-    """
+    """The outcome of the group at *position*, which comes in pieces: a read of its own, that keeps no rows."""
     reader = OutcomeReader()
     for block in blocks_of_group(expanded(log.blocks(position)), position):
         for control in read_control_statements(block).of_group(0):

@@ -49,12 +49,6 @@ def expanded(blocks: Iterable[Block]) -> Iterator[Block]:
 
     Args:
         blocks: Of one log, in its order.
-
-    Raises:
-        CorruptError: `BAD_EVENT`: a compressed event is damaged, or claims another size than it has; fragments of a
-            row event are damaged, or not all there.
-        UnsupportedError: `EVENT_TYPE`: an unknown compression.
-        BinlogError: As `FragmentJoiner.join`.
     """
     joiner, expander = FragmentJoiner(), _Expander()
     for block in blocks:

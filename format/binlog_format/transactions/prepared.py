@@ -89,9 +89,6 @@ class PreparedXaRows:
         """The events of a prepared transaction but its GTID event, for the XA COMMIT at *at*; one block or pieces.
 
         `event_no` is as in the prepared group. Groups have one row, which is not theirs any more.
-
-        Raises:
-            DataLossError: `XA_PREPARE_MISSING`.
         """
         kept = self._kept.get(xid)
         if kept is not None:
@@ -207,9 +204,6 @@ def xa_steps(block: Block, group_count: int) -> tuple[XaStep, ...]:
     """XA steps of the first groups of *block* that end in it; only statements are decoded.
 
     The transactions that MySQL compresses are looked into only where they begin with XA START.
-
-    Raises:
-        CorruptError: `BAD_EVENT`.
     """
     control_statements = read_control_statements(block)
     if len(control_statements.table) == 0:

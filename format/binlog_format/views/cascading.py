@@ -209,9 +209,6 @@ def first_cascading(
         decoding: Its schemas state what columns are called where table maps do not.
         groups: Which event groups are looked at; default: all.
         ends_of: The columns that tell if a version of a row ends, at a position; default: `possible_row_ends`.
-
-    Raises:
-        BinlogError: As `read_images`, of the table's updates.
     """
     kinds = (DELETES | UPDATES if deletes else frozenset()) | (UPDATES if columns else frozenset())
     wanted = frozenset(column.casefold() for column in columns)

@@ -65,10 +65,6 @@ def changefeed_schema(layout: TableLayout, decoding: Decoding = DEFAULT_DECODING
 
     Args:
         extra: `ABSENT_FIELD`, `SEQUENCE_FIELD`, where they are wanted.
-
-    Raises:
-        SchemaError: `NO_COLUMN_METADATA`.
-        UnsupportedError: `COLUMN_TYPE`.
     """
     return pa.schema([*arrow_schema(layout, decoding), *CHANGE_FIELDS, *extra])
 
@@ -116,11 +112,7 @@ def change_columns(table: Table, events: Table, groups: Table, sources: tuple[Gt
 
 
 def commit_versions(groups: Table) -> NDArray[np.int64]:
-    """One number for each group that grows in log order: its position in 63 bits.
-
-    Raises:
-        UnsupportedError: `FORMAT`: a position does not fit.
-    """
+    """One number for each group that grows in log order: its position in 63 bits."""
     versions = np.zeros(len(groups), dtype=np.int64)
     for name, bits in (("file_no", _FILE_BITS), ("page", _PAGE_BITS), ("chunk", _CHUNK_BITS)):
         numbers = groups[name].astype(np.int64)
@@ -192,8 +184,6 @@ class ChangefeedView:
 
         Raises:
             SchemaError: `SCHEMA_CHANGED`: the table's columns are not the expected ones.
-            UnsupportedError: `ROW_IMAGE`: an image lacks columns, and rows shall not tell which; or it has only changes
-                to a JSON value.
         """
         selection = Selection(self._tables, self._groups, table=self._table, decoding=self._decoding)
         for block in blocks:

@@ -138,7 +138,6 @@ class ChangesView:
 
         Raises:
             SchemaError: `NO_COLUMN_METADATA`; `SCHEMA_CHANGED`: the one table's columns are not the expected ones.
-            UnsupportedError: `COLUMN_TYPE`.
         """
         selection = Selection(
             self._tables, self._groups, table=self._table, event_types=self._extras.event_types, decoding=self._decoding

@@ -132,11 +132,7 @@ class PlaceColumns:
 
 
 def texts_of_rows(offsets: Int32s, texts: Bytes, rows: NDArray[np.integer], valid: Mask | None = None) -> pa.Array:
-    """Take the text of each of *rows*; null where not *valid*. Arrow's `take` takes three times as long.
-
-    Raises:
-        UnsupportedError: `ROW_IMAGE`: more than a text array holds.
-    """
+    """Take the text of each of *rows*; null where not *valid*. Arrow's `take` takes three times as long."""
     out_offsets = np.empty(len(rows) + 1, dtype=np.int32)
     size = spread_offsets(offsets, rows, out_offsets)
     assert size != NO_SUCH_TEXT, "a row asks for a text that is not there"

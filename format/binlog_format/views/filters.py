@@ -67,11 +67,7 @@ _ANY_NAME = "\ue000"
 
 
 def check_table_name(name: str, table: str | None) -> None:
-    """See that an option that names one table names its database too.
-
-    Raises:
-        OptionError: `INVALID_VALUE`.
-    """
+    """See that an option that names one table names its database too."""
     if table is not None and not all(table.partition(".")):
         raise OptionError(
             "INVALID_VALUE", f'option {name}: expected database.table, for example shop.orders, got "{table}"'

@@ -59,7 +59,6 @@ def image_rows(images: Images) -> JsonRows:
 
     Raises:
         SchemaError: `NO_COLUMN_METADATA`: the log does not name the columns.
-        UnsupportedError: `COLUMN_TYPE`.
     """
     names = column_names(images.layout, images.decoding)
     has_absent = images.has_absent()
@@ -180,12 +179,7 @@ class TypedTable:
         self._checked: set[str] = set()
 
     def check(self, layout: TableLayout, position: Position) -> None:
-        """See that *layout*, which rows have from *position* on, has the expected columns.
-
-        Raises:
-            SchemaError: `SCHEMA_CHANGED`; `NO_COLUMN_METADATA`.
-            UnsupportedError: `COLUMN_TYPE`.
-        """
+        """See that *layout*, which rows have from *position* on, has the expected columns."""
         if layout.digest in self._checked:
             return
         columns = arrow_schema(layout, self._decoding)

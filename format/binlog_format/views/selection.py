@@ -35,11 +35,7 @@ _COMPLETED_MAX = 10_000
 
 
 def raise_problem(block: Block, touched: TableEvents, error: SchemaError | UnsupportedError) -> NoReturn:
-    """An `OnProblem` that leaves out nothing.
-
-    Raises:
-        BinlogError: *error*.
-    """
+    """An `OnProblem` that leaves out nothing."""
     del block, touched
     raise error
 
@@ -86,20 +82,14 @@ class Selection:
         """The wanted row events of each table layout; layouts without any are left out.
 
         Raises:
-            CorruptError: `BAD_EVENT`.
             SchemaError: `COLUMN_COUNT_MISMATCH`, `COLUMN_MISMATCH`: a schema is not that of a wanted table.
-            BinlogError: The `problem` of a wanted table's layout, where schemas should complete it.
         """
         resolved = self._maps.resolve(block)
         wanted = self._kept([touched for touched in resolved if self.wants(touched)], block, self._event_types)
         return self.known(block, wanted + self._copied(block, resolved))
 
     def resolved(self, block: Block) -> list[TableEvents]:
-        """The row events of all tables in wanted groups, with layouts as the log has them.
-
-        Raises:
-            CorruptError: `BAD_EVENT`.
-        """
+        """The row events of all tables in wanted groups, with layouts as the log has them."""
         return self._kept(self._maps.resolve(block), block, self._event_types)
 
     def _copied(self, block: Block, resolved: list[TableEvents]) -> list[TableEvents]:
@@ -112,11 +102,7 @@ class Selection:
         return self._kept(wanted, block, None)
 
     def known(self, block: Block, wanted: list[TableEvents]) -> list[TableEvents]:
-        """The part of `resolved` whose layouts are known.
-
-        Raises:
-            BinlogError: As `of`.
-        """
+        """The part of `resolved` whose layouts are known."""
         completed = wanted if self._layouts is None else self._completed(block, wanted, self._layouts)
         if self._decoding.rules is None:
             return completed

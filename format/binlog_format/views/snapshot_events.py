@@ -140,9 +140,6 @@ def source_layout(layout: TableLayout, shadow: Shadow, key: Sequence[str] = ()) 
 
     Args:
         key: Names of the columns that tell rows of the source apart: shadows have no keys.
-
-    Raises:
-        BinlogError: The `problem` of *layout*.
     """
     if layout.problem is not None:
         raise layout.problem

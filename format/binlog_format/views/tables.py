@@ -152,9 +152,7 @@ class TablesView:
         """One batch for all of *blocks*, tables by first touch; none when there are neither tables nor statements.
 
         Raises:
-            CorruptError: `BAD_EVENT`: a statement is damaged.
             SchemaError: `COLUMN_COUNT_MISMATCH`, `COLUMN_MISMATCH`: a schema is not that of a table touched.
-            BinlogError: What else does not let a table touched be understood.
         """
         problems: dict[tuple[str, str], dict[str, object]] = {}
 

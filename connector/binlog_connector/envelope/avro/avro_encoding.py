@@ -89,11 +89,7 @@ def avro_name(name: str) -> str:
 
 
 def avro_schema(schema: Schema) -> str:
-    """The Avro schema of what has the Connect schema *schema*, as JSON.
-
-    Raises:
-        UnsupportedError: `COLUMN_TYPE`: two columns would have the same name.
-    """
+    """The Avro schema of what has the Connect schema *schema*, as JSON."""
     return compact(_Names().schema(schema, ""))
 
 
@@ -183,18 +179,10 @@ class SchemaIds(Protocol):
     """A registry of schemas."""
 
     def id_of(self, subject: str, schema: str) -> int:
-        """The id of *schema*, which is registered under *subject* if it is not yet.
-
-        Raises:
-            RegistryError: It cannot be.
-        """
+        """The id of *schema*, which is registered under *subject* if it is not yet."""
 
     def latest(self, subject: str) -> tuple[int, str] | None:
-        """Id and text of the newest schema of *subject*; None: it has none.
-
-        Raises:
-            RegistryError: It cannot be read.
-        """
+        """Id and text of the newest schema of *subject*; None: it has none."""
 
 
 class _Heads(NamedTuple):

@@ -62,9 +62,6 @@ def column_part(column: ConnectColumn, values: pa.Array) -> AvroPart:
     Args:
         column: What it is called, and its schema.
         values: Made by `ConnectColumn.values`.
-
-    Raises:
-        UnsupportedError: `MESSAGE_VALUE`: a null in a column that has none.
     """
     if pa.types.is_dictionary(values.type):
         values = values.dictionary_decode()

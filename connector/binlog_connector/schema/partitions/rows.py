@@ -267,11 +267,7 @@ def _column_part(definition: ColumnDefinition, array: pa.Array) -> _Part:
 
 
 def _column_constant(definition: ColumnDefinition, value: Expression) -> Constant:
-    """A value as `_column_part` compares it.
-
-    Raises:
-        NotEvaluatedError: It is not understood.
-    """
+    """A value as `_column_part` compares it."""
     kind = definition.type_name
     if value.op == NULL:
         return None

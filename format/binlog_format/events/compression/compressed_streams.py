@@ -71,9 +71,6 @@ def find_streams(data: Bytes, events: Table, *, place: PlaceOf | None = None) ->
         data: What the events point into.
         events: `EVENT_DTYPE`, all of types that `PLAIN_TYPES` knows.
         place: `Block.place`; only lets errors name the place of the damage in the files.
-
-    Raises:
-        CorruptError: `BAD_EVENT`: an event is not what MariaDB writes, or claims a size that cannot be.
     """
     count = len(events)
     found = CompressedEvents(
@@ -102,9 +99,6 @@ def expand_streams(
         target: Gets the plain events.
         target_starts: Byte in *target* of each.
         place: `Block.place`; only lets errors name the place of the damage in the files.
-
-    Raises:
-        CorruptError: `BAD_EVENT`: a stream is damaged, or not of the size that its event claims.
     """
     done = kernels.write_heads(
         data,

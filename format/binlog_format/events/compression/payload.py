@@ -101,10 +101,6 @@ def find_payloads(data: Bytes, starts: Int64s, sizes: Int64s, *, place: PlaceOf 
         starts: Byte of each event's header.
         sizes: Of each event, checksum not counted.
         place: `Block.place`; only lets errors name the place of the damage in the files.
-
-    Raises:
-        CorruptError: `BAD_EVENT`: the fields do not fit into an event, or claim what cannot be; a zstd frame is cut.
-        UnsupportedError: `EVENT_TYPE`: compressed with an algorithm that is not known.
     """
     found = np.zeros((len(starts), kernels.FOUND_FIELDS), dtype=np.int64)
     code, event = kernels.locate_payloads(data, np.ascontiguousarray(starts), np.ascontiguousarray(sizes), found)
@@ -168,12 +164,7 @@ class _PlainBytes:
 
 
 def payload_pieces(payload: Payload, size_max: int) -> Iterator[PayloadPiece]:
-    """The inner events, about *size_max* bytes at a time (at least one event): memory is bounded by that.
-
-    Raises:
-        CorruptError: `BAD_EVENT`: the compressed bytes are damaged, they are not as many as claimed, or no whole
-            events.
-    """
+    """The inner events, about *size_max* bytes at a time (at least one event): memory is bounded by that."""
     source = _PlainBytes(payload)
     rest = empty_bytes(0)
     number = 0
@@ -206,9 +197,6 @@ def read_payloads(payloads: Sequence[Payload], target: Bytes, starts: Int64s, en
 
     Returns:
         `EVENT_DTYPE`, pointing into *target* (`group` and `event_no` are 0), and the number of events of each payload.
-
-    Raises:
-        CorruptError: As `payload_pieces`.
     """
     decompressor = zstandard.ZstdDecompressor(max_window_size=_WINDOW_SIZE_MAX)
     view = target.data

@@ -64,11 +64,7 @@ class EventFields:
         self.place = start
 
     def take(self, size: int) -> bytes:
-        """The next bytes.
-
-        Raises:
-            CorruptError: `BAD_EVENT`: there are not so many.
-        """
+        """The next bytes."""
         end = self.place + size
         if end > len(self._event):
             raise CorruptError(
@@ -92,9 +88,6 @@ def parse_xa_prepare_event(event: bytes) -> tuple[XaName, bool]:
 
     Returns:
         Its name, and whether it is committed at once (one phase).
-
-    Raises:
-        CorruptError: `BAD_EVENT`: it is too short.
     """
     fields = EventFields(event, EVENT_HEADER_SIZE)
     one_phase, format_id, gtrid_size, bqual_size = XA_PREPARE_STRUCT.unpack(fields.take(XA_PREPARE_STRUCT.size))
@@ -106,9 +99,6 @@ def parse_gtid_list(event: bytes) -> tuple[Gtid, ...]:
 
     Args:
         event: Header and body, without a checksum.
-
-    Raises:
-        CorruptError: `BAD_EVENT`: its size is not that of its list.
     """
     start = EVENT_HEADER_SIZE + GTID_LIST_COUNT_STRUCT.size
     if len(event) < start:
@@ -126,10 +116,6 @@ def parse_previous_gtids(event: bytes) -> GtidSet:
 
     Args:
         event: Header and body, without a checksum.
-
-    Raises:
-        CorruptError: `BAD_EVENT`: it does not end where its sources do, or an interval is none.
-        UnsupportedError: `VERSION`: a format that is not known.
     """
     try:
         return GtidSet.of(_intervals(event))

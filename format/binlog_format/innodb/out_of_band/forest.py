@@ -157,8 +157,6 @@ class Forest:
             `ORDER_DTYPE`, some records at a time; overwritten by the next step.
 
         Raises:
-            CorruptError: `OOB_REFERENCE`: indexes, count, first place or order are not what a server writes; and
-                what reading a record raises.
             DataLossError: A file that is referred to is not there.
         """
         for place in (oob.first, oob.last):

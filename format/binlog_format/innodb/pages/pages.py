@@ -95,7 +95,6 @@ class PageReader:
 
         Raises:
             DataLossError: `FILE_PURGED`: it is missing, but a later one is there; `LOG_RESET`: the log was begun anew.
-            CorruptError: `HEADER`: it is empty, but a later one is not.
         """
         following = self.files.begun(file.file_no + 1)
         if following is None:
@@ -232,7 +231,6 @@ class PageRuns:
             ahead: Pages worth reading from there on when it has to be read; 1: it is wanted alone.
 
         Raises:
-            CorruptError: The page is damaged, or nothing is there.
             DataLossError: The file is not there.
         """
         run = self.find(file_no, page)

@@ -241,9 +241,6 @@ def declared_layout(database: str, table: str, said: LayoutCompletion, vendor: V
     """The layout with which rows of a table will come that was declared so.
 
     It has no table map; its digest is empty. Types are those that servers write today.
-
-    Raises:
-        SchemaError: `NO_COLUMN_METADATA`: a column has a type that is not known here, or no character set is given.
     """
     try:
         columns = tuple(column_of(column, vendor) for column in said.columns)
@@ -263,9 +260,6 @@ def column_of(said: ColumnCompletion, vendor: Vendor, *, nullable: bool = True) 
     Args:
         vendor: Whose server writes the log. Types are those that servers write today; a COMPRESSED column is one of the
             same type that is not.
-
-    Raises:
-        SchemaError: `NO_COLUMN_METADATA`: it has a type that is not known here, or its character set is not given.
     """
     declared = said.declared or ""
     labels = None if said.enum_values is None else len(said.enum_values)

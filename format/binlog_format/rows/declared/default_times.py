@@ -75,9 +75,6 @@ def _declared_time(
     Returns:
         A date; of DATETIME and TIMESTAMP microseconds since 1970, in UTC for the latter; of TIME text or microseconds.
         For a zero or partial date None, or its text where dates are texts.
-
-    Raises:
-        UnknownDefaultError: It cannot be computed.
     """
     if column.type in TIME_TYPES:
         return _time(default, fraction_digits(column), decoding.time_type)

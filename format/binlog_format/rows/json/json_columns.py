@@ -61,7 +61,6 @@ def document_texts(data: Bytes, offsets: Int32s, prefix: int) -> tuple[Bytes, In
 
     Raises:
         BadValueError: A document that no server writes.
-        UnsupportedError: `ROW_IMAGE`: more text than Arrow can hold.
     """
     ends = np.empty(len(offsets) + 1, dtype=np.int32)
     bad_index = text_offsets(data, offsets, prefix, ends)

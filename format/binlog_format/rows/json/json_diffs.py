@@ -210,7 +210,6 @@ def with_whole_values(images: Images, partial: NDArray[np.int64]) -> Images:
 
     Raises:
         PartialValueError: Damaged changes, or changes to NULL.
-        UnsupportedError: `ROW_IMAGE`: there is too much at once.
     """
     cells, data = images.cells, images.data
     made: list[bytes] = []

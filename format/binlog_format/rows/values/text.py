@@ -89,7 +89,6 @@ def text_type(layout: TableLayout, index: int, _decoding: Decoding) -> pa.DataTy
 
     Raises:
         SchemaError: `NO_COLUMN_METADATA`: the log does not state which character set.
-        UnsupportedError: `COLUMN_TYPE`: a character set that is not known.
     """
     charset = layout.columns[index].charset
     if charset is None:

@@ -106,10 +106,6 @@ def arguments_json(block: LogBlock, rows: Int64s, *, skip_damaged: bool = False)
     Args:
         rows: Which of `block.events`.
         skip_damaged: Null for events whose arguments cannot be read, instead of an error.
-
-    Raises:
-        CorruptError: `BAD_ENTRY`: arguments that cannot be read.
-        UnsupportedError: `EVENT_TYPE`: the block or the texts are more than 2 GiB.
     """
     check_size(len(block.data))
     types = json_types(tuple(source.argument_tags for source in block.sources))

@@ -80,10 +80,6 @@ def find_values(plan: Plan, types: JsonTypes, block: LogBlock, rows: Int64s, *, 
 
     Args:
         skip_damaged: As in `SourceDecoder.decode`.
-
-    Raises:
-        CorruptError: `BAD_ENTRY`.
-        UnsupportedError: `EVENT_TYPE`.
     """
     check_size(len(block.data))
     return _Search(plan, types, block, rows, skip_damaged).values()
@@ -202,10 +198,6 @@ class SourceDecoder:
         Args:
             rows: Which of `block.events`; all of sources with the argument tags of this one.
             skip_damaged: Null for events whose arguments cannot be read, instead of an error.
-
-        Raises:
-            CorruptError: `BAD_ENTRY`: arguments that cannot be read.
-            UnsupportedError: `EVENT_TYPE`: the block, or all JSON in a column, is more than 2 GiB.
         """
         found = find_values(self._plan, self._types, block, rows, skip_damaged=skip_damaged)
         arrays = [column_array(column, found) for column in self._columns]

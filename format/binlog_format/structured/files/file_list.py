@@ -116,7 +116,6 @@ class Series:
 
         Raises:
             DataLossError: `FILE_PURGED`: it is not there any more.
-            StorageError: `FAILED`: the files are renamed faster than they can be opened.
         """
         series = self
         for _ in range(_OPENING_TRIES):
@@ -160,9 +159,6 @@ def list_series(directory: Directory, only: str | None) -> Series:
 
     Raises:
         StartError: `NO_LOG_FILES`; `CONFLICTING_OPTIONS`: the order of two files cannot be told.
-        UnsupportedError: `FORMAT`: a file with such a name is something else.
-        CorruptError: `BAD_ENTRY`: the start of a file is damaged.
-        StorageError: `FAILED`: the files are renamed faster than they can be looked at.
     """
     for _ in range(_LISTING_TRIES):
         entries = list(_candidates(directory, only))
@@ -278,11 +274,7 @@ def _is_packed(directory: Directory, name: str) -> bool:
 
 
 def _whole_one(directory: Directory, one: SeriesFile, other: SeriesFile) -> SeriesFile:
-    """Choose the file of two, if the other is a copy of its start (or of all of it).
-
-    Raises:
-        StartError: `CONFLICTING_OPTIONS`: they are two files, which begin with events of one time.
-    """
+    """Choose the file of two, if the other is a copy of its start (or of all of it)."""
     short, long = sorted((one, other), key=lambda file: file.size)
     if _is_start_of(directory, short, long):
         return long

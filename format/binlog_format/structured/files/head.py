@@ -205,11 +205,7 @@ class FileHead:
 
 
 def read_head(source: SourceFile) -> FileHead:
-    """Read up to the first event, past what is damaged before it: whoever reads the entries names that.
-
-    Raises:
-        CorruptError: `BAD_ENTRY`: something is damaged, and no event follows.
-    """
+    """Read up to the first event, past what is damaged before it: whoever reads the entries names that."""
     looks = guess_format(_start(source, HEAD_SIZE))
     if looks in (FormatGuess.OTHER, FormatGuess.UNWRITTEN):
         return FileHead(looks)

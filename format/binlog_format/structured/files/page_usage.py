@@ -88,7 +88,6 @@ def measure_pages(
 
     Raises:
         DataLossError: `FILE_PURGED`: a file was removed meanwhile.
-        StartError: `POSITION_NOT_FOUND`: no file is in the range.
     """
     series = list_series(directory, only)
     begun = [file for file in series.begun.values() if end is None or Position(file.file_no, 0, 0) < end]

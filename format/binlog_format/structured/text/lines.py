@@ -101,9 +101,6 @@ class LineWriter:
 
         Args:
             first_row: Of the first event to write; to go on after a damaged one.
-
-        Raises:
-            CorruptError: `BAD_ENTRY`: a line has more than `LINE_SIZE_MAX` bytes.
         """
         program = self._programs.program(block.sources)
         table = self._programs.types
@@ -157,9 +154,6 @@ def messages(block: LogBlock, writer: LineWriter) -> pa.BinaryArray:
 
     Args:
         writer: Made with `MESSAGE_FORMAT`.
-
-    Raises:
-        CorruptError: `BAD_ENTRY`: an argument is damaged, or the messages have more than 2 GiB.
     """
     texts: list[bytes] = []
     offsets = np.zeros(len(block.events) + 1, dtype=np.int64)

@@ -81,9 +81,6 @@ class SourceRules:
 
         Args:
             spelled: What a field is called where the user gave it.
-
-        Raises:
-            OptionError: `INVALID_VALUE`.
         """
         for name, read in (
             ("min_severity", self._least),

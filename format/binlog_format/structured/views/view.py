@@ -183,9 +183,6 @@ class LogsView:
         Args:
             blocks: Of the log.
             on_damage: As of `sound`; None: the first one is raised.
-
-        Raises:
-            CorruptError: `BAD_ENTRY`: arguments of an event that do not fit its source.
         """
         for block in blocks:
             found = chosen(block, self._wanted)
@@ -208,11 +205,7 @@ class LogsView:
             yield batch
 
     def batch(self, block: LogBlock) -> pa.RecordBatch:
-        """All events of *block*, at least one; where they are typed, all have the same arguments.
-
-        Raises:
-            CorruptError: As `batches`.
-        """
+        """All events of *block*, at least one; where they are typed, all have the same arguments."""
         rows = np.arange(len(block.events))
         columns = event_columns(block)
         columns.append(shown_texts(messages(block, self._messages)))

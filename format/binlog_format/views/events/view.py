@@ -83,9 +83,6 @@ def text_places(block: Block) -> Int64s:
 
     Returns:
         Shape (3, 2, event count): database, table and text; start and size, -1 where there is none.
-
-    Raises:
-        CorruptError: `BAD_EVENT`.
     """
     events = block.events
     places = np.empty((3, 2, len(events)), dtype=np.int64)
@@ -179,11 +176,7 @@ class EventsView:
         return {"time": JsonStyle(digits=0)}
 
     def batches(self, blocks: Iterable[Block]) -> Iterator[pa.RecordBatch]:
-        """One batch for each of *blocks*, which have been expanded, but for those without an event that is wanted.
-
-        Raises:
-            CorruptError: `BAD_EVENT`.
-        """
+        """One batch for each of *blocks*, which have been expanded, but for those without an event that is wanted."""
         maps = TableMaps()
         for block in blocks:
             batch = self._batch(block, maps)

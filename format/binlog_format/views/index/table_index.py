@@ -155,11 +155,7 @@ class TableIndex:
 
     @classmethod
     def from_bytes(cls, data: bytes) -> TableIndex:
-        """The index that `to_bytes` wrote.
-
-        Raises:
-            UnsupportedError: `VERSION`: another release wrote it.
-        """
+        """The index that `to_bytes` wrote."""
         file = pq.ParquetFile(pa.BufferReader(data))
         described = json.loads(file.metadata.metadata[_METADATA_KEY.encode()])
         if described["version"] != VERSION:
@@ -203,9 +199,6 @@ class TableIndex:
         """The events out of *log*, in order, about *size_max* bytes at a time (decoding is faster within the cache).
 
         Whether the bytes are the right ones is known after the last piece: keep nothing for good before that.
-
-        Raises:
-            DataLossError: As `load`.
         """
         events = IndexedEvents(self.columns)
         for part in _checked(read_events(log, events, size_max, self.layout), self, events):
@@ -284,11 +277,7 @@ class TouchedTable:
         self._checked = np.zeros(2, dtype=np.int64)
 
     def add(self, block: Block, touched: TableEvents, decoding: Decoding) -> None:
-        """Take the events of the next block, in log order.
-
-        Raises:
-            BinlogError: They cannot be understood.
-        """
+        """Take the events of the next block, in log order."""
         rows = touched.events
         images = read_images(block.data, block.events, rows, touched.layout, place=block.place, decoding=decoding)
         self._counts += np.bincount(images.table["kind"], minlength=len(ImageKind))
