@@ -110,10 +110,6 @@ def local_session(
     Args:
         settings: Spark settings; they win over `SETTINGS`.
         log_file: Where everything goes that Spark and its workers print; None: to standard error.
-
-    Raises:
-        MachineError: `NO_JAVA`.
-        OptionError: `INVALID_VALUE`: Spark does not take a setting.
     """
     submitted = _submitted_settings()
     _set_environment(is_submitted=bool(submitted))

@@ -68,11 +68,6 @@ class ArchiveStore:
 
         Args:
             unstable_byte: See `LiveFiles`.
-
-        Raises:
-            OptionError: `INVALID_VALUE`: the archive is of another format, or other files are in this place.
-            CorruptError: `ARCHIVE`: the manifest is damaged.
-            StorageError: `IN_USE`: others begin at the same time; `FAILED` ...
         """
         for _ in range(_CLAIMS_MAX):
             content = self._read_manifest()
@@ -92,11 +87,7 @@ class ArchiveStore:
         raise self._other_writer()
 
     def save(self, manifest: Manifest) -> None:
-        """Publish *manifest* for readers.
-
-        Raises:
-            StorageError: `IN_USE`: another archiver has begun to write here.
-        """
+        """Publish *manifest* for readers."""
         before = self.manifest
         if not self._exchange(self._content, manifest):
             raise self._other_writer()
@@ -138,11 +129,7 @@ class ArchiveStore:
         return part_name if is_linked else None
 
     def check(self, part: ManifestPart) -> None:
-        """Read a part that holds a file from its first byte on, and compare it with its checksum.
-
-        Raises:
-            CorruptError: `ARCHIVE`.
-        """
+        """Read a part that holds a file from its first byte on, and compare it with its checksum."""
         crc = done = 0
         with self._storing(part.name):
             while done < part.size:

@@ -66,9 +66,7 @@ class Archiver:
 
     Raises:
         StartError: There is no log.
-        UnsupportedError: `FORMAT`: files of this format cannot be archived.
         OptionError: `INVALID_VALUE`: *path* is one file; *uri* is no place for the archive of this log.
-        BinlogError: What `ArchiveStore.claim` raises.
     """
 
     def __init__(
@@ -114,8 +112,6 @@ class Archiver:
         Raises:
             DataLossError: `FILE_PURGED`: what comes next is not there any more; `LOG_RESET`, `FILE_REUSED`,
                 `PAGE_REWRITTEN`, `TRUNCATED_TRANSACTION`: the server has other bytes than were archived.
-            CorruptError: The server's bytes are damaged.
-            StorageError: The archive cannot be written.
         """
         for file_no, name in self._pending(self._files.names()).items():
             if not self._archive_file(file_no, name, is_stopped) or is_stopped():
@@ -145,11 +141,7 @@ class Archiver:
         return next((at for at in times if at is not None), None)
 
     def _pending(self, names: dict[int, str]) -> dict[int, str]:
-        """The files to look at, by number: from the first one on of which something may be missing.
-
-        Raises:
-            DataLossError: `LOG_RESET`; `FILE_PURGED`.
-        """
+        """The files to look at, by number: from the first one on of which something may be missing."""
         if not self.files:
             return names
         last = self.files[-1]
@@ -193,11 +185,7 @@ class Archiver:
             return self._store_ranges(final, known, is_stopped)
 
     def _known(self, final: FinalFile, name: str) -> ArchivedFile:
-        """Manifest entry of a file; of a new one, an entry without parts.
-
-        Raises:
-            DataLossError: `FILE_REUSED`, `LOG_RESET`: it is not the file that was archived, or that follows.
-        """
+        """Manifest entry of a file; of a new one, an entry without parts."""
         known = next((file for file in self.files if file.file_no == final.file_no), None)
         if known is None:
             before = self._log.gtid_position_at(file_start(final.file_no))

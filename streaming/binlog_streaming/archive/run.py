@@ -91,9 +91,6 @@ class ArchiveRun:
         Args:
             once: End when what is there has been archived.
             metrics_port: Export metrics for Prometheus there.
-
-        Raises:
-            BinlogError: What `Archiver` raises.
         """
         with ExitStack() as stack:
             archiver = Archiver(self._path, self._uri, listener=self._stored)
@@ -170,9 +167,6 @@ class JobNeeds:
         """The job that is furthest back, and the number of the oldest file that it needs; None: there is no job.
 
         Of a job that has not begun that is 0: it may need all of them.
-
-        Raises:
-            BinlogError: What a job has reached cannot be read.
         """
         needs = ((file, _oldest_file(_reached(job))) for file, job in self._jobs)
         return min(needs, key=lambda need: need[1], default=None)

@@ -164,11 +164,7 @@ def register_commands(arguments: Sequence[str]) -> None:
 
 
 def _run() -> int:
-    """The exit status of the program; what it prints may still be in a buffer.
-
-    Raises:
-        OSError: Its output cannot be written.
-    """
+    """The exit status of the program; what it prints may still be in a buffer."""
     try:
         app()
     except BinlogError as error:

@@ -25,9 +25,6 @@ def bring_definitions_of(
     Args:
         tables: Only these of them; None: all.
         yes: Nobody is to be asked.
-
-    Raises:
-        BinlogError: What is wrong with the server, the job or its log.
     """
     from binlog_streaming.server.session import connect
     from binlog_streaming.snapshot.definitions import bring_definitions, plan_definitions
@@ -56,9 +53,6 @@ def bring_also(
         password_file: Has the password; None: it is found otherwise.
         tables: Only these of them; None: all.
         among: Only tables of these names; None: all.
-
-    Raises:
-        BinlogError: As `bring_definitions_of`.
     """
     from binlog_connector.installing import require
 
@@ -79,9 +73,6 @@ def lower_case_of(server: str, password_file: str | None) -> LowerCase:
 
     Args:
         password_file: Has the password; None: it is found otherwise.
-
-    Raises:
-        BinlogError: What is wrong with the server, or the account.
     """
     from binlog_streaming.server.address import ServerAddress, find_credentials
     from binlog_streaming.server.session import connect

@@ -41,10 +41,6 @@ def write_file(
 
     Returns:
         Rows written.
-
-    Raises:
-        AccessError: `DENIED`.
-        StorageError: It cannot be written for another reason.
     """
     partial = path.with_name(f".{path.name}.partial")
     try:

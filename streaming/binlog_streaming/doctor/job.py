@@ -45,11 +45,7 @@ def needs_of(job: AnyJob) -> Needs:
 
 
 def job_findings(job: AnyJob, scan_size: int, on_progress: OnProgress | None = None) -> Iterator[DoctorFinding]:
-    """Examine *job*: the results of `check`, its free space, and its state.
-
-    Raises:
-        BinlogError: What the job itself would raise at its start.
-    """
+    """Examine *job*: the results of `check`, its free space, and its state."""
     yield from _places(job)
     yield _status(job)
     yield from _checked(job, scan_size, on_progress)

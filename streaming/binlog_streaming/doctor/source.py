@@ -122,9 +122,6 @@ def server_findings(session: ServerSession, path: str | None, job: AnyJob | None
     Args:
         path: Of the log that should be the server's; None: none was given.
         job: That reads it; None: none was given.
-
-    Raises:
-        ServerError: It does not answer any more.
     """
     yield _server_finding("version", Health.OK, str(session.version))
     faults = list(log_faults(session))

@@ -103,11 +103,7 @@ _GAPS_SCHEMA = pa.schema(
 
 
 def write_gaps(job: EventTablesJob, state: EventTablesState) -> None:
-    """Write what the last batch lacks into the job's table of gaps; rows that exist already change nothing.
-
-    Raises:
-        BinlogError: The table cannot take them; they are written by the next call.
-    """
+    """Write what the last batch lacks into the job's table of gaps; rows that exist already change nothing."""
     if not state.gaps:
         return
     place = f"_binlog_stream/gaps_{state.query_id[:8]}"
@@ -173,11 +169,7 @@ def _write(target: Target, commit_id: CommitId, rows: EventTableRows, *, is_know
 
 
 def _fit_columns(target: Target, commit_id: CommitId, schema: pa.Schema) -> None:
-    """Add the columns that the table lacks, and widen those that are too narrow.
-
-    Raises:
-        SchemaError: `SCHEMA_CHANGED`: a column became one that does not hold its values.
-    """
+    """Add the columns that the table lacks, and widen those that are too narrow."""
     commit_id = replace(commit_id, step=COLUMNS_STEP)
     change = reconciled(target.schema(), target.stored_schema(schema), commit_id.source_table)
     if change:
@@ -242,10 +234,6 @@ def table_rows(
     Args:
         on_damage: Told of each event whose arguments cannot be read, once for each rule that selects it; it is left
             out. None: it is an error.
-
-    Raises:
-        CorruptError: `BAD_ENTRY`.
-        TableError: `SAME_TARGET`: two rules have one table.
     """
     routes = [_Route(number, rule, on_damage) for number, rule in enumerate(rules)]
     for block in blocks:

@@ -64,11 +64,7 @@ class Checkpoint:
 
 
 def read_checkpoint(state: StateFolder) -> Checkpoint | None:
-    """Read *state*, the checkpoint's directory; None: there is no checkpoint yet.
-
-    Raises:
-        OptionError: `INVALID_VALUE`: it is not the checkpoint of a stream from a log.
-    """
+    """Read *state*, the checkpoint's directory; None: there is no checkpoint yet."""
     metadata = state.read("metadata")
     if metadata is None:
         return None
@@ -92,11 +88,7 @@ def read_checkpoint(state: StateFolder) -> Checkpoint | None:
 
 
 def begin_query(state: StateFolder) -> str:
-    """The id of the query whose checkpoint this is; where there is none yet, it gets one, and begins with no batch.
-
-    Raises:
-        OptionError: As `read_checkpoint`.
-    """
+    """The id of the query whose checkpoint this is; where there is none yet, it gets one, and begins with no batch."""
     known = read_checkpoint(state)
     if known is not None:
         return known.query_id
@@ -169,9 +161,6 @@ class StateFolder:
 
         Args:
             title: What the file is, for messages: `the record of a job`.
-
-        Raises:
-            OptionError: `INVALID_VALUE`: it is something else.
         """
         content = self.read(name)
         try:

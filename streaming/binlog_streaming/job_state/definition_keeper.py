@@ -78,7 +78,6 @@ class DefinitionKeeper:
 
         Raises:
             OptionError: `INVALID_VALUE`: the file is damaged; or the schema file.
-            BinlogError: As `Log.blocks`.
         """
         if self._job.kept_definitions is None:
             return

@@ -101,9 +101,6 @@ class JobRun(ABC, Generic[Batch, Report, Sums]):
 
         Args:
             on_ready: Told of `offset`, before the first batch.
-
-        Raises:
-            StorageError: `IN_USE`: another process runs the job, or writes its tables.
         """
         try:
             self._check(self._resources)
@@ -121,9 +118,6 @@ class JobRun(ABC, Generic[Batch, Report, Sums]):
 
         Args:
             on_idle: Called whenever nothing new has come for a moment.
-
-        Raises:
-            BinlogError: What ended the job; target and checkpoint stay as good as before.
         """
         with self._resources:
             while not self.is_stopped:
@@ -213,8 +207,6 @@ class JobLock:
         """Take the lock.
 
         Raises:
-            StorageError: `IN_USE`: another process has it.
-            StorageError, AccessError: The checkpoint's folder cannot be written.
             OptionError: `INVALID_VALUE`: the journal of a switch is damaged.
         """
         if "://" not in self._checkpoint and self._file is None:

@@ -60,7 +60,6 @@ class RecordKeeper:
 
         Raises:
             OptionError: `INVALID_VALUE`: the record, or the checkpoint, is none.
-            BinlogError: The log is in another place, and cannot be read there.
         """
         checkpoint = read_checkpoint(state_of(self._job))
         reached = None if checkpoint is None else checkpoint.pending or checkpoint.offset
@@ -136,11 +135,7 @@ class RecordKeeper:
         return written
 
     def begin(self) -> None:
-        """Compare, and write down the job's settings from now on.
-
-        Raises:
-            OptionError: `INVALID_VALUE`: something changed that must not.
-        """
+        """Compare, and write down the job's settings from now on."""
         for change in self.changes():
             hint = f"{change.hint}. If it is meant so, delete {self.path}: then the job file counts as it is"
             raise OptionError(

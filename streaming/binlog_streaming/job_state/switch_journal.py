@@ -93,11 +93,7 @@ def write_journal(state: StateFolder, journal: SwitchJournal) -> None:
 
 
 def complete_switch(state: StateFolder) -> None:
-    """Complete the switch of a job with tables, if one has been decided; whoever calls this has the job's lock.
-
-    Raises:
-        OptionError: `INVALID_VALUE`: journal or checkpoint are damaged.
-    """
+    """Complete the switch of a job with tables, if one has been decided; whoever calls this has the job's lock."""
     journal = read_journal(state)
     if journal is None:
         return

@@ -128,9 +128,6 @@ def check_job(job: Job, *, scan_size: int = SCAN_SIZE, on_progress: OnProgress |
     Args:
         scan_size: Bytes of the log, from its end, that are looked at for tables.
         on_progress: Called with the bytes looked at and the bytes there are.
-
-    Raises:
-        BinlogError: What the job itself would report at its start: about its options, the log, or its checkpoint.
     """
     options = SourceOptions.parse({"path": job.source.path, **job.source_options()})
     options.check_streaming()

@@ -55,9 +55,6 @@ def mirror_job(
         directory: Of the tables; folder or URL.
         checkpoint: Folder of the checkpoint; None: the one that the directory's job has, or `default_checkpoint`.
         on_error: What becomes of the job when one of its tables cannot go on.
-
-    Raises:
-        OptionError: `INVALID_VALUE`.
     """
     target = absolute_path(directory)
     if checkpoint is None:
@@ -134,11 +131,7 @@ def job_text_at(place: str) -> str:
 
 
 def write_job_text(place: str, text: str) -> None:
-    """Put *text* in the place of the job file's, at once; who may read and write it stays.
-
-    Raises:
-        StorageError, AccessError: It cannot be written, and is as it was.
-    """
+    """Put *text* in the place of the job file's, at once; who may read and write it stays."""
     if _is_job_file(place):
         file = Path(place).resolve()
         try:
@@ -244,9 +237,6 @@ def publish_job(path: str, to: str, *, tables: str | None = None, exclude_tables
     Args:
         to: `host:port/prefix`; several brokers with commas before the slash.
         tables: Which tables; None: all.
-
-    Raises:
-        OptionError: `INVALID_VALUE`.
     """
     servers, slash, prefix = to.removeprefix("kafka://").partition("/")
     if not slash or not prefix:

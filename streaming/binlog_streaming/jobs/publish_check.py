@@ -118,9 +118,6 @@ def check_publish_job(
     Args:
         scan_size: Bytes of the log, from its end, that are looked at for tables.
         on_progress: Called with the bytes looked at and the bytes there are.
-
-    Raises:
-        BinlogError: What the job itself would report at its start: of its options, the brokers, the log, its offsets.
     """
     job = with_message_version(job)
     names, connection = names_of(job.sink), connection_of(job.sink)

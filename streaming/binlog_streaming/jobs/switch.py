@@ -106,7 +106,6 @@ class Switch:
 
         Raises:
             SwitchError: `JOB_CHANGED`: the job has gone on since the plan was made.
-            StorageError: `IN_USE`: the job runs.
         """
         if self.before.unfinished is not None and isinstance(self.job, Job):
             from binlog_streaming.jobs.replay.replay import ending_at  # a circle, without a need for it
@@ -170,11 +169,7 @@ class Switch:
 
 
 def job_to_switch(file: str) -> LogJob:
-    """The job at *file*, if it can be switched.
-
-    Raises:
-        OptionError: `INVALID_VALUE`: it does not read the log of a database server.
-    """
+    """The job at *file*, if it can be switched."""
     job = any_job_at(file)
     if isinstance(job, LogJob):
         return job
@@ -186,11 +181,7 @@ def job_to_switch(file: str) -> LogJob:
 
 
 def complete_begun(job: LogJob) -> None:
-    """Complete a switch of *job* that was decided, and cut off.
-
-    Raises:
-        StorageError: `IN_USE`: the job runs.
-    """
+    """Complete a switch of *job* that was decided, and cut off."""
     if isinstance(job, Job):
         with JobLock(job):
             pass  # whoever has it finds the switch completed

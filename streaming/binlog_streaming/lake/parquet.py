@@ -137,11 +137,7 @@ class ParquetTarget(Target):
         self._write(cast_rows(rows, self.schema()), commit_id)
 
     def merge(self, change: Change, commit_id: CommitId) -> int:
-        """Refuse: rows of plain files cannot be replaced in one step.
-
-        Raises:
-            UnsupportedError: `FORMAT`.
-        """
+        """Refuse: rows of plain files cannot be replaced in one step."""
         del change  # refused whatever it is
         raise self._refused(commit_id, f"mode {commit_id.mode} cannot be kept in plain Parquet files", _NEW_WAY)
 
@@ -149,7 +145,6 @@ class ParquetTarget(Target):
         """New and wider columns in later files; those that are there stay as they are.
 
         Raises:
-            UnsupportedError: `FORMAT`: columns get another name, or existing rows other values.
             FileExistsError: The table is not any more what it was when it was looked at.
         """
         values = [name for name, value in change.filled.items() if value.is_valid or name not in change.added.names]
@@ -175,11 +170,7 @@ class ParquetTarget(Target):
                 yield cast_to_schema(batch, schema)
 
     def replace(self, rows: pa.RecordBatchReader, commit_id: CommitId) -> None:
-        """Refuse, like `merge`.
-
-        Raises:
-            UnsupportedError: `FORMAT`.
-        """
+        """Refuse, like `merge`."""
         del rows  # refused whatever they are
         raise self._refused(commit_id, "rows in plain Parquet files cannot be replaced", _NEW_WAY)
 

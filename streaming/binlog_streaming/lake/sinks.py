@@ -15,11 +15,7 @@ if TYPE_CHECKING:
 
 
 def sink_type(table_format: str) -> type[Target]:
-    """The class of a format's targets; a format's library is loaded only by who uses it.
-
-    Raises:
-        OptionError: `MISSING`: the library is not installed.
-    """
+    """The class of a format's targets; a format's library is loaded only by who uses it."""
     try:
         if table_format == "iceberg":
             from binlog_streaming.lake.iceberg.target import IcebergTarget

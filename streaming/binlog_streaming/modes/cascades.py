@@ -170,10 +170,6 @@ def derived_changes(history: TableHistory, references: Sequence[Reference]) -> R
 
     Args:
         history: Of the child; it has keys.
-
-    Raises:
-        UnsupportedError: `ROW_IMAGE`: images leave out what is needed. `FOREIGN_KEY_CASCADE`: text of which nobody
-            knows whether the server takes it for equal.
     """
     references = [reference for reference in references if len(reference.changes)]
     versions = history.versions()

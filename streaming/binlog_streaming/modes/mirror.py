@@ -53,10 +53,6 @@ def mirror_change(
         computed_is_null: Generated columns that the images lack become null.
         there: Finds rows of the target as they are before the step. It is asked only when an update changes the key
             and the images lack columns, which then are nowhere else; None: such a step is refused.
-
-    Raises:
-        UnsupportedError: `ROW_IMAGE`: columns are missing from the images, and nobody knows what they hold.
-        TableError: `NULL_KEY`.
     """
     if images.has_absent:
         return _partial_change(images, schema, keys, (deletes, computed_is_null), there)

@@ -62,9 +62,6 @@ def mode_schema(
     Args:
         has_existing: Some rows are existing ones that a snapshot put into the log.
         has_absent: Some images lack columns, which the rows of a changelog tell.
-
-    Raises:
-        TableError: `COLUMN_NAME`: a column is called like one of the mode's own.
     """
     own = [*_own_fields(mode, deletes, on_cascade), *((SNAPSHOT,) if has_existing else ())]
     own += (ABSENT_FIELD,) if has_absent else ()

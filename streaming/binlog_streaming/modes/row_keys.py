@@ -35,11 +35,7 @@ if TYPE_CHECKING:
 
 
 def key_columns(layout: TableLayout, keys: Sequence[str]) -> tuple[int, ...]:
-    """Indices of the key columns: *keys* when given, else the primary key that the log knows.
-
-    Raises:
-        SchemaError: `NO_PRIMARY_KEY`: neither is there, or *keys* names a column that is not.
-    """
+    """Indices of the key columns: *keys* when given, else the primary key that the log knows."""
     name = f"{layout.database}.{layout.table}"
     if not keys:
         if layout.primary_key:
@@ -74,12 +70,7 @@ class KeyTable:
 
     @classmethod
     def of(cls, images: StepImages, schema: pa.Schema, keys: Sequence[int]) -> KeyTable:
-        """Decode the key columns *keys*.
-
-        Raises:
-            UnsupportedError: `ROW_IMAGE`: an image lacks a key column.
-            TableError: `NULL_KEY`.
-        """
+        """Decode the key columns *keys*."""
         arrays = []
         for index in keys:
             array = _values(images, schema, index)

@@ -59,10 +59,6 @@ def scd2_change(
         keys: Indices of the key columns.
         current: Finds versions that hold, for existing rows of a snapshot; None: the target has none.
         computed_is_null: Generated columns that the images lack are null.
-
-    Raises:
-        UnsupportedError: `ROW_IMAGE`: columns are missing from the images.
-        TableError: `NULL_KEY`.
     """
     key_table = KeyTable.of(images, schema, keys)
     whole = WholeImages(images, schema, computed_is_null)

@@ -84,8 +84,6 @@ def sharded(
     Raises:
         IndivisibleError: An update changes the key, and images lack columns: what a row of one shard holds then is
             in another one. Or images have changes to JSON values, which are in bytes.
-        UnsupportedError: `ROW_IMAGE`: an image lacks a key column.
-        TableError: `NULL_KEY`.
     """
     if images.has_changes:
         raise IndivisibleError(images.source_table)

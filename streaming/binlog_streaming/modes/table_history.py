@@ -66,11 +66,7 @@ class TableHistory:
     before: pa.Table
 
     def column(self, name: str) -> int:
-        """Index of a column; the server does not tell upper from lower case.
-
-        Raises:
-            SchemaError: `COLUMN_MISMATCH`: there is none.
-        """
+        """Index of a column; the server does not tell upper from lower case."""
         names = [known.casefold() for known in self.schema.names]
         if name.casefold() not in names:
             raise SchemaError(
@@ -92,11 +88,7 @@ class TableHistory:
         return pa.Table.from_arrays(arrays, schema=self.part(self.keys))
 
     def rows(self, nodes: Indices) -> pa.Table:
-        """Whole rows.
-
-        Raises:
-            UnsupportedError: `ROW_IMAGE`: a column is in no image, and in no row before them.
-        """
+        """Whole rows."""
         arrays = [self.values(column, nodes) for column in range(len(self.schema))]
         return pa.Table.from_arrays(arrays, schema=self.schema)
 
@@ -107,9 +99,6 @@ class TableHistory:
             column: Index.
             nodes: In any order.
             unknown_is_null: Null where the value is in no image, and in no row before them.
-
-        Raises:
-            UnsupportedError: `ROW_IMAGE`: as `rows`.
         """
         kind, count = self.schema.field(column).type, len(self.images)
         name = self.schema.names[column]

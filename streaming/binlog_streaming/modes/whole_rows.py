@@ -61,20 +61,12 @@ class WholeImages:
     hint: str = GENERATED_HINT
 
     def rows(self, numbers: Indices) -> pa.Table:
-        """Rows of the images *numbers*.
-
-        Raises:
-            UnsupportedError: `ROW_IMAGE`: one lacks a column.
-        """
+        """Rows of the images *numbers*."""
         arrays = [self.values(column, numbers) for column in range(len(self.schema))]
         return pa.Table.from_arrays(arrays, schema=self.schema)
 
     def values(self, column: int, numbers: Indices) -> pa.ChunkedArray:
-        """A column of some of the images.
-
-        Raises:
-            UnsupportedError: `ROW_IMAGE`: one lacks the column.
-        """
+        """A column of some of the images."""
         kind = self.schema.field(column).type
         if not self.images.has_absent:
             return self.images.values(column, kind, numbers)
@@ -160,9 +152,6 @@ def whole_row_change(
         schema: Columns of the table in the log; all are in *there*.
         finds_all: The target has all rows that the step takes from it; if not, what is given raises
             `MissingRowsError` after the rows that stay.
-
-    Raises:
-        UnsupportedError: `ROW_IMAGE`: columns are missing from the images.
     """
     kinds = images.kinds
     whole = WholeImages(images, schema, hint=_GENERATED_HINT)

@@ -263,11 +263,7 @@ class Description:
 
 
 def describe(path: str, start: Position | None, end: Position | None, on_progress: OnProgress) -> Description:
-    """Measure the pages of the log at *path* in [*start*, *end*).
-
-    Raises:
-        UnsupportedError: `FORMAT`: the log has no pages.
-    """
+    """Measure the pages of the log at *path* in [*start*, *end*)."""
     directory, only = open_directory(path)
     found = detect_format(directory, only)
     describe_format = _OF_FORMATS.get(found)

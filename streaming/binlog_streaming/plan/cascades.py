@@ -94,11 +94,7 @@ class CascadeLog:
     job: Job
 
     def scope_before(self, start: Position) -> StatementScope:
-        """Read the scope, and foreign keys, from the schema file, statements and marks before *start*.
-
-        Raises:
-            BinlogError: As `Log.blocks`; what is wrong with the schema file.
-        """
+        """Read the scope, and foreign keys, from the schema file, statements and marks before *start*."""
         folds = self.job.source.folds_names
         scope, file = StatementScope(folds_names=folds), self._schema_file()
         keys = ForeignKeys() if file is None else file.catalog.foreign_keys.copy()
@@ -124,11 +120,7 @@ class CascadeLog:
             return take_inline_keys(watched.log.files())
 
     def events_of(self, parent: TableName, start: Position, end: Position) -> Iterator[tuple[Block, TableEvents]]:
-        """Updates and deletes of *parent* in [*start*, *end*), block by block.
-
-        Raises:
-            BinlogError: As `Selection.of`.
-        """
+        """Updates and deletes of *parent* in [*start*, *end*), block by block."""
         options = self._options()
         with WatchedLog(options.path, options.format) as watched:
             schemas = schemas_for(options, watched, start, self._schema_file())
@@ -152,9 +144,6 @@ class CascadeLog:
         Args:
             deletes: Whether deletes count.
             columns: Of these, updates do.
-
-        Raises:
-            BinlogError: As `first_cascading`.
         """
         options, file = self._options(), self._schema_file()
         with WatchedLog(options.path, options.format) as watched:

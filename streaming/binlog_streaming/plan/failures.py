@@ -74,7 +74,6 @@ def naming_unexpected(place: str) -> Iterator[None]:
         place: As of `unexpected`.
 
     Raises:
-        BinlogError: As it is, or `UNEXPECTED_ERROR`.
         IndivisibleError: As it is: it is no error.
     """
     try:

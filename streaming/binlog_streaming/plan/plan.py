@@ -85,11 +85,8 @@ def plan_batch(
         OptionError: `INVALID_VALUE`: `lowerCaseTableNames` is not what the log shows.
         SchemaError: `DDL_NOT_PARSED`: a DROP DATABASE of which is not known which tables it drops. `NAMES_UNCLEAR`: a
             statement spells a table otherwise than its rows.
-        UnsupportedError: `STATEMENT_FORMAT`: a statement changes rows of the job's tables. `FOREIGN_KEY_CASCADE`: a
-            foreign key does. What else does not let a table be understood, likewise `SchemaError`.
         TableError: `INCOMPLETE`: rows of a table that existed before the log was read.
         DataLossError: `LOST_EVENTS`: the server did not log changes.
-        BinlogError: What parsing statements raises.
     """
     rows = list(rows)
     planning = _planning(rows, decoding, selection, job_state or JobState())

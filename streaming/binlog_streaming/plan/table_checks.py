@@ -101,13 +101,7 @@ class TableChecks:
         return {name: state for name, state in self._states.items() if state is not None}
 
     def take(self, statement: DdlStatement, changes: Sequence[StatementChange | SnapshotChange]) -> None:
-        """The next statement, or mark of a snapshot, and what it does to tables.
-
-        Raises:
-            DataLossError: `LOST_EVENTS`.
-            UnsupportedError: `STATEMENT_FORMAT`: it changes rows of any table, and no table is known that could be set
-                aside for it.
-        """
+        """The next statement, or mark of a snapshot, and what it does to tables."""
         for change in changes:
             if isinstance(change, RowsChanged):
                 self._take_rows_changed(statement, change)

@@ -58,9 +58,6 @@ def named_changes(planning: Planning, walk: Callable[[StatementScope], Changes])
     Args:
         planning: Of the batch, with its rows; gets the scope after the statements.
         walk: Gives what all statements do, in order, in the scope that holds before them.
-
-    Raises:
-        OptionError: `INVALID_VALUE`: the setting is not what the log shows.
     """
     before, folds = planning.job_state.scope, planning.selection.folds_names
     was_known = before.names.folds is not None

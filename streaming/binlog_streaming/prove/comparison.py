@@ -288,11 +288,7 @@ class ProofTeller:
 
 @contextlib.contextmanager
 def named_read_errors(sink: Sink, table: TableName, uri: str) -> Iterator[None]:
-    """Give an error of reading a target its name.
-
-    Raises:
-        TableError: `WRITE_FAILED`: it cannot be read.
-    """
+    """Give an error of reading a target its name."""
     try:
         yield
     except (*sink_type(sink.format).write_errors, OSError, pa.ArrowException) as error:

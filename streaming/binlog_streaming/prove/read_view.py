@@ -38,9 +38,6 @@ def read_view(session: ServerSession, table: SourceTable, connect: Connect) -> I
     Args:
         session: In autocommit, without anything under way.
         connect: Makes another session, for servers that need a lock.
-
-    Raises:
-        ServerError: `LOCKED`, `SETTINGS`, or what else the server answered.
     """
     if table.lock is TableLock.TABLE:
         yield place_under_lock(table, connect)
@@ -57,11 +54,7 @@ def read_view(session: ServerSession, table: SourceTable, connect: Connect) -> I
 
 
 def place_under_lock(table: SourceTable, connect: Connect) -> LogPoint | GtidPoint:
-    """The GTIDs, or the place, at a moment in which nobody is within a change of a table.
-
-    Raises:
-        ServerError: `LOCKED`, `SETTINGS`, or what else the server answered.
-    """
+    """The GTIDs, or the place, at a moment in which nobody is within a change of a table."""
     with connect() as locking:
         return begin_under_lock([], locking, [table])
 

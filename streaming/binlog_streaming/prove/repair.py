@@ -83,7 +83,6 @@ class TableRepair:
         """Write the server's rows with these keys into the log, as messages; returns their number.
 
         Raises:
-            ServerError: `LOCKED`, or what else the server answered.
             TableError: `STATEMENT_REFUSED`: the table was altered since the proof.
         """
         source = read_table(self.session, *self.table.name)

@@ -129,11 +129,7 @@ class TableProof:
                 return result
 
     def _check_is_at(self, source: SourceTable, point: LogPoint | GtidPoint) -> None:
-        """See that rows that were read without a view are those at *point*.
-
-        Raises:
-            DisturbedError: The table has been changed since.
-        """
+        """See that rows that were read without a view are those at *point*."""
         if source.lock is not TableLock.TABLE:
             return
         now = place_under_lock(source, self.connect)
@@ -204,7 +200,6 @@ class JobProof:
         Raises:
             ServerError: `VERSION`, `SETTINGS`, `OTHER_SERVER`, `REPLICA`, `DENIED`, or what it answered before
                 the first table.
-            SchemaError: `TABLE_NOT_FOUND`: the server shows no table that is asked for.
         """
         with ExitStack() as opened:
             session = opened.enter_context(self.connect())

@@ -99,9 +99,6 @@ class ServerRows:
         Args:
             on_rows: Told of rows as they are summed.
             sample: Only rows of these buckets are hashed, and the others counted; empty: all are hashed.
-
-        Raises:
-            ServerError: `TABLE_REFUSED`: a row is longer than `max_allowed_packet`; or what else the server answered.
         """
         found = Sums.empty()
         hashed = f"CAST({_hash(self.forms.row_sql)} AS UNSIGNED)"

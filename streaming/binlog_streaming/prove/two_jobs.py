@@ -105,9 +105,6 @@ class TwoJobsProof:
 
         Args:
             tables: Only these tables: regular expressions on `database.table`.
-
-        Raises:
-            SchemaError: `TABLE_NOT_FOUND`: neither job has written one that is asked for.
         """
         job, other = JobSide.of(self.job), JobSide.of(self.other)
         wanted = TableFilter(tables)

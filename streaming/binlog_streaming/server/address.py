@@ -99,11 +99,7 @@ class ServerAddress:
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
     def tls_context(self) -> ssl.SSLContext | None:
-        """TLS context of a connection; None: the client library's own choice, as nothing is required.
-
-        Raises:
-            BinlogError: A file cannot be read, or is no certificate.
-        """
+        """TLS context of a connection; None: the client library's own choice, as nothing is required."""
         if self.ssl_mode in (SslMode.DISABLED, SslMode.PREFERRED):
             return None
         context = tls_context(self.ca_file, self.certificate_file, self.key_file)

@@ -69,11 +69,7 @@ class RawRows:
             self.types = self._execute()
 
     def chunks(self) -> Iterator[PacketRows]:
-        """All rows; a chunk counts until the next one.
-
-        Raises:
-            ServerError: What the server answered, `UNREACHABLE`.
-        """
+        """All rows; a chunk counts until the next one."""
         buffer = empty_bytes(_BUFFER)
         starts, ends = np.empty(_ROWS_MAX, np.int64), np.empty(_ROWS_MAX, np.int64)
         place = filled = count = 0

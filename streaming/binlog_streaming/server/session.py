@@ -238,11 +238,7 @@ class ServerSession:
 
 
 def connect(address: ServerAddress, credentials: Credentials) -> ServerSession:
-    """Open a session.
-
-    Raises:
-        ServerError: `UNREACHABLE`, `TLS`, `AUTHENTICATION`, or whatever else the server answered.
-    """
+    """Open a session."""
     try:
         connection = pymysql.connect(
             host=address.host,

@@ -112,20 +112,12 @@ _COMMANDS = {"tables": "binlog-stream run", "kafka": "binlog-stream publish"}
 
 
 def load_job(path: Path) -> Job:
-    """Read a job file whose sink are tables.
-
-    Raises:
-        BinlogError: As `load_any_job`; `INVALID_VALUE`: its sink is another one.
-    """
+    """Read a job file whose sink are tables."""
     return tables_job(load_any_job(path), path)
 
 
 def load_publish_job(path: Path) -> PublishJob:
-    """Read a job file whose sink is Kafka.
-
-    Raises:
-        BinlogError: As `load_any_job`; `INVALID_VALUE`: its sink is another one.
-    """
+    """Read a job file whose sink is Kafka."""
     job = load_any_job(path)
     if isinstance(job, PublishJob):
         return job
@@ -136,9 +128,7 @@ def load_any_job(path: Path) -> AnyJob:
     """Read a job file; relative paths in it start at its folder, `${NAME}` and `${NAME:-default}` are filled in.
 
     Raises:
-        StartError: `PATH_NOT_FOUND`.
         OptionError: `UNKNOWN` name, `INVALID_VALUE`, or something `MISSING`.
-        AccessError: `DENIED`.
     """
     try:
         data = path.read_bytes()
@@ -295,11 +285,7 @@ def _resolved_source(source: _SourceT, folder: Path) -> _SourceT:
 
 
 def tables_job(job: AnyJob, file: Path) -> Job:
-    """*job*, which keeps tables in step with a log.
-
-    Raises:
-        OptionError: `INVALID_VALUE`: it does not.
-    """
+    """*job*, which keeps tables in step with a log."""
     if isinstance(job, Job):
         return job
     if isinstance(job, TopicTablesJob | EventTablesJob):
@@ -325,9 +311,6 @@ def check_job_values(job: AnyJob, names: typing.Mapping[str, str]) -> None:
 
     Args:
         names: What settings are called where the user gave them, by key; others are called by their key.
-
-    Raises:
-        OptionError: `INVALID_VALUE`.
     """
     try:
         if isinstance(job, Job):

@@ -52,10 +52,6 @@ def plan_definitions(
         session: On the server that writes the job's log.
         tables: Only these of them: regular expressions on `database.table`.
         among: Only tables of these names; None: all.
-
-    Raises:
-        ServerError: Why they cannot be written: `VERSION`, `SETTINGS`, `OTHER_SERVER`, `DENIED`, `NOT_LOGGED`.
-        SchemaError: `TABLE_NOT_FOUND`: the server shows no table that is asked for.
     """
     check_server(session)
     check_is_writer(session, job.source.path, job.source.format)
@@ -99,9 +95,6 @@ def bring_definitions(session: ServerSession, job: Job | PublishJob, names: Sequ
     Args:
         session: On the server; it is set up for this.
         job: Whose log it must be.
-
-    Raises:
-        ServerError: `OTHER_SERVER`, `NOT_LOGGED`, or what else the server answered.
     """
     begin_writing(session, job.source)
     return write_definitions(session, names)

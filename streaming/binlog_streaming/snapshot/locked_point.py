@@ -54,9 +54,6 @@ def begin_under_lock(
     Args:
         sessions: Without anything under way.
         locking: Another one, which holds the lock; others can read the tables meanwhile, and wait to write them.
-
-    Raises:
-        ServerError: `LOCKED`, or what else the server answered: without GTIDs the account needs REPLICATION CLIENT.
     """
     locking.execute("SET SESSION lock_wait_timeout = 1")
     locks = ", ".join(f"{table_sql(table.schema, table.name)} READ" for table in tables)

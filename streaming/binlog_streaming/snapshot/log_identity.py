@@ -50,9 +50,6 @@ def check_is_writer(session: ServerSession, path: str, format_name: str | None =
 
     Args:
         format_name: The format that the log must have; None: whatever it is.
-
-    Raises:
-        ServerError: `OTHER_SERVER`.
     """
     with WatchedLog(path, format_name) as watched:
         end = end_of_log(watched)
@@ -73,9 +70,6 @@ def begin_writing(session: ServerSession, source: JobLogSource) -> None:
     Args:
         session: On the server; it is set up to write. `check_is_writer` has looked at it.
         source: The log that the job reads.
-
-    Raises:
-        ServerError: `OTHER_SERVER`, `NOT_LOGGED`, or what the server answered.
     """
     prepare_session(session)
     check_log_receives(session, source.path, source.format)
@@ -88,9 +82,6 @@ def check_log_receives(session: ServerSession, path: str, format_name: str | Non
     Args:
         session: On the server, with the right to drop tables in `binlog_stream`; `check_is_writer` has looked at it.
         format_name: The format that the log must have; None: whatever it is.
-
-    Raises:
-        ServerError: `OTHER_SERVER`: it did not come; `NOT_LOGGED`: the server does not log it.
     """
     with WatchedLog(path, format_name) as watched:
         read_to = end_of_log(watched).position

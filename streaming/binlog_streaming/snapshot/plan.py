@@ -112,10 +112,6 @@ def make_plan(
         tables: Only these of them: regular expressions on `database.table`; then also those that are complete already.
         restart: Begin every table anew, also where a run was cut off.
         row_filter: Condition for the rows that are taken, which can be parsed; None: all.
-
-    Raises:
-        ServerError: Why it cannot be: `VERSION`, `SETTINGS`, `OTHER_SERVER`, `REPLICA`, `DENIED`, `NOT_LOGGED`.
-        SchemaError: `TABLE_NOT_FOUND`: the server shows no table that is asked for.
     """
     check_server(session)
     check_is_writer(session, job.source.path, job.source.format)

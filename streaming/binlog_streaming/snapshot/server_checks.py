@@ -42,9 +42,6 @@ def check_mark_rights(session: ServerSession, *, repairs: bool = False) -> None:
 
     Args:
         repairs: Rows are brought back, which are deleted from a shadow first.
-
-    Raises:
-        ServerError: `DENIED`, with the GRANT; or what the server answered otherwise.
     """
     probes = _ON_MARKS | (_ON_REPAIRS if repairs else {})
     missing = [right for right, probe in probes.items() if _is_denied(session, probe, right)]
@@ -167,11 +164,7 @@ class EngineChoice:
     is_installed: bool
 
     def install(self, session: ServerSession) -> ShadowEngine:
-        """See that the server has the engine; where it cannot be installed after all, the other one serves.
-
-        Raises:
-            ServerError: The connection was lost.
-        """
+        """See that the server has the engine; where it cannot be installed after all, the other one serves."""
         if not self.is_installed:
             try:
                 session.execute(_INSTALL)
@@ -183,11 +176,7 @@ class EngineChoice:
 
 
 def check_server(session: ServerSession) -> None:
-    """See that the server is one, and is set to, log rows, and lets a snapshot write.
-
-    Raises:
-        ServerError: `VERSION`, `SETTINGS`.
-    """
+    """See that the server is one, and is set to, log rows, and lets a snapshot write."""
     faults = [*log_faults(session), *_writing_faults(session)]
     if faults:
         raise faults[0]
@@ -249,11 +238,7 @@ def _source_of(session: ServerSession) -> str | None:
 
 
 def check_databases(session: ServerSession, databases: Iterable[str]) -> None:
-    """See that `binlog_do_db` and `binlog_ignore_db` leave none of *databases* out, where the account may see them.
-
-    Raises:
-        ServerError: `NOT_LOGGED`; or what the server answered otherwise.
-    """
+    """See that `binlog_do_db` and `binlog_ignore_db` leave none of *databases* out, where the account may see them."""
     for reason in unlogged_databases(session, databases).values():
         raise ServerError("NOT_LOGGED", reason, at=session.place)
 

@@ -53,11 +53,7 @@ class ShadowTable:
         self.sql = table_sql(SNAPSHOT_DATABASE, name)
 
     def create(self) -> None:
-        """Make it, empty, in the place of one that an earlier run left.
-
-        Raises:
-            ServerError: `TABLE_REFUSED`: the server cannot make such a table; or what else it answered.
-        """
+        """Make it, empty, in the place of one that an earlier run left."""
         drop_shadow(self._session, self.name)
         # Column by column: CREATE TABLE ... LIKE and a change of its engine fails on generated columns, checks and
         # spatial indexes, CREATE TABLE ... SELECT under enforce_gtid_consistency, and BLACKHOLE has no SRIDs.

@@ -107,7 +107,6 @@ class SignalQueue:
 
     Raises:
         OptionError: `INVALID_VALUE`: the checkpoint has something else in the place of the queue.
-        BinlogError: The log cannot be read where it was left.
     """
 
     def __init__(self, job: PublishJob, tell: Callable[[str], None]) -> None:
@@ -198,11 +197,7 @@ class SignalQueue:
 
 
 def _data(signal: Signal) -> dict[str, Any]:
-    """Read the data of a signal, which depends on its type.
-
-    Raises:
-        ValueError: It asks for something that nobody does here.
-    """
+    """Read the data of a signal, which depends on its type."""
     if signal.type not in _TYPES:
         raise ValueError(f"its type is {signal.type!r}, and {', '.join(_TYPES)} are known")
     data: Any = json.loads(signal.data or "{}")
@@ -218,11 +213,7 @@ def _data(signal: Signal) -> dict[str, Any]:
 
 
 def _expressions(signal_type: str, data: dict[str, Any]) -> list[str]:
-    """The tables that a signal is about.
-
-    Raises:
-        ValueError: They are no expressions.
-    """
+    """The tables that a signal is about."""
     tables = data.get("data-collections") or []
     if not isinstance(tables, list) or not all(isinstance(expression, str) for expression in tables):
         raise ValueError("data: data-collections: expected a list of tables")
@@ -237,11 +228,7 @@ def _expressions(signal_type: str, data: dict[str, Any]) -> list[str]:
 
 
 def _filters(signal_type: str, data: dict[str, Any]) -> dict[str, str]:
-    """The conditions of a signal, by the tables that they are for.
-
-    Raises:
-        ValueError: One of them is not understood.
-    """
+    """The conditions of a signal, by the tables that they are for."""
     conditions = (data.get(_CONDITIONS) or []) if signal_type == EXECUTE else []
     filters: dict[str, str] = {}
     for condition in conditions if isinstance(conditions, list) else [conditions]:
@@ -265,11 +252,7 @@ def _escaped(expression: str) -> str:
 
 
 def require_signal_table(job: PublishJob) -> None:
-    """See that *job* names a table of signals.
-
-    Raises:
-        OptionError: `MISSING`.
-    """
+    """See that *job* names a table of signals."""
     if job.sink.signal_table is None:
         hint = 'Name it: signal_table = "shop.debezium_signal"'
         raise OptionError("MISSING", "sink.signal_table: it is not set", at=Place(job.name), hint=hint)
@@ -291,9 +274,6 @@ def follow_signals(
         rate: Rows in a second, at most; None: no limit.
         tell: Takes a line about what is done.
         is_ended: Asked when nothing is left to do.
-
-    Raises:
-        ServerError: The server cannot be reached, or is not the log's.
     """
     with SignalQueue(job, tell) as queue:
         while queue.wanted or not is_ended():

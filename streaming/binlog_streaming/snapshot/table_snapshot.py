@@ -118,9 +118,6 @@ class TableSnapshot:
         Args:
             session: Prepared (`dialect.prepare_session`).
             run: Whose snapshot it is, for the mark.
-
-        Raises:
-            ServerError: `TABLE_REFUSED`, `NOT_LOGGED`, or what else the server answered.
         """
         self = TableSnapshot(session, table, str(uuid.uuid4()), engine)
         self._take_in(run or {})
@@ -143,11 +140,7 @@ class TableSnapshot:
 
     @staticmethod
     def resume(session: ServerSession, table: SourceTable, begin: Mark, engine: ShadowEngine) -> TableSnapshot | None:
-        """Go on with a snapshot whose `begin` is in the log, after its last chunk; None: the table is another one now.
-
-        Raises:
-            ServerError: As `start`.
-        """
+        """Go on with a snapshot whose `begin` is in the log, after its last chunk; None: the table is another now."""
         self = TableSnapshot(session, table, begin.snapshot, engine)
         self._take_in(begin.detail)
         if not self._is_about(begin):

@@ -141,11 +141,7 @@ class _ComponentRun:
             self._rows.forget_layout(name)
 
     def check_targets(self) -> None:
-        """Check before all steps that the required targets exist.
-
-        Raises:
-            TableError: `TARGET_GONE`.
-        """
+        """Check before all steps that the required targets exist."""
         for table in self._component.tables.values():
             for mode in sorted(table.known):
 

@@ -128,12 +128,7 @@ class BatchContext:
         )
 
     def schema_file(self, plan: BatchPlan) -> SchemaFile | None:
-        """The part of the job's schema file that steps of *plan* may need; None: nothing.
-
-        Raises:
-            OptionError: `INVALID_VALUE`.
-            SchemaError: `DDL_NOT_PARSED`.
-        """
+        """The part of the job's schema file that steps of *plan* may need; None: nothing."""
         path, steps = self.job.source.schema_file, (step for component in plan.components for step in component.steps)
         asks = any(
             isinstance(step, LinkedRowsStep) or (isinstance(step, ChangeStep) and _asks_definitions(step.change))
@@ -349,11 +344,7 @@ def _whole(writer: ComponentWriter, tasks: Tasks, components: Sequence[Component
 
 
 def joined_progress(results: Sequence[Result]) -> list[TableProgress]:
-    """Progress of the targets of all components.
-
-    Raises:
-        BinlogError: Of the first component that has failed.
-    """
+    """Progress of the targets of all components."""
     progress: list[TableProgress] = []
     for result in sorted(results, key=lambda result: result.name):
         if isinstance(result.outcome, BinlogError):

@@ -227,11 +227,7 @@ class BatchVersions:
         gtid_position: str | None,
         tables: Sequence[TableProgress],
     ) -> None:
-        """Record the versions that hold a batch, once however often the batch is repeated.
-
-        Raises:
-            TableError: `WRITE_FAILED`.
-        """
+        """Record the versions that hold a batch, once however often the batch is repeated."""
         touched = [table for table in tables if table.version is not None and table.outcome is not Outcome.SET_ASIDE]
         if not touched or not self.is_kept:
             return
@@ -285,9 +281,6 @@ class BatchVersions:
 
         Args:
             gtids: A GTID, or a position: `0-1-100`, `0-1-100,1-2-7`, `uuid:1-77`.
-
-        Raises:
-            OptionError: `INVALID_VALUE`: no batch has them, they are none, or there is no batch.
         """
         try:
             wanted = None if gtids is None else parse_gtids(gtids)

@@ -87,7 +87,6 @@ class Division:
         """Facts about *step* without its rows, without row batches if it has none; None: it is not divided.
 
         Raises:
-            BinlogError: The table's columns or keys.
             IndivisibleError: It is too much, and has to be merged as a whole.
         """
         if part_count(step, self.task_count) < 2:

@@ -79,7 +79,6 @@ class OpenTargets:
 
         Raises:
             TableError: `WRITE_FAILED`: what the libraries below raised; `UNEXPECTED_ERROR`: what nobody foresaw.
-            BinlogError: The same, with the table in its reason.
             IndivisibleError: The step has to be done as a whole.
         """
         try:
@@ -151,11 +150,7 @@ def read_target_state(target: Target, source_table: str, mode: Mode) -> TargetSt
 
 
 def check_ownership_can_transfer(target: Target, state: TargetState, told: str) -> None:
-    """See that another query can become the owner of a target.
-
-    Raises:
-        UnsupportedError: `FORMAT`: its files are named by the batches of the one that wrote them.
-    """
+    """See that another query can become the owner of a target."""
     if not target.supports_other_owner and state.batch_id is not None:
         raise UnsupportedError(
             "FORMAT",
@@ -181,9 +176,6 @@ def check_folders(components: Iterable[Component], directory: str) -> None:
     """See that the folders of targets are there that a batch goes on with, before anything of it is written.
 
     Whether there is a table in a folder, and what is in an object store, is seen when the target is looked at.
-
-    Raises:
-        TableError: `TARGET_GONE`.
     """
     if "://" in directory:
         return

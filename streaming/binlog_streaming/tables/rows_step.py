@@ -298,11 +298,7 @@ class KeyedImages:
             raise wrong_document(self.images, self.columns, self.keys, error) from error
 
     def bring_into(self, target: Target, commit_id: CommitId) -> int:
-        """See `PreparedRows`.
-
-        Raises:
-            TableError: `CONTRADICTED`.
-        """
+        """See `PreparedRows`."""
         change = self.change(target) if self.known is None else self.known
         try:
             count = target.merge(change, commit_id)

@@ -164,9 +164,6 @@ def part_row_batches(
     Args:
         log: Where its index points to; None: all parts are received.
         types: See `with_types`.
-
-    Raises:
-        DataLossError: As `load_row_batches`.
     """
     if isinstance(part, ReceivedPart):
         return list(part.row_batches)
@@ -198,11 +195,7 @@ class StepRows:
         self._layouts: dict[TableName, TableLayout] = {}
 
     def of(self, step: RowsStep) -> list[RowBatch]:
-        """The row batches of a step, by their first image.
-
-        Raises:
-            BinlogError: The rows cannot be read; it names the table.
-        """
+        """The row batches of a step, by their first image."""
         try:
             cut = (
                 rows.between(step.after, step.before) for part in step.parts for rows in self._part(part, step.table)

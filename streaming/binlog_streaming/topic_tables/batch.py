@@ -150,8 +150,6 @@ def read_batch(messages: Sequence[PartitionMessages], before: Mapping[FetchedPar
         before: What was seen of the partitions: all of each topic.
 
     Raises:
-        UnsupportedError: `MESSAGE`: what is in a topic is not what is published, or not in the partition of its
-            key. `COLUMN_TYPE`.
         DataLossError: `LOG_RESET`: changes of another log follow.
     """
     starts = np.cumsum([0, *map(len, messages)])

@@ -236,12 +236,7 @@ class TopicTablesRun(JobRun[ReadMessages, BatchProgress, Progress]):
         )
 
     def _look_for_topics(self, reader: TopicReader) -> bool:
-        """See that what is to be read next is there; whether there are new partitions.
-
-        Raises:
-            BrokerError: `TOPIC_NOT_FOUND`.
-            DataLossError: `MESSAGES_GONE`.
-        """
+        """See that what is to be read next is there; whether there are new partitions."""
         topics = {topic for topic in reader.topics() if self._wanted.accepts_text(topic)}
         partitions = reader.partitions(topics)
         gone = sorted(set(self._read_to) - set(partitions))

@@ -107,9 +107,6 @@ def published_offset(job: PublishJob, *, may_be_new: bool) -> SourceOffset | Non
 
     Args:
         may_be_new: Without an offset in Kafka it is a new job; else its offsets are lost.
-
-    Raises:
-        BrokerError: Kafka cannot be asked, or the offsets are lost.
     """
     connection, names = connection_of(job.sink), names_of(job.sink)
     store = OffsetStore(connection, names.offsets, job.sink.topic_prefix)
@@ -136,12 +133,7 @@ def new_start(job: PublishJob, watched: WatchedLog) -> SourceOffset | None:
 
 
 def require_start(job: PublishJob) -> None:
-    """See that *job* reads what its log gets from now on: that it has begun, or begins with what is there.
-
-    Raises:
-        OptionError: `MISSING`: it would begin after that.
-        BrokerError: Kafka cannot be asked.
-    """
+    """See that *job* reads what its log gets from now on: that it has begun, or begins with what is there."""
     options = SourceOptions.parse({"path": job.source.path, **job.source.options()})
     if options.start is Edge.LATEST and published_offset(job, may_be_new=True) is None:
         reason = 'the job has not begun, and with startingOffsets = "latest" it would leave out what is written now'

@@ -63,9 +63,6 @@ class TopicsJob(JobRun[Step, Published, PublishProgress]):
     Args:
         once: End at what is in the log when this starts.
         step_size_max: Bytes of the log in a transaction of Kafka, unless one of the log is larger.
-
-    Raises:
-        BinlogError: The schema file, or the record of the job, cannot be used.
     """
 
     is_fenced: ClassVar[bool] = True  # by Kafka: the last of two publishers goes on
@@ -244,11 +241,7 @@ class JobTopics:
         self._known: set[str] = set()
 
     def ensure(self, topic: str) -> None:
-        """See that *topic* is there, the first time that it is asked for.
-
-        Raises:
-            BrokerError: It cannot be created.
-        """
+        """See that *topic* is there, the first time that it is asked for."""
         shape = None if topic in self._known else self._sink.shape_of(topic)
         if shape is None or shape.partitions is None:
             return
@@ -260,11 +253,7 @@ class JobTopics:
         self._known.add(topic)
 
     def partition_count(self, topic: str) -> int:
-        """Number of partitions of *topic* now; it is created as `ensure` does.
-
-        Raises:
-            BrokerError: `TOPIC_NOT_FOUND`, or what keeps brokers from being used.
-        """
+        """Number of partitions of *topic* now; it is created as `ensure` does."""
         self.ensure(topic)
         with Topics(self._connection) as topics:
             topics.check([topic])

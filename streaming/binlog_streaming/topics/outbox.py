@@ -58,9 +58,7 @@ class OutboxMessages:
 
         Raises:
             SchemaError: `OUTBOX_COLUMNS`: the table lacks a column.
-            UnsupportedError: `MESSAGE_VALUE`: a row names no topic; `ROW_IMAGE`: its image lacks a column.
             OptionError: A topic cannot have the name.
-            BinlogError: As `read_images`.
         """
         selection = Selection(
             TableFilter(self.outbox.expression), groups, event_types=WRITES_OF_ROWS, decoding=decoding

@@ -58,11 +58,7 @@ class OversizedValues:
 
     @classmethod
     def of(cls, sink: KafkaSink) -> OversizedValues | None:
-        """Open the place that *sink* names; None: all messages are sent whole.
-
-        Raises:
-            OptionError: `INVALID_VALUE`: there is no such object store.
-        """
+        """Open the place that *sink* names; None: all messages are sent whole."""
         settings = sink.oversized
         if settings.store is None:
             return None
@@ -76,11 +72,7 @@ class OversizedValues:
             ) from error
 
     def reach(self) -> None:
-        """See that the store answers; nothing is written.
-
-        Raises:
-            StorageError, AccessError: It does not.
-        """
+        """See that the store answers; nothing is written."""
         try:
             next(self.store.files(), None)
         except OSError as error:
@@ -92,9 +84,6 @@ class OversizedValues:
         Args:
             messages: Of one topic.
             end: Of the event groups that are in the same transaction of Kafka; in names of files.
-
-        Raises:
-            StorageError, AccessError: A file cannot be written.
         """
         value_sizes = pc.binary_length(messages.values).fill_null(0).to_numpy()
         sizes = value_sizes + pc.binary_length(messages.keys).fill_null(0).to_numpy()

@@ -112,11 +112,7 @@ def begun_with(job: PublishJob) -> PublishRecord | None:
 
 
 def with_message_version(job: PublishJob) -> PublishJob:
-    """*job* with the version of messages that it began with, unless its file sets another.
-
-    Raises:
-        BinlogError: As `begun_with`.
-    """
+    """*job* with the version of messages that it began with, unless its file sets another."""
     record = begun_with(job)
     if record is None or job.sink.message_version is not None:
         return job
@@ -147,9 +143,6 @@ def other_log(record: PublishRecord, job: PublishJob, offset: SourceOffset | Non
 
     Args:
         offset: Up to where was published; None: that is not known.
-
-    Raises:
-        BinlogError: The log is in another place, and cannot be read there.
     """
     source, path = job.source, PublishRecord.of(job).path
     if record.path == path or (offset is not None and is_same_log(source.path, source.format, offset)):
@@ -166,23 +159,14 @@ def _pairs(record: PublishRecord, now: PublishRecord) -> list[tuple[RowRule, Row
 
 
 def check_same(record: PublishRecord, job: PublishJob) -> None:
-    """See that *job* is the one that *record* is of, whatever its log.
-
-    Raises:
-        OptionError: `INVALID_VALUE`.
-    """
+    """See that *job* is the one that *record* is of, whatever its log."""
     found = differences(record, job)
     if found:
         raise _refused(job, found[0], "Set it back")
 
 
 def check_log(record: PublishRecord, job: PublishJob, offset: SourceOffset | None) -> None:
-    """See that the log is the one that *record* is of; see `other_log`.
-
-    Raises:
-        OptionError: `INVALID_VALUE`.
-        BinlogError: The log is in another place, and cannot be read there.
-    """
+    """See that the log is the one that *record* is of; see `other_log`."""
     found = other_log(record, job, offset)
     if found is not None:
         way = (
@@ -209,9 +193,7 @@ def complete_topics_switch(job: PublishJob, publisher: Publisher) -> None:
         publisher: Entered, so that no other one publishes.
 
     Raises:
-        SwitchError: `JOB_CHANGED`: what was published since is of the log before.
         OptionError: `INVALID_VALUE`: the journal is damaged.
-        StorageError, AccessError: The checkpoint cannot be written.
     """
     state = state_of(job)
     journal = read_journal(state)
@@ -236,11 +218,7 @@ def complete_topics_switch(job: PublishJob, publisher: Publisher) -> None:
 
 
 def require_changes(log: Log) -> None:
-    """See that *log* has what is published: changes of tables.
-
-    Raises:
-        UnsupportedError: `FORMAT`.
-    """
+    """See that *log* has what is published: changes of tables."""
     if not log.traits.has_changes:
         raise UnsupportedError(
             "FORMAT",

@@ -194,9 +194,6 @@ class StepMessages:
 
         Args:
             records: What snapshots have brought is noted there.
-
-        Raises:
-            BinlogError: As `MessagesView.batches`; `STATEMENT_FORMAT`, `LOST_EVENTS`: the log lacks changed rows.
         """
         source = self._source
         if step.loss is not None:

@@ -171,11 +171,7 @@ def _print_end(problems: Sequence[str], output: Output) -> bool:
 
 
 def _check_events(job: EventTablesJob, output: Output) -> bool:
-    """Report where *job* would continue, and the tables for the waiting events; nothing is written.
-
-    Raises:
-        BinlogError: What the job itself would report at its start.
-    """
+    """Report where *job* would continue, and the tables for the waiting events; nothing is written."""
     from binlog_streaming.event_tables.run import EventTablesRun
     from binlog_streaming.job_state.checkpoint import place_problems
 
@@ -195,11 +191,7 @@ def _check_events(job: EventTablesJob, output: Output) -> bool:
 
 
 def _check_topics(job: TopicTablesJob, output: Output) -> bool:
-    """Report where *job* would continue; nothing is written.
-
-    Raises:
-        BinlogError: What the job itself would report at its start.
-    """
+    """Report where *job* would continue; nothing is written."""
     from binlog_streaming.job_state.checkpoint import place_problems
     from binlog_streaming.topic_tables.run import TopicTablesRun
 

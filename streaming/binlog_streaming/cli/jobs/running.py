@@ -47,7 +47,6 @@ def run_job(
         held: As `TablesJob` takes it.
 
     Raises:
-        BinlogError: What ended it.
         OSError: What it does cannot be printed.
         typer.Exit: A signal stopped it before it had taken what it was to take, and then end.
     """
@@ -126,9 +125,6 @@ def _starting_spark() -> Iterator[None]:
 
     Spark tells of each call that gets no answer any more, from several threads, until the process ends; so nothing else
     is printed than the one line of a program that a signal has ended.
-
-    Raises:
-        typer.Exit: One did. Whatever the parts of Spark that had started make of it is not an error.
     """
     from binlog_streaming.spark_session import kill_java
 

@@ -57,11 +57,7 @@ class Reading:
 
 
 def read_tables(job: Job, address: ServerAddress, credentials: Credentials, asked: Reading) -> None:
-    """Show what reading would do, ask, and do it.
-
-    Raises:
-        BinlogError: What is wrong with the server, the job, its log or a target.
-    """
+    """Show what reading would do, ask, and do it."""
     from binlog_streaming.server.session import connect
     from binlog_streaming.snapshot.reading.job_batch import parse_point
     from binlog_streaming.snapshot.reading.plan import plan_reading

@@ -31,9 +31,6 @@ def is_confirmed(what: str) -> bool:
 
     Args:
         what: The command does, for who cannot be asked.
-
-    Raises:
-        OptionError: `MISSING`: nobody can be asked.
     """
     if not sys.stdin.isatty():
         hint = "Look at what it would do, above, and give --yes"

@@ -97,9 +97,6 @@ class _Output:
     Args:
         path: Of the file; `-`: standard output.
         image: Descriptor of the image, which must not be replaced.
-
-    Raises:
-        _OutputError: It cannot be opened.
     """
 
     def __init__(self, path: str, image: int) -> None:

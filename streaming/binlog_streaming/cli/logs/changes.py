@@ -189,11 +189,7 @@ def changes(  # noqa: PLR0913 - the options of the command
 
 
 def _check(view: ShownView, table: str | None, output: ChangesOutput, file: Path | None) -> None:
-    """See that options go together.
-
-    Raises:
-        OptionError: `MISSING`, `INVALID_VALUE`.
-    """
+    """See that options go together."""
     if view is ShownView.CHANGEFEED and table is None:
         raise OptionError("MISSING", "--view changefeed needs --table: its rows have the columns of that table")
     if (output in _TO_FILE) != (file is not None):
@@ -206,11 +202,7 @@ def _check(view: ShownView, table: str | None, output: ChangesOutput, file: Path
 def _some(
     batches: Iterator[pa.RecordBatch], table: str | None, tables: str | None, *, is_all: bool
 ) -> Iterator[pa.RecordBatch]:
-    """*batches*; where they hold nothing of the tables that were named, that is reported.
-
-    Raises:
-        SchemaError: `TABLE_NOT_FOUND`: the whole log has no changes of the one table.
-    """
+    """*batches*; where they hold nothing of the tables that were named, that is reported."""
     if table is None or not is_all:
         return warned_of_none(batches, str(table or tables), is_all=is_all)
     first = next((batch for batch in batches if batch.num_rows), None)

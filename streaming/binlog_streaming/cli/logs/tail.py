@@ -187,12 +187,7 @@ def tail(  # noqa: PLR0913 - the options of the command
 
 
 def start_of(start: str | None, edge: From | None, timestamp: str | None) -> Start:
-    """Find the start of a new tail.
-
-    Raises:
-        OptionError: `INVALID_VALUE`.
-        StartError: `CONFLICTING_OPTIONS`.
-    """
+    """Find the start of a new tail."""
     from binlog_connector.following.offsets import SourceOffset
     from binlog_connector.following.starts import Edge
     from binlog_connector.options.option_values import moment

@@ -73,7 +73,6 @@ def observed(job: AnyJob, page: PageOptions) -> Iterator[Observed]:
     Raises:
         OptionError: `MISSING`: a package, or the token; `INVALID_VALUE`: the address.
         MachineError: `PORT_IN_USE`: a port is taken.
-        AccessError: `DENIED`: it is not allowed.
     """
     from binlog_streaming.status.recorder import StatusRecorder
 
@@ -106,7 +105,6 @@ def exporting(job: AnyJob, follower: Follower) -> Iterator[str | None]:
     Raises:
         OptionError: `MISSING`: prometheus-client, or OpenTelemetry, is not installed.
         MachineError: `PORT_IN_USE`: the port is taken.
-        AccessError: `DENIED`: it is not allowed.
     """
     with ExitStack() as stack:
         address = None

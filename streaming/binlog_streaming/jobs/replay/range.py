@@ -72,8 +72,6 @@ def find_range(watched: WatchedLog, job: Job, start: GtidPoint | None, end: Gtid
         end: The last groups that are wanted; None: what is there now.
 
     Raises:
-        StartError: `GTID_NOT_FOUND`, `START_AFTER_END`.
-        DataLossError: `GTID_PURGED`.
         OptionError: `INVALID_VALUE`: GTIDs of the other vendor, or a set with holes.
     """
     begin, starting = _start(job, start)

@@ -134,9 +134,6 @@ class Replay:
 
         Returns:
             How many targets are at its end now, without those that were left alone.
-
-        Raises:
-            StartError: `POSITION_NOT_FOUND`: the job has not come to the end.
         """
         checkpoint = read_checkpoint(state_of(self.job))
         if checkpoint is not None and checkpoint.pending is not None:
@@ -171,10 +168,7 @@ def plan_replay(request: ReplayRequest) -> Replay:
 
     Raises:
         OptionError: `INVALID_VALUE`: another replay was begun there; the job cannot be replayed, or get the tables.
-        StartError: `GTID_NOT_FOUND`, `START_AFTER_END`.
-        DataLossError: `GTID_PURGED`.
         TableError: `STANDS_ELSEWHERE`: a target is neither at the start nor at the end.
-        BinlogError: Of the log, or a target.
     """
     _check_request(request)
     checkpoint = ReplayCheckpoint(StateFolder(request.checkpoint, request.job.sink.storage))

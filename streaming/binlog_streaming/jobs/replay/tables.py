@@ -145,11 +145,7 @@ class ReplayTables:
         return Sorted(tuple(own), tuple(at_first), tuple(at_last), tuple(elsewhere_))
 
     def check_ownership_can_transfer(self, targets: Iterable[ReplayTarget]) -> None:
-        """See that a replay can go on with *targets*.
-
-        Raises:
-            UnsupportedError: `FORMAT`: it cannot with one of them.
-        """
+        """See that a replay can go on with *targets*."""
         for replay_target in targets:
             with self._looked_at(replay_target.uri) as target:
                 check_ownership_can_transfer(target, replay_target.state, f"{replay_target.name}: {replay_target.uri}")
@@ -306,12 +302,7 @@ def _move(source: Path, to: Path) -> None:
 
 
 def set_aside_by(job: Job) -> tuple[Job, GtidPoint]:
-    """The job of those tables alone that *job* set aside, and up to where *job* has come.
-
-    Raises:
-        OptionError: `INVALID_VALUE`: there are none, or *job* is within a batch.
-        BinlogError: What its record and its checkpoint raise.
-    """
+    """The job of those tables alone that *job* set aside, and up to where *job* has come."""
     keeper, checkpoint = RecordKeeper(job), read_checkpoint(state_of(job))
     keeper.changes()
     names = [stopped.name for stopped in keeper.record.set_aside]

@@ -312,11 +312,7 @@ def _escaped(text: str) -> str:
 
 
 def partition_texts(rows: pa.Table, names: Sequence[str]) -> tuple[str | None, ...]:
-    """The values of *rows*, which all have the same ones, as the protocol writes them.
-
-    Raises:
-        TableError: `PARTITION_VALUE`: an empty text, which is null there, or bytes that are no text.
-    """
+    """The values of *rows*, which all have the same ones, as the protocol writes them."""
     texts = tuple(_text(rows.column(name)[0], name) for name in names)
     if "" in texts:
         raise TableError(

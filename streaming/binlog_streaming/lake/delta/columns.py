@@ -47,9 +47,6 @@ def delta_schema(schema: pa.Schema) -> Schema:
     """The schema as Delta has it; every column may be null.
 
     The server's NOT NULL is not kept: zero dates become null, and rows may come without some columns.
-
-    Raises:
-        UnsupportedError: `COLUMN_TYPE`: Delta has no such type.
     """
     for field in schema:
         if not _has_type(field.type):

@@ -313,11 +313,7 @@ def required_columns(metadata: Metadata) -> dict[str, str]:
 
 
 def check_values(uri: str, rows: pa.Table, required: Mapping[str, str]) -> None:
-    """See that new rows have values where they need some.
-
-    Raises:
-        TableError: `TABLE_FEATURE`: one has none.
-    """
+    """See that new rows have values where they need some."""
     for name, reason in required.items():
         if name in rows.column_names and rows.column(name).null_count:
             raise TableError(

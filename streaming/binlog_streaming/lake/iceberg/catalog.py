@@ -147,11 +147,7 @@ def _locked(directory: str) -> Iterator[None]:
 
 
 def _require_folder(directory: str) -> None:
-    """See that *directory* is no URL.
-
-    Raises:
-        OptionError: `INVALID_VALUE`: it is one.
-    """
+    """See that *directory* is no URL."""
     if "://" in directory:
         raise OptionError(
             "INVALID_VALUE",

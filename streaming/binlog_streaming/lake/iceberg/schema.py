@@ -31,7 +31,6 @@ def iceberg_schema(schema: pa.Schema) -> Schema:
     """The schema as Iceberg has it, without numbers of fields; every column may be null.
 
     Raises:
-        UnsupportedError: `COLUMN_TYPE`: there is no such type.
         TableError: `COLUMN_NAME`: a column is called as Iceberg calls a part of another one.
     """
     _check_paths(schema)
@@ -121,11 +120,7 @@ class Evolution:
 
 
 def evolved(metadata: TableMetadata, change: SchemaChange) -> Evolution:
-    """Apply *change* to the table's columns.
-
-    Raises:
-        UnsupportedError: `COLUMN_TYPE`.
-    """
+    """Apply *change* to the table's columns."""
     there = metadata.schema()
     fresh = _fresh_ids(metadata)
     wanted = {field.name: field for field in iceberg_schema(change.applied_to(arrow_schema(there))).fields}
@@ -148,11 +143,7 @@ def evolved(metadata: TableMetadata, change: SchemaChange) -> Evolution:
 
 
 def replaced(metadata: TableMetadata, columns: pa.Schema) -> Schema:
-    """*columns* in the place of all columns; those that are there with a type that fits stay the same columns.
-
-    Raises:
-        UnsupportedError: `COLUMN_TYPE`.
-    """
+    """*columns* in the place of all columns; those that are there with a type that fits stay the same columns."""
     fresh = _fresh_ids(metadata)
     there = {field.name: field for field in metadata.schema().fields}
     fields = []

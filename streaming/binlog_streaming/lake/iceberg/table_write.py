@@ -317,9 +317,6 @@ def checked_write(table: Table, uri: str, *, file_size: int, columns: Schema | N
     Args:
         file_size: Bytes of a data file.
         columns: New columns; None: as they are.
-
-    Raises:
-        TableError: `TABLE_FEATURE`.
     """
     require_writable(table, uri)
     if columns is not None:
@@ -338,11 +335,7 @@ def require_writable(table: Table, uri: str) -> None:
 
 
 def require_kept_columns(table: Table, schema: Schema, uri: str) -> None:
-    """See that no column goes that the table's partitions or its sort order name.
-
-    Raises:
-        TableError: `TABLE_FEATURE`.
-    """
+    """See that no column goes that the table's partitions or its sort order name."""
     kept = {field.field_id for field in schema.fields}
     for field in table.sort_order().fields:
         if field.source_id not in kept:

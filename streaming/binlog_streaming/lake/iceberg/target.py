@@ -164,11 +164,7 @@ class IcebergTarget(FilesTarget[IcebergTableWrite]):
         return {name: value for name, value in self._table.properties.items() if name not in _STEP_PROPERTIES}
 
     def applied(self, commit_id: CommitId) -> Applied | None:
-        """See `Target`.
-
-        Raises:
-            TableError: `OTHER_WRITER`: somebody set the table back to an older snapshot.
-        """
+        """See `Target`."""
         properties = {} if self._table is None else self._table.properties
         if BATCH_KEY not in properties or properties.get(QUERY_PROPERTY) != commit_id.query_id:
             return None
@@ -275,7 +271,6 @@ class IcebergTarget(FilesTarget[IcebergTableWrite]):
 
         Raises:
             CommitFailedException: The table is not any more what it was when it was looked at.
-            TableError: `TABLE_FEATURE`.
         """
         evolution = evolved(self.table.metadata, change)
         with self._begin(evolution.schema) as write:
@@ -307,7 +302,6 @@ class IcebergTarget(FilesTarget[IcebergTableWrite]):
 
         Raises:
             CommitFailedException: The table is not any more what it was when it was looked at.
-            TableError: `TABLE_FEATURE`.
         """
         with self._begin(replaced(self.table.metadata, without_identity(rows.schema))) as write:
             self._overwrite(write, cast_rows(rows, with_identity(write.schema, rows.schema)))

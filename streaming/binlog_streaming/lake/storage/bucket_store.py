@@ -44,11 +44,7 @@ _S3_DEFAULTS = {"aws_copy_if_not_exists": "multipart"}
 
 
 def bucket_at(uri: str, options: Mapping[str, str]) -> BucketStore:
-    """The store at *uri*; see `store_at`.
-
-    Raises:
-        OptionError: `INVALID_VALUE`: no such object store, or no such option.
-    """
+    """The store at *uri*; see `store_at`."""
     known = {name.lower(): value for name, value in options.items() if name.lower() not in _LOCKING}
     client = {name: value for name, value in known.items() if name.removeprefix("aws_") in _CLIENT_OPTIONS}
     defaults = _S3_DEFAULTS if uri.startswith(_S3_SCHEMES) else {}

@@ -82,9 +82,6 @@ def with_documents(
 
     Raises:
         DocumentError: There is no document, or one that the changes do not fit.
-        CorruptError: `BAD_EVENT`: damaged changes.
-        UnsupportedError: `ROW_IMAGE`: a rule hides the document.
-        TableError: `NULL_KEY`.
     """
     key_table = KeyTable.of(images, schema, keys)
     ids, count = key_table.ids()

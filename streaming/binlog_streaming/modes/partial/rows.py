@@ -120,9 +120,6 @@ class PartialRows:
         Args:
             rows: Numbers of keys.
             computed_is_null: Generated columns that the images lack become null.
-
-        Raises:
-            UnsupportedError: `ROW_IMAGE`, with the names of the columns.
         """
         sources = self.sources[rows]
         lacking = sources <= DEFAULT
@@ -147,9 +144,6 @@ class PartialRows:
         Returns:
             The rows, and their numbers among all keys. A row that the target does not have is left out: as are updates
             of such rows that keep the key.
-
-        Raises:
-            UnsupportedError: `ROW_IMAGE`: the target cannot be looked at.
         """
         if there is None:
             raise self._refusal(self.sources[rows] == MOVED, "missing from updates that change the key")

@@ -71,11 +71,9 @@ def plan_adoption(job: Job, table: str, at: LogPoint | GtidPoint) -> Adoption:
         at: All of the log that its rows hold.
 
     Raises:
-        OptionError: `INVALID_VALUE`: the job does not have the table, or not as a plain mirror.
         TableError: `TARGET_GONE`: there is no table; `OTHER_WRITER`: a job has written it; `NULL_KEY`, `KEYS_CHANGED`:
             keys are null, or not unique.
         SchemaError: `SCHEMA_CHANGED`: its columns are not those of the log; `NO_COLUMN_METADATA`: these are not known.
-        StartError: `GTID_NOT_FOUND`.
     """
     name = TableName.parse(table)
     selected = TableSelection(job.tables, job.source.exclude_tables).find(name)
@@ -110,9 +108,6 @@ def adopt(job: Job, adoption: Adoption, run: Callable[[Job], object] = run_once)
 
     Args:
         run: Lets the job read up to the place; it may be far from there.
-
-    Raises:
-        BinlogError: As `JobBatch.at`.
     """
     batch, name, offset = JobBatch(job, run), adoption.name, adoption.offset
     with batch.at(offset, [name], f"{_PUT_ASIDE} JOB.toml --table {name} --at {offset.gtid or 'PLACE'}"):

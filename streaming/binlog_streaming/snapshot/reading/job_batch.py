@@ -68,11 +68,7 @@ class ReadingStep(StrEnum):
 
 
 def run_once(job: Job) -> None:
-    """Run a job in this process until it has read everything.
-
-    Raises:
-        BinlogError: What ends it.
-    """
+    """Run a job in this process until it has read everything."""
     running = TablesJob(job, once=True)
     running.run()
 
@@ -103,7 +99,6 @@ class JobBatch:
         """See that the batch could begin now.
 
         Raises:
-            StorageError: `IN_USE`: the job runs.
             OptionError: `INVALID_VALUE`: it was cut off within a batch.
         """
         with self._lock:
@@ -114,10 +109,8 @@ class JobBatch:
         """Bring the job to *offset*, and begin; tables that are completed within it are written down when it ends.
 
         Raises:
-            StorageError: `IN_USE`: the job runs.
             OptionError: `INVALID_VALUE`: its settings have changed, or it was cut off within a batch.
             StartError: `START_AFTER_END`: it is past *offset*.
-            BinlogError: What it meets on its way there.
         """
         with self._lock:
             checkpoint = self._at_rest()
@@ -269,11 +262,7 @@ _NOT_THERE = frozenset({"GTID_NOT_FOUND", "POSITION_NOT_FOUND"})
 
 
 def parse_point(text: str, option: str) -> LogPoint | GtidPoint:
-    """Read GTIDs, or a place as a server names it: `mysql-bin.000001:14542`.
-
-    Raises:
-        OptionError: `INVALID_VALUE`: it is neither.
-    """
+    """Read GTIDs, or a place as a server names it: `mysql-bin.000001:14542`."""
     try:
         if not is_gtid_set(text) and ":" in text:
             place = parse_position(text)
@@ -293,7 +282,6 @@ def offset_of(watched: WatchedLog, point: LogPoint | GtidPoint) -> SourceOffset:
 
     Raises:
         StartError: `GTID_NOT_FOUND`, `POSITION_NOT_FOUND`: the log does not reach that far, or has no such place.
-        DataLossError: `GTID_PURGED`.
     """
     start: ServerPosition | GtidPoint
     if isinstance(point, LogPoint):

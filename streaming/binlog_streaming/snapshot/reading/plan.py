@@ -104,10 +104,6 @@ def plan_reading(
         tables: Only these of them: regular expressions on `database.table`; then also those that are complete already.
         at: All that the server has of the job's log, where it is a restored backup; None: the server writes the log.
         sessions: How many may read at the same time.
-
-    Raises:
-        ServerError: `SETTINGS`, `OTHER_SERVER`, or what else the server answered.
-        SchemaError: `TABLE_NOT_FOUND`: the server shows no table that is asked for.
     """
     has_binlog = session.variable("log_bin") == "ON"
     is_known = True
@@ -232,9 +228,6 @@ def check_restored(session: ServerSession, at: LogPoint | GtidPoint) -> bool:
 
     Returns:
         Whether the server confirms it; else it knows nothing of it.
-
-    Raises:
-        ServerError: `OTHER_SERVER`: it is at another one.
     """
     if not session.version.is_mariadb or not isinstance(at, GtidPosition):
         return False

@@ -84,11 +84,7 @@ class RowsWriter:
         )
 
     def write(self, read: ReadTable, snapshot: str, rows: TableRows) -> list[TableProgress]:
-        """Write all targets of a table.
-
-        Raises:
-            BinlogError: What is wrong with rows or targets.
-        """
+        """Write all targets of a table."""
         name = read.table.name
         selected = self._selection.find(name)
         assert selected is not None, "the plan has tables of the job alone"
@@ -140,10 +136,6 @@ def sessions_at_one_point(
     Each session begins a transaction with a consistent snapshot, and asks where in the log that is. Those of one point
     see the same rows. Where something was committed between, all begin again: at the first or second attempt they
     agree. MySQL does not tell where that is: there the tables are locked against changes while the sessions begin.
-
-    Raises:
-        ServerError: `SETTINGS`: the server does not tell the point of a snapshot; `BUSY`: no point was found;
-            `LOCKED`: others write the tables without a pause; or what it answered otherwise.
     """
     sessions = [opened.enter_context(connect()) for _ in range(count)]
     for session in sessions:
@@ -228,7 +220,6 @@ def run_reading(
         on_progress: Told of rows that have been read; from several threads.
 
     Raises:
-        StorageError: `IN_USE`: the job runs.
         OptionError: `INVALID_VALUE`: the job was cut off within a batch, or its settings have changed.
         StartError: The log does not reach the point, or the job is past it.
         BinlogError: Of the server, the log or a target; what is wrong with one table alone is in the result.

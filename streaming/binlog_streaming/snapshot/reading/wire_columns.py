@@ -112,10 +112,6 @@ def wire_table(logged: TableLayout, types: Sequence[int]) -> WireTable:
 
     Args:
         types: Of the columns, as the server announces its answer.
-
-    Raises:
-        ServerError: `TABLE_REFUSED`: values of a column come in a form that is not known for its type.
-        BinlogError: A column's type is not read.
     """
     layout = image_layout(logged)
     widths = value_widths(layout)

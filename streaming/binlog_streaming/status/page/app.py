@@ -67,11 +67,7 @@ class FileMaps:
         self._made: tuple[float, int, bytes] | None = None
 
     def current(self) -> bytes:
-        """The file that is read next, as JSON.
-
-        Raises:
-            UnsupportedError: `FORMAT`: there is nothing to draw.
-        """
+        """The file that is read next, as JSON."""
         position = self._view.status().state.position
         if self._path is None or not position:
             raise UnsupportedError("FORMAT", "the job has no log to draw, or has not begun to read it")

@@ -38,7 +38,6 @@ def serving(address: str, token: str | None, recorder: StatusRecorder) -> Iterat
     Raises:
         OptionError: `INVALID_VALUE`: *address* is none, or *token* is short; `MISSING`: a package, or the token.
         MachineError: `PORT_IN_USE`: the port is taken.
-        AccessError: `DENIED`: it is not allowed.
     """
     host, port = _host_and_port(address)
     _check_token(host, token)

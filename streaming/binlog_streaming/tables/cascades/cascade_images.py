@@ -119,11 +119,7 @@ def _size(row_batch: RowBatch) -> int:
 
 
 def outside_row_batches(step: LinkedRowsStep, log: CascadeLog, decoding: Decoding) -> dict[TableName, list[RowBatch]]:
-    """Images of parents without targets, read out of the log.
-
-    Raises:
-        BinlogError: The log, or what is wrong with the rows.
-    """
+    """Images of parents without targets, read out of the log."""
     found: dict[TableName, list[RowBatch]] = {}
     for part in step.outside:
         for block, touched in log.events_of(part.table, part.start, part.end):

@@ -109,11 +109,7 @@ class CascadeRecord:
         return None if found is None else self._decoded(found, is_begun=is_begun)
 
     def keep(self, derived: Mapping[TableName, RowChanges | None]) -> Derived:
-        """Keep what was derived, unless another attempt of the step has; what is kept then.
-
-        Raises:
-            TableError: As `read`.
-        """
+        """Keep what was derived, unless another attempt of the step has; what is kept then."""
         tables = {str(name): None if changes is None else _stream(changes) for name, changes in derived.items()}
         body = msgspec.msgpack.encode(_Content(_VERSION, self.facts, tables))
         content = hashlib.sha256(body).digest() + body

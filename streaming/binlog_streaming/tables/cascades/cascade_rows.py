@@ -89,9 +89,6 @@ class CascadeRows:
 
         Args:
             write: Writes the rows of a table to one of its targets.
-
-        Raises:
-            BinlogError: What is wrong with rows, or with what they refer to; and as *write*.
         """
         for name in self.step.tables:  # what foreign keys make of a row begins with all of it
             StepImages(str(name), tuple(self.logged.row_batches.get(name, ()))).check_changes()

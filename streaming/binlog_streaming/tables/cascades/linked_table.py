@@ -110,9 +110,6 @@ class LinkedTable:
         Args:
             changes: By foreign key.
             referenced: Columns of it to which foreign keys refer.
-
-        Raises:
-            UnsupportedError: `FOREIGN_KEY_CASCADE`: it has no key. As `derived_changes`.
         """
         if self.schema is None:
             return None

@@ -275,9 +275,6 @@ def origin_of(context: StatementContext, change: TableRenamed, old: SelectedTabl
 
     Returns:
         None: from nowhere, as a changelog; or its rows are not known, and may be missing.
-
-    Raises:
-        SchemaError: `TABLE_RENAMED`: its rows are not known.
     """
     mode, table = context.mode, context.table
     if mode is Mode.CHANGELOG:
@@ -311,9 +308,6 @@ def replaced_by_rename(context: StatementContext, target: Target, source: Target
 
     Args:
         context: The RENAME, and *target*.
-
-    Raises:
-        SchemaError: What `cut_over` raises.
     """
     there, properties = target.properties(), source.properties()
     if properties is None:

@@ -144,7 +144,6 @@ def rewritten_columns(
 
     Raises:
         TableError: `REWRITTEN_BY_SERVER`: it is not known what values a column gets.
-        SchemaError: `DDL_NOT_PARSED`.
     """
     alter = _operation(context, change)
     if alter is None or not _may_rewrite(alter):
@@ -278,7 +277,6 @@ def without_generated(
 
     Raises:
         OptionError: `INVALID_VALUE`: a generated column would tell rows apart.
-        SchemaError: `DDL_NOT_PARSED`.
     """
     rule = context.table.rule
     if not rule.drops_generated:

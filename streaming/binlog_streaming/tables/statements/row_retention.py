@@ -98,9 +98,6 @@ def left_rows(
         mode: What it holds; no changelog.
         commit_time: When they went, seconds since 1970 UTC.
         mask: Which rows go; it is given rows that the source table had.
-
-    Raises:
-        BinlogError: As *mask*, of any row; so it is not raised within the write that takes the rows.
     """
     keeps = keeps_rows(mode, deletes)
 

@@ -27,11 +27,7 @@ if TYPE_CHECKING:
 
 
 def step_work(context: StatementContext, target: Target) -> Work | None:
-    """Work of a step (no RENAME) on a target; None: nothing.
-
-    Raises:
-        BinlogError: As `work_of`.
-    """
+    """Work of a step (no RENAME) on a target; None: nothing."""
     change = context.step.change
     if isinstance(change, SnapshotBegun):
         return _begun(context, target, change)

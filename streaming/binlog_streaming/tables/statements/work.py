@@ -173,7 +173,6 @@ def work_of(context: StatementContext, target: Target) -> Work | None:
         TableError: `STATEMENT_REFUSED`: the job sets it so.
         SchemaError: `DDL_NOT_PARSED`: it may do anything to the table. `PARTITION_BOUNDS`: nobody can tell which rows
             go with a partition.
-        BinlogError: What is wrong with new columns.
     """
     change = context.step.change
     if isinstance(change, TableCreated):

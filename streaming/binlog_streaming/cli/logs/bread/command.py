@@ -77,11 +77,7 @@ def _print(arguments: BreadArguments) -> int:
 
 
 def _wanted(arguments: BreadArguments) -> EventFilter | None:
-    """Filter of the events that are printed; None: all are.
-
-    Raises:
-        OptionError, ValueError: An option has a value that cannot be.
-    """
+    """Filter of the events that are printed; None: all are."""
     if not arguments.wanted:
         return None
     from binlog_format.structured.views.event_filter import EventFilter, SourceRules

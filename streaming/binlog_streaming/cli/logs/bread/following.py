@@ -47,7 +47,6 @@ def follow(path: str, scanner: EntryScanner, sink: BreadSink, on_damage: OnDamag
 
     Raises:
         OpenFailure: It is not there at first.
-        CorruptError: `BAD_ENTRY`, without *on_damage*.
     """
     BreadFollower(Path(path), scanner, sink, on_damage).run()
 
@@ -188,11 +187,7 @@ def _read(
     *,
     is_complete: bool,
 ) -> None:
-    """Read a file from a place to its present end, and note how far that is.
-
-    Raises:
-        CorruptError: `BAD_ENTRY`, without *on_damage*, or because the file was cut meanwhile.
-    """
+    """Read a file from a place to its present end, and note how far that is."""
 
     def skip(error: CorruptError, following: int) -> None:
         assert on_damage is not None

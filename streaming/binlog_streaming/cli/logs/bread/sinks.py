@@ -239,12 +239,7 @@ class JsonSink:
         self._on_damage = on_damage
 
     def take(self, block: LogBlock) -> None:
-        """Write the events of a block.
-
-        Raises:
-            CorruptError: `BAD_ENTRY`: an argument cannot be read, and damage is not skipped. The events of the block
-                before it have been written.
-        """
+        """Write the events of a block."""
         try:
             rows = self._view.batch(block)
         except CorruptError:
