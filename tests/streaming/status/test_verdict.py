@@ -1,5 +1,8 @@
+"""Verdicts on jobs, in words; `BINLOG_STREAM_HISTORIES=10000` lets a model job live so many histories."""
+
 from __future__ import annotations
 
+import os
 import re
 from dataclasses import replace
 from random import Random
@@ -149,6 +152,7 @@ def test_nothing_in_a_name_stays_hidden() -> None:
     assert shown.startswith("<script>alert(1)</script>\"'`&\\u000a\\u202egnirts\\u2066\\u001b[31m")
 
 
+HISTORIES = int(os.environ.get("BINLOG_STREAM_HISTORIES", "200"))
 TAKEN_PER_SECOND, OVERHEAD, BATCH_MAX = 1_000_000, 0.2, 4_000_000
 
 
@@ -188,7 +192,7 @@ def model_job(random: Random, seconds: int) -> tuple[RecordedStatus, LogStatus, 
 def test_a_model_job_does_what_its_verdict_says(seed: int) -> None:
     """No time from nothing, nothing absurd; the work that is left takes about as long as it says."""
     random = Random(seed)
-    for _ in range(20):
+    for _ in range(HISTORIES // 10):
         record, shown, now, needed = model_job(random, random.randrange(5, 600))
         verdict = verdict_of(Phase.RUNNING, record, shown, now)
         assert not re.search(r"\d d ", verdict.text.partition(";")[0]), verdict.text
