@@ -276,7 +276,7 @@ def test_table_with_a_problem_is_set_aside_where_the_job_goes_on_without_it(tmp_
 def test_places_that_cannot_be_written_are_problems(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "tables").write_text("a file")
     (tmp_path / "checkpoint").mkdir()
-    monkeypatch.setattr("os.access", lambda path, _mode: str(path) != str(tmp_path / "checkpoint"))
+    monkeypatch.setattr("os.access", lambda path, _mode, **_: str(path) != str(tmp_path / "checkpoint"))
     denied, file = place_problems(job_for(tmp_path))
     assert denied.startswith("checkpoint: user ")
     assert f"may not write to {tmp_path / 'checkpoint'}" in denied
@@ -293,7 +293,9 @@ def test_check_of_a_structured_log_names_places_too(tmp_path: Path) -> None:
     assert checked.returncode == 1
     assert "problem: sink.directory: " in checked.stdout
     assert "It could not run" in checked.stdout
-    assert run_program("run", "--once", tmp_path / "job.toml").returncode == 1
+    ran = run_program("run", "--once", tmp_path / "job.toml")
+    assert ran.returncode == 1
+    assert f"BINLOG_STORAGE.FAILED] sink.directory: {tmp_path / 'tables'} is a file, and no folder" in ran.stderr
 
 
 def test_tables_without_a_key_are_warned_of_where_the_whole_row_is_one(tmp_path: Path) -> None:

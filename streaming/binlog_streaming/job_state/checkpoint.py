@@ -26,7 +26,7 @@ import msgspec
 
 from binlog_connector.crash_points import reached
 from binlog_connector.following.offsets import SourceOffset
-from binlog_format.errors import OptionError, storage_error
+from binlog_format.errors import AccessError, OptionError, StorageError, storage_error
 from binlog_format.messages import visible_json
 from binlog_format.position import Place
 from binlog_streaming.lake.storage.table_places import store_at
@@ -35,6 +35,7 @@ from binlog_streaming.settings.publish_model import PublishJob
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    from binlog_format.errors import BinlogError
     from binlog_streaming.settings import EventTablesJob, TopicTablesJob
     from binlog_streaming.settings.job_file import AnyJob
 
@@ -216,22 +217,37 @@ def storage_of(job: AnyJob) -> Mapping[str, str]:
 
 def place_problems(job: AnyJob) -> tuple[str, ...]:
     """Reasons why this user cannot write where *job* writes; none: it can, or only writing tells (object stores)."""
+    return tuple(f"{error.reason}. {error.hint}" for error in _place_errors(job))
+
+
+def require_places(job: AnyJob) -> None:
+    """See that this user can write where *job* writes, before the job begins.
+
+    Raises:
+        AccessError: `DENIED`.
+        StorageError: `FAILED`: a file is where a folder should be.
+    """
+    for error in _place_errors(job):
+        raise error
+
+
+def _place_errors(job: AnyJob) -> Iterator[BinlogError]:
     places = {"checkpoint": job.checkpoint}
     if not isinstance(job, PublishJob):
         places["sink.directory"] = job.sink.directory
     elif job.sink.oversized.store is not None:
         places["sink.oversized.store"] = job.sink.oversized.store
-    problems = []
     for what, place in places.items():
         if "://" in place:
             continue
         nearest = nearest_place(place)
         if not nearest.is_dir():
-            problems.append(f"{what}: {nearest} is a file, and no folder: name another place, or remove it")
-        elif not os.access(nearest, os.W_OK | os.X_OK):
-            user = f"user {os.geteuid()}"
-            problems.append(f"{what}: {user} may not write to {nearest}: let it, or run the job as its owner")
-    return tuple(problems)
+            reason = f"{what}: {nearest} is a file, and no folder"
+            yield StorageError("FAILED", reason, hint="Name another place, or remove it")
+        # The kernel asks for the effective user when the job writes.
+        elif not os.access(nearest, os.W_OK | os.X_OK, effective_ids=os.access in os.supports_effective_ids):
+            reason = f"{what}: user {os.geteuid()} may not write to {nearest}"
+            yield AccessError("DENIED", reason, hint="Let it, or run the job as its owner")
 
 
 def nearest_place(place: str) -> Path:

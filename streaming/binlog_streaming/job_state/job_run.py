@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, ClassVar, Generic, Protocol, Ty
 
 from binlog_format.errors import StorageError, storage_error
 from binlog_format.position import Place
-from binlog_streaming.job_state.checkpoint import state_of
+from binlog_streaming.job_state.checkpoint import require_places, state_of
 from binlog_streaming.job_state.switch_journal import complete_switch
 from binlog_streaming.settings.model import Job
 
@@ -103,6 +103,7 @@ class JobRun(ABC, Generic[Batch, Report, Sums]):
             on_ready: Told of `offset`, before the first batch.
         """
         try:
+            require_places(self._lock.job)
             self._check(self._resources)
             if not self.is_fenced:
                 self._resources.enter_context(self._lock)
@@ -192,7 +193,7 @@ class JobLock:
     """
 
     def __init__(self, job: AnyJob) -> None:
-        self._job = job
+        self.job = job
         self._checkpoint = job.checkpoint
         self._file: BinaryIO | None = None
 
@@ -212,8 +213,8 @@ class JobLock:
         if "://" not in self._checkpoint and self._file is None:
             self._lock()
         try:
-            if isinstance(self._job, Job):
-                complete_switch(state_of(self._job))
+            if isinstance(self.job, Job):
+                complete_switch(state_of(self.job))
         except BaseException:
             self.give_back()
             raise
