@@ -11,12 +11,18 @@ A commit brings few new manifests, and each look needs all of them.
 from __future__ import annotations
 
 import json
+import os
 import threading
 from collections import OrderedDict
-from typing import TYPE_CHECKING, Literal
+from dataclasses import dataclass
+from enum import Enum, auto
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, Literal
 
-from pyiceberg.avro.codecs import AVRO_CODEC_KEY
-from pyiceberg.avro.file import AvroFile, AvroOutputFile
+from pyiceberg.avro.codecs import AVRO_CODEC_KEY, CODEC_MAPPING_ICEBERG_TO_AVRO
+from pyiceberg.avro.decoder import new_decoder
+from pyiceberg.avro.file import MAGIC, META_SCHEMA, SYNC_SIZE, AvroFile, AvroFileHeader, AvroOutputFile
+from pyiceberg.avro.resolver import construct_reader, construct_writer, resolve_reader, resolve_writer
 from pyiceberg.manifest import (
     DATA_FILE_TYPE,
     MANIFEST_ENTRY_SCHEMAS,
@@ -34,14 +40,16 @@ from pyiceberg.manifest import (
 )
 from pyiceberg.table import TableProperties
 from pyiceberg.types import StructType
+from pyiceberg.utils.schema_conversion import AvroSchemaConversion
 
 from binlog_streaming.lake.iceberg.partitions import partition_summaries
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from pyiceberg.io import FileIO, OutputFile
-    from pyiceberg.partitioning import PartitionSpec
+    from pyiceberg.avro.reader import Reader
+    from pyiceberg.avro.writer import Writer
+    from pyiceberg.io import FileIO, InputFile, OutputFile
     from pyiceberg.schema import Schema
     from pyiceberg.table.metadata import TableMetadata
 
@@ -59,6 +67,92 @@ CONTENT_SIZE = _PLACES["content_size_in_bytes"]
 _ONLY_IN_3 = {"first_row_id", "content_offset", "content_size_in_bytes"}
 _ENTRY_FIRST_ROW_ID = 15
 """Place of the first row's number in the entry of a manifest in a list."""
+
+
+class _AvroInput(AvroFile[Any]):
+    # A file whose way to be read is prepared once for all files with its schema: else that costs more than the reading.
+    def __init__(self, file: InputFile, kind: _Kind) -> None:
+        super().__init__(file)
+        self._kind = kind
+
+    def __enter__(self) -> AvroFile[Any]:
+        with self.input_file.open() as opened:
+            self.decoder = new_decoder(opened.read())
+        self.header = _HEADER_READER.read(self.decoder)
+        schema = self.header.meta.get(_AVRO_SCHEMA)
+        if schema is None:
+            raise ValueError(f"{self.input_file.location}: there is no schema in its header")
+        self.reader = _reader(self._kind, schema)
+        return self
+
+
+class _AvroOutput(AvroOutputFile[Any]):
+    # The same for a file that is written.
+    def __init__(self, file: OutputFile, form: _Form, metadata: dict[str, str]) -> None:
+        self.output_file = file
+        self.sync_bytes = os.urandom(SYNC_SIZE)
+        self.writer = form.writer
+        self.metadata = metadata
+        self._form = form
+
+    def _write_header(self) -> None:
+        codec = self.metadata[AVRO_CODEC_KEY]
+        meta = {
+            **self.metadata,
+            _AVRO_SCHEMA: self._form.text,
+            AVRO_CODEC_KEY: CODEC_MAPPING_ICEBERG_TO_AVRO.get(codec, codec),
+        }
+        _HEADER_WRITER.write(self.encoder, AvroFileHeader(MAGIC, meta, self.sync_bytes))
+
+
+class _Kind(Enum):
+    # What is in a file.
+    LIST = auto()
+    ENTRIES = auto()
+
+
+@dataclass(frozen=True, slots=True)
+class _Form:
+    # How records of the newest version become those of a file, and its schema in Avro.
+    writer: Writer
+    text: str
+
+
+_AVRO_SCHEMA = "avro.schema"
+_HEADER_READER = construct_reader(META_SCHEMA, {-1: AvroFileHeader})
+_HEADER_WRITER = construct_writer(META_SCHEMA)
+_FORMS_MAX = 64
+"""Schemas of files that are kept prepared: tables with other partitions have others."""
+
+
+@lru_cache(_FORMS_MAX)
+def _reader(kind: _Kind, text: str) -> Reader:
+    schema = AvroSchemaConversion().avro_to_iceberg(json.loads(text))
+    if kind is _Kind.LIST:
+        types: dict[int, Any] = {-1: ManifestFile, 508: PartitionFieldSummary}
+        return resolve_reader(schema, MANIFEST_LIST_FILE_SCHEMAS[NEWEST], types, {517: ManifestContent})
+    return resolve_reader(
+        schema,
+        MANIFEST_ENTRY_SCHEMAS[NEWEST],
+        {-1: ManifestEntry, 2: DataFile},
+        {0: ManifestEntryStatus, 101: FileFormat, 134: DataFileContent},
+    )
+
+
+@lru_cache(_FORMS_MAX)
+def _entries_form(partition: StructType, version: int) -> _Form:
+    return _form(_entry_schema(partition, version), _entry_schema(partition, NEWEST), "manifest_entry")
+
+
+@lru_cache(_FORMS_MAX)
+def _list_form(version: int) -> _Form:
+    schemas = MANIFEST_LIST_FILE_SCHEMAS
+    return _form(schemas[version], schemas[NEWEST], "manifest_file")
+
+
+def _form(schema: Schema, record_schema: Schema, name: str) -> _Form:
+    text = json.dumps(AvroSchemaConversion().iceberg_to_avro(schema, schema_name=name))
+    return _Form(resolve_writer(record_schema=record_schema, file_schema=schema), text)
 
 
 def file_id(file: DataFile) -> tuple[str, int | None]:
@@ -85,23 +179,13 @@ def manifests_of(metadata: TableMetadata, io: FileIO) -> list[ManifestFile]:
 
 def read_list(io: FileIO, path: str) -> list[ManifestFile]:
     """Manifests of a snapshot."""
-    with AvroFile[ManifestFile](
-        io.new_input(path),
-        MANIFEST_LIST_FILE_SCHEMAS[NEWEST],
-        read_types={-1: ManifestFile, 508: PartitionFieldSummary},
-        read_enums={517: ManifestContent},
-    ) as reader:
+    with _AvroInput(io.new_input(path), _Kind.LIST) as reader:
         return list(reader)
 
 
 def read_entries(io: FileIO, manifest: ManifestFile) -> list[ManifestEntry]:
     """Files of a manifest that are in the table, with what they inherit from it."""
-    with AvroFile[ManifestEntry](
-        io.new_input(manifest.manifest_path),
-        MANIFEST_ENTRY_SCHEMAS[NEWEST],
-        read_types={-1: ManifestEntry, 2: DataFile},
-        read_enums={0: ManifestEntryStatus, 101: FileFormat, 134: DataFileContent},
-    ) as reader:
+    with _AvroInput(io.new_input(manifest.manifest_path), _Kind.ENTRIES) as reader:
         entries = [entry for entry in reader if entry.status != ManifestEntryStatus.DELETED]
     next_row = manifest[_ENTRY_FIRST_ROW_ID]
     for entry in entries:
@@ -178,13 +262,7 @@ class ManifestWriter:
             "content": "data" if content == ManifestContent.DATA else "deletes",
             AVRO_CODEC_KEY: self._codec,
         }
-        with AvroOutputFile[ManifestEntry](
-            output_file=output,
-            file_schema=_entry_schema(spec, schema, self._version),
-            record_schema=_entry_schema(spec, schema, NEWEST),
-            schema_name="manifest_entry",
-            metadata=described,
-        ) as writer:
+        with _AvroOutput(output, _entries_form(spec.partition_type(schema), self._version), described) as writer:
             writer.write_block(list(entries))
         counts = {status: _counts(entries, status) for status in ManifestEntryStatus}
         live = [entry for entry in entries if entry.status != ManifestEntryStatus.DELETED]
@@ -231,13 +309,7 @@ class ManifestWriter:
         }
         if first is not None:
             described["first-row-id"] = str(first)
-        with AvroOutputFile[ManifestFile](
-            output_file=output,
-            file_schema=MANIFEST_LIST_FILE_SCHEMAS[self._version],
-            record_schema=MANIFEST_LIST_FILE_SCHEMAS[NEWEST],
-            schema_name="manifest_file",
-            metadata=described,
-        ) as writer:
+        with _AvroOutput(output, _list_form(self._version), described) as writer:
             if listed:
                 writer.write_block(listed)
         return None if first is None or next_row is None else next_row - first
@@ -248,8 +320,7 @@ def _counts(entries: Sequence[ManifestEntry], status: ManifestEntryStatus) -> tu
     return len(rows), sum(rows)
 
 
-def _entry_schema(spec: PartitionSpec, schema: Schema, version: int) -> Schema:
-    partition = spec.partition_type(schema)
+def _entry_schema(partition: StructType, version: int) -> Schema:
     if version == 1:
         return manifest_entry_schema_with_data_file(1, data_file_with_partition(partition, 1))
     file = data_file_with_partition(partition, NEWEST)
