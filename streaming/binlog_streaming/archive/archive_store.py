@@ -68,6 +68,10 @@ class ArchiveStore:
 
         Args:
             unstable_byte: See `LiveFiles`.
+
+        Raises:
+            OptionError: `INVALID_VALUE`: the archive is of another format, or other files are in this place.
+            StorageError: `IN_USE`: others begin at the same time.
         """
         for _ in range(_CLAIMS_MAX):
             content = self._read_manifest()
@@ -87,7 +91,11 @@ class ArchiveStore:
         raise self._other_writer()
 
     def save(self, manifest: Manifest) -> None:
-        """Publish *manifest* for readers."""
+        """Publish *manifest* for readers.
+
+        Raises:
+            StorageError: `IN_USE`: another archiver has begun to write here.
+        """
         before = self.manifest
         if not self._exchange(self._content, manifest):
             raise self._other_writer()

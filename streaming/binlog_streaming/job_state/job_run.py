@@ -101,6 +101,9 @@ class JobRun(ABC, Generic[Batch, Report, Sums]):
 
         Args:
             on_ready: Told of `offset`, before the first batch.
+
+        Raises:
+            StorageError: `IN_USE`: another process runs the job, or writes its tables.
         """
         try:
             require_places(self._lock.job)
@@ -119,6 +122,9 @@ class JobRun(ABC, Generic[Batch, Report, Sums]):
 
         Args:
             on_idle: Called whenever nothing new has come for a moment.
+
+        Raises:
+            BinlogError: What ended the job; target and checkpoint stay as good as before.
         """
         with self._resources:
             while not self.is_stopped:
@@ -208,6 +214,7 @@ class JobLock:
         """Take the lock.
 
         Raises:
+            StorageError: `IN_USE`: another process has it.
             OptionError: `INVALID_VALUE`: the journal of a switch is damaged.
         """
         if "://" not in self._checkpoint and self._file is None:

@@ -106,6 +106,7 @@ class Switch:
 
         Raises:
             SwitchError: `JOB_CHANGED`: the job has gone on since the plan was made.
+            StorageError: `IN_USE`: the job runs.
         """
         if self.before.unfinished is not None and isinstance(self.job, Job):
             from binlog_streaming.jobs.replay.replay import ending_at  # a circle, without a need for it
@@ -181,7 +182,11 @@ def job_to_switch(file: str) -> LogJob:
 
 
 def complete_begun(job: LogJob) -> None:
-    """Complete a switch of *job* that was decided, and cut off."""
+    """Complete a switch of *job* that was decided, and cut off.
+
+    Raises:
+        StorageError: `IN_USE`: the job runs.
+    """
     if isinstance(job, Job):
         with JobLock(job):
             pass  # whoever has it finds the switch completed

@@ -99,6 +99,7 @@ class JobBatch:
         """See that the batch could begin now.
 
         Raises:
+            StorageError: `IN_USE`: the job runs.
             OptionError: `INVALID_VALUE`: it was cut off within a batch.
         """
         with self._lock:
@@ -109,6 +110,7 @@ class JobBatch:
         """Bring the job to *offset*, and begin; tables that are completed within it are written down when it ends.
 
         Raises:
+            StorageError: `IN_USE`: the job runs.
             OptionError: `INVALID_VALUE`: its settings have changed, or it was cut off within a batch.
             StartError: `START_AFTER_END`: it is past *offset*.
         """

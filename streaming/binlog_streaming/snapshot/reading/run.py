@@ -220,6 +220,7 @@ def run_reading(
         on_progress: Told of rows that have been read; from several threads.
 
     Raises:
+        StorageError: `IN_USE`: the job runs.
         OptionError: `INVALID_VALUE`: the job was cut off within a batch, or its settings have changed.
         StartError: The log does not reach the point, or the job is past it.
         BinlogError: Of the server, the log or a target; what is wrong with one table alone is in the result.

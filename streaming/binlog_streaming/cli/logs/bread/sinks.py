@@ -239,7 +239,12 @@ class JsonSink:
         self._on_damage = on_damage
 
     def take(self, block: LogBlock) -> None:
-        """Write the events of a block."""
+        """Write the events of a block.
+
+        Raises:
+            CorruptError: `BAD_ENTRY`: an argument cannot be read, and damage is not skipped. The events of the block
+                before it have been written.
+        """
         try:
             rows = self._view.batch(block)
         except CorruptError:
