@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from binlog_format.errors import OptionError
 from binlog_streaming.doctor import DoctorFinding, Health
 from binlog_streaming.doctor.machine import Needs
-from binlog_streaming.job_state.checkpoint import StateFolder, nearest_place, place_problems, storage_of
+from binlog_streaming.job_state.checkpoint import StateFolder, nearest_place, place_errors, storage_of
 from binlog_streaming.settings import EventTablesJob, Job, PublishJob, TopicTablesJob
 from binlog_streaming.settings.publish_model import Client
 from binlog_streaming.status.model import Level
@@ -56,7 +56,7 @@ def _finding(what: str, health: Health, found: str, fix: str = "") -> DoctorFind
 
 
 def _places(job: AnyJob) -> Iterator[DoctorFinding]:
-    problems = place_problems(job)
+    errors = place_errors(job)
     places = {"checkpoint": job.checkpoint}
     if not isinstance(job, PublishJob):
         places["sink.directory"] = job.sink.directory
@@ -67,10 +67,8 @@ def _places(job: AnyJob) -> Iterator[DoctorFinding]:
             next(known.names("binlog-stream-doctor"), None)
             yield _finding(what, Health.OK, f"{place} can be listed")
             continue
-        problem = next((text for text in problems if text.startswith(f"{what}: ")), None)
-        if problem is not None:
-            found, _, fix = problem.removeprefix(f"{what}: ").rpartition(": ")
-            yield _finding(what, Health.WRONG, found, f"{fix[:1].upper()}{fix[1:]}")
+        if (error := errors.get(what)) is not None:
+            yield _finding(what, Health.WRONG, error.reason.removeprefix(f"{what}: "), error.hint or "")
             continue
         free = shutil.disk_usage(nearest_place(place)).free
         health = Health.WRONG if free < ROOM_NONE else Health.WARNING if free < ROOM_LOW else Health.OK

@@ -217,7 +217,7 @@ def storage_of(job: AnyJob) -> Mapping[str, str]:
 
 def place_problems(job: AnyJob) -> tuple[str, ...]:
     """Reasons why this user cannot write where *job* writes; none: it can, or only writing tells (object stores)."""
-    return tuple(f"{error.reason}. {error.hint}" for error in _place_errors(job))
+    return tuple(f"{error.reason}. {error.hint}" for error in place_errors(job).values())
 
 
 def require_places(job: AnyJob) -> None:
@@ -227,27 +227,30 @@ def require_places(job: AnyJob) -> None:
         AccessError: `DENIED`.
         StorageError: `FAILED`: a file is where a folder should be.
     """
-    for error in _place_errors(job):
+    for error in place_errors(job).values():
         raise error
 
 
-def _place_errors(job: AnyJob) -> Iterator[BinlogError]:
+def place_errors(job: AnyJob) -> dict[str, BinlogError]:
+    """Errors by the setting of a place where this user cannot write; their reasons begin with the setting."""
     places = {"checkpoint": job.checkpoint}
     if not isinstance(job, PublishJob):
         places["sink.directory"] = job.sink.directory
     elif job.sink.oversized.store is not None:
         places["sink.oversized.store"] = job.sink.oversized.store
+    errors: dict[str, BinlogError] = {}
     for what, place in places.items():
         if "://" in place:
             continue
         nearest = nearest_place(place)
         if not nearest.is_dir():
             reason = f"{what}: {nearest} is a file, and no folder"
-            yield StorageError("FAILED", reason, hint="Name another place, or remove it")
+            errors[what] = StorageError("FAILED", reason, hint="Name another place, or remove it")
         # The kernel asks for the effective user when the job writes.
         elif not os.access(nearest, os.W_OK | os.X_OK, effective_ids=os.access in os.supports_effective_ids):
             reason = f"{what}: user {os.geteuid()} may not write to {nearest}"
-            yield AccessError("DENIED", reason, hint="Let it, or run the job as its owner")
+            errors[what] = AccessError("DENIED", reason, hint="Let it, or run the job as its owner")
+    return errors
 
 
 def nearest_place(place: str) -> Path:

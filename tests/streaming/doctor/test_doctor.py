@@ -7,7 +7,8 @@ import os
 import shutil
 import socket
 from importlib import metadata
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -23,9 +24,6 @@ from tests.program import run_program
 from tests.streaming.status.test_status_command import job_file
 from tests.streaming.tables.oltp import OLTP
 from tests.streaming.test_job_check import job_for
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 ALL = Needs(frozenset({"spark"}), java=True)
 
@@ -195,6 +193,16 @@ def test_a_job_that_is_well_and_one_that_is_not(tmp_path: Path, monkeypatch: pyt
     usage = shutil.disk_usage(tmp_path)
     monkeypatch.setattr(shutil, "disk_usage", lambda _: usage._replace(free=1 << 20))
     assert examined(file)[1]["job", "checkpoint"]["health"] == "wrong"
+
+
+def test_a_place_that_cannot_be_written(tmp_path: Path) -> None:
+    file = job_file(tmp_path)
+    place = load_job(file).sink.directory
+    Path(place).write_text("a file")
+    status, lines = examined(file)
+    line = lines["job", "sink.directory"]
+    assert (status, line["health"], line["found"]) == (1, "wrong", f"{place} is a file, and no folder")
+    assert line["fix"] == "Name another place, or remove it"
 
 
 def test_lines_for_people_state_what_to_do() -> None:
