@@ -15,7 +15,6 @@ import os
 import threading
 from collections import OrderedDict
 from dataclasses import dataclass
-from enum import Enum, auto
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -45,7 +44,7 @@ from pyiceberg.utils.schema_conversion import AvroSchemaConversion
 from binlog_streaming.lake.iceberg.partitions import partition_summaries
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from pyiceberg.avro.reader import Reader
     from pyiceberg.avro.writer import Writer
@@ -71,9 +70,9 @@ _ENTRY_FIRST_ROW_ID = 15
 
 class _AvroInput(AvroFile[Any]):
     # A file whose way to be read is prepared once for all files with its schema: else that costs more than the reading.
-    def __init__(self, file: InputFile, kind: _Kind) -> None:
+    def __init__(self, file: InputFile, reader_for: Callable[[str], Reader]) -> None:
         super().__init__(file)
-        self._kind = kind
+        self._reader_for = reader_for
 
     def __enter__(self) -> AvroFile[Any]:
         with self.input_file.open() as opened:
@@ -82,7 +81,7 @@ class _AvroInput(AvroFile[Any]):
         schema = self.header.meta.get(_AVRO_SCHEMA)
         if schema is None:
             raise ValueError(f"{self.input_file.location}: there is no schema in its header")
-        self.reader = _reader(self._kind, schema)
+        self.reader = self._reader_for(schema)
         return self
 
 
@@ -105,12 +104,6 @@ class _AvroOutput(AvroOutputFile[Any]):
         _HEADER_WRITER.write(self.encoder, AvroFileHeader(MAGIC, meta, self.sync_bytes))
 
 
-class _Kind(Enum):
-    # What is in a file.
-    LIST = auto()
-    ENTRIES = auto()
-
-
 @dataclass(frozen=True, slots=True)
 class _Form:
     # How records of the newest version become those of a file, and its schema in Avro.
@@ -126,13 +119,19 @@ _FORMS_MAX = 64
 
 
 @lru_cache(_FORMS_MAX)
-def _reader(kind: _Kind, text: str) -> Reader:
-    schema = AvroSchemaConversion().avro_to_iceberg(json.loads(text))
-    if kind is _Kind.LIST:
-        types: dict[int, Any] = {-1: ManifestFile, 508: PartitionFieldSummary}
-        return resolve_reader(schema, MANIFEST_LIST_FILE_SCHEMAS[NEWEST], types, {517: ManifestContent})
+def _list_reader(text: str) -> Reader:
     return resolve_reader(
-        schema,
+        AvroSchemaConversion().avro_to_iceberg(json.loads(text)),
+        MANIFEST_LIST_FILE_SCHEMAS[NEWEST],
+        {-1: ManifestFile, 508: PartitionFieldSummary},
+        {517: ManifestContent},
+    )
+
+
+@lru_cache(_FORMS_MAX)
+def _entries_reader(text: str) -> Reader:
+    return resolve_reader(
+        AvroSchemaConversion().avro_to_iceberg(json.loads(text)),
         MANIFEST_ENTRY_SCHEMAS[NEWEST],
         {-1: ManifestEntry, 2: DataFile},
         {0: ManifestEntryStatus, 101: FileFormat, 134: DataFileContent},
@@ -179,13 +178,13 @@ def manifests_of(metadata: TableMetadata, io: FileIO) -> list[ManifestFile]:
 
 def read_list(io: FileIO, path: str) -> list[ManifestFile]:
     """Manifests of a snapshot."""
-    with _AvroInput(io.new_input(path), _Kind.LIST) as reader:
+    with _AvroInput(io.new_input(path), _list_reader) as reader:
         return list(reader)
 
 
 def read_entries(io: FileIO, manifest: ManifestFile) -> list[ManifestEntry]:
     """Files of a manifest that are in the table, with what they inherit from it."""
-    with _AvroInput(io.new_input(manifest.manifest_path), _Kind.ENTRIES) as reader:
+    with _AvroInput(io.new_input(manifest.manifest_path), _entries_reader) as reader:
         entries = [entry for entry in reader if entry.status != ManifestEntryStatus.DELETED]
     next_row = manifest[_ENTRY_FIRST_ROW_ID]
     for entry in entries:
