@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from binlog_lab.demo.failures import DemoError
-from binlog_lab.demo.servers.fetch import DEBEZIUM, require_fetched
+from binlog_lab.demo.servers.fetch import DEBEZIUM, DEBEZIUM_MYSQL, require_fetched
 from binlog_lab.demo.servers.java_server import find_java
 from binlog_streaming.settings import PublishJob, parse_any_job
 from tests.docs.markdown import REPO
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from binlog_lab.demo.mariadb.server import DatabaseServer
+    from binlog_lab.demo.servers.fetch import Fetched
 
     Messages = dict[str, list[dict[str, Any]]]
 
@@ -81,6 +82,15 @@ class ServerLog:
     server: DatabaseServer
     folder: Path
 
+    @property
+    def debezium(self) -> Fetched:
+        """The newest version that there is for the server."""
+        return DEBEZIUM_MYSQL if self.kind is ServerKind.MYSQL else DEBEZIUM
+
+    def java(self, command: str, given: Path, made: Path, topic: str) -> Path:
+        """See `java`."""
+        return java(self.debezium, command, given, made, topic)
+
     def streamed(self, name: str, options: dict[str, str]) -> Path:
         """Messages of Debezium's engine."""
         is_mysql = self.kind is ServerKind.MYSQL
@@ -99,14 +109,15 @@ class ServerLog:
             "database.server.id": 9000 + len(name),
             "database.ssl.mode": "preferred" if is_mysql else "disable",
             "topic.prefix": "t",
-            "snapshot.mode": "never",
+            "snapshot.mode": "configuration_based",
+            "snapshot.mode.configuration.based.start.stream": "true",
             "poll.interval.ms": 10,
             "include.schema.changes": "false",
             **options,
         }
         path = self.folder / f"{name}.properties"
         path.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
-        return java("stream", path, self.folder / f"{name}.debezium", LAST_TOPIC)
+        return self.java("stream", path, self.folder / f"{name}.debezium", LAST_TOPIC)
 
     def published(self, name: str, options: dict[str, str], *, path: Path | None = None, schemas: bool = True) -> Path:
         """Messages that a job publishes, whose settings have Debezium's names and quoted values."""
@@ -123,35 +134,34 @@ class ServerLog:
         return written
 
 
-def java(command: str, given: Path, made: Path, topic: str) -> Path:
+def java(debezium: Fetched, command: str, given: Path, made: Path, topic: str) -> Path:
     """Run our program with Debezium's classes."""
-    try:
-        classes = require_fetched(DEBEZIUM).parent
-        program = find_java("Debezium")
-    except DemoError as error:
-        pytest.skip(f"{error.reason}: {error.hint}")
+    classes, program = require_fetched(debezium).parent, find_java("Debezium")
     options = ["-XX:TieredStopAtLevel=1", "-Dorg.slf4j.simpleLogger.defaultLogLevel=error"]
-    arguments = [program, *options, "-cp", f"{classes}:{classes}/*", DEBEZIUM.program, command, str(given), str(made)]
-    ended = subprocess.run([*arguments, topic], capture_output=True, text=True, timeout=240, check=False)
+    arguments = [program, *options, "-cp", f"{classes}:{classes}/*", debezium.program]
+    arguments += [command, str(given), str(made), topic]
+    ended = subprocess.run(arguments, capture_output=True, text=True, timeout=240, check=False)
     assert ended.returncode == 0, ended.stderr[-3000:]
     return made
 
 
 @pytest.fixture(scope="module", params=[ServerKind.MARIADB, ServerKind.MYSQL])
 def log(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerLog]:
-    try:
-        require_fetched(DEBEZIUM)
-    except DemoError as error:
-        pytest.skip(f"{error.reason}: {error.hint}")
     folder = tmp_path_factory.mktemp(request.param.value)
     statements = [statement.strip() for statement in STATEMENTS.read_text().split(";\n")]
     if request.param is ServerKind.MARIADB:
         statements[2:2] = OF_MARIADB
     with server_in(request.param, folder / "server") as server:
+        made = ServerLog(request.param, server, folder)
+        try:
+            require_fetched(made.debezium)
+            find_java("Debezium")
+        except DemoError as error:
+            pytest.skip(f"{error.reason}: {error.hint}")
         with server.connect() as connection, connection.cursor() as cursor:
             for statement in filter(None, statements):
                 cursor.execute(statement)
-        yield ServerLog(request.param, server, folder)
+        yield made
 
 
 def messages_in(path: Path) -> Messages:
@@ -239,7 +249,7 @@ def test_consumers_make_the_same_of_both(log: ServerLog) -> None:
     outbox = "t.shop.outbox"
     made = []
     for given in (log.streamed("consumed", {}), log.published("consumed", {})):
-        made.append(messages_in(java("transform", given, given.with_suffix(f"{given.suffix}.made"), outbox)))
+        made.append(messages_in(log.java("transform", given, given.with_suffix(f"{given.suffix}.made"), outbox)))
         again, before = made[-1], messages_in(given)
         for topic in set(before) - {outbox}:
             first = [message for message in again[topic] if "op" in (message["value"] or {}).get("payload", {})]
@@ -258,7 +268,7 @@ def test_consumers_make_the_same_of_both(log: ServerLog) -> None:
 def test_cloud_events_are_those_of_debeziums_converter(log: ServerLog, *, schemas: bool) -> None:
     name, options = f"events-{schemas}", {"provide.transaction.metadata": "true", "skipped.operations": "none"}
     plain = log.published(name, options)
-    theirs = lines_of(java("cloudevents", plain, plain.with_suffix(".events"), str(schemas).lower()))
+    theirs = lines_of(log.java("cloudevents", plain, plain.with_suffix(".events"), str(schemas).lower()))
     ours = lines_of(log.published(f"{name}-ours", {**options, "envelope": "cloudevents"}, schemas=schemas))
     assert [one["topic"] for one in ours] == [one["topic"] for one in theirs]
     pairs = [pair for pair in zip(theirs, ours, strict=True) if pair[0]["topic"] != "t.transaction"]

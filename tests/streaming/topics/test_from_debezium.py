@@ -311,7 +311,7 @@ def assert_rows(takeover: Takeover, server: DatabaseServer) -> None:
         topic = f"{takeover.prefix}.shop.{table}"
         given = takeover.folder / f"{table}.messages"
         given.write_text("".join(json.dumps(message) + "\n" for _, message in takeover.messages(topic)))
-        made = java("transform", given, takeover.folder / f"{table}.rows", "none")
+        made = java(DEBEZIUM, "transform", given, takeover.folder / f"{table}.rows", "none")
         rows: dict[int, tuple[object, ...]] = {}
         for line in made.read_text().splitlines():
             message = json.loads(line)

@@ -6,7 +6,7 @@ import re
 import shutil
 import subprocess
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -33,6 +33,7 @@ class Fetched:
         folder: Where it goes.
         program: What is started: a jar file in the folder, or a class of `source`.
         source: Folder of a project of Maven's that names what is fetched; None: the jar is all.
+        project: File of that project.
         artifact: The jar, in the words of Maven.
     """
 
@@ -41,6 +42,7 @@ class Fetched:
     folder: Path
     program: str
     source: Path | None = None
+    project: str = "pom.xml"
     artifact: str = ""
 
     @property
@@ -90,6 +92,9 @@ DEBEZIUM = Fetched(
     program="DebeziumMessages",
     source=_REPOSITORY / "deploy" / "debezium",
 )
+DEBEZIUM_MYSQL = replace(
+    DEBEZIUM, name="Debezium's engine for MySQL", folder=_KEPT / "debezium-mysql", project="mysql.xml"
+)
 FLINK = Fetched(
     name="Flink's format debezium-json",
     size=27,
@@ -130,7 +135,7 @@ def fetch(server: Fetched, view: DemoView) -> None:
     with view.step(f"Fetching {server.name} (once, {server.size} MB)", f"Fetched {server.name}") as say:
         goal = ["dependency:copy", f"-Dartifact={server.artifact}"]
         if server.source is not None:
-            goal = ["-f", str(server.source / "pom.xml"), "dependency:copy-dependencies"]
+            goal = ["-f", str(server.source / server.project), "dependency:copy-dependencies"]
         _run([maven, "-B", *goal, f"-DoutputDirectory={part}"], server, say)
         if server.source is not None and server.is_compiled:
             compiler = find_java(server.name, "javac")
@@ -166,7 +171,7 @@ def _run(command: list[str], server: Fetched, say: Callable[[str], None]) -> Non
 
 def main() -> None:
     """Fetch those that are named, or all."""
-    known = (S3PROXY, REST_CATALOG, KAFKA, SPARK_KAFKA, DEBEZIUM, FLINK)
+    known = (S3PROXY, REST_CATALOG, KAFKA, SPARK_KAFKA, DEBEZIUM, DEBEZIUM_MYSQL, FLINK)
     servers = {server.folder.name: server for server in known}
     try:
         for name in sys.argv[1:] or servers:
