@@ -78,6 +78,7 @@ class DataLossError(BinlogError):
             "XA_PREPARE_MISSING",
             "LOST_EVENTS",
             "MESSAGES_GONE",
+            "CLAIM_GONE",
         }
     )
 
@@ -97,6 +98,7 @@ class CorruptError(BinlogError):
             "BAD_EVENT",
             "BAD_ENTRY",
             "ARCHIVE",
+            "CLAIM",
         }
     )
 

@@ -103,6 +103,9 @@ CHUNK_SIZE = 4 << 20
 
 Headers = list[tuple[str, bytes]]
 
+CLAIM_HEADER = "__binlog_stream.claim"
+"""Header of a message whose value is a claim: it tells in which file the value is; no other message has it."""
+
 
 @dataclass(frozen=True, slots=True)
 class Messages:

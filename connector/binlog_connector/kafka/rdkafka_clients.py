@@ -206,8 +206,9 @@ FETCH_SIZE = 4 << 20
 RECORDS_MAX = 20_000
 """Messages that one poll gives, at most."""
 
-Record = tuple[int, bytes | None, bytes | None]
-"""Offset, key and value of a message."""
+RecordHeaders = dict[str, str | bytes | None] | list[tuple[str, str | bytes | None]] | None
+Record = tuple[int, bytes | None, bytes | None, RecordHeaders]
+"""Offset, key, value and headers of a message."""
 
 
 class FetchedPartition(NamedTuple):
@@ -295,7 +296,7 @@ class RdkafkaFetcher:
                 continue
             partition = FetchedPartition(topic, number)
             if problem is None:
-                found.setdefault(partition, []).append((offset, message.key(), message.value()))
+                found.setdefault(partition, []).append((offset, message.key(), message.value(), message.headers()))
                 self._read_to[partition] = offset + 1
             elif problem.code() == KafkaError._PARTITION_EOF:
                 # What ends a transaction is no message: only this tells that it has been passed.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections import defaultdict
 from dataclasses import dataclass
@@ -13,6 +14,7 @@ from kafka import KafkaConsumer, TopicPartition
 from kafka.errors import KafkaError, OffsetOutOfRangeError
 
 from binlog_connector.kafka.connection import broker_error
+from binlog_connector.kafka.producer import CLAIM_HEADER
 from binlog_connector.kafka.publisher import default_client
 from binlog_connector.kafka.rdkafka_clients import (
     FETCH_SIZE,
@@ -24,9 +26,10 @@ from binlog_connector.kafka.rdkafka_clients import (
     messages_gone,
 )
 from binlog_connector.kafka.topics import client_failure, committed_consumer, known_offsets
+from binlog_format.position import Place
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping, Sequence
     from types import TracebackType
     from typing import Self
 
@@ -64,12 +67,17 @@ class TopicReader:
     """A consumer of committed messages that keeps no offsets in Kafka; a context manager.
 
     Args:
+        content_of: Value of a message that has a claim in its place, made of the claim and the message's place.
         client: Package that fetches messages; None: as `default_client`. What there is to read,
             kafka-python asks.
     """
 
-    def __init__(self, connection: Connection, client: str | None = None) -> None:
+    def __init__(
+        self, connection: Connection, content_of: Callable[[bytes | None, Place], bytes], client: str | None = None
+    ) -> None:
         self._connection = connection
+        self._content_of = content_of
+        self._reading: tuple[FetchedPartition, ...] = ()
         self._consumer = committed_consumer(
             connection, auto_offset_reset="none", max_partition_fetch_bytes=FETCH_SIZE, max_poll_records=RECORDS_MAX
         )
@@ -118,6 +126,7 @@ class TopicReader:
 
     def go_on_at(self, offsets: Mapping[FetchedPartition, int]) -> None:
         """Read these partitions alone, from there."""
+        self._reading = tuple(offsets)
         self._fetcher.go_on_at(offsets)
 
     def position(self, partition: FetchedPartition) -> int:
@@ -129,20 +138,42 @@ class TopicReader:
 
         Args:
             count_max: When there are so many, that is enough.
-            size_max: The same of the bytes of their values.
+            size_max: The same of the bytes of their values, those in files too.
         """
         found: dict[FetchedPartition, list[Record]] = defaultdict(list)
         count = size = 0
         deadline = time.monotonic() + seconds
         while count < count_max and size < size_max:
             polled = self._fetcher.poll()
+            cuts = {}
             for partition, records in polled.items():
-                found[partition] += records
-                count += len(records)
-                size += sum(len(value) for _, _, value in records if value is not None)
+                taken, taken_size = self._with_contents(partition, records, size_max - size)
+                found[partition] += taken
+                count += len(taken)
+                size += taken_size
+                if len(taken) < len(records):
+                    cuts[partition] = records[len(taken)][0]
+            if cuts:
+                self.go_on_at({partition: cuts.get(partition, self.position(partition)) for partition in self._reading})
             if not polled and (count or time.monotonic() >= deadline):
                 break
-        return [_messages(partition, records) for partition, records in sorted(found.items())]
+        return [_messages(partition, records) for partition, records in sorted(found.items()) if records]
+
+    def _with_contents(
+        self, partition: FetchedPartition, records: Sequence[Record], size_max: float = math.inf
+    ) -> tuple[list[Record], int]:
+        """Records with contents in place of claims, and bytes of all values; after *size_max* no file is read."""
+        made, size = list[Record](), 0
+        for record in records:
+            offset, key, value, headers = record
+            if headers and CLAIM_HEADER in dict(headers):
+                if size >= size_max:
+                    break
+                value = self._content_of(value, Place(f"{partition}, offset {offset}"))
+                record = (offset, key, value, None)
+            size += 0 if value is None else len(value)
+            made.append(record)
+        return made, size
 
     def read_ranges(self, ranges: Mapping[FetchedPartition, tuple[int, int]]) -> list[PartitionMessages]:
         """The messages from the first to before the second offset of each partition."""
@@ -152,7 +183,8 @@ class TopicReader:
         while left := [partition for partition, (_, end) in ranges.items() if self.position(partition) < end]:
             polled = self._fetcher.poll()
             for partition, records in polled.items():
-                found[partition] += [record for record in records if record[0] < ranges[partition][1]]
+                wanted = [record for record in records if record[0] < ranges[partition][1]]
+                found[partition] += self._with_contents(partition, wanted)[0]
             if polled:
                 deadline = time.monotonic() + self._connection.timeout
             elif time.monotonic() > deadline:
@@ -190,7 +222,7 @@ class PythonFetcher:
             raise client_failure(error) from error
         return {
             FetchedPartition(partition.topic, partition.partition): [
-                (record.offset, record.key, record.value) for record in records
+                (record.offset, record.key, record.value, record.headers) for record in records
             ]
             for partition, records in polled.items()
         }
@@ -202,7 +234,7 @@ class PythonFetcher:
 def _messages(partition: FetchedPartition, records: list[Record]) -> PartitionMessages:
     return PartitionMessages(
         partition,
-        np.array([offset for offset, _, _ in records], dtype=np.int64),
-        pa.array([key for _, key, _ in records], pa.large_binary()),
-        pa.array([value for _, _, value in records], pa.large_binary()),
+        np.array([offset for offset, _, _, _ in records], dtype=np.int64),
+        pa.array([key for _, key, _, _ in records], pa.large_binary()),
+        pa.array([value for _, _, value, _ in records], pa.large_binary()),
     )

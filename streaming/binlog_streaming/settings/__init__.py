@@ -253,10 +253,12 @@ def _resolved_publish_job(job: PublishJob, folder: Path) -> PublishJob:
 
 
 def _resolved_topic_job(job: TopicTablesJob, folder: Path) -> TopicTablesJob:
+    source = job.source
+    claims = None if source.claims is None else resolved_path(source.claims, folder)
     return msgspec.structs.replace(
         job,
         checkpoint=resolved_path(job.checkpoint, folder),
-        source=msgspec.structs.replace(job.source, security=_resolved_files(job.source.security, folder)),
+        source=msgspec.structs.replace(source, claims=claims, security=_resolved_files(source.security, folder)),
         sink=msgspec.structs.replace(job.sink, directory=resolved_path(job.sink.directory, folder)),
     )
 

@@ -159,12 +159,14 @@ class TopicSource(Section, frozen=True):
     Attributes:
         bootstrap_servers: Some of the brokers: `host:port,host:port`.
         topics: Comma separated regular expressions, each for the whole name of a topic.
+        claims: Folder, or URL, with the values that are too large for a message; None: there are none.
         security: How brokers are trusted, and who we are for them.
     """
 
     kind: Literal["kafka"]
     bootstrap_servers: str
     topics: str
+    claims: str | None = None
     security: Security = Security()
 
 

@@ -20,6 +20,7 @@ from binlog_streaming.settings import Begin
 from binlog_streaming.topic_tables.batch import PartitionState, TopicTablesStateFile, read_batch
 from binlog_streaming.topic_tables.writing import write_batch
 from binlog_streaming.topics.connecting import connection_of
+from binlog_streaming.topics.oversized import ClaimedValues
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
 
 BATCH_MESSAGES_MAX = 250_000
 BATCH_SIZE_MAX = 128 << 20
-"""Bytes of values in a batch, unless a fetch brings more."""
+"""Bytes of values in a batch, those in files too, unless a fetch brings more."""
 
 NEW_TOPICS_SECONDS = 10.0
 """Seconds between looks for new topics and partitions."""
@@ -107,7 +108,10 @@ class TopicTablesRun(JobRun[ReadMessages, BatchProgress, Progress]):
         Raises:
             BinlogError: As `run`, before the first message.
         """
-        with TopicReader(connection_of(self._job.source), self._client) as reader:
+        source = self._job.source
+        claims = ClaimedValues.of(source)
+        claims.reach()
+        with TopicReader(connection_of(source), claims.content, self._client) as reader:
             self._prepare(reader)
             ends = {partition: end for partition, (_, end) in reader.ranges(self._read_to).items()}
         return {partition: (state.offset, ends[partition]) for partition, state in self._read_to.items()}
@@ -123,7 +127,9 @@ class TopicTablesRun(JobRun[ReadMessages, BatchProgress, Progress]):
         return self._opened
 
     def _begin(self, resources: ExitStack) -> None:
-        self._opened = resources.enter_context(TopicReader(connection_of(self._job.source), self._client))
+        source = self._job.source
+        reader = TopicReader(connection_of(source), ClaimedValues.of(source).content, self._client)
+        self._opened = resources.enter_context(reader)
         self._file = TopicTablesStateFile(self._job)  # as whoever had the lock before left it
         if self._file.is_new:
             self._file.begin(self._file.state)  # tables are made in its name

@@ -1,4 +1,4 @@
-"""Values that are too large for their topic, in files of their own: `OversizedValues`.
+"""Values that are too large for their topic, in files of their own: `OversizedValues`; `ClaimedValues` reads them.
 
 Their messages keep key and headers, and have a claim in place of the value: where the file is, and what is in it. A
 file is complete, safe from a loss of power, before its message can be visible; what a transaction that was not
@@ -8,6 +8,7 @@ committed leaves is a file that no message names.
 from __future__ import annotations
 
 import hashlib
+import re
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -16,18 +17,20 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from binlog_format.errors import OptionError, storage_error
+from binlog_connector.kafka.producer import CLAIM_HEADER
+from binlog_format.errors import CorruptError, DataLossError, OptionError, UnsupportedError, storage_error
 from binlog_streaming.lake.storage.table_places import store_at
 
 if TYPE_CHECKING:
     from binlog_connector.kafka.producer import Messages
-    from binlog_format.position import Position
+    from binlog_format.position import Place, Position
     from binlog_streaming.lake.storage.store import Store
     from binlog_streaming.settings.publish_model import KafkaSink
+    from binlog_streaming.settings.source_models import TopicSource
 
-CLAIM_HEADER = "__binlog_stream.claim"
-"""Header of a message whose value is a claim; no other message has it."""
 _CLAIM_FORM = b"1"
+_NAME = re.compile(r"(?:.*/)?((?!\.\.?/)[A-Za-z0-9._-]+/[0-9]{10}\.[0-9]{10}\.[0-9]{5}-([0-9a-f]{64}))")
+"""Path or URL of a file: the last two parts, which are its name in the store, and the hash in them."""
 
 
 class Claim(msgspec.Struct, frozen=True):
@@ -62,21 +65,11 @@ class OversizedValues:
         settings = sink.oversized
         if settings.store is None:
             return None
-        try:
-            return cls(store_at(settings.store, {}), settings.max_bytes)
-        except OptionError as error:
-            raise OptionError(
-                "INVALID_VALUE",
-                f"sink.oversized.store: {settings.store} cannot be reached: {error.reason}",
-                hint="Access to object stores is set in the environment: AWS_ACCESS_KEY_ID, AWS_ENDPOINT_URL ...",
-            ) from error
+        return cls(_store("sink.oversized.store", settings.store), settings.max_bytes)
 
     def reach(self) -> None:
         """See that the store answers; nothing is written."""
-        try:
-            next(self.store.files(), None)
-        except OSError as error:
-            raise storage_error(self.store.uri, "list", error) from error
+        _reach(self.store)
 
     def claimed(self, messages: Messages, end: Position) -> Messages:
         """The same messages, with claims in place of values that are too large.
@@ -107,3 +100,84 @@ class OversizedValues:
         except OSError as error:
             raise storage_error(path, "write", error) from error
         return Claim(path, len(value), digest)
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimedValues:
+    """Reads values that are in files.
+
+    Attributes:
+        store: Place of the files; None: it is not known.
+    """
+
+    store: Store | None
+
+    @classmethod
+    def of(cls, source: TopicSource) -> ClaimedValues:
+        """Open the place that *source* names."""
+        return cls(None if source.claims is None else _store("source.claims", source.claims))
+
+    def reach(self) -> None:
+        """See that the store answers, if there is one."""
+        if self.store is not None:
+            _reach(self.store)
+
+    def content(self, value: bytes | None, at: Place) -> bytes:
+        """Content of the file that a claim names; only its name counts, wherever the claim says that it is.
+
+        Args:
+            value: The claim.
+            at: The message.
+
+        Raises:
+            UnsupportedError: `MESSAGE`: there is no store, or no such claim is published.
+            DataLossError: `CLAIM_GONE`: there is no such file.
+            CorruptError: `CLAIM`: it has another content.
+        """
+        if self.store is None:
+            hint = "Name the place of the files in source.claims: it is sink.oversized.store of the job that publishes"
+            raise UnsupportedError("MESSAGE", "its value is in a file: the message has a claim", at=at, hint=hint)
+        name, digest = _file_of(value, at)
+        path = f"{self.store.uri.rstrip('/')}/{name}"
+        try:
+            content = self.store.read(name)
+        except FileNotFoundError as error:
+            reason = f"its value is in {path}, and there is no such file"
+            hint = "Restore the file, or correct source.claims, and start again: nothing of the batch was written"
+            raise DataLossError("CLAIM_GONE", reason, at=at, hint=hint) from error
+        except OSError as error:
+            raise storage_error(path, "read", error) from error
+        if hashlib.sha256(content).hexdigest() != digest:
+            reason = f"{path} has {len(content)} bytes that are not those of the message: their hash is another one"
+            raise CorruptError("CLAIM", reason, at=at, hint="Restore the file from a backup of its store")
+        return content
+
+
+def _file_of(value: bytes | None, at: Place) -> tuple[str, str]:
+    try:
+        claim = msgspec.json.decode(value or b"", type=Claim)
+    except msgspec.MsgspecError:
+        claim = None
+    found = None if claim is None else _NAME.fullmatch(claim.claim)
+    if claim is None or found is None or found[2] != claim.sha256:
+        hint = "Only messages of binlog-stream publish have this header: see who else writes into the topic"
+        raise UnsupportedError("MESSAGE", f"it has the header {CLAIM_HEADER}, and no claim", at=at, hint=hint)
+    return found[1], found[2]
+
+
+def _store(setting: str, place: str) -> Store:
+    try:
+        return store_at(place, {})
+    except OptionError as error:
+        raise OptionError(
+            "INVALID_VALUE",
+            f"{setting}: {place} cannot be reached: {error.reason}",
+            hint="Access to object stores is set in the environment: AWS_ACCESS_KEY_ID, AWS_ENDPOINT_URL ...",
+        ) from error
+
+
+def _reach(store: Store) -> None:
+    try:
+        next(store.files(), None)
+    except OSError as error:
+        raise storage_error(store.uri, "list", error) from error

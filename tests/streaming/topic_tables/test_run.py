@@ -26,6 +26,7 @@ from binlog_lab.demo.proof.comparison import compare_mirror
 from binlog_lab.demo.proof.targets import read_target
 from binlog_streaming.settings import TopicTablesJob, parse_any_job
 from binlog_streaming.topic_tables.run import TopicTablesRun
+from binlog_streaming.topics.oversized import ClaimedValues
 from tests.connector.kafka.topics import CLIENTS, consumed
 from tests.faults.joint_catalog import JointCatalog
 from tests.faults.processes import Kill, in_a_process
@@ -357,7 +358,7 @@ def test_messages_that_go_while_they_are_read_are_missed(source: Source, client:
     source.insert(0, 1, 1)
     source.insert(0, 2, 3)
     delete_records(source, 2)
-    with TopicReader(Connection(source.broker.servers), client) as reader:
+    with TopicReader(Connection(source.broker.servers), ClaimedValues(None).content, client) as reader:
         reader.go_on_at({FetchedPartition(source.topic, 0): 1})
         with pytest.raises(DataLossError, match="MESSAGES_GONE"):
             reader.read(10, 1 << 20, 30)

@@ -15,7 +15,7 @@ from kafka import KafkaConsumer, TopicPartition
 
 from binlog_connector.crash_points import watched
 from binlog_connector.kafka.connection import Connection
-from binlog_connector.kafka.producer import Messages
+from binlog_connector.kafka.producer import CLAIM_HEADER, Messages
 from binlog_connector.kafka.topics import Topics
 from binlog_format.errors import BinlogError, BrokerError, StorageError
 from binlog_format.position import Position
@@ -25,7 +25,7 @@ from binlog_streaming.jobs.publish_check import check_publish_job
 from binlog_streaming.lake.storage.folder_store import FolderStore
 from binlog_streaming.lake.storage.table_places import store_at
 from binlog_streaming.topics.job import TopicsJob
-from binlog_streaming.topics.oversized import CLAIM_HEADER, OversizedValues
+from binlog_streaming.topics.oversized import OversizedValues
 from tests.faults.cuts import Cut, CutOff
 from tests.streaming.tables.shop import ShopLog
 from tests.streaming.topics.publishing import publish_job
