@@ -28,7 +28,7 @@ from tests.judge.found_cases import write_case
 from tests.judge.histories.columns import kinds_of
 from tests.judge.histories.history import History, Session
 from tests.judge.histories.pairs import live_pairs
-from tests.judge.rounds import JobChoices, Judged, Round, replayed
+from tests.judge.rounds import Choices, Judged, Round, replayed
 from tests.judge.servers import LiveServer
 from tests.judge.shrinking import shrunk, sign_of
 from tests.judge.verdicts import judge
@@ -115,7 +115,7 @@ class Judging:
                 live_pairs(session, old, kinds_of(installed.vendor), is_strict=is_strict)
                 session.keep_tables()
                 session.close()
-                judged = Judged(history, judge(JobChoices().run(server, Path(folder) / "lake"), [history]))
+                judged = Judged(history, judge(Choices().run(server, Path(folder) / "lake"), [history]))
                 self.coverage.saw(installed.vendor, [judged])
                 print(f"{installed.vendor} {old.declared} {'' if is_strict else 'not '}strict", flush=True)
                 self._look_at(server, Path(folder) / "lake", judged)

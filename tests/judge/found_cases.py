@@ -45,6 +45,7 @@ def write_case(into: Path, name: str, server: LiveServer, judged: Judged, seed: 
     why = [
         f"{table}: {verdict.kind}: {verdict.why[-WHY_MAX:]}".rstrip(": ") for table, verdict in judged.verdicts.items()
     ]
-    note = [f"seed: {seed}", f"server: {server.installed.vendor} {server.version}", "was:", *why]
+    settings = [f"SET GLOBAL {name} = {value}" for name, value in judged.choices.settings.items()]
+    note = [f"seed: {seed}", f"server: {server.installed.vendor} {server.version}", *settings, "was:", *why]
     (folder / "note.txt").write_text("\n".join(note) + "\n")
     return folder

@@ -9,13 +9,15 @@ from typing import TYPE_CHECKING
 from binlog_streaming.settings.choices import Evidence
 from tests.judge.histories.generator import Life
 from tests.judge.histories.history import JOB_RUNS, History, Session
+from tests.judge.histories.server_settings import set_globally, some_settings
 from tests.judge.running import run_once
 from tests.judge.verdicts import BAD, Run, judge
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
+    from tests.judge.running import JobEnd
     from tests.judge.servers import LiveServer
     from tests.judge.verdicts import Verdict
 
@@ -25,16 +27,18 @@ STEPS = (2, 12)
 
 
 @dataclass(frozen=True)
-class JobChoices:
-    """How a job takes histories.
+class Choices:
+    """How a server lives histories, and how a job takes them.
 
     Attributes:
-        bytes_max: Of its batches.
-        evidence: What it compares with its targets, which nobody else writes: nothing may be contradicted.
+        bytes_max: Of the job's batches.
+        evidence: What the job compares with its targets, which nobody else writes: nothing may be contradicted.
+        settings: Of the whole server.
     """
 
     bytes_max: str | None = None
     evidence: Evidence = Evidence.ROWS
+    settings: Mapping[str, str] = field(default_factory=dict)
 
     def run(self, server: LiveServer, work: Path) -> Run:
         """Such jobs."""
@@ -48,12 +52,12 @@ class Judged:
     Attributes:
         history: It was lived.
         verdicts: By table.
-        choices: Of the job.
+        choices: Of the server and the job.
     """
 
     history: History
     verdicts: dict[str, Verdict]
-    choices: JobChoices = JobChoices()
+    choices: Choices = field(default_factory=Choices)
 
     @property
     def bad(self) -> dict[str, Verdict]:
@@ -85,9 +89,17 @@ class Round:
         chance = random.Random(self.seed)
         # Drawn apart, so that the histories of a seed stay the same.
         evidence = random.Random(f"{self.seed}/evidence").choice((Evidence.ROWS, Evidence.ROWS, Evidence.KEYS))
-        choices = JobChoices(chance.choice((None, "3k", "20k")), evidence)
+        settings = some_settings(random.Random(f"{self.seed}/settings"), is_mysql=self.server.is_mysql)
+        choices = Choices(chance.choice((None, "3k", "20k")), evidence, settings)
         run = choices.run(self.server, self.work)
         self.server.forget()
+        with set_globally(self.server, settings):
+            begun = self._live(chance, run)
+        verdicts = judge(run, self.histories, begun)
+        return [Judged(history, _own(history, verdicts), choices) for history in self.histories]
+
+    def _live(self, chance: random.Random, run: Run) -> JobEnd | None:
+        """Live all histories; how the job ended that ran in between, if one did."""
         lives = []
         for number in range(1, self.count + 1):
             history = History(number, f"{self.seed}/{number}")
@@ -106,23 +118,24 @@ class Round:
             life.session.keep_tables()
             life.session.close()
         self.histories = [life.session.history for life in lives]
-        verdicts = judge(run, self.histories, begun)
-        return [Judged(history, _own(history, verdicts), choices) for history in self.histories]
+        return begun
 
 
-def replayed(server: LiveServer, work: Path, statements: Sequence[str], choices: JobChoices = JobChoices()) -> Judged:
+def replayed(server: LiveServer, work: Path, statements: Sequence[str], choices: Choices | None = None) -> Judged:
     """The verdicts about a history of some statements, which may fail."""
+    choices = choices or Choices()
     server.forget()
     history = History(1, "")
-    session = Session(server, history)
     run = choices.run(server, work)
     begun = None
-    for statement in statements:
-        session.do(statement)
-        if statement == JOB_RUNS:
-            begun = run_once(run.job())
-    session.keep_tables()
-    session.close()
+    with set_globally(server, choices.settings):
+        session = Session(server, history)
+        for statement in statements:
+            session.do(statement)
+            if statement == JOB_RUNS:
+                begun = run_once(run.job())
+        session.keep_tables()
+        session.close()
     return Judged(history, judge(run, [history], begun), choices)
 
 

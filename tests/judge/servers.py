@@ -38,12 +38,17 @@ COMMON = (
     "--innodb-buffer-pool-size=64M",
     "--innodb-flush-method=nosync",
     "--innodb-doublewrite=OFF",
-    "--innodb-file-per-table=OFF",
     "--max-connections=50",
     # A statement may meet a prepared transaction whose end a shorter history lacks: the default is a year.
     "--lock-wait-timeout=30",
 )
-MARIADB = ("--sync-frm=OFF", "--innodb-log-file-size=32M", "--aria-pagecache-buffer-size=8M")
+# MySQL has no partitions in a shared tablespace.
+MARIADB = (
+    "--innodb-file-per-table=OFF",
+    "--sync-frm=OFF",
+    "--innodb-log-file-size=32M",
+    "--aria-pagecache-buffer-size=8M",
+)
 MYSQL = ("--mysqlx=0", "--gtid-mode=ON", "--enforce-gtid-consistency=ON", "--skip-name-resolve")
 
 
@@ -71,7 +76,7 @@ class LiveServer:
 
     def __enter__(self) -> LiveServer:
         try:
-            self.installed.make_data(self._folder / "data", [self._names()] if self.is_mysql else MARIADB[:1])
+            self.installed.make_data(self._folder / "data", [self._names()] if self.is_mysql else MARIADB[:2])
             self._start()
         except BaseException:
             self._remove()

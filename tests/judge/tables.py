@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import datetime as dt
 import json
+import math
 import re
 import struct
 from collections import Counter
@@ -17,6 +18,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pyarrow as pa
 from deltalake import DeltaTable
 
@@ -41,6 +43,7 @@ NUMBER = "number"
 """A decimal whose digits after the point do not count."""
 DOUBLE = struct.Struct("<d")
 FLOATS = struct.Struct("<f")
+FLOAT_MAX = float(np.finfo(np.float32).max)
 BYTES = ("binary", "varbinary", "tinyblob", "blob", "mediumblob", "longblob")
 GEOMETRIES = (
     "geometry",
@@ -255,7 +258,7 @@ def read_value(value: Any, kind: str) -> object:
     if kind == "double" and isinstance(value, float):
         return DOUBLE.pack(value)
     if kind == "float" and isinstance(value, float):
-        return FLOATS.pack(value)
+        return value if FLOAT_MAX < abs(value) < math.inf else FLOATS.pack(value)
     if isinstance(value, dt.datetime):
         return value.replace(tzinfo=None)
     if kind in GEOMETRIES and isinstance(value, dict):

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 DATABASE = "h{number}"
 JOB_RUNS = "-- the job runs"
 """In the place of a statement: up to here the job takes the log, and goes on later."""
-UNDO = ("XA END 'x'", "XA ROLLBACK 'x'", "ROLLBACK", "SET time_zone = @@global.time_zone", "SET sql_mode = ''")
+UNDO = ("XA END 'x'", "XA ROLLBACK 'x'", "ROLLBACK", "SET time_zone = '+00:00'", "SET sql_mode = ''")
 """Whatever a session has begun, and what it shows values by."""
 _LAST_NUMBER = re.compile(r"[-:](\d+)\s*$")
 
