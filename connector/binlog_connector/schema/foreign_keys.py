@@ -43,6 +43,7 @@ class ForeignKey:
         on_delete: `CASCADE`, `SET NULL`; empty: rows of the child stay. InnoDB takes SET DEFAULT for that, too.
         on_update: The same, when the parent's columns change.
         inline: It is in a column's own words: MariaDB before 10.5 and MySQL before 9.0 pass over it.
+        engine_stated: The statement that made it names an engine that has foreign keys.
     """
 
     name: str
@@ -52,6 +53,7 @@ class ForeignKey:
     on_delete: str = ""
     on_update: str = ""
     inline: bool = False
+    engine_stated: bool = False
 
     @property
     def cascades(self) -> bool:
@@ -172,8 +174,7 @@ class ForeignKeys:
             case CreateTable():
                 child = self._name(operation.name)
                 known = self.keys.get(child, ()) if operation.if_not_exists else ()
-                added = operation.foreign_keys if _has_foreign_keys(operation.options.engine) else ()
-                self._put(child, known or self._numbered(child, (), added))
+                self._put(child, known or self._numbered(child, (), operation.foreign_keys, operation.options.engine))
             case AlterTable():
                 self._alter(operation)
             case RenameTables():
@@ -245,14 +246,16 @@ class ForeignKeys:
             self.keys.pop(child, None)
 
     def _numbered(
-        self, child: TableName, known: tuple[ForeignKey, ...], new: Iterable[ForeignKey]
+        self, child: TableName, known: tuple[ForeignKey, ...], new: Iterable[ForeignKey], engine: str | None
     ) -> tuple[ForeignKey, ...]:
-        """*known* and *new* ones, which get names as the server gives them."""
+        """*known* and *new* ones, which get names as the server gives them; none if it passes over them."""
+        if engine is not None and engine not in _WITH_FOREIGN_KEYS:
+            return ()
         keys = list(known)
         for key in new:
             number = 1 + max((_number(child, earlier.name) for earlier in keys), default=0)
             name = key.name or f"{child.table}{_GENERATED}{number}"
-            keys.append(replace(key, name=name, parent=self._name(key.parent)))
+            keys.append(replace(key, name=name, parent=self._name(key.parent), engine_stated=engine is not None))
         return tuple(keys)
 
     def _alter(self, alter: AlterTable) -> None:
@@ -267,8 +270,7 @@ class ForeignKeys:
         if names:
             self._rename_columns(child, names)
             kept = [replace(key, columns=_renamed(key.columns, names)) for key in kept]
-        keys = self._numbered(child, tuple(kept), alter.new_foreign_keys)
-        self._put(child, keys if _has_foreign_keys(alter.engine) else ())
+        self._put(child, self._numbered(child, tuple(kept), alter.new_foreign_keys, alter.engine))
         if alter.new_name is not None:
             self._rename(child, self._name(alter.new_name))
 
@@ -291,10 +293,6 @@ class ForeignKeys:
         )
         for child, keys in self.keys.items():
             self.keys[child] = tuple(replace(key, parent=new) if key.parent == old else key for key in keys)
-
-
-def _has_foreign_keys(engine: str | None) -> bool:
-    return engine is None or engine in _WITH_FOREIGN_KEYS
 
 
 def _number(child: TableName, name: str) -> int:

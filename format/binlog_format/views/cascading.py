@@ -49,6 +49,7 @@ DELETES = frozenset([EventType.DELETE_ROWS_V0, EventType.DELETE_ROWS_V1, EventTy
 _UPDATE, _DELETE = 1, 2
 _KINDS = np.zeros(256, dtype=np.uint8)  # by type of event
 _KINDS[sorted(UPDATES)], _KINDS[sorted(DELETES)] = _UPDATE, _DELETE
+_COMMIT = b"\0COMMIT"  # the end of a Query event: a name of a database, and a statement
 _PERIOD_DIGITS = 6
 # Seconds and microseconds: up to MariaDB 11.4, and since.
 _LAST_TIMES = (b"\x7f\xff\xff\xff\x0f\x42\x3f", b"\xff\xff\xff\xff\x0f\x42\x3f")
@@ -128,14 +129,31 @@ def _logged_flag(vendor: Vendor) -> int:
 
 
 def checked_counts(block: Block, rows: Rows, layout: TableLayout) -> NDArray[np.int64]:
-    """Number of row events among *rows* to which foreign keys apply in the engine: updates, and those that may delete.
+    """Number of row events among *rows* to which foreign keys apply in the engine.
 
     Args:
         rows: Numbers of row events of one table.
         layout: Of the table; where its rows may have versions, an update may be a delete.
+
+    Returns:
+        Updates; those that may delete; how many of all are outside of transactions, as far as the block shows it.
     """
-    updates, deletes = map(len, checked_events(block, rows))
-    return np.array([updates, deletes + (updates if possible_row_ends(layout).columns else 0)], dtype=np.int64)
+    updated, deleted = checked_events(block, rows)
+    may_delete = len(deleted) + (len(updated) if possible_row_ends(layout).columns else 0)
+    outside = sum(_outside_transactions(block, some) for some in (updated, deleted))
+    return np.array([len(updated), may_delete, outside], dtype=np.int64)
+
+
+def _outside_transactions(block: Block, rows: Rows) -> int:
+    # An engine with transactions ends its groups by an XID event, or by statements about XA. The end of a group that
+    # is larger than a block is not looked at.
+    numbers = block.events["group"][rows]
+    groups = block.groups[numbers]
+    last = groups["first_event"] + groups["event_count"] - 1
+    ends = np.flatnonzero(groups["ends"] & (block.events["type"][last] == EventType.QUERY))
+    events = block.events[last[ends]]
+    places = (events["start"] + events["size"])[:, None] + np.arange(-len(_COMMIT), 0)
+    return int((block.data[places] == np.frombuffer(_COMMIT, np.uint8)).all(axis=1).sum())
 
 
 def possible_row_ends(layout: TableLayout) -> RowEnds:

@@ -89,6 +89,7 @@ TABLES_SCHEMA = pa.schema(
         ("bytes", pa.int64()),  # of its row events, expanded
         ("checked_updates", pa.int64()),  # row events to which foreign keys apply
         ("checked_deletes", pa.int64()),
+        ("checked_outside", pa.int64()),  # of both, those outside of transactions
         ("ddl", pa.list_(STATEMENT_TYPE)),  # all statements of the range, in order; null in the rows of tables
         ("index", pa.binary()),  # `TableIndex.to_bytes()`
         ("problem", PROBLEM_TYPE),  # in a row that has neither layout nor index nor counts

@@ -90,17 +90,22 @@ class Appliance:
         """True if the server may have the key."""
         return not key.inline or self.takes_inline is not False
 
-    def obstacle(self, cascade: Cascade, root: TableName) -> str:
+    def obstacle(self, cascade: Cascade, root: Touched) -> str:
         """Reason why a cascade after a change of *root* cannot be applied to the child's targets; empty: it can.
 
         Args:
-            root: The table whose change the log has.
+            root: Of the table whose changes the log has.
         """
         key = cascade.key
         if key.inline and self.takes_inline is None:
             return "it is in a column's own words, and the servers of this log differ in what they make of that"
-        if key.parent != root and not self.is_applied(key.parent):
+        if key.parent != root.table and not self.is_applied(key.parent):
             return f"it comes through {key.parent}, for which it is not done"
+        if root.outside and not key.engine_stated:
+            return (
+                f"{root.table} was changed outside of a transaction, and the statement that made the foreign key names "
+                "no engine: an engine without transactions passes over foreign keys"
+            )
         return ""
 
 

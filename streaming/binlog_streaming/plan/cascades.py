@@ -37,13 +37,18 @@ if TYPE_CHECKING:
 
 
 class Touched(NamedTuple):
-    """Row events of one table, in one range of the log, to which foreign keys apply."""
+    """Row events of one table, in one range of the log, to which foreign keys apply.
+
+    Attributes:
+        outside: How many of them are outside of transactions.
+    """
 
     table: TableName
     start: Position
     end: Position
     updates: int
     deletes: int
+    outside: int = 0
 
 
 class CascadedChange(NamedTuple):
@@ -212,7 +217,7 @@ def _of_part(
 
         def is_open(cascade: Cascade, part: Touched = part) -> bool:
             if appliance.is_applied(cascade.child):
-                return appliance.is_real(cascade.key) and bool(appliance.obstacle(cascade, part.table))
+                return appliance.is_real(cascade.key) and bool(appliance.obstacle(cascade, part))
             return is_wanted(cascade.child)
 
         reached_by_delete = keys.reached_by_delete(part.table) if part.deletes else []
@@ -230,5 +235,5 @@ def _of_part(
             if change is not None:
                 cascade = (by_delete if change.is_delete else by_update)[child]
                 applied = appliance.is_applied(child)
-                obstacle = appliance.obstacle(cascade, part.table) if applied else ""
+                obstacle = appliance.obstacle(cascade, part) if applied else ""
                 yield CascadedChange(part.table, cascade, change, obstacle)

@@ -70,7 +70,7 @@ class Planning:
         """A row of the view `tables`: what a range has of one table."""
         name = TableName(str(row["database"]), str(row["table"]))
         start, end = Position.of(row["start"]), Position.of(row["end"])
-        counts = (row[f"checked_{kind}"] or 0 for kind in ("updates", "deletes"))
+        counts = (row[f"checked_{kind}"] or 0 for kind in ("updates", "deletes", "outside"))
         self.touched.append(Touched(name, start, end, *counts))
         problem = row.get("problem")
         if problem is not None and not row["snapshot"] and self.find(name) is not None:

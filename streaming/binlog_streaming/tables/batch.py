@@ -81,6 +81,7 @@ PLAN_COLUMNS = (
     "bytes",
     "checked_updates",
     "checked_deletes",
+    "checked_outside",
     "ddl",
     "index",
     "problem",

@@ -274,7 +274,7 @@ class TouchedTable:
         self._unchecked_bytes = 0
         self._gtid_sources: tuple[GtidSource, ...] = ()
         self._counts = np.zeros(len(ImageKind), dtype=np.int64)
-        self._checked = np.zeros(2, dtype=np.int64)
+        self._checked = np.zeros(3, dtype=np.int64)
 
     def add(self, block: Block, touched: TableEvents, decoding: Decoding) -> None:
         """Take the events of the next block, in log order."""
@@ -351,5 +351,5 @@ def rows_of_source(shadow: TouchedTable, layout: TableLayout, snapshot: str) -> 
 
 def checked_columns(counts: NDArray[np.int64]) -> dict[str, int]:
     """Values of `checked_counts`, by the names of the view's columns."""
-    updates, deletes = counts.tolist()
-    return {"checked_updates": updates, "checked_deletes": deletes}
+    updates, deletes, outside = counts.tolist()
+    return {"checked_updates": updates, "checked_deletes": deletes, "checked_outside": outside}
