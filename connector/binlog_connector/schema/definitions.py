@@ -219,6 +219,11 @@ class TableDefinition:
                 return tuple(part.column for part in key.parts)
         return ()
 
+    @property
+    def is_key_open(self) -> bool:
+        """True if rows may have another key than `row_key`: its length decides, and the engine, which is not known."""
+        return not self.primary_key and any(map(self._may_be_hashed, self.keys))
+
     def renamed(self, name: TableName) -> TableDefinition:
         """The same table under another name."""
         return replace(self, name=name)

@@ -76,6 +76,7 @@ class TableCreated:
         primary_key: Names of the columns that tell rows apart, as a table map has them; empty: none do.
         if_not_exists: Nothing happened if there was a table of this name.
         like: The table whose columns it has.
+        is_key_open: Rows may tell another key.
     """
 
     name: TableName
@@ -83,6 +84,7 @@ class TableCreated:
     primary_key: tuple[str, ...] = ()
     if_not_exists: bool = False
     like: TableName | None = None
+    is_key_open: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -333,7 +335,7 @@ def _created(create: CreateTable, statement: DdlStatement, decoding: Decoding) -
         facts = _facts(table.columns or (), _About(create.name, statement.vendor, decoding))
     except BinlogError:
         return bare
-    return replace(bare, columns=facts, primary_key=table.row_key)
+    return replace(bare, columns=facts, primary_key=table.row_key, is_key_open=table.is_key_open)
 
 
 def _altered(alter: AlterTable, statement: DdlStatement, decoding: Decoding) -> Iterator[TableChange | RowsMoved]:

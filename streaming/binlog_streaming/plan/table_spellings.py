@@ -82,16 +82,21 @@ def named_changes(planning: Planning, walk: Callable[[StatementScope], Changes])
         changes = walk(scope)
     planning.job_state = replace(planning.job_state, scope=scope)
     if scope.names.folds and not was_known:
-        _take_other_spellings(planning)
+        # Known from the rows or the statements of the batch: there is one at least.
+        starts = (*(part.start for part in planning.touched), *(statement.position for statement, _ in changes))
+        _take_other_spellings(planning, min(starts))
     return changes
 
 
-def _take_other_spellings(planning: Planning) -> None:
+def _take_other_spellings(planning: Planning, start: Position) -> None:
     """Now it is known that the server folds names: what was met before under a name with capitals has another name.
 
     Rows are logged under small letters, so targets of such names are empty.
+
+    Args:
+        start: Of the batch's rows and statements.
     """
-    job_state, start = planning.job_state, min(part.start for part in planning.touched)
+    job_state = planning.job_state
     names = {*(job_state.written or ()), *job_state.complete, *job_state.set_aside}
     for name in sorted(spelling for spelling in names if spelling != spelling.lowered):
         stopped = job_state.set_aside.get(name)

@@ -186,4 +186,4 @@ def _like(context: StatementContext, change: TableCreated, source: TableDefiniti
         for column in source.columns
     )
     facts = tuple(default_facts(column, statement.vendor, context.decoding) for column in columns)
-    return replace(change, columns=facts, primary_key=source.row_key)
+    return replace(change, columns=facts, primary_key=source.row_key, is_key_open=source.is_key_open)

@@ -48,7 +48,7 @@ from binlog_streaming.modes.mode_columns import (
 from binlog_streaming.settings import Begin, Deletes, Mode, OnStatement
 from binlog_streaming.tables.statements.row_retention import ended, has_rows, live_rows, living, time_scalar
 from binlog_streaming.tables.statements.target_alteration import dropped_columns
-from binlog_streaming.tables.statements.work import Work, held_keys
+from binlog_streaming.tables.statements.work import Work, begun_anew, held_keys
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -336,9 +336,7 @@ def begun_empty(context: StatementContext, target: Target) -> Work | None:
     there = target.properties()
     if there is None or context.mode is Mode.CHANGELOG or context.table.is_aside:
         return None
-    # Any column may have gone, or be another one of that name.
-    columns = joined_keys(tuple(target.schema().names)) if context.keeps_rows else ""
-    return Work(context.remove_all_rows, held_keys(there), {DROPPED_PROPERTY: "", DROPPED_COLUMNS_PROPERTY: columns})
+    return begun_anew(context, target, None, held_keys(there))
 
 
 def _rows_for(context: StatementContext, source: Target, origin: RenameOrigin) -> pa.RecordBatchReader:

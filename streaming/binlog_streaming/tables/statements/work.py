@@ -272,6 +272,7 @@ def created_work(context: StatementContext, target: Target, change: TableCreated
     """Work of a CREATE TABLE on a target; None: nothing."""
     properties = target.properties()
     change = liked(context, change)
+    open_keys = {KEYS_OPEN_PROPERTY: context.place} if change.is_key_open and not context.table.rule.keys else {}
     keys = _created_keys(context, change, properties)
     wanted = None
     if change.columns is not None:
@@ -286,20 +287,28 @@ def created_work(context: StatementContext, target: Target, change: TableCreated
             target.create(made, commit_id)
             return False
 
-        return Work(make, keys)
+        return Work(make, keys, open_keys)
     was_dropped = bool(properties.get(DROPPED_PROPERTY))
     if context.mode is Mode.CHANGELOG or (change.if_not_exists and not was_dropped):
         return None
 
-    return _begun_anew(context, target, wanted, keys)
+    anew = begun_anew(context, target, wanted, keys)
+    return replace(anew, recorded={**anew.recorded, **open_keys})
 
 
-def _begun_anew(context: StatementContext, target: Target, wanted: pa.Schema | None, keys: tuple[str, ...]) -> Work:
+def begun_anew(context: StatementContext, target: Target, wanted: pa.Schema | None, keys: tuple[str, ...]) -> Work:
+    """Effect on a target whose name another table has now, which has no rows.
+
+    Args:
+        target: As it was; it is there.
+        wanted: Columns of the new table, as the mode has them; None: they are not known yet.
+        keys: Its key columns; those of *target* if they are not known.
+    """
     schema = target.schema()
     # Where the new table is not known, any column may have gone, or be another one of that name.
-    dropped = tuple(schema.names) if context.keeps_rows else ()
+    dropped = tuple(schema.names)
     if wanted is not None:
-        wanted = target.stored_schema(wanted)
+        wanted, dropped = target.stored_schema(wanted), ()
         if context.keeps_rows:
             # As by DROP COLUMN and ADD COLUMN: a new column that does not hold the values before takes their place.
             held, live = fitting(schema, wanted), {name.casefold() for name in wanted.names}
