@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+from binlog_connector.envelope.json import template_kernels as kernels
 from binlog_format.kernels import as_bytes
 from binlog_format.vendor import Vendor
 
@@ -54,26 +55,53 @@ def _plain(kind: str, *names: str, optional: bool = False) -> list[Schema]:
     return [field_of(name, schema_of(kind, optional=optional)) for name in names]
 
 
+class SourceField(NamedTuple):
+    """A field of `source`.
+
+    Attributes:
+        name: As Debezium has it.
+        type: Of Kafka Connect.
+        field: Of `template_kernels`; `NOTHING`: all changes of a table have the same.
+    """
+
+    name: str
+    type: str
+    field: int = kernels.NOTHING
+    optional: bool = False
+
+
+SOURCE_FIELDS = (
+    SourceField("version", "string"),
+    SourceField("connector", "string"),
+    SourceField("name", "string"),
+    SourceField("ts_ms", "int64", kernels.MILLISECONDS),
+    SourceField("snapshot", "string"),
+    SourceField("db", "string"),
+    SourceField("sequence", "string", kernels.SEQUENCE_START, optional=True),
+    SourceField("ts_us", "int64", kernels.MICROSECONDS, optional=True),
+    SourceField("ts_ns", "int64", kernels.NANOSECONDS, optional=True),
+    SourceField("table", "string", optional=True),
+    SourceField("server_id", "int64", kernels.SERVER_ID),
+    SourceField("gtid", "string", kernels.GTID, optional=True),
+    SourceField("file", "string", kernels.FILE),
+    SourceField("pos", "int64", kernels.POSITION),
+    SourceField("row", "int32", kernels.ROW),
+    SourceField("thread", "int64", kernels.THREAD, optional=True),
+    SourceField("query", "string", kernels.QUERY, optional=True),
+)
+"""All of them, in their order: in schemas, in JSON, in attributes of CloudEvents, in Avro."""
+
+_SNAPSHOT = {
+    **schema_of("string", optional=True, name="io.debezium.data.Enum", parameters={"allowed": _SNAPSHOT_VALUES}),
+    "default": "false",
+}
+
+
 def source_schema(vendor: Vendor) -> Schema:
     """The schema of `source`, as Debezium's connector for that server has it."""
-    snapshot = schema_of(
-        "string", optional=True, name="io.debezium.data.Enum", parameters={"allowed": _SNAPSHOT_VALUES}
-    )
     fields = [
-        *_plain("string", "version", "connector", "name"),
-        *_plain("int64", "ts_ms"),
-        field_of("snapshot", {**snapshot, "default": "false"}),
-        *_plain("string", "db"),
-        *_plain("string", "sequence", optional=True),
-        *_plain("int64", "ts_us", "ts_ns", optional=True),
-        *_plain("string", "table", optional=True),
-        *_plain("int64", "server_id"),
-        *_plain("string", "gtid", optional=True),
-        *_plain("string", "file"),
-        *_plain("int64", "pos"),
-        *_plain("int32", "row"),
-        *_plain("int64", "thread", optional=True),
-        *_plain("string", "query", optional=True),
+        field_of(name, _SNAPSHOT if name == "snapshot" else schema_of(kind, optional=optional))
+        for name, kind, _, optional in SOURCE_FIELDS
     ]
     return struct_of(fields, name=f"io.debezium.connector.{connector_name(vendor)}.Source", version=1)
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import base64
 from functools import cached_property
+from itertools import chain, groupby
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -29,7 +30,7 @@ from binlog_connector.envelope.avro.parts import (
     plain_states,
     union_states,
 )
-from binlog_connector.envelope.connect_schema import connector_name
+from binlog_connector.envelope.connect_schema import SOURCE_FIELDS, connector_name
 from binlog_connector.envelope.json.message_template import NO_SNAPSHOT, OF_SNAPSHOT
 from binlog_connector.envelope.metadata_messages import EventGroups
 from binlog_format.errors import UnsupportedError
@@ -150,21 +151,28 @@ class EventParts:
         self._slots[rows] = np.arange(len(rows))
         seconds = block.events["timestamp"][rows].astype(np.int64)
         sure = union_states(np.ones(len(seconds), dtype=np.bool_))
-        fixed = [str(context.options.version), connector_name(block.vendor), context.options.topic_prefix]
         gtids = self._groups.gtids()
-        self._start = self._encoded(
-            SameParts(b"".join(map(encoded_text, fixed))),
-            Longs(seconds * 1000),
-            SameParts(_snapshot(OF_SNAPSHOT if are_copied else NO_SNAPSHOT)),
-        )
-        self._times = self._encoded(Longs(seconds * 1_000_000, sure), Longs(seconds * 1_000_000_000, sure))
-        self._place = self._encoded(
-            Longs(block.events["server_id"][rows]),
-            AvroTexts.of(gtids, pa.string(), union_states(gtids.is_valid().to_numpy(zero_copy_only=False))),
-            AvroTexts.of(self._groups.file_names(), pa.string()),
-            Longs(self._groups.file_offsets()),
-        )
-        self._session = self._encoded(self._threads(), self._queries())
+        of_events: dict[str, AvroPart] = {
+            "version": SameParts(encoded_text(str(context.options.version))),
+            "connector": SameParts(encoded_text(connector_name(block.vendor))),
+            "name": SameParts(encoded_text(context.options.topic_prefix)),
+            "ts_ms": Longs(seconds * 1000),
+            "snapshot": SameParts(_snapshot(OF_SNAPSHOT if are_copied else NO_SNAPSHOT)),
+            "ts_us": Longs(seconds * 1_000_000, sure),
+            "ts_ns": Longs(seconds * 1_000_000_000, sure),
+            "server_id": Longs(block.events["server_id"][rows]),
+            "gtid": AvroTexts.of(gtids, pa.string(), union_states(gtids.is_valid().to_numpy(zero_copy_only=False))),
+            "file": AvroTexts.of(self._groups.file_names(), pa.string()),
+            "pos": Longs(self._groups.file_offsets()),
+            "thread": self._threads(),
+            "query": self._queries(),
+        }
+        self._source: list[Encoded | str] = []  # names of fields that are not the same for a whole event
+        for is_of_event, names in groupby((field.name for field in SOURCE_FIELDS), of_events.__contains__):
+            if is_of_event:
+                self._source.append(self._encoded(*map(of_events.__getitem__, names)))
+            else:
+                self._source.extend(names)
 
     def source(self, database: str, table: str | None, events: Int64s, row_nos: Int32s) -> list[AvroPart]:
         """The fields of `source`.
@@ -176,16 +184,15 @@ class EventParts:
             row_nos: Number of its row in the event.
         """
         slots = self._slots[events]
-        return [
-            Chosen(self._start, slots),
-            SameParts(encoded_text(database) + VALUE_BRANCH + encoded_long(SEQUENCE_SIZE)),
-            Sequences(self._occasion.block, events, row_nos),
-            Chosen(self._times, slots),
-            SameParts(NULL_BRANCH if table is None else VALUE_BRANCH + encoded_text(table)),
-            Chosen(self._place, slots),
-            Longs(row_nos),
-            Chosen(self._session, slots),
-        ]
+        sequence = SameParts(VALUE_BRANCH + encoded_long(SEQUENCE_SIZE))
+        of_values: dict[str, list[AvroPart]] = {
+            "db": [SameParts(encoded_text(database))],
+            "sequence": [sequence, Sequences(self._occasion.block, events, row_nos)],
+            "table": [SameParts(NULL_BRANCH if table is None else VALUE_BRANCH + encoded_text(table))],
+            "row": [Longs(row_nos)],
+        }
+        parts = (of_values[one] if isinstance(one, str) else [Chosen(one, slots)] for one in self._source)
+        return list(chain.from_iterable(parts))
 
     def transaction(self, events: Int64s, orders: Orders | None) -> list[AvroPart]:
         """The field `transaction`.

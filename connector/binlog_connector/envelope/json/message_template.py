@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from binlog_connector.envelope.connect_schema import compact, connector_name
+from binlog_connector.envelope.connect_schema import SOURCE_FIELDS, compact, connector_name
 from binlog_connector.envelope.json import template_kernels as kernels
 from binlog_connector.envelope.options import EnvelopeFormat
 from binlog_format.kernels import empty_bytes
@@ -20,10 +20,11 @@ from binlog_format.views.columns import gtid_texts
 from binlog_format.views.row_images import JsonTexts
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from numpy.typing import NDArray
 
+    from binlog_connector.envelope.connect_schema import SourceField
     from binlog_connector.envelope.message_context import BlockContext
     from binlog_connector.envelope.options import EnvelopeOptions
     from binlog_format.kernels import Bytes
@@ -76,43 +77,22 @@ class MessageTemplate:
         cls, database: str, table: str, vendor: Vendor, options: EnvelopeOptions, *, is_copied: bool = False
     ) -> MessageTemplate:
         """Make the part before `data` in CloudEvents, with the attributes that Debezium's converter gives them."""
-        connector = connector_name(vendor)
+        connector, name = connector_name(vendor), options.topic_prefix
         event_type = f"io.debezium.connector.{connector}.DataChangeEvent"
-        place = compact(f"/debezium/{connector}/{options.topic_prefix}")
+        place = compact(f"/debezium/{connector}/{name}")
         has_transaction = options.transaction_metadata and not is_copied
+        same = _same_in_table(database, table, vendor, options, OF_SNAPSHOT if is_copied else NO_SNAPSHOT)
         # Debezium's own id is the same for all rows of an event, and CloudEvents wants one for each.
-        return _template(
-            (f'{{"id":{compact(f"name:{options.topic_prefix};sequence:")[:-1]}', kernels.SEQUENCE_START),
+        start = _template(
+            (f'{{"id":{compact(f"name:{name};sequence:")[:-1]}', kernels.SEQUENCE_START),
             ("", kernels.SEQUENCE_ROW),
             (";op:", kernels.OP),
             (f'","source":{place},"specversion":"1.0","type":"{event_type}","time":', kernels.ISO_TIME),
             (',"datacontenttype":"application/json","iodebeziumop":"', kernels.OP),
-            (
-                (
-                    f'","iodebeziumversion":"{options.version}","iodebeziumconnector":"{connector}","iodebeziumname":'
-                    f'{compact(options.topic_prefix)},"iodebeziumtsms":"'
-                ),
-                kernels.MILLISECONDS,
-            ),
-            (
-                (
-                    f'","iodebeziumsnapshot":"{OF_SNAPSHOT if is_copied else NO_SNAPSHOT}","iodebeziumdb":'
-                    f'{compact(database)},"iodebeziumsequence":"'
-                ),
-                kernels.SEQUENCE_START,
-            ),
-            ("", kernels.SEQUENCE_ROW),
-            ('","iodebeziumtsus":"', kernels.MICROSECONDS),
-            ('","iodebeziumtsns":"', kernels.NANOSECONDS),
-            (f'","iodebeziumtable":{compact(table)},"iodebeziumserverid":"', kernels.SERVER_ID),
-            ('","iodebeziumgtid":', kernels.GTID),
-            (',"iodebeziumfile":', kernels.FILE),
-            (',"iodebeziumpos":', kernels.POSITION_TEXT),
-            (',"iodebeziumrow":', kernels.ROW),
-            (',"iodebeziumthread":', kernels.THREAD_TEXT),
-            (',"iodebeziumquery":', kernels.QUERY),
-            *(_TRANSACTION_ATTRIBUTES if has_transaction else _NO_TRANSACTION_ATTRIBUTES),
+            ('",', kernels.NOTHING),
         )
+        of_source = (part for field in SOURCE_FIELDS for part in _attribute(field, same))
+        return start.extended(*of_source, *(_TRANSACTION_ATTRIBUTES if has_transaction else _NO_TRANSACTION_ATTRIBUTES))
 
     @property
     def message_fields(self) -> Int64s:
@@ -120,10 +100,16 @@ class MessageTemplate:
         return np.array([field for field in self.fields if field >= kernels.SEQUENCE_ROW], dtype=np.int64)
 
     def extended(self, *parts: tuple[str, int]) -> MessageTemplate:
-        """One that goes on with *parts*; the last field of this is `NOTHING`."""
-        (text, field), *others = parts
-        literals = (*self.literals[:-1], self.literals[-1] + text, *(literal for literal, _ in others))
-        return MessageTemplate(literals, (*self.fields[:-1], field, *(field for _, field in others)))
+        """One that goes on with *parts*; the last field of this is `NOTHING`, and so may be others."""
+        literals, fields = list(self.literals), list(self.fields)
+        for text, field in parts:
+            if fields[-1] == kernels.NOTHING:
+                literals[-1] += text
+                fields[-1] = field
+            else:
+                literals.append(text)
+                fields.append(field)
+        return MessageTemplate(tuple(literals), tuple(fields))
 
 
 def _template(*parts: tuple[str, int]) -> MessageTemplate:
@@ -131,39 +117,61 @@ def _template(*parts: tuple[str, int]) -> MessageTemplate:
 
 
 _TRANSACTION_ATTRIBUTES = (
-    (',"iodebeziumtxid":', kernels.TRANSACTION_ID),
+    ('"iodebeziumtxid":', kernels.TRANSACTION_ID),
     (',"iodebeziumtxtotalorder":"', kernels.TOTAL_ORDER),
     ('","iodebeziumtxdatacollectionorder":"', kernels.TABLE_ORDER),
     ('","data":', kernels.NOTHING),
 )
 _NO_TRANSACTION_ATTRIBUTES = (
     (
-        ',"iodebeziumtxid":null,"iodebeziumtxtotalorder":null,"iodebeziumtxdatacollectionorder":null,"data":',
+        '"iodebeziumtxid":null,"iodebeziumtxtotalorder":null,"iodebeziumtxdatacollectionorder":null,"data":',
         kernels.NOTHING,
     ),
 )
+_AS_TEXTS = {kernels.POSITION: kernels.POSITION_TEXT, kernels.THREAD: kernels.THREAD_TEXT}
+"""Fields that are numbers or null, and those that are the same as texts."""
+
+_Parts = list[tuple[str, int]]
+
+
+def _field(name: str, field: SourceField, same: Mapping[str, str | None], quote: str = "") -> _Parts:
+    # With a comma after it.
+    if field.field == kernels.NOTHING:
+        return [(f'"{name}":{compact(same[field.name])},', kernels.NOTHING)]
+    if field.field == kernels.SEQUENCE_START:
+        return [(f'"{name}":"', field.field), ("", kernels.SEQUENCE_ROW), ('",', kernels.NOTHING)]
+    return [(f'"{name}":{quote}', field.field), (f"{quote},", kernels.NOTHING)]
+
+
+def _attribute(field: SourceField, same: Mapping[str, str | None]) -> _Parts:
+    # CloudEvents have no numbers of 64 bits: they are texts.
+    name = f"iodebezium{field.name.replace('_', '')}"
+    if field.field in _AS_TEXTS:
+        return _field(name, field._replace(field=_AS_TEXTS[field.field]), same)
+    return _field(name, field, same, '"' if field.type == "int64" else "")
+
+
+def _same_in_table(
+    database: str, table: str | None, vendor: Vendor, options: EnvelopeOptions, snapshot: str
+) -> dict[str, str | None]:
+    return {
+        "version": str(options.version),
+        "connector": connector_name(vendor),
+        "name": options.topic_prefix,
+        "snapshot": snapshot,
+        "db": database,
+        "table": table,
+    }
 
 
 def source_template(
     database: str, table: str | None, vendor: Vendor, options: EnvelopeOptions, snapshot: str = NO_SNAPSHOT
 ) -> MessageTemplate:
     """Debezium's `source`; the last field is `NOTHING`."""
-    head = compact({"version": str(options.version), "connector": connector_name(vendor), "name": options.topic_prefix})
-    return _template(
-        (f'"source":{head[:-1]},"ts_ms":', kernels.MILLISECONDS),
-        (f',"snapshot":"{snapshot}","db":{compact(database)},"sequence":"', kernels.SEQUENCE_START),
-        ("", kernels.SEQUENCE_ROW),
-        ('","ts_us":', kernels.MICROSECONDS),
-        (',"ts_ns":', kernels.NANOSECONDS),
-        (f',"table":{compact(table)},"server_id":', kernels.SERVER_ID),
-        (',"gtid":', kernels.GTID),
-        (',"file":', kernels.FILE),
-        (',"pos":', kernels.POSITION),
-        (',"row":', kernels.ROW),
-        (',"thread":', kernels.THREAD),
-        (',"query":', kernels.QUERY),
-        ("}", kernels.NOTHING),
-    )
+    same = _same_in_table(database, table, vendor, options, snapshot)
+    parts = [part for field in SOURCE_FIELDS for part in _field(field.name, field, same)]
+    made = _template(('"source":{', kernels.NOTHING)).extended(*parts)
+    return MessageTemplate((*made.literals[:-1], made.literals[-1].removesuffix(",") + "}"), made.fields)
 
 
 def _flat(database: str, table: str) -> MessageTemplate:
