@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from binlog_connector.envelope.encoding import ChangeEncoder, Orders
-    from binlog_connector.envelope.json.json_encoding import ChangeValues
+    from binlog_connector.envelope.json.change_values import ChangeValues
     from binlog_connector.envelope.message_context import TableEnvelope
     from binlog_format.kernels import Bytes
     from binlog_format.rows.images import Images

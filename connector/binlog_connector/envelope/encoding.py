@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from numpy.typing import NDArray
 
-    from binlog_connector.envelope.json.json_encoding import ChangeValues
+    from binlog_connector.envelope.json.change_values import ChangeValues
     from binlog_connector.envelope.message_context import BlockContext, TableEnvelope
     from binlog_connector.schema.definitions import TableName
     from binlog_format.kernels import Bytes

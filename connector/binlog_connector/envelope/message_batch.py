@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
+from binlog_connector.envelope.json.change_values import TextValues
 from binlog_connector.envelope.message_kernels import copy_texts
 from binlog_format.kernels import empty_bytes
 from binlog_format.rows.arrow_arrays import fixed_array, mask_array, numbers_array, strings_array
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from binlog_connector.envelope.encoding import Texts
-    from binlog_connector.envelope.json.json_encoding import ChangeValues
+    from binlog_connector.envelope.json.change_values import ChangeValues
     from binlog_format.block import Block
     from binlog_format.kernels import Bytes
 
@@ -146,22 +147,6 @@ class MessageRun:
             valued=numbers,
             values=TextValues(values),
         )
-
-
-class TextValues:
-    """Values that are texts already.
-
-    Args:
-        texts: One for each value.
-    """
-
-    def __init__(self, texts: Texts) -> None:
-        self._texts = texts
-        self.sizes: Int64s = texts.sizes
-
-    def write(self, out: Bytes, starts: Int64s) -> None:
-        """Write value i at `out[starts[i]:starts[i] + sizes[i]]`."""
-        copy_texts(out, starts, self._texts.data, self._texts.offsets, np.arange(len(starts), dtype=np.int64))
 
 
 def message_batch(block: Block, runs: Sequence[MessageRun]) -> pa.RecordBatch:

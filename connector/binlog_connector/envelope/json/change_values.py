@@ -1,0 +1,129 @@
+"""Values of change messages, sized first and written where they shall stand: `ChangeValues`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
+
+from binlog_connector.envelope.message_kernels import copy_texts, image_pair_sizes, write_image_pairs
+from binlog_format.kernels import as_bytes, empty_bytes
+from binlog_format.rows.json.json_kernels import write_same
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from binlog_connector.envelope.encoding import Texts
+    from binlog_connector.envelope.json.message_template import MessageFields
+    from binlog_format.kernels import Bytes
+    from binlog_format.rows.json.json_rows import JsonRows
+
+    Int64s = NDArray[np.int64]
+
+
+_BEFORE, _AFTER = as_bytes(b'{"before":'), as_bytes(b',"after":')
+_COMMA, _BRACE = as_bytes(b","), as_bytes(b"}")
+
+
+class ChangeValues(Protocol):
+    """Values that are written when it is known where.
+
+    Attributes:
+        sizes: Bytes of each.
+    """
+
+    sizes: Int64s
+
+    def write(self, out: Bytes, starts: Int64s) -> None:
+        """Write value i at `out[starts[i]:starts[i] + sizes[i]]`."""
+
+
+class TextValues:
+    """Values that are texts already.
+
+    Args:
+        texts: One for each value.
+    """
+
+    def __init__(self, texts: Texts) -> None:
+        self._texts = texts
+        self.sizes: Int64s = texts.sizes
+
+    def write(self, out: Bytes, starts: Int64s) -> None:
+        """Write value i at `out[starts[i]:starts[i] + sizes[i]]`."""
+        copy_texts(out, starts, self._texts.data, self._texts.offsets, np.arange(len(starts), dtype=np.int64))
+
+
+class DebeziumValues:
+    """Envelopes with the images before and after each change; as data of CloudEvents, if these have attributes.
+
+    Args:
+        images: All images that occur.
+        before: Of each value its image before, or `NO_IMAGE`.
+        fields: What comes after the images; None: nothing.
+        wrapping: Before and after each value.
+        attributes: What comes before all of that; None: nothing.
+    """
+
+    def __init__(
+        self,
+        images: JsonRows,
+        before: Int64s,
+        after: Int64s,
+        fields: MessageFields | None,
+        wrapping: tuple[Bytes, Bytes],
+        attributes: MessageFields | None = None,
+    ) -> None:
+        self._images = images
+        self._before, self._after = before, after
+        self._attributes, self._fields = attributes, fields
+        ends = [_BRACE, wrapping[1]] if attributes is None else [_BRACE, wrapping[1], _BRACE]
+        self._head, self._tail = np.concatenate([wrapping[0], _BEFORE]), np.concatenate(ends)
+        self.sizes: Int64s = np.empty(len(before), dtype=np.int64)
+        image_pair_sizes(before, after, images.sizes, self._head.size + _AFTER.size + _COMMA.size, self.sizes)
+        if attributes is not None:
+            attributes.add_sizes(0, self.sizes)
+        if fields is not None:
+            fields.add_sizes(self._tail.size, self.sizes)
+        else:
+            self.sizes += self._tail.size - _COMMA.size
+
+    def write(self, out: Bytes, starts: Int64s) -> None:
+        """Write value i at `out[starts[i]:starts[i] + sizes[i]]`."""
+        cursors = starts.copy()
+        if self._attributes is not None:
+            self._attributes.write(out, cursors, empty_bytes(0))
+        image_starts = np.empty(len(self._images.sizes), dtype=np.int64)
+        write_image_pairs(out, cursors, self._head, _AFTER, self._before, self._after, self._images.sizes, image_starts)
+        self._images.write(out, image_starts)
+        if self._fields is not None:
+            self._fields.write(out, cursors, self._tail)
+        else:
+            cursors -= _COMMA.size
+            write_same(out, cursors, self._tail)
+        assert np.array_equal(cursors, starts + self.sizes), "values were written with other sizes than computed"
+
+
+class FlatValues:
+    """Rows with their metadata.
+
+    Args:
+        wrapping: Before and after each value.
+    """
+
+    def __init__(self, rows: JsonRows, fields: MessageFields, wrapping: tuple[Bytes, Bytes]) -> None:
+        self._rows = rows
+        self._fields = fields
+        self._head, self._tail = wrapping[0], np.concatenate([_BRACE, wrapping[1]])
+        self.sizes: Int64s = rows.sizes + self._head.size  # a comma takes the place of the row's closing brace
+        fields.add_sizes(self._tail.size, self.sizes)
+
+    def write(self, out: Bytes, starts: Int64s) -> None:
+        """Write value i at `out[starts[i]:starts[i] + sizes[i]]`."""
+        cursors = starts.copy()
+        write_same(out, cursors, self._head)
+        self._rows.write(out, cursors)
+        cursors += self._rows.sizes - 1
+        write_same(out, cursors, _COMMA)
+        self._fields.write(out, cursors, self._tail)
+        assert np.array_equal(cursors, starts + self.sizes), "values were written with other sizes than computed"
