@@ -153,7 +153,7 @@ class MessageEncoding(Protocol):
     def schema_change(self, context: BlockContext, change: SchemaChangeMessage) -> tuple[Texts, Texts]:
         """Key and value of the message about a statement."""
 
-    def truncate(self, context: BlockContext, event: int, name: TableName) -> Texts | None:
+    def truncate(self, context: BlockContext, event: int, name: TableName) -> ChangeValues | None:
         """The value of the message about a TRUNCATE, which has no key; None: there is none."""
 
     def heartbeat(self, now_ns: int) -> tuple[bytes, bytes]:

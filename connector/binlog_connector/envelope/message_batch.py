@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from binlog_connector.envelope.json.change_values import TextValues
 from binlog_connector.envelope.message_kernels import copy_texts
 from binlog_format.kernels import empty_bytes
 from binlog_format.rows.arrow_arrays import fixed_array, mask_array, numbers_array, strings_array
@@ -67,6 +66,7 @@ MESSAGES_SCHEMA = pa.schema(
         ("op", _NAME_TYPE),
         ("key", pa.large_binary()),
         ("value", pa.large_binary()),
+        ("attributes", pa.large_binary()),
         ("old_key", pa.large_binary()),
         ("new_key", pa.large_binary()),
         pa.field("position", SURE_POSITION_TYPE, nullable=False),
@@ -77,9 +77,10 @@ MESSAGES_SCHEMA = pa.schema(
 )
 """Messages in the order in which they are to be sent.
 
-A tombstone has a key, no value, and no `op`. `old_key` (of the creation) and `new_key` (of the delete) are for the
-headers `__debezium.oldkey` and `__debezium.newkey` after a change of a key. Messages about transactions have no table.
-`position` is that of the event group: what comes after the last message of a group may be committed with it.
+A tombstone has a key, no value, and no `op`. `attributes` (JSON) are for the headers of a CloudEvent, `old_key` (of the
+creation) and `new_key` (of the delete) for `__debezium.oldkey` and `__debezium.newkey` after a change of a key.
+Messages about transactions have no table. `position` is that of the event group: what comes after the last message of a
+group may be committed with it.
 """
 
 
@@ -119,17 +120,17 @@ class MessageRun:
         return len(self.order)
 
     @classmethod
-    def of_texts(
+    def of_events(
         cls,
         kind: MessageKind,
         database: str | None,
         table: str | None,
         order: Int64s,
         events: Int64s,
-        keys: Texts,
-        values: Texts,
+        keys: Texts | None,
+        values: ChangeValues,
     ) -> MessageRun:
-        """Messages whose keys and values are texts already, one of each for every event."""
+        """Messages about events themselves, one for every event."""
         count = len(events)
         numbers, none = np.arange(count, dtype=np.int64), np.full(count, NO_KEY, dtype=np.int64)
         return cls(
@@ -141,11 +142,11 @@ class MessageRun:
             row_nos=np.zeros(count, dtype=np.int32),
             ops=np.full(count, NO_OP, dtype=np.int32),
             keys=keys,
-            key=numbers,
+            key=none if keys is None else numbers,
             old_key=none,
             new_key=none,
             valued=numbers,
-            values=TextValues(values),
+            values=values,
         )
 
 
@@ -156,6 +157,7 @@ def message_batch(block: Block, runs: Sequence[MessageRun]) -> pa.RecordBatch:
     ranks = np.empty_like(sorting)
     ranks[sorting] = np.arange(len(sorting))
     of_runs = np.split(ranks, np.cumsum([len(run) for run in runs])[:-1])
+    valued = [ranks[run.valued] for run, ranks in zip(runs, of_runs, strict=True)]
     owners = np.repeat(np.arange(len(runs), dtype=np.int32), [len(run) for run in runs])[sorting]
     events = np.concatenate([run.events for run in runs])[sorting]
     places = PlaceColumns(block.events, block.groups, events, block.gtid_sources)
@@ -166,7 +168,8 @@ def message_batch(block: Block, runs: Sequence[MessageRun]) -> pa.RecordBatch:
         "table": _names_of_runs([run.table for run in runs], owners),
         "op": _names(np.concatenate([run.ops for run in runs])[sorting], OPS),
         "key": _keys(runs, of_runs, [run.key for run in runs]),
-        "value": _values(runs, of_runs, len(order)),
+        "value": _values([run.values for run in runs], valued, len(order)),
+        "attributes": _attributes(runs, valued, len(order)),
         "old_key": _keys(runs, of_runs, [run.old_key for run in runs]),
         "new_key": _keys(runs, of_runs, [run.new_key for run in runs]),
         "position": places.position(SURE_POSITION_TYPE),
@@ -187,15 +190,23 @@ def _names_of_runs(names: Sequence[str | None], owners: Int32s) -> pa.Array:
     return _names(np.ascontiguousarray(codes[owners]), known)
 
 
-def _values(runs: Sequence[MessageRun], of_runs: Sequence[Int64s], count: int) -> pa.Array:
+def _values(values: Sequence[ChangeValues], ranks: Sequence[Int64s], count: int) -> pa.Array:
     sizes = np.zeros(count, dtype=np.int64)
-    for run, ranks in zip(runs, of_runs, strict=True):
-        sizes[ranks[run.valued]] = run.values.sizes
+    for of_run, valued in zip(values, ranks, strict=True):
+        sizes[valued] = of_run.sizes
     offsets = _offsets(sizes)
     out = empty_bytes(int(offsets[-1]))
-    for run, ranks in zip(runs, of_runs, strict=True):
-        run.values.write(out, offsets[ranks[run.valued]])
+    for of_run, valued in zip(values, ranks, strict=True):
+        of_run.write(out, offsets[valued])
     return _binary_array(sizes, offsets, out)
+
+
+def _attributes(runs: Sequence[MessageRun], ranks: Sequence[Int64s], count: int) -> pa.Array:
+    told = [(run.values.attributes, valued) for run, valued in zip(runs, ranks, strict=True)]
+    there = [(attributes, valued) for attributes, valued in told if attributes is not None]
+    if not there:
+        return pa.nulls(count, pa.large_binary())
+    return _values([attributes for attributes, _ in there], [valued for _, valued in there], count)
 
 
 def _keys(runs: Sequence[MessageRun], of_runs: Sequence[Int64s], keys: Sequence[Int64s]) -> pa.Array:

@@ -112,7 +112,7 @@ class TableEnvelope:
         key_wrapping: Before and after each key.
         value_wrapping: Before and after each value.
         template: What comes after the rows.
-        attributes: What comes before them in CloudEvents; None: it is none.
+        attributes: What comes before them in CloudEvents, or is in headers; None: it is none.
         is_copied: Its rows are no changes: a snapshot has copied them.
     """
 
@@ -150,7 +150,7 @@ class TableEnvelope:
             )
         named = layout.database, layout.table, layout.vendor, options
         template = MessageTemplate.of(*named, is_copied=is_copied)
-        is_event = options.format is EnvelopeFormat.CLOUDEVENTS
+        is_event = options.format.is_event
         attributes = MessageTemplate.of_attributes(*named, is_copied=is_copied) if is_event else None
         if not options.schemas:
             return cls(layout, columns, key, wrapping(None), wrapping(None), template, attributes, is_copied)

@@ -11,7 +11,6 @@ import numpy as np
 from binlog_connector.envelope.change_messages import ChangeMessages
 from binlog_connector.envelope.json.json_encoding import JsonEncoding
 from binlog_connector.envelope.message_batch import (
-    NO_KEY,
     NO_OP,
     OPS,
     MessageKind,
@@ -39,7 +38,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from numpy.typing import NDArray
 
-    from binlog_connector.envelope.encoding import BlockEncoder, MessageEncoding, Orders, Texts
+    from binlog_connector.envelope.encoding import BlockEncoder, MessageEncoding, Orders
+    from binlog_connector.envelope.json.change_values import ChangeValues
     from binlog_connector.envelope.message_context import LoggedStatement
     from binlog_connector.envelope.options import EnvelopeOptions
     from binlog_connector.schema.definitions import TableName
@@ -307,8 +307,8 @@ class Truncates:
         return [_truncate_run(event, name, value) for event, name, value in made if value is not None]
 
 
-def _truncate_run(event: int, name: TableName, value: Texts) -> MessageRun:
-    events, none = np.array([event], dtype=np.int64), np.full(1, NO_KEY, dtype=np.int64)
+def _truncate_run(event: int, name: TableName, value: ChangeValues) -> MessageRun:
+    events = np.array([event], dtype=np.int64)
     order = sort_keys(events, MessagePlace.STATEMENT)
-    run = MessageRun.of_texts(MessageKind.CHANGE, name.database, name.table, order, events, value, value)
-    return replace(run, ops=np.full(1, OPS.index("t"), dtype=np.int32), keys=None, key=none)
+    run = MessageRun.of_events(MessageKind.CHANGE, name.database, name.table, order, events, None, value)
+    return replace(run, ops=np.full(1, OPS.index("t"), dtype=np.int32))

@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from binlog_connector.envelope.encoding import Collections, Orders, SchemaChangeMessage
+from binlog_connector.envelope.json.change_values import TextValues
 from binlog_connector.envelope.message_batch import MessageKind, MessagePlace, MessageRun, sort_keys
 from binlog_connector.schema.operations import (
     AlterTable,
@@ -221,7 +222,8 @@ class Transactions:
 
     def _run(self, ids: pa.Array, events: Int64s, place: MessagePlace, values: Texts) -> MessageRun:
         keys = self._encoding.transaction_keys(ids)
-        return MessageRun.of_texts(MessageKind.TRANSACTION, None, None, sort_keys(events, place), events, keys, values)
+        order, told = sort_keys(events, place), TextValues(values)
+        return MessageRun.of_events(MessageKind.TRANSACTION, None, None, order, events, keys, told)
 
 
 def _starts(groups: Int64s) -> Int64s:
@@ -305,7 +307,8 @@ class SchemaChanges:
         change = SchemaChangeMessage(event, database, table, text, changes)
         keys, values = self._encoding.schema_change(context, change)
         order = sort_keys(events, MessagePlace.STATEMENT)
-        return MessageRun.of_texts(MessageKind.SCHEMA_CHANGE, database or None, table, order, events, keys, values)
+        told = TextValues(values)
+        return MessageRun.of_events(MessageKind.SCHEMA_CHANGE, database or None, table, order, events, keys, told)
 
 
 def _changes(operation: Operation) -> list[tuple[str, TableName]]:

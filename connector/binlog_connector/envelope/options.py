@@ -23,6 +23,13 @@ class EnvelopeFormat(StrEnum):
     FLAT = "flat"
     CLOUDEVENTS = "cloudevents"
     """Debezium's, within an event of the CloudEvents specification."""
+    CLOUDEVENTS_BINARY = "cloudevents-binary"
+    """The same, with the attributes of the event as headers (the specification's binary mode)."""
+
+    @property
+    def is_event(self) -> bool:
+        """True for CloudEvents."""
+        return self in (EnvelopeFormat.CLOUDEVENTS, EnvelopeFormat.CLOUDEVENTS_BINARY)
 
 
 class DecimalHandling(StrEnum):

@@ -95,8 +95,8 @@ KAFKA_SINK = (
     ),
     Setting(
         "envelope",
-        "Form of the value of a change: debezium (before, after, op, source, ...), flat (the row), or cloudevents "
-        "(debezium's as the data of a CloudEvent).",
+        "Form of the value of a change: debezium (before, after, op, source, ...), flat (the row), cloudevents "
+        "(debezium's as the data of a CloudEvent), or cloudevents-binary (the same, with attributes as headers).",
     ),
     Setting("format", "json; or avro, with schemas in a registry: [sink.registry]."),
     Setting("schemas_enable", "In JSON: keys and values carry their schema, as Kafka Connect's converter writes it."),

@@ -316,7 +316,7 @@ def messages_of(batch: pa.RecordBatch, topic: str, partition_count: PartitionCou
         yield from _part(batch[start:row], topic)
         truncate = batch[row : row + 1]
         for partition in range(partition_count(topic)):
-            yield Messages(topic, truncate.column("key"), truncate.column("value"), partition=partition)
+            yield Messages(topic, truncate.column("key"), truncate.column("value"), _headers(truncate), partition)
         start = row + 1
     yield from _part(batch[start:], topic)
 
@@ -333,11 +333,21 @@ def _part(batch: pa.RecordBatch, topic: str) -> Iterator[Messages]:
 
 
 def _headers(batch: pa.RecordBatch) -> list[Headers] | None:
-    old_keys, new_keys = batch.column("old_key"), batch.column("new_key")
-    if old_keys.null_count == new_keys.null_count == len(batch):
+    told = [batch.column(name) for name in ("attributes", "old_key", "new_key")]
+    if all(column.null_count == len(batch) for column in told):
         return None
-    pairs = zip(old_keys.to_pylist(), new_keys.to_pylist(), strict=True)
     return [
-        [(name, key) for name, key in ((OLD_KEY_HEADER, old), (NEW_KEY_HEADER, new)) if key is not None]
-        for old, new in pairs
+        [
+            *([] if attributes is None else _event_headers(attributes)),
+            *((name, key) for name, key in ((OLD_KEY_HEADER, old), (NEW_KEY_HEADER, new)) if key is not None),
+        ]
+        for attributes, old, new in zip(*(column.to_pylist() for column in told), strict=True)
     ]
+
+
+def _event_headers(attributes: bytes) -> Headers:
+    # As CloudEvents' binding for Kafka has them in binary mode; what is not known has none.
+    told: dict[str, str | int | None] = msgspec.json.decode(attributes)
+    content_type = str(told.pop("datacontenttype"))
+    named = [(f"ce_{name}", str(value).encode()) for name, value in told.items() if value is not None]
+    return [("content-type", content_type.encode()), *named]

@@ -254,14 +254,14 @@ class AvroEncoding:
         values = [SameParts(self._head(topic, "value", of_value)), *source, SameParts(rest)]
         return Encoded.of([SameParts(keys)], 1), Encoded.of(values, 1)
 
-    def truncate(self, context: BlockContext, event: int, name: TableName) -> Encoded | None:
+    def truncate(self, context: BlockContext, event: int, name: TableName) -> PartValues | None:
         """See `MessageEncoding`; None if no change of the table is published, so there is nothing to remove."""
         head = self._truncate_head(context, name)
         if head is None:
             return None
         source = _statement_source(context, event, name.database, name.table)
         rest = NULL_BRANCH + _op("t", context.now_ns)
-        return Encoded.of([SameParts(head + NULL_BRANCH + NULL_BRANCH), *source, SameParts(rest)], 1)
+        return PartValues([SameParts(head + NULL_BRANCH + NULL_BRANCH), *source, SameParts(rest)], 1)
 
     def heartbeat(self, now_ns: int) -> tuple[bytes, bytes]:
         """See `MessageEncoding`."""

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from numpy.typing import NDArray
 
+    from binlog_connector.envelope.json.change_values import ChangeValues
     from binlog_format.block import Block
     from binlog_format.kernels import Bytes
 
@@ -214,6 +215,8 @@ SEQUENCE_SIZE = sum(SEQUENCE_WIDTHS) + len(SEQUENCE_WIDTHS) - 1  # and the dots
 
 class PartValues:
     """Values of messages; see `ChangeValues`."""
+
+    attributes: ChangeValues | None = None
 
     def __init__(self, parts: Sequence[AvroPart], count: int) -> None:
         self._parts = parts

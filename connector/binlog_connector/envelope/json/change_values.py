@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 
 from binlog_connector.envelope.message_kernels import copy_texts, image_pair_sizes, write_image_pairs
-from binlog_format.kernels import as_bytes, empty_bytes
+from binlog_format.kernels import as_bytes
 from binlog_format.rows.json.json_kernels import write_same
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 _BEFORE, _AFTER = as_bytes(b'{"before":'), as_bytes(b',"after":')
-_COMMA, _BRACE = as_bytes(b","), as_bytes(b"}")
+_COMMA, _BRACE, _DATA = as_bytes(b","), as_bytes(b"}"), as_bytes(b',"data":')
 
 
 class ChangeValues(Protocol):
@@ -30,9 +30,11 @@ class ChangeValues(Protocol):
 
     Attributes:
         sizes: Bytes of each.
+        attributes: What the headers of each tell about it, objects of JSON; None: they tell nothing.
     """
 
     sizes: Int64s
+    attributes: ChangeValues | None
 
     def write(self, out: Bytes, starts: Int64s) -> None:
         """Write value i at `out[starts[i]:starts[i] + sizes[i]]`."""
@@ -43,15 +45,31 @@ class TextValues:
 
     Args:
         texts: One for each value.
+        attributes: See `ChangeValues`.
     """
 
-    def __init__(self, texts: Texts) -> None:
-        self._texts = texts
+    def __init__(self, texts: Texts, attributes: ChangeValues | None = None) -> None:
+        self._texts, self.attributes = texts, attributes
         self.sizes: Int64s = texts.sizes
 
     def write(self, out: Bytes, starts: Int64s) -> None:
         """Write value i at `out[starts[i]:starts[i] + sizes[i]]`."""
         copy_texts(out, starts, self._texts.data, self._texts.offsets, np.arange(len(starts), dtype=np.int64))
+
+
+class AttributeValues:
+    """Attributes of CloudEvents, each event's by themselves."""
+
+    attributes: ChangeValues | None = None
+
+    def __init__(self, fields: MessageFields) -> None:
+        self._fields = fields
+        self.sizes: Int64s = np.zeros(len(fields.events), dtype=np.int64)
+        fields.add_sizes(_BRACE.size, self.sizes)
+
+    def write(self, out: Bytes, starts: Int64s) -> None:
+        """Write value i at `out[starts[i]:starts[i] + sizes[i]]`."""
+        self._fields.write(out, starts.copy(), _BRACE)
 
 
 class DebeziumValues:
@@ -62,7 +80,8 @@ class DebeziumValues:
         before: Of each value its image before, or `NO_IMAGE`.
         fields: What comes after the images; None: nothing.
         wrapping: Before and after each value.
-        attributes: What comes before all of that; None: nothing.
+        event: Attributes of the event that all of that is the data of; None: it is none.
+        attributes: See `ChangeValues`.
     """
 
     def __init__(
@@ -72,17 +91,18 @@ class DebeziumValues:
         after: Int64s,
         fields: MessageFields | None,
         wrapping: tuple[Bytes, Bytes],
-        attributes: MessageFields | None = None,
+        event: MessageFields | None = None,
+        attributes: ChangeValues | None = None,
     ) -> None:
         self._images = images
         self._before, self._after = before, after
-        self._attributes, self._fields = attributes, fields
-        ends = [_BRACE, wrapping[1]] if attributes is None else [_BRACE, wrapping[1], _BRACE]
+        self._event, self._fields, self.attributes = event, fields, attributes
+        ends = [_BRACE, wrapping[1]] if event is None else [_BRACE, wrapping[1], _BRACE]
         self._head, self._tail = np.concatenate([wrapping[0], _BEFORE]), np.concatenate(ends)
         self.sizes: Int64s = np.empty(len(before), dtype=np.int64)
         image_pair_sizes(before, after, images.sizes, self._head.size + _AFTER.size + _COMMA.size, self.sizes)
-        if attributes is not None:
-            attributes.add_sizes(0, self.sizes)
+        if event is not None:
+            event.add_sizes(_DATA.size, self.sizes)
         if fields is not None:
             fields.add_sizes(self._tail.size, self.sizes)
         else:
@@ -91,8 +111,8 @@ class DebeziumValues:
     def write(self, out: Bytes, starts: Int64s) -> None:
         """Write value i at `out[starts[i]:starts[i] + sizes[i]]`."""
         cursors = starts.copy()
-        if self._attributes is not None:
-            self._attributes.write(out, cursors, empty_bytes(0))
+        if self._event is not None:
+            self._event.write(out, cursors, _DATA)
         image_starts = np.empty(len(self._images.sizes), dtype=np.int64)
         write_image_pairs(out, cursors, self._head, _AFTER, self._before, self._after, self._images.sizes, image_starts)
         self._images.write(out, image_starts)
@@ -110,6 +130,8 @@ class FlatValues:
     Args:
         wrapping: Before and after each value.
     """
+
+    attributes: ChangeValues | None = None
 
     def __init__(self, rows: JsonRows, fields: MessageFields, wrapping: tuple[Bytes, Bytes]) -> None:
         self._rows = rows

@@ -24,7 +24,7 @@ from binlog_connector.envelope.connect_schema import (
     transaction_value_schema,
     wrapping,
 )
-from binlog_connector.envelope.json.change_values import DebeziumValues, FlatValues
+from binlog_connector.envelope.json.change_values import AttributeValues, DebeziumValues, FlatValues, TextValues
 from binlog_connector.envelope.json.message_template import (
     EventTexts,
     MessageFields,
@@ -62,6 +62,7 @@ if TYPE_CHECKING:
 
 
 _READY = JsonStyle(ready=True)
+_NO_ROWS = '{"before":null,"after":null}'
 
 
 class JsonEncoding:
@@ -77,7 +78,7 @@ class JsonEncoding:
         """See `MessageEncoding`."""
         are_copied = tables[0][0].is_copied
         parts: list[_Part | None] = [None, None]
-        if self._options.format is not EnvelopeFormat.CLOUDEVENTS or has_whole_envelope(context.block.vendor):
+        if not self._options.format.is_event or has_whole_envelope(context.block.vendor):
             texts = EventTexts.of(context, [(envelope.template, events) for envelope, events in tables])
             parts[0] = texts, op_texts(self._options, context.now_ns, are_copied=are_copied)
         with_attributes = [(table.attributes, events) for table, events in tables if table.attributes is not None]
@@ -121,18 +122,20 @@ class JsonEncoding:
         keys = JsonRows([json_column("databaseName", database)], 1)
         return JsonTexts.of_rows(keys, *wrapping(key)), JsonTexts.of_rows(JsonRows(columns, 1), *wrapping(value))
 
-    def truncate(self, context: BlockContext, event: int, name: TableName) -> JsonTexts:
+    def truncate(self, context: BlockContext, event: int, name: TableName) -> TextValues:
         """See `MessageEncoding`."""
         source = self._source(context, event, name.database, name.table)
         value = _flat_truncate(source) if self._is(EnvelopeFormat.FLAT) else _debezium_truncate(source, context.now_ns)
-        before = after = ""
+        head, tail = (part.tobytes().decode() for part in wrapping(self._truncate_schema(context, name)))
+        if not self._options.format.is_event:
+            return TextValues(JsonTexts.of([f"{head}{value}{tail}"]))
+        options, vendor = replace(self._options, transaction_metadata=False), context.block.vendor
+        template = MessageTemplate.of_attributes(name.database, name.table, vendor, options)
+        attributes = _of_one_event(context, event, template)
+        data = f"{head}{value if has_whole_envelope(vendor) else _NO_ROWS}{tail}"
         if self._is(EnvelopeFormat.CLOUDEVENTS):
-            options, vendor = replace(self._options, transaction_metadata=False), context.block.vendor
-            template = MessageTemplate.of_attributes(name.database, name.table, vendor, options)
-            before, after = _of_one_event(context, event, template), "}"
-            value = value if has_whole_envelope(vendor) else '{"before":null,"after":null}'
-        head, tail = wrapping(self._truncate_schema(context, name))
-        return JsonTexts.of([f"{before}{head.tobytes().decode()}{value}{tail.tobytes().decode()}{after}"])
+            return TextValues(JsonTexts.of([f'{attributes},"data":{data}}}']))
+        return TextValues(JsonTexts.of([data]), TextValues(JsonTexts.of([f"{attributes}}}"])))
 
     def heartbeat(self, now_ns: int) -> tuple[bytes, bytes]:
         """See `MessageEncoding`."""
@@ -151,7 +154,7 @@ class JsonEncoding:
         if self._is(EnvelopeFormat.FLAT):
             return flat_schema([], full_name)
         schema = envelope_schema([], full_name, context.block.vendor)
-        return data_schema(schema, context.block.vendor) if self._is(EnvelopeFormat.CLOUDEVENTS) else schema
+        return data_schema(schema, context.block.vendor) if self._options.format.is_event else schema
 
     def _is(self, form: EnvelopeFormat) -> bool:
         return self._options.format is form
@@ -190,7 +193,10 @@ class _JsonChanges:
             images = self._images.select(np.where(rows.ops == DELETE, rows.before, rows.after))
             return FlatValues(JsonRows(self._envelope.row_columns(images), len(images)), fields, wrapped)
         images_rows = JsonRows(self._rows, len(self._images))
-        return DebeziumValues(images_rows, rows.before, rows.after, fields, wrapped, attributes)
+        both = rows.before, rows.after
+        if attributes is not None and self._block.options.format is EnvelopeFormat.CLOUDEVENTS_BINARY:
+            return DebeziumValues(images_rows, *both, fields, wrapped, attributes=AttributeValues(attributes))
+        return DebeziumValues(images_rows, *both, fields, wrapped, attributes)
 
 
 def _filled(part: _Part | None, rows: ValueRows) -> MessageFields | None:

@@ -76,7 +76,7 @@ class MessageTemplate:
     def of_attributes(
         cls, database: str, table: str, vendor: Vendor, options: EnvelopeOptions, *, is_copied: bool = False
     ) -> MessageTemplate:
-        """Make the part before `data` in CloudEvents, with the attributes that Debezium's converter gives them."""
+        """Make the attributes that Debezium's converter gives CloudEvents: an object that is still open."""
         connector, name = connector_name(vendor), options.topic_prefix
         event_type = f"io.debezium.connector.{connector}.DataChangeEvent"
         place = compact(f"/debezium/{connector}/{name}")
@@ -120,11 +120,11 @@ _TRANSACTION_ATTRIBUTES = (
     ('"iodebeziumtxid":', kernels.TRANSACTION_ID),
     (',"iodebeziumtxtotalorder":"', kernels.TOTAL_ORDER),
     ('","iodebeziumtxdatacollectionorder":"', kernels.TABLE_ORDER),
-    ('","data":', kernels.NOTHING),
+    ('"', kernels.NOTHING),
 )
 _NO_TRANSACTION_ATTRIBUTES = (
     (
-        '"iodebeziumtxid":null,"iodebeziumtxtotalorder":null,"iodebeziumtxdatacollectionorder":null,"data":',
+        '"iodebeziumtxid":null,"iodebeziumtxtotalorder":null,"iodebeziumtxdatacollectionorder":null',
         kernels.NOTHING,
     ),
 )
