@@ -134,9 +134,9 @@ class LocalFile:
         descriptor: Of the open file; -1: it is closed.
     """
 
-    def __init__(self, path: Path) -> None:
-        self.name = path.name
+    def __init__(self, path: str | Path) -> None:
         self.path = str(path)
+        self.name = self.path.rpartition("/")[2]
         try:
             self.descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         except PermissionError as error:
@@ -209,7 +209,7 @@ class LocalDirectory(Directory):
     def entry(self, name: str) -> FileEntry | None:
         """One file of it."""
         try:
-            return _entry(name, (Path(self.path) / name).stat())
+            return _entry(name, Path(self.path_of(name)).stat())
         except FileNotFoundError:
             return None
         except PermissionError as error:
@@ -217,7 +217,7 @@ class LocalDirectory(Directory):
 
     def open(self, name: str) -> SourceFile:
         """Open a file of it."""
-        return LocalFile(Path(self.path) / name)
+        return LocalFile(self.path_of(name))
 
 
 class ArrowFile:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -47,12 +48,17 @@ _SIMPLE_TYPES: dict[pa.DataType, spark.DataType] = {
     pa.timestamp("us", "UTC"): spark.TimestampType(),
 }
 
+_SCHEMAS_KEPT = 64
+"""A stream asks for the same schemas batch after batch; to make one takes a millisecond."""
 
+
+@lru_cache(maxsize=_SCHEMAS_KEPT)
 def to_spark(schema: pa.Schema) -> spark.StructType:
     """The Spark schema whose Arrow form is `as_spark_sees_it(schema)`."""
     return spark.StructType([_spark_column(field) for field in schema])
 
 
+@lru_cache(maxsize=_SCHEMAS_KEPT)
 def as_spark_sees_it(schema: pa.Schema) -> pa.Schema:
     """*schema* with the inner names that Spark gives Arrow types; it compares them exactly."""
     return pa.schema([_spark_field(field) for field in schema])

@@ -8,7 +8,7 @@ import time
 import uuid
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
-from functools import partial
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any
 
 from binlog_connector import log_definitions
@@ -109,7 +109,7 @@ def one_machine(clock: Clock, ids: random.Random) -> Iterator[None]:
         (time, "sleep", clock.sleep),
         (uuid, "uuid4", lambda: uuid.UUID(int=ids.getrandbits(128), version=4)),
         (tables_job, "threading", _InlineThreads()),
-        *((module, "ThreadPoolExecutor", InlineExecutor) for module in _with_executors()),
+        *((module, "ThreadPoolExecutor", InlineExecutor) for module in _with_executors(len(sys.modules))),
     ]
     before = [(place, name, getattr(place, name)) for place, name, _ in changes]
     for place, name, value in changes:
@@ -121,7 +121,10 @@ def one_machine(clock: Clock, ids: random.Random) -> Iterator[None]:
             setattr(place, name, value)
 
 
-def _with_executors() -> list[Any]:
+@lru_cache(maxsize=1)
+def _with_executors(modules: int) -> list[Any]:
+    """Modules of ours with executors, of so many *modules* that are loaded."""
+    del modules
     ours = (module for name, module in list(sys.modules.items()) if name.startswith("binlog_"))
     return [module for module in ours if getattr(module, "ThreadPoolExecutor", None) is ThreadPoolExecutor]
 

@@ -10,6 +10,7 @@ import types
 import typing
 from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import cache
 from pathlib import Path
 
 import msgspec
@@ -109,7 +110,7 @@ class JobFile:
 
     def check_names(self, section: type[msgspec.Struct], content: TomlTable, path: KeyPath) -> None:
         """See that all names exist, and that what has no default is there."""
-        fields = {field.encode_name: field for field in msgspec.structs.fields(section)}
+        fields = _fields_of(section)
         for name, value in content.items():
             here = (*path, name)
             if name not in fields:
@@ -213,6 +214,12 @@ def _has_events(path: str) -> bool:
 _VARIABLE = re.compile(r"\$\{(?P<name>[A-Za-z_][A-Za-z0-9_]*)(?::-(?P<default>[^}]*))?\}")
 
 
+@cache
+def _fields_of(section: type[msgspec.Struct]) -> dict[str, msgspec.structs.FieldInfo]:
+    """Fields by their names in the file; msgspec evaluates all annotations for each answer."""
+    return {field.encode_name: field for field in msgspec.structs.fields(section)}
+
+
 def _section_of(field_type: object) -> type[msgspec.Struct] | None:
     # The section that a field holds: itself, or the items of a tuple.
     for candidate in (field_type, *typing.get_args(field_type)):
@@ -245,7 +252,7 @@ def _choices(root: type[msgspec.Struct], path: KeyPath) -> list[str]:
     for part in path:
         if isinstance(part, int):
             continue
-        known = {field.encode_name: field.type for field in msgspec.structs.fields(section)}
+        known = {name: field.type for name, field in _fields_of(section).items()}
         inner = _section_of(known[part])
         if inner is not None:
             section = inner
@@ -268,7 +275,7 @@ def _hint_for(root: type[AnyJob], name: str, fields: typing.Iterable[str], path:
         # It may be in the wrong section: after a [header] all keys belong to it.
         for section in msgspec.structs.fields(root):
             inner = _section_of(section.type)
-            others = [] if inner is None else [field.encode_name for field in msgspec.structs.fields(inner)]
+            others = [] if inner is None else list(_fields_of(inner))
             if name in others and path[:1] != (section.name,):
                 return f"It belongs into [{section.name}]"
             if section.name == name and path:
@@ -287,11 +294,11 @@ def _hint_of_other_kind(root: type[AnyJob], name: str, path: KeyPath) -> str | N
     section: type[msgspec.Struct] = other
     for part in path:
         if not isinstance(part, int):
-            inner = {field.encode_name: _section_of(field.type) for field in msgspec.structs.fields(section)}.get(part)
+            inner = {known: _section_of(field.type) for known, field in _fields_of(section).items()}.get(part)
             if inner is None:
                 return None
             section = inner
-    known = {field.encode_name for field in msgspec.structs.fields(section)}
+    known = _fields_of(section).keys()
     return f'Leave it out: it is a setting of jobs with sink.kind = "{kind}"' if name in known else None
 
 

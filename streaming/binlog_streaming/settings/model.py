@@ -337,9 +337,8 @@ def kept_definitions_in(checkpoint: str) -> str | None:
 
 def source_options(source: Section) -> dict[str, str]:
     """Options of the Spark source for a section `[source]`, without the path."""
-    given = msgspec.structs.asdict(source)
-    names = {field.name: field.encode_name for field in msgspec.structs.fields(source)}
-    return {names[name]: _option_text(value) for name, value in given.items() if name != "path" and value is not None}
+    given = zip(source.__struct_encode_fields__, msgspec.structs.astuple(source), strict=True)
+    return {name: _option_text(value) for name, value in given if name != "path" and value is not None}
 
 
 def _option_text(value: object) -> str:
