@@ -1,6 +1,7 @@
 """Changes of a target's columns: `SchemaChange`; `reconciled` finds those that new rows need.
 
-Rows put into the columns of a table: `cast_to_schema`, `with_values`; `changed_rows`: after a `SchemaChange`.
+Rows put into the columns of a table: `cast_to_schema`, `with_values`; `changed_rows`: after a `SchemaChange`;
+`check_values`: whether columns that need a value have one.
 
 Choice of a Parquet file's columns that get a dictionary: `dictionary_columns`.
 
@@ -16,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from binlog_format.errors import SchemaError
+from binlog_format.errors import SchemaError, TableError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -195,6 +196,25 @@ def cast_to_schema(rows: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
         for field, place in zip(schema, found, strict=True)
     ]
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def check_values(uri: str, rows: pa.Table, required: Mapping[str, str]) -> None:
+    """See that new rows have values where their table needs some.
+
+    Args:
+        required: Columns of it, and why they need a value in each row.
+
+    Raises:
+        TableError: `TABLE_FEATURE`: a row has none.
+    """
+    for name, reason in required.items():
+        if name in rows.column_names and rows.column(name).null_count:
+            raise TableError(
+                "TABLE_FEATURE",
+                f"{uri}: a row has no value in column {name}, and the table needs one there: {reason}",
+                hint="Take it off the column (Spark: ALTER TABLE ... ALTER COLUMN ... DROP NOT NULL), or name another "
+                "target and let this job build the table anew from the log",
+            )
 
 
 def with_values(rows: pa.RecordBatch, values: Mapping[str, pa.Array | pa.Scalar]) -> pa.RecordBatch:

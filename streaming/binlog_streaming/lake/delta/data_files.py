@@ -26,7 +26,6 @@ from binlog_streaming.lake.delta.actions import (
 )
 from binlog_streaming.lake.delta.features import (
     FileColumns,
-    check_values,
     clustering_columns,
     file_columns,
     required_columns,
@@ -36,6 +35,7 @@ from binlog_streaming.lake.evolution import (
     IDENTITY,
     NO_ID,
     cast_to_schema,
+    check_values,
     dictionary_columns,
     has_identity,
     with_identity,

@@ -6,7 +6,7 @@ With column mapping by name a column keeps one name and one number in files, sta
 it is called; so it is renamed without a look at any file. Without it files have the table's own names.
 
 Features that a table may use and be written without Spark: `check_features`; others are refused by name. Columns that
-need a value in each row: `required_columns`, which `check_values` looks at in new rows.
+need a value in each row: `required_columns`.
 
 Each name in `FEATURES` was tried: a table that Spark made with it was appended to, merged into, given a column,
 written anew and compacted, and then Spark read the right rows from it, and wrote on.
@@ -310,18 +310,6 @@ def required_columns(metadata: Metadata) -> dict[str, str]:
     return required | {
         column["name"]: "identityColumns" for column in columns if _EXPLICIT in column.get("metadata", {})
     }
-
-
-def check_values(uri: str, rows: pa.Table, required: Mapping[str, str]) -> None:
-    """See that new rows have values where they need some."""
-    for name, reason in required.items():
-        if name in rows.column_names and rows.column(name).null_count:
-            raise TableError(
-                "TABLE_FEATURE",
-                f"{uri}: a row has no value in column {name}, and the table needs one there: {reason}",
-                hint="Take it off the column with Spark (ALTER TABLE ... ALTER COLUMN ... DROP NOT NULL), or name "
-                "another target and let this job build the table anew from the log",
-            )
 
 
 def clustering_columns(log: TableLog) -> list[list[str]]:

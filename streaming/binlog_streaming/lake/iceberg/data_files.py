@@ -30,7 +30,7 @@ from pyiceberg.table.locations import load_location_provider
 from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import ListType, LongType, MapType, NestedField
 
-from binlog_streaming.lake.evolution import NO_ID, cast_to_schema, dictionary_columns, with_identity
+from binlog_streaming.lake.evolution import NO_ID, cast_to_schema, check_values, dictionary_columns, with_identity
 from binlog_streaming.lake.iceberg.manifests import FIRST_ROW_ID, new_file
 from binlog_streaming.lake.iceberg.partitions import file_facts, partitioned
 from binlog_streaming.lake.iceberg.schema import arrow_schema, file_schema
@@ -217,12 +217,18 @@ class IcebergDataFiles:
         own = file_schema(metadata.schema())
         self.file_schema = Schema(*own.fields, *IDENTITY_FIELDS) if keeps_identity else own
         self.arrow_schema = schema_to_pyarrow(self.file_schema, include_field_ids=True)
+        self._required = {field.name: "NOT NULL" for field in metadata.schema().fields if field.required}
         self._partitions: dict[str, _PartitionFiles] = {}
 
     def write(self, rows: pa.Table) -> None:
-        """Add rows, with the table's columns."""
+        """Add rows, with the table's columns.
+
+        Raises:
+            TableError: `TABLE_FEATURE`: one has no value where the table needs one.
+        """
         if not rows.num_rows:
             return
+        check_values(self.metadata.location, rows, self._required)
         self.row_count += rows.num_rows
         typed = rows.rename_columns(self.arrow_schema.names).cast(self.arrow_schema)
         for partition, own in partitioned(self.metadata, rows, typed):

@@ -133,7 +133,7 @@ def evolved(metadata: TableMetadata, change: SchemaChange) -> Evolution:
         is_rewrite |= name in change.filled or not keeps
         if keeps:
             kept = field.field_type if _same(field.field_type, kind) else kind
-            fields.append(_field(field.field_id, name, kept, field.doc))
+            fields.append(field.model_copy(update={"name": name, "field_type": kept}))
         else:
             fields.append(_field(fresh(), name, _fresh(kind, fresh), field.doc))
     for name in change.added.names:
@@ -150,9 +150,9 @@ def replaced(metadata: TableMetadata, columns: pa.Schema) -> Schema:
     for wanted in iceberg_schema(columns).fields:
         old = there.get(wanted.name)
         if old is not None and _same(old.field_type, wanted.field_type):
-            fields.append(_field(old.field_id, wanted.name, old.field_type, old.doc))
+            fields.append(old)
         elif old is not None and _is_wider(old.field_type, wanted.field_type):
-            fields.append(_field(old.field_id, wanted.name, wanted.field_type, old.doc))
+            fields.append(old.model_copy(update={"field_type": wanted.field_type}))
         else:
             fields.append(_field(fresh(), wanted.name, _fresh(wanted.field_type, fresh)))
     return _next_schema(metadata, fields)
@@ -188,7 +188,10 @@ def _fresh_ids(metadata: TableMetadata) -> Callable[[], int]:
 
 
 def _next_schema(metadata: TableMetadata, fields: list[NestedField]) -> Schema:
+    there = {field.field_id for field in fields}
+    key = [number for number in metadata.schema().identifier_field_ids if number in there]
     for schema in metadata.schemas:
-        if schema.fields == tuple(fields):
+        if schema.fields == tuple(fields) and schema.identifier_field_ids == key:
             return schema  # a catalog gives these columns their number from before
-    return Schema(*fields, schema_id=1 + max(schema.schema_id for schema in metadata.schemas))
+    new = 1 + max(schema.schema_id for schema in metadata.schemas)
+    return Schema(*fields, schema_id=new, identifier_field_ids=key)

@@ -363,12 +363,6 @@ def _features(table: Table) -> Iterator[tuple[str, str]]:
     unknown = [field.name for field in table.spec().fields if isinstance(field.transform, UnknownTransform)]
     if unknown:
         yield f"partitions by {', '.join(unknown)}", "Drop the partition fields (ALTER TABLE ... DROP PARTITION FIELD)"
-    required = [field.name for field in table.schema().fields if field.required]
-    if required:
-        yield (
-            f"columns that must not be null: {', '.join(required)}",
-            "Let them be null (ALTER TABLE ... ALTER COLUMN ... DROP NOT NULL): rows may come without some columns",
-        )
     kind = table.properties.get(TableProperties.WRITE_FILE_FORMAT, TableProperties.WRITE_FILE_FORMAT_DEFAULT)
     if kind != TableProperties.WRITE_FILE_FORMAT_DEFAULT:
         yield f"files in {kind}", f"Set the table property {TableProperties.WRITE_FILE_FORMAT} to parquet"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import closing
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -21,7 +22,6 @@ from tests.streaming.tables.lake.sink_cases import MIRROR_COMMIT_ID, Place, chan
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
     from binlog_streaming.lake.target import Target
 
@@ -41,11 +41,6 @@ def place(tmp_path: Path) -> Place:
     return place
 
 
-def not_null(place: Place) -> None:
-    with reader(place) as table, table.update_schema(allow_incompatible_changes=True) as update:
-        update.update_column("value", required=True)
-
-
 def other_files(place: Place) -> None:
     with reader(place) as table, table.transaction() as transaction:
         transaction.set_properties({"write.format.default": "orc"})
@@ -62,11 +57,10 @@ def version_3(place: Place) -> None:
 @pytest.mark.parametrize(
     ("give", "named"),
     [
-        (not_null, "columns that must not be null: value"),
         (other_files, "files in orc"),
         (version_3, "format version 3"),
     ],
-    ids=["not null", "other files", "version 3"],
+    ids=["other files", "version 3"],
 )
 def test_what_is_not_kept_is_refused_by_name(
     place: Place, give: Callable[[Place], None], named: str, write: Callable[[Target], object]
@@ -83,6 +77,49 @@ def check_refused(place: Place, named: str, write: Callable[[Target], object]) -
     assert caught.value.hint is not None
     assert place.state() == before
     assert set(place.directory.rglob("*")) == paths
+
+
+def test_not_null_and_the_identifier_of_another_writer_are_kept(place: Place) -> None:
+    """Through every kind of step; a row without a value is refused before anything is written."""
+    with reader(place) as table, table.update_schema(allow_incompatible_changes=True) as update:
+        update.update_column("id", required=True)
+        update.set_identifier_fields("id")
+    steps = [*WRITES.values(), lambda target: target.evolve(SchemaChange(retyped={"id": pa.int64()}), NEXT)]
+    for step, write in enumerate(steps):
+        with closing(place.target()) as target:
+            write(target)  # type: ignore[no-untyped-call]
+        with reader(place) as table:
+            columns = table.schema()
+            kept = [field.required for field in columns.fields]
+            assert (kept, columns.identifier_field_names()) == ([True, False], {"id"}), step
+    assert place.ids() == [9]
+    before, paths = place.state(), files_of(place)
+    rows = pa.table({"id": pa.array([None], pa.int64()), "value": ["x"]})
+    named = r"TABLE_FEATURE\] .* no value in column id, .*NOT NULL"
+    with closing(place.target()) as target, pytest.raises(TableError, match=named):
+        target.append(rows.to_reader(), NEXT)
+    assert (place.state(), files_of(place)) == (before, paths)
+
+
+def test_old_rows_keep_the_default_of_a_column_that_another_writer_added(place: Place) -> None:
+    """Files from before do not have it; who writes them anew, or changes columns, must not make it null."""
+    with reader(place) as table, table.update_schema() as update:
+        update.add_column("note", StringType())
+    with reader(place) as table:
+        path = Path(table.metadata_location)
+    note = '"name":"note","type":"string",'
+    text = path.read_text()
+    assert note in text
+    path.write_text(text.replace(note, f'{note}"initial-default":"before","write-default":"later",'))
+    added = pa.schema([("more", pa.int32())])
+    changes = [SchemaChange(renamed={"value": "name"}), SchemaChange(added=added, filled={"more": pa.scalar(7)})]
+    for step, change in enumerate(changes):
+        with closing(place.target()) as target:
+            target.evolve(change, replace(NEXT, step=step))
+            assert target.read().read_all().column("note").to_pylist() == ["before", "before"]
+        with reader(place) as table:
+            field = table.schema().find_field("note")
+            assert (field.initial_default, field.write_default) == ("before", "later")
 
 
 REWRITES: dict[str, Callable[[Target], object]] = {
