@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from binlog_connector.envelope.avro.avro_encoding import avro_schema, table_schemas
+from binlog_connector.envelope.avro.avro_encoding import table_schemas
+from binlog_connector.envelope.avro.avro_schema import avro_schema
 from binlog_connector.envelope.message_context import TableEnvelope
 from binlog_connector.envelope.options import MessageOperation
 from binlog_connector.following.starts import initial_offset

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from binlog_connector.envelope.avro.avro_encoding import avro_schema
+from binlog_connector.envelope.avro.avro_schema import avro_schema
 from binlog_connector.envelope.avro.message_parts import column_part
 from binlog_connector.envelope.avro.parts import Encoded, Longs, encoded_long, encoded_text
 from binlog_connector.envelope.connect_schema import field_of, schema_of, struct_of
