@@ -51,6 +51,8 @@ def avro() -> float:
 
 class _NumberedSchemas:
     # A registry costs its answer once for each schema; here is what comes after that.
+    url = "http://registry:8081"
+
     def __init__(self) -> None:
         self._schemas: list[tuple[str, str]] = []
 

@@ -22,10 +22,12 @@ import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.Executors;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicReference;
+import org.apache.kafka.connect.data.Schema;
 import org.apache.kafka.connect.data.SchemaAndValue;
 import org.apache.kafka.connect.header.Header;
 import org.apache.kafka.connect.json.JsonConverter;
 import org.apache.kafka.connect.source.SourceRecord;
+import org.apache.kafka.connect.storage.Converter;
 import org.apache.kafka.connect.transforms.Transformation;
 
 /** Messages of Debezium's engine, and what its transformations make of messages: a line of JSON for each. */
@@ -39,7 +41,7 @@ public final class DebeziumMessages {
     private DebeziumMessages() {
     }
 
-    /** stream PROPERTIES OUTPUT LAST_TOPIC, transform MESSAGES OUTPUT OUTBOX_TOPIC, or cloudevents MESSAGES OUTPUT SCHEMAS. */
+    /** stream PROPERTIES OUTPUT LAST_TOPIC, transform MESSAGES OUTPUT OUTBOX_TOPIC, or cloudevents MESSAGES OUTPUT FORM. */
     public static void main(String[] arguments) throws Exception {
         DebeziumMessages messages = new DebeziumMessages();
         Path input = Path.of(arguments[1]);
@@ -103,10 +105,10 @@ public final class DebeziumMessages {
         }
     }
 
-    /** Reads messages with schemas, and writes the values that Debezium's converter makes of them. */
-    private void makeCloudEvents(Path input, BufferedWriter out, String schemas) throws IOException {
-        CloudEventsConverter converter = new CloudEventsConverter();
-        converter.configure(Map.of("json.schemas.enable", schemas), false);
+    /** Reads messages with schemas, and writes the values that Debezium's converter makes of them: form is true, false, avro. */
+    private void makeCloudEvents(Path input, BufferedWriter out, String form) throws IOException {
+        CloudEventsConverter converter = new CloudEventsConverter(new ToldAvro());
+        converter.configure(form.equals("avro") ? ToldAvro.SETTINGS : Map.of("json.schemas.enable", form), false);
         try (BufferedReader lines = Files.newBufferedReader(input)) {
             for (String line = lines.readLine(); line != null; line = lines.readLine()) {
                 SourceRecord record = record(MAPPER.readTree(line));
@@ -117,6 +119,28 @@ public final class DebeziumMessages {
                 out.write(made.toString());
                 out.newLine();
             }
+        }
+    }
+
+    /** In place of a converter to Avro: topic, schema and value as JSON, after as many bytes as an id has. */
+    private static final class ToldAvro implements Converter {
+        static final Map<String, String> SETTINGS = Map.of(
+                "serializer.type", "avro", "data.serializer.type", "avro", "avro.schema.registry.url", "http://registry:8081");
+        private final JsonConverter values = converter(false);
+
+        @Override
+        public void configure(Map<String, ?> settings, boolean isKey) {
+        }
+
+        @Override
+        public byte[] fromConnectData(String topic, Schema schema, Object value) {
+            String told = new String(values.fromConnectData(topic, schema, value), StandardCharsets.UTF_8);
+            return ("\0\0\0\0\7" + topic + "\n" + told).getBytes(StandardCharsets.UTF_8);
+        }
+
+        @Override
+        public SchemaAndValue toConnectData(String topic, byte[] value) {
+            throw new UnsupportedOperationException();
         }
     }
 

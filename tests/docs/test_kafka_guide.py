@@ -130,6 +130,8 @@ def expected_cloud_event() -> str:
 
 class _Schemas:
     # A registry, as far as the guide needs one.
+    url = "http://registry:8081"
+
     def __init__(self) -> None:
         self.known: dict[str, str] = {}
 

@@ -26,6 +26,8 @@ _OPTIONS = EnvelopeOptions("shop", transaction_metadata=True, schema_changes=Tru
 
 
 class _Schemas:
+    url = "http://registry:8081"
+
     def __init__(self) -> None:
         self._parsed: list[Any] = []
         self._texts: list[tuple[str, str]] = []

@@ -321,7 +321,15 @@ def test_avro_has_a_registry(tmp_path: Path) -> None:
         ('format = "avro"\n', r"sink.registry.url: sink.format avro needs a schema registry"),
         (
             f'format = "avro"\nenvelope = "flat"\n{REGISTRY}',
-            r"sink.envelope: expected debezium beside",
+            r"sink.envelope: expected debezium or cloudevents beside",
+        ),
+        (
+            f'format = "avro"\nenvelope = "cloudevents-binary"\n{REGISTRY}',
+            r"sink.envelope: expected debezium or cloudevents beside",
+        ),
+        (
+            f'format = "avro"\nenvelope = "cloudevents"\nskipped_operations = ["d"]\n{REGISTRY}',
+            r"sink.skipped_operations: expected t among them",
         ),
         (f'format = "avro"\nschemas_enable = true\n{REGISTRY}', r"sink.schemas_enable: expected false beside"),
         (f'format = "avro"\n{REGISTRY}user = "app"\n', r"sink.registry.user: expected a user with password_variable"),

@@ -12,6 +12,7 @@ from binlog_format.vendor import Vendor
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from binlog_connector.envelope.options import EnvelopeOptions
     from binlog_format.kernels import Bytes
 
 Schema = dict[str, Any]
@@ -90,6 +91,34 @@ SOURCE_FIELDS = (
     SourceField("query", "string", kernels.QUERY, optional=True),
 )
 """All of them, in their order: in schemas, in JSON, in attributes of CloudEvents, in Avro."""
+
+
+def attribute_name(field: str) -> str:
+    """Name of the attribute of CloudEvents that is a field of Debezium's."""
+    return f"iodebezium{field.replace('_', '')}"
+
+
+def event_schema(database: str, options: EnvelopeOptions) -> Schema:
+    """The schema of a CloudEvent whose data is in Avro."""
+    of_source = [
+        field_of(
+            attribute_name(name),
+            schema_of("int32" if kind == "int32" else "string", optional=optional or name == "snapshot"),
+        )
+        for name, kind, _, optional in SOURCE_FIELDS
+    ]
+    fields = [
+        *_plain("string", "id", "source", "specversion", "type", "time", "datacontenttype", "dataschema"),
+        *_plain("string", attribute_name("op")),
+        *of_source,
+        *_plain("string", *map(attribute_name, TRANSACTION_FIELDS), optional=True),
+        *_plain("bytes", "data"),
+    ]
+    return struct_of(fields, name=f"{options.schema_name(f'{database}.CloudEvents')}.Envelope")
+
+
+TRANSACTION_FIELDS = ("txid", "txtotalorder", "txdatacollectionorder")
+"""Attributes of CloudEvents about transactions, by the names of Debezium's fields."""
 
 _SNAPSHOT = {
     **schema_of("string", optional=True, name="io.debezium.data.Enum", parameters={"allowed": _SNAPSHOT_VALUES}),

@@ -31,6 +31,11 @@ class EnvelopeFormat(StrEnum):
         """True for CloudEvents."""
         return self in (EnvelopeFormat.CLOUDEVENTS, EnvelopeFormat.CLOUDEVENTS_BINARY)
 
+    @property
+    def may_be_avro(self) -> bool:
+        """True if there are such messages in Avro; the data of CloudEvents is Avro then, too."""
+        return self in (EnvelopeFormat.DEBEZIUM, EnvelopeFormat.CLOUDEVENTS)
+
 
 class DecimalHandling(StrEnum):
     """Form of DECIMAL columns: bytes with a scale in the schema, floating point, or digits as text."""

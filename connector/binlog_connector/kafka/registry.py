@@ -76,6 +76,11 @@ class SchemaRegistry:
         self._ids: dict[tuple[str, str], int] = {}
         self._latest: dict[str, tuple[int, str]] = {}
 
+    @property
+    def url(self) -> str:
+        """Its address, the first one of several."""
+        return self._connection.urls.split(",")[0].strip()
+
     def id_of(self, subject: str, schema: str) -> int:
         """The id of *schema*, which is registered under *subject* if it is not yet."""
         known = self._ids.get((subject, schema))

@@ -315,9 +315,9 @@ class RegistryCheck:
         if self._registry is None:
             return
         try:
-            key, value = table_schemas(TableEnvelope.of(layout, self._options, self._decoding), self._options)
-            for part, schema in (("key", key), ("value", value)):
-                refusal = None if schema is None else self._registry.refusal(f"{topic}-{part}", avro_schema(schema))
+            schemas = table_schemas(TableEnvelope.of(layout, self._options, self._decoding), self._options)
+            for part, schema in schemas.items():
+                refusal = self._registry.refusal(f"{topic}-{part}", avro_schema(schema))
                 if refusal is not None:
                     yield refusal
         except RegistryError as error:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from binlog_connector.envelope.options import CURRENT_MESSAGES, FIRST_MESSAGES, EnvelopeFormat
+from binlog_connector.envelope.options import CURRENT_MESSAGES, FIRST_MESSAGES, MessageOperation
 from binlog_connector.following.debezium_offset import DEBEZIUM_OFFSET, DebeziumOffset
 from binlog_connector.kafka.topic_names import NAME_EXPECTED, is_topic_name, template_mistake
 from binlog_connector.options.source_options import SourceOptions
@@ -243,8 +243,12 @@ def _check_registry(sink: KafkaSink) -> None:
                     (*path, field), f"expected nothing beside sink.format {sink.format}", 'Set format = "avro"'
                 )
         return
-    if sink.envelope is not EnvelopeFormat.DEBEZIUM:
-        raise Mistake(("sink", "envelope"), f"expected debezium beside sink.format avro, got {sink.envelope}")
+    if not sink.envelope.may_be_avro:
+        reason = f"expected debezium or cloudevents beside sink.format avro, got {sink.envelope}"
+        raise Mistake(("sink", "envelope"), reason)
+    if sink.envelope.is_event and MessageOperation.TRUNCATE not in sink.skipped:
+        hint = "Leave it out: TRUNCATE is skipped then. The statement does not tell the columns that data would have"
+        raise Mistake(("sink", "skipped_operations"), "expected t among them beside cloudevents in Avro", hint)
     if sink.schemas_enable:
         hint = "In Avro a message names its schema, which is in the registry"
         raise Mistake(("sink", "schemas_enable"), "expected false beside sink.format avro", hint)

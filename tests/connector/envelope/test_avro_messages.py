@@ -118,15 +118,15 @@ def test_messages_of_real_logs_are_those_of_json(server: SchemaRegistryServer, c
     )
     assert len(found) == len(expected) > 10
     for one, other in zip(found, expected, strict=True):
-        assert _rounded(one) == _rounded(other)
+        assert rounded(one) == rounded(other)
 
 
-def _rounded(value: Any) -> Any:
-    # JSON has the shortest text that tells a float32 from others, and columns with their own names.
+def rounded(value: Any) -> Any:
+    """As in both: JSON has the shortest text that tells a float32 from others, and columns with their own names."""
     if isinstance(value, dict):
-        return {re.sub(r"[^A-Za-z0-9_]", "_", name): _rounded(one) for name, one in value.items()}
+        return {re.sub(r"[^A-Za-z0-9_]", "_", name): rounded(one) for name, one in value.items()}
     if isinstance(value, list):
-        return [_rounded(one) for one in value]
+        return [rounded(one) for one in value]
     with np.errstate(over="ignore"):
         return float(np.float32(value)) if isinstance(value, float) else value
 
@@ -249,5 +249,5 @@ def test_schemas_are_valid_and_ask_the_registry_once(server: SchemaRegistryServe
 
 
 def test_flat_rows_are_refused(server: SchemaRegistryServer) -> None:
-    with pytest.raises(OptionError, match="flat rows are not written in Avro"):
+    with pytest.raises(OptionError, match="envelope flat is not written in Avro"):
         avro_encoding(server, EnvelopeOptions("shop", format=EnvelopeFormat.FLAT))

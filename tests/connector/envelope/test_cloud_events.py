@@ -1,17 +1,21 @@
-"""CloudEvents in binary mode are those in structured mode: attributes beside the value, which is the data alone."""
+"""CloudEvents in binary mode, and in Avro, are those of structured mode in JSON, but for place or form of data."""
 
 from __future__ import annotations
 
+import base64
 import json
+import re
 
 import pytest
 
-from binlog_connector.envelope.options import EnvelopeFormat, EnvelopeOptions
+from binlog_connector.envelope.options import EnvelopeFormat, EnvelopeOptions, MessageOperation
 from binlog_connector.schema.history import SchemaHistory
 from binlog_format.formats.opening import open_log
 from binlog_format.rows.decoding import Decoding
+from tests.connector.envelope.test_avro_messages import avro_messages, rounded
 from tests.connector.envelope.test_messages import messages
 from tests.corpus import SERVER_CASES
+from tests.faults.schema_registry import SchemaRegistryServer
 
 
 @pytest.mark.parametrize("case", ["mariadb-10.11/ops", "mysql-9/ops_zstd"])
@@ -37,3 +41,37 @@ def test_both_modes_tell_the_same(case: str, *, schemas: bool, transactions: boo
     others = [pair for pair in zip(*made, strict=True) if "value" in pair[1]]
     assert all(one == other and one["attributes"] is None for one, other in others)
     assert len(others) > 10
+
+
+@pytest.mark.parametrize("case", ["mariadb-10.11/ops", "mysql-9/ops_zstd"])
+@pytest.mark.parametrize("transactions", [True, False])
+def test_avro_tells_the_same(case: str, *, transactions: bool) -> None:
+    skipped = frozenset([MessageOperation.TRUNCATE])
+    options = EnvelopeOptions(
+        "shop",
+        format=EnvelopeFormat.CLOUDEVENTS,
+        transaction_metadata=transactions,
+        query=True,
+        skipped_operations=skipped,
+    )
+    with open_log(str(SERVER_CASES / case)) as log, SchemaRegistryServer() as server:
+        blocks = list(log.committed_blocks())
+        server.compatibility_default = "NONE"
+        expected = messages(blocks, options, decoding=Decoding(SchemaHistory()))
+        found = avro_messages(server, blocks, options, decoding=Decoding(SchemaHistory()))
+        subjects = server.subjects()
+        for message in found:
+            if message["kind"] == "change" and message["value"] is not None:
+                value = message["value"]
+                (number,) = re.findall(rf"^{server.url}/schemas/ids/(\d+)$", value.pop("dataschema"))
+                data = base64.b64decode(value["data"])
+                assert int(number) == int.from_bytes(data[1:5], "big")
+                assert value["datacontenttype"] == "application/avro"
+                value |= {"datacontenttype": "application/json", "data": server.decode(data)}
+    assert rounded(found) == rounded(expected)
+    assert len({message["value"]["id"] for message in found if message["op"]}) > 100
+    assert {name.removeprefix("shop.t.a") for name in subjects if name.startswith("shop.t.a-")} == {
+        "-key",
+        "-value",
+        "-data-value",
+    }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import re
 import subprocess
@@ -12,11 +13,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from binlog_connector.envelope.avro.avro_schema import avro_schema
+from binlog_connector.kafka.registry import RegistryConnection, SchemaRegistry
 from binlog_lab.demo.failures import DemoError
 from binlog_lab.demo.servers.fetch import DEBEZIUM, DEBEZIUM_MYSQL, require_fetched
 from binlog_lab.demo.servers.java_server import find_java
 from binlog_streaming.settings import PublishJob, parse_any_job
 from tests.docs.markdown import REPO
+from tests.faults.schema_registry import SchemaRegistryServer
 from tests.servers import ServerKind, server_in
 from tests.streaming.topics.publishing import messages_made
 
@@ -119,18 +123,28 @@ class ServerLog:
         path.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
         return self.java("stream", path, self.folder / f"{name}.debezium", LAST_TOPIC)
 
-    def published(self, name: str, options: dict[str, str], *, path: Path | None = None, schemas: bool = True) -> Path:
-        """Messages that a job publishes, whose settings have Debezium's names and quoted values."""
+    def published(
+        self,
+        name: str,
+        options: dict[str, str],
+        *,
+        path: Path | None = None,
+        schemas: bool = True,
+        registry: str | None = None,
+    ) -> Path:
+        """Messages of a job whose settings have Debezium's names and quoted values; *registry*: in Avro."""
+        avro = None if registry is None else SchemaRegistry(RegistryConnection(registry))
         settings = "".join(f'"{key}" = "{value}"\n' for key, value in options.items())
         job = parse_any_job(
             f'checkpoint = "{name}-state"\n[source]\npath = "{path or self.server.binlog_directory}"\n'
             'declaredTypes = true\n[sink]\nkind = "kafka"\nbootstrap_servers = "127.0.0.1:1"\ntopic_prefix = "t"\n'
-            f"schemas_enable = {str(schemas).lower()}\n{settings}",
+            f"schemas_enable = {str(schemas and avro is None).lower()}\n{settings}"
+            + ("" if avro is None else f'format = "avro"\n[sink.registry]\nurl = "{registry}"\n'),
             file=self.folder / "job.toml",
         )
         assert isinstance(job, PublishJob)
         written = self.folder / f"{name}.published"
-        written.write_text("".join(json.dumps(message) + "\n" for message in messages_made(job)))
+        written.write_text("".join(json.dumps(message) + "\n" for message in messages_made(job, avro)))
         return written
 
 
@@ -283,6 +297,42 @@ def test_cloud_events_are_those_of_debeziums_converter(log: ServerLog, *, schema
     assert len(set(ids)) == len(ids) > 30
     values = [json.loads(each["value"]) for each in ours if each["topic"] == "t.transaction"]
     assert {(one["payload"] if schemas else one)["status"] for one in values} == {"BEGIN", "END"}
+
+
+def test_cloud_events_in_avro_are_those_of_debeziums_converter(log: ServerLog) -> None:
+    """What it gives to Confluent's converter: of the event, and of its data before."""
+    name, options = "events-avro", {"provide.transaction.metadata": "true"}
+    plain = log.published(name, options)
+    theirs = lines_of(log.java("cloudevents", plain, plain.with_suffix(".events"), "avro"))
+    with SchemaRegistryServer() as server:
+        server.compatibility_default = "NONE"
+        ours = lines_of(log.published(f"{name}-ours", {**options, "envelope": "cloudevents"}, registry=server.url))
+        pairs = [(one, other) for one, other in zip(theirs, ours, strict=True) if one["value"]]
+        for one, other in pairs:
+            topic, event = _told(one["value"].encode())
+            data_topic, data = _told(base64.b64decode(event["payload"]["data"]))
+            assert (topic, data_topic) == (one["topic"], f"{topic}-data") == (other["topic"], f"{topic}-data")
+            value = other["value"].encode(errors="surrogateescape")
+            made, schema = server.decode(value), avro_schema(event["schema"])
+            assert server.schema(int.from_bytes(value[1:5], "big")) == json.loads(schema)
+            inner = base64.b64decode(made["data"])
+            number = int.from_bytes(inner[1:5], "big")
+            assert server.schema(number)["connect.name"] == data["schema"]["name"]
+            assert list(server.decode(inner)) == [field["field"] for field in data["schema"]["fields"]]
+            assert {*event["payload"]} == {*made}
+            assert {field for field in made if made[field] != event["payload"][field]} <= {"id", "data", "dataschema"}
+            assert (event["payload"]["dataschema"], made["dataschema"]) == (
+                "http://registry:8081/schemas/ids/7",
+                f"{server.url}/schemas/ids/{number}",
+            )
+        assert len(pairs) > 30
+        assert {f"{one['topic']}-data-value" for one, _ in pairs} < {*server.subjects()}
+
+
+def _told(content: bytes) -> tuple[str, Any]:
+    # By `ToldAvro`, after the bytes of an id.
+    topic, _, made = content[5:].decode().partition("\n")
+    return topic, json.loads(made)
 
 
 def lines_of(path: Path) -> list[dict[str, Any]]:

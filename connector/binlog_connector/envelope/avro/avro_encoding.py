@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from binlog_connector.envelope.avro.avro_schema import avro_schema
+from binlog_connector.envelope.avro.event_attributes import AttributeParts
 from binlog_connector.envelope.avro.message_parts import EventParts, column_part, with_avro_default
 from binlog_connector.envelope.avro.parts import (
     NULL_BRANCH,
@@ -26,18 +27,21 @@ from binlog_connector.envelope.avro.parts import (
     array_parts,
     encoded_long,
     encoded_text,
+    plain_states,
 )
 from binlog_connector.envelope.connect_schema import (
     HEARTBEAT_KEY,
     HEARTBEAT_VALUE,
     TRANSACTION_KEY,
+    data_schema,
     envelope_schema,
+    event_schema,
+    has_whole_envelope,
     key_schema,
     schema_change_schemas,
     transaction_value_schema,
 )
 from binlog_connector.envelope.message_batch import OPS, MessageKind
-from binlog_connector.envelope.options import EnvelopeFormat
 from binlog_format.errors import OptionError
 from binlog_format.kernels import as_bytes
 
@@ -59,12 +63,18 @@ if TYPE_CHECKING:
 
 
 _MAGIC = b"\x00"
+DATA = "data-value"
+"""Subject of the data of CloudEvents, after the topic: Debezium has it as in another topic, `<topic>-data`."""
 _LAYOUTS_MAX = 10_000
 """Table layouts whose schemas' ids are kept."""
 
 
 class SchemaIds(Protocol):
     """A registry of schemas."""
+
+    @property
+    def url(self) -> str:
+        """Its address."""
 
     def id_of(self, subject: str, schema: str) -> int:
         """The id of *schema*, which is registered under *subject* if it is not yet."""
@@ -77,6 +87,7 @@ class _Heads(NamedTuple):
     # What keys and values of a table begin with.
     key: bytes
     value: bytes
+    data: bytes = b""  # of CloudEvents
 
 
 class AvroEncoding:
@@ -86,12 +97,13 @@ class AvroEncoding:
         topic_of: The topic of messages, by their kind, database and table.
 
     Raises:
-        OptionError: `INVALID_VALUE`: flat rows.
+        OptionError: `INVALID_VALUE`: flat rows, or CloudEvents in binary mode.
     """
 
     def __init__(self, options: EnvelopeOptions, ids: SchemaIds, topic_of: TopicOf, heartbeat_topic: str) -> None:
-        if options.format is not EnvelopeFormat.DEBEZIUM:
-            raise OptionError("INVALID_VALUE", "flat rows are not written in Avro", hint='Set envelope = "debezium"')
+        if not options.format.may_be_avro:
+            reason = f"envelope {options.format} is not written in Avro"
+            raise OptionError("INVALID_VALUE", reason, hint='Set envelope = "debezium"')
         self._options, self._ids = options, ids
         self._topic_of, self._heartbeat_topic = topic_of, heartbeat_topic
         self._heads: dict[tuple[str, ...], _Heads] = {}
@@ -144,6 +156,7 @@ class AvroEncoding:
 
     def truncate(self, context: BlockContext, event: int, name: TableName) -> PartValues | None:
         """See `MessageEncoding`; None if no change of the table is published, so there is nothing to remove."""
+        assert not self._options.format.is_event, "settings are checked"
         head = self._truncate_head(context, name)
         if head is None:
             return None
@@ -166,10 +179,14 @@ class AvroEncoding:
             if len(self._heads) >= _LAYOUTS_MAX:
                 self._heads.clear()
             topic = self._topic_of(MessageKind.CHANGE, layout.database, layout.table)
-            key, value = table_schemas(envelope, self._options)
-            key_head = b"" if key is None else self._head(topic, "key", key)
-            found = self._heads[identity] = _Heads(key_head, self._head(topic, "value", value))
+            schemas = table_schemas(envelope, self._options)
+            heads = {part: self._head(topic, part, schema) for part, schema in schemas.items()}
+            found = self._heads[identity] = _Heads(heads.get("key", b""), heads["value"], heads.get(DATA, b""))
         return found
+
+    def schema_url(self, head: bytes) -> str:
+        """Address of the schema that values with *head* have."""
+        return f"{self._ids.url.rstrip('/')}/schemas/ids/{int.from_bytes(head[len(_MAGIC) :], 'big')}"
 
     def _head(self, topic: str, part: str, schema: Schema) -> bytes:
         return _head_of(self._ids.id_of(f"{topic}-{part}", avro_schema(schema)))
@@ -191,8 +208,8 @@ class AvroEncoding:
 class _AvroBlock:
     # See `BlockEncoder`.
     def __init__(self, encoding: AvroEncoding, context: BlockContext, rows: Int64s, *, are_copied: bool) -> None:
-        self._encoding = encoding
-        self.events = EventParts(context, rows, are_copied=are_copied)
+        self._encoding, self.schema_url = encoding, encoding.schema_url
+        self.events = AttributeParts(context, rows, are_copied=are_copied)
         self.ops = _runs([_op("r" if are_copied else op, context.now_ns) for op in OPS])
 
     def changes(self, envelope: TableEnvelope, images: Images) -> _AvroChanges:
@@ -202,7 +219,7 @@ class _AvroBlock:
 class _AvroChanges:
     # See `ChangeEncoder`.
     def __init__(self, block: _AvroBlock, heads: _Heads, envelope: TableEnvelope, images: Images) -> None:
-        self._block, self._layout, self._head = block, envelope.layout, heads.value
+        self._block, self._layout, self._heads = block, envelope.layout, heads
         columns = zip(envelope.columns, envelope.values(images), strict=True)
         parts = [column_part(column, values) for column, values in columns]
         self._images = Encoded.of(parts, len(images))
@@ -211,23 +228,33 @@ class _AvroChanges:
 
     def values(self, rows: ValueRows) -> PartValues:
         layout, events = self._layout, self._block.events
+        is_event, count = bool(self._heads.data), len(rows.events)
         parts: list[AvroPart] = [
-            SameParts(self._head),
+            SameParts(self._heads.data or self._heads.value),
             Chosen(self._images, rows.before, in_union=True),
             Chosen(self._images, rows.after, in_union=True),
-            *events.source(layout.database, layout.table, rows.events, rows.row_nos),
-            *events.transaction(rows.events, rows.orders),
-            Chosen(self._block.ops, rows.ops),
         ]
-        return PartValues(parts, len(rows.events))
+        if not is_event or has_whole_envelope(layout.vendor):
+            parts += events.source(layout.database, layout.table, rows.events, rows.row_nos)
+            parts += [*events.transaction(rows.events, rows.orders), Chosen(self._block.ops, rows.ops)]
+        if not is_event:
+            return PartValues(parts, count)
+        data = Encoded.of(parts, count)
+        attributes = events.attributes(layout, self._block.schema_url(self._heads.data), rows)
+        whole = AvroTexts(data.data, data.offsets[:-1], np.diff(data.offsets), plain_states(count))
+        return PartValues([SameParts(self._heads.value), *attributes, whole], count)
 
 
-def table_schemas(envelope: TableEnvelope, options: EnvelopeOptions) -> tuple[Schema | None, Schema]:
-    """The Connect schemas of a table's keys (None: it has none) and values."""
-    name = options.schema_name(envelope.layout.full_name)
+def table_schemas(envelope: TableEnvelope, options: EnvelopeOptions) -> dict[str, Schema]:
+    """The Connect schemas of a table's messages, by what comes after the topic in the names of their subjects."""
+    layout = envelope.layout
+    name = options.schema_name(layout.full_name)
     fields = [with_avro_default(column.schema) for column in envelope.columns]
-    key = key_schema([fields[index] for index in envelope.key], name) if envelope.key else None
-    return key, envelope_schema(fields, name, envelope.layout.vendor)
+    keys = {"key": key_schema([fields[index] for index in envelope.key], name)} if envelope.key else {}
+    value = envelope_schema(fields, name, layout.vendor)
+    if not options.format.is_event:
+        return {**keys, "value": value}
+    return {**keys, DATA: data_schema(value, layout.vendor), "value": event_schema(layout.database, options)}
 
 
 def _head_of(schema_id: int) -> bytes:

@@ -39,6 +39,8 @@ from binlog_format.rows.json.json_rows import JsonRows, json_column
 from binlog_format.views.row_images import JsonTexts
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from numpy.typing import NDArray
 
     from binlog_connector.envelope.avro.parts import AvroPart
@@ -149,10 +151,10 @@ class EventParts:
         self._groups = EventGroups(block, rows)
         self._slots = np.empty(len(block.events), dtype=np.int64)
         self._slots[rows] = np.arange(len(rows))
-        seconds = block.events["timestamp"][rows].astype(np.int64)
+        self._seconds = seconds = block.events["timestamp"][rows].astype(np.int64)
         sure = union_states(np.ones(len(seconds), dtype=np.bool_))
         gtids = self._groups.gtids()
-        of_events: dict[str, AvroPart] = {
+        self._of_events: dict[str, AvroPart] = {
             "version": SameParts(encoded_text(str(context.options.version))),
             "connector": SameParts(encoded_text(connector_name(block.vendor))),
             "name": SameParts(encoded_text(context.options.topic_prefix)),
@@ -167,12 +169,17 @@ class EventParts:
             "thread": self._threads(),
             "query": self._queries(),
         }
-        self._source: list[Encoded | str] = []  # names of fields that are not the same for a whole event
+        self._source = self._in_order(self._of_events)
+
+    def _in_order(self, of_events: Mapping[str, AvroPart]) -> list[Encoded | str]:
+        # Of `source`; names of fields that are not the same for a whole event.
+        fields: list[Encoded | str] = []
         for is_of_event, names in groupby((field.name for field in SOURCE_FIELDS), of_events.__contains__):
             if is_of_event:
-                self._source.append(self._encoded(*map(of_events.__getitem__, names)))
+                fields.append(self._encoded(*map(of_events.__getitem__, names)))
             else:
-                self._source.extend(names)
+                fields.extend(names)
+        return fields
 
     def source(self, database: str, table: str | None, events: Int64s, row_nos: Int32s) -> list[AvroPart]:
         """The fields of `source`.
@@ -183,6 +190,11 @@ class EventParts:
             events: Of each value its event.
             row_nos: Number of its row in the event.
         """
+        return self._filled(self._source, database, table, events, row_nos)
+
+    def _filled(
+        self, fields: list[Encoded | str], database: str, table: str | None, events: Int64s, row_nos: Int32s
+    ) -> list[AvroPart]:
         slots = self._slots[events]
         sequence = SameParts(VALUE_BRANCH + encoded_long(SEQUENCE_SIZE))
         of_values: dict[str, list[AvroPart]] = {
@@ -191,7 +203,7 @@ class EventParts:
             "table": [SameParts(NULL_BRANCH if table is None else VALUE_BRANCH + encoded_text(table))],
             "row": [Longs(row_nos)],
         }
-        parts = (of_values[one] if isinstance(one, str) else [Chosen(one, slots)] for one in self._source)
+        parts = (of_values[one] if isinstance(one, str) else [Chosen(one, slots)] for one in fields)
         return list(chain.from_iterable(parts))
 
     def transaction(self, events: Int64s, orders: Orders | None) -> list[AvroPart]:

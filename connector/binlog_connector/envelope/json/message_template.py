@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from binlog_connector.envelope.connect_schema import SOURCE_FIELDS, compact, connector_name
+from binlog_connector.envelope.connect_schema import SOURCE_FIELDS, attribute_name, compact, connector_name
 from binlog_connector.envelope.json import template_kernels as kernels
 from binlog_connector.envelope.options import EnvelopeFormat
 from binlog_format.kernels import empty_bytes
@@ -145,7 +145,7 @@ def _field(name: str, field: SourceField, same: Mapping[str, str | None], quote:
 
 def _attribute(field: SourceField, same: Mapping[str, str | None]) -> _Parts:
     # CloudEvents have no numbers of 64 bits: they are texts.
-    name = f"iodebezium{field.name.replace('_', '')}"
+    name = attribute_name(field.name)
     if field.field in _AS_TEXTS:
         return _field(name, field._replace(field=_AS_TEXTS[field.field]), same)
     return _field(name, field, same, '"' if field.type == "int64" else "")
