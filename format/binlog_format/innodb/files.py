@@ -21,7 +21,7 @@ from binlog_format.innodb.layout import (
     PAGE_SIZE_MAX,
 )
 from binlog_format.innodb.pages.checksum import page_checksum, stored_checksum
-from binlog_format.kernels import empty_bytes
+from binlog_format.kernels import as_bytes, empty_bytes
 from binlog_format.position import Place
 
 if TYPE_CHECKING:
@@ -238,7 +238,7 @@ def _is_unfinished_header(head: memoryview, error: BinlogError) -> bool:
 def _verified_header(head: memoryview, path: str, file_no: int | None) -> FileHeader | None:
     header = read_header(bytes(head[:HEADER_SIZE]), path, file_no)
     if header is None:
-        if head.tobytes().strip(b"\0"):
+        if as_bytes(head).any():
             reason = "the header is empty, but there are data after it"
             raise CorruptError("HEADER", reason, at=Place(path, page=0, byte=0), hint=_HEADER_HINT)
         return None
