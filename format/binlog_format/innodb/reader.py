@@ -5,7 +5,6 @@ from __future__ import annotations
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, ClassVar
 
-from binlog_format.block import BLOCK_SIZE
 from binlog_format.errors import DataLossError, StartError
 from binlog_format.events.query import ends_in_xid
 from binlog_format.extents import read_extents
@@ -17,7 +16,7 @@ from binlog_format.innodb.gtid_state import file_gtids, read_state
 from binlog_format.innodb.layout import FIRST_DATA_PAGE, PAGE_SIZE_DEFAULT
 from binlog_format.innodb.log_end import check_file_end, end_position, used_size, written_page_count
 from binlog_format.innodb.pages.pages import PageReader
-from binlog_format.innodb.scanner import CommitScanner
+from binlog_format.innodb.scanner import WINDOW_SIZE, CommitScanner
 from binlog_format.log.log import Log
 from binlog_format.log_format import NO_FILE_GTIDS, Bound, LogFile, Span
 from binlog_format.position import Place, Position
@@ -136,7 +135,7 @@ class InnodbLog(Log):
     def heads(self, start: Position, end: Position | None) -> Iterator[Heads]:
         """See `Log`."""
         file = self._files.begun(start.file_no)
-        size = BLOCK_SIZE if file is None else HEADS_PAGES * file.page_size
+        size = WINDOW_SIZE if file is None else HEADS_PAGES * file.page_size
         scanner = self._scanner(start, end, window_size=size)
         return iter(()) if scanner is None else read_heads(self._reader, scanner)
 
@@ -208,7 +207,9 @@ class InnodbLog(Log):
             )
         return numbers
 
-    def _scanner(self, start: Position, end: Position | None, *, window_size: int = BLOCK_SIZE) -> CommitScanner | None:
+    def _scanner(
+        self, start: Position, end: Position | None, *, window_size: int = WINDOW_SIZE
+    ) -> CommitScanner | None:
         """A scanner over files as they are now; None when the first file is not there yet."""
         self._files.refresh()
         if end is not None and end < start:

@@ -1,6 +1,6 @@
 """Commit records of a log, window by window: `CommitScanner`.
 
-A window is a run of verified pages of about `BLOCK_SIZE` bytes, over file ends where need be, with the table of its
+A window is a run of verified pages of about `WINDOW_SIZE` bytes, over file ends where need be, with the table of its
 chunks and the table of the whole commit records that start in it.
 
 Errors about chunks and records found while scanning a window of pages.
@@ -49,6 +49,10 @@ if TYPE_CHECKING:
     from binlog_format.block import Table
     from binlog_format.innodb.pages.pages import PageReader
 
+
+WINDOW_SIZE = 2 * BLOCK_SIZE
+"""Bytes of a window: a group with out-of-band data that lies across two of them is read by its places, which takes
+longer."""
 
 CHUNKS_PER_WINDOW = 32768
 """Rows of the chunk table beside those that one page may need; a window of more chunks comes in parts."""
@@ -133,7 +137,7 @@ class CommitScanner:
     """
 
     def __init__(
-        self, reader: PageReader, start: Position, end: Position | None, *, window_size: int = BLOCK_SIZE
+        self, reader: PageReader, start: Position, end: Position | None, *, window_size: int = WINDOW_SIZE
     ) -> None:
         self._reader = reader
         self._start = Position(start.file_no, max(start.page, FIRST_DATA_PAGE), start.chunk)

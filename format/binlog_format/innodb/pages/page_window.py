@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 PAGES_MIN = 8
 """A window holds at least so many pages, however large they are."""
 
-PAST_WINDOWS_MAX = 15
+PAST_WINDOWS_MAX = 7
 """Windows kept when asked to: reading their pages again, and verifying them, takes longer than what else is done."""
 
 
