@@ -169,9 +169,9 @@ fuzz: setup ## Fuzz all that reads bytes with checks of all bounds, a minute (FU
 	@NUMBA_BOUNDSCHECK=1 NUMBA_CACHE_DIR=$(VENV)/numba-checked $(BIN)/python -m tests.fuzz \
 		--seconds $$(( $(FUZZ_SECONDS) / 3 )) $(FUZZ_TARGETS)
 
-fuzz-servers: setup ## Live random histories on servers, and see that each table is equal or named, two minutes (SECONDS=..., SERVERS=mariadb,FOLDER,..., SEED=..., ROUNDS=...; PAIRS=1: every type into every other)
+fuzz-servers: setup ## Live random histories on servers, and see that each table is equal or named, two minutes (SECONDS=..., SERVERS=mariadb,FOLDER,..., SEED=..., ROUNDS=...; PAIRS=1: every type into every other; REPLICA=1: the log of a replica)
 	@$(BIN)/python -m tests.judge --seconds $(SERVERS_SECONDS) --servers '$(SERVERS)' --seed $(SEED) \
-		$(if $(PAIRS),--pairs) $(if $(ROUNDS),--rounds $(ROUNDS))
+		$(if $(PAIRS),--pairs) $(if $(REPLICA),--replica) $(if $(ROUNDS),--rounds $(ROUNDS))
 
 simulate: setup $(KERNELS) ## Live a thousand lives of a server, a log, a faulty disk and a job, each from a seed (SEEDS=..., SEED=... tells one, STEPS=..., CANARIES=1: known bugs must be found)
 	@$(BIN)/python -m binlog_lab.simulator.run --seeds $(SEEDS) $(if $(CANARIES),--canaries) \

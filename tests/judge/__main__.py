@@ -1,6 +1,7 @@
 """The judge: random histories on live servers; is every table equal to the server's, or named with a true reason?
 
     make fuzz-servers SECONDS=600 SERVERS=mariadb,/opt/mysql SEED=7
+    make fuzz-servers SECONDS=600 REPLICA=1
 
 SERVERS names MariaDB of PATH (`mariadb`) and folders that deploy/fetch-server.sh has made. The same seed gives the same
 histories on the same servers. What is wrong is made as short as it can be, and written as a case to `build/judge`; the
@@ -28,6 +29,7 @@ from tests.judge.found_cases import write_case
 from tests.judge.histories.columns import kinds_of
 from tests.judge.histories.history import History, Session
 from tests.judge.histories.pairs import live_pairs
+from tests.judge.replicas import ReplicaStoppedError, ReplicatedServer
 from tests.judge.rounds import Choices, Judged, Round, replayed
 from tests.judge.servers import LiveServer
 from tests.judge.shrinking import shrunk, sign_of
@@ -56,11 +58,23 @@ class Judging:
         into: Where cases are written.
         histories: In a round.
         explain: Named errors with these conditions are made short and shown, too.
+        rounds: At most so many for each server; None: as many as there is time for.
+        server_type: What lives the histories.
     """
 
-    def __init__(self, seed: str, into: Path, histories: int, explain: str, rounds: int | None = None) -> None:
+    def __init__(
+        self,
+        seed: str,
+        into: Path,
+        histories: int,
+        explain: str,
+        *,
+        rounds: int | None = None,
+        server_type: type[LiveServer] = LiveServer,
+    ) -> None:
         self._seed = seed
         self._rounds = rounds
+        self._server_type = server_type
         self._into = into
         self._histories = histories
         self._explain = re.compile(explain)
@@ -78,7 +92,10 @@ class Judging:
 
         while is_time_left():
             # It is MySQL that takes names in small letters for a fresh data directory alone.
-            with LiveServer(installed, folded_names=folded_names) as server, tempfile.TemporaryDirectory() as work:
+            with (
+                self._server_type(installed, folded_names=folded_names) as server,
+                tempfile.TemporaryDirectory() as work,
+            ):
                 print(f"{installed.name}: {server.version}, lower_case_table_names={folded_names}", flush=True)
                 try:
                     while is_time_left():
@@ -92,7 +109,11 @@ class Judging:
     def _round(self, server: LiveServer, lake: Path, number: int, folded_names: int) -> None:
         vendor = server.installed.vendor
         seed = f"{self._seed}-{vendor}-{folded_names}-{number}"
-        judged = Round(server, seed, lake, folds_names=bool(folded_names), count=self._histories).judged()
+        try:
+            judged = Round(server, seed, lake, folds_names=bool(folded_names), count=self._histories).judged()
+        except ReplicaStoppedError as error:
+            print(f"{server.installed.name}: round {number} is left out, its replica stopped: {error}", flush=True)
+            return
         self.coverage.saw(vendor, judged)
         for failed in judged:
             self._look_at(server, lake, failed)
@@ -158,6 +179,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--rounds", type=int, help="at most so many: then the same histories on every machine")
     parser.add_argument("--into", type=Path, default=Path("build/judge"), help="folder for cases that are found")
     parser.add_argument("--pairs", action="store_true", help="instead of random histories every type into every other")
+    parser.add_argument("--replica", action="store_true", help="judge the log of a replica")
     parser.add_argument(
         "--explain", default="(?!)", help="show the shortest history of named errors with such conditions"
     )
@@ -170,7 +192,14 @@ def main(arguments: Sequence[str]) -> int:
             print(f"left out: {name}: {error}")
             if os.environ.get("CI") == "true" and name == "mariadb":
                 return 2
-    judging = Judging(given.seed, given.into, given.histories, given.explain, given.rounds)
+    judging = Judging(
+        given.seed,
+        given.into,
+        given.histories,
+        given.explain,
+        rounds=given.rounds,
+        server_type=ReplicatedServer if given.replica else LiveServer,
+    )
     for installed in found:
         share = given.seconds / len(found)
         if given.pairs:

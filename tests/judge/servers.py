@@ -19,6 +19,8 @@ import pymysql
 from binlog_lab.demo.mariadb.installed import DatabaseServerError, tail_of
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from pymysql.connections import Connection
 
     from binlog_lab.demo.mariadb.installed import Installed
@@ -58,15 +60,17 @@ class LiveServer:
     Args:
         installed: What to start.
         folded_names: `lower_case_table_names`.
+        options: More options of the server.
 
     Attributes:
         log_directory: Where its log is.
         version: What it calls itself.
     """
 
-    def __init__(self, installed: Installed, *, folded_names: int = 0) -> None:
+    def __init__(self, installed: Installed, *, folded_names: int = 0, options: Sequence[str] = ()) -> None:
         self.installed = installed
         self._folded_names = folded_names
+        self._options = options
         self._process: subprocess.Popen[bytes] | None = None
         self.version = ""
         self._folder = Path(tempfile.mkdtemp(prefix="judge-"))
@@ -85,6 +89,14 @@ class LiveServer:
 
     def __exit__(self, *_: object) -> None:
         self._remove()
+
+    @property
+    def all(self) -> tuple[LiveServer, ...]:
+        """The servers that live a history."""
+        return (self,)
+
+    def settle(self) -> None:
+        """Wait until the log has all that was done; a server's own log always has."""
 
     @property
     def is_mysql(self) -> bool:
@@ -137,6 +149,7 @@ class LiveServer:
             "log-bin": "log/mysql-bin",
         }
         options += [f"--{option}={self._folder / name}" for option, name in paths.items()]
+        options += self._options
         self._process = subprocess.Popen(
             [*self.installed.command(), *options],
             stdin=subprocess.DEVNULL,

@@ -61,12 +61,14 @@ def set_globally(server: LiveServer, settings: Mapping[str, str]) -> Iterator[No
     before = {name: server.ask(f"SELECT @@global.{name}")[0][0] for name in settings}
     try:
         for name, value in settings.items():
-            server.ask(f"SET GLOBAL {name} = {_literal(value)}")
+            _set(server, name, value)
         yield
     finally:
         for name, value in reversed(before.items()):
-            server.ask(f"SET GLOBAL {name} = {_literal(str(value))}")
+            _set(server, name, str(value))
 
 
-def _literal(value: str) -> str:
-    return value if value.isdecimal() else f"'{value}'"
+def _set(server: LiveServer, name: str, value: str) -> None:
+    literal = value if value.isdecimal() else f"'{value}'"
+    for one in server.all:
+        one.ask(f"SET GLOBAL {name} = {literal}")
