@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import base64
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -11,6 +12,7 @@ from binlog_connector.crash_points import watched
 from binlog_connector.kafka.publisher import PublishStep
 from binlog_format.errors import RegistryError
 from binlog_lab.demo.proof.topics import read_values
+from binlog_streaming.jobs.publish_check import check_publish_job
 from binlog_streaming.settings.source_texts import publish_job_text
 from tests.faults.processes import Kill, in_a_process
 from tests.faults.schema_registry import SchemaRegistryServer
@@ -92,6 +94,30 @@ def test_a_change_that_a_subject_forbids_is_named_and_nothing_of_it_is_visible(
     server.compatibility_default = "NONE"
     publish(job)
     assert_topics_hold(job, recording, server.decode)
+
+
+def test_events_have_their_data_under_a_subject_of_its_own(
+    kafka_broker: KafkaBroker, recording: Recording, server: SchemaRegistryServer, tmp_path: Path
+) -> None:
+    more = 'format = "avro"\nenvelope = "cloudevents"\nskipped_operations = ["t"]\ntransaction_metadata = true\n'
+    more += f'[sink.registry]\nurl = "{server.url}"\n'
+    job = publish_job(tmp_path, recording.directory, kafka_broker, more=more)
+    subject = f"{job.sink.topic_prefix}.shop.orders-data-value"
+    server.compatibility[subject] = "BACKWARD"
+    other = '{"type":"record","name":"Data","fields":[{"name":"other","type":"string"}]}'
+    assert server.register(subject, other)[0] == 200
+    (problem,) = check_publish_job(job).problems
+    assert problem.startswith(f"{subject}: its schema is not compatible")
+    with pytest.raises(RegistryError, match=rf"INCOMPATIBLE.*subject {subject}"):
+        publish(job)
+    del server.compatibility[subject]
+    publish(job)
+
+    def data(message: bytes) -> Any:
+        value = server.decode(message)
+        return server.decode(base64.b64decode(value["data"])) if "specversion" in value else value
+
+    assert_topics_hold(job, recording, data)
 
 
 def test_the_format_of_a_job_stays(job: PublishJob, tmp_path: Path) -> None:
