@@ -29,7 +29,7 @@ from binlog_streaming.lake.delta.data_files import (
     rows_at,
 )
 from binlog_streaming.lake.delta.features import ENABLED, FEED, file_columns, upgrade
-from binlog_streaming.lake.delta.log import catch_up, make_commit
+from binlog_streaming.lake.delta.log import catch_up, file_key, make_commit
 from binlog_streaming.lake.delta.row_tracking import keeps_row_ids
 from binlog_streaming.lake.delta.vectors import DeltaVectorFile, read_vector
 from binlog_streaming.lake.key_lookup import files_that_may_hold
@@ -306,7 +306,7 @@ class DeltaTableWrite:
             try:
                 make_commit(self.store, self.log, operation, actions, recorded)
             except CommitFailedError:
-                if not (is_append and self._catches_up(application)):
+                if not self._catches_up(actions, application, is_append=is_append):
                     raise
             except BaseException:
                 # Files of a commit that may be there have to stay.
@@ -316,12 +316,13 @@ class DeltaTableWrite:
             else:
                 return
 
-    def _catches_up(self, application: str | None) -> bool:
+    def _catches_up(self, actions: Sequence[Named], application: str | None, *, is_append: bool) -> bool:
         # Rows that are only added may come after whatever another writer did, but a twin of ours, to the columns, or
-        # to the steps before.
+        # to the steps before. Other changes may come after compaction of files that they leave alone.
         before = self._seen(application)
-        catch_up(self.store, self.log)
-        return before == self._seen(application)
+        keeps_rows = catch_up(self.store, self.log)
+        changed = {file_key(action) for _, action in actions if isinstance(action, Remove)}
+        return before == self._seen(application) and (is_append or (keeps_rows and changed <= self.log.files.keys()))
 
     def _seen(self, application: str | None) -> tuple[object, ...]:
         log, name = self.log, application or ""

@@ -96,11 +96,11 @@ class TableLog:
     def take(self, line: Line) -> None:
         """Take the next action in."""
         if line.add is not None:
-            self.files[_file_key(line.add)] = line.add
-            self.removed.pop(_file_key(line.add), None)
+            self.files[file_key(line.add)] = line.add
+            self.removed.pop(file_key(line.add), None)
         if line.remove is not None:
-            self.files.pop(_file_key(line.remove), None)
-            self.removed[_file_key(line.remove)] = line.remove
+            self.files.pop(file_key(line.remove), None)
+            self.removed[file_key(line.remove)] = line.remove
         if line.txn is not None:
             self.transactions[line.txn.app_id] = line.txn.version
         if line.domain_metadata is not None:
@@ -278,14 +278,20 @@ def conflict(store: Store, log: TableLog) -> CommitFailedError:
     return CommitFailedError(f"{store.uri}: version {log.version + 1} already exists: another transaction was first")
 
 
-def catch_up(store: Store, log: TableLog) -> None:
-    """Make *log* the newest version."""
+def catch_up(store: Store, log: TableLog) -> bool:
+    """Make *log* the newest version.
+
+    Returns:
+        True if the commits since only put the same rows into other files, as compaction does.
+    """
+    keeps_rows = True
     while True:
         try:
-            _take_commit(log, store, log.version + 1)
+            lines = _take_commit(log, store, log.version + 1)
         except FileNotFoundError:
-            return
+            return keeps_rows
         log.version += 1
+        keeps_rows &= not any(action.data_change for line in lines if (action := line.add or line.remove) is not None)
 
 
 def recent_information(store: Store, log: TableLog, count: int) -> Iterator[dict[str, object]]:
@@ -309,7 +315,7 @@ _ENCODER = msgspec.json.Encoder()
 _INFORMATION = msgspec.json.Decoder(_Information)
 
 
-def _take_commit(log: TableLog, store: Store, number: int, content: bytes | None = None) -> None:
+def _take_commit(log: TableLog, store: Store, number: int, content: bytes | None = None) -> list[Line]:
     content = store.read(commit_name(number)) if content is None else content
     log.digest = _digest(content)
     lines = decoded_lines(content)
@@ -320,6 +326,7 @@ def _take_commit(log: TableLog, store: Store, number: int, content: bytes | None
     # The order of the actions of one commit means nothing: a file may change its vector.
     for line in sorted(lines, key=lambda line: line.remove is None):
         log.take(line)
+    return lines
 
 
 def look_back(store: Store, log: TableLog, application: str) -> None:
@@ -342,5 +349,6 @@ def look_back(store: Store, log: TableLog, application: str) -> None:
             kept.history = log.history.copy()
 
 
-def _file_key(action: Add | Remove) -> tuple[str, str]:
+def file_key(action: Add | Remove) -> tuple[str, str]:
+    """Path and deletion vector of a file: with another vector it is another one."""
     return action.path, "" if action.deletion_vector is None else action.deletion_vector.name
