@@ -16,8 +16,9 @@ from binlog_connector.following.watched import WatchedLog
 from binlog_connector.rules.row_rule import GeneratedColumns
 from binlog_connector.rules.row_rules import rules_fingerprint
 from binlog_connector.schema.definitions import TableName
-from binlog_format.errors import OptionError, StorageError
+from binlog_format.errors import BinlogError, OptionError, StorageError
 from binlog_format.position import Position
+from binlog_streaming.job_state.checkpoint import begin_batch, begin_query, end_batch, read_checkpoint, state_of
 from binlog_streaming.job_state.progress import BatchProgress
 from binlog_streaming.job_state.record import RECORD_FILE
 from binlog_streaming.job_state.record_keeper import RecordKeeper
@@ -288,6 +289,40 @@ def test_record_that_cannot_be_written_is_a_named_error(tmp_path: Path) -> None:
     (tmp_path / "checkpoint").write_text("no folder")
     with pytest.raises(StorageError, match=r"checkpoint/.*: cannot write it: "):
         RecordKeeper(job(tmp_path)).begin()
+
+
+def test_a_state_file_that_cannot_be_removed_is_a_named_error(tmp_path: Path) -> None:
+    (tmp_path / "checkpoint" / "journal").mkdir(parents=True)
+    with pytest.raises(BinlogError, match=r"checkpoint/journal: cannot remove it: "):
+        state_of(job(tmp_path)).forget("journal")
+
+
+def test_a_batch_that_was_begun_follows_one_that_has_ended(tmp_path: Path) -> None:
+    """Also where a loss of power has taken back the file that states it, as Spark has it."""
+    state = state_of(job(tmp_path))
+    begin_query(state)
+    ends = [SourceOffset(Position(0, page, 0)) for page in (1, 2, 3)]
+    assert begin_batch(state, 0, ends[0])
+    assert begin_batch(state, 1, ends[1])
+    assert (found := read_checkpoint(state))
+    assert (found.batch_id, found.offset, found.pending) == (0, ends[0], ends[1])
+    end_batch(state, 1)
+    assert begin_batch(state, 2, ends[2])
+    assert (found := read_checkpoint(state))
+    assert (found.batch_id, found.offset, found.pending) == (1, ends[1], ends[2])
+
+
+def test_a_first_batch_is_begun_again_where_the_log_begins_now(tmp_path: Path) -> None:
+    """Else tables whose first rows were purged before they were taken would count as complete."""
+    log = Path(shutil.copytree(SERVER_CASES / "mariadb-10.11" / "rotation", tmp_path / "log"))
+    begun(tmp_path)
+    first = RecordKeeper(job(tmp_path))
+    first.begin()
+    assert first.state_before(0).from_first is True
+    min(path for path in log.iterdir() if path.suffix[1:].isdigit()).unlink()
+    again = RecordKeeper(job(tmp_path))
+    again.begin()
+    assert again.state_before(0).from_first is False
 
 
 def test_after_lost_changes_every_table_lacks_some(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -303,6 +303,12 @@ def _compare_without_file(watched: WatchedLog, offset: SourceOffset, names: dict
     return lost("FILE_PURGED", f"{watched.log.path}: {what}: {missing}", go_on=go_on, hint=_KEEP_FILES)
 
 
+def first_batch_purged(path: str, start: SourceOffset, end: SourceOffset) -> DataLossError:
+    """The error for a first batch, up to *end*, that was begun when the log did not begin at *start* yet."""
+    reason = f"the first batch was to end at {end.position}, and the log begins at {start.position} now: it was purged"
+    return DataLossError("FILE_PURGED", f"{path}: {reason}", hint=_KEEP_FILES)
+
+
 def _states_gtids(watched: WatchedLog, file_no: int) -> bool:
     """True if the start of a file is there, which states the GTIDs before it, or that there are none."""
     files = [file for file in watched.log.files() if file.file_no == file_no]

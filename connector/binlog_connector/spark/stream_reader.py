@@ -17,7 +17,7 @@ from pyspark.sql.datasource import DataSourceStreamReader
 
 from binlog_connector.following.log_end import end_of_log, end_position, offset_at, offset_over_damage
 from binlog_connector.following.offsets import PreparedHistory, SourceOffset, taken_in
-from binlog_connector.following.resume import compare, compare_range
+from binlog_connector.following.resume import compare, compare_range, first_batch_purged
 from binlog_connector.following.starts import (
     Advance,
     Edge,
@@ -147,6 +147,7 @@ class BinlogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """The micro-batch from *start* to *end*, cut into partitions; also of a batch that is repeated."""
         wanted = _offset(end)
         with self._open(wanted) as watched:
+            self._see_begun_batch(_offset(start), wanted)
             begin, loss = self._accept(watched, _offset(start), wanted)
             if start != end:
                 # An empty batch is how PySpark before 4.2 begins after a restart. To count a limit from there would
@@ -160,6 +161,15 @@ class BinlogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if loss is None and self._start_gap is not None and self._start_gap[0] == begin.position:
             loss = self._start_gap[1]
         return with_gap([replace(part, until=until) for part in parts], loss, begin.position)
+
+    def _see_begun_batch(self, start: SourceOffset, end: SourceOffset) -> None:
+        """See that the first batch, which is begun again where the log begins now, still begins before its end."""
+        if start.position <= end.position:
+            return
+        loss = first_batch_purged(self._options.path, start, end)
+        if self._options.fail_on_data_loss:
+            raise loss
+        logger.warning("going on at %s after data loss: %s", end.position, loss)
 
     def _parts(self, watched: WatchedLog, begin: SourceOffset, finish: SourceOffset) -> list[RangePartition]:
         if self._options.events.skip_damaged:

@@ -273,8 +273,8 @@ def checksum_error(stored: int, computed: int, at: Place) -> CorruptError:
 def find_files(directory: Directory, only: str | None = None) -> dict[int, FileEntry]:
     """The binlog files of *directory* by number, ascending.
 
-    Files belong together when they have the name `<base>.NNNNNN` with the same base; one file of each base is looked
-    into. A file that has just been made may be empty still; it counts.
+    Files belong together when they have the name `<base>.NNNNNN` with the same base; files of each base are looked
+    into, up to the first one that shows it. A file that has just been made may be empty still; it counts.
 
     Args:
         only: Take this file alone.
@@ -329,6 +329,6 @@ def _is_binlog(directory: Directory, files: dict[int, FileEntry]) -> bool:
         head = first_bytes(directory, entry.name, MYSQL_ENCRYPTION_HEADER_SIZE).tobytes()
         if head[:MAGIC_SIZE] == MAGIC_ENCRYPTED:
             check_magic(MAGIC_ENCRYPTED, directory.path_of(entry.name), head)
-        if len(head) >= MAGIC_SIZE:  # else it was purged since the listing
-            return head[:MAGIC_SIZE] == MAGIC
+        if head[:MAGIC_SIZE] == MAGIC:  # else it was purged since the listing, or is damaged
+            return True
     return False

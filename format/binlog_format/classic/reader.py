@@ -79,7 +79,8 @@ class ClassicLog(Log):
     def file_gtids(self, files: Sequence[LogFile]) -> list[FileGtids]:
         """See `Log`: a file lists at its start what the files before it held."""
         lists = [_gtids(file) for file in files]
-        return [FileGtids(before, after) for before, after in zip(lists, [*lists[1:], None], strict=True)]
+        after = [*lists[1:], None][: len(lists)]  # files may be gone by now, all of them
+        return [FileGtids(before, last) for before, last in zip(lists, after, strict=True)]
 
     def file_sizes(self, first: int, stop: int) -> dict[int, int]:
         """See `Log`."""

@@ -179,12 +179,13 @@ def _format_of(directory: Directory, entries: Sequence[FileEntry]) -> str | None
         if file_number(entry.name) is not None:
             innodb_name = entry.name
         match = CLASSIC_FILE_NAME.fullmatch(entry.name)
-        # One file of each name is looked into; an empty one was made this moment, or purged since the listing.
+        # Files of each name are looked into up to the first one that shows it: others were made this moment, purged
+        # since the listing, or are damaged.
         if match is not None and entry.size >= len(CLASSIC_MAGIC) and match["base"] not in classic_heads:
             head = _head(directory, entry.name)
-            if head:
+            if head in _CLASSIC_MAGICS:
                 classic_heads[match["base"]] = entry.name, head
-    classic = {base: name for base, (name, head) in classic_heads.items() if head in _CLASSIC_MAGICS}
+    classic = {base: name for base, (name, _) in classic_heads.items()}
     binlogs = sorted(name for base, name in classic.items() if RELAY_LOG_WORD not in base)
     if innodb_name is not None:
         if binlogs:

@@ -73,6 +73,10 @@ def read_checkpoint(state: StateFolder) -> Checkpoint | None:
         query_id = str(json.loads(metadata)["id"])
         batch_id = max(_numbers(state, "commits"), default=None)
         begun = max(_numbers(state, "offsets"), default=None)
+        if begun is not None and begun > (-1 if batch_id is None else batch_id):
+            # As for Spark: a batch is begun when the one before has ended, though a loss of power may have taken back
+            # the file that states it.
+            batch_id = begun - 1 if begun else None
         return Checkpoint(
             query_id,
             batch_id,
@@ -198,7 +202,10 @@ class StateFolder:
 
     def forget(self, name: str) -> None:
         """Remove a file, if it is there."""
-        self._store.remove(name)
+        try:
+            self._store.remove(name)
+        except OSError as error:
+            raise storage_error(f"{self.directory}/{name}", "remove", error) from error
 
     def remove(self) -> None:
         """Remove the directory and all that is in it, if it is there."""

@@ -85,7 +85,7 @@ class RecordKeeper:
 
     def state_before(self, batch_id: int) -> JobState:
         """The job as known before a batch."""
-        self._note(msgspec.structs.replace(self._record, from_first=self._from_first()))
+        self._note(msgspec.structs.replace(self._record, from_first=self._from_first(batch_id)))
         loss = self._loss_before(batch_id)
         if loss is not None:
             self._note(_lacking(self._record))
@@ -95,12 +95,15 @@ class RecordKeeper:
 
     def peek(self) -> JobState:
         """The job as known if it continued now; nothing is written."""
-        return replace(self._state_at(self._record.scope.batch_id + 1), from_first=self._from_first())
+        batch_id = self._record.scope.batch_id + 1
+        return replace(self._state_at(batch_id), from_first=self._from_first(batch_id))
 
-    def _from_first(self) -> bool | None:
-        if not self._is_new or self._record.from_first is not None:
-            return self._record.from_first
-        source = self._job.source
+    def _from_first(self, batch_id: int) -> bool | None:
+        source, known = self._job.source, self._record.from_first
+        # Until a batch has ended, the job begins where its log begins now: files may be gone since its first try.
+        begins_anew = batch_id == 0 and known is True and source.starts_at_the_beginning
+        if not self._is_new or (known is not None and not begins_anew):
+            return known
         return source.starts_at_the_beginning and begins_with_first(source.path, source.format)
 
     def _loss_before(self, batch_id: int) -> DataLossError | None:

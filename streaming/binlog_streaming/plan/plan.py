@@ -31,6 +31,7 @@ from binlog_connector.schema.table_changes import (
     TableCreated,
     TableDropped,
     TableRenamed,
+    TableTruncated,
     UnsupportedChange,
     rows_moved,
 )
@@ -290,6 +291,17 @@ def _tables_of_database(planning: Planning, database: str) -> tuple[TableName, .
     return names if rules else ()
 
 
+_BEGINNINGS = (TableCreated, TableDropped, TableRenamed, TableTruncated)
+"""After one of these a table has all its rows from there on; after a RENAME nothing has the old name any more."""
+
+
+def _complete_from(planning: Planning, name: TableName, about: Iterable[ChangeStep]) -> int:
+    """Number of the step after which all rows of a table are in the part that was read; 0: they were before."""
+    was_complete = planning.job_state.complete.get(name, planning.job_state.from_first)
+    ends = (SnapshotEnded,) if was_complete else (SnapshotEnded, *_BEGINNINGS)
+    return max((step.number for step in about if isinstance(step.change, ends)), default=0)
+
+
 def _components(planning: Planning) -> Iterator[Component]:
     leader = {name: name for name in planning.tables}
 
@@ -311,7 +323,7 @@ def _components(planning: Planning) -> Iterator[Component]:
             known=_known(planning, table, about),
             complete=planning.complete.get(name),
             is_assumed=name in planning.assumed,
-            complete_from=max((step.number for step in about if isinstance(step.change, SnapshotEnded)), default=0),
+            complete_from=_complete_from(planning, name, about),
             completing=name in planning.snapshots.tables,
             set_aside=None if refusal is None else SetAside.at(name, refusal.place, refusal.gtid, refusal.error),
         )

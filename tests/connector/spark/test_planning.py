@@ -17,7 +17,7 @@ from binlog_connector.spark.partitions import RangePartition
 from binlog_connector.spark.schema import find_layout
 from binlog_connector.spark.source import BinlogDataSource
 from binlog_connector.spark.spark_api import ReadAllAvailable, ReadMaxFiles
-from binlog_format.errors import BinlogError, StartError
+from binlog_format.errors import BinlogError, DataLossError, StartError
 from binlog_format.position import Position
 from binlog_format.source_file import LocalFile
 from tests.connector.shop import FIRST_SECOND, Shop
@@ -297,3 +297,19 @@ def test_purged_gtids_are_a_row_of_events_for_who_accepts_losses(tmp_path: Path,
         assert "[BINLOG_DATA_LOSS.GTID_PURGED]" in gap["text"]
     batch, _ = plan(tmp_path, failOnDataLoss="false", **options)
     assert batch == rows
+
+
+def test_first_batch_that_was_begun_in_purged_files_is_a_loss(tmp_path: Path) -> None:
+    with Shop(tmp_path, files_of=4 * 16384) as shop:
+        while len(list(tmp_path.iterdir())) < 6:
+            shop.sell(50)
+    limits = {"maxFilesPerTrigger": "1"}
+    reader = stream_of(tmp_path, **limits)
+    end = reader.latestOffset(reader.initialOffset(), reader.getDefaultReadLimit())
+    for path in sorted(tmp_path.iterdir())[:3]:
+        path.unlink()
+    again = stream_of(tmp_path, **limits)
+    with pytest.raises(DataLossError, match=r"FILE_PURGED\] .*the first batch was to end at 1:0:0, .* begins at 3:"):
+        again.partitions(again.initialOffset(), end)
+    going_on = stream_of(tmp_path, **limits, failOnDataLoss="false")
+    assert not [batch for part in going_on.partitions(going_on.initialOffset(), end) for batch in going_on.read(part)]

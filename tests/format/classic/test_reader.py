@@ -229,6 +229,11 @@ def test_read_extents_joins_event_bytes() -> None:
     assert log.read_extents(extents).tobytes() == expected
 
 
+def test_files_that_are_gone_record_no_gtids() -> None:
+    log = open_classic(OLTP_SMALL)
+    assert log.file_gtids([file for file in log.files() if file.file_no > 1_000]) == []
+
+
 def test_files_tell_what_they_are() -> None:
     files = open_classic(case_path("mariadb-10.11/torn")).files()
     assert [(file.file_no, file.state) for file in files] == [(1, "full"), (2, "full"), (3, "active")]

@@ -235,6 +235,19 @@ def test_table_whose_rows_begin_before_the_start_is_refused_by_name(tmp_path: Pa
     assert not (tmp_path / "tables").exists(), "nothing of the batch is written"
 
 
+def test_changes_before_a_table_begins_anew_prove_nothing(tmp_path: Path) -> None:
+    """Its rows from before the log was read are not in the target, and nothing is wrong with it."""
+
+    def anew(writer: ShopLog) -> None:
+        writer.update(ORDERS, ((1, "a"), (1, "b")))
+        writer.statement("TRUNCATE orders")
+        writer.insert(ORDERS, (7, "g"))
+
+    run(middle(tmp_path, anew))
+    assert rows(tmp_path, "orders") == [(7, "g")]
+    assert stated(tmp_path, "orders", COMPLETE_PROPERTY) == "true"
+
+
 def test_table_that_may_begin_empty_states_that_it_is_not_complete(tmp_path: Path) -> None:
     wanted = middle(tmp_path, begin=Begin.EMPTY)
     run(wanted)
