@@ -19,6 +19,7 @@ from binlog_lab.simulator.model_tables import ModelLake
 from binlog_lab.simulator.scheduler import Conduct, ModelSession
 from binlog_lab.simulator.script import Act, LifeResult, LifeStep, Script
 from binlog_lab.simulator.server import ModelServer
+from binlog_lab.simulator.server_log import InnodbServerLog
 from binlog_lab.simulator.settings import DELTA_SHARE, new_log, write_job
 from binlog_lab.simulator.verdict import DefectError, TableVerdict, group_number
 from binlog_lab.simulator.visible_folder import LOOKS, Look, VisibleFolder
@@ -79,10 +80,11 @@ class Life:
         self._may_have_lost = False  # groups that the job has taken, or has been reading
         self._is_running = False
         self._began_late = False  # the log had lost its beginning before the job saw it
-        self._is_stale = False  # what the reader sees of an earlier file
+        self._is_stale = False  # what the reader sees of an earlier file, or of one that is gone
         self._has_changed_meanwhile = False  # files that are being read
+        self._is_torn = False  # a page that has been written anew
         self._is_reset = False  # the log, since the reader looked
-        self._is_rotten = False  # a file of the server
+        self._rotten: list[VisibleFolder] = []  # of servers with a damaged file
         self._switches = 0
         self._is_old_log_gone = False
 
@@ -196,7 +198,7 @@ class Life:
         while path is None:
             self._server.rotate()
             path = self._view.rot(chance)
-        self._is_rotten = True
+        self._rotten.append(self._view)
         return f"a bit of {path} changes"
 
     def _show(self, look: Look, chance: Random, number: str = "") -> None:
@@ -210,7 +212,8 @@ class Life:
             self._may_have_lost |= not begun_anew.isdisjoint(self._files_reached())
             self._survivors.clear()
             self._is_reset = False
-            self._is_stale = look is Look.STALE_SIZE
+            self._is_stale = look in (Look.STALE_SIZE, Look.PURGE_LATE) or (self._is_running and self._is_stale)
+            self._is_torn = look is Look.TORN and isinstance(self._server.log, InnodbServerLog)
             self._shown, self._truth = self._server.last, dict(self._server.history)
             self._tell(f"{number}reader sees: {look}")
 
@@ -309,24 +312,34 @@ class Life:
             return
         if self._has_changed_meanwhile and isinstance(error, DataLossError):
             return  # a file went while it was read; the next run tells whether anything is lost
-        if self._is_rotten and isinstance(error, CorruptError | DataLossError):  # what was read may be damaged, too
+        if self._is_rotten_at(error):
             self.outcome.named = error.condition
             return
-        if self._is_lost() and (isinstance(error, DataLossError | SwitchError) or error.condition == _BEGAN_LATE):
+        if self._is_lost() and (isinstance(error, DataLossError | SwitchError) or error.condition in _OF_LOSS):
             self.outcome.named = error.condition
             return
         if error.condition == _WITHIN_BATCH and self._is_old_log_gone:
             self.outcome.named = error.condition
             return
-        if error.condition == _CUT_OFF and self._is_stale and not clean:
-            return
-        if error.condition == _NO_FILES and not clean and not self._has_file_with_content():
+        if (error.condition == _CUT_OFF and self._is_stale) or (error.condition == _SHORTER and self._is_torn):
+            return  # once faults end, all of it is seen
+        if error.condition == _NO_FILES and not self._has_file_with_content() and (self._rotten or not clean):
+            self.outcome.named = error.condition if self._rotten else None
             return
         raise DefectError(f"an error whose reason is not true: {error}") from error
 
+    def _is_rotten_at(self, error: BinlogError) -> bool:
+        """True if a bit is damaged where *error* states that something is, or what it states follows from one."""
+        if not self._rotten or not isinstance(error, CorruptError | DataLossError):
+            return False
+        at, size = error.at, self._server.log.page_size
+        return at is None or isinstance(error, DataLossError) or any(one.is_damaged(at, size) for one in self._rotten)
+
     def _has_file_with_content(self) -> bool:
         """True if the reader sees a file of which so much is there that its format shows."""
-        return any(path.stat().st_size >= MAGIC_SIZE for path in self._view.path.iterdir())
+        sizes = {path.name: path.stat().st_size for path in self._view.path.iterdir()}
+        whole = (self._view.rotten.get(name, (MAGIC_SIZE, 0))[0] >= MAGIC_SIZE for name in sizes)
+        return any(size >= MAGIC_SIZE and is_whole for size, is_whole in zip(sizes.values(), whole, strict=True))
 
     def _is_lost(self) -> bool:
         """True if a group is gone that the job had not taken, or that it had taken, or seen."""
@@ -366,14 +379,18 @@ class Life:
             lost = self._server.purged_to if self._taken() == 0 else 0
             if is_done and max(self._taken(), lost) == self._server.last:
                 return
+            if is_done and self._view.is_end_damaged(self._server.log.page_size):
+                return
         raise DefectError(f"the job stays at {self._taken()}, the log ends at {self._server.last}")
 
 
-_BEGAN_LATE = "BINLOG_TABLE.INCOMPLETE"
-"""The log that the job saw first had lost its beginning."""
+_OF_LOSS = frozenset({"BINLOG_TABLE.INCOMPLETE", "BINLOG_START.POSITION_NOT_FOUND"})
+"""The log that the job saw first had lost its beginning; or the other one ends before a batch that was begun."""
 
 _CUT_OFF = "BINLOG_CORRUPT.BAD_EVENT"
 """A later file states more than the reader sees of an earlier one."""
+_SHORTER = "BINLOG_DATA_LOSS.TRUNCATED_TRANSACTION"
+"""The log is shorter while the new bytes of a page are there in part."""
 _WITHIN_BATCH = "BINLOG_SWITCH.WITHIN_BATCH"
 """The job was killed in a batch, and the log that has the rest of it is gone."""
 _NO_FILES = "BINLOG_START.NO_LOG_FILES"

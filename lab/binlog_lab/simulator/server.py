@@ -246,6 +246,7 @@ class ModelServer:
         last = before if chance.random() < 0.7 else chance.randint(0, before)
         needed = [one.number for one in self._prepared.values() if 0 < one.number <= last]
         purged = min(chance.choice((0, 0, chance.randint(0, last))), *(number - 1 for number in needed), last)
+        purged = 0 if purged == 1 else purged  # file 0 of an `.ibb` log states a first group as none
         old.close()
         self._go_back_to(last)
         old.terms.begin(last + 1)

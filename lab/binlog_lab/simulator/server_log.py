@@ -146,7 +146,10 @@ class ServerLog(ABC):
         terms: Servers that wrote the groups.
         server: Id of the server whose files they are.
         last_in_file: Of each file that is there, the number of the last group up to its end.
+        page_size: Of its files; None: they have no pages.
     """
+
+    page_size: int | None = None
 
     def __init__(self, folder: Path, terms: Terms) -> None:
         self.folder = folder
@@ -230,7 +233,7 @@ class InnodbServerLog(ServerLog):
         self, folder: Path, timestamp: int, terms: Terms, *, page_size: int, is_synced: bool, last: int = 0
     ) -> None:
         super().__init__(folder, terms)
-        self._page_size = page_size
+        self.page_size: int = page_size
         self._is_synced = is_synced
         options = WriterOptions(
             page_size=page_size,
@@ -247,7 +250,7 @@ class InnodbServerLog(ServerLog):
     @property
     def kind(self) -> str:
         """See `ServerLog`."""
-        return f"innodb, pages of {self._page_size}"
+        return f"innodb, pages of {self.page_size}"
 
     @property
     def separates_xa(self) -> bool:
@@ -286,7 +289,7 @@ class InnodbServerLog(ServerLog):
     def replica(self, folder: Path, timestamp: int, last: int) -> InnodbServerLog:
         """See `ServerLog`."""
         return InnodbServerLog(
-            folder, timestamp, self.terms, page_size=self._page_size, is_synced=self._is_synced, last=last
+            folder, timestamp, self.terms, page_size=self.page_size, is_synced=self._is_synced, last=last
         )
 
     def reset(self, timestamp: int) -> None:

@@ -6,9 +6,13 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
+from binlog_format.classic.layout import MAGIC_SIZE
+
 if TYPE_CHECKING:
     import random
     from pathlib import Path
+
+    from binlog_format.position import Place
 
 SECTOR = 512
 """Bytes that get to a reader together, or not at all."""
@@ -17,6 +21,8 @@ SECTOR = 512
 START_SIZE = 64
 """First bytes of a file that tell it from another one of the same name."""
 _IN_USE_BYTE = 21
+_SIZE_BYTE = 9
+"""Place of an event's size in its header."""
 
 
 class Look(StrEnum):
@@ -59,6 +65,36 @@ class VisibleFolder:
         path = chance.choice(closed)
         self.rotten[path.name] = chance.randrange(max(1, path.stat().st_size)), chance.randrange(8)
         return path.name
+
+    def is_damaged(self, at: Place, page_size: int | None) -> bool:
+        """True if the page, or the event, at a place has the damaged bit of a file.
+
+        Args:
+            page_size: Of the log; None: it has events without pages.
+        """
+        found = self.rotten.get(at.name)
+        if found is None or at.file != str(self.path / at.name):
+            return False
+        place, bit = found
+        if page_size is not None:
+            return at.page == place // page_size
+        content = bytearray((self.path / at.name).read_bytes())
+        content[place] ^= 1 << bit
+        start = at.byte or 0
+        size = int.from_bytes(content[start + _SIZE_BYTE : start + _SIZE_BYTE + 4], "little") if start else MAGIC_SIZE
+        return start <= place < start + size
+
+    def is_end_damaged(self, page_size: int | None) -> bool:
+        """True if the last page that is written has the damaged bit: it is like one that is not whole yet."""
+        if page_size is None:
+            return False
+        names = sorted(path.name for path in self.path.iterdir())
+        for name, (place, _) in self.rotten.items():
+            after = (place // page_size + 1) * page_size
+            files = [(self.path / later).read_bytes() for later in names if later >= name]
+            if files and not any(files[0][after:]) and not any(map(any, files[1:])):
+                return True
+        return False
 
     def _written(self) -> dict[str, bytes]:
         """Content of the server's files, with what is damaged."""

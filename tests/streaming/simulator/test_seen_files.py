@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -204,3 +205,31 @@ def test_a_file_that_grows_while_it_is_read_is_read_again(tmp_path: Path, *, is_
     first = log.span(log.start_position())
     assert first.groups == server.last - 1
     assert log.span(first.end).groups == 1
+
+
+def test_damage_is_at_the_event_that_has_the_bit_and_nowhere_else(tmp_path: Path) -> None:
+    folder = VisibleFolder(tmp_path / "log", tmp_path / "seen")
+    _, end = log_of_two_files(folder.server)
+    first = min(folder.server.iterdir())
+    with open_log(str(folder.server)) as log:
+        start = int(next(iter(log.blocks())).groups[0]["file_offset"])
+    for place in random.Random(0).sample(range(start, end.position.chunk), 20):
+        folder.rotten[first.name] = place, 3
+        folder.show(Look.ALL, random.Random(0))
+        with open_log(str(folder.path)) as log, pytest.raises(CorruptError) as raised:
+            list(log.blocks())
+        at = raised.value.at
+        assert at is not None
+        assert folder.is_damaged(at, None), (place, at)
+        assert not folder.is_damaged(replace(at, byte=place + 1), None)
+        assert not folder.is_damaged(replace(at, file=str(first)), None)
+
+
+def test_a_log_whose_first_file_has_a_damaged_start_is_a_log(tmp_path: Path) -> None:
+    """The error is about that file, and not that there are none."""
+    folder = tmp_path / "log"
+    log_of_two_files(folder)
+    path = min(folder.iterdir())
+    path.write_bytes(b"\xff" + path.read_bytes()[1:])
+    with open_log(str(folder)) as log, pytest.raises(CorruptError, match=rf"HEADER.*{path.name}: byte 0x0"):
+        list(log.blocks())
