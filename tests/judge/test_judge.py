@@ -16,7 +16,8 @@ from binlog_streaming.plan.job_state import SetAside
 from tests.judge.coverage import Coverage, is_computable, pair_of
 from tests.judge.found_cases import write_case
 from tests.judge.histories.history import Done, History
-from tests.judge.rounds import Round, replayed
+from tests.judge.replicas import ReplicaStoppedError, ReplicatedServer
+from tests.judge.rounds import Choices, Round, replayed
 from tests.judge.running import JobEnd
 from tests.judge.servers import LiveServer
 from tests.judge.shrinking import shrunk, sign_of
@@ -184,6 +185,21 @@ def test_what_is_wrong_is_made_short_and_written_as_a_case(
     assert server_tables(case / "final.json")["h1.t2"].rows == [["1", "1"]]
     assert (case / "mysql-bin.index").read_text() == "./mysql-bin.000001\n"
     assert "h1.t2: wrong" in (case / "note.txt").read_text()
+
+
+@pytest.mark.server
+def test_the_log_of_a_replica_is_judged_and_its_stop_is_told(tmp_path: Path) -> None:
+    choices = Choices(settings={"default_storage_engine": "MyISAM"})
+    with ReplicatedServer(find_server("mariadb")) as both:
+        judged = replayed(both, tmp_path / "lake", STATEMENTS, choices)
+        assert {name: verdict.kind for name, verdict in judged.verdicts.items()} == {"h1.t1": "equal", "h1.t2": "equal"}
+        # A session has the settings that it began with, and so has the one that applies what the primary did.
+        engines = [server.ask("SHOW CREATE TABLE h1.t1")[0][1].split("ENGINE=")[1].split()[0] for server in both.all]
+        assert engines == ["MyISAM", "InnoDB"]
+        both.replica.ask("SET sql_log_bin = 0", "DROP TABLE h1.t1")
+        both.ask("INSERT INTO h1.t1 VALUES (9, 9)")
+        with pytest.raises(ReplicaStoppedError, match=r"h1\.t1"):
+            both.settle()
 
 
 def named(reason: str, gtid: str | None = None) -> Verdict:
