@@ -218,6 +218,7 @@ class _OneFile:
     has_change_feed = False
     has_deletion_vectors = False
     keeps_identity = False
+    defaulted = ()
 
     def __init__(self, rows: pa.Table) -> None:
         self.rows = rows.combine_chunks()

@@ -13,12 +13,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from binlog_format.errors import TableError
 from binlog_streaming.lake.row_values import one_array
 
 if TYPE_CHECKING:
@@ -53,6 +54,10 @@ class TableFiles(Protocol[File]):
     @property
     def keeps_identity(self) -> bool:
         """True if each row has an id, which it keeps while its key stays."""
+
+    @property
+    def defaulted(self) -> Sequence[str]:
+        """Columns for which a writer of the table has to put a default into rows that come without them."""
 
     def files_with(
         self, keys: pa.Table, current: str | None = None, among: Sequence[File] | None = None
@@ -93,6 +98,22 @@ class TableFiles(Protocol[File]):
 
     def rewrite(self, file: File, gone: Indices) -> None:
         """Take a file out of the table, and write its rows anew, but *gone*."""
+
+
+def check_defaults(files: TableFiles[Any], rows: pa.Schema) -> None:
+    """See that new rows come with all columns that would else have a default.
+
+    Raises:
+        TableError: `TABLE_FEATURE`: a column is missing.
+    """
+    brought = {name.casefold() for name in rows.names}
+    missing = [name for name in files.defaulted if name.casefold() not in brought]
+    if missing:
+        raise TableError(
+            "TABLE_FEATURE",
+            f"new rows have no column {', '.join(missing)}, and the table has a default there that only Spark puts in",
+            hint="Take it off (Spark: ALTER TABLE ... ALTER COLUMN ... DROP DEFAULT): such rows are null there then",
+        )
 
 
 @dataclass(frozen=True, slots=True)

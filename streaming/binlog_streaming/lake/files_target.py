@@ -9,7 +9,7 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar
 
-from binlog_streaming.lake.change import File, TableFiles
+from binlog_streaming.lake.change import File, TableFiles, check_defaults
 from binlog_streaming.lake.commit_id import WriteCost
 from binlog_streaming.lake.evolution import cast_rows
 from binlog_streaming.lake.key_lookup import found_rows
@@ -105,6 +105,7 @@ class FilesTarget(Target, Generic[Write]):
     def append(self, rows: pa.RecordBatchReader, commit_id: CommitId) -> None:
         """See `Target`."""
         with self._begin() as write:
+            check_defaults(write, rows.schema)
             write.write(cast_rows(rows, write.schema))
             self._commit(write, commit_id)
 
@@ -127,6 +128,7 @@ class FilesTarget(Target, Generic[Write]):
     def append_part(self, rows: pa.RecordBatchReader) -> WrittenFiles[Any]:
         """See `Target`."""
         with self._begin() as write:
+            check_defaults(write, rows.schema)
             write.write(cast_rows(rows, write.schema))
             return write.detach((), write.row_count)
 

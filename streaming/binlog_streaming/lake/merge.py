@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from binlog_streaming.lake.change import ContradictedError, Overlay, contradictions
+from binlog_streaming.lake.change import ContradictedError, Overlay, check_defaults, contradictions
 from binlog_streaming.lake.commit_id import STEP_BYTES_MAX, WriteCost
 from binlog_streaming.lake.evolution import NO_ID, cast_table, identified
 from binlog_streaming.lake.key_lookup import KeyLookup, union
@@ -316,6 +316,7 @@ class _Merging(Generic[File]):
 
     def _write_rows(self, rows: pa.Table, ids: Indices | None = None) -> None:
         if rows.num_rows:
+            check_defaults(self._files, rows.schema)
             typed = cast_table(rows, self._schema)
             # Also rows that have no id yet, so that all are in one file.
             self._files.write((identified(typed, ids) if self._files.keeps_identity else typed).to_batches())

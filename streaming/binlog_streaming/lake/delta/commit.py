@@ -14,6 +14,7 @@ from binlog_streaming.lake.delta.actions import (
     ChangeFile,
     DeltaTransaction,
     Remove,
+    milliseconds,
     statistics_of,
     statistics_text,
 )
@@ -28,7 +29,7 @@ from binlog_streaming.lake.delta.data_files import (
     row_ids_of,
     rows_at,
 )
-from binlog_streaming.lake.delta.features import ENABLED, FEED, file_columns, upgrade
+from binlog_streaming.lake.delta.features import ENABLED, FEED, defaulted_columns, file_columns, upgrade
 from binlog_streaming.lake.delta.log import catch_up, file_key, make_commit
 from binlog_streaming.lake.delta.row_tracking import keeps_row_ids
 from binlog_streaming.lake.delta.vectors import DeltaVectorFile, read_vector
@@ -154,6 +155,11 @@ class DeltaTableWrite:
         """See `TableFiles`."""
         return keeps_row_ids(self.log.metadata)
 
+    @property
+    def defaulted(self) -> Sequence[str]:
+        """See `TableFiles`."""
+        return defaulted_columns(self.log.metadata)
+
     def files_with(self, keys: pa.Table, current: str | None = None, among: Sequence[Add] | None = None) -> list[Add]:
         """See `TableFiles`; statistics have nothing about *current*."""
         del current
@@ -274,7 +280,9 @@ class DeltaTableWrite:
         application = None
         if transaction is not None:
             application, version = transaction
-            actions.insert(0, ("txn", DeltaTransaction(app_id=application, version=version)))
+            # Without a time it could count as old in a table whose transactions expire.
+            step = DeltaTransaction(app_id=application, version=version, last_updated=milliseconds())
+            actions.insert(0, ("txn", step))
         self._publish(operation, actions, about, is_append=is_append, application=application)
         self._is_kept = True
         for add in self._dropped:

@@ -220,7 +220,6 @@ _REQUIRED = re.compile(r'"nullable":\s*false|"(?:valueContainsNull|containsNull)
 _CONSTRAINT = "delta.constraints."
 _ICEBERG = re.compile(r"delta\.enableIcebergCompatV\d+")
 _COLUMN_USES = {
-    "CURRENT_DEFAULT": "allowColumnDefaults",
     "delta.invariants": "invariants",
     "delta.generationExpression": "generatedColumns",
 }
@@ -310,6 +309,12 @@ def required_columns(metadata: Metadata) -> dict[str, str]:
     return required | {
         column["name"]: "identityColumns" for column in columns if _EXPLICIT in column.get("metadata", {})
     }
+
+
+def defaulted_columns(metadata: Metadata) -> list[str]:
+    """Columns that have a default."""
+    columns = json.loads(metadata.schema_string)["fields"]
+    return [column["name"] for column in columns if "CURRENT_DEFAULT" in column.get("metadata", {})]
 
 
 def clustering_columns(log: TableLog) -> list[list[str]]:

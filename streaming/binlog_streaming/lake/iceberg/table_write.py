@@ -130,6 +130,11 @@ class IcebergTableWrite:
         """See `TableFiles`."""
         return self._metadata.format_version >= IDENTITY_FROM
 
+    @property
+    def defaulted(self) -> Sequence[str]:
+        """See `TableFiles`."""
+        return [field.name for field in self._metadata.schema().fields if field.write_default is not None]
+
     def files(self) -> list[LiveFile]:
         """Data files of the table before the commit, oldest first.
 

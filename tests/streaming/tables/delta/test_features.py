@@ -59,13 +59,13 @@ WRITTEN = {
     "vacuum_protocol_check": (0, 1, 2, 3, 4, 5),
     "checkpoint_protection": (0, 1, 2, 3, 4, 5),
     "row_tracking": (0, 1, 2, 3, 4, 5),
+    "defaults": (0, 1, 2, 3, 4, 5),
 }
 """Tables, and the rows that they hold."""
 
 REFUSED = {
     "check": r"checkConstraints \(small\)",
     "generated": r"generatedColumns \(column twice\)",
-    "defaults": r"allowColumnDefaults \(column value\)",
     "append_only": "appendOnly",
     "variant": "variantType",
     "iceberg_compat": "icebergCompatV2",
@@ -275,6 +275,35 @@ def test_identity_columns_take_values_and_no_row_without_one(tables: Path, tmp_p
     log_module._kept.clear()
     with pytest.raises(TableError, match=r"identityColumns GENERATED ALWAYS \(column n\)"):
         find(path)
+
+
+def test_a_default_stays_and_rows_without_its_column_are_refused(tables: Path, tmp_path: Path) -> None:
+    """Rows of a source bring null where it has null; a column that it does not have would be null without a word."""
+    path = tmp_path / "table"
+    shutil.copytree(tables / "defaults", path)
+    find(path).append(numbers(7).set_column(1, "value", pa.nulls(1, pa.string())).to_reader(), MIRROR_COMMIT_ID)
+    find(path).evolve(SchemaChange(renamed={"value": "name"}), replace(MIRROR_COMMIT_ID, step=1))
+    before = live_files(path)
+    schema = pa.schema([("id", pa.int32())])
+    steps: list[Callable[[DeltaTarget, CommitId], object]] = [
+        lambda target, commit_id: target.append(numbers(8).select(["id"]).to_reader(), commit_id),
+        lambda target, commit_id: target.merge(change_of([(60,)], schema=schema), commit_id),
+    ]
+    for write in steps:
+        with pytest.raises(TableError, match=r"TABLE_FEATURE\] new rows have no column name, .* a default"):
+            write(find(path), replace(MIRROR_COMMIT_ID, batch_id=1))
+    assert live_files(path) == before
+    find(path).merge(change_of([(2,)], schema=schema), replace(MIRROR_COMMIT_ID, batch_id=1))  # the row keeps its value
+    names = find(path).read().read_all().sort_by("id").column("name").to_pylist()
+    assert names == [*(f"v{number}" for number in range(6)), None]
+
+
+def test_transactions_tell_their_time(tmp_path: Path) -> None:
+    """By it other writers let them expire, in a table with `delta.setTransactionRetentionDuration`."""
+    find(tmp_path).create(INT_KEY, MIRROR_COMMIT_ID)
+    find(tmp_path).append(numbers(1).to_reader(), MIRROR_COMMIT_ID)
+    commit, transaction = map(json.loads, (tmp_path / "_delta_log" / f"{1:020}.json").read_text().splitlines()[:2])
+    assert 0 <= transaction["txn"]["lastUpdated"] - commit["commitInfo"]["timestamp"] + 60_000 <= 60_000
 
 
 class TestClustering:

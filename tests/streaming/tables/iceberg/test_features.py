@@ -120,6 +120,8 @@ def test_old_rows_keep_the_default_of_a_column_that_another_writer_added(place: 
         with reader(place) as table:
             field = table.schema().find_field("note")
             assert (field.initial_default, field.write_default) == ("before", "later")
+    with closing(place.target()) as target, pytest.raises(TableError, match=r"TABLE_FEATURE\] .* no column note, "):
+        target.append(numbers(9).to_reader(), NEXT)
 
 
 REWRITES: dict[str, Callable[[Target], object]] = {
