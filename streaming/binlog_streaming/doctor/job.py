@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from binlog_format.errors import OptionError
 from binlog_streaming.doctor import DoctorFinding, Health
 from binlog_streaming.doctor.machine import Needs
-from binlog_streaming.job_state.checkpoint import StateFolder, nearest_place, place_errors, storage_of
+from binlog_streaming.job_state.checkpoint import StateFolder, nearest_place, place_errors, places_of, storage_of
 from binlog_streaming.settings import EventTablesJob, Job, PublishJob, TopicTablesJob
 from binlog_streaming.settings.publish_model import Client
 from binlog_streaming.status.model import Level
@@ -57,10 +57,7 @@ def _finding(what: str, health: Health, found: str, fix: str = "") -> DoctorFind
 
 def _places(job: AnyJob) -> Iterator[DoctorFinding]:
     errors = place_errors(job)
-    places = {"checkpoint": job.checkpoint}
-    if not isinstance(job, PublishJob):
-        places["sink.directory"] = job.sink.directory
-    for what, place in places.items():
+    for what, place in places_of(job).items():
         if "://" in place:
             # Rights to write are found by writing: the job does that, a look does not.
             known = StateFolder(place, storage_of(job))

@@ -20,6 +20,7 @@ from packaging.specifiers import SpecifierSet
 import binlog_format
 from binlog_connector.installing import install_hint
 from binlog_streaming.doctor import DoctorFinding, Health
+from binlog_streaming.job_state.checkpoint import may_write, nearest_place
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -176,8 +177,7 @@ def _kernels() -> DoctorFinding:
     given = os.environ.get("NUMBA_CACHE_DIR")
     folder = own if given is None else Path(given)
     count = sum(1 for _ in folder.rglob("*.nbi")) if folder.is_dir() else 0
-    nearest = next(place for place in (folder, *folder.parents) if place.exists())
-    if os.access(nearest, os.W_OK):
+    if may_write(nearest_place(folder)):
         if count:
             return _finding("kernels", Health.OK, f"{count} in {folder}")
         text = f"none yet in {folder}: the first start compiles them, half a minute"

@@ -238,29 +238,38 @@ def require_places(job: AnyJob) -> None:
         raise error
 
 
-def place_errors(job: AnyJob) -> dict[str, BinlogError]:
-    """Errors by the setting of a place where this user cannot write; their reasons begin with the setting."""
+def places_of(job: AnyJob) -> dict[str, str]:
+    """Folders and URLs where *job* writes, by their setting."""
     places = {"checkpoint": job.checkpoint}
     if not isinstance(job, PublishJob):
         places["sink.directory"] = job.sink.directory
     elif job.sink.oversized.store is not None:
         places["sink.oversized.store"] = job.sink.oversized.store
+    return places
+
+
+def place_errors(job: AnyJob) -> dict[str, BinlogError]:
+    """Errors by the setting of a place where this user cannot write; their reasons begin with the setting."""
     errors: dict[str, BinlogError] = {}
-    for what, place in places.items():
+    for what, place in places_of(job).items():
         if "://" in place:
             continue
         nearest = nearest_place(place)
         if not nearest.is_dir():
             reason = f"{what}: {nearest} is a file, and no folder"
             errors[what] = StorageError("FAILED", reason, hint="Name another place, or remove it")
-        # The kernel asks for the effective user when the job writes.
-        elif not os.access(nearest, os.W_OK | os.X_OK, effective_ids=os.access in os.supports_effective_ids):
+        elif not may_write(nearest):
             reason = f"{what}: user {os.geteuid()} may not write to {nearest}"
             errors[what] = AccessError("DENIED", reason, hint="Let it, or run the job as its owner")
     return errors
 
 
-def nearest_place(place: str) -> Path:
+def may_write(folder: Path) -> bool:
+    """True if this process may make files in *folder*: its effective user, whom the kernel asks for when it does."""
+    return os.access(folder, os.W_OK | os.X_OK, effective_ids=os.access in os.supports_effective_ids)
+
+
+def nearest_place(place: str | Path) -> Path:
     """The folder *place*, or the nearest one above it that exists."""
     folder = Path(place)
     return next(existing for existing in (folder, *folder.parents) if existing.exists())

@@ -74,7 +74,7 @@ def visible(text: str) -> str:
 
 
 CURRENT_SECONDS = 15.0
-"""A change that waits no longer than this is about to be taken."""
+"""A change that waits no longer than this is about to be taken, where the work that is left takes no longer either."""
 BEHIND_SECONDS = 300.0
 """Lag in seconds from which on there is a warning; docs/monitoring.md alerts at the same value."""
 SAFE_SHARE = 0.5
@@ -144,11 +144,11 @@ def _running(state: RecordedStatus, log: LogStatus | None, now: float) -> _Part:
     behind = log.waiting_seconds
     if behind is None:
         return Level.OK, f"running, {_amount(log)} behind", ""
-    if behind <= CURRENT_SECONDS:
+    work = work_left(state, log, now)
+    if behind <= CURRENT_SECONDS and _is_taken_soon(state, log, work):
         return Level.OK, f"current, {duration_text(behind)} behind the server", ""
     text = f"{duration_text(behind)} behind the server ({_amount(log)})"
     level = Level.WARNING if behind > BEHIND_SECONDS else Level.OK
-    work = work_left(state, log, now)
     advice = "No batch has been finished lately: look at the batches, and at its errors."
     if work is not None:
         text = f"{text}, about {duration_text(work)} of work left"
@@ -157,6 +157,14 @@ def _running(state: RecordedStatus, log: LogStatus | None, now: float) -> _Part:
             return Level.WARNING if work > BEHIND_SECONDS else Level.OK, f"catching up, {text}", ""
         advice = "The server writes as much as it takes, or more: docs/tuning.md."
     return level, text, advice if level is Level.WARNING else ""
+
+
+def _is_taken_soon(state: RecordedStatus, log: LogStatus, work: float | None) -> bool:
+    """True if what waits is little: where the speed is not known, no more than one short batch took before."""
+    if work is not None:
+        return work <= CURRENT_SECONDS
+    short = (batch.size or 0 for batch in state.batches if batch.read_seconds + batch.commit_seconds <= CURRENT_SECONDS)
+    return log.size <= max(short, default=0)
 
 
 def _latency(latest: BatchStatus | None) -> str:

@@ -7,6 +7,7 @@ import os
 import shutil
 import socket
 from importlib import metadata
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ import pytest
 from binlog_connector.following.log_end import end_of_log
 from binlog_connector.following.watched import WatchedLog
 from binlog_streaming.doctor import Health, machine
-from binlog_streaming.doctor.job import needs_of
+from binlog_streaming.doctor.job import job_findings, needs_of
 from binlog_streaming.doctor.machine import Needs, machine_findings
 from binlog_streaming.settings import Mode, TableFormat, TableRule, load_any_job, load_job
 from binlog_streaming.status.recorder import StatusRecorder
@@ -100,7 +101,7 @@ def test_kernels_are_compiled_and_stay(tmp_path: Path, monkeypatch: pytest.Monke
     monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path / "cache"))
     health, text, _ = found(ALL)["kernels"]
     assert (health, text.partition(":")[0]) == (Health.OK, f"none yet in {tmp_path / 'cache'}")
-    monkeypatch.setattr(os, "access", lambda *_: False)
+    monkeypatch.setattr(os, "access", lambda *_, **_rights: False)
     health, text, fix = found(Needs(frozenset()))["kernels"]
     assert (health, "compiled again at each start" in text, "NUMBA_CACHE_DIR" in fix) == (Health.WARNING, True, True)
     monkeypatch.setenv("NUMBA_DISABLE_JIT", "1")
@@ -203,6 +204,19 @@ def test_a_place_that_cannot_be_written(tmp_path: Path) -> None:
     line = lines["job", "sink.directory"]
     assert (status, line["health"], line["found"]) == (1, "wrong", f"{place} is a file, and no folder")
     assert line["fix"] == "Name another place, or remove it"
+
+
+def test_the_store_of_claims_is_a_place_too(tmp_path: Path) -> None:
+    (tmp_path / "claims").write_text("a file")
+    file = tmp_path / "job.toml"
+    file.write_text(
+        'checkpoint = "state"\n[source]\npath = "log"\n[sink]\nkind = "kafka"\nbootstrap_servers = "a:1"\n'
+        'topic_prefix = "shop"\n[sink.oversized]\nstore = "claims"\n'
+    )
+    state, claims = islice(job_findings(load_any_job(file), 0), 2)
+    assert (state.what, state.health) == ("checkpoint", Health.OK)
+    assert (claims.what, claims.health) == ("sink.oversized.store", Health.WRONG)
+    assert claims.found == f"{tmp_path / 'claims'} is a file, and no folder"
 
 
 def test_lines_for_people_state_what_to_do() -> None:

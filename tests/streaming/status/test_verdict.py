@@ -5,12 +5,22 @@ from __future__ import annotations
 import os
 import re
 from dataclasses import replace
+from math import inf
 from random import Random
 
 import pytest
 
 from binlog_streaming.status.model import BatchStatus, Level, LogStatus, Phase, PurgeRisk, PurgeStatus, RecordedStatus
-from binlog_streaming.status.wording import bytes_text, clock_text, duration_text, verdict_of, visible, work_left
+from binlog_streaming.status.wording import (
+    CURRENT_SECONDS,
+    STILL_SECONDS,
+    bytes_text,
+    clock_text,
+    duration_text,
+    verdict_of,
+    visible,
+    work_left,
+)
 from tests.streaming.status.states import DAY, HOSTILE, NOW, batch, error, log, state, trouble
 
 TIMED = PurgeStatus(PurgeRisk.TIMED, "b-3.ibb", DAY, 4 * DAY)
@@ -27,6 +37,15 @@ VERDICTS: dict[str, tuple[Phase, RecordedStatus, LogStatus | None, Level, str]] 
     "a moment behind": (
         Phase.RUNNING, state(), log(waiting_seconds=1.2, transactions=3, size=900), Level.OK,
         "Current, 1.2 s behind the server; safe for 3 d 4 h",
+    ),
+    "a burst that has just come": (
+        Phase.RUNNING, state(batches=(batch(1, ago=20.0),)),
+        log(waiting_seconds=1.2, transactions=3_000, size=900_000_000), Level.OK,
+        "1.2 s behind the server (3,000 transactions, 900.0 MB); safe for 3 d 4 h",
+    ),
+    "a burst that is being taken": (
+        Phase.RUNNING, state(batches=RISING), log(waiting_seconds=12.0, transactions=3_000, size=900_000_000), Level.OK,
+        "12 s behind the server (3,000 transactions, 900.0 MB), about 2 min 35 s of work left; safe for 3 d 4 h",
     ),
     "catching up": (
         Phase.RUNNING, state(batches=FALLING), BEHIND, Level.OK,
@@ -155,10 +174,18 @@ def test_nothing_in_a_name_stays_hidden() -> None:
 SEEDS = 10
 HISTORIES_PER_SEED = -(-int(os.environ.get("BINLOG_STREAM_HISTORIES", "200")) // SEEDS)
 TAKEN_PER_SECOND, OVERHEAD, BATCH_MAX = 1_000_000, 0.2, 4_000_000
+STOOD_SECONDS = STILL_SECONDS + 3 * (OVERHEAD + 2 * BATCH_MAX / TAKEN_PER_SECOND)
+"""A model job that has finished nothing for so long is known to stand still."""
 
 
-def model_job(random: Random, seconds: int) -> tuple[RecordedStatus, LogStatus, float, float]:
-    """A job and its server until a moment: its record, what waits, that moment, and the seconds it then needs."""
+FATES = ("well", "hangs", "killed", "no times", "set aside")
+
+
+def model_job(random: Random, seconds: int, fate: str) -> tuple[RecordedStatus, LogStatus, float, float]:
+    """A job and its server until a moment: its record, what waits, that moment, and the seconds it then needs.
+
+    A job that hangs or is killed takes nothing from some moment on; the times of some servers' commits are 0.
+    """
     bursts = [(random.uniform(0, seconds), random.randrange(1, 40_000_000)) for _ in range(random.randrange(1, 6))]
     commits = [(NOW + at + n * random.choice((0.0, 0.001)), size // 200) for at, size in bursts for n in range(200)]
     commits = sorted((at, max(size, 1)) for at, size in commits if at < NOW + seconds)
@@ -173,18 +200,26 @@ def model_job(random: Random, seconds: int) -> tuple[RecordedStatus, LogStatus, 
         end = begin + OVERHEAD + size / TAKEN_PER_SECOND
         return (end, size, count) if size and end <= limit else None
 
-    while (found := next_batch(moment)) is not None:
+    last = NOW + random.uniform(0, seconds) if fate in {"hangs", "killed"} else moment
+    while (found := next_batch(last)) is not None:
         clock, size, taken = found
         made = batch(len(batches), lag=max(clock - commits[taken - 1][0], 0.0), ago=NOW - clock, size=size)
-        batches.append(replace(made, read_seconds=0.0, commit_seconds=OVERHEAD + size / TAKEN_PER_SECOND))
+        log_seconds = None if fate == "no times" else made.log_seconds
+        took = OVERHEAD + size / TAKEN_PER_SECOND
+        batches.append(replace(made, log_seconds=log_seconds, read_seconds=0.0, commit_seconds=took))
     waiting = commits[taken:]
-    record = state(batches=tuple(batches[-50:]), started_at=NOW, seen_at=moment)
+    seen_at = last if fate == "killed" else moment
+    aside = trouble() if fate == "set aside" else ()
+    record = state(batches=tuple(batches[-50:]), started_at=NOW, seen_at=seen_at, tables=aside)
+    oldest = None if fate == "no times" else moment - waiting[0][0] if waiting else 0.0
     shown = log(
-        waiting_seconds=moment - waiting[0][0] if waiting else 0.0,
+        waiting_seconds=oldest if waiting else 0.0,
         transactions=len(waiting),
         size=sum(size for _, size in waiting),
     )
-    while (found := next_batch(float("inf"))) is not None and taken < len(commits):
+    if waiting and fate in {"hangs", "killed"}:
+        return record, shown, moment, inf
+    while (found := next_batch(inf)) is not None and taken < len(commits):
         clock, _, taken = found
     return record, shown, moment, max(clock - moment, 0.0)
 
@@ -194,12 +229,27 @@ def test_a_model_job_does_what_its_verdict_says(seed: int) -> None:
     """No time from nothing, nothing absurd; the work that is left takes about as long as it says."""
     random = Random(seed)
     for _ in range(HISTORIES_PER_SEED):
-        record, shown, now, needed = model_job(random, random.randrange(5, 600))
-        verdict = verdict_of(Phase.RUNNING, record, shown, now)
+        fate = random.choice(FATES)
+        record, shown, now, needed = model_job(random, random.randrange(5, 600), fate)
+        verdict = verdict_of(Phase.LOST if fate == "killed" else Phase.RUNNING, record, shown, now)
+        assert ("1 table set aside" in verdict.text) == (fate == "set aside")
+        assert fate != "set aside" or verdict.level is not Level.OK
         assert not re.search(r"\d d ", verdict.text.partition(";")[0]), verdict.text
         work = work_left(record, shown, now)
+        if fate == "killed":
+            assert verdict.text.startswith("Not running")
+            assert ("everything in the log is taken" in verdict.text) == (shown.size == 0)
+            continue
+        if fate == "hangs" and shown.size:
+            stands = now - max((batch.finished_at for batch in record.batches), default=NOW)
+            assert stands < STOOD_SECONDS or (work is None and "Catching" not in verdict.text), verdict.text
+            assert (shown.waiting_seconds or 0) <= CURRENT_SECONDS or "Current" not in verdict.text
+            continue
+        assert fate != "no times" or not re.search(r"\d (s|min|h|d) behind", verdict.text), verdict.text
         if shown.size == 0:
             assert verdict.text.startswith(("Current", "Running"))
+        elif verdict.text.startswith("Current"):
+            assert needed <= 4 * CURRENT_SECONDS + 1, (verdict.text, needed)
         if work is not None and shown.size > 4 * BATCH_MAX:
             assert needed / 4 <= work <= needed * 4 + 1, (verdict.text, needed)
         if verdict.text.startswith("Catching up"):
