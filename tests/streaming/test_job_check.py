@@ -16,7 +16,7 @@ from binlog_connector.following.log_end import end_of_log, start_of_log
 from binlog_connector.following.watched import WatchedLog
 from binlog_format.errors import DataLossError, OptionError, StartError
 from binlog_lab.event_encoding.table_encoding import ColumnSpec, TableSpec
-from binlog_streaming.job_state.checkpoint import StateFolder, place_problems, read_checkpoint, read_offset
+from binlog_streaming.job_state.checkpoint import StateFolder, place_errors, read_checkpoint, read_offset
 from binlog_streaming.job_state.record_keeper import RecordKeeper
 from binlog_streaming.jobs.check import check_job
 from binlog_streaming.jobs.init import init_text
@@ -277,10 +277,10 @@ def test_places_that_cannot_be_written_are_problems(tmp_path: Path, monkeypatch:
     (tmp_path / "tables").write_text("a file")
     (tmp_path / "checkpoint").mkdir()
     monkeypatch.setattr("os.access", lambda path, _mode, **_: str(path) != str(tmp_path / "checkpoint"))
-    denied, file = place_problems(job_for(tmp_path))
-    assert denied.startswith("checkpoint: user ")
+    denied, file = map(str, place_errors(job_for(tmp_path)).values())
+    assert denied.startswith("[BINLOG_PERMISSION.DENIED] checkpoint: user ")
     assert f"may not write to {tmp_path / 'checkpoint'}" in denied
-    assert file.startswith(f"sink.directory: {tmp_path / 'tables'} is a file, and no folder")
+    assert file.startswith(f"[BINLOG_STORAGE.FAILED] sink.directory: {tmp_path / 'tables'} is a file, and no folder")
 
 
 def test_check_of_a_structured_log_names_places_too(tmp_path: Path) -> None:
@@ -290,12 +290,12 @@ def test_check_of_a_structured_log_names_places_too(tmp_path: Path) -> None:
     text = 'checkpoint = "checkpoint"\n[source]\npath = "log"\n[[tables]]\n[sink]\ndirectory = "tables"\n'
     (tmp_path / "job.toml").write_text(text)
     checked = run_program("check", tmp_path / "job.toml")
-    assert checked.returncode == 1
-    assert "problem: sink.directory: " in checked.stdout
     assert "It could not run" in checked.stdout
     ran = run_program("run", "--once", tmp_path / "job.toml")
-    assert ran.returncode == 1
-    assert f"BINLOG_STORAGE.FAILED] sink.directory: {tmp_path / 'tables'} is a file, and no folder" in ran.stderr
+    assert (checked.returncode, ran.returncode) == (1, 1)
+    told = f"[BINLOG_STORAGE.FAILED] sink.directory: {tmp_path / 'tables'} is a file, and no folder"
+    assert f"problem: {told}" in checked.stdout
+    assert f"error: {told}" in ran.stderr
 
 
 def test_tables_without_a_key_are_warned_of_where_the_whole_row_is_one(tmp_path: Path) -> None:
@@ -426,8 +426,18 @@ def test_job_that_says_otherwise_than_its_checkpoint_has_a_problem(tmp_path: Pat
         write_checkpoint(tmp_path, [start_of_log(watched)], committed=1)
     RecordKeeper(job_for(tmp_path)).begin()
     assert check_job(job_for(tmp_path)).problems == ()
-    (problem,) = check_job(job_for(tmp_path, startingGtid="0-1011-1")).problems
-    assert problem.startswith("source.startingGtid: this checkpoint was begun with nothing, now it is '0-1011-1'")
+    changed = job_for(tmp_path, startingGtid="0-1011-1")
+    report = check_job(changed)
+    assert report.is_wrong_use
+    (problem,) = report.problems
+    assert "source.startingGtid: this checkpoint was begun with nothing, now it is '0-1011-1'" in problem
+    # The job itself ends with the same words.
+    with pytest.raises(OptionError) as ended:
+        RecordKeeper(changed).begin()
+    assert str(ended.value) == problem
+    # A place that cannot be written would end it before.
+    (tmp_path / "tables").write_text("a file")
+    assert not check_job(changed).is_wrong_use
 
 
 def test_keys_of_the_job_file_count(tmp_path: Path) -> None:

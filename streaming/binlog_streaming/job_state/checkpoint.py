@@ -222,11 +222,6 @@ def storage_of(job: AnyJob) -> Mapping[str, str]:
     return {} if isinstance(job, PublishJob) else job.sink.storage
 
 
-def place_problems(job: AnyJob) -> tuple[str, ...]:
-    """Reasons why this user cannot write where *job* writes; none: it can, or only writing tells (object stores)."""
-    return tuple(f"{error.reason}. {error.hint}" for error in place_errors(job).values())
-
-
 def require_places(job: AnyJob) -> None:
     """See that this user can write where *job* writes, before the job begins.
 
@@ -249,7 +244,10 @@ def places_of(job: AnyJob) -> dict[str, str]:
 
 
 def place_errors(job: AnyJob) -> dict[str, BinlogError]:
-    """Errors by the setting of a place where this user cannot write; their reasons begin with the setting."""
+    """Errors by the setting of a place where this user cannot write; their reasons begin with the setting.
+
+    Of object stores only writing tells.
+    """
     errors: dict[str, BinlogError] = {}
     for what, place in places_of(job).items():
         if "://" in place:

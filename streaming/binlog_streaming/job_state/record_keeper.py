@@ -33,7 +33,7 @@ from binlog_streaming.plan.job_state import JobState
 from binlog_streaming.settings.choices import Mode
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from binlog_connector.following.offsets import SourceOffset
     from binlog_connector.schema.log_ddl import DdlStatement
@@ -137,13 +137,17 @@ class RecordKeeper:
             written[TableName(database, table)] |= {Mode(mode)}
         return written
 
-    def begin(self) -> None:
-        """Compare, and write down the job's settings from now on."""
+    def refused_changes(self) -> Iterator[OptionError]:
+        """Compare; the errors about settings that must not differ from those that the checkpoint was created with."""
         for change in self.changes():
             hint = f"{change.hint}. If it is meant so, delete {self.path}: then the job file counts as it is"
-            raise OptionError(
-                "INVALID_VALUE", f"{change.setting}: {change.reason}", at=Place(self._job.checkpoint), hint=hint
-            )
+            reason = f"{change.setting}: {change.reason}"
+            yield OptionError("INVALID_VALUE", reason, at=Place(self._job.checkpoint), hint=hint)
+
+    def begin(self) -> None:
+        """Compare, and write down the job's settings from now on."""
+        for error in self.refused_changes():
+            raise error
         self._write()
 
     def record_batch(

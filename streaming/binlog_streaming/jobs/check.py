@@ -15,7 +15,7 @@ from binlog_connector.options.source_options import SourceOptions
 from binlog_connector.schema.definitions import TableName
 from binlog_connector.schema.history import SchemaHistory
 from binlog_format.views.filters import TableFilter
-from binlog_streaming.job_state.checkpoint import place_problems, read_checkpoint, state_of
+from binlog_streaming.job_state.checkpoint import place_errors, read_checkpoint, state_of
 from binlog_streaming.job_state.record_keeper import RecordKeeper
 from binlog_streaming.jobs.log_tables import SCAN_SIZE, find_tables
 from binlog_streaming.jobs.row_format_report import look_at_statements
@@ -117,6 +117,11 @@ class JobReport:
         return (*self.places, *self.changed, *(() if self.sets_aside else self.table_problems), *self.statements)
 
     @property
+    def is_wrong_use(self) -> bool:
+        """True if what would end the job first is a setting."""
+        return bool(self.changed) and not self.places
+
+    @property
     def table_problems(self) -> tuple[str, ...]:
         """Problems of tables, each of which ends the job, or sets its table aside."""
         return tuple(problem for table in self.tables for problem in table.problems)
@@ -159,7 +164,7 @@ def check_job(job: Job, *, scan_size: int = SCAN_SIZE, on_progress: OnProgress |
     warnings.extend(_excluded_ghosts(job, reports))
     warnings.extend(_undefined(reports))
     record = RecordKeeper(job)
-    changed = tuple(f"{change.setting}: {change.reason}. {change.hint}" for change in record.changes())
+    changed = tuple(map(str, record.refused_changes()))
     reports = tuple(_with_missing(report, record.written) for report in reports)
     begun = {table.name: table.begun_at is not None and table.begun_at >= begins_at for table in found.tables}
     job_state = record.peek()
@@ -177,7 +182,7 @@ def check_job(job: Job, *, scan_size: int = SCAN_SIZE, on_progress: OnProgress |
         cascading = {table.name: table.cascading for table in found.tables}
         reports = tuple(_with_cascading(report, job, cascading[report.name]) for report in reports)
     others = tuple(text for texts in problems.values() for text in texts)
-    stopping = changed, others, place_problems(job), job.on_error is OnError.SET_ASIDE
+    stopping = changed, others, tuple(map(str, place_errors(job).values())), job.on_error is OnError.SET_ASIDE
     return JobReport(log, start, reports, left_out, found.size, tuple(warnings), *stopping)
 
 

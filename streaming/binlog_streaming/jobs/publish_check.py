@@ -17,13 +17,13 @@ from binlog_connector.schema.history import SchemaHistory
 from binlog_format.errors import BinlogError, BrokerError, OptionError, RegistryError
 from binlog_format.rows.decoding import TimeType
 from binlog_format.views.filters import TableFilter
-from binlog_streaming.job_state.checkpoint import place_problems
+from binlog_streaming.job_state.checkpoint import place_errors
 from binlog_streaming.jobs.check import LogReport, log_report, resumed, size_behind
 from binlog_streaming.jobs.log_tables import SCAN_SIZE, find_tables
 from binlog_streaming.jobs.tables import first_names
 from binlog_streaming.topics.connecting import connection_of, names_of, new_start, published_offset, registry_of
 from binlog_streaming.topics.oversized import OversizedValues
-from binlog_streaming.topics.record import begun_with, differences, other_log, with_message_version
+from binlog_streaming.topics.record import begun_with, other_log_errors, same_job_errors, with_message_version
 from binlog_streaming.topics.step_messages import envelope_options
 
 if TYPE_CHECKING:
@@ -110,6 +110,11 @@ class PublishReport:
         of_topics = (problem for topic in self.topics for problem in topic.problems)
         return (*self.places, *self.changed, *of_topics, *self.statements, *self.outbox)
 
+    @property
+    def is_wrong_use(self) -> bool:
+        """True if what would end the job first is a setting."""
+        return bool(self.changed) and not self.places
+
 
 def check_publish_job(
     job: PublishJob, *, scan_size: int = SCAN_SIZE, on_progress: OnProgress | None = None
@@ -124,9 +129,10 @@ def check_publish_job(
     names, connection = names_of(job.sink), connection_of(job.sink)
     registry = RegistryCheck(job)
     record = begun_with(job)
-    is_other = record is None or bool(differences(record, job))
+    changed = [] if record is None else same_job_errors(record, job)
+    is_other = record is None or bool(changed)
     offset = published_offset(job, may_be_new=is_other)
-    log_change = None if record is None else other_log(record, job, offset)
+    changed += [] if record is None else other_log_errors(record, job, offset)
     source = job.source
     options = SourceOptions.parse({"path": source.path, **source.options()})
     with WatchedLog(source.path, options.format) as watched:
@@ -167,10 +173,10 @@ def check_publish_job(
         left_out=tuple(table.name for table in found.tables if not selected.accepts(table.layout)),
         scan_size=found.size,
         warnings=tuple(warnings),
-        changed=() if record is None else (*filter(None, [log_change]), *differences(record, job)),
+        changed=tuple(map(str, changed)),
         statements=tuple(lacking) if options.fail_on_statement else (),
         outbox=tuple(_lacking_of_outbox(job, found.tables)),
-        places=(*place_problems(job), *_claims_problems(job)),
+        places=(*map(str, place_errors(job).values()), *_claims_problems(job)),
     )
 
 

@@ -119,8 +119,8 @@ def with_message_version(job: PublishJob) -> PublishJob:
     return msgspec.structs.replace(job, sink=msgspec.structs.replace(job.sink, message_version=record.message_version))
 
 
-def differences(record: PublishRecord, job: PublishJob) -> list[str]:
-    """Forbidden differences between *job* and the start of its checkpoint; `other_log` compares the log."""
+def same_job_errors(record: PublishRecord, job: PublishJob) -> list[OptionError]:
+    """Errors about settings that *job* must not have otherwise than when *record* was made, whatever its log."""
     now = PublishRecord.of(job)
     pairs = [
         ("sink.topic_prefix", record.topic_prefix, now.topic_prefix),
@@ -135,23 +135,23 @@ def differences(record: PublishRecord, job: PublishJob) -> list[str]:
     for number, (before, after) in enumerate(_pairs(record, now)):
         changes = hiding_changes(before, record.salts, after, now.salts)
         pairs += [(f"tables[{number}].{setting}", was, is_now) for setting, was, is_now in changes]
-    return [_told(setting, was, is_now) for setting, was, is_now in pairs if was != is_now]
+    return [_refused(job, setting, was, is_now, "Set it back") for setting, was, is_now in pairs if was != is_now]
 
 
-def other_log(record: PublishRecord, job: PublishJob, offset: SourceOffset | None) -> str | None:
-    """Message that *job* names another log than its checkpoint; None: it is the same one, perhaps elsewhere.
+def other_log_errors(record: PublishRecord, job: PublishJob, offset: SourceOffset | None) -> list[OptionError]:
+    """Error that *job* names another log than its checkpoint; none: it is the same one, perhaps elsewhere.
 
     Args:
         offset: Up to where was published; None: that is not known.
     """
     source, path = job.source, PublishRecord.of(job).path
     if record.path == path or (offset is not None and is_same_log(source.path, source.format, offset)):
-        return None
-    return _told("source.path", record.path, path)
-
-
-def _told(setting: str, was: str, is_now: str) -> str:
-    return f"{setting}: this checkpoint was begun with {was or 'nothing'!r}, now it is {is_now or 'nothing'!r}"
+        return []
+    way = (
+        "The same log may be named elsewhere, where all that was published of it is there too. The log of another "
+        "server of the same replication: binlog-stream switch JOB.toml --to PATH. Else set it back"
+    )
+    return [_refused(job, "source.path", record.path, path, way)]
 
 
 def _pairs(record: PublishRecord, now: PublishRecord) -> list[tuple[RowRule, RowRule]]:
@@ -160,23 +160,18 @@ def _pairs(record: PublishRecord, now: PublishRecord) -> list[tuple[RowRule, Row
 
 def check_same(record: PublishRecord, job: PublishJob) -> None:
     """See that *job* is the one that *record* is of, whatever its log."""
-    found = differences(record, job)
-    if found:
-        raise _refused(job, found[0], "Set it back")
+    for error in same_job_errors(record, job):
+        raise error
 
 
 def check_log(record: PublishRecord, job: PublishJob, offset: SourceOffset | None) -> None:
-    """See that the log is the one that *record* is of; see `other_log`."""
-    found = other_log(record, job, offset)
-    if found is not None:
-        way = (
-            "The same log may be named elsewhere, where all that was published of it is there too. The log of another "
-            "server of the same replication: binlog-stream switch JOB.toml --to PATH. Else set it back"
-        )
-        raise _refused(job, found, way)
+    """See that the log is the one that *record* is of; see `other_log_errors`."""
+    for error in other_log_errors(record, job, offset):
+        raise error
 
 
-def _refused(job: PublishJob, reason: str, way: str) -> OptionError:
+def _refused(job: PublishJob, setting: str, was: str, is_now: str, way: str) -> OptionError:
+    reason = f"{setting}: this checkpoint was begun with {was or 'nothing'!r}, now it is {is_now or 'nothing'!r}"
     hint = f"{way}, or begin a new job: another checkpoint and another topic_prefix"
     return OptionError("INVALID_VALUE", reason, at=Place(f"{job.checkpoint}/{RECORD_FILE}"), hint=hint)
 

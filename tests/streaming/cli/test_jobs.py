@@ -84,7 +84,7 @@ def test_help_explains_and_has_no_colours_when_piped(command: str) -> None:
     text = " ".join(result.stdout.split())
     told = {
         "init": "binlog-stream init /var/lib/mysql > job.toml && binlog-stream check job.toml",
-        "check": "Exit status: 0 it can run (warnings do not count), 1 it could not, 2 a mistake in the job file.",
+        "check": "Exit status: that of `run`: 0 it can run (warnings do not count), 1 it could not, 2 a mistake in the",
         "run": "Started again it continues where it stopped, as its checkpoint records.",
         "mirror": r"binlog-stream mirror /var/lib/mysql --to lake --tables 'shop\..*' --once",
     }

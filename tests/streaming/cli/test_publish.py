@@ -86,6 +86,18 @@ def test_lines_for_programs(job_file: Path) -> None:
     assert sum(counts) == lines[-1]["messages"] > 0
 
 
+def test_check_ends_as_publish_does_where_a_setting_changed(job_file: Path) -> None:
+    assert run_program("publish", job_file, "--once").returncode == 0
+    text = job_file.read_text()
+    job_file.write_text(text.replace('topic_prefix = "', 'topic_prefix = "other-'))
+    for command in (("check",), ("publish", "--once")):
+        ended = run_program(*command, job_file)
+        assert ended.returncode == 2, ended.stdout + ended.stderr
+        told = " ".join((ended.stdout + ended.stderr).split())
+        assert "[BINLOG_OPTION.INVALID_VALUE]" in told
+        assert "sink.topic_prefix: this checkpoint was begun with" in told
+
+
 def test_check_names_what_is_missing(job_file: Path) -> None:
     job_file.write_text(job_file.read_text().replace("partitions = 3", "# partitions = 3"))
     checked = run_program("check", job_file)

@@ -16,8 +16,6 @@ from binlog_streaming.cli.output import Output, OutputOption, escaped, output_co
 from binlog_streaming.cli.progress import progress_bar
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from rich.console import Console
 
     from binlog_streaming.jobs.check import JobReport, LogReport
@@ -115,7 +113,8 @@ def check(job: JobArgument, output: OutputOption = Output.TABLE, scan: ScanOptio
     its columns, keys, modes and targets; for a job that publishes, also its offset and its topics; for a job that reads
     topics, the messages to read; for a structured log, the tables of its sources.
 
-    Exit status: 0 it can run (warnings do not count), 1 it could not, 2 a mistake in the job file.
+    Exit status: that of `run`: 0 it can run (warnings do not count), 1 it could not, 2 a mistake in the job file, or a
+    setting that is another one than when the job began, and must not be.
     """
     # Compiled code takes a moment to load: not for --help.
     from binlog_streaming.jobs.mirror import any_job_at
@@ -123,18 +122,22 @@ def check(job: JobArgument, output: OutputOption = Output.TABLE, scan: ScanOptio
 
     checked = any_job_at(job)
     if isinstance(checked, TopicTablesJob):
-        can_run = _check_topics(checked, output)
+        status = _check_topics(checked, output)
     elif isinstance(checked, EventTablesJob):
-        can_run = _check_events(checked, output)
+        status = _check_events(checked, output)
     elif isinstance(checked, PublishJob):
-        can_run = _check_publish(checked, output, scan * MIB)
+        status = _check_publish(checked, output, scan * MIB)
     else:
-        can_run = _check_tables(checked, output, scan * MIB)
-    if not can_run:
-        raise typer.Exit(1)
+        status = _check_tables(checked, output, scan * MIB)
+    if status:
+        raise typer.Exit(status)
 
 
-def _check_tables(job: Job, output: Output, scan_size: int) -> bool:
+def _status(report: JobReport | PublishReport) -> int:
+    return (2 if report.is_wrong_use else 1) if report.problems else 0
+
+
+def _check_tables(job: Job, output: Output, scan_size: int) -> int:
     from binlog_streaming.jobs.check import check_job
 
     with progress_bar("Looking for tables") as on_progress:
@@ -143,10 +146,10 @@ def _check_tables(job: Job, output: Output, scan_size: int) -> bool:
         write_json_lines(_json_rows(job, report))
     else:
         _print(output_console(), job, report)
-    return not report.problems
+    return _status(report)
 
 
-def _check_publish(job: PublishJob, output: Output, scan_size: int) -> bool:
+def _check_publish(job: PublishJob, output: Output, scan_size: int) -> int:
     from binlog_streaming.jobs.publish_check import check_publish_job
 
     with progress_bar("Looking for tables") as on_progress:
@@ -155,25 +158,27 @@ def _check_publish(job: PublishJob, output: Output, scan_size: int) -> bool:
         write_json_lines(json_rows(job, report))
     else:
         print_report(output_console(), job, report)
-    return not report.problems
+    return _status(report)
 
 
-def _print_end(problems: Sequence[str], output: Output) -> bool:
-    """Print if a job without a report of its own can run; gives that, too."""
+def _print_end(job: EventTablesJob | TopicTablesJob, output: Output) -> int:
+    """Print if a job without a report of its own can run; the exit status."""
+    from binlog_streaming.job_state.checkpoint import place_errors
+
+    problems = list(map(str, place_errors(job).values()))
     if output is Output.JSONL:
         write_json_lines({"kind": "problem", "text": text} for text in problems)
         write_json_lines([{"kind": "result", "can_run": not problems}])
-        return not problems
+        return 1 if problems else 0
     for text in problems:
         say(f"problem: {text}")
     say(f"It could not run: {len(problems)} problems." if problems else "It can run.")
-    return not problems
+    return 1 if problems else 0
 
 
-def _check_events(job: EventTablesJob, output: Output) -> bool:
+def _check_events(job: EventTablesJob, output: Output) -> int:
     """Report where *job* would continue, and the tables for the waiting events; nothing is written."""
     from binlog_streaming.event_tables.run import EventTablesRun
-    from binlog_streaming.job_state.checkpoint import place_problems
 
     waiting = EventTablesRun(job).waiting()
     position = str(waiting.offset.position)
@@ -182,17 +187,16 @@ def _check_events(job: EventTablesJob, output: Output) -> bool:
         write_json_lines(
             {"kind": "table", "target": place, "sources": count} for place, count in waiting.tables.items()
         )
-        return _print_end(place_problems(job), output)
+        return _print_end(job, output)
     say(f"{job.name}: {job.source.path} -> {job.sink.directory} ({job.sink.format})")
     say(f"from {position}, {waiting.size:,} bytes to read")
     for place, count in waiting.tables.items():
         say(f"{place}: events of {count} source{'' if count == 1 else 's'}")
-    return _print_end(place_problems(job), output)
+    return _print_end(job, output)
 
 
-def _check_topics(job: TopicTablesJob, output: Output) -> bool:
+def _check_topics(job: TopicTablesJob, output: Output) -> int:
     """Report where *job* would continue; nothing is written."""
-    from binlog_streaming.job_state.checkpoint import place_problems
     from binlog_streaming.topic_tables.run import TopicTablesRun
 
     waiting = TopicTablesRun(job).waiting()
@@ -201,11 +205,11 @@ def _check_topics(job: TopicTablesJob, output: Output) -> bool:
             {"kind": "partition", "topic": partition.topic, "partition": partition.number, "offset": offset, "end": end}
             for partition, (offset, end) in sorted(waiting.items())
         )
-        return _print_end(place_problems(job), output)
+        return _print_end(job, output)
     say(f"{job.name}: {job.source.bootstrap_servers} -> {job.sink.directory} ({job.sink.format})")
     for partition, (offset, end) in sorted(waiting.items()):
         say(f"{partition}: from offset {offset}, {end - offset:,} to read")
-    return _print_end(place_problems(job), output)
+    return _print_end(job, output)
 
 
 def _json_rows(job: Job, report: JobReport) -> list[dict[str, object]]:

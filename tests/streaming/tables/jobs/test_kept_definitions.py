@@ -28,7 +28,7 @@ from binlog_streaming.lake.sinks import sink_type
 from binlog_streaming.settings import Job, PublishJob, Sink, Source, TableRule, parse_any_job
 from binlog_streaming.status.tallies import TableTallies
 from binlog_streaming.topics.connecting import names_of
-from binlog_streaming.topics.record import PublishRecord, Records, check_same, differences
+from binlog_streaming.topics.record import PublishRecord, Records, check_same, same_job_errors
 from binlog_streaming.topics.step_messages import StepMessages
 from tests.faults.processes import Killed
 from tests.streaming.replay_runs import run
@@ -415,9 +415,9 @@ def test_topics_have_the_types_that_statements_declare(tmp_path: Path, declared:
 
 def test_the_types_of_topics_stay_as_the_job_began(tmp_path: Path) -> None:
     job, declaring, undeclaring = (topics_job(tmp_path, declared_types=value) for value in (None, True, False))
-    assert differences(PublishRecord.of(job), undeclaring) == []
-    (told,) = differences(PublishRecord.of(job), declaring)
-    assert told.startswith("source.declaredTypes: ")
+    assert same_job_errors(PublishRecord.of(job), undeclaring) == []
+    (told,) = same_job_errors(PublishRecord.of(job), declaring)
+    assert told.reason.startswith("source.declaredTypes: ")
     with pytest.raises(OptionError, match=r"source\.declaredTypes"):
         check_same(PublishRecord.of(declaring), job)
 
