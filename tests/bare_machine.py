@@ -1,7 +1,7 @@
 """A machine as it is before anything is installed on it for tests: `pytest -p tests.bare_machine`.
 
-MariaDB, Maven, Chromium and container engines are not found, neither on PATH nor where the program looks besides, and
-nothing has been fetched with Maven. A test that needs one of them must skip. (Java is there: `make setup` sees to it.)
+MariaDB, Java, Maven, Chromium and container engines are not found, neither on PATH nor where the program looks besides,
+and nothing has been fetched with Maven. A test that needs one of them must skip.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import shutil
 import tempfile
 from pathlib import Path
 
-_HIDDEN = re.compile(r"(maria|my(sql|isam)|aria_|innochecksum|mvn|chrom|google-chrome|docker|podman).*")
+_HIDDEN = re.compile(r"(java|maria|my(sql|isam)|aria_|innochecksum|mvn|chrom|google-chrome|docker|podman).*")
 _IS_BARE = "BARE_MACHINE"
 
 
@@ -24,8 +24,8 @@ def _hide() -> None:
 
     vars(installed)["EXTRA_FOLDERS"] = ()
     vars(servers)["FETCHED"] = ()
-    for name in ("S3PROXY", "REST_CATALOG", "KAFKA", "SPARK_KAFKA", "DEBEZIUM"):
-        object.__setattr__(getattr(fetch, name), "folder", Path("/nowhere"))
+    for fetched in [one for one in vars(fetch).values() if isinstance(one, fetch.Fetched)]:
+        object.__setattr__(fetched, "folder", Path("/nowhere"))
     if _IS_BARE in os.environ:  # a process of pytest-xdist has the PATH of the first one
         return
     folder = Path(tempfile.mkdtemp(prefix="bare-machine-"))
@@ -36,6 +36,7 @@ def _hide() -> None:
             if not (_HIDDEN.match(program.name) or link.is_symlink()):
                 link.symlink_to(program.absolute())
     os.environ["PATH"] = str(folder)
+    os.environ.pop("JAVA_HOME", None)
     os.environ[_IS_BARE] = "1"
 
 

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    from binlog_lab.demo.mariadb.installed import Installed
     from binlog_streaming.settings import Sink
 
 SERVER = ServerTable(["id", "v"], ["int", "varchar"], [["1", "a"], ["2", None]])
@@ -53,13 +54,17 @@ STATEMENTS = (
 
 
 @pytest.fixture(scope="module")
-def server() -> Iterator[LiveServer]:
+def installed() -> Installed:
     try:
-        installed = find_server("mariadb")
+        return find_server("mariadb")
     except DatabaseServerError as error:
         if os.environ.get("CI") == "true":
             raise
         pytest.skip(str(error))
+
+
+@pytest.fixture(scope="module")
+def server(installed: Installed) -> Iterator[LiveServer]:
     with LiveServer(installed) as one:
         yield one
 
@@ -188,9 +193,9 @@ def test_what_is_wrong_is_made_short_and_written_as_a_case(
 
 
 @pytest.mark.server
-def test_the_log_of_a_replica_is_judged_and_its_stop_is_told(tmp_path: Path) -> None:
+def test_the_log_of_a_replica_is_judged_and_its_stop_is_told(installed: Installed, tmp_path: Path) -> None:
     choices = Choices(settings={"default_storage_engine": "MyISAM"})
-    with ReplicatedServer(find_server("mariadb")) as both:
+    with ReplicatedServer(installed) as both:
         judged = replayed(both, tmp_path / "lake", STATEMENTS, choices)
         assert {name: verdict.kind for name, verdict in judged.verdicts.items()} == {"h1.t1": "equal", "h1.t2": "equal"}
         # A session has the settings that it began with, and so has the one that applies what the primary did.

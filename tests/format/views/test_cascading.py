@@ -136,7 +136,7 @@ def test_tables_that_are_not_wanted_are_counted_where_asked_for(block_groups: in
     told = {name: value for name, value in other.items() if value is not None}
     assert told == {
         "start": alone["start"], "end": alone["end"], "database": "shop", "table": "other", "checked_updates": 1,
-        "checked_deletes": 2,
+        "checked_deletes": 2, "checked_outside": 0,
     }  # fmt: skip
 
 
