@@ -8,6 +8,7 @@ import re
 import subprocess
 import sys
 from collections import defaultdict
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -79,21 +80,22 @@ def in_job_file(options: dict[str, str]) -> str:
 
 def published(path: Path, options: dict[str, str], envelope: str) -> dict[str, list[Message]]:
     """What `publish` would send to topics of one partition."""
-    job = parse_any_job(
-        f'checkpoint = "c"\n[source]\npath = "{path}"\nfailOnStatement = false\nreplaceInvalidText = true\n'
-        '[sink]\nkind = "kafka"\nskipped_operations = []\nbootstrap_servers = "a:1"\ntopic_prefix = "shop"\n'
-        f'envelope = "{envelope}"\n{in_job_file(options)}',
-        file=path / "job.toml",
-    )
-    assert isinstance(job, PublishJob)
-    made = StepMessages(job, names_of(job.sink), None, lambda _: 1)
-    topics: dict[str, list[Message]] = defaultdict(list)
-    with Tailer(str(path), Edge.EARLIEST, how=FollowOptions(ends=True)) as tailer:
-        while (step := tailer.step(1.0)) is not None:
-            for some in made.of(step, Records()):
-                headers = some.headers or [[]] * len(some)
-                for key, value, header in zip(some.keys.to_pylist(), some.values.to_pylist(), headers, strict=True):
-                    topics[some.topic].append((key, without_clock(value), tuple(header)))
+    with TemporaryDirectory() as folder:  # the log is in the checkout
+        job = parse_any_job(
+            f'checkpoint = "{folder}"\n[source]\npath = "{path}"\nfailOnStatement = false\nreplaceInvalidText = true\n'
+            '[sink]\nkind = "kafka"\nskipped_operations = []\nbootstrap_servers = "a:1"\ntopic_prefix = "shop"\n'
+            f'envelope = "{envelope}"\n{in_job_file(options)}',
+            file=path / "job.toml",
+        )
+        assert isinstance(job, PublishJob)
+        made = StepMessages(job, names_of(job.sink), None, lambda _: 1)
+        topics: dict[str, list[Message]] = defaultdict(list)
+        with Tailer(str(path), Edge.EARLIEST, how=FollowOptions(ends=True)) as tailer:
+            while (step := tailer.step(1.0)) is not None:
+                for some in made.of(step, Records()):
+                    headers = some.headers or [[]] * len(some)
+                    for key, value, header in zip(some.keys.to_pylist(), some.values.to_pylist(), headers, strict=True):
+                        topics[some.topic].append((key, without_clock(value), tuple(header)))
     return topics
 
 
