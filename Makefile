@@ -120,7 +120,7 @@ test-all: ## Run everything, with random inputs, and fuzz for ten minutes: each 
 test-fast: setup ## Run the tests that need neither Spark nor a server nor long, on all cores
 	@$(BIN)/python -m pytest $(PARALLEL) -m "not spark and not server and not slow and not thorough" $(PYTEST_ARGS)
 
-test-bare: setup ## Run the fast tests, and those that need a server, as where no MariaDB, Maven and Chromium are: none may fail
+test-bare: setup ## Run the fast tests, and those that need a server, as where no MariaDB, Java, Maven and Chromium are: none may fail
 	@CI= $(BIN)/python -m pytest -p tests.bare_machine $(PARALLEL) -m $(BARE) \
 		--ignore=tests/tidy $(BARE_TESTS) $(PYTEST_ARGS)
 

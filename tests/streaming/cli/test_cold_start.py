@@ -61,6 +61,7 @@ def test_the_compiler_is_not_loaded(arguments: list[str], tmp_path: Path) -> Non
     assert loaded == []
 
 
+@pytest.mark.spark
 def test_doctor_compiles_nothing(tmp_path: Path) -> None:
     _run(tmp_path, "doctor")
     assert list(tmp_path.rglob("*.nb?")) == []

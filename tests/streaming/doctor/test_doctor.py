@@ -40,6 +40,7 @@ def examined(*arguments: object) -> tuple[int, dict[tuple[str, str], dict[str, A
     return done.returncode, {(line["area"], line["what"]): line for line in lines}
 
 
+@pytest.mark.spark
 def test_this_machine_is_well() -> None:
     status, lines = examined()
     assert status == 0, lines
@@ -147,6 +148,7 @@ def test_jobs_of_all_kinds_have_metrics(sections: str, extra: str, tmp_path: Pat
     assert extra not in (needs_of(load_any_job(file)).extras or ())
 
 
+@pytest.mark.spark
 def test_a_log_that_is_well() -> None:
     status, lines = examined(OLTP)
     assert status == 0
@@ -175,6 +177,7 @@ def test_a_log_that_is_not_there_or_not_to_be_read(tmp_path: Path) -> None:
         assert (status, "group mysql" in lines["log", "files"]["fix"]) == (1, True)
 
 
+@pytest.mark.spark
 def test_a_job_that_is_well_and_one_that_is_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = job_file(tmp_path)
     status, lines = examined(file)
@@ -219,6 +222,7 @@ def test_the_store_of_claims_is_a_place_too(tmp_path: Path) -> None:
     assert claims.found == f"{tmp_path / 'claims'} is a file, and no folder"
 
 
+@pytest.mark.spark
 def test_lines_for_people_state_what_to_do() -> None:
     done = run_program("doctor", SERVER_CASES / "mariadb-10.11" / "ops_minimal")
     assert done.returncode == 1
