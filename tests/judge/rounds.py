@@ -95,7 +95,6 @@ class Round:
         self.server.forget()
         with set_globally(self.server, settings):
             begun = self._live(chance, run)
-            self.server.settle()
         verdicts = judge(run, self.histories, begun)
         return [Judged(history, _own(history, verdicts), choices) for history in self.histories]
 
@@ -137,7 +136,6 @@ def replayed(server: LiveServer, work: Path, statements: Sequence[str], choices:
                 begun = run_once(run.job())
         session.keep_tables()
         session.close()
-        server.settle()
     return Judged(history, judge(run, [history], begun), choices)
 
 

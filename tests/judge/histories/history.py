@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 DATABASE = "h{number}"
 JOB_RUNS = "-- the job runs"
 """In the place of a statement: up to here the job takes the log, and goes on later."""
-UNDO = ("XA END 'x'", "XA ROLLBACK 'x'", "ROLLBACK", "SET time_zone = '+00:00'", "SET sql_mode = ''")
-"""Whatever a session has begun, and what it shows values by."""
+UNDO = ("XA END 'x'", "XA ROLLBACK 'x'", "ROLLBACK")
+"""Whatever a session has begun."""
 _LAST_NUMBER = re.compile(r"[-:](\d+)\s*$")
 
 
@@ -101,12 +101,18 @@ class Session:
         return list(self._cursor.fetchall())
 
     def keep_tables(self) -> None:
-        """Take what the history's tables have now as the truth; what is not committed never happened."""
+        """Take what the history's tables have now as the truth; what is not committed never happened.
+
+        A replica may have other rows than its primary: the truth is those of the server whose log is judged.
+        """
         for text in UNDO:
             with suppress(pymysql.err.MySQLError):
                 self._cursor.execute(text)
         database = self.history.database
-        self.history.server = dict(tables_as_read(self._cursor, database, f"{database}b"))
+        self.server.settle()
+        with self.server.all[-1].connect() as connection, connection.cursor() as cursor:
+            cursor.execute("SET time_zone = '+00:00', sql_mode = ''")
+            self.history.server = dict(tables_as_read(cursor, database, f"{database}b"))
 
     def _gtid(self) -> str:
         if not self.server.is_mysql:
