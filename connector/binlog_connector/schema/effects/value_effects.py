@@ -19,6 +19,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from binlog_connector.schema.effects import into_times, labels, number_texts, number_times, numbers, texts, times
 from binlog_connector.schema.effects.conversion import (
@@ -210,6 +211,7 @@ def address_of(old: ColumnSide, new: ColumnSide, how: Circumstances) -> Effect:
     # Live on 10.11 and 11.8: NULL, or the address of zeros alone.
     lax: object = None if new.nullable else b"\0" * _ADDRESS_BYTES[name]
     none = UNKNOWN if how.strict else lax
+    may_be_zero_date = old.type_name in times.TIMES - {times.TIME}
 
     def packed(value: object) -> object:
         if old.type_name == "inet4" and isinstance(value, str) and name == "inet6":
@@ -223,9 +225,11 @@ def address_of(old: ColumnSide, new: ColumnSide, how: Circumstances) -> Effect:
 
     def convert(values: pa.Array) -> Values:
         found = by_distinct(packed, pa.binary())(values)
-        if pa.types.is_binary(new.arrow_type):
-            return found
-        return Values(address_texts(name, found.array), found.unknown)
+        array = found.array
+        if may_be_zero_date and none is lax:
+            # A null is 0000-00-00, or, where the column took NULL, it becomes the same.
+            array = pc.if_else(values.is_null(), pa.scalar(lax, pa.binary()), array)
+        return Values(array if pa.types.is_binary(new.arrow_type) else address_texts(name, array), found.unknown)
 
     return Converted(convert, f"values become those of a {name.upper()}")
 
