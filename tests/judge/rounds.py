@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -93,17 +94,18 @@ class Round:
         choices = Choices(chance.choice((None, "3k", "20k")), evidence, settings)
         run = choices.run(self.server, self.work)
         self.server.forget()
-        with set_globally(self.server, settings):
-            begun = self._live(chance, run)
+        with set_globally(self.server, settings), ExitStack() as sessions:
+            begun = self._live(chance, run, sessions)
         verdicts = judge(run, self.histories, begun)
         return [Judged(history, _own(history, verdicts), choices) for history in self.histories]
 
-    def _live(self, chance: random.Random, run: Run) -> JobEnd | None:
+    def _live(self, chance: random.Random, run: Run, sessions: ExitStack) -> JobEnd | None:
         """Live all histories; how the job ended that ran in between, if one did."""
         lives = []
         for number in range(1, self.count + 1):
             history = History(number, f"{self.seed}/{number}")
             session = Session(self.server, history)
+            sessions.callback(session.close)
             lives.append(Life(session, random.Random(history.seed), folds_names=self.folds_names))
         for life in lives:
             life.begin()
@@ -116,7 +118,6 @@ class Round:
         for life in lives:
             life.go_on(chance.randint(*STEPS))
             life.session.keep_tables()
-            life.session.close()
         self.histories = [life.session.history for life in lives]
         return begun
 
@@ -128,14 +129,12 @@ def replayed(server: LiveServer, work: Path, statements: Sequence[str], choices:
     history = History(1, "")
     run = choices.run(server, work)
     begun = None
-    with set_globally(server, choices.settings):
-        session = Session(server, history)
+    with set_globally(server, choices.settings), closing(Session(server, history)) as session:
         for statement in statements:
             session.do(statement)
             if statement == JOB_RUNS:
                 begun = run_once(run.job())
         session.keep_tables()
-        session.close()
     return Judged(history, judge(run, [history], begun), choices)
 
 
