@@ -136,21 +136,20 @@ def checked_counts(block: Block, rows: Rows, layout: TableLayout) -> NDArray[np.
         layout: Of the table; where its rows may have versions, an update may be a delete.
 
     Returns:
-        Updates; those that may delete; how many of all are outside of transactions, as far as the block shows it.
+        Number of updates; of events that may delete rows; and of updates and deletes outside of transactions. Where a
+        group goes on in the next block, its events count as events of a transaction.
     """
     updated, deleted = checked_events(block, rows)
     may_delete = len(deleted) + (len(updated) if possible_row_ends(layout).columns else 0)
-    outside = sum(_outside_transactions(block, some) for some in (updated, deleted))
+    outside = _outside_transactions(block, np.concatenate([updated, deleted]))
     return np.array([len(updated), may_delete, outside], dtype=np.int64)
 
 
 def _outside_transactions(block: Block, rows: Rows) -> int:
-    # An engine with transactions ends its groups by an XID event, or by statements about XA. The end of a group that
-    # is larger than a block is not looked at.
-    numbers = block.events["group"][rows]
-    groups = block.groups[numbers]
-    last = groups["first_event"] + groups["event_count"] - 1
-    ends = np.flatnonzero(groups["ends"] & (block.events["type"][last] == EventType.QUERY))
+    # An engine with transactions ends its groups by an XID event, or by statements about XA.
+    groups, of_rows = block.groups, block.events["group"][rows]
+    last = groups["first_event"][of_rows] + groups["event_count"][of_rows] - 1
+    ends = np.flatnonzero(groups["ends"][of_rows] & (block.events["type"][last] == EventType.QUERY))
     events = block.events[last[ends]]
     places = (events["start"] + events["size"])[:, None] + np.arange(-len(_COMMIT), 0)
     return int((block.data[places] == np.frombuffer(_COMMIT, np.uint8)).all(axis=1).sum())

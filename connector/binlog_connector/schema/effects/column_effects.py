@@ -186,7 +186,9 @@ def _side(table: TableDefinition, column: ColumnDefinition, how: Circumstances) 
 
 def _without_null(effect: Effect, old: ColumnSide, new: ColumnSide, how: Circumstances) -> Effect:
     """Add the effect on NULL, where the column must not be NULL any more."""
-    if not old.nullable or new.nullable or isinstance(effect, Unknown):
+    # 0000-00-00 is null in targets, also of a column that takes no NULL; it is no address, and becomes what NULL does.
+    may_be_null = old.nullable or (old.type_name in times.MOMENTS and new.type_name in ADDRESSES)
+    if not may_be_null or new.nullable or isinstance(effect, Unknown):
         return effect
     if how.strict and new.type_name != times.TIMESTAMP:
         return effect  # the statement was refused where there is a NULL, which a TIMESTAMP takes for the time of now
@@ -196,7 +198,7 @@ def _without_null(effect: Effect, old: ColumnSide, new: ColumnSide, how: Circums
     value = None if keeps_default else _implicit_value(new, how)
 
     # A null may be 0000-00-00 already, which a TIMESTAMP keeps.
-    is_open = old.type_name in times.TIMES - {times.TIME} and new.type_name == times.TIMESTAMP
+    is_open = old.type_name in times.MOMENTS and new.type_name == times.TIMESTAMP
     value = None if is_open and how.null_may_be_zero_date else value
 
     def convert(values: pa.Array) -> Values:

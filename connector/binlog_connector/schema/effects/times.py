@@ -28,7 +28,8 @@ if TYPE_CHECKING:
     Int64s = NDArray[np.int64]
 
 DATE, DATETIME, TIMESTAMP, TIME = "date", "datetime", "timestamp", "time"
-TIMES: Final = frozenset({DATE, DATETIME, TIMESTAMP, TIME})
+MOMENTS: Final = frozenset({DATE, DATETIME, TIMESTAMP})
+TIMES: Final = MOMENTS | {TIME}
 _UTC, _LOCAL = pa.timestamp("us", tz="UTC"), pa.timestamp("us")
 _OFFSET = re.compile(r"([+-])(\d{1,2}):(\d{2})", re.ASCII)
 _TIMESTAMP_MAX, _TIMESTAMP_MAX_SINCE_11_5 = (1 << 31) * MICROS, (1 << 32) * MICROS

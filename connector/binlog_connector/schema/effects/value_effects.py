@@ -19,7 +19,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from binlog_connector.schema.effects import into_times, labels, number_texts, number_times, numbers, texts, times
 from binlog_connector.schema.effects.conversion import (
@@ -49,7 +48,7 @@ LABELS: Final = frozenset({"enum", "set"})
 def value_effect(old: ColumnSide, new: ColumnSide, how: Circumstances) -> Effect:
     """Effect on all values but NULL."""
     before, after = old.type_name, new.type_name
-    if how.dates_are_texts and not {before, after}.isdisjoint(times.TIMES - {times.TIME}):
+    if how.dates_are_texts and not {before, after}.isdisjoint(times.MOMENTS):
         return SAME if _is_equal(old, new) else Unknown("its dates are texts in targets (zeroDates = text)")
     if old.definition.compressed and texts.binary_or_text(new) is None:
         return Unknown("how the server reads a COMPRESSED column")
@@ -211,7 +210,6 @@ def address_of(old: ColumnSide, new: ColumnSide, how: Circumstances) -> Effect:
     # Live on 10.11 and 11.8: NULL, or the address of zeros alone.
     lax: object = None if new.nullable else b"\0" * _ADDRESS_BYTES[name]
     none = UNKNOWN if how.strict else lax
-    may_be_zero_date = old.type_name in times.TIMES - {times.TIME}
 
     def packed(value: object) -> object:
         if old.type_name == "inet4" and isinstance(value, str) and name == "inet6":
@@ -225,11 +223,9 @@ def address_of(old: ColumnSide, new: ColumnSide, how: Circumstances) -> Effect:
 
     def convert(values: pa.Array) -> Values:
         found = by_distinct(packed, pa.binary())(values)
-        array = found.array
-        if may_be_zero_date and none is lax:
-            # A null is 0000-00-00, or, where the column took NULL, it becomes the same.
-            array = pc.if_else(values.is_null(), pa.scalar(lax, pa.binary()), array)
-        return Values(array if pa.types.is_binary(new.arrow_type) else address_texts(name, array), found.unknown)
+        if pa.types.is_binary(new.arrow_type):
+            return found
+        return Values(address_texts(name, found.array), found.unknown)
 
     return Converted(convert, f"values become those of a {name.upper()}")
 
