@@ -202,11 +202,11 @@ def _values(values: Sequence[ChangeValues], ranks: Sequence[Int64s], count: int)
 
 
 def _attributes(runs: Sequence[MessageRun], ranks: Sequence[Int64s], count: int) -> pa.Array:
-    told = [(run.values.attributes, valued) for run, valued in zip(runs, ranks, strict=True)]
-    there = [(attributes, valued) for attributes, valued in told if attributes is not None]
-    if not there:
+    of_runs = [(run.values.attributes, valued) for run, valued in zip(runs, ranks, strict=True)]
+    present = [(attributes, valued) for attributes, valued in of_runs if attributes is not None]
+    if not present:
         return pa.nulls(count, pa.large_binary())
-    return _values([attributes for attributes, _ in there], [valued for _, valued in there], count)
+    return _values([attributes for attributes, _ in present], [valued for _, valued in present], count)
 
 
 def _keys(runs: Sequence[MessageRun], of_runs: Sequence[Int64s], keys: Sequence[Int64s]) -> pa.Array:

@@ -222,8 +222,8 @@ class Transactions:
 
     def _run(self, ids: pa.Array, events: Int64s, place: MessagePlace, values: Texts) -> MessageRun:
         keys = self._encoding.transaction_keys(ids)
-        order, told = sort_keys(events, place), TextValues(values)
-        return MessageRun.of_events(MessageKind.TRANSACTION, None, None, order, events, keys, told)
+        order = sort_keys(events, place)
+        return MessageRun.of_events(MessageKind.TRANSACTION, None, None, order, events, keys, TextValues(values))
 
 
 def _starts(groups: Int64s) -> Int64s:
@@ -307,8 +307,8 @@ class SchemaChanges:
         change = SchemaChangeMessage(event, database, table, text, changes)
         keys, values = self._encoding.schema_change(context, change)
         order = sort_keys(events, MessagePlace.STATEMENT)
-        told = TextValues(values)
-        return MessageRun.of_events(MessageKind.SCHEMA_CHANGE, database or None, table, order, events, keys, told)
+        kind, texts = MessageKind.SCHEMA_CHANGE, TextValues(values)
+        return MessageRun.of_events(kind, database or None, table, order, events, keys, texts)
 
 
 def _changes(operation: Operation) -> list[tuple[str, TableName]]:

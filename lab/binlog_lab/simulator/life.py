@@ -82,7 +82,7 @@ class Life:
         self._began_late = False  # the log had lost its beginning before the job saw it
         self._is_stale = False  # what the reader sees of an earlier file, or of one that is gone
         self._has_changed_meanwhile = False  # files that are being read
-        self._is_torn = False  # a page that has been written anew
+        self._is_torn = False  # the last page: the reader sees only a part of its new bytes
         self._is_reset = False  # the log, since the reader looked
         self._rotten: list[VisibleFolder] = []  # of servers with a damaged file
         self._switches = 0

@@ -203,7 +203,7 @@ class EventParts:
             "table": [SameParts(NULL_BRANCH if table is None else VALUE_BRANCH + encoded_text(table))],
             "row": [Longs(row_nos)],
         }
-        parts = (of_values[one] if isinstance(one, str) else [Chosen(one, slots)] for one in fields)
+        parts = (of_values[field] if isinstance(field, str) else [Chosen(field, slots)] for field in fields)
         return list(chain.from_iterable(parts))
 
     def transaction(self, events: Int64s, orders: Orders | None) -> list[AvroPart]:

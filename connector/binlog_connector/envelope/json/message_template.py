@@ -100,7 +100,7 @@ class MessageTemplate:
         return np.array([field for field in self.fields if field >= kernels.SEQUENCE_ROW], dtype=np.int64)
 
     def extended(self, *parts: tuple[str, int]) -> MessageTemplate:
-        """One that goes on with *parts*; the last field of this is `NOTHING`, and so may be others."""
+        """This template with *parts* after it; its last field is `NOTHING`, and fields of *parts* may be."""
         literals, fields = list(self.literals), list(self.fields)
         for text, field in parts:
             if fields[-1] == kernels.NOTHING:
