@@ -1,0 +1,155 @@
+"""The job of a life, with what it writes to: `LivedJob`; `LivedTablesJob` has tables."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from contextlib import contextmanager, nullcontext
+from typing import TYPE_CHECKING, Generic, TypeVar, cast
+
+from binlog_lab.simulator.scheduler import ModelSession
+from binlog_lab.simulator.verdict import TableVerdict, group_number
+from binlog_streaming.job_state.checkpoint import read_checkpoint, state_of
+from binlog_streaming.jobs.switch import complete_begun, job_to_switch, plan_switch
+from binlog_streaming.settings import Job, PublishJob
+from binlog_streaming.tables.job import TablesJob
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+    from binlog_connector.following.offsets import SourceOffset
+    from binlog_lab.simulator.model_tables import ModelLake
+    from binlog_lab.simulator.scheduler import Conduct
+    from binlog_lab.simulator.server import StateAfterGroup
+    from binlog_lab.simulator.server_log import Terms
+
+AnyLived = TypeVar("AnyLived", Job, PublishJob)
+
+
+class LivedJob(ABC, Generic[AnyLived]):
+    """A job, which is run again and again.
+
+    Args:
+        file: Its settings.
+        terms: Servers that wrote the groups of its log.
+
+    Attributes:
+        job: Its settings, as they are now.
+        name: What it writes, for people.
+        faults: Kinds of what may happen in a run, as often as they do.
+    """
+
+    job: AnyLived
+    name: str
+    faults: tuple[str, ...]
+
+    def __init__(self, file: Path, terms: Terms) -> None:
+        self._file = file
+        self._terms = terms
+        self._load()
+
+    @abstractmethod
+    def run(self, conduct: Conduct) -> str:
+        """Let it take what is there; tells what it did."""
+
+    @abstractmethod
+    def offsets(self) -> tuple[SourceOffset | None, SourceOffset | None]:
+        """Its offset, and that after what it has begun; None: there is none."""
+
+    @abstractmethod
+    def check(self, history: Mapping[int, StateAfterGroup], *, began_late: bool) -> None:
+        """See that what it has written is what the server had at its offset.
+
+        Args:
+            began_late: The log had lost its beginning: changes may lack, but none may be wrong.
+
+        Raises:
+            DefectError: It is not.
+        """
+
+    @contextmanager
+    @abstractmethod
+    def installed(self) -> Iterator[None]:
+        """Let the product write to where this life has it."""
+
+    @abstractmethod
+    def switch_to(self, path: Path, conduct: Conduct) -> None:
+        """Let it go on in the log at *path*, as `binlog-stream switch` does."""
+
+    def move_to(self, path: Path) -> None:
+        """Set the log at *path* in its settings, before it has begun."""
+        text = self._file.read_text().replace(f'"{self.job.source.path}"', f'"{path}"')
+        self._file.write_text(text)
+        self._load()
+
+    @property
+    def taken(self) -> int:
+        """Number of the last group that it has taken."""
+        return self._number(self.offsets()[0])
+
+    @property
+    def reached(self) -> int:
+        """Number of the last group that it has taken, or begun to take."""
+        return max(map(self._number, self.offsets()))
+
+    @property
+    def files_reached(self) -> set[int]:
+        """Numbers of the files in which it is, or will be after what it has begun."""
+        return {offset.position.file_no for offset in self.offsets() if offset is not None}
+
+    def _number(self, offset: SourceOffset | None) -> int:
+        return 0 if offset is None else group_number(str(offset.gtid), self._terms)
+
+    def _load(self) -> None:
+        self.job = cast("AnyLived", job_to_switch(str(self._file)))
+
+
+class LivedTablesJob(LivedJob[Job]):
+    """A job with tables.
+
+    Args:
+        lake: Where they are; None: they are Delta tables.
+    """
+
+    faults = ("", "", "kill", "kill", "kill", "power", "EIO", "ENOSPC", "meanwhile", "meanwhile")
+
+    def __init__(self, file: Path, terms: Terms, lake: ModelLake | None) -> None:
+        super().__init__(file, terms)
+        self.name = f"{'Delta' if lake is None else 'model'} tables"
+        self._lake = lake
+        self._verdict = TableVerdict(self.job, lake, terms)
+
+    def run(self, conduct: Conduct) -> str:
+        """See `LivedJob`."""
+        session = ModelSession(conduct)
+        _run(self.job, session)
+        return f"{session.batches} batches"
+
+    def offsets(self) -> tuple[SourceOffset | None, SourceOffset | None]:
+        """See `LivedJob`."""
+        checkpoint = read_checkpoint(state_of(self.job))
+        return (None, None) if checkpoint is None else (checkpoint.offset, checkpoint.pending)
+
+    def check(self, history: Mapping[int, StateAfterGroup], *, began_late: bool) -> None:
+        """See `LivedJob`."""
+        self._verdict.check(history, self.taken, began_late=began_late)
+
+    @contextmanager
+    def installed(self) -> Iterator[None]:
+        """See `LivedJob`."""
+        with nullcontext() if self._lake is None else self._lake.installed():
+            yield
+
+    def switch_to(self, path: Path, conduct: Conduct) -> None:
+        """See `LivedJob`."""
+        complete_begun(job_to_switch(str(self._file)))
+        plan = plan_switch(str(self._file), str(path))
+        if not plan.is_done:
+            plan.apply(lambda job: _run(job, ModelSession(conduct)))
+        self._load()
+
+
+def _run(job: Job, session: ModelSession) -> None:
+    TablesJob(job, once=True, session=cast("SparkSession", session)).run()

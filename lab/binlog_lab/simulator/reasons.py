@@ -1,0 +1,103 @@
+"""Reasons that a life has for errors: `Reasons`, which sees whether what an error states is true."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from binlog_format.classic.layout import MAGIC_SIZE
+from binlog_format.errors import BinlogError, CorruptError, DataLossError, SwitchError
+from binlog_lab.simulator.verdict import DefectError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from binlog_lab.simulator.server import ModelServer
+    from binlog_lab.simulator.visible_folder import VisibleFolder
+
+_OF_LOSS = frozenset({"BINLOG_TABLE.INCOMPLETE", "BINLOG_START.POSITION_NOT_FOUND"})
+"""The log that the job saw first had lost its beginning; or the other one ends before a batch that was begun."""
+
+_CUT_OFF = "BINLOG_CORRUPT.BAD_EVENT"
+"""A later file states more than the reader sees of an earlier one."""
+_SHORTER = "BINLOG_DATA_LOSS.TRUNCATED_TRANSACTION"
+"""The log is shorter while the new bytes of a page are there in part."""
+_WITHIN_BATCH = "BINLOG_SWITCH.WITHIN_BATCH"
+"""The job was killed in a batch, and the log that has the rest of it is gone."""
+_NO_FILES = "BINLOG_START.NO_LOG_FILES"
+"""Files of which nothing is there yet are no log yet."""
+
+_OF_FAULTS = frozenset({"BINLOG_STORAGE.NO_SPACE", "BINLOG_STORAGE.FAILED", "BINLOG_TABLE.WRITE_FAILED"})
+"""Errors for a disk that fails."""
+
+
+@dataclass(slots=True)
+class Reasons:
+    """Events of a life that an error may be about.
+
+    Attributes:
+        server: Whose log it is.
+        view: The log as the job sees it.
+        may_have_lost: The log may have lost groups that the job has taken, or has been reading.
+        began_late: The log had lost its beginning before the job saw it.
+        is_stale: The job sees something of an earlier file, or of one that is gone.
+        has_changed_meanwhile: Files have, while the job reads.
+        is_torn: The last page is: the job sees only a part of its new bytes.
+        rotten: Folders of servers with a damaged file.
+        is_old_log_gone: The log that the job was in when another server became the primary.
+    """
+
+    server: ModelServer
+    view: VisibleFolder
+    may_have_lost: bool = False
+    began_late: bool = False
+    is_stale: bool = False
+    has_changed_meanwhile: bool = False
+    is_torn: bool = False
+    rotten: list[VisibleFolder] = field(default_factory=list)
+    is_old_log_gone: bool = False
+
+    def is_last(self, error: BinlogError, taken: int, faults: Sequence[str], *, clean: bool) -> bool:
+        """True if the job cannot go on after *error*; False: the next run may.
+
+        Args:
+            taken: Number of the last group that the job has taken.
+            faults: What has happened in the run.
+            clean: Faults have ended.
+
+        Raises:
+            DefectError: The error's reason is not true.
+        """
+        if faults and not clean and error.condition in _OF_FAULTS:
+            return False
+        if self.has_changed_meanwhile and isinstance(error, DataLossError):
+            return False  # a file went while it was read; the next run tells whether anything is lost
+        if self._is_rotten_at(error):
+            return True
+        if self._is_lost(taken) and (isinstance(error, DataLossError | SwitchError) or error.condition in _OF_LOSS):
+            return True
+        if error.condition == _WITHIN_BATCH and self.is_old_log_gone:
+            return True
+        if (error.condition == _CUT_OFF and self.is_stale) or (error.condition == _SHORTER and self.is_torn):
+            return False  # once faults end, all of it is seen
+        if error.condition == _NO_FILES and not self._has_file_with_content() and (self.rotten or not clean):
+            return bool(self.rotten)
+        raise DefectError(f"an error whose reason is not true: {error}") from error
+
+    def _is_rotten_at(self, error: BinlogError) -> bool:
+        """True if a bit is damaged where *error* states that something is, or what it states follows from one."""
+        if not self.rotten or not isinstance(error, CorruptError | DataLossError):
+            return False
+        at, size = error.at, self.server.log.page_size
+        return at is None or isinstance(error, DataLossError) or any(one.is_damaged(at, size) for one in self.rotten)
+
+    def _has_file_with_content(self) -> bool:
+        """True if the job sees a file of which so much is there that its format shows."""
+        sizes = {path.name: path.stat().st_size for path in self.view.path.iterdir()}
+        whole = (self.view.rotten.get(name, (MAGIC_SIZE, 0))[0] >= MAGIC_SIZE for name in sizes)
+        return any(size >= MAGIC_SIZE and is_whole for size, is_whole in zip(sizes.values(), whole, strict=True))
+
+    def _is_lost(self, taken: int) -> bool:
+        """True if a group is gone that the job had not taken, or that it had taken, or seen."""
+        is_purged = self.server.purged_to > taken or self.server.is_out_of_reach(taken)
+        return is_purged or self.may_have_lost or self.began_late
