@@ -152,6 +152,8 @@ class ClassicFileScan:
             if scan.groups_done:
                 yield self._piece(data[: scan.data_done], offset, scan.done, scan.groups_done, scan.events_done)
             if scan.error:
+                # By headers alone a damaged size shows at what is taken for the next event.
+                scan = self._scan(data, offset, open_group, kind, verify=True)
                 raise self._error(scan, offset + scan.place_next)
             if scan.done:
                 offset += scan.done

@@ -11,7 +11,8 @@ import pytest
 
 from binlog_format.classic.reader import ClassicLog
 from binlog_format.errors import BinlogError, CorruptError, DataLossError, UnsupportedError
-from binlog_format.events.layout import EVENT_FLAGS_OFFSET, EventType
+from binlog_format.events.layout import EVENT_FLAGS_OFFSET, EVENT_SIZE_OFFSET, EventType
+from binlog_format.position import Position
 from tests.chance import some
 from tests.format.classic.logs import (
     OLTP_SMALL,
@@ -97,6 +98,19 @@ def test_flipped_bit_names_place_and_checksums() -> None:
     assert str(error.at) == "memory/bin.000001: byte 0x24b"  # the event that begins at byte 587
     assert "stored 0x" in error.reason
     assert "computed 0x" in error.reason
+
+
+def test_a_damaged_size_is_named_by_headers_alone_too(small_file: bytes) -> None:
+    """What is taken for the next event may look like anything."""
+    events = raw_events(small_file)
+    place = 4 + sum(map(len, events[:4]))
+    for event in events[4:7]:
+        damaged = bytearray(small_file)
+        damaged[place + EVENT_SIZE_OFFSET] ^= 1 << 4
+        log = ClassicLog(MemoryDirectory({"bin.000001": bytes(damaged)}))
+        with pytest.raises(CorruptError, match=f"EVENT_CHECKSUM.*byte {place:#x}"):
+            log.span(Position(1, 0, 0))
+        place += len(event)
 
 
 def test_growing_file_gives_each_group_when_it_is_whole(tmp_path: Path, small_file: bytes) -> None:
