@@ -1,4 +1,4 @@
-"""The simulator: whole lives of a server, its log, a faulty disk and a job on it, in one process, each from one seed.
+"""The simulator: lives of a server, its log, a faulty disk, a broker and a job, in one process, each from one seed.
 
 A life (`life.Life`) is a script (`script.Script`) of steps with seeds of their own, so that steps can be left out:
 
@@ -11,14 +11,16 @@ A life (`life.Life`) is a script (`script.Script`) of steps with seeds of their 
   renamed; the log is reset; a replica with other files takes over.
 * `visible_folder.VisibleFolder`: the reader's folder gets the server's files late, torn at any byte, names before
   contents, purges late.
-* The job is the product's own `TablesJob` with all that it calls: tailer, planner, readers, plan, modes, the Delta
-  writer, job record, checkpoint. Seams are those that are there anyway: the session that a job may be given
-  (`scheduler.ModelSession` in place of Spark's), calls of the operating system (`disk.Disk`), the clock, ids and
-  executors (`machine.one_machine`). The product knows nothing of it.
+* The job is the product's own `TablesJob`, or `TopicsJob`, with all that it calls: tailer, planner, readers, plan,
+  modes, the Delta writer, publisher, job record, checkpoint. Seams are those that are there anyway: the session that a
+  job may be given (`scheduler.ModelSession` in place of Spark's), the clients of Kafka (`topics.model_clients`), calls
+  of the operating system (`disk.Disk`), the clock, ids and executors (`machine.one_machine`). The product knows nothing
+  of it.
 * `disk.Disk`: real files, below /dev/shm; each call that changes one can end the process, fail, or lose the power of
   the machine, with all that was not forced to the disk. Calls that read the log let the server go on meanwhile.
-* After each run that ended: the tables are those of the server at the job's GTID. After an error: it is named, and what
-  it states is true of this life. When faults end, the job reaches the end of the log within three runs.
+* `topics.model_broker.ModelBroker`: a broker in memory, with requests and replies that are lost or late.
+* After each run that ended: tables and topics are those of the server at the job's GTID. After an error: it is named,
+  and what it states is true of this life. When faults end, the job reaches the end of the log within three runs.
 * `canaries`: known bugs put into the product; each must be found. `run.WANTED`: what a thousand lives must reach.
 
 A seed is one life on every machine: no wall clock, no order of hashes, no threads.

@@ -12,6 +12,8 @@ import numpy as np
 from binlog_connector.following.log_end import end_of_log
 from binlog_connector.following.resume import Decision, compare
 from binlog_connector.following.starts import advance
+from binlog_connector.kafka.producer import ProducerSettings
+from binlog_connector.kafka.publisher import Publisher, open_producer
 from binlog_connector.spark import stream_reader
 from binlog_connector.spark.partitions import plan_partitions
 from binlog_format.classic import log_scan
@@ -192,6 +194,32 @@ def _switch_to_the_end() -> AbstractContextManager[None]:
     return _replaced(switch, "find_switch", lambda watched, *_, **__: end_of_log(watched))
 
 
+def _offset_outside_of_the_transaction() -> AbstractContextManager[None]:
+    attempt = Publisher._attempt
+
+    def apart(self: Publisher, messages: Any, record: Any, topics: Any) -> None:
+        alone = open_producer(self._connection, ProducerSettings())
+        alone.send(self._store.messages(record))
+        alone.flush()
+        attempt(self, messages, record, topics)
+
+    return _replaced(Publisher, "_attempt", apart)
+
+
+def _lost_reply_taken_for_not_committed() -> AbstractContextManager[None]:
+    is_committed = Publisher._is_committed
+
+    def never(self: Publisher, record: Any) -> bool:
+        is_committed(self, record)
+        return False
+
+    return _replaced(Publisher, "_is_committed", never)
+
+
+def _other_publisher_not_noticed() -> AbstractContextManager[None]:
+    return _replaced(Publisher, "_check_alone", lambda *_: None)
+
+
 CANARIES: dict[str, Callable[[], AbstractContextManager[None]]] = {
     "an offset before the commit": _offset_before_the_commit,
     "a lost fsync": _lost_fsync,
@@ -212,5 +240,8 @@ CANARIES: dict[str, Callable[[], AbstractContextManager[None]]] = {
     "rows of a prepared transaction forgotten": _prepared_rows_forgotten,
     "checksums not looked at": _checksums_not_looked_at,
     "a switch to the end of the other log": _switch_to_the_end,
+    "an offset outside of the transaction of Kafka": _offset_outside_of_the_transaction,
+    "a lost reply of a broker taken for not committed": _lost_reply_taken_for_not_committed,
+    "another publisher not noticed": _other_publisher_not_noticed,
 }
 """Each makes the product wrong while it is entered."""

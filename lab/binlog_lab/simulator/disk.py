@@ -127,9 +127,9 @@ class Disk:
         self._undo_unsynced()
         raise Killed
 
-    def commit(self, when: str) -> None:
-        """A call of a store of tables that is elsewhere, before or after it has done its work."""
-        self._write(f"commit, {when}", "")
+    def elsewhere(self, call: str) -> None:
+        """A call of a store of tables, or of a broker, that is elsewhere: before or after it has done its work."""
+        self._write(call, "")
 
     def restart(self) -> None:
         """A new process."""

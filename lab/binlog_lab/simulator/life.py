@@ -21,7 +21,9 @@ from binlog_lab.simulator.scheduler import Conduct
 from binlog_lab.simulator.script import Act, LifeResult, LifeStep, Script
 from binlog_lab.simulator.server import ModelServer
 from binlog_lab.simulator.server_log import InnodbServerLog
-from binlog_lab.simulator.settings import DELTA_SHARE, new_log, write_job
+from binlog_lab.simulator.settings import DELTA_SHARE, TOPICS_SHARE, new_log, write_job, write_publish_job
+from binlog_lab.simulator.topics.lived_topics import LivedTopicsJob
+from binlog_lab.simulator.topics.model_broker import ModelBroker
 from binlog_lab.simulator.verdict import DefectError
 from binlog_lab.simulator.visible_folder import LOOKS, Look, VisibleFolder
 
@@ -38,9 +40,6 @@ CLOCK_JUMPS = (-86400, -3600, -5, 5, 3600, 86400)
 
 _TOLD = ("savepoint", "rollback to savepoint", "ROLLBACK", "XA PREPARE", "XA COMMIT", "XA ROLLBACK", "swapped")
 """Parts of statements that count as reached."""
-
-_FIRST_CALLS = 90
-"""Calls of a run among which a fault is put, evenly; a short run has fewer, and no fault then."""
 
 
 class Life:
@@ -71,10 +70,15 @@ class Life:
         self._is_reset = False  # the log, since the reader looked
         self._switches = 0
 
-    def _new_job(self, chance: Random) -> LivedTablesJob:
-        lake = ModelLake(self._disk.commit) if chance.random() >= DELTA_SHARE else None
+    def _new_job(self, chance: Random) -> LivedTablesJob | LivedTopicsJob:
+        terms = self._server.log.terms
+        if Random(f"topics {self.script.seed}").random() < TOPICS_SHARE:
+            file = write_publish_job(chance, self._folder, self._view.path)
+            broker = ModelBroker(self._clock, self._disk, Random(f"broker {self.script.seed}"))
+            return LivedTopicsJob(file, terms, broker, chance.choice((500, 2000, 100_000)))
+        lake = ModelLake(self._disk.elsewhere) if chance.random() >= DELTA_SHARE else None
         file = write_job(chance, self._folder, self._view.path, has_model_tables=lake is not None)
-        return LivedTablesJob(file, self._server.log.terms, lake)
+        return LivedTablesJob(file, terms, lake)
 
     @property
     def _view(self) -> VisibleFolder:
@@ -84,8 +88,7 @@ class Life:
     def live(self) -> LifeResult:
         """Live it."""
         tell, log = self._tell, self._server.log
-        source = self._lived.job.source
-        tell(f"a server with a log {log.kind}; {self._lived.name}; {source.max_bytes_per_trigger} bytes a batch")
+        tell(f"a server with a log {log.kind}; {self._lived.name}")
         with ExitStack() as machine:
             machine.enter_context(one_machine(self._clock, Random(f"ids {self.script.seed}")))
             machine.callback(self._end)
@@ -214,7 +217,7 @@ class Life:
         chance, disk = step.chance, self._disk
         disk.restart()
         kind = chance.choice(self._lived.faults)
-        at = chance.randint(1, _FIRST_CALLS)
+        at = chance.randint(1, self._lived.first_calls)
         actions: dict[str, Callable[[], None]] = {
             "kill": disk.kill,
             "power": disk.lose_power,
@@ -223,8 +226,10 @@ class Life:
         }
         if kind == "meanwhile":
             disk.at_read[at] = lambda: self._meanwhile(step)
-        elif kind:
+        elif kind in actions:
             disk.at_write[at] = actions[kind]
+        elif kind:
+            self._lived.happen(kind, at)
         conduct = Conduct(chance, twice=chance.choice((0, 0, 0.5)), late=chance.choice((0, 0, 0.3)))
         self._tell(f"{step.number}. job runs{f', {kind} at call {at}' if kind else ''}")
         self._run(conduct)
@@ -261,17 +266,20 @@ class Life:
         self.outcome.reached |= {"task twice"} if conduct.done_twice else set()
         self.outcome.reached |= {"task late"} if conduct.done_late else set()
         faults = list(disk.reached)
+        self._reasons.has_lost_topics |= any("topics lost" in fault for fault in faults)
         disk.restart()
+        self._lived.restart()
         if isinstance(error, Killed):
             self._tell(f"   {faults[-1]}")
-            return False
-        if error is not None:
+        elif error is not None:
             self._judge(error, faults, clean=clean)
-            return False
-        self._tell(f"   it did {done}{f', {faults}' if faults else ''}")
-        if had_lost or not self._reasons.may_have_lost:  # else it has taken them before they were lost
+        else:
+            self._tell(f"   it did {done}{f', {faults}' if faults else ''}")
+        has_ended = error is None
+        is_whole = has_ended or (self._lived.is_atomic and self.outcome.named is None)
+        if is_whole and (not self._reasons.may_have_lost or (had_lost and has_ended)):  # else it was taken, then lost
             self._lived.check(self._truth, began_late=self._reasons.began_late)
-        return True
+        return has_ended
 
     def _at_crash_point(self, step: StrEnum) -> None:
         if self._disk.is_dead:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from contextlib import contextmanager, nullcontext
-from typing import TYPE_CHECKING, Generic, TypeVar, cast
+from typing import TYPE_CHECKING, ClassVar, Generic, TypeVar, cast
 
 from binlog_lab.simulator.scheduler import ModelSession
 from binlog_lab.simulator.verdict import TableVerdict, group_number
@@ -39,11 +39,15 @@ class LivedJob(ABC, Generic[AnyLived]):
         job: Its settings, as they are now.
         name: What it writes, for people.
         faults: Kinds of what may happen in a run, as often as they do.
+        first_calls: Calls of a run among which a fault is put, evenly; a short run has fewer, and no fault then.
+        is_atomic: What it writes belongs to its offset at any time, and not only between runs.
     """
 
     job: AnyLived
     name: str
     faults: tuple[str, ...]
+    first_calls: ClassVar[int] = 90
+    is_atomic: ClassVar[bool] = False
 
     def __init__(self, file: Path, terms: Terms) -> None:
         self._file = file
@@ -77,6 +81,13 @@ class LivedJob(ABC, Generic[AnyLived]):
     @abstractmethod
     def switch_to(self, path: Path, conduct: Conduct) -> None:
         """Let it go on in the log at *path*, as `binlog-stream switch` does."""
+
+    def happen(self, kind: str, at: int) -> None:
+        """Let something happen at a call of what it writes to; *kind* is one of `faults` that only such jobs have."""
+        raise NotImplementedError(f"{kind} at {at}")
+
+    def restart(self) -> None:
+        """A new process."""
 
     def move_to(self, path: Path) -> None:
         """Set the log at *path* in its settings, before it has begun."""
@@ -117,7 +128,8 @@ class LivedTablesJob(LivedJob[Job]):
 
     def __init__(self, file: Path, terms: Terms, lake: ModelLake | None) -> None:
         super().__init__(file, terms)
-        self.name = f"{'Delta' if lake is None else 'model'} tables"
+        source = self.job.source
+        self.name = f"{'Delta' if lake is None else 'model'} tables; {source.max_bytes_per_trigger} bytes a batch"
         self._lake = lake
         self._verdict = TableVerdict(self.job, lake, terms)
 

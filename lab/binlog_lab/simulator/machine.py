@@ -12,6 +12,10 @@ from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any
 
 from binlog_connector import log_definitions
+from binlog_connector.following import tailer
+from binlog_connector.following.tailer import Tailer
+from binlog_connector.kafka import publisher
+from binlog_connector.kafka.publisher import Publisher
 from binlog_streaming.lake import parquet
 from binlog_streaming.lake.delta import log as delta_log
 from binlog_streaming.tables import job as tables_job
@@ -90,10 +94,47 @@ class _InlineThread:
         self._work()
 
 
+class _ClockEvent(threading.Event):
+    """An event that nobody else sets while somebody waits for it."""
+
+    def __init__(self, clock: Clock) -> None:
+        super().__init__()
+        self._clock = clock
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Let the time pass."""
+        if not self.is_set():
+            assert timeout is not None, "it will never be set"
+            self._clock.sleep(timeout)
+        return self.is_set()
+
+
+class _ClockWatch:
+    """Stands in for `DirectoryWatch`: a wait takes the clock's time, and something may be new after it."""
+
+    def __init__(self, clock: Clock, *_: object, **__: object) -> None:
+        self._clock = clock
+
+    def wait(self, timeout: float) -> bool:
+        """Let the time pass."""
+        self._clock.sleep(timeout)
+        return True
+
+    def close(self) -> None:
+        """Nothing is watched."""
+
+
 class _InlineThreads:
-    """Stands in for `threading` where a thread waits for what has been done already."""
+    """Stands in for `threading` where a thread waits for what has been done already, or for time to pass."""
 
     Thread = _InlineThread
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+
+    def Event(self) -> _ClockEvent:
+        """An event whose waits take the clock's time."""
+        return _ClockEvent(self._clock)
 
     def __getattr__(self, name: str) -> object:
         return getattr(threading, name)
@@ -108,7 +149,9 @@ def one_machine(clock: Clock, ids: random.Random) -> Iterator[None]:
         (time, "time_ns", clock.time_ns),
         (time, "sleep", clock.sleep),
         (uuid, "uuid4", lambda: uuid.UUID(int=ids.getrandbits(128), version=4)),
-        (tables_job, "threading", _InlineThreads()),
+        *((module, "threading", _InlineThreads(clock)) for module in (tables_job, publisher)),
+        (tailer, "DirectoryWatch", partial(_ClockWatch, clock)),
+        *((made.__init__, "__kwdefaults__", _with_clock(made, clock)) for made in (Publisher, Tailer)),
         *((module, "ThreadPoolExecutor", InlineExecutor) for module in _with_executors(len(sys.modules))),
     ]
     before = [(place, name, getattr(place, name)) for place, name, _ in changes]
@@ -119,6 +162,11 @@ def one_machine(clock: Clock, ids: random.Random) -> Iterator[None]:
     finally:
         for place, name, value in before:
             setattr(place, name, value)
+
+
+def _with_clock(made: Any, clock: Clock) -> dict[str, object]:
+    """Defaults of a class's arguments, with that clock."""
+    return {**made.__init__.__kwdefaults__, "clock": clock.time}
 
 
 @lru_cache(maxsize=1)

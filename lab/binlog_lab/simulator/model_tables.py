@@ -68,10 +68,10 @@ class ModelLake:
     """Tables of a life, by their places; a loss of power takes none of them back.
 
     Attributes:
-        on_commit: Called before a commit and after it; what it raises after it is a reply that got lost.
+        on_call: Called before a commit and after it; what it raises after it is a reply that got lost.
     """
 
-    on_commit: Callable[[str], None]
+    on_call: Callable[[str], None]
     tables: dict[str, Version] = field(default_factory=dict)
 
     write_errors: ClassVar[tuple[type[Exception], ...]] = (OSError,)
@@ -84,12 +84,12 @@ class ModelLake:
 
     def put(self, uri: str, version: Version) -> None:
         """Make a version, if it is the next one."""
-        self.on_commit("before")
+        self.on_call("commit, before")
         there = self.tables.get(uri)
         if (0 if there is None else there.number) != version.number - 1:
             raise ConflictError(uri)
         self.tables[uri] = version
-        self.on_commit("after")
+        self.on_call("commit, after")
 
     @contextmanager
     def installed(self) -> Iterator[None]:

@@ -24,11 +24,22 @@ _SHORTER = "BINLOG_DATA_LOSS.TRUNCATED_TRANSACTION"
 """The log is shorter while the new bytes of a page are there in part."""
 _WITHIN_BATCH = "BINLOG_SWITCH.WITHIN_BATCH"
 """The job was killed in a batch, and the log that has the rest of it is gone."""
+_WITHOUT_GTIDS = frozenset({"BINLOG_SWITCH.NO_GTIDS", "BINLOG_DATA_LOSS.FILE_PURGED"})
+"""A job that has an offset, and has taken no group yet, is to go on in another log, or its file is gone: nothing tells
+whether there were groups."""
 _NO_FILES = "BINLOG_START.NO_LOG_FILES"
 """Files of which nothing is there yet are no log yet."""
 
-_OF_FAULTS = frozenset({"BINLOG_STORAGE.NO_SPACE", "BINLOG_STORAGE.FAILED", "BINLOG_TABLE.WRITE_FAILED"})
-"""Errors for a disk that fails."""
+_OF_FAULTS = frozenset(
+    {
+        *("BINLOG_STORAGE.NO_SPACE", "BINLOG_STORAGE.FAILED", "BINLOG_TABLE.WRITE_FAILED"),
+        *("BINLOG_KAFKA.UNREACHABLE", "BINLOG_KAFKA.FAILED", "BINLOG_KAFKA.TRANSACTION_OPEN"),
+        "BINLOG_SWITCH.JOB_CHANGED",
+    }
+)
+"""Errors for a disk or a broker that fails; the last one for a commit that arrived late."""
+_OTHER_PUBLISHER = "BINLOG_KAFKA.OTHER_PUBLISHER"
+_OF_LOST_TOPICS = frozenset({"BINLOG_KAFKA.OFFSETS_LOST", "BINLOG_KAFKA.TOPIC_NOT_FOUND"})
 
 
 @dataclass(slots=True)
@@ -44,6 +55,7 @@ class Reasons:
         has_changed_meanwhile: Files have, while the job reads.
         is_torn: The last page is: the job sees only a part of its new bytes.
         rotten: Folders of servers with a damaged file.
+        has_lost_topics: The broker has.
         is_old_log_gone: The log that the job was in when another server became the primary.
     """
 
@@ -56,6 +68,7 @@ class Reasons:
     is_torn: bool = False
     rotten: list[VisibleFolder] = field(default_factory=list)
     is_old_log_gone: bool = False
+    has_lost_topics: bool = False
 
     def is_last(self, error: BinlogError, taken: int, faults: Sequence[str], *, clean: bool) -> bool:
         """True if the job cannot go on after *error*; False: the next run may.
@@ -70,13 +83,19 @@ class Reasons:
         """
         if faults and not clean and error.condition in _OF_FAULTS:
             return False
+        if error.condition == _OTHER_PUBLISHER and any("another publisher" in fault for fault in faults):
+            return False
+        if error.condition in _OF_LOST_TOPICS and self.has_lost_topics:
+            return True
         if self.has_changed_meanwhile and isinstance(error, DataLossError):
             return False  # a file went while it was read; the next run tells whether anything is lost
         if self._is_rotten_at(error):
             return True
         if self._is_lost(taken) and (isinstance(error, DataLossError | SwitchError) or error.condition in _OF_LOSS):
             return True
-        if error.condition == _WITHIN_BATCH and self.is_old_log_gone:
+        if (error.condition == _WITHIN_BATCH and self.is_old_log_gone) or (
+            error.condition in _WITHOUT_GTIDS and not taken
+        ):
             return True
         if (error.condition == _CUT_OFF and self.is_stale) or (error.condition == _SHORTER and self.is_torn):
             return False  # once faults end, all of it is seen
@@ -86,10 +105,10 @@ class Reasons:
 
     def _is_rotten_at(self, error: BinlogError) -> bool:
         """True if a bit is damaged where *error* states that something is, or what it states follows from one."""
-        if not self.rotten or not isinstance(error, CorruptError | DataLossError):
+        if not self.rotten or not isinstance(error, CorruptError | DataLossError | SwitchError):
             return False
         at, size = error.at, self.server.log.page_size
-        return at is None or isinstance(error, DataLossError) or any(one.is_damaged(at, size) for one in self.rotten)
+        return at is None or not isinstance(error, CorruptError) or any(one.is_damaged(at, size) for one in self.rotten)
 
     def _has_file_with_content(self) -> bool:
         """True if the job sees a file of which so much is there that its format shows."""

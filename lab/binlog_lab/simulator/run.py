@@ -19,6 +19,7 @@ from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING
 
+from binlog_connector.kafka.publisher import PublishStep
 from binlog_lab.simulator.canaries import CANARIES
 from binlog_lab.simulator.life import Life
 from binlog_lab.simulator.script import Act, LifeResult, Script
@@ -49,6 +50,14 @@ WANTED = (
     "error BINLOG_DATA_LOSS.LOG_RESET",
     "error BINLOG_DATA_LOSS.FILE_PURGED",
     "error BINLOG_DATA_LOSS.TRUNCATED_TRANSACTION",
+    *(f"kill at {call}" for call in ("ask for ends", "send", "commit, before", "commit, after")),
+    *("EIO at send", "power lost at commit"),
+    *(
+        f"broker {what}"
+        for what in ("reached late", "did not tell at commit", "frozen", "down", "topics lost", "got another publisher")
+    ),
+    *("broker reached late, from one that was killed, at commit", "error BINLOG_KAFKA.OTHER_PUBLISHER"),
+    *(f"step {step}" for step in PublishStep),
     "meanwhile",
     "task twice",
     "task late",

@@ -57,10 +57,12 @@ class PreparedTransaction:
     Attributes:
         draft: What it has done.
         number: Of the group that prepared it; 0: the log has no such groups.
+        after: Number of the group before it.
     """
 
     draft: Draft
     number: int
+    after: int
 
 
 @dataclass(slots=True)
@@ -180,7 +182,9 @@ class ModelServer:
             return ""
         self._xids += 1
         number = self._last + 1 if self.log.separates_xa else 0
-        prepared = self._prepared[self._xids] = self._ever_prepared[self._xids] = PreparedTransaction(draft, number)
+        prepared = self._prepared[self._xids] = self._ever_prepared[self._xids] = PreparedTransaction(
+            draft, number, self._last
+        )
         self._log_xa(LoggedKind.XA_PREPARE, self._xids, prepared.draft.acts)
         return f"XA PREPARE {self._xids}: {', '.join(draft.told)}"
 
@@ -280,8 +284,8 @@ class ModelServer:
     def is_out_of_reach(self, taken: int) -> bool:
         """True if a group after number *taken* commits what was prepared in a file that is purged."""
         return any(
-            number > taken and 0 < self._ever_prepared[xid].number <= self.purged_to
-            for xid, number in self._committed.items()
+            number > taken and 0 < (one.number or one.after) <= self.purged_to
+            for number, one in ((number, self._ever_prepared[xid]) for xid, number in self._committed.items())
         )
 
     # --- groups --------------------------------------------------------------------------------------------------

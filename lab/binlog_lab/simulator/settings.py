@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 DELTA_SHARE = 0.1
 """Share of the lives whose tables are real Delta tables, which take ten times as long."""
 
+TOPICS_SHARE = 0.25
+"""Share of the lives whose job publishes to topics."""
+
 _CHANGELOG_SHARE = 0.4
 """Share of the lives whose tables have changelogs, too."""
 
@@ -40,6 +43,20 @@ directory = "{tables}"
 
 [trigger]
 available_now = true
+"""
+
+
+_PUBLISH_JOB = """\
+checkpoint = "{checkpoint}"
+
+[source]
+path = "{log}"
+
+[sink]
+kind = "kafka"
+bootstrap_servers = "broker:9092"
+topic_prefix = "life"
+partitions = {partitions}
 """
 
 
@@ -71,4 +88,13 @@ def write_job(chance: Random, folder: Path, log: Path, *, has_model_tables: bool
         tables="model://tables" if has_model_tables else job / "tables",
     )
     file.write_text(text)
+    return file
+
+
+def write_publish_job(chance: Random, folder: Path, log: Path) -> Path:
+    """Write the file of a job that publishes *log*, and has its checkpoint in *folder*`/job`; gives the file."""
+    job, file = folder / "job", folder / "settings" / "job.toml"
+    job.mkdir()
+    file.parent.mkdir()
+    file.write_text(_PUBLISH_JOB.format(checkpoint=job / "checkpoint", log=log, partitions=chance.choice((1, 3))))
     return file

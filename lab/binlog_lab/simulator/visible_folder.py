@@ -76,9 +76,11 @@ class VisibleFolder:
         if found is None or at.file != str(self.path / at.name):
             return False
         place, bit = found
-        if page_size is not None:
-            return at.page == place // page_size
         content = bytearray((self.path / at.name).read_bytes())
+        if page_size is not None:
+            page, damaged = at.page or 0, place // page_size
+            is_unwritten = not any(content[page * page_size : (page + 1) * page_size])
+            return page == damaged or (page < damaged and is_unwritten)  # the damage looks like a later page
         content[place] ^= 1 << bit
         start = at.byte or 0
         size = int.from_bytes(content[start + _SIZE_BYTE : start + _SIZE_BYTE + 4], "little") if start else MAGIC_SIZE

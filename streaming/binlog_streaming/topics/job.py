@@ -124,7 +124,7 @@ class TopicsJob(JobRun[Step, Published, PublishProgress]):
         complete_topics_switch(self._job, publisher)
         self._record = begun_with(self._job)
         saved = None if publisher.offset is None else SourceOffset.from_json(json.loads(publisher.offset))
-        if self._record is not None:
+        if self._record is not None and saved is not None:  # a job that has published nothing may begin in any log
             check_log(self._record, self._job, saved)
         remember(self._job)  # not before: offsets that were never written cannot be lost
         self._tailer = tailer = resources.enter_context(self._open_log(saved))
