@@ -39,7 +39,10 @@ SEED ?= 1
 SEEDS ?= 1000
 STEPS ?=
 CANARIES ?=
+# Of `make soak`.
 KILLS ?=
+MINUTES ?= 60
+SERVER ?=
 
 .DEFAULT_GOAL := help
 
@@ -153,14 +156,18 @@ test-compat: $(COMPAT_INSTALLED) $(FETCHED) java ## Run the tests of the Spark s
 	@PYSPARK_EXPECTED=$(PYSPARK) $(COMPAT)/bin/python -m pytest -n 2 --dist loadscope --no-loadscope-reorder \
 		-m "spark and not thorough" tests/connector tests/streaming/tables/lake/test_spark_tables.py $(PYTEST_ARGS)
 
-soak: setup java ## Kill the Spark driver 50 times while a writer runs, and see that each change arrives exactly once (KILLS=...; SINK=kafka: a publisher 30 times, and all else that can happen to it, or with SNAPSHOT=log while snapshots run; SNAPSHOT=log, SNAPSHOT=read: a snapshot, its job and its server 30 times)
+soak: setup java ## Let everything fail for an hour: jobs of Delta, Iceberg and Kafka, servers, broker, S3 (MINUTES=..., SEED=..., SERVER=mysql; KILLS=50: kill the Spark driver alone; SINK=kafka: a publisher 30 times, and all else that can happen to it, or with SNAPSHOT=log while snapshots run; SNAPSHOT=log, SNAPSHOT=read: a snapshot, its job and its server 30 times)
 ifeq ($(SINK),kafka)
 	@$(BIN)/python -m binlog_lab.demo.servers.fetch
 	@$(BIN)/python -m tests.soak.$(if $(SNAPSHOT),topic_snapshots,topics) $(if $(KILLS),--kills $(KILLS))
 else ifdef SNAPSHOT
 	@$(BIN)/python -m tests.soak.snapshots --method $(SNAPSHOT) $(if $(KILLS),--kills $(KILLS))
+else ifneq ($(KILLS),)
+	@$(BIN)/python -m tests.soak.kills --kills $(KILLS)
 else
-	@$(BIN)/python -m tests.soak.kills $(if $(KILLS),--kills $(KILLS))
+	@$(BIN)/python -m binlog_lab.demo.servers.fetch
+	@$(BIN)/python -m tests.soak.lake --minutes $(MINUTES) $(if $(SERVER),--server $(SERVER)) \
+		$(if $(filter command,$(origin SEED)),--seed $(SEED))
 endif
 
 fuzz: setup ## Fuzz all that reads bytes with checks of all bounds, a minute (FUZZ_SECONDS=..., FUZZ_TARGETS=...)

@@ -23,21 +23,18 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import pymysql
 from deltalake import DeltaTable
 
 from binlog_lab.demo.processes import JobProcess, kill_family
 from binlog_streaming.settings import Mode
 from tests.program import PROGRAM
 from tests.servers import ServerKind
-from tests.streaming.failing_over.pairs import follow, promote, server_of, wait_until_at
-from tests.streaming.snapshot.live import BLACKHOLE, run_sql, url_of
+from tests.soak.parts import ServerPair, SoakError
+from tests.streaming.snapshot.live import run_sql, url_of
 from tests.streaming.snapshot.storm import TABLES, WRITERS, storm
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
-
-    from pymysql.connections import Connection
 
     from binlog_lab.demo.mariadb.server import DatabaseServer
 
@@ -96,10 +93,6 @@ class Victim(StrEnum):
     """The job was killed before it, and the server: its replica has taken its place."""
 
 
-class SoakError(Exception):
-    """Something came otherwise than it must."""
-
-
 @dataclass(frozen=True, slots=True)
 class Outcome:
     """What came out.
@@ -123,62 +116,6 @@ class Outcome:
     differences: tuple[str, ...]
 
 
-class _Servers:
-    # A primary and its replica, which change their parts; writers connect to whoever is primary.
-    def __init__(self, kind: ServerKind, work: Path) -> None:
-        self.primary: DatabaseServer = server_of(kind, work / "one", 1)
-        self._replica: DatabaseServer = server_of(kind, work / "two", 2)
-        self._has_primary = threading.Event()
-
-    def __enter__(self) -> _Servers:
-        with contextlib.ExitStack() as opened:
-            for server in (self.primary, self._replica):
-                opened.enter_context(server)
-                plugin = [] if server.installed.is_mysql or server.installed.root is not None else [BLACKHOLE]
-                run_sql(server, [*plugin, "SET SESSION sql_log_bin = 0", *TABLES])
-            follow(self._replica, self.primary)
-            self._has_primary.set()
-            self._opened = opened.pop_all()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._opened.close()
-
-    def connect(self) -> Connection:
-        """Open a session on the primary; without one there is none."""
-        if not self._has_primary.is_set():
-            raise pymysql.OperationalError(2003, "no server takes writes now")
-        return self.primary.connect()
-
-    def crash(self, chance: random.Random) -> None:
-        """The primary dies, and comes back."""
-        self._has_primary.clear()  # what writers prepare from now on is theirs to decide
-        self.primary.kill()
-        self.primary.start()
-        # What was prepared when it died waits for somebody to decide.
-        is_mysql = self.primary.installed.is_mysql
-        with self.primary.connect() as connection, connection.cursor() as cursor:
-            cursor.execute("XA RECOVER CONVERT XID" if is_mysql else "XA RECOVER FORMAT='SQL'")
-            for *_, branch in cursor.fetchall():
-                cursor.execute(f"XA {chance.choice(('COMMIT', 'ROLLBACK'))} {branch}")
-        self._has_primary.set()
-        follow(self._replica, self.primary)  # at its new port
-
-    def fail_over(self) -> None:
-        """The primary dies for good, when its replica has all of it."""
-        self._has_primary.clear()
-        wait_until_at(self._replica, self.primary.gtid_position())
-        self.primary.kill()
-        promote(self._replica)
-        self.primary, self._replica = self._replica, self.primary
-        self._has_primary.set()
-
-    def repair(self) -> None:
-        """Let the server that died be the replica of its successor."""
-        self._replica.start()
-        follow(self._replica, self.primary)
-
-
 class SnapshotSoak:
     """A server under a storm, and a snapshot and a job that have no peace.
 
@@ -193,7 +130,7 @@ class SnapshotSoak:
     def __init__(self, work: Path, *, kind: ServerKind, method: Method, seed: int, tell: Callable[[str], None]) -> None:
         self._work, self._method, self._tell = work, method, tell
         self._numbers = random.Random(seed)
-        self._servers = _Servers(kind, work)
+        self._servers = ServerPair(kind, work, TABLES)
         self._turns = threading.Semaphore(WRITERS)
         self._job_file = work / "job.toml"
         self._kills, self._alters, self._snapshots = Counter[Victim](), 0, 0

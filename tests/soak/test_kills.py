@@ -1,4 +1,4 @@
-"""A driver that is killed again and again loses no change, and gives none twice; `make soak` kills it 50 times."""
+"""A driver that is killed again and again loses no change and doubles none; `make soak KILLS=50` does it longer."""
 
 from __future__ import annotations
 

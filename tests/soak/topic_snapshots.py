@@ -34,7 +34,7 @@ from binlog_streaming.settings.source_texts import publish_job_text
 from tests.connector.kafka.topics import CLIENTS
 from tests.program import PROGRAM
 from tests.servers import ServerKind, server_in
-from tests.soak.snapshots import SoakError
+from tests.soak.parts import SoakError, decide_prepared
 from tests.streaming.snapshot.live import BLACKHOLE, run_sql, url_of
 from tests.streaming.snapshot.storm import TABLES, storm
 from tests.streaming.topics.publishing import messages_made, publish_job
@@ -119,11 +119,7 @@ class _Writable:
         self._is_up.clear()
         self._server.kill()
         self._server.start()
-        is_mysql = self._server.installed.is_mysql
-        with self._server.connect() as connection, connection.cursor() as cursor:
-            cursor.execute("XA RECOVER CONVERT XID" if is_mysql else "XA RECOVER FORMAT='SQL'")
-            for *_, branch in cursor.fetchall():
-                cursor.execute(f"XA {chance.choice(('COMMIT', 'ROLLBACK'))} {branch}")
+        decide_prepared(self._server, chance)
         self._is_up.set()
 
 

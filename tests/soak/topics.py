@@ -33,6 +33,7 @@ from binlog_streaming.settings.source_texts import publish_job_text
 from tests.connector.kafka.topics import CLIENTS
 from tests.faults.tcp_proxy import TcpProxy
 from tests.program import PROGRAM
+from tests.soak.parts import SoakError
 from tests.streaming.topics.publishing import LogWriting, publish_job
 
 if TYPE_CHECKING:
@@ -58,10 +59,6 @@ PATIENCE_S = 240.0
 
 TOO_SMALL = "100"
 PASSWORD = "KAFKA_PASSWORD"
-
-
-class SoakError(Exception):
-    """Something came otherwise than it must."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -77,6 +77,16 @@ class LineProcess(Generic[ReportType]):
     def __exit__(self, *_: object) -> None:
         self.stop()
 
+    @property
+    def pid(self) -> int:
+        """Its number."""
+        return self._process.pid
+
+    @property
+    def has_ended(self) -> bool:
+        """True when it runs no more."""
+        return self._process.poll() is not None
+
     def wait_for_first_report(self) -> None:
         """Return when it has reported something.
 

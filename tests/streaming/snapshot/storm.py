@@ -28,8 +28,8 @@ TABLES = (
 # Deadlock, lock wait timeout, a key that is there, a branch that was rolled back, one that a crash has left, a table
 # that was altered: the writer goes on.
 LOST_TO_OTHERS = (1213, 1205, 1062, 1402, 1614, 1440, 1412)
-_SERVER_IS_GONE = (0, 2003, 2006, 2013)
-_RECONNECT_S = 0.1
+SERVER_IS_GONE = (0, 2003, 2006, 2013)
+RECONNECT_S = 0.1
 
 
 class Connects(Protocol):
@@ -66,9 +66,9 @@ def storm(
                 try:
                     write(number, numbers)
                 except pymysql.MySQLError as error:
-                    if not (survives_crashes and error.args[0] in _SERVER_IS_GONE):
+                    if not (survives_crashes and error.args[0] in SERVER_IS_GONE):
                         raise
-                    stop.wait(_RECONNECT_S)
+                    stop.wait(RECONNECT_S)
         except BaseException as error:  # raised again below, on the thread of the test
             failures.append(error)
 

@@ -58,6 +58,11 @@ class JavaServer:
         self._reading.join()
         self._output.close()
 
+    def restart(self) -> None:
+        """Kill it (SIGKILL), and start it again on what it has stored."""
+        self.__exit__(None, None, None)
+        self.__enter__()
+
     def _wait_until_ready(self) -> re.Match[str]:
         last: deque[str] = deque(maxlen=_LINES_KEPT)
         try:
