@@ -20,11 +20,12 @@ from binlog_lab.demo.proof.topics import out_of_order, read_topic
 from binlog_lab.demo.servers.kafka_broker import KafkaBroker
 from binlog_lab.demo.servers.object_store import BUCKET, ObjectStore
 from binlog_lab.demo.servers.rest_catalog import RestCatalog
+from tests.faults.small_disk import fill, small_disk
 from tests.faults.tcp_proxy import TcpProxy
 from tests.servers import ServerKind
 from tests.soak.heavy import BULKY, BULKY_TABLES, COLUMNS, heavy
 from tests.soak.observed import SoakJob, Watch
-from tests.soak.parts import ServerPair, SoakError, small_disk
+from tests.soak.parts import ServerPair, SoakError
 from tests.soak.rebuilt import Rebuilt
 from tests.streaming.snapshot.live import run_sql, url_of
 from tests.streaming.snapshot.storm import TABLES, WRITERS, storm
@@ -244,10 +245,7 @@ class LakeSoak:
         self._tell(f"purged {before - left} of {before} files, to {needed}")
 
     def _disk_is_full(self) -> None:
-        filler = self._state / "filler"
-        with contextlib.suppress(OSError), filler.open("wb", buffering=0) as file:
-            while True:
-                file.write(bytes(1 << 20))
+        filler = fill(self._state)
         time.sleep(FULL_S)
         filler.unlink()
 

@@ -1,9 +1,8 @@
-"""What soaks of live servers share: `ServerPair`, `SoakError`, `small_disk`."""
+"""What soaks of live servers share: `ServerPair`, `SoakError`."""
 
 from __future__ import annotations
 
 import contextlib
-import subprocess
 import threading
 from typing import TYPE_CHECKING
 
@@ -14,7 +13,7 @@ from tests.streaming.snapshot.live import BLACKHOLE, run_sql
 
 if TYPE_CHECKING:
     import random
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
     from pathlib import Path
     from typing import Self
 
@@ -93,21 +92,3 @@ def decide_prepared(server: DatabaseServer, chance: random.Random) -> None:
         cursor.execute("XA RECOVER CONVERT XID" if server.installed.is_mysql else "XA RECOVER FORMAT='SQL'")
         for *_, branch in cursor.fetchall():
             cursor.execute(f"XA {chance.choice(('COMMIT', 'ROLLBACK'))} {branch}")
-
-
-@contextlib.contextmanager
-def small_disk(folder: Path, size: int) -> Iterator[bool]:
-    """A disk of its own for a folder that is not there yet; False: none may be mounted here.
-
-    Args:
-        folder: Where it is.
-        size: MB.
-    """
-    folder.mkdir(parents=True)
-    mount = ["mount", "-t", "tmpfs", "-o", f"size={size}m", "binlog-stream-soak", str(folder)]
-    is_mounted = subprocess.run(mount, capture_output=True, check=False).returncode == 0
-    try:
-        yield is_mounted
-    finally:
-        if is_mounted:
-            subprocess.run(["umount", "--lazy", str(folder)], check=True)

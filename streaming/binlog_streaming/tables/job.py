@@ -193,7 +193,10 @@ class TablesJob(JobRun[MicroBatch, BatchProgress, Progress]):
         if self._failure is not None:
             raise self._failure
         if self._ending is not None and not self.is_stopped:
-            raise named_error(str(self._ending)) or self._ending from self._ending
+            said = str(self._ending)
+            # Its first line is what ended the query; the others are about the query.
+            refused = _refused(said.partition("\n")[0], self.job.checkpoint)
+            raise named_error(said) or refused or self._ending from self._ending
 
     def _is_ended(self) -> bool:
         return self._wake.is_set()
@@ -315,11 +318,19 @@ _JAVA_ANSWERS |= {"Permission denied": errno.EACCES, "Read-only file system": er
 """Answers of the system, in Java's words."""
 
 
+def _refused(said: str, checkpoint: str) -> BinlogError | None:
+    """The named error for what the system answered when Java wrote the checkpoint; None: Java *said* something else."""
+    number = next((number for words, number in _JAVA_ANSWERS.items() if words in said), None)
+    if number is None:
+        return None
+    return storage_error(f"checkpoint {checkpoint}", "write", OSError(number, os.strerror(number)))
+
+
 def _not_started(error: Py4JJavaError, checkpoint: str, log_file: Path | None) -> BinlogError:
+    refused = _refused(str(error), checkpoint)
+    if refused is not None:
+        return refused
     message = str(error.java_exception.toString()).partition("\n")[0]
-    number = next((number for words, number in _JAVA_ANSWERS.items() if words in str(error)), None)
-    if number is not None:
-        return storage_error(f"checkpoint {checkpoint}", "write", OSError(number, os.strerror(number)))
     where = f"; its messages are in {log_file}" if log_file is not None else ""
     return OptionError(
         "INVALID_VALUE",

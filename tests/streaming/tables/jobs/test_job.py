@@ -16,7 +16,7 @@ from deltalake import DeltaTable
 
 from binlog_format.archives.directories import open_directory
 from binlog_format.classic.reader import ClassicLog
-from binlog_format.errors import DataLossError, StartError, TableError
+from binlog_format.errors import DataLossError, StartError, StorageError, TableError
 from binlog_lab.innodb_writer.options import WriterOptions
 from binlog_lab.repack.repacker import Repacker
 from binlog_streaming.job_state.progress import BatchProgress, Outcome
@@ -26,6 +26,7 @@ from binlog_streaming.plan.failures import named_error
 from binlog_streaming.settings import Job, Merge, Mode, Sink, Source, TableFormat, TableRule, Trigger, load_job
 from binlog_streaming.tables import division
 from binlog_streaming.tables.job import TablesJob
+from tests.faults.small_disk import fill, small_disk
 from tests.program import run_program
 from tests.streaming.tables.jobs.processes import RunningJob
 from tests.streaming.tables.jobs.test_apply_sinks import check
@@ -225,6 +226,27 @@ def test_purged_log_is_named(spark: SparkSession, tmp_path: Path) -> None:
     (log / LOG_FILE).rename(log / "mysql-bin.000007")
     with pytest.raises(DataLossError):
         run_once(job, spark)
+
+
+def test_checkpoint_on_a_full_disk_is_named_and_the_job_goes_on_when_there_is_room(
+    tmp_path: Path, spark: SparkSession
+) -> None:
+    """The disk gets full after the first batch: Spark cannot record that it is done."""
+    job = job_for(tmp_path, bytes_max="16k")
+    with small_disk(tmp_path / "checkpoint", 4) as is_small:
+        if not is_small:
+            pytest.skip("no disk can be mounted here")
+        filled: list[Path] = []
+
+        def fill_once(_: BatchProgress) -> None:
+            if not filled:
+                filled.append(fill(tmp_path / "checkpoint"))
+
+        with pytest.raises(StorageError, match=r"NO_SPACE.*checkpoint"):
+            TablesJob(job, session=spark, listener=fill_once, once=True).run()
+        filled[0].unlink()
+        assert run_once(job, spark)
+        assert run_once(job, spark) == []
 
 
 def test_missing_log_is_named_before_spark_starts(tmp_path: Path) -> None:
