@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
+import pyarrow as pa
 from hypothesis import strategies as st
 
 from binlog_format.errors import BinlogError
@@ -19,6 +20,8 @@ from binlog_format.rows.images import Images, read_images
 from binlog_format.rows.json.json_columns import document_texts
 from binlog_format.rows.json.json_diffs import changed_document
 from binlog_format.rows.json.json_document import BadJsonError
+from binlog_format.rows.json.variant_layout import VARIANT
+from binlog_format.rows.json.variants import VariantError, texts_of, variants_of
 from binlog_format.rows.table_events import TableMaps
 from tests.format.rows.plain_blocks import plain_block
 from tests.fuzz.declaring import NUMBERS, Target, of_vendor, with_body
@@ -146,6 +149,22 @@ def json_changes(number: int, edits: list[Edit], edits_of_changes: list[Edit]) -
             assert len(changed_document(part, changes)) <= 4 * (len(part) + len(changes)) + 16
 
 
+def variants(number: int, edits: list[Edit], edits_of_keys: list[Edit]) -> None:
+    """Spoiled variants to text, and spoiled text to variants."""
+    text = _TEXTS[number % len(_TEXTS)]
+    metadata, value = variants_of(pa.array([text])).flatten()
+    parts = {"metadata": spoiled(metadata[0].as_py(), edits_of_keys), "value": spoiled(value[0].as_py(), edits)}
+    with contextlib.suppress(VariantError):
+        texts_of(pa.array([parts], VARIANT))
+    with contextlib.suppress(VariantError):
+        again = variants_of(pa.array([spoiled(text.encode(), edits).decode("utf-8", "replace")]))
+        assert variants_of(texts_of(again)).is_valid().true_count == 1
+
+
+_TEXTS = (
+    '{"a": {"b": [1, -2.50, 1e300, 12345678901234567890], "": "é"}, "long": "' + "x" * 70 + '"}',
+    "[" + "[1, null, true, false]," * 100 + "70000, 5000000000]",
+)
 _DIGITS = st.integers(0, 7)
 _DECODINGS = st.sampled_from(DECODINGS)
 
@@ -156,4 +175,5 @@ TARGETS = {
     "made_rows": Target(made_rows, (MADE_TABLES, _SOME_EDITS, _DIGITS, _DECODINGS)),
     "json_documents": Target(json_documents, (NUMBERS, EDITS, st.binary(max_size=100))),
     "json_changes": Target(json_changes, (NUMBERS, EDITS, EDITS)),
+    "variants": Target(variants, (NUMBERS, EDITS, EDITS)),
 }

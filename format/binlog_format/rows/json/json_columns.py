@@ -84,11 +84,12 @@ def document_texts(data: Bytes, offsets: Int32s, prefix: int) -> tuple[Bytes, In
     if code != kernels.OK:
         raise BadValueError(first, _REASONS[code])
     if count:
-        return _with_doubles(data, out, ends, doubles[:count])
+        return with_doubles(data, out, ends, doubles[:count])
     return out[: ends[-1]], ends
 
 
-def _with_doubles(data: Bytes, texts: Bytes, ends: Int32s, doubles: Int64s) -> tuple[Bytes, Int32s]:
+def with_doubles(data: Bytes, texts: Bytes, ends: Int32s, doubles: Int64s) -> tuple[Bytes, Int32s]:
+    """Put the doubles that a kernel has noted (`json_texts`) into its texts; these, and where each starts and ends."""
     # Arrow finds the shortest digits that give the same number; the kernel puts them as the server does.
     bits = np.empty(len(doubles), dtype=np.uint64)
     check_gathered(gather_8(data, doubles[:, kernels.DOUBLE_PLACE].astype(np.int32), bits))

@@ -1,4 +1,4 @@
-"""JSON texts as variants: `variants_of`; a text that cannot be one is a `VariantError`."""
+"""JSON texts as variants, and back: `variants_of`, `texts_of`; a value that is neither is a `VariantError`."""
 
 from __future__ import annotations
 
@@ -10,9 +10,11 @@ import pyarrow as pa
 from binlog_format.kernels import as_bytes, empty_bytes
 from binlog_format.rows.arrow_arrays import text_array
 from binlog_format.rows.column_types import check_text_size
-from binlog_format.rows.json import variant_kernels, variant_string_kernels
+from binlog_format.rows.json import json_text_kernels, variant_kernels, variant_string_kernels, variant_text_kernels
+from binlog_format.rows.json.json_columns import with_doubles
 from binlog_format.rows.json.variant_layout import JSON_FIELD, VARIANT
 from binlog_format.rows.json.variant_number_kernels import LIMBS
+from binlog_format.rows.values.text_kernels import first_not_utf8
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -29,7 +31,15 @@ _TEXT_REASONS = {
     variant_kernels.TOO_DEEP: "its objects and arrays are nested more than 1000 deep",
     variant_kernels.TOO_LARGE: "it takes more than 16 MiB as a variant, which readers refuse",
 }
+_VARIANT_REASONS = {
+    json_text_kernels.BAD_DOCUMENT: "it is no variant: a part of it lies outside or on another one",
+    json_text_kernels.TOO_DEEP: "its objects and arrays are nested more than 1000 deep",
+    variant_text_kernels.NO_JSON: "it has a value of a type that JSON does not have, as a date or bytes",
+}
+_ASCII_MAX = 0x7F
+_CHARACTER_SIZE_MAX = 4
 _GROWTH = 2
+_DOUBLE_SIZE = 8
 
 
 class VariantError(ValueError):
@@ -85,6 +95,35 @@ def variants_of(texts: pa.Array) -> pa.StructArray:
         variant_kernels.put_doubles(values, doubles, count, as_bytes(numbers.to_numpy().astype("<f8").tobytes()))
     arrays = [text_array(pa.binary(), metadata_ends, metadata, None), text_array(pa.binary(), ends, values, None)]
     return pa.StructArray.from_arrays(arrays, fields=list(VARIANT), mask=pa.array(~valid))
+
+
+def texts_of(variants: pa.StructArray) -> pa.StringArray:
+    """JSON texts of variants, as MySQL prints them; of each `variants_of` makes an equal variant.
+
+    Raises:
+        VariantError: A variant has a value that JSON does not have, or is damaged.
+    """
+    valid = variants.is_valid().to_numpy(zero_copy_only=False)
+    (_, metadata_offsets, metadata), (_, offsets, values) = (_parts(part) for part in variants.flatten())
+    scratch = variant_text_kernels.text_scratch(int(np.diff(offsets).max(initial=0)))
+    doubles = np.empty((len(values) // _DOUBLE_SIZE + 1, json_text_kernels.DOUBLE_FIELDS), dtype=np.int64)
+    out = empty_bytes(_GROWTH * (len(values) + len(metadata)) + variant_kernels.ROOM_MIN)
+    ends = np.zeros(len(valid) + 1, dtype=np.int32)
+    first = count = 0
+    while True:
+        code, first, count = variant_text_kernels.write_variants(
+            metadata, metadata_offsets, values, offsets, valid, first, out, ends, doubles, count, scratch
+        )
+        if code != json_text_kernels.GROW:
+            break
+        out = _grown(out, ends[first])
+    if code != json_text_kernels.OK:
+        raise VariantError(first, _VARIANT_REASONS[code])
+    texts, ends = with_doubles(values, out, ends, doubles[:count]) if count else (out[: ends[-1]], ends)
+    bad = first_not_utf8(ends, texts, _CHARACTER_SIZE_MAX) if texts.size and texts.max() > _ASCII_MAX else -1
+    if bad >= 0:
+        raise VariantError(bad, "it has a text that is not UTF-8")
+    return text_array(pa.string(), ends, texts, valid)
 
 
 def _parts(array: pa.Array) -> tuple[Mask, Int32s, Bytes]:
