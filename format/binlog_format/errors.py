@@ -235,6 +235,7 @@ class TableError(BinlogError):
             "KEYS_CHANGED",
             "RULES_CHANGED",
             "NULL_KEY",
+            "JSON_VALUE",
             "PARTITION_VALUE",
             "STATEMENT_REFUSED",
             "COLUMN_NAME",

@@ -10,7 +10,7 @@ import msgspec
 
 from binlog_format.errors import BinlogError
 from binlog_streaming.jobs.mirror import mirror_job
-from binlog_streaming.settings import OnError, TableFormat, TableRule
+from binlog_streaming.settings import Json, OnError, TableFormat, TableRule
 from tests.streaming.replay_runs import run
 
 if TYPE_CHECKING:
@@ -75,6 +75,7 @@ def mirror_of(
     table_format: TableFormat = TableFormat.DELTA,
     on_error: OnError = OnError.STOP,
     bytes_max: str | None = None,
+    json: Json = Json.TEXT,
 ) -> Job:
     """The job of `binlog-stream mirror LOG --to DIRECTORY`.
 
@@ -85,6 +86,7 @@ def mirror_of(
         table_format: Of the tables.
         on_error: What becomes of it when a table cannot go on.
         bytes_max: Of a batch; None: no limit.
+        json: Type of JSON columns.
     """
     job = mirror_job(
         str(log),
@@ -93,6 +95,7 @@ def mirror_of(
         rule=msgspec.convert(rule or {}, TableRule),
         on_error=on_error,
     )
+    job = msgspec.structs.replace(job, sink=msgspec.structs.replace(job.sink, json=json))
     if bytes_max is None:
         return job
     return msgspec.structs.replace(job, source=msgspec.structs.replace(job.source, max_bytes_per_trigger=bytes_max))

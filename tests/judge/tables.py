@@ -22,6 +22,7 @@ import numpy as np
 import pyarrow as pa
 from deltalake import DeltaTable
 
+from binlog_format.rows.json.variants import is_variant
 from binlog_streaming.lake.commit_id import (
     DROPPED_COLUMNS_PROPERTY,
     DROPPED_PROPERTY,
@@ -29,6 +30,7 @@ from binlog_streaming.lake.commit_id import (
     SOURCE_PROPERTY,
     split_keys,
 )
+from binlog_streaming.lake.evolution import cast_table, with_texts
 from binlog_streaming.lake.iceberg.catalog import open_catalog
 from binlog_streaming.settings import TableFormat
 
@@ -112,7 +114,14 @@ def _delta_tables(sink: Sink) -> Iterator[tuple[pa.Table, Mapping[str, str]]]:
         table = DeltaTable(str(log.parent))
         properties = table.metadata().configuration
         if SOURCE_PROPERTY in properties:
-            yield pa.table(table.scan().read_all()), properties
+            yield _with_texts(table), properties
+
+
+def _with_texts(table: DeltaTable) -> pa.Table:
+    # Variants as JSON, which a scan gives as their two parts.
+    rows, types = pa.table(table.scan().read_all()), pa.schema(table.schema().to_arrow())
+    variants = [types.field(field.name) if is_variant(types.field(field.name).type) else field for field in rows.schema]
+    return with_texts(cast_table(rows, pa.schema(variants)))
 
 
 def _iceberg_tables(sink: Sink) -> Iterator[tuple[pa.Table, Mapping[str, str]]]:

@@ -339,6 +339,11 @@ MISTAKES = {
         "INVALID_VALUE",
         r"sink\.row_ids: expected false without a REST catalog",
     ),
+    "variants in Iceberg": (
+        MINIMAL + "format = 'iceberg'\njson = 'variant'",
+        "INVALID_VALUE",
+        r"sink\.json: expected text beside sink.format iceberg, got variant\. .*leave json out",
+    ),
     "catalog of Delta": (
         MINIMAL + "[sink.catalog]\ntype = 'rest'",
         "INVALID_VALUE",

@@ -15,6 +15,7 @@ from binlog_format.rows.column_types import NO_METADATA_HINT, BadValueError, col
 from binlog_format.rows.declared.declared_types import split_declared
 from binlog_format.rows.decoding import DEFAULT_DECODING, Decoding
 from binlog_format.rows.json.json_columns import JSONS
+from binlog_format.rows.json.variant_layout import JSON_FIELD
 from binlog_format.rows.values.numbers import BITS, DECIMALS, FLOATS, INTEGERS, YEARS
 from binlog_format.rows.values.special_types import GEOMETRIES, INET4S, INET6S, UUIDS, VECTORS
 from binlog_format.rows.values.temporal import DATES, DATETIMES, TIMES, TIMESTAMPS
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from binlog_format.events.table_map import TableLayout
+    from binlog_format.events.table_map import Column, TableLayout
     from binlog_format.kernels import Bytes
     from binlog_format.rows.column_types import Family
 
@@ -115,8 +116,13 @@ def _family(layout: TableLayout, index: int) -> Family:
 __all__ = ["arrow_schema", "arrow_type"]
 
 
+def _is_json(column: Column) -> bool:
+    # MariaDB has text in its log, and only a definition tells.
+    return column.type is ColumnType.JSON or column.declared == "json"
+
+
 def arrow_schema(layout: TableLayout, decoding: Decoding = DEFAULT_DECODING) -> pa.Schema:
-    """Names and types of all columns that are shown, as `Images.column` gives them.
+    """Names and types of all columns that are shown, as `Images.column` gives them; JSON has `JSON_FIELD`.
 
     Every field can be null: a column may be absent from a row image, and zero dates are null.
     """
@@ -131,5 +137,6 @@ def arrow_schema(layout: TableLayout, decoding: Decoding = DEFAULT_DECODING) -> 
                 f"{layout.full_name}: the log does not record what the columns are called",
                 hint=NO_METADATA_HINT,
             )
-        fields.append(pa.field(column.name, arrow_type(layout, index, decoding)))
+        metadata = JSON_FIELD if _is_json(column) else None
+        fields.append(pa.field(column.name, arrow_type(layout, index, decoding), metadata=metadata))
     return pa.schema(fields)

@@ -3,6 +3,8 @@
 Rows put into the columns of a table: `cast_to_schema`, `with_values`; `changed_rows`: after a `SchemaChange`;
 `check_values`: whether columns that need a value have one.
 
+JSON texts become variants where their column is one, and variants texts: `cast_array`, `with_texts`.
+
 Choice of a Parquet file's columns that get a dictionary: `dictionary_columns`.
 
 Identity of rows in tables that keep it, in columns beside those of the table (`IDENTITY`): `identified`, `modified`.
@@ -18,6 +20,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from binlog_format.errors import SchemaError, TableError
+from binlog_format.messages import row_value
+from binlog_format.rows.json.variant_layout import JSON_FIELD, VARIANT
+from binlog_format.rows.json.variants import VariantError, is_json, is_variant, texts_of, variants_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -112,7 +117,12 @@ def common_schema(schemas: Sequence[pa.Schema], source_table: str) -> pa.Schema:
 
 
 def common_type(one: pa.DataType, other: pa.DataType) -> pa.DataType | None:
-    """The smallest type that holds all values of both, if it is one that a column is widened to."""
+    """The smallest type that holds all values of both, if it is one that a column is widened to.
+
+    Of text and variants, which a JSON column may be, it is *one*: a column of a table stays what it is.
+    """
+    if is_variant(one) or is_variant(other):
+        return one if all(_is_text(kind) or is_variant(kind) for kind in (one, other)) else None
     if one.equals(other) or (_is_text(one) and _is_text(other)) or (is_binary(one) and is_binary(other)):
         return one
     if pa.types.is_signed_integer(one) and pa.types.is_signed_integer(other):
@@ -128,9 +138,10 @@ def common_type(one: pa.DataType, other: pa.DataType) -> pa.DataType | None:
 
 def schema_changed(source_table: str, column: str, there: pa.DataType, wanted: pa.DataType) -> SchemaError:
     """The error for a column that its target cannot follow."""
+    was, now = ("variant" if is_variant(kind) else str(kind) for kind in (there, wanted))
     return SchemaError(
         "SCHEMA_CHANGED",
-        f"{source_table}: column {column} was {there} and is {wanted} now, which does not hold its values",
+        f"{source_table}: column {column} was {was} and is {now} now, which does not hold its values",
         hint="Leave the table out (option source.excludeTables) and the others go on; or give it a new target, and a "
         "job and a checkpoint of its own that start after the change",
     )
@@ -186,13 +197,14 @@ def cast_to_schema(rows: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
 
     Raises:
         ArrowInvalid: A value does not fit into the type of its column.
+        TableError: `JSON_VALUE`: it is no JSON, and its column has variants.
     """
     if rows.schema.equals(schema):
         return rows
     places = {name.casefold(): index for index, name in enumerate(rows.schema.names)}
     found = [places.get(field.name.casefold()) for field in schema]
     arrays = [
-        pa.nulls(rows.num_rows, field.type) if place is None else _cast(rows.column(place), field.type)
+        pa.nulls(rows.num_rows, field.type) if place is None else cast_array(rows.column(place), field)
         for field, place in zip(schema, found, strict=True)
     ]
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
@@ -224,7 +236,7 @@ def with_values(rows: pa.RecordBatch, values: Mapping[str, pa.Array | pa.Scalar]
         value = values.get(target.name, column)
         if isinstance(value, pa.Scalar):
             value = pa.repeat(value, rows.num_rows)
-        arrays.append(_cast(value, target.type))
+        arrays.append(cast_array(value, target))
     return pa.RecordBatch.from_arrays(arrays, schema=rows.schema)
 
 
@@ -247,7 +259,7 @@ def changed_rows(rows: pa.RecordBatchReader, change: SchemaChange, schema: pa.Sc
         rows: All rows, in the columns before the change, and those of `IDENTITY` where the table keeps it.
         schema: The columns after it, in the types that the table keeps.
     """
-    fills = {name: value.cast(schema.field(name).type) for name, value in change.filled.items()}
+    fills = {name: cast_array(pa.repeat(value, 1), schema.field(name))[0] for name, value in change.filled.items()}
     schema = with_identity(schema, rows.schema)
     return _mapped(rows, schema, lambda batch: modified(_changed(batch, change, fills, schema)))
 
@@ -310,8 +322,64 @@ def modified(rows: pa.RecordBatch, mask: pa.BooleanArray | None = None) -> pa.Re
     return with_values(rows, {_ROW_VERSION: versions})
 
 
-def _cast(array: pa.Array, kind: pa.DataType) -> pa.Array:
-    return array if array.type.equals(kind) else array.cast(kind)
+def variant_fields(schema: pa.Schema) -> pa.Schema:
+    """The columns with variants in the place of texts that are JSON."""
+    return pa.schema([field.with_type(VARIANT) if is_json(field) else field for field in schema])
+
+
+def with_texts(rows: pa.Table) -> pa.Table:
+    """Rows of a target with JSON texts in the place of variants, to be put beside rows of a log."""
+    return cast_table(rows, text_fields(rows.schema))
+
+
+def text_fields(schema: pa.Schema) -> pa.Schema:
+    """The columns with texts in the place of variants."""
+    return pa.schema(
+        [
+            field.with_type(pa.string()).with_metadata(JSON_FIELD) if is_variant(field.type) else field
+            for field in schema
+        ]
+    )
+
+
+def cast_array(array: pa.Array, column: pa.Field) -> pa.Array:
+    """Values in the type of a column.
+
+    Raises:
+        ArrowInvalid: One does not fit.
+        TableError: `JSON_VALUE`: it is no JSON, or not to be written as JSON.
+    """
+    kind = column.type
+    if array.type.equals(kind):
+        return array
+    if is_variant(kind) and pa.types.is_struct(array.type):  # other writers have the parts in another order
+        return _variant_array(array)
+    if not is_variant(kind) and not is_variant(array.type):
+        return array.cast(kind)
+    try:
+        return variants_of(array) if is_variant(kind) else texts_of(array).cast(kind)
+    except VariantError as error:
+        value = row_value(repr(array[error.row].as_py()))
+        raise TableError(
+            "JSON_VALUE",
+            f"column {column.name}, whose values are kept as variants: {error.reason}: {value}",
+            hint='Set json = "text", name another target, and let this job build the table anew from the log; or, with '
+            'on_error = "set_aside", correct the value on the server and take its rows with binlog-stream snapshot',
+        ) from error
+
+
+def whole_variants(rows: pa.Table) -> pa.Table:
+    """The same rows; where a variant is null its parts, which files must have, are not null."""
+    for number, column in enumerate(rows.columns):
+        if is_variant(column.type) and column.null_count:
+            whole = pa.chunked_array([_variant_array(chunk) for chunk in column.chunks], VARIANT)
+            rows = rows.set_column(number, rows.schema.field(number), whole)
+    return rows
+
+
+def _variant_array(array: pa.StructArray) -> pa.StructArray:
+    parts = [array.field(part.name).cast(part.type).fill_null(b"") for part in VARIANT]
+    return pa.StructArray.from_arrays(parts, fields=list(VARIANT), mask=array.is_null())
 
 
 def _mapped(

@@ -19,7 +19,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from binlog_format.rows.arrow_arrays import fixed_array, mask_array
-from binlog_streaming.lake.evolution import cast_table
+from binlog_format.rows.json.variants import is_variant
+from binlog_streaming.lake.evolution import cast_array, cast_table, with_texts
 from binlog_streaming.lake.key_lookup import distinct, integers
 
 if TYPE_CHECKING:
@@ -40,6 +41,8 @@ def comparable(array: pa.Array) -> list[pa.Array]:
     """Columns that are equal where *array* is: itself, or what it is made of."""
     if array.type in _BITS:
         return [array.view(_BITS[array.type])]
+    if is_variant(array.type):
+        return [cast_array(array, pa.field("of JSON", pa.string()))]
     if pa.types.is_struct(array.type):
         return [array.is_valid(), *(part for child in array.flatten() for part in comparable(child))]
     if pa.types.is_list(array.type) or pa.types.is_large_list(array.type):
@@ -289,5 +292,6 @@ def differing(shown: ShownRows, held: pa.Table, numbers: Indices) -> Differing |
     rows = np.flatnonzero(np.logical_or.reduce(list(wrong.values())))
     first = int(rows[0])
     names = [name for name, unequal in wrong.items() if unequal[first]]
-    ours, theirs = ({name: rows.column(name)[first].as_py() for name in names} for rows in (shown.values, held))
+    told = (with_texts(rows.select(names).slice(first, 1)) for rows in (shown.values, held))
+    ours, theirs = (rows.to_pylist()[0] for rows in told)
     return Differing(numbers[rows], DifferentRow(ours, theirs))

@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 from binlog_format.errors import UnsupportedError
 from binlog_format.rows.arrow_arrays import numbers_array
 from binlog_format.rows.images import ImageKind
+from binlog_streaming.lake.evolution import cast_table
 from binlog_streaming.lake.row_values import comparable_table, row_ids
 from binlog_streaming.modes.partial.absent_columns import (
     GENERATED,
@@ -155,7 +156,8 @@ def whole_row_change(
     """
     kinds = images.kinds
     whole = WholeImages(images, schema, hint=_GENERATED_HINT)
-    rows = _cast(whole.rows(np.arange(len(images), dtype=np.int64)), there.schema)
+    columns = pa.schema([there.schema.field(name) for name in schema.names])
+    rows = cast_table(whole.rows(np.arange(len(images), dtype=np.int64)), columns)
     values = comparable_table(rows.columns)
     ids, count = row_ids(values)
     signs = np.where(np.isin(kinds, (ImageKind.INSERT, ImageKind.UPDATE_AFTER)), 1, -1)
@@ -243,7 +245,3 @@ def _rows(there: pa.RecordBatchReader, removal: _Removal, new: pa.Table, schema:
         for field in there.schema
     ]
     yield from pa.Table.from_arrays(columns, schema=there.schema).to_batches()
-
-
-def _cast(rows: pa.Table, there: pa.Schema) -> pa.Table:
-    return rows.cast(pa.schema([there.field(field.name) for field in rows.schema]))

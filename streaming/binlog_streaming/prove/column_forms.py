@@ -24,6 +24,8 @@ import pyarrow.compute as pc
 
 from binlog_connector.rules.rules_on_tables import BoundRule
 from binlog_format.rows.arrow_arrays import text_array
+from binlog_format.rows.json.variants import is_variant
+from binlog_streaming.lake.evolution import cast_array
 from binlog_streaming.lake.row_values import comparable
 from binlog_streaming.prove.rows import BUCKETS, Rows, buckets_of, digests_of, hashes_of, messages_of
 from binlog_streaming.snapshot.sql_text import quoted
@@ -104,7 +106,7 @@ def column_form(column: SourceColumn, kind: pa.DataType, *, is_mariadb: bool) ->
         padding = _padding(digits) if pa.types.is_integer(kind) else ""
         return ColumnForm(column.name, _padded(f"CAST({sql} AS CHAR)", padding), _time_texts, _as_quoted)
     if base in _TEXTS | _LONG_TEXTS or base == "json":
-        return _text_form(column.name, base, sql, is_mariadb=is_mariadb)
+        return _text_form(column.name, base, sql, kind, is_mariadb=is_mariadb)
     if base in _BYTES | _LONG_BYTES:
         return _bytes_form(column.name, base, sql)
     if base in _ADDRESSES and pa.types.is_binary(kind):
@@ -140,6 +142,8 @@ def _form_of_type(name: str, kind: pa.DataType) -> tuple[str, ColumnForm] | None
         return "text", ColumnForm(name, "", _unchanged, _text)
     if types.is_binary(kind) or types.is_large_binary(kind) or types.is_binary_view(kind):
         return "bytes", ColumnForm(name, "", _unchanged, _bytes)
+    if is_variant(kind):
+        return "variant", ColumnForm(name, "", partial(_variant_digests, name), None)
     if types.is_struct(kind) and kind.num_fields == len(("srid", "wkb")):
         return "shape", ColumnForm(name, "", lambda array: digests_of(_shape_bytes(array)), None)
     if types.is_list(kind) or types.is_large_list(kind):
@@ -147,11 +151,17 @@ def _form_of_type(name: str, kind: pa.DataType) -> tuple[str, ColumnForm] | None
     return None
 
 
-def _text_form(name: str, base: str, sql: str, *, is_mariadb: bool) -> ColumnForm:
+def _text_form(name: str, base: str, sql: str, kind: pa.DataType, *, is_mariadb: bool) -> ColumnForm | None:
     if base == "json" and not is_mariadb:
         text = f"CAST({sql} AS CHAR CHARACTER SET utf8mb4)"
     else:
         text = f"CONVERT({sql} USING utf8mb4)"
+    if is_variant(kind):
+        # MySQL prints a document always alike; other text is as it was written, which a variant does not keep.
+        is_known = base == "json" and not is_mariadb
+        return (
+            ColumnForm(name, f"UNHEX(SHA2({text}, 256))", partial(_variant_digests, name), None) if is_known else None
+        )
     if base in _TEXTS:
         return ColumnForm(name, text, _unchanged, _text)
     return ColumnForm(name, f"UNHEX(SHA2({text}, 256))", digests_of, None)
@@ -215,6 +225,10 @@ def _bytes(value: bytes) -> str:
 
 def _unchanged(array: pa.Array) -> pa.Array:
     return array
+
+
+def _variant_digests(name: str, array: pa.Array) -> pa.Array:
+    return digests_of(cast_array(array, pa.field(name, pa.string())))
 
 
 def _number_texts(array: pa.Array) -> pa.Array:

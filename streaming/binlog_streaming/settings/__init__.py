@@ -26,6 +26,7 @@ from binlog_streaming.settings.checks import check_publish_values, check_topic_t
 from binlog_streaming.settings.choices import (
     Begin,
     Deletes,
+    Json,
     Merge,
     Mode,
     OnCascade,
@@ -72,6 +73,7 @@ __all__ = [
     "EventRule",
     "EventTablesJob",
     "Job",
+    "Json",
     "KafkaSink",
     "Lineage",
     "Merge",

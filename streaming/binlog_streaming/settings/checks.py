@@ -18,6 +18,7 @@ from binlog_streaming.settings.publish_model import MessageFormat
 from binlog_streaming.settings.sink_checks import (
     Mistake,
     check_duration,
+    check_no_variants,
     check_oversized,
     check_partition_rules,
     check_partitions,
@@ -137,6 +138,7 @@ def check_topic_tables_values(job: TopicTablesJob) -> None:
     except OptionError as error:
         raise Mistake(("source", "topics"), error.reason.removeprefix("option tables: "), error.hint) from error
     _check_tables(job.sink, job.tables)
+    check_no_variants(job.sink)
     default = TableRule()
     for number, rule in enumerate(job.tables):
         if rule.drops_generated:

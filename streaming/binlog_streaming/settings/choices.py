@@ -128,6 +128,14 @@ class Merge(StrEnum):
     """Their files are written anew; every reader reads them."""
 
 
+class Json(StrEnum):
+    """Type of JSON columns in new tables."""
+
+    TEXT = "text"
+    VARIANT = "variant"
+    """Parquet's Variant: readers look into a value without parsing it."""
+
+
 class TableFormat(StrEnum):
     """Format of a sink's tables."""
 
@@ -140,6 +148,11 @@ class TableFormat(StrEnum):
     def replaces_rows(self) -> bool:
         """True if a commit can replace rows; else there are changelogs alone, without versions and proofs."""
         return self in (TableFormat.DELTA, TableFormat.ICEBERG)
+
+    @property
+    def has_variants(self) -> bool:
+        """True if JSON columns can be variants."""
+        return self is TableFormat.DELTA
 
     @property
     def has_catalog(self) -> bool:

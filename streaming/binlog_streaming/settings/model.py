@@ -16,6 +16,7 @@ from binlog_streaming.settings.choices import (
     Begin,
     Deletes,
     Evidence,
+    Json,
     Merge,
     Mode,
     OnCascade,
@@ -175,6 +176,7 @@ class Sink(Section, frozen=True):
         catalog: Of Iceberg tables, and access to their files, under the names that `pyiceberg` knows; none: one of the
             directory's own.
         row_ids: New tables keep an id for each row.
+        json: Type of JSON columns in new tables, and of new JSON columns.
         target_file_size: In bytes; a merge rewrites whole files, an append leaves many small ones.
         retention: How long files that a merge replaced stay, for readers of older versions.
     """
@@ -184,6 +186,7 @@ class Sink(Section, frozen=True):
     format: TableFormat = DEFAULT_FORMAT
     merge: Merge = Merge.AUTO
     row_ids: bool = False
+    json: Json = Json.TEXT
     storage: dict[str, str] = {}
     catalog: dict[str, str] = {}
     target_file_size: int = 64 << 20

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from binlog_streaming.settings.choices import Merge, parse_milliseconds, partition_rule
+from binlog_streaming.settings.choices import Json, Merge, parse_milliseconds, partition_rule
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -58,6 +58,8 @@ def check_sink(sink: Sink) -> None:
     _check_catalog(sink)
     _check_merge(sink)
     _check_row_ids(sink)
+    if sink.json is Json.VARIANT and not sink.format.has_variants:
+        raise _no_variants(f"beside sink.format {sink.format}", "Variants are in Delta tables alone: leave json out")
 
 
 def check_oversized(oversized: Oversized) -> None:
@@ -131,6 +133,20 @@ def _check_merge(sink: Sink) -> None:
             f"expected auto or rewrite beside sink.format {sink.format}, got {sink.merge}",
             "Rows of plain files cannot be marked: leave merge out",
         )
+
+
+def check_no_variants(sink: Sink) -> None:
+    """See that JSON stays text in tables of what is no server's log.
+
+    Raises:
+        Mistake: It does not.
+    """
+    if sink.json is not Json.TEXT:
+        raise _no_variants("beside such a source", "Its JSON is text: leave json out")
+
+
+def _no_variants(where: str, hint: str) -> Mistake:
+    return Mistake(("sink", "json"), f"expected text {where}, got {Json.VARIANT}", hint)
 
 
 def _check_row_ids(sink: Sink) -> None:

@@ -13,7 +13,13 @@ from binlog_format.structured.views.event_filter import SourceRules
 from binlog_streaming.settings.checks import check_metrics, check_source
 from binlog_streaming.settings.model import Metrics, Section, Sink, TableRule, source_options
 from binlog_streaming.settings.publish_model import Security
-from binlog_streaming.settings.sink_checks import Mistake, check_partition_rules, check_partitions, check_sink
+from binlog_streaming.settings.sink_checks import (
+    Mistake,
+    check_no_variants,
+    check_partition_rules,
+    check_partitions,
+    check_sink,
+)
 
 if TYPE_CHECKING:
     from binlog_streaming.settings.lines import KeyPath
@@ -127,6 +133,7 @@ def check_event_tables_values(job: EventTablesJob) -> None:
     check_metrics(job.metrics)
     check_source(job.source, "logs")
     check_sink(job.sink)
+    check_no_variants(job.sink)
     if not job.tables:
         raise Mistake(("tables",), "expected at least one rule, got none")
     for number, rule in enumerate(job.tables):

@@ -155,6 +155,11 @@ SINK = (
         "format version 3, which needs a REST catalog.",
     ),
     Setting(
+        "json",
+        "Type of JSON columns in new tables, and of JSON columns that are added: text, or variant (Delta: readers look "
+        "into a value without parsing it; a text that is no JSON stops the job).",
+    ),
+    Setting(
         "storage",
         "Access options of an object store, under the names of obstore and deltalake; for Iceberg tables see catalog.",
         '{ AWS_REGION = "eu-central-1" }',

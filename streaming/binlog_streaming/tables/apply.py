@@ -27,7 +27,7 @@ from binlog_streaming.plan.batch_plan import RowsStep
 from binlog_streaming.plan.cascade_links import LinkedRowsStep
 from binlog_streaming.plan.failures import naming, naming_unexpected
 from binlog_streaming.plan.job_state import SetAside, can_set_aside
-from binlog_streaming.settings.choices import Mode, OnError, partition_rule
+from binlog_streaming.settings.choices import Json, Mode, OnError, partition_rule
 from binlog_streaming.tables.batch_run import BatchPositions
 from binlog_streaming.tables.cascades.cascade_images import CascadeImages, outside_row_batches
 from binlog_streaming.tables.cascades.cascade_rows import CascadeRows
@@ -256,7 +256,10 @@ class _ComponentRun:
                 prepared = self._division.rows(divided, content, evidence)
             else:
                 prepared = prepared_rows(content, commit_id, evidence)
-            fit_columns(target, commit_id, target_schema(content, mode), self._positions)
+            schema = target_schema(content, mode)
+            if self._run.sink.json is Json.VARIANT:
+                schema = content.with_json(schema, target, self._facts)
+            fit_columns(target, commit_id, schema, self._positions)
             types = self._run.recorded(table.name, target, lambda held: recorded_of(held, content.layouts))
             if types:
                 target.set_properties(commit_id, recorded=types)

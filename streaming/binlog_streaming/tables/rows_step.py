@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 import pyarrow as pa
 
+from binlog_connector.schema.definitions import TableName
 from binlog_format.errors import SchemaError, UnsupportedError
 from binlog_format.rows.columns import arrow_schema
 from binlog_format.rows.images import ImageKind
+from binlog_format.rows.json.variant_layout import JSON_FIELD
 from binlog_format.views.changefeed import ABSENT_FIELD, CHANGE_FIELDS, change_columns, changefeed_batch
 from binlog_streaming.lake.change import ContradictedError
-from binlog_streaming.lake.evolution import cast_to_schema, common_schema
+from binlog_streaming.lake.evolution import cast_to_schema, common_schema, with_texts
 from binlog_streaming.lake.row_values import matching_rows, rows_with
 from binlog_streaming.modes.layout_cast import cast_layouts
 from binlog_streaming.modes.mirror import mirror_change
@@ -103,6 +105,20 @@ class RowsContent:
     def layouts(self) -> list[TableLayout]:
         """Layouts of the rows, in the order of the log."""
         return [row_batch.layout for row_batch in self.row_batches]
+
+    def with_json(self, schema: pa.Schema, target: Target, facts: LogFacts) -> pa.Schema:
+        """Columns of *target*, new ones marked that definitions call JSON: table maps of MariaDB have text there."""
+        there = () if target.properties() is None else target.schema().names
+        if facts.log is None or not self.row_batches or set(schema.names) <= set(there):
+            return schema
+        layout = self.row_batches[-1].layout
+        name, logged = TableName(layout.database, layout.table), layout.logged or layout
+        definition = facts.definition_at(name, self.last.position, logged)
+        columns = () if definition is None else definition.columns or ()
+        names = {column.name.casefold() for column in columns if column.declared == "json"}
+        names -= {name.casefold() for name in self.rule.mask}
+        marked = (field.with_metadata(JSON_FIELD) if field.name.casefold() in names else field for field in schema)
+        return pa.schema(list(marked))
 
     @property
     def first_commit_time(self) -> int:
@@ -313,7 +329,7 @@ class KeyedImages:
         return contradicted(self.images, self.keys, change, found, self.rule.mask)
 
     def _rows_there(self, target: Target, keys: pa.Table) -> pa.Table:
-        found = rows_with(target.read(), keys)
+        found = with_texts(rows_with(target.read(), keys))
         if self.completing and (matching_rows(found.select(keys.column_names), keys) < 0).any():
             raise UnsupportedError(
                 "ROW_IMAGE",

@@ -11,12 +11,15 @@ from deltalake import Schema
 from msgspec.structs import replace
 
 from binlog_format.errors import UnsupportedError
+from binlog_format.rows.json.variants import is_variant
 from binlog_streaming.lake.delta.actions import DeltaFileFormat, Metadata, Protocol, milliseconds
 from binlog_streaming.lake.delta.features import (
     CLUSTERING,
     MODE,
     NAMED_FEATURES,
     TYPE_CHANGES,
+    VARIANT_NAME,
+    VARIANTS,
     clustering_columns,
     features,
     is_widening,
@@ -51,7 +54,14 @@ def delta_schema(schema: pa.Schema) -> Schema:
     for field in schema:
         if not _has_type(field.type):
             raise UnsupportedError("COLUMN_TYPE", f"column {field.name}: Delta has no type for {field.type}")
-    return Schema.from_arrow(pa.schema([field.with_nullable(True) for field in schema]))
+    plain = [
+        pa.field(field.name, pa.string() if is_variant(field.type) else field.type, nullable=True) for field in schema
+    ]
+    columns = json.loads(Schema.from_arrow(pa.schema(plain)).to_json())
+    for field, column in zip(schema, columns["fields"], strict=True):
+        if is_variant(field.type):
+            column["type"] = VARIANT_NAME
+    return Schema.from_json(json.dumps(columns))
 
 
 def table_schema(metadata: Metadata) -> pa.Schema:
@@ -94,7 +104,7 @@ def created(
         created_time=milliseconds(),
     )
     protocol = Protocol(min_reader_version=PLAIN[0], min_writer_version=PLAIN[1])
-    protocol = _for_times(protocol, schema) or protocol
+    protocol = _for_types(protocol, schema) or protocol
     if keeps_row_ids(metadata):
         writers = {*features(protocol)[1], *ROW_ID_FEATURES}
         writer_version = NAMED_FEATURES[1]
@@ -121,7 +131,7 @@ def with_columns(
         partition_columns=tuple(name for name in partitions if name in schema.names),
         configuration=log.metadata.configuration | properties,
     )
-    protocol = _for_times(log.protocol, schema)
+    protocol = _for_types(log.protocol, schema)
     actions: list[Named] = [] if protocol is None else [("protocol", protocol)]
     if metadata == log.metadata:
         return actions
@@ -177,12 +187,13 @@ def _with_metadata(new: Struct, old: Struct, renamed: Mapping[str, str]) -> Stru
     return new | {"fields": fields}
 
 
-def _for_times(protocol: Protocol, schema: pa.Schema) -> Protocol | None:
+def _for_types(protocol: Protocol, schema: pa.Schema) -> Protocol | None:
     # What the protocol has to be for these columns; None: it is.
     readers, writers = features(protocol)
-    if not any(_has_local_time(field.type) for field in schema) or LOCAL_TIMES in writers:
-        return None
-    return named_features({*readers, LOCAL_TIMES}, {*writers, LOCAL_TIMES})
+    needed = {LOCAL_TIMES} if any(_has_local_time(field.type) for field in schema) else set()
+    if any(is_variant(field.type) for field in schema):
+        needed.add(VARIANTS)
+    return None if needed <= writers else named_features(readers | needed, writers | needed)
 
 
 def _has_local_time(kind: pa.DataType) -> bool:
@@ -200,6 +211,8 @@ _SIMPLE = (*_NUMBERS, *_TEXTS, pa.types.is_boolean, pa.types.is_date32)
 
 def _has_type(kind: pa.DataType) -> bool:
     # deltalake itself takes unsigned integers as well, as signed ones of the same width.
+    if is_variant(kind):
+        return True
     if pa.types.is_struct(kind):
         return all(_has_type(field.type) for field in kind)
     if pa.types.is_list(kind) or pa.types.is_large_list(kind):

@@ -38,6 +38,7 @@ from binlog_streaming.lake.evolution import (
     check_values,
     dictionary_columns,
     has_identity,
+    whole_variants,
     with_identity,
     with_values,
     without_identity,
@@ -137,6 +138,7 @@ class DeltaDataFiles:
             TableError: `TABLE_FEATURE`: the table does not take one; `PARTITION_VALUE`: one has no partition.
         """
         check_values(self._store.uri, rows, self._layout.required)
+        rows = whole_variants(rows)
         self.row_count += rows.num_rows
         schema = with_identity(self._schema, rows.schema)
         if not self._partitions:

@@ -160,13 +160,17 @@ def _is_struct(kind: object) -> bool:
 
 def _named(array: pa.Array, kind: pa.DataType) -> pa.Array:
     # The same values in a type whose structs have other names.
-    if not pa.types.is_struct(array.type):
+    if array.type.equals(kind) or not pa.types.is_struct(array.type):
         return array
     inner = [_named(values, child.type) for values, child in zip(array.flatten(), kind, strict=True)]
     return pa.StructArray.from_arrays(inner, fields=list(kind), mask=array.is_null())
 
 
 VECTORS = "deletionVectors"
+VARIANTS = "variantType"
+VARIANT_NAME = "variant"
+"""The type's name in `schemaString`."""
+_INNER_VARIANT = re.compile(rf'"(?:type|elementType|keyType|valueType)":\s*"{VARIANT_NAME}"')
 ENABLED = "delta.enableDeletionVectors"
 FEED = "delta.enableChangeDataFeed"
 NAMED_FEATURES = 3, 7
@@ -205,7 +209,7 @@ FEATURES = frozenset(
         "typeWidening",
         "v2Checkpoint",
         "vacuumProtocolCheck",
-        "variantType",
+        VARIANTS,
     }
 )
 """Table features of the Delta protocol that a table may name; some of them only as long as it makes no use of them."""
@@ -214,7 +218,6 @@ READER_VERSION_MAX = 3
 WRITER_VERSION_MAX = 7
 """The versions of the Delta protocol from which on tables name their features."""
 
-_VARIANT = re.compile(r'"(?:type|elementType|valueType)":\s*"variant')
 _NESTED = re.compile(r'"(?:elementType|keyType|valueType)":\s*\{')
 _REQUIRED = re.compile(r'"nullable":\s*false|"(?:valueContainsNull|containsNull)":\s*false')
 _CONSTRAINT = "delta.constraints."
@@ -280,9 +283,6 @@ def _restrictions(metadata: Metadata) -> Iterator[str]:
         yield f"columnMapping by {mapping}"
     if mapping == "name" and _NESTED.search(metadata.schema_string):
         yield "columnMapping of structs in a list or a map"
-    # deltalake itself lets tables name it that have no such column.
-    if _VARIANT.search(metadata.schema_string):
-        yield "variantType"
     # Only changelogs are never written anew.
     if configuration.get("delta.appendOnly") == "true" and configuration.get(MODE_PROPERTY) != Mode.CHANGELOG:
         yield "appendOnly"
@@ -295,6 +295,8 @@ def _column_uses(column: Mapping[str, Any]) -> Iterator[str]:
     yield from (feature for name, feature in _COLUMN_USES.items() if name in metadata)
     if metadata.get(_EXPLICIT) is False:
         yield "identityColumns GENERATED ALWAYS"
+    if not isinstance(column["type"], str) and _INNER_VARIANT.search(json.dumps(column["type"])):
+        yield f"{VARIANTS} in a struct, a list or a map"
     if not isinstance(column["type"], str) and _REQUIRED.search(json.dumps(column["type"])):
         yield "invariants NOT NULL of inner values"
     for change in metadata.get(TYPE_CHANGES, ()):

@@ -40,12 +40,12 @@ from binlog_streaming.lake.delta.log import (
 )
 from binlog_streaming.lake.delta.maintenance import maintain, retention_properties
 from binlog_streaming.lake.delta.row_tracking import keeps_row_ids, row_id_properties
-from binlog_streaming.lake.evolution import cast_rows, changed_rows, with_identity, without_identity
+from binlog_streaming.lake.evolution import cast_rows, changed_rows, variant_fields, with_identity, without_identity
 from binlog_streaming.lake.files_target import FilesTarget
 from binlog_streaming.lake.storage.store import looking_at
 from binlog_streaming.lake.storage.table_places import store_at
 from binlog_streaming.lake.target import CrashPoint, RecordedFile, Target
-from binlog_streaming.settings import Merge, Mode
+from binlog_streaming.settings import Json, Merge, Mode
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -141,7 +141,8 @@ class DeltaTarget(FilesTarget[DeltaTableWrite]):
 
     def stored_schema(self, schema: pa.Schema) -> pa.Schema:
         """See `Target`."""
-        return pa.schema(delta_schema(schema))
+        columns = variant_fields(schema) if self.sink.json is Json.VARIANT else schema
+        return pa.schema(delta_schema(columns))
 
     def create(self, schema: pa.Schema, commit_id: CommitId) -> None:
         """See `Target`.
@@ -157,8 +158,13 @@ class DeltaTarget(FilesTarget[DeltaTableWrite]):
             **retention_properties(self.sink.retention_hours),
             **(row_id_properties() if self.sink.row_ids else {}),
         }
+        # A key is looked up by its text.
+        columns = [
+            schema.field(stored.name) if stored.name in commit_id.keys else stored
+            for stored in self.stored_schema(schema)
+        ]
         recorded = created(
-            schema,
+            pa.schema(columns),
             name=commit_id.source_table,
             description=commit_id.description,
             configuration=configuration,

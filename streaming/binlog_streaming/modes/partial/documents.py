@@ -19,6 +19,7 @@ from binlog_format.rows.arrow_arrays import numbers_array
 from binlog_format.rows.images import ImageKind
 from binlog_format.rows.json.json_document import BadJsonError
 from binlog_format.rows.json.json_text_changes import changed_text, text_changes
+from binlog_streaming.lake.evolution import with_texts
 from binlog_streaming.lake.key_lookup import Search
 from binlog_streaming.lake.row_values import matching_rows
 from binlog_streaming.modes.decoded_images import DecodedImages
@@ -126,7 +127,7 @@ def documents_of(target: Target, current: str | None, keys: pa.Table, column: st
             mask &= rows.column(current).to_numpy(zero_copy_only=False)
         return mask
 
-    return target.select(Search(columns, matches, (keys,), current), [*keys.column_names, column])
+    return with_texts(target.select(Search(columns, matches, (keys,), current), [*keys.column_names, column]))
 
 
 def _changes(images: StepImages, column: int) -> dict[int, tuple[TextChange, ...]]:

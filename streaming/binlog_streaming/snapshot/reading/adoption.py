@@ -21,9 +21,11 @@ from binlog_connector.schema.history import SchemaHistory
 from binlog_format.errors import OptionError, SchemaError, TableError
 from binlog_format.rows.column_types import NO_METADATA_HINT
 from binlog_format.rows.columns import arrow_schema
+from binlog_format.rows.json.variants import is_variant
 from binlog_streaming.job_state.progress import Outcome, TableProgress
 from binlog_streaming.jobs.log_tables import find_tables
 from binlog_streaming.lake.commit_id import GTID_POSITION_KEY, QUERY_PROPERTY, SNAPSHOT_PROPERTY, CommitId
+from binlog_streaming.lake.evolution import common_type
 from binlog_streaming.lake.sinks import sink_type
 from binlog_streaming.modes.mode_columns import mode_schema
 from binlog_streaming.modes.row_keys import key_columns
@@ -179,15 +181,22 @@ def _layout(job: Job, name: TableName) -> TableLayout:
     raise SchemaError("NO_COLUMN_METADATA", f"{name}: nothing in the log describes its columns", hint=NO_METADATA_HINT)
 
 
+def _fits(kind: pa.DataType, wanted: pa.DataType) -> bool:
+    # JSON may be text or a variant.
+    is_either = is_variant(kind) or is_variant(wanted)
+    return bool(kind == wanted) or (is_either and common_type(kind, wanted) is not None)
+
+
 def _check_columns(name: TableName, target: Target, expected: pa.Schema) -> None:
     there, wanted = target.schema(), target.stored_schema(expected)
     differing = []
     for field in wanted:
         index = there.get_field_index(field.name)
-        if index < 0:
+        kind = None if index < 0 else there.field(index).type
+        if kind is None:
             differing.append(f"{field.name} is missing ({field.type})")
-        elif there.field(index).type != field.type:
-            differing.append(f"{field.name} is {there.field(index).type}, expected {field.type}")
+        elif not _fits(kind, field.type):
+            differing.append(f"{field.name} is {kind}, expected {field.type}")
     differing += [f"{other} is no column of the table" for other in there.names if other not in wanted.names]
     if differing:
         more = f"; and {len(differing) - _SHOWN_MAX} more" if len(differing) > _SHOWN_MAX else ""

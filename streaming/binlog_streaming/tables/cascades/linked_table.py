@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from binlog_connector.schema.foreign_keys import CASCADE
 from binlog_format.errors import UnsupportedError
 from binlog_format.rows.arrow_arrays import numbers_array
-from binlog_streaming.lake.evolution import cast_table
+from binlog_streaming.lake.evolution import cast_table, text_fields
 from binlog_streaming.lake.key_lookup import Search
 from binlog_streaming.lake.row_values import comparable_table, row_ids
 from binlog_streaming.modes.cascades import Reference, RowChanges, derived_changes
@@ -218,12 +218,12 @@ class HeldRows:
         return () if self.target is None else held_keys(self.target.properties() or {})
 
     def schema(self) -> pa.Schema | None:
-        """Columns that the source table has, in the types of the target."""
+        """Columns that the source table has, in the types of the target; JSON is text."""
         if self.target is None:
             return None
         own = mode_schema(self.mode, pa.schema([]), self.rule.deletes, OnCascade.APPLY).names
         gone = {*own} | {name.casefold() for name in dropped_columns(self.target)}
-        return pa.schema([field for field in self.target.schema() if field.name.casefold() not in gone])
+        return text_fields(pa.schema([field for field in self.target.schema() if field.name.casefold() not in gone]))
 
     def matching(self, wanted: Sequence[pa.Table], keys: Sequence[str], schema: pa.Schema) -> pa.Table:
         """Rows that may have the values of a row of one of *wanted*; others may be among them.

@@ -29,6 +29,8 @@ from binlog_connector.schema.operations import AlterTable
 from binlog_connector.schema.parsing.ddl import parse_ddl
 from binlog_format.errors import TableError
 from binlog_format.rows.arrow_arrays import mask_array
+from binlog_format.rows.json.variants import is_variant
+from binlog_streaming.lake.evolution import cast_array, text_fields
 from binlog_streaming.settings import Rewritten
 from binlog_streaming.tables.statements.row_retention import has_rows, living
 
@@ -82,7 +84,7 @@ class RewrittenColumn:
 
     def values(self, rows: pa.RecordBatch) -> pa.Array:
         """Values of the column after the statement, in *rows* as they were before it."""
-        before = rows.column(self.name)
+        before = self._before(rows)
         after = self._converted(before)
         after = Values(after.array.cast(self.arrow_type), after.unknown)
         if not self.context.keeps_rows:
@@ -95,7 +97,7 @@ class RewrittenColumn:
 
     def unknown_value(self, rows: pa.RecordBatch) -> str | None:
         """A value in *rows*, which the source table has, whose new value is unknown; None: there is none."""
-        values = rows.column(self.name)
+        values = self._before(rows)
         unknown = self._converted(values).unknown
         if unknown is not None and self.context.keeps_rows:
             unknown = unknown & living(rows, self.context.mode).to_numpy(zero_copy_only=False)
@@ -103,6 +105,10 @@ class RewrittenColumn:
             return None
         known = values.is_valid().to_numpy(zero_copy_only=False)
         return "for a value in the table it is not known how" if (unknown & known).any() else NULL_IS_OPEN
+
+    def _before(self, rows: pa.RecordBatch) -> pa.Array:
+        values = rows.column(self.name)
+        return cast_array(values, pa.field(self.name, pa.string())) if is_variant(values.type) else values
 
     def _converted(self, before: pa.Array) -> Values:
         if self.effect is None:
@@ -233,7 +239,7 @@ def _nulled(
     if isinstance(effect, Converted):
         effect = Unknown(f"{effect.what}, and {failing}")
     if rule.rewritten is Rewritten.NULL and not in_key:
-        return RewrittenColumn(name, None, target.schema().field(name).type, context)
+        return RewrittenColumn(name, None, text_fields(target.schema()).field(name).type, context)
     assert isinstance(effect, Unknown)
     raise TableError(
         "REWRITTEN_BY_SERVER",

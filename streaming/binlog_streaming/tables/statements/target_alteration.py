@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from binlog_format.errors import SchemaError
+from binlog_format.rows.json.variants import is_variant
 from binlog_streaming.lake.commit_id import (
     DROPPED_COLUMNS_PROPERTY,
     KEYS_OPEN_PROPERTY,
@@ -138,7 +139,8 @@ class _Columns:
             self.added.append(column)
             return
         common = common_type(there, column.type)
-        if column.name in self.converted and (common is None or not self.before.keeps_rows):
+        stays = self.before.keeps_rows or is_variant(there) or is_variant(column.type)
+        if column.name in self.converted and (common is None or not stays):
             common = column.type  # all values are written anew
         if common is None:
             if self.before.has_rows():

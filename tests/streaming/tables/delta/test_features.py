@@ -60,6 +60,7 @@ WRITTEN = {
     "checkpoint_protection": (0, 1, 2, 3, 4, 5),
     "row_tracking": (0, 1, 2, 3, 4, 5),
     "defaults": (0, 1, 2, 3, 4, 5),
+    "variant": (0, 1, 2, 3, 4, 5),
 }
 """Tables, and the rows that they hold."""
 
@@ -67,7 +68,6 @@ REFUSED = {
     "check": r"checkConstraints \(small\)",
     "generated": r"generatedColumns \(column twice\)",
     "append_only": "appendOnly",
-    "variant": "variantType",
     "iceberg_compat": "icebergCompatV2",
 }
 

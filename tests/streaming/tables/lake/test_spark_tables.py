@@ -17,13 +17,14 @@ import pyspark
 import pytest
 from msgspec import structs
 
-from binlog_streaming.lake.change import Patches
+from binlog_format.rows.json.variant_layout import JSON_FIELD
+from binlog_streaming.lake.change import Change, Patches
 from binlog_streaming.lake.delta.target import STEP_BITS, DeltaTarget
-from binlog_streaming.lake.evolution import IDENTITY, SchemaChange
+from binlog_streaming.lake.evolution import IDENTITY, SchemaChange, with_texts
 from binlog_streaming.lake.iceberg import maintenance
 from binlog_streaming.lake.iceberg.catalog import CATALOG_FILE
 from binlog_streaming.lake.iceberg.target import IcebergTarget
-from binlog_streaming.settings import Merge, Sink, TableFormat
+from binlog_streaming.settings import Json, Merge, Sink, TableFormat
 from binlog_streaming.settings.choices import partition_rule
 from binlog_streaming.spark_session import local_session
 from binlog_streaming.tables.open_targets import read_target_state
@@ -56,6 +57,7 @@ SQLITE_JDBC = "org.xerial:sqlite-jdbc:3.50.3.0"
 EXCLUDED = ("kernel-api", "kernel-defaults", "kernel-unitycatalog")
 """Of Delta: what it asks for is for catalogs that are not used here."""
 
+DOCUMENTS = pa.schema([("id", pa.int32()), pa.field("doc", pa.string(), metadata=JSON_FIELD)])
 EPOCH, DAY_US = datetime(1970, 1, 1, tzinfo=UTC), 86_400_000_000
 VERSION = tuple(map(int, pyspark.__version__.split(".")[:2]))
 pytestmark = [
@@ -117,6 +119,7 @@ def delta(path: Path, merge: Merge = Merge.AUTO) -> DeltaTarget:
         ("not_null", Merge.REWRITE),
         ("in_commit_timestamps", Merge.MARK),
         ("row_tracking", Merge.MARK),
+        ("variant", Merge.MARK),
     ],
 )
 def test_spark_reads_and_goes_on_with_what_is_written_without_it(
@@ -194,6 +197,40 @@ def test_spark_reads_every_type_and_passes_over_files_by_our_statistics(
         assert read.column(column).cast(ours.schema.field(column).type).equals(ours.column(column)), column
     for row in range(2, types.num_rows + 1):
         assert session.read.format("delta").load(place.uri).filter(f"id = {row}").count() == 1
+
+
+@pytest.mark.parametrize("merge", [Merge.REWRITE, Merge.MARK])
+def test_spark_and_we_take_turns_with_variants(session: SparkSession, tmp_path: Path, merge: Merge) -> None:
+    sink = Sink(directory=str(tmp_path), merge=merge, json=Json.VARIANT)
+    path = tmp_path / "orders"
+
+    def turn(batch_id: int, write: Callable[[DeltaTarget, CommitId], object]) -> None:
+        write(DeltaTarget.at(sink, str(path)), replace(MIRROR_COMMIT_ID, batch_id=batch_id))
+
+    def rows(documents: dict[int, str | None]) -> pa.Table:
+        return pa.table({"id": list(documents), "doc": list(documents.values())}, DOCUMENTS)
+
+    def known() -> dict[int, str | None]:
+        found = session.sql(f"SELECT id, to_json(doc) doc FROM delta.`{path}`").collect()
+        ours = with_texts(DeltaTarget.at(sink, str(path)).read().read_all()).to_pylist()
+        texts = {row["id"]: row["doc"] and json.loads(row["doc"]) for row in ours}
+        assert {row.id: row.doc and json.loads(row.doc) for row in found} == texts
+        return {row.id: row.doc for row in found}
+
+    turn(0, lambda target, commit_id: target.create(DOCUMENTS, commit_id))
+    first = rows({1: '{"b": {"c": [1, 2.5]}, "a": 1e3}', 2: None, 3: '"x"', 4: "4"})
+    turn(0, lambda target, commit_id: target.append(first.to_reader(), commit_id))
+    change = Change(rows({4: "[4]"}), pa.table({"id": pa.array([3], pa.int32())}))
+    turn(1, lambda target, commit_id: target.merge(change, commit_id))
+    assert known() == {1: '{"a":1000.0,"b":{"c":[1,2.5]}}', 2: None, 4: "[4]"}
+    found = session.sql(f"SELECT id FROM delta.`{path}` WHERE variant_get(doc, '$.b.c[1]', 'double') = 2.5").collect()
+    assert [row.id for row in found] == [1]
+    session.sql(f"UPDATE delta.`{path}` SET doc = parse_json('{{\"s\": [true]}}') WHERE id = 2")
+    session.sql(f"INSERT INTO delta.`{path}` SELECT 5, parse_json('5.25')")
+    change = Change(rows({4: "{}", 6: "null"}), pa.table({"id": pa.array([1], pa.int32())}))
+    turn(2, lambda target, commit_id: target.merge(change, commit_id))
+    turn(3, lambda target, commit_id: target.replace(target.read(), commit_id))
+    assert known() == {2: '{"s":[true]}', 4: "{}", 5: "5.25", 6: "null"}
 
 
 def test_delta_tables_that_spark_wrote_for_a_job_go_on(session: SparkSession, tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from deltalake import DeltaTable, write_deltalake
 
 from binlog_format.messages import SHOW_VALUES
 from binlog_streaming.lake.delta import log as delta_log
-from binlog_streaming.settings import OnError, TableFormat
+from binlog_streaming.settings import Json, OnError, TableFormat
 from tests.judge.running import JobEnd, mirror_of, run_once
 from tests.judge.tables import read_targets
 
@@ -25,7 +25,7 @@ DATA = Path(__file__).parents[3] / "data"
 UPDATES = DATA / "json_updates"
 GTID = 33
 PARTIAL_UPDATE_ROWS = 39
-FORMATS = [TableFormat.DELTA, TableFormat.ICEBERG]
+FORMATS = [(TableFormat.DELTA, Json.TEXT), (TableFormat.ICEBERG, Json.TEXT), (TableFormat.DELTA, Json.VARIANT)]
 
 
 @pytest.fixture(autouse=True)
@@ -35,7 +35,12 @@ def values_are_shown(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def replayed(
-    tmp_path: Path, log: Path, rule: Mapping[str, object], table_format: TableFormat, bytes_max: str | None = None
+    tmp_path: Path,
+    log: Path,
+    rule: Mapping[str, object],
+    table_format: TableFormat,
+    bytes_max: str | None = None,
+    json_type: Json = Json.TEXT,
 ) -> tuple[JobEnd, dict[str, pa.Table]]:
     if not (tmp_path / "log").exists():
         shutil.copytree(log, tmp_path / "log")
@@ -47,6 +52,7 @@ def replayed(
         table_format=table_format,
         on_error=on_error,
         bytes_max=bytes_max,
+        json=json_type,
     )
     end = run_once(job)
     return end, {name: table.content for name, table in read_targets(job.sink).items()}
@@ -62,27 +68,27 @@ def server_rows(table: str) -> list[list[Any]]:
 
 
 @pytest.mark.thorough_where("mark-.*iceberg")
-@pytest.mark.parametrize("table_format", FORMATS)
+@pytest.mark.parametrize(("table_format", "json_type"), FORMATS)
 @pytest.mark.parametrize("bytes_max", [None, "1b"])
 @pytest.mark.parametrize("deletes", ["remove", "mark"])
 def test_mirror_has_the_documents_of_the_server(
-    tmp_path: Path, table_format: TableFormat, bytes_max: str | None, deletes: str
+    tmp_path: Path, table_format: TableFormat, json_type: Json, bytes_max: str | None, deletes: str
 ) -> None:
     rule = {"mode": "mirror", "deletes": deletes}
-    end, tables = replayed(tmp_path, UPDATES, rule, table_format, bytes_max)
+    end, tables = replayed(tmp_path, UPDATES, rule, table_format, bytes_max, json_type)
     assert (end.error, end.crash) == ("", "")
     for name in ("minimal", "noblob"):
         rows = [row for row in tables[f"w.{name}"].to_pylist() if not row.get("_deleted")]
         assert documents(rows) == server_rows(name)
 
 
-@pytest.mark.parametrize("table_format", FORMATS)
+@pytest.mark.parametrize(("table_format", "json_type"), FORMATS)
 @pytest.mark.parametrize("bytes_max", [None, "1b"])
 def test_versions_have_the_documents_of_the_server(
-    tmp_path: Path, table_format: TableFormat, bytes_max: str | None
+    tmp_path: Path, table_format: TableFormat, json_type: Json, bytes_max: str | None
 ) -> None:
     # `minimal` is set aside: updates leave other columns out, and versions need whole rows.
-    end, tables = replayed(tmp_path, UPDATES, {"mode": "scd2"}, table_format, bytes_max)
+    end, tables = replayed(tmp_path, UPDATES, {"mode": "scd2"}, table_format, bytes_max, json_type)
     assert (end.error, end.crash) == ("", "")
     rows = tables["w.noblob"].to_pylist()
     assert documents([row for row in rows if row["_is_current"]]) == server_rows("noblob")
