@@ -18,12 +18,13 @@ from deltalake import DeltaTable
 from binlog_streaming.job_state.record_keeper import RecordKeeper
 from binlog_streaming.prove import read_view, repair
 from binlog_streaming.prove.comparison import DifferenceKind, ProofOutcome, ProofResult
+from binlog_streaming.prove.run import JobProof
 from binlog_streaming.prove.side_rows import key_text
 from binlog_streaming.settings import Begin, Deletes, Job, Mode, Source, TableRule, load_job
 from tests.program import PROGRAM, run_program
 from tests.streaming.prove.proofs import held, job_on, overwrite, place, prove
 from tests.streaming.replay_runs import run
-from tests.streaming.snapshot.live import job_file, run_sql, url_of
+from tests.streaming.snapshot.live import job_file, run_sql, session_on, url_of
 from tests.streaming.snapshot.storm import TABLES as STORM_TABLES
 from tests.streaming.snapshot.storm import storm
 from tests.streaming.tables.snapshots.test_live_snapshots import run_cut_off
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 
     from binlog_lab.demo.mariadb.server import MariaDbServer
     from binlog_streaming.job_state.record import Verified
+    from binlog_streaming.prove.comparison import ProofProgress
 
 pytestmark = pytest.mark.server
 
@@ -109,6 +111,27 @@ def test_a_target_before_and_after_the_servers_rows_is_compared(server: MariaDbS
     found = prove(server, job)["shop.t", "mirror"]
     assert (found.outcome, found.rows) == (ProofOutcome.DIFFERENT, ROWS)
     assert named(found) == {"id = 8, name = 'n8'": (DifferenceKind.MISSING, ())}
+
+
+def test_a_column_that_the_job_adds_while_rows_are_read_is_not_called_missing(
+    server: MariaDbServer, tmp_path: Path
+) -> None:
+    """The server has it when its rows are read, the target only when its own are."""
+    job = job_on(server, tmp_path, TableRule(select="shop[.]t"))
+    run(job)
+    run_sql(server, ["ALTER TABLE shop.t ADD COLUMN w INT NOT NULL DEFAULT 7", "UPDATE shop.t SET v = 5 WHERE id = 3"])
+    caught_up: list[ProofProgress] = []
+
+    def catch_up(progress: ProofProgress) -> None:
+        if progress.doing == "server" and not caught_up:
+            caught_up.append(progress)
+            run(job)
+
+    (found,) = JobProof(job, lambda: session_on(server), catch_up, lambda _: None).prove()
+    assert (found.outcome, found.reason, found.rows) == (ProofOutcome.EQUAL, "", ROWS)
+    assert found.forms is not None
+    assert "w" in found.forms.names
+    assert caught_up
 
 
 @pytest.mark.parametrize(
