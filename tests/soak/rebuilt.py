@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Sequence
 
     from binlog_lab.demo.proof.topics import TopicChange
+
+_NUMBER = re.compile(r"\d+$")
 
 
 class Rebuilt:
@@ -21,19 +24,22 @@ class Rebuilt:
     Attributes:
         rows: When all changes were taken.
         changes: How many.
-        broken: Keys with a change that does not begin where the one before it ended: that loses one, or has one twice.
+        broken: Changes that are there twice, or after a later one of their partition; and those that do not begin where
+            the one before of their key ended.
     """
 
     def __init__(self, columns: Sequence[str], *, is_keyed: bool) -> None:
         self._columns, self._is_keyed = columns, is_keyed
         self.rows: Counter[tuple[Any, ...]] = Counter()
         self.changes, self.broken = 0, list[str]()
+        self._last: dict[tuple[int, str], tuple[int, str, str]] = {}
 
-    def take(self, changes: Iterator[TopicChange]) -> Iterator[TopicChange]:
-        """Take them, and pass them on."""
+    def take(self, changes: Iterable[TopicChange]) -> None:
+        """Take all of them."""
         by_key: dict[Any, tuple[Any, ...]] = {}
         for change in changes:
             self.changes += 1
+            self._look_at_order(change)
             before, after = (
                 row and tuple(row[name] for name in self._columns) for row in (change.before, change.after)
             )
@@ -47,7 +53,16 @@ class Rebuilt:
             else:
                 self.rows.update([after] if after else [])
                 self.rows.subtract([before] if before else [])
-            yield change
         if self._is_keyed:
             self.rows = Counter(by_key.values())
         self.rows = +self.rows
+
+    def _look_at_order(self, change: TopicChange) -> None:
+        # `sequence` is a place in one log. After a switch it is one in another log; GTIDs go on.
+        digits = _NUMBER.findall(change.gtid)[-1]
+        whose = change.partition, change.gtid.removesuffix(digits)
+        place = int(digits), change.sequence, change.op
+        last = self._last.get(whose)
+        if last is not None and (place[:2] < last[:2] or place == last):
+            self.broken.append(f"{change.gtid} {change.op} at {change.sequence}: it comes after {last}")
+        self._last[whose] = place

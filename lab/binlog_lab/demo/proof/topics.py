@@ -141,7 +141,7 @@ def compare_topic(
     """
     columns = {column.name: column for spec in reversed(specs) for column in spec.columns}
     comparison = compare_changelog(replace(expected_table, changes=None), _images(columns, changes))
-    odd = list(out_of_order(changes))
+    odd = list(_out_of_order(changes))
     return replace(
         comparison,
         mode="topic",
@@ -150,8 +150,7 @@ def compare_topic(
     )
 
 
-def out_of_order(changes: Iterable[TopicChange]) -> Iterator[TableDifference]:
-    """Changes that are there twice, and those before which a later one of their partition is."""
+def _out_of_order(changes: Sequence[TopicChange]) -> Iterator[TableDifference]:
     last: dict[int, str] = {}
     seen: set[tuple[str, str]] = set()
     for change in changes:
