@@ -19,13 +19,15 @@ from binlog_streaming.job_state.checkpoint import place_errors, read_checkpoint,
 from binlog_streaming.job_state.record_keeper import RecordKeeper
 from binlog_streaming.jobs.log_tables import SCAN_SIZE, find_tables
 from binlog_streaming.jobs.row_format_report import look_at_statements
-from binlog_streaming.jobs.tables import TableReport, first_names, report_table
+from binlog_streaming.jobs.tables import TableReport, first_names, report_table, told
+from binlog_streaming.lake.target import same_target
 from binlog_streaming.plan.job_state import SelectedTable
 from binlog_streaming.plan.snapshots import snapshot_command
 from binlog_streaming.plan.table_checks import incomplete
 from binlog_streaming.settings.choices import Begin, Mode, OnCascade, OnError
 from binlog_streaming.settings.model import START_OPTIONS
 from binlog_streaming.status.view import StatusFile
+from binlog_streaming.tables.open_targets import target_gone
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -96,7 +98,7 @@ class JobReport:
         warnings: What may surprise, beside what the tables report themselves.
         changed: Settings that differ from those the checkpoint was created with, and must not.
         statements: Statements, and lost events, that would stop the job and are about none of *tables*.
-        places: Places that the job cannot write to.
+        places: Places that the job cannot write to, or listen at.
         sets_aside: A table with a problem is set aside, and the job goes on.
     """
 
@@ -115,11 +117,6 @@ class JobReport:
     def problems(self) -> tuple[str, ...]:
         """Reasons why the job could not run; none: it can."""
         return (*self.places, *self.changed, *(() if self.sets_aside else self.table_problems), *self.statements)
-
-    @property
-    def is_wrong_use(self) -> bool:
-        """True if what would end the job first is a setting."""
-        return bool(self.changed) and not self.places
 
     @property
     def table_problems(self) -> tuple[str, ...]:
@@ -283,17 +280,17 @@ def _with_meetings(reports: Sequence[TableReport]) -> tuple[TableReport, ...]:
         for target in report.targets:
             owner = owners.setdefault(target.uri, report.name)
             if owner != report.name:
-                problems.append(f"{report.name}: its target {target.uri} is that of {owner} too")
+                problems.append(told(report.name, same_target(report.name, target.uri, owner)))
         checked.append(replace(report, problems=tuple(problems)))
     return tuple(checked)
 
 
 def _with_missing(report: TableReport, written: Written) -> TableReport:
     # Of a changelog the job would make one that lacks what came before; at others it stops.
-    there = written.get(TableName.parse(report.name), frozenset())
+    name = TableName.parse(report.name)
+    there = written.get(name, frozenset())
     problems = [
-        f"{report.name}: {target.uri} was written, and is not there any more: it would begin in the middle of the log. "
-        "Bring it back, build it again with binlog-stream replay, or start again with a new checkpoint and no tables"
+        told(report.name, target_gone(name, target.mode, target.uri))
         for target in report.targets
         if not target.exists and target.mode in there
     ]
@@ -307,35 +304,35 @@ def _with_state(
     name = TableName.parse(report.name)
     stopped = job_state.set_aside.get(name)
     if stopped is not None:
-        told = (
+        text = (
             f"{name}: set aside at {stopped.gtid or stopped.position}, its targets stay as they are: {stopped.reason}"
         )
-        return replace(report, complete=job_state.complete.get(name), problems=(), warnings=(*report.warnings, told))
+        return replace(report, complete=job_state.complete.get(name), problems=(), warnings=(*report.warnings, text))
     rule = job.tables[report.rule]
     snapshot = job_state.snapshots.get(name)
     if snapshot is not None:
         report = replace(report, snapshot=snapshot, warnings=(*report.warnings, *_of_snapshot(snapshot)))
     if job_state.waits(SelectedTable(name, rule)) and not begins_there:
-        told = f"{name}: it waits for its snapshot, and its changes are left out until then: {snapshot_command(name)}"
-        return replace(report, complete=False, warnings=(*report.warnings, told))
+        text = f"{name}: it waits for its snapshot, and its changes are left out until then: {snapshot_command(name)}"
+        return replace(report, complete=False, warnings=(*report.warnings, text))
     report = replace(report, problems=(*report.problems, *statements))
     is_new = name not in (job_state.written or ())
     unless_met = job_state.from_first or begins_there if is_new and job_state.from_first is not None else None
     complete = job_state.complete.get(name, unless_met)
     report = replace(report, complete=complete)
     if complete and name not in job_state.complete and not begins_there and rule.begin is Begin.CREATED:
-        told = (
+        text = (
             f"{name}: the log begins with the server's first transaction, and has no CREATE TABLE of it: if the table "
             "is older (log_bin was switched on later, or RESET MASTER), its earlier rows will be missing: "
             'begin = "snapshot"'
         )
-        return replace(report, warnings=(*report.warnings, told))
+        return replace(report, warnings=(*report.warnings, text))
     if complete is not False:
         return report
     if is_new and rule.begin is Begin.CREATED and set(rule.modes) != {Mode.CHANGELOG}:
-        return replace(report, problems=(*report.problems, str(incomplete(name))))
-    told = f"{name}: it is not complete: changes from before the start, or by statements, are missing in its targets"
-    return replace(report, warnings=(*report.warnings, told))
+        return replace(report, problems=(*report.problems, told(report.name, incomplete(name))))
+    text = f"{name}: it is not complete: changes from before the start, or by statements, are missing in its targets"
+    return replace(report, warnings=(*report.warnings, text))
 
 
 def _of_snapshot(snapshot: PlannedSnapshot) -> list[str]:

@@ -11,16 +11,19 @@ from binlog_connector.envelope.message_context import TableEnvelope
 from binlog_connector.envelope.options import MessageOperation
 from binlog_connector.following.starts import initial_offset
 from binlog_connector.following.watched import WatchedLog
+from binlog_connector.kafka.connection import broker_error
 from binlog_connector.kafka.topics import Topics
 from binlog_connector.options.source_options import SourceOptions
 from binlog_connector.schema.history import SchemaHistory
 from binlog_format.errors import BinlogError, BrokerError, OptionError, RegistryError
+from binlog_format.messages import told_options
 from binlog_format.rows.decoding import TimeType
 from binlog_format.views.filters import TableFilter
 from binlog_streaming.job_state.checkpoint import place_errors
 from binlog_streaming.jobs.check import LogReport, log_report, resumed, size_behind
 from binlog_streaming.jobs.log_tables import SCAN_SIZE, find_tables
-from binlog_streaming.jobs.tables import first_names
+from binlog_streaming.jobs.tables import first_names, told
+from binlog_streaming.settings.names import as_job_setting
 from binlog_streaming.topics.connecting import connection_of, names_of, new_start, published_offset, registry_of
 from binlog_streaming.topics.oversized import OversizedValues
 from binlog_streaming.topics.record import begun_with, other_log_errors, same_job_errors, with_message_version
@@ -35,7 +38,7 @@ if TYPE_CHECKING:
     from binlog_format.events.table_map import TableLayout
     from binlog_format.rows.decoding import Decoding
     from binlog_streaming.jobs.log_tables import FoundTable, OnProgress
-    from binlog_streaming.settings.publish_model import PublishJob, TopicRule, TopicShape
+    from binlog_streaming.settings.publish_model import PublishJob, TopicShape
 
 _MESSAGE_HEAD_SIZE = 4096
 """Bytes of a record batch beside key and value of its one message: heads, and headers with keys."""
@@ -110,11 +113,6 @@ class PublishReport:
         of_topics = (problem for topic in self.topics for problem in topic.problems)
         return (*self.places, *self.changed, *of_topics, *self.statements, *self.outbox)
 
-    @property
-    def is_wrong_use(self) -> bool:
-        """True if what would end the job first is a setting."""
-        return bool(self.changed) and not self.places
-
 
 def check_publish_job(
     job: PublishJob, *, scan_size: int = SCAN_SIZE, on_progress: OnProgress | None = None
@@ -159,7 +157,7 @@ def check_publish_job(
             "with binlog-stream snapshot JOB.toml --server URL"
         )
     lacking = [
-        count.first.error(tells_text=not any(rule.hides for rule in job.tables)).reason
+        told_options(str(count.first.error(tells_text=not any(rule.hides for rule in job.tables))), as_job_setting)
         for (name, _), count in found.tally.counts.items()
         if name is None or selected.accepts_name(*name)
     ]
@@ -213,11 +211,11 @@ def _topics(
         for table in tables:
             rule = next(rule for wanted, rule in rules if wanted.accepts(table.layout))
             layout, problems = _shown(table, decoding)
-            problems += [] if problems else _lacking_keys(layout, rule)
+            problems += [] if problems else registry.problems_of_rows(layout)
             try:
                 topic = names.of_table(table.layout.database, table.layout.table)
             except OptionError as error:
-                yield TopicReport("", table.name, (), None, table.changes, (*problems, error.reason))
+                yield TopicReport("", table.name, (), None, table.changes, (*problems, told(table.name, error)))
                 continue
             keys = rule.keys or tuple(str(layout.columns[index].name) for index in layout.primary_key)
             report = _topic(job, topics, topic, is_keyed=bool(keys))
@@ -245,7 +243,8 @@ def _topic(job: PublishJob, topics: Topics, topic: str, *, is_keyed: bool = True
     else:
         shape = job.sink.shape_of(topic)
         if partitions is None and shape is None:
-            problems.append(f"{topic}: there is no such topic: create it, or let the job do it (sink.partitions = 1)")
+            missing = broker_error("TOPIC_NOT_FOUND", "there is no such topic", at=f"topic {topic}")
+            problems.append(f"{missing}, or let the job create it (sink.partitions = 1)")
         else:
             settings = _settings(topics, topic, None if partitions is not None else shape)
             if "compact" in settings.get("cleanup.policy", ""):  # it takes no messages without a key
@@ -290,15 +289,7 @@ def _shown(table: FoundTable, decoding: Decoding) -> tuple[TableLayout, list[str
             raise table.problem
         return decoding.shown(table.layout), []
     except BinlogError as error:
-        reason = error.reason if table.name in error.reason else f"{table.name}: {error.reason}"
-        return table.layout, [reason]
-
-
-def _lacking_keys(layout: TableLayout, rule: TopicRule) -> list[str]:
-    columns = {column.name for column in layout.columns}
-    lacking = [key for key in rule.keys if key not in columns]
-    told = f"{layout.full_name}: it has no column {', '.join(lacking)} for the key of its messages"
-    return [told] if lacking else []
+        return table.layout, [told(table.name, error)]
 
 
 class RegistryCheck:
@@ -316,6 +307,13 @@ class RegistryCheck:
         if self._registry is not None:
             self._registry.reach()
 
+    def problems_of_rows(self, layout: TableLayout) -> Iterator[str]:
+        """Reasons why the rows of a table could be no messages."""
+        try:
+            TableEnvelope.of(layout, self._options, self._decoding)
+        except BinlogError as error:
+            yield told(layout.full_name, error)
+
     def problems(self, layout: TableLayout, topic: str) -> Iterator[str]:
         """Reasons why the schemas of a table could not be registered under the subjects of *topic*."""
         if self._registry is None:
@@ -329,4 +327,4 @@ class RegistryCheck:
         except RegistryError as error:
             yield str(error)
         except BinlogError as error:
-            yield error.reason
+            yield told(layout.full_name, error)

@@ -100,7 +100,7 @@ def report_table(job: Job, found: FoundTable, rule_number: int, query_id: str | 
         schema = arrow_schema(found.layout, decoding)
         keys = _keys(found, rule)
     except BinlogError as error:
-        problems.append(_told(found.name, error))
+        problems.append(told(found.name, error))
     warnings = [*_warnings(found, rule, keys), *_about_zero_dates(found, rule, keys, decoding.zero_dates)]
     targets: list[TargetReport] = []
     for mode in rule.modes:
@@ -223,7 +223,7 @@ class _Look:
         except OptionError:
             raise
         except BinlogError as error:
-            return TargetReport(str(self.mode), uri, exists), _told(self.found.name, error)
+            return TargetReport(str(self.mode), uri, exists), told(self.found.name, error)
         return TargetReport(str(self.mode), uri, exists), None
 
     def _check_columns(self, target: Target | None, schema: pa.Schema) -> None:
@@ -248,7 +248,7 @@ class _Look:
             # A statement in the part of the log that is still to come may have changed the primary key.
             keys = split_keys(properties.get(KEYS_PROPERTY) or "")
         return CommitId(
-            query_id=self.query_id or "none yet",
+            query_id=self.query_id or "(none yet)",
             batch_id=0,
             step=0,
             source_table=self.found.name,
@@ -261,7 +261,8 @@ class _Look:
         )
 
 
-def _told(name: str, error: BinlogError) -> str:
+def told(name: str, error: BinlogError) -> str:
+    """Words of an error about the table *name*, as the job ends with them."""
     hint = f". {error.hint}" if error.hint is not None else ""
     reason = error.reason if name in error.reason else f"{name}: {error.reason}"
     return told_options(f"[{error.condition}] {reason}{hint}", as_job_setting)

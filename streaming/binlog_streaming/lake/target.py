@@ -254,11 +254,7 @@ class Target(ABC):
             raise _other_writer(self.uri, commit_id, owner)
         source, mode, keys = (properties.get(name) for name in (SOURCE_PROPERTY, MODE_PROPERTY, KEYS_PROPERTY))
         if source != commit_id.source_table:
-            raise TableError(
-                "SAME_TARGET",
-                f"{commit_id.source_table}: {self.uri} already holds {source}",
-                hint="Give the two tables different targets: tables.target with {database} and {table} in it",
-            )
+            raise same_target(commit_id.source_table, self.uri, str(source))
         if mode != commit_id.mode:
             raise TableError(
                 "MODE_CHANGED",
@@ -303,6 +299,15 @@ class TargetFactory(Protocol):
 
     def at(self, sink: Sink, uri: str) -> Target:
         """See `Target`."""
+
+
+def same_target(source_table: str, uri: str, owner: str) -> TableError:
+    """The error for a target that would get the rows of two source tables."""
+    return TableError(
+        "SAME_TARGET",
+        f"{source_table}: {uri} already holds {owner}",
+        hint="Give the two tables different targets: tables.target with {database} and {table} in it",
+    )
 
 
 def _other_writer(uri: str, commit_id: CommitId, owner: str | None) -> TableError:

@@ -19,7 +19,15 @@ from binlog_format.messages import library_text
 from binlog_streaming.settings import PublishJob
 from binlog_streaming.status.model import BATCHES_MAX, ERRORS_MAX, BatchStatus, ErrorStatus, Phase, RecordedStatus
 from binlog_streaming.status.tallies import KnownTables, MinuteTallies, TableTallies
-from binlog_streaming.status.view import HEARTBEAT_SECONDS, StatusFile, job_facts, log_measure, own_process, phase_of
+from binlog_streaming.status.view import (
+    ALIVE,
+    HEARTBEAT_SECONDS,
+    StatusFile,
+    job_facts,
+    log_measure,
+    own_process,
+    phase_of,
+)
 from binlog_streaming.status.wording import without_access
 
 if TYPE_CHECKING:
@@ -42,8 +50,6 @@ WRITE_SHARE = 0.01
 """Largest share of time for writing it: with thousands of tables it is written less often."""
 STOP_SECONDS = 10.0
 """Seconds that the end of the job waits for a write under way."""
-
-_ALIVE = (Phase.STARTING, Phase.RUNNING)
 
 
 class StatusRecorder:
@@ -100,7 +106,7 @@ class StatusRecorder:
             self._writer.join(STOP_SECONDS)  # storage may hang, and the job must be able to end
             if not self._writer.is_alive():
                 self._write(self.state())
-        elif (before := self._before) is not None and phase_of(before, self._clock()) not in _ALIVE:
+        elif (before := self._before) is not None and phase_of(before, self._clock()) not in ALIVE:
             # It could not start: that is news where it ran before, and does not run in another process.
             self._write(self._not_started(before))
         if self.measure is not None:
@@ -145,7 +151,7 @@ class StatusRecorder:
         offset = None if consumed is None else replace(consumed.offset, state=b"", files=())
         gtid = "" if consumed is None else str(consumed.offset.gtid)
         with self._lock:
-            has_ended = self._phase not in _ALIVE
+            has_ended = self._phase not in ALIVE
             return RecordedStatus(
                 **self._facts,
                 phase=self._phase,

@@ -252,6 +252,9 @@ class StatusFile:
         self._folder.write(STATUS_FILE, msgspec.json.encode(state))
 
 
+ALIVE = (Phase.STARTING, Phase.RUNNING)
+
+
 def phase_of(state: RecordedStatus, now: float) -> Phase:
     """Activity of a job, judged by others: a job that should run but gives no sign of life does not run."""
     if state.ended_at is not None:

@@ -148,7 +148,7 @@ class _ComponentRun:
                 def check(target: Target, tally: TableProgress, table: SelectedTable = table, mode: Mode = mode) -> int:
                     del tally
                     if target.properties() is None:
-                        raise target_gone(table, mode, target.uri)
+                        raise target_gone(table.name, mode, target.uri)
                     return 0
 
                 self._with_target(table, mode, check)

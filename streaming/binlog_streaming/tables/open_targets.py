@@ -24,10 +24,10 @@ from binlog_streaming.plan.failures import naming, unexpected
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
+    from binlog_connector.schema.definitions import TableName
     from binlog_format.gtids.gtid_set import GtidPoint
     from binlog_streaming.lake.target import Target, TargetFactory
     from binlog_streaming.plan.batch_plan import Component
-    from binlog_streaming.plan.job_state import SelectedTable
     from binlog_streaming.settings import Sink
     from binlog_streaming.settings.choices import Mode
 
@@ -184,14 +184,14 @@ def check_folders(components: Iterable[Component], directory: str) -> None:
             for mode in sorted(table.known):
                 uri = table.uri(directory, mode)
                 if not Path(uri).exists():
-                    raise target_gone(table, mode, uri)
+                    raise target_gone(table.name, mode, uri)
 
 
-def target_gone(table: SelectedTable, mode: Mode, uri: str) -> TableError:
+def target_gone(name: TableName, mode: Mode | str, uri: str) -> TableError:
     """The error for a target that is not there any more."""
     return TableError(
         "TARGET_GONE",
-        f"{table.name}: {uri} was written by this job ({mode}), and is not there any more",
+        f"{name}: {uri} was written by this job ({mode}), and is not there any more",
         hint="It would begin in the middle of the log. Bring it back; or build it again with binlog-stream replay; or "
         "delete the checkpoint and the other tables too, and let the job build all of them anew",
     )

@@ -102,7 +102,9 @@ def test_check_names_what_is_missing(job_file: Path) -> None:
     job_file.write_text(job_file.read_text().replace("partitions = 3", "# partitions = 3"))
     checked = run_program("check", job_file)
     assert checked.returncode == 1
-    assert "there is no such topic: create it, or let the job do it" in " ".join(checked.stdout.split())
+    assert "there is no such topic. Create it, or bring it back, or let the job create it" in " ".join(
+        checked.stdout.split()
+    )
 
 
 def test_a_job_of_init_publishes(kafka_broker: KafkaBroker, recording: Recording, tmp_path: Path) -> None:

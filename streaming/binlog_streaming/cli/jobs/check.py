@@ -5,6 +5,7 @@ Output of `check` for a job that publishes: `print_report`, `json_rows`.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated
 
 import msgspec
@@ -14,8 +15,16 @@ from rich.table import Table
 from binlog_streaming.cli.options import PANEL, JobArgument, help_of
 from binlog_streaming.cli.output import Output, OutputOption, escaped, output_console, say, write_json_lines
 from binlog_streaming.cli.progress import progress_bar
+from binlog_streaming.cli.status.observing import (  # typer looks at annotations
+    PageOptions,
+    StatusOption,
+    StatusTokenOption,
+    address_error,
+)
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from rich.console import Console
 
     from binlog_streaming.jobs.check import JobReport, LogReport
@@ -106,12 +115,19 @@ def register(app: typer.Typer) -> None:
     app.command("check", help=help_of(check), rich_help_panel=PANEL)(check)
 
 
-def check(job: JobArgument, output: OutputOption = Output.TABLE, scan: ScanOption = SCAN_MIB) -> None:
+def check(
+    job: JobArgument,
+    output: OutputOption = Output.TABLE,
+    scan: ScanOption = SCAN_MIB,
+    status: StatusOption = None,
+    status_token_file: StatusTokenOption = None,
+) -> None:
     """Report what a job would do: read its file, look at its log, tables and checkpoint, and change nothing.
 
     Shown are the log (format, files, GTIDs), where the job would start (its checkpoint, or fresh), and each table with
     its columns, keys, modes and targets; for a job that publishes, also its offset and its topics; for a job that reads
-    topics, the messages to read; for a structured log, the tables of its sources.
+    topics, the messages to read; for a structured log, the tables of its sources. The ports of its metrics, and of a
+    page with --status, are tried for a moment, unless the job runs.
 
     Exit status: that of `run`: 0 it can run (warnings do not count), 1 it could not, 2 a mistake in the job file, or a
     setting that is another one than when the job began, and must not be.
@@ -121,62 +137,70 @@ def check(job: JobArgument, output: OutputOption = Output.TABLE, scan: ScanOptio
     from binlog_streaming.settings import EventTablesJob, PublishJob, TopicTablesJob
 
     checked = any_job_at(job)
+    error = address_error(checked, PageOptions(status, status_token_file))
+    unreachable = () if error is None else (str(error),)
     if isinstance(checked, TopicTablesJob):
-        status = _check_topics(checked, output)
+        ends_with = _check_topics(checked, output, unreachable)
     elif isinstance(checked, EventTablesJob):
-        status = _check_events(checked, output)
+        ends_with = _check_events(checked, output, unreachable)
     elif isinstance(checked, PublishJob):
-        status = _check_publish(checked, output, scan * MIB)
+        ends_with = _check_publish(checked, output, scan * MIB, unreachable)
     else:
-        status = _check_tables(checked, output, scan * MIB)
-    if status:
-        raise typer.Exit(status)
+        ends_with = _check_tables(checked, output, scan * MIB, unreachable)
+    if ends_with:
+        raise typer.Exit(ends_with)
 
 
-def _status(report: JobReport | PublishReport) -> int:
-    return (2 if report.is_wrong_use else 1) if report.problems else 0
+def _status(problems: Sequence[str]) -> int:
+    """The exit status of `run`, which ends with the first problem."""
+    from binlog_streaming.plan.failures import named_error
+
+    error = named_error(problems[0]) if problems else None
+    return 2 if error is not None and error.is_wrong_use else int(bool(problems))
 
 
-def _check_tables(job: Job, output: Output, scan_size: int) -> int:
+def _check_tables(job: Job, output: Output, scan_size: int, unreachable: tuple[str, ...]) -> int:
     from binlog_streaming.jobs.check import check_job
 
     with progress_bar("Looking for tables") as on_progress:
         report = check_job(job, scan_size=scan_size, on_progress=on_progress)
+    report = replace(report, places=(*unreachable, *report.places))
     if output is Output.JSONL:
         write_json_lines(_json_rows(job, report))
     else:
         _print(output_console(), job, report)
-    return _status(report)
+    return _status(report.problems)
 
 
-def _check_publish(job: PublishJob, output: Output, scan_size: int) -> int:
+def _check_publish(job: PublishJob, output: Output, scan_size: int, unreachable: tuple[str, ...]) -> int:
     from binlog_streaming.jobs.publish_check import check_publish_job
 
     with progress_bar("Looking for tables") as on_progress:
         report = check_publish_job(job, scan_size=scan_size, on_progress=on_progress)
+    report = replace(report, places=(*unreachable, *report.places))
     if output is Output.JSONL:
         write_json_lines(json_rows(job, report))
     else:
         print_report(output_console(), job, report)
-    return _status(report)
+    return _status(report.problems)
 
 
-def _print_end(job: EventTablesJob | TopicTablesJob, output: Output) -> int:
+def _print_end(job: EventTablesJob | TopicTablesJob, output: Output, unreachable: tuple[str, ...]) -> int:
     """Print if a job without a report of its own can run; the exit status."""
     from binlog_streaming.job_state.checkpoint import place_errors
 
-    problems = list(map(str, place_errors(job).values()))
+    problems = [*unreachable, *map(str, place_errors(job).values())]
     if output is Output.JSONL:
         write_json_lines({"kind": "problem", "text": text} for text in problems)
         write_json_lines([{"kind": "result", "can_run": not problems}])
-        return 1 if problems else 0
+        return _status(problems)
     for text in problems:
         say(f"problem: {text}")
     say(f"It could not run: {len(problems)} problems." if problems else "It can run.")
-    return 1 if problems else 0
+    return _status(problems)
 
 
-def _check_events(job: EventTablesJob, output: Output) -> int:
+def _check_events(job: EventTablesJob, output: Output, unreachable: tuple[str, ...]) -> int:
     """Report where *job* would continue, and the tables for the waiting events; nothing is written."""
     from binlog_streaming.event_tables.run import EventTablesRun
 
@@ -187,15 +211,15 @@ def _check_events(job: EventTablesJob, output: Output) -> int:
         write_json_lines(
             {"kind": "table", "target": place, "sources": count} for place, count in waiting.tables.items()
         )
-        return _print_end(job, output)
+        return _print_end(job, output, unreachable)
     say(f"{job.name}: {job.source.path} -> {job.sink.directory} ({job.sink.format})")
     say(f"from {position}, {waiting.size:,} bytes to read")
     for place, count in waiting.tables.items():
         say(f"{place}: events of {count} source{'' if count == 1 else 's'}")
-    return _print_end(job, output)
+    return _print_end(job, output, unreachable)
 
 
-def _check_topics(job: TopicTablesJob, output: Output) -> int:
+def _check_topics(job: TopicTablesJob, output: Output, unreachable: tuple[str, ...]) -> int:
     """Report where *job* would continue; nothing is written."""
     from binlog_streaming.topic_tables.run import TopicTablesRun
 
@@ -205,11 +229,11 @@ def _check_topics(job: TopicTablesJob, output: Output) -> int:
             {"kind": "partition", "topic": partition.topic, "partition": partition.number, "offset": offset, "end": end}
             for partition, (offset, end) in sorted(waiting.items())
         )
-        return _print_end(job, output)
+        return _print_end(job, output, unreachable)
     say(f"{job.name}: {job.source.bootstrap_servers} -> {job.sink.directory} ({job.sink.format})")
     for partition, (offset, end) in sorted(waiting.items()):
         say(f"{partition}: from offset {offset}, {end - offset:,} to read")
-    return _print_end(job, output)
+    return _print_end(job, output, unreachable)
 
 
 def _json_rows(job: Job, report: JobReport) -> list[dict[str, object]]:

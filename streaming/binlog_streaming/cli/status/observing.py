@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import time
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from binlog_connector.metrics.exporter import MetricsExporter
+from binlog_format.errors import BinlogError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -88,6 +90,36 @@ def observed(job: AnyJob, page: PageOptions) -> Iterator[Observed]:
 
             addresses["status"] = stack.enter_context(serving(page.address, _token(page), recorder))
         yield Observed(recorder, addresses)
+
+
+def address_error(job: AnyJob, page: PageOptions) -> BinlogError | None:
+    """The error with which `observed` would end, found by listening for a moment; None: it would not.
+
+    A job that runs has its ports itself, which is no error.
+    """
+    with contextlib.ExitStack() as stack:
+        try:
+            if job.metrics.port is not None:
+                stack.enter_context(MetricsExporter(job.metrics.port, job.metrics.host))
+            if job.metrics.otlp:
+                from binlog_connector.metrics.otlp import OtlpExporter
+
+                OtlpExporter(job.name)
+            if page.address is not None:
+                from binlog_streaming.status.page.serving import page_socket
+
+                stack.enter_context(page_socket(page.address, _token(page)))
+        except BinlogError as error:
+            is_own = error.condition == "BINLOG_MACHINE.PORT_IN_USE" and _runs(job)
+            return None if is_own else error
+    return None
+
+
+def _runs(job: AnyJob) -> bool:
+    from binlog_streaming.status.view import ALIVE, StatusFile, phase_of
+
+    state = StatusFile(job).read()
+    return state is not None and phase_of(state, time.time()) in ALIVE
 
 
 def _token(page: PageOptions) -> str | None:

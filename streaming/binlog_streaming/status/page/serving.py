@@ -36,19 +36,14 @@ def serving(address: str, token: str | None, recorder: StatusRecorder) -> Iterat
         token: What whoever looks has to give; None: nothing, which is for addresses of this machine alone.
 
     Raises:
-        OptionError: `INVALID_VALUE`: *address* is none, or *token* is short; `MISSING`: a package, or the token.
-        MachineError: `PORT_IN_USE`: the port is taken.
+        BinlogError: As `page_socket`.
     """
-    host, port = _host_and_port(address)
-    _check_token(host, token)
-    for module in ("starlette", "uvicorn"):
-        require(module)
+    listening = page_socket(address, token)
     from binlog_streaming.status.page.app import PageServer, make_app
 
     metrics = FollowerMetrics()
     metrics.add(recorder.follower)
-    listening = _listening(host, port)
-    port = listening.getsockname()[1]
+    host, port = _host_and_port(address)[0], listening.getsockname()[1]
     view = JobView(recorder.state, recorder.measure)
     # With a token the page may have whatever name a proxy gives it.
     only_host = host if token is None else None
@@ -61,6 +56,23 @@ def serving(address: str, token: str | None, recorder: StatusRecorder) -> Iterat
         server.should_exit = True
         thread.join(STOP_SECONDS)
         listening.close()
+
+
+def page_socket(address: str, token: str | None) -> socket.socket:
+    """Listen for those who look at a page; arguments as `serving` takes them.
+
+    Raises:
+        OptionError: `INVALID_VALUE`: *address* is none, or *token* is short; `MISSING`: a package, or the token.
+        MachineError: `PORT_IN_USE`: the port is taken.
+    """
+    host, port = _host_and_port(address)
+    _check_token(host, token)
+    for module in ("starlette", "uvicorn"):
+        require(module)
+    try:
+        return socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
+    except OSError as error:
+        raise listening_error("status", host, port, error) from error
 
 
 def is_loopback(host: str) -> bool:
@@ -90,10 +102,3 @@ def _check_token(host: str, token: str | None) -> None:
     if token is not None and len(token) < TOKEN_LENGTH_MIN:
         reason = f"--status: expected a token of at least {TOKEN_LENGTH_MIN} characters, got {len(token)}"
         raise OptionError("INVALID_VALUE", reason, hint="openssl rand -hex 16 makes one")
-
-
-def _listening(host: str, port: int) -> socket.socket:
-    try:
-        return socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
-    except OSError as error:
-        raise listening_error("status", host, port, error) from error
