@@ -15,7 +15,6 @@ from binlog_format.rows.json.variants import is_variant
 from binlog_streaming.lake.delta.actions import DeltaFileFormat, Metadata, Protocol, milliseconds
 from binlog_streaming.lake.delta.features import (
     CLUSTERING,
-    MODE,
     NAMED_FEATURES,
     TYPE_CHANGES,
     VARIANT_NAME,
@@ -23,9 +22,9 @@ from binlog_streaming.lake.delta.features import (
     clustering_columns,
     features,
     is_widening,
-    mapped,
     named_features,
 )
+from binlog_streaming.lake.delta.mapping import MODE, mapped
 from binlog_streaming.lake.delta.row_tracking import ROW_ID_FEATURES, keeps_row_ids
 from binlog_streaming.lake.evolution import is_binary
 from binlog_streaming.settings.choices import unpartitionable, valueless

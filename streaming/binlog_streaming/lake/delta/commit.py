@@ -29,8 +29,9 @@ from binlog_streaming.lake.delta.data_files import (
     row_ids_of,
     rows_at,
 )
-from binlog_streaming.lake.delta.features import ENABLED, FEED, defaulted_columns, file_columns, upgrade
+from binlog_streaming.lake.delta.features import ENABLED, FEED, defaulted_columns, upgrade
 from binlog_streaming.lake.delta.log import catch_up, file_key, make_commit
+from binlog_streaming.lake.delta.mapping import file_columns
 from binlog_streaming.lake.delta.row_tracking import keeps_row_ids
 from binlog_streaming.lake.delta.vectors import DeltaVectorFile, read_vector
 from binlog_streaming.lake.key_lookup import files_that_may_hold

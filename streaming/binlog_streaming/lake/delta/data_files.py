@@ -24,12 +24,8 @@ from binlog_streaming.lake.delta.actions import (
     statistics_of,
     statistics_text,
 )
-from binlog_streaming.lake.delta.features import (
-    FileColumns,
-    clustering_columns,
-    file_columns,
-    required_columns,
-)
+from binlog_streaming.lake.delta.features import clustering_columns, required_columns
+from binlog_streaming.lake.delta.mapping import FileColumns, file_columns
 from binlog_streaming.lake.delta.vectors import read_vector
 from binlog_streaming.lake.evolution import (
     IDENTITY,

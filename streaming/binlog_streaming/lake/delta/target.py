@@ -28,7 +28,7 @@ from binlog_streaming.lake.delta.actions import Metadata, statistics_of
 from binlog_streaming.lake.delta.columns import created, delta_schema, table_schema, widens, with_columns
 from binlog_streaming.lake.delta.commit import DeltaTableWrite
 from binlog_streaming.lake.delta.data_files import identified_rows, live_rows
-from binlog_streaming.lake.delta.features import FEED, MODE, check_features, file_columns, upgrade, with_properties
+from binlog_streaming.lake.delta.features import FEED, check_features, upgrade, with_properties
 from binlog_streaming.lake.delta.log import (
     conflict,
     empty_log,
@@ -39,6 +39,7 @@ from binlog_streaming.lake.delta.log import (
     recent_information,
 )
 from binlog_streaming.lake.delta.maintenance import maintain, retention_properties
+from binlog_streaming.lake.delta.mapping import MODE, file_columns
 from binlog_streaming.lake.delta.row_tracking import keeps_row_ids, row_id_properties
 from binlog_streaming.lake.evolution import cast_rows, changed_rows, variant_fields, with_identity, without_identity
 from binlog_streaming.lake.files_target import FilesTarget
