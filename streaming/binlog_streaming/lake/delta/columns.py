@@ -24,7 +24,7 @@ from binlog_streaming.lake.delta.features import (
     is_widening,
     named_features,
 )
-from binlog_streaming.lake.delta.mapping import MODE, mapped
+from binlog_streaming.lake.delta.mapping import is_mapped, mapped
 from binlog_streaming.lake.delta.row_tracking import ROW_ID_FEATURES, keeps_row_ids
 from binlog_streaming.lake.evolution import is_binary
 from binlog_streaming.settings.choices import unpartitionable, valueless
@@ -139,7 +139,7 @@ def with_columns(
 
 def _clustered_by(log: TableLog, schema: pa.Schema, renamed: Mapping[str, str]) -> list[Named]:
     # Names of columns that files have too; with column mapping those in files stay.
-    if log.metadata.configuration.get(MODE) == "name" or CLUSTERING not in log.domains:
+    if is_mapped(log.metadata) or CLUSTERING not in log.domains:
         return []
     before = clustering_columns(log)
     after = [[name] for name in (renamed.get(path[0], path[0]) for path in before) if name in schema.names]

@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from binlog_format.errors import TableError
 from binlog_streaming.lake.delta.actions import (
     Add,
     file_statistics,
@@ -228,7 +229,7 @@ def key_batches(
         The number of a batch's first row, and the batch.
     """
     with _opened(store, add) as file:
-        there = _names_there(file, schema, columns)
+        there = _names_there(store, add, file, schema, columns)
         if not there and not add.partition_values:
             return  # no row has a value
         first = 0
@@ -250,7 +251,7 @@ def rows_at(
         Places in *rows*, ascending, and the rows there.
     """
     with _opened(store, add) as file:
-        there = _names_there(file, schema, columns) or file.schema_arrow.names[:1]
+        there = _names_there(store, add, file, schema, columns) or file.schema_arrow.names[:1]
         for places, batch in batches_at(file, rows, there):
             yield places, _shaped(batch, add, schema, columns)
 
@@ -277,7 +278,7 @@ def row_ids_of(store: Store, add: Add, rows: Rows, columns: FileColumns) -> Rows
     ids = np.full(len(rows), NO_ID, np.int64) if add.base_row_id is None else add.base_row_id + rows
     schema = pa.schema([IDENTITY.field(0)])
     with _opened(store, add) as file:
-        there = _names_there(file, schema, columns)
+        there = _names_there(store, add, file, schema, columns)
         for places, batch in batches_at(file, rows, there) if there else ():
             ids[places] = pc.coalesce(batch.column(0), pa.array(ids[places])).to_numpy()
     return ids
@@ -310,9 +311,17 @@ def recorded_count(store: Store, add: Add) -> int:
         return int(file.metadata.num_rows)
 
 
-def _names_there(file: pq.ParquetFile, schema: pa.Schema, columns: FileColumns) -> list[str]:
+def _names_there(store: Store, add: Add, file: pq.ParquetFile, schema: pa.Schema, columns: FileColumns) -> list[str]:
     # Those of the columns that a file has, as they are called there.
-    return [name for name in map(columns.name, schema.names) if name in file.schema_arrow.names]
+    names = columns.names_in(file.schema_arrow, schema)
+    if names is None:
+        raise TableError(
+            "TABLE_FEATURE",
+            f"{store.uri}/{add.place}: the table has columnMapping by id, and no column of this file has an id",
+            hint="Let the program that wrote the file write it anew with ids, or name another target and let this job "
+            "build the table anew from the log",
+        )
+    return names
 
 
 def _shaped(batch: pa.RecordBatch, add: Add, schema: pa.Schema, columns: FileColumns) -> pa.RecordBatch:

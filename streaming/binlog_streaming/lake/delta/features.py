@@ -19,7 +19,7 @@ from msgspec.structs import replace
 from binlog_format.errors import TableError
 from binlog_streaming.lake.commit_id import MODE_PROPERTY
 from binlog_streaming.lake.delta.actions import Protocol
-from binlog_streaming.lake.delta.mapping import MODE
+from binlog_streaming.lake.delta.mapping import is_mapped, mapping_mode
 from binlog_streaming.settings import Mode
 
 if TYPE_CHECKING:
@@ -142,10 +142,9 @@ def _restrictions(metadata: Metadata) -> Iterator[str]:
             yield f"checkConstraints ({name.removeprefix(_CONSTRAINT)})"
         if _ICEBERG.fullmatch(name) and configuration[name] == "true":
             yield name.removeprefix("delta.enable").replace("Iceberg", "iceberg")
-    mapping = configuration.get(MODE, "none")
-    if mapping not in ("none", "name"):
-        yield f"columnMapping by {mapping}"
-    if mapping == "name" and _NESTED.search(metadata.schema_string):
+    if mapping_mode(metadata) not in ("none", "name", "id"):
+        yield f"columnMapping by {mapping_mode(metadata)}"
+    if is_mapped(metadata) and _NESTED.search(metadata.schema_string):
         yield "columnMapping of structs in a list or a map"
     # Only changelogs are never written anew.
     if configuration.get("delta.appendOnly") == "true" and configuration.get(MODE_PROPERTY) != Mode.CHANGELOG:

@@ -1,14 +1,15 @@
 """Names that columns have in the files of a Delta table: `file_columns(metadata)`, and `mapped` for new columns.
 
 With column mapping a column keeps one name and one number in files, statistics and partition values, whatever it is
-called; so it is renamed without a look at any file. Without it files have the table's own names.
+called; so it is renamed without a look at any file. With mapping by id, files of other writers may have other names,
+and only numbers tell their columns. Without mapping files have the table's own names.
 """
 
 from __future__ import annotations
 
 import json
 import uuid
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
     from binlog_streaming.lake.delta.actions import Metadata
 
-MODE = "delta.columnMapping.mode"
+_NUMBER = b"PARQUET:field_id"
 _MAX_ID = "delta.columnMapping.maxColumnId"
 _ID = "delta.columnMapping.id"
 _NAME = "delta.columnMapping.physicalName"
@@ -35,15 +36,24 @@ class FileColumns:
         names: By the table's name of each; nothing: they are called alike.
         numbers: Their numbers, by the table's name.
         inner: Of those that are structs, what is in them.
+        by_number: Columns of a file are found by their numbers.
     """
 
     names: Mapping[str, str] = field(default_factory=dict)
     numbers: Mapping[str, int] = field(default_factory=dict)
     inner: Mapping[str, FileColumns] = field(default_factory=dict)
+    by_number: bool = False
 
     def name(self, column: str) -> str:
         """Name of a column in files."""
         return self.names.get(column, column)
+
+    def names_in(self, file: pa.Schema, columns: pa.Schema) -> list[str] | None:
+        """Those of *columns* that a file has, as they are called there; None: it does not tell which ones it has."""
+        if self.by_number and all(_number(column) is None for column in file):
+            return None
+        there = {self._table_name(column): column.name for column in file}
+        return [there[name] for name in columns.names if name in there]
 
     def schema(self, schema: pa.Schema) -> pa.Schema:
         """Columns as a file has them."""
@@ -70,31 +80,49 @@ class FileColumns:
 
     def _field(self, column: pa.Field) -> pa.Field:
         number = self.numbers.get(column.name)
-        metadata = None if number is None else {"PARQUET:field_id": str(number)}
+        metadata = None if number is None else {_NUMBER: str(number)}
         kind, inner = column.type, self.inner.get(column.name)
         if pa.types.is_struct(kind) and inner is not None:
             kind = pa.struct([inner._field(child) for child in kind])
         return pa.field(self.name(column.name), kind, column.nullable, metadata)
 
     def _table_field(self, column: pa.Field) -> pa.Field:
-        name = next((name for name, in_files in self.names.items() if in_files == column.name), column.name)
+        name = self._table_name(column)
         kind, inner = column.type, self.inner.get(name)
         if pa.types.is_struct(kind) and inner is not None:
             kind = pa.struct([inner._table_field(child) for child in kind])
         return pa.field(name, kind, column.nullable)
 
+    def _table_name(self, column: pa.Field) -> str:
+        # Of what a table does not have any more, a name that no column has.
+        unknown = f"\0gone {column.name}" if self.numbers else column.name
+        number = _number(column)
+        if self.by_number and number is not None:
+            return next((name for name, own in self.numbers.items() if own == number), unknown)
+        # By number: only columns of `IDENTITY` have none.
+        found = next((name for name, there in self.names.items() if there == column.name), unknown)
+        return unknown if self.by_number and found in self.numbers else found
+
+
+def is_mapped(metadata: Metadata) -> bool:
+    """True if files of a table have names of their own for its columns."""
+    return mapping_mode(metadata) != "none"
+
+
+def mapping_mode(metadata: Metadata) -> str:
+    """Way to find columns in files: `none` (by the table's names), `name` or `id`."""
+    return metadata.configuration.get("delta.columnMapping.mode", "none")
+
 
 def file_columns(metadata: Metadata) -> FileColumns:
     """Names of columns in the files of a table; those of `IDENTITY` are among them if its rows keep their ids."""
     columns = FileColumns()
-    if metadata.configuration.get(MODE) == "name":
-        columns = _columns(json.loads(metadata.schema_string))
+    if is_mapped(metadata):
+        columns = _columns(json.loads(metadata.schema_string), by_number=mapping_mode(metadata) == "id")
     if not keeps_row_ids(metadata):
         return columns
     materialized = (metadata.configuration[name] for name in MATERIALIZED)
-    return FileColumns(
-        {**columns.names, **dict(zip(IDENTITY.names, materialized, strict=True))}, columns.numbers, columns.inner
-    )
+    return replace(columns, names={**columns.names, **dict(zip(IDENTITY.names, materialized, strict=True))})
 
 
 def mapped(metadata: Metadata, schema: dict[str, Any]) -> tuple[dict[str, Any], dict[str, str]]:
@@ -106,7 +134,7 @@ def mapped(metadata: Metadata, schema: dict[str, Any]) -> tuple[dict[str, Any], 
     Returns:
         The same columns with names and numbers; properties that the table has from now on.
     """
-    if metadata.configuration.get(MODE) != "name":
+    if not is_mapped(metadata):
         return schema, {}
     last = int(metadata.configuration.get(_MAX_ID, "0"))
     schema, last = _numbered(schema, last)
@@ -127,13 +155,20 @@ def _numbered(struct: dict[str, Any], last: int) -> tuple[dict[str, Any], int]:
     return struct | {"fields": fields}, last
 
 
-def _columns(struct: dict[str, Any]) -> FileColumns:
+def _columns(struct: dict[str, Any], *, by_number: bool) -> FileColumns:
     fields = struct["fields"]
     return FileColumns(
         {field["name"]: field["metadata"][_NAME] for field in fields},
         {field["name"]: int(field["metadata"][_ID]) for field in fields},
-        {field["name"]: _columns(field["type"]) for field in fields if _is_struct(field["type"])},
+        {field["name"]: _columns(field["type"], by_number=by_number) for field in fields if _is_struct(field["type"])},
+        by_number,
     )
+
+
+def _number(column: pa.Field) -> int | None:
+    # Of a column of a file.
+    number = (column.metadata or {}).get(_NUMBER)
+    return None if number is None else int(number)
 
 
 def _is_struct(kind: object) -> bool:

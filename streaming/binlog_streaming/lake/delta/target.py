@@ -39,7 +39,7 @@ from binlog_streaming.lake.delta.log import (
     recent_information,
 )
 from binlog_streaming.lake.delta.maintenance import maintain, retention_properties
-from binlog_streaming.lake.delta.mapping import MODE, file_columns
+from binlog_streaming.lake.delta.mapping import file_columns, is_mapped
 from binlog_streaming.lake.delta.row_tracking import keeps_row_ids, row_id_properties
 from binlog_streaming.lake.evolution import cast_rows, changed_rows, variant_fields, with_identity, without_identity
 from binlog_streaming.lake.files_target import FilesTarget
@@ -207,7 +207,7 @@ class DeltaTarget(FilesTarget[DeltaTableWrite]):
         one with type widening; anything else writes the table anew.
         """
         schema = self.stored_schema(change.applied_to(self.schema()))
-        names_cost = bool(change.renamed) and not self._is_mapped
+        names_cost = bool(change.renamed) and not is_mapped(self._there().metadata)
         types_cost = bool(change.retyped) and (
             bool(change.renamed) or not widens(self._there(), schema, change.retyped)
         )
@@ -266,10 +266,6 @@ class DeltaTarget(FilesTarget[DeltaTableWrite]):
     def is_conflict(self, error: Exception) -> bool:
         """See `Target`."""
         return isinstance(error, CommitFailedError)
-
-    @property
-    def _is_mapped(self) -> bool:
-        return (self.properties() or {}).get(MODE) == "name"
 
     def _begin(self, schema: pa.Schema | None = None, recorded: Sequence[Named] = ()) -> DeltaTableWrite:
         columns = self.schema() if schema is None else schema

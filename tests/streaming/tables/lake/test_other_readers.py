@@ -9,6 +9,7 @@ import json
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -17,6 +18,7 @@ import pytest
 from deltalake import DeltaTable
 
 from binlog_format import open_log
+from binlog_format.errors import TableError
 from binlog_streaming.lake.evolution import SchemaChange
 from binlog_streaming.settings import Merge, Mode, Sink, TableFormat, TableRule
 from tests.streaming.tables.batches import cut, write
@@ -32,6 +34,8 @@ from tests.streaming.tables.lake.sink_cases import (
 from tests.streaming.tables.oltp import IMAGES, OLTP, TABLES, play, truth
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     import duckdb
 
     from tests.streaming.tables.lake.sink_cases import Place
@@ -115,23 +119,23 @@ PLACE = pa.struct([("x", pa.int32()), ("y", pa.string())])
 MAPPED = pa.schema([("id", pa.int32()), ("city", pa.string()), ("at", PLACE), ("value", pa.string())])
 
 
-def with_mapping(place: Place, partitions: list[str]) -> None:
-    """An empty table with column mapping by name; as Spark makes it."""
+def with_mapping(place: Place, partitions: list[str], mode: str) -> None:
+    """An empty table with column mapping; as Spark makes it."""
     with closing(place.target()) as target:
         target.create(MAPPED, MIRROR_COMMIT_ID)
     for commit in Path(place.uri, "_delta_log").glob("*.json"):
         actions = [json.loads(line) for line in commit.read_text().splitlines()]
-        commit.write_text("".join(json.dumps(_mapped(action, partitions)) + "\n" for action in actions))
+        commit.write_text("".join(json.dumps(_mapped(action, partitions, mode)) + "\n" for action in actions))
 
 
-def _mapped(action: dict[str, Any], partitions: list[str]) -> dict[str, Any]:
+def _mapped(action: dict[str, Any], partitions: list[str], mode: str) -> dict[str, Any]:
     if "protocol" in action:
         features = [*action["protocol"].get("readerFeatures", []), "columnMapping"]
         named = {"readerFeatures": features, "writerFeatures": features}
         return {"protocol": {"minReaderVersion": 3, "minWriterVersion": 7, **named}}
     if "metaData" in action:
         said = action["metaData"]
-        said["configuration"] |= {"delta.columnMapping.mode": "name", "delta.columnMapping.maxColumnId": "6"}
+        said["configuration"] |= {"delta.columnMapping.mode": mode, "delta.columnMapping.maxColumnId": "6"}
         schema = json.loads(said["schemaString"])
         at = next(field for field in schema["fields"] if field["name"] == "at")
         for number, field in enumerate([*schema["fields"], *at["type"]["fields"]], 1):
@@ -143,12 +147,13 @@ def _mapped(action: dict[str, Any], partitions: list[str]) -> dict[str, Any]:
     return action
 
 
+@pytest.mark.parametrize("mode", ["name", "id"])
 @pytest.mark.parametrize("partitions", [[], ["city"]], ids=["one partition", "partitions"])
 def test_columns_with_other_names_in_files(
-    duck: duckdb.DuckDBPyConnection, place: Place, partitions: list[str]
+    duck: duckdb.DuckDBPyConnection, place: Place, partitions: list[str], mode: str
 ) -> None:
     """A table with column mapping, and a struct; columns come, get other names, and are filled."""
-    with_mapping(place, partitions)
+    with_mapping(place, partitions, mode)
     # DuckDB 1.4 takes the values of such partitions for null; deltalake and Spark (test_spark_tables.py) read them.
     reader = None if partitions else duck
     rows = [(key, "ab"[key % 2], {"x": key, "y": str(key)} if key % 3 else None, "v") for key in range(1, 9)]
@@ -200,3 +205,64 @@ def check_mapped(
     if duck is not None:
         for row in wanted:
             assert read(duck, place.uri, id=row["id"], town=row["town"], word=row["word"]).to_pylist() == [row]
+
+
+def test_columns_are_found_by_their_ids_alone(place: Place) -> None:
+    """Files of another writer, in mode `id`, call columns and fields as they like, also as other columns are called.
+
+    Spark reads such files in test_spark_tables.py; DuckDB 1.4 and deltalake look for the names all the same.
+    """
+    with_mapping(place, [], "id")
+    rows = [(1, "a", {"x": 1, "y": "b"}, "v"), (2, "b", {"x": 2, "y": None}, "w")]
+    place.append(0, rows_of(MAPPED, rows), MIRROR_COMMIT_ID)
+    rename_in_files(place.uri, {b"1": "id", b"2": "col-4", b"4": "city", b"5": "y", b"6": "x"})
+    assert place.read().sort_by("id").equals(rows_of(MAPPED, rows))
+    place.bring(change_of([(1, "c", None, "u"), (3, "c", None, "n")], [2], schema=MAPPED), batch_id=1, schema=MAPPED)
+    assert place.read().sort_by("id").equals(rows_of(MAPPED, [(1, "c", None, "u"), (3, "c", None, "n")]))
+    # An id that the table does not know is that of a column which was dropped, whatever its name is.
+    rename_in_files(place.uri, {b"4": "col-4"}, numbers={b"4": b"9"})
+    assert place.read().sort_by("id").equals(rows_of(MAPPED, [(1, "c", None, None), (3, "c", None, None)]))
+    rename_in_files(place.uri, {}, numbers={str(number).encode(): b"" for number in range(10)})
+    with pytest.raises(TableError, match=r"TABLE_FEATURE\] .*\.parquet: .*columnMapping by id, and no column"):
+        place.read()
+
+
+def rename_in_files(uri: str, names: dict[bytes, str], numbers: Mapping[bytes, bytes] = MappingProxyType({})) -> None:
+    """Another writer's commit, which writes all files anew: columns with some ids have other names there, or other ids.
+
+    Args:
+        numbers: Other ids; empty: the column has none.
+    """
+
+    def other(field: pa.Field) -> pa.Field:
+        number = (field.metadata or {}).get(b"PARQUET:field_id", b"")
+        kind = pa.struct([other(child) for child in field.type]) if pa.types.is_struct(field.type) else field.type
+        name, number = names.get(number, field.name), numbers.get(number, number)
+        return pa.field(name, kind, metadata={b"PARQUET:field_id": number} if number else None)
+
+    def with_names(column: pa.ChunkedArray, kind: pa.DataType) -> pa.Array:
+        array = column.combine_chunks()
+        if pa.types.is_struct(kind):
+            return pa.StructArray.from_arrays(array.flatten(), fields=list(kind), mask=array.is_null())
+        return array
+
+    commits = sorted(Path(uri, "_delta_log").glob("*[0-9].json"))
+    live: dict[str, dict[str, Any]] = {}
+    for commit in commits:
+        actions = [json.loads(line) for line in commit.read_text().splitlines()]
+        for path in (action["remove"]["path"] for action in actions if "remove" in action):
+            del live[path]
+        live |= {action["add"]["path"]: action["add"] for action in actions if "add" in action}
+    lines: list[dict[str, object]] = []
+    for path, add in live.items():
+        file = Path(uri, path)
+        rows = pq.ParquetFile(file).read()
+        schema = pa.schema([other(field) for field in rows.schema])
+        columns = [with_names(column, field.type) for column, field in zip(rows.columns, schema, strict=True)]
+        anew = file.with_name(f"anew-{file.name}")
+        pq.write_table(pa.Table.from_arrays(columns, schema=schema), anew, store_schema=False)
+        facts = {"path": str(anew.relative_to(uri)), "size": anew.stat().st_size, "dataChange": False}
+        vector = {"deletionVector": add["deletionVector"]} if "deletionVector" in add else {}
+        lines += [{"remove": {"path": path, "deletionTimestamp": 1, "dataChange": False, **vector}}]
+        lines += [{"add": add | facts}]
+    commits[-1].with_name(f"{len(commits):020}.json").write_text("".join(json.dumps(line) + "\n" for line in lines))

@@ -40,6 +40,7 @@ from tests.streaming.tables.lake.sink_cases import (
     numbers,
     rows_of,
 )
+from tests.streaming.tables.lake.test_other_readers import rename_in_files
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -439,7 +440,7 @@ class CatalogPlace:
 
 
 @pytest.mark.parametrize("merge", [Merge.MARK, Merge.REWRITE])
-@pytest.mark.parametrize("mapping", ["none", "name"])
+@pytest.mark.parametrize("mapping", ["none", "name", "id"])
 def test_rows_of_delta_tables_keep_their_ids(
     session: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, merge: Merge, mapping: str
 ) -> None:
@@ -498,10 +499,11 @@ def test_rows_of_delta_tables_keep_their_ids(
     check(set(), set())
 
 
-def test_columns_with_other_names_in_files(session: SparkSession, tmp_path: Path) -> None:
+@pytest.mark.parametrize("mapping", ["name", "id"])
+def test_columns_with_other_names_in_files(session: SparkSession, tmp_path: Path, mapping: str) -> None:
     """A table with column mapping that Spark made, with partitions and a struct; Spark and we give columns names."""
     path = tmp_path / "orders"
-    properties = {**MIRROR_COMMIT_ID.table_properties(), "delta.columnMapping.mode": "name"}
+    properties = {**MIRROR_COMMIT_ID.table_properties(), "delta.columnMapping.mode": mapping}
     said = ", ".join(f"'{name}' = '{value}'" for name, value in properties.items())
     session.sql(
         f"CREATE TABLE delta.`{path}` (id INT, city STRING, at STRUCT<x: INT, y: STRING>, value STRING) "
@@ -523,6 +525,9 @@ def test_columns_with_other_names_in_files(session: SparkSession, tmp_path: Path
     delta(path, Merge.MARK).merge(changed, replace(MIRROR_COMMIT_ID, batch_id=1))
     first, third, fourth = (1, "c", {"x": 5, "y": None}, "w"), (3, "b", None, "v"), (4, "b", None, "n")
     assert rows() == [first, third, fourth]
+    if mapping == "id":
+        rename_in_files(str(path), {b"1": "odd name", b"3": "id", b"4": "value", b"5": "y", b"6": "x"})
+        assert rows() == [first, third, fourth]
     note = pa.struct([("by", pa.string())])
     named = SchemaChange(renamed={"odd name": "word", "city": "town"}, added=pa.schema([("note", note)]))
     delta(path).evolve(named, replace(MIRROR_COMMIT_ID, batch_id=2))
