@@ -230,7 +230,7 @@ class SourceOptions:
         is_open = "view" not in self.given and self.view not in log.traits.views
         view = View(log.traits.views[0]) if is_open else self.view
         check_log(log, self.given, view)
-        return replace(self, view=view)
+        return self if view is self.view else replace(self, view=view)
 
     @property
     def refuses_statements(self) -> bool:

@@ -42,6 +42,8 @@ if TYPE_CHECKING:
     from binlog_format.vendor import Vendor
 
 
+_HEAD_SIZE = 4096
+"""Bytes that are read at once of a file's head; the events in it are shorter, unless many servers have written."""
 _HEAD_EVENTS_MAX = 4
 """Events at the start that are looked at for the GTIDs of the files before; it is the second one, or the third."""
 
@@ -68,16 +70,19 @@ class ClassicFile:
     def __init__(self, source: SourceFile, file_no: int) -> None:
         self.source = source
         self.file_no = file_no
+        self._head = b""  # first bytes, while the head is read: on a network each read is a request
         self.description: FormatDescription | None = None
         self.description_event = b""
         self.events_start = MAGIC_SIZE
         self.gtid_list: tuple[Gtid, ...] | None = None
         self.previous_gtids: GtidSet | None = None
         try:
+            self._head = self.read(0, _HEAD_SIZE).tobytes()
             self._read_head()
         except BinlogError:
             source.close()
             raise
+        self._head = b""
 
     @property
     def name(self) -> str:
@@ -137,10 +142,10 @@ class ClassicFile:
         self.source.close()
 
     def _read_head(self) -> None:
-        magic = self.read(0, MAGIC_SIZE).tobytes()
-        if len(magic) < MAGIC_SIZE:
+        head = self._head
+        if len(head) < MAGIC_SIZE:
             return
-        check_magic(magic, self.source.path, self.read(0, MYSQL_ENCRYPTION_HEADER_SIZE).tobytes())
+        check_magic(head[:MAGIC_SIZE], self.source.path, head[:MYSQL_ENCRYPTION_HEADER_SIZE])
         event = self._read_event(MAGIC_SIZE)
         if event is None:
             return
@@ -166,16 +171,20 @@ class ClassicFile:
 
     def _read_event(self, file_offset: int) -> bytes | None:
         """The whole event at *file_offset*; None when its end is not there (yet)."""
-        header = self.read(file_offset, EVENT_HEADER_SIZE).tobytes()
+        header = self._read_bytes(file_offset, EVENT_HEADER_SIZE)
         if len(header) < EVENT_HEADER_SIZE:
             return None
         size = EVENT_HEADER_STRUCT.unpack(header)[3]
         if not EVENT_HEADER_SIZE <= size <= EVENT_SIZE_MAX:
             raise CorruptError("BAD_EVENT", f"an event claims a size of {size} bytes", at=self.place(file_offset))
-        if file_offset + size > self.size():
+        if file_offset + size > len(self._head) and file_offset + size > self.size():
             check_incomplete_event(header, self.place(file_offset))
             return None
-        return self.read(file_offset, size).tobytes()
+        return self._read_bytes(file_offset, size)
+
+    def _read_bytes(self, file_offset: int, size: int) -> bytes:
+        end = file_offset + size
+        return self._head[file_offset:end] if end <= len(self._head) else self.read(file_offset, size).tobytes()
 
     def _checked(self, event: bytes, file_offset: int) -> bytes:
         """*event* without its checksum."""
