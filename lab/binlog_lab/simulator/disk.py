@@ -19,6 +19,7 @@ import errno
 import io
 import os
 import shutil
+import stat
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -227,7 +228,7 @@ class Disk:
         path = str(Path(f"/proc/self/fd/{number}").readlink())
         if not self._is_ours(path):
             return
-        is_folder = Path(path).is_dir()
+        is_folder = stat.S_ISDIR(os.fstat(number).st_mode)
         self._unfinished = None if is_folder else path
         try:
             self._write("fsync", path)
@@ -253,7 +254,7 @@ class Disk:
             if backup is not None:
                 _REAL["link"](backup, there)
 
-        self._names.append(_NameChange(str(Path(there).parent), undo))
+        self._names.append(_NameChange(_folder_of(there), undo))
 
     def _link(self, source: Any, target: Any, **named: Any) -> None:
         if self._is_ours(target):
@@ -261,13 +262,13 @@ class Disk:
         _REAL["link"](source, target, **named)
         if self._is_ours(target):
             there = str(target)
-            self._names.append(_NameChange(str(Path(there).parent), lambda: _REAL["unlink"](there)))
+            self._names.append(_NameChange(_folder_of(there), lambda: _REAL["unlink"](there)))
 
     def _unlink(self, path: Any, **named: Any) -> None:
         if not self._is_ours(path) or named:
             _REAL["unlink"](path, **named)
             return
-        if not Path(path).exists():
+        if not os.access(path, os.F_OK):
             if self.is_dead:
                 raise Killed
             _REAL["unlink"](path)  # which names the error
@@ -275,20 +276,20 @@ class Disk:
         backup, there = self._backup(path), str(path)
         _REAL["unlink"](path)
         if backup is not None:
-            self._names.append(_NameChange(str(Path(there).parent), lambda: _REAL["link"](backup, there)))
+            self._names.append(_NameChange(_folder_of(there), lambda: _REAL["link"](backup, there)))
 
     def _mkdir(self, path: Any, mode: int = 0o777, **named: Any) -> None:
-        if self._is_ours(path) and not Path(path).exists():
+        if self._is_ours(path) and not os.access(path, os.F_OK):
             self._write("mkdir", path)
         _REAL["mkdir"](path, mode, **named)
         if self._is_ours(path):
             there = str(path)
-            self._names.append(_NameChange(str(Path(there).parent), lambda: _REAL["rmdir"](there)))
+            self._names.append(_NameChange(_folder_of(there), lambda: _REAL["rmdir"](there)))
 
     def _note_creation(self, path: Any) -> None:
-        if not Path(path).exists():
+        if not os.access(path, os.F_OK):
             there = str(path)
-            self._names.append(_NameChange(str(Path(there).parent), lambda: _REAL["unlink"](there)))
+            self._names.append(_NameChange(_folder_of(there), lambda: _REAL["unlink"](there)))
 
     def _backup(self, path: Any) -> str | None:
         """Another name for a file that loses this one; it keeps the inode, so numbers are not used again."""
@@ -304,6 +305,10 @@ class Disk:
         for path in self.root.parent.glob(f"{self.root.name}.backup-*"):
             _REAL["unlink"](path)
         shutil.rmtree(self.root, ignore_errors=True)
+
+
+def _folder_of(path: str) -> str:
+    return path.rpartition("/")[0]
 
 
 def _shown(path: str) -> str:

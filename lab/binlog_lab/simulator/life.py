@@ -199,9 +199,11 @@ class Life:
         begun_anew = self._view.begun_anew() if look is not Look.STALE_SIZE else frozenset()
         if self._view.show(look, chance):
             self.outcome.reached.add(f"look {look}")
-            reached = self._shown if self._is_running else self._lived.reached
-            self._reasons.may_have_lost |= any(reached > last for last in self._survivors)
-            self._reasons.may_have_lost |= not begun_anew.isdisjoint(self._lived.files_reached)
+            if self._survivors:
+                reached = self._shown if self._is_running else self._lived.reached
+                self._reasons.may_have_lost |= reached > min(self._survivors)
+            if begun_anew:
+                self._reasons.may_have_lost |= not begun_anew.isdisjoint(self._lived.files_reached)
             self._survivors.clear()
             self._is_reset = False
             self._reasons.is_stale = look in (Look.STALE_SIZE, Look.PURGE_LATE) or (
