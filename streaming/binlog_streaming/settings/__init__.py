@@ -46,6 +46,7 @@ from binlog_streaming.settings.model import (
     JobLogSource,
     Lineage,
     Metrics,
+    Section,
     Sink,
     Source,
     Spark,
@@ -53,7 +54,7 @@ from binlog_streaming.settings.model import (
     TableRule,
     Trigger,
 )
-from binlog_streaming.settings.publish_model import FILES_OF_SECURITY, KafkaSink, PublishJob, Registry, Security
+from binlog_streaming.settings.publish_model import KafkaSink, PublishJob
 from binlog_streaming.settings.sink_checks import Mistake
 from binlog_streaming.settings.source_models import (
     Arguments,
@@ -64,6 +65,7 @@ from binlog_streaming.settings.source_models import (
 )
 
 if typing.TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
 __all__ = [
@@ -105,10 +107,15 @@ __all__ = [
     "tables_job",
 ]
 
-_SourceT = typing.TypeVar("_SourceT", bound=JobLogSource)
-_SectionT = typing.TypeVar("_SectionT", Security, Registry)
+_SectionT = typing.TypeVar("_SectionT", bound=Section)
 
-
+_CHECKS: dict[type[AnyJob], Callable[[typing.Any], None]] = {
+    Job: check_values,
+    PublishJob: check_publish_values,
+    TopicTablesJob: check_topic_tables_values,
+    EventTablesJob: check_event_tables_values,
+}
+"""What types alone do not check, by the kind of job."""
 _COMMANDS = {"tables": "binlog-stream run", "kafka": "binlog-stream publish"}
 """Command that runs a job, by the kind of its sink."""
 
@@ -208,84 +215,28 @@ def _job_of(content: TomlTable, file: Path, lines: typing.Mapping[KeyPath, int] 
         job_file.single_tables = True
     job_file.check_names(job_file.root, content, ())
     try:
-        if is_publish:
-            publish_job = msgspec.convert({"name": file.stem, **content}, PublishJob)
-            check_publish_values(publish_job)
-            return _resolved_publish_job(publish_job, file.absolute().parent)
-        if job_file.root is TopicTablesJob:
-            topic_job = msgspec.convert({"name": file.stem, **content}, TopicTablesJob)
-            check_topic_tables_values(topic_job)
-            return _resolved_topic_job(topic_job, file.absolute().parent)
-        if job_file.root is EventTablesJob:
-            event_job = msgspec.convert({"name": file.stem, **content}, EventTablesJob)
-            check_event_tables_values(event_job)
-            return _resolved_event_job(event_job, file.absolute().parent)
-        job = msgspec.convert({"name": file.stem, **content}, Job)
-        check_values(job)
-        return _resolved_job(job, file.absolute().parent)
+        job = msgspec.convert({"name": file.stem, **content}, job_file.root)
+        _CHECKS[job_file.root](job)
+        return _with_paths(job, file.absolute().parent)
     except msgspec.ValidationError as error:
         raise job_file.type_error(error) from error
     except Mistake as mistake:
         raise job_file.error("INVALID_VALUE", mistake.path, mistake.reason, mistake.hint) from mistake
 
 
-def _resolved_job(job: Job, folder: Path) -> Job:
-    return msgspec.structs.replace(
-        job,
-        checkpoint=resolved_path(job.checkpoint, folder),
-        source=_resolved_source(job.source, folder),
-        sink=msgspec.structs.replace(job.sink, directory=resolved_path(job.sink.directory, folder)),
-    )
-
-
-def _resolved_publish_job(job: PublishJob, folder: Path) -> PublishJob:
-    sink = job.sink
-    store = None if sink.oversized.store is None else resolved_path(sink.oversized.store, folder)
-    return msgspec.structs.replace(
-        job,
-        checkpoint=resolved_path(job.checkpoint, folder),
-        source=_resolved_source(job.source, folder),
-        sink=msgspec.structs.replace(
-            sink,
-            security=_resolved_files(sink.security, folder),
-            registry=_resolved_files(sink.registry, folder),
-            oversized=msgspec.structs.replace(sink.oversized, store=store),
-        ),
-    )
-
-
-def _resolved_topic_job(job: TopicTablesJob, folder: Path) -> TopicTablesJob:
-    source = job.source
-    claims = None if source.claims is None else resolved_path(source.claims, folder)
-    return msgspec.structs.replace(
-        job,
-        checkpoint=resolved_path(job.checkpoint, folder),
-        source=msgspec.structs.replace(source, claims=claims, security=_resolved_files(source.security, folder)),
-        sink=msgspec.structs.replace(job.sink, directory=resolved_path(job.sink.directory, folder)),
-    )
-
-
-def _resolved_event_job(job: EventTablesJob, folder: Path) -> EventTablesJob:
-    return msgspec.structs.replace(
-        job,
-        checkpoint=resolved_path(job.checkpoint, folder),
-        source=msgspec.structs.replace(job.source, path=resolved_path(job.source.path, folder)),
-        sink=msgspec.structs.replace(job.sink, directory=resolved_path(job.sink.directory, folder)),
-    )
-
-
-def _resolved_files(section: _SectionT, folder: Path) -> _SectionT:
-    given = {name: getattr(section, name) for name in FILES_OF_SECURITY}
-    files = {name: resolved_path(path, folder) for name, path in given.items() if path is not None}
-    return msgspec.structs.replace(section, **files)
-
-
-def _resolved_source(source: _SourceT, folder: Path) -> _SourceT:
-    schema_file = None if source.schema_file is None else resolved_path(source.schema_file, folder)
-    # One text from here on: whoever opens the log, on whatever machine, opens both.
-    path = source.path if source.archive is None else with_archive(source.path, source.archive)
-    path = with_places(path, partial(resolved_path, folder=folder))
-    return msgspec.structs.replace(source, path=path, archive=None, schema_file=schema_file)
+def _with_paths(section: _SectionT, folder: Path) -> _SectionT:
+    """*section* and its own sections, with paths that start at *folder* if they are relative."""
+    if isinstance(section, JobLogSource) and section.archive is not None:
+        # One text from here on: whoever opens the log, on whatever machine, opens both.
+        section = msgspec.structs.replace(section, path=with_archive(section.path, section.archive), archive=None)
+    changed: dict[str, object] = {}
+    for name in section.__struct_fields__:
+        value = getattr(section, name)
+        if isinstance(value, Section):
+            changed[name] = _with_paths(value, folder)
+        elif name in section.PATHS and value is not None:
+            changed[name] = with_places(value, partial(resolved_path, folder=folder))
+    return msgspec.structs.replace(section, **changed)
 
 
 def tables_job(job: AnyJob, file: Path) -> Job:
@@ -317,14 +268,7 @@ def check_job_values(job: AnyJob, names: typing.Mapping[str, str]) -> None:
         names: What settings are called where the user gave them, by key; others are called by their key.
     """
     try:
-        if isinstance(job, Job):
-            check_values(job)
-        elif isinstance(job, PublishJob):
-            check_publish_values(job)
-        elif isinstance(job, EventTablesJob):
-            check_event_tables_values(job)
-        else:
-            check_topic_tables_values(job)
+        _CHECKS[type(job)](job)
     except Mistake as mistake:
         key = key_text(mistake.path)
         name = next((name for known, name in names.items() if key.startswith(known)), key)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 import msgspec
 
@@ -32,7 +32,13 @@ from binlog_streaming.settings.choices import (
 
 
 class Section(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Common parts of every table of the file."""
+    """Common parts of every table of the file.
+
+    Attributes:
+        PATHS: Settings that are paths; relative ones start at the folder of the job file.
+    """
+
+    PATHS: ClassVar[frozenset[str]] = frozenset()
 
 
 START_OPTIONS = ("startingOffsets", "startingGtid", "startingTimestamp")
@@ -48,6 +54,8 @@ class JobLogSource(Section, frozen=True, rename="camel"):
     Those that a job decides itself are left out (`view`, `table`, `tables`), and those that a stream has not
     (`ending...`). Values are the source's to check.
     """
+
+    PATHS = frozenset({"path", "schema_file"})
 
     path: str
     archive: str | None = None
@@ -181,6 +189,8 @@ class Sink(Section, frozen=True):
         retention: How long files that a merge replaced stay, for readers of older versions.
     """
 
+    PATHS = frozenset({"directory"})
+
     directory: str
     kind: Literal["tables"] = "tables"
     format: TableFormat = DEFAULT_FORMAT
@@ -271,6 +281,8 @@ class Job(Section, frozen=True):
         evidence_sample: Of how many rows of each step the whole row, where that is cheap; of such tables.
         errors_show_values: Let messages show values of rows; see `messages.row_value`.
     """
+
+    PATHS = frozenset({"checkpoint"})
 
     source: Source
     sink: Sink

@@ -108,6 +108,8 @@ class Security(Section, frozen=True):
         password_file: File with the password, in place of the variable.
     """
 
+    PATHS = frozenset({"ca_file", "certificate_file", "key_file", "password_file"})
+
     tls: bool = False
     ca_file: str | None = None
     certificate_file: str | None = None
@@ -131,6 +133,8 @@ class Registry(Section, frozen=True):
         key_file: PEM file of its key.
     """
 
+    PATHS = frozenset({"ca_file", "certificate_file", "key_file", "password_file"})
+
     url: str | None = None
     user: str | None = None
     password_variable: str | None = None
@@ -148,12 +152,10 @@ class Oversized(Section, frozen=True):
         max_bytes: Bytes of the largest key and value that are sent whole.
     """
 
+    PATHS = frozenset({"store"})
+
     store: str | None = None
     max_bytes: int = 1_000_000
-
-
-FILES_OF_SECURITY = ("ca_file", "certificate_file", "key_file", "password_file")
-"""Settings of `Security`, and of `Registry`, that are paths."""
 
 
 class TopicShape(Section, frozen=True, kw_only=True):
@@ -314,6 +316,8 @@ class PublishJob(Section, frozen=True):
         checkpoint: Folder in which the job remembers that it has begun, and with what; how far it has come is in Kafka.
         errors_show_values: Let messages show values of rows; see `messages.row_value`.
     """
+
+    PATHS = frozenset({"checkpoint"})
 
     source: FollowedSource
     sink: KafkaSink

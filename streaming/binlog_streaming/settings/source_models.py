@@ -47,6 +47,8 @@ class EventLogSource(Section, frozen=True, rename="camel"):
         max_bytes_per_trigger: Bytes of the log in one batch.
     """
 
+    PATHS = frozenset({"path"})
+
     path: str
     format: str | None = None
     starting_offsets: str | dict[str, int | str] | None = None
@@ -106,6 +108,8 @@ class EventTablesJob(Section, frozen=True):
         checkpoint: Folder, or URL, that holds how far the job has come.
         errors_show_values: Let messages show values of rows; see `messages.row_value`.
     """
+
+    PATHS = frozenset({"checkpoint"})
 
     source: EventLogSource
     sink: Sink
@@ -170,6 +174,8 @@ class TopicSource(Section, frozen=True):
         security: How brokers are trusted, and who we are for them.
     """
 
+    PATHS = frozenset({"claims"})
+
     kind: Literal["kafka"]
     bootstrap_servers: str
     topics: str
@@ -185,6 +191,8 @@ class TopicTablesJob(Section, frozen=True):
         checkpoint: Folder, or URL, that holds how far the job has come.
         errors_show_values: Let messages show values of rows; see `messages.row_value`.
     """
+
+    PATHS = frozenset({"checkpoint"})
 
     source: TopicSource
     sink: Sink
