@@ -39,40 +39,48 @@ _DAY_US = 86_400_000_000
 
 
 @kernel
+def _begin(out: Bytes, cursors: Int64s, row: int, name: Bytes, states: Bytes) -> int:
+    """Place of a row's value, after its name; -1 if nothing is left to write: it is absent or null."""
+    if states[row] == ABSENT:
+        return -1
+    at = put_bytes(out, cursors[row], name, 0, name.size)
+    if states[row] != NULL:
+        return at
+    _end(out, cursors, row, put_null(out, at))
+    return -1
+
+
+@kernel
+def _end(out: Bytes, cursors: Int64s, row: int, at: int) -> None:
+    out[at] = COMMA
+    cursors[row] = at + 1
+
+
+@kernel
 def write_plain(
     out: Bytes, cursors: Int64s, name: Bytes, states: Bytes, data: Bytes, offsets: Int32s, quoted: bool
 ) -> None:
     """Write texts in which nothing needs an escape, or (not *quoted*) ready JSON."""
     for row in range(cursors.size):
-        if states[row] == ABSENT:
+        at = _begin(out, cursors, row, name, states)
+        if at < 0:
             continue
-        at = put_bytes(out, cursors[row], name, 0, name.size)
-        if states[row] == NULL:
-            at = put_null(out, at)
-        elif quoted:
+        if quoted:
             out[at] = QUOTE
             at = put_bytes(out, at + 1, data, offsets[row], offsets[row + 1])
             out[at] = QUOTE
-            at += 1
+            _end(out, cursors, row, at + 1)
         else:
-            at = put_bytes(out, at, data, offsets[row], offsets[row + 1])
-        out[at] = COMMA
-        cursors[row] = at + 1
+            _end(out, cursors, row, put_bytes(out, at, data, offsets[row], offsets[row + 1]))
 
 
 @kernel
 def write_text(out: Bytes, cursors: Int64s, name: Bytes, states: Bytes, data: Bytes, offsets: Int32s) -> None:
     """Write texts, escaped."""
     for row in range(cursors.size):
-        if states[row] == ABSENT:
-            continue
-        at = put_bytes(out, cursors[row], name, 0, name.size)
-        if states[row] == NULL:
-            at = put_null(out, at)
-        else:
-            at = put_escaped(out, at, data, offsets[row], offsets[row + 1])
-        out[at] = COMMA
-        cursors[row] = at + 1
+        at = _begin(out, cursors, row, name, states)
+        if at >= 0:
+            _end(out, cursors, row, put_escaped(out, at, data, offsets[row], offsets[row + 1]))
 
 
 @kernel
@@ -81,51 +89,33 @@ def write_base64(
 ) -> None:
     """Write bytes as base64 in *letters*, padded."""
     for row in range(cursors.size):
-        if states[row] == ABSENT:
-            continue
-        at = put_bytes(out, cursors[row], name, 0, name.size)
-        if states[row] == NULL:
-            at = put_null(out, at)
-        else:
+        at = _begin(out, cursors, row, name, states)
+        if at >= 0:
             out[at] = QUOTE
             at = put_base64(out, at + 1, data, offsets[row], offsets[row + 1], letters)
             out[at] = QUOTE
-            at += 1
-        out[at] = COMMA
-        cursors[row] = at + 1
+            _end(out, cursors, row, at + 1)
 
 
 @kernel
 def write_hex(out: Bytes, cursors: Int64s, name: Bytes, states: Bytes, data: Bytes, offsets: Int32s) -> None:
     """Write bytes as hexadecimal digits."""
     for row in range(cursors.size):
-        if states[row] == ABSENT:
-            continue
-        at = put_bytes(out, cursors[row], name, 0, name.size)
-        if states[row] == NULL:
-            at = put_null(out, at)
-        else:
+        at = _begin(out, cursors, row, name, states)
+        if at >= 0:
             out[at] = QUOTE
             at = put_hex(out, at + 1, data, offsets[row], offsets[row + 1])
             out[at] = QUOTE
-            at += 1
-        out[at] = COMMA
-        cursors[row] = at + 1
+            _end(out, cursors, row, at + 1)
 
 
 @kernel
 def write_integers(out: Bytes, cursors: Int64s, name: Bytes, states: Bytes, values: Int64s) -> None:
     """Write whole numbers."""
     for row in range(cursors.size):
-        if states[row] == ABSENT:
-            continue
-        at = put_bytes(out, cursors[row], name, 0, name.size)
-        if states[row] == NULL:
-            at = put_null(out, at)
-        else:
-            at = put_signed(out, at, values[row])
-        out[at] = COMMA
-        cursors[row] = at + 1
+        at = _begin(out, cursors, row, name, states)
+        if at >= 0:
+            _end(out, cursors, row, put_signed(out, at, values[row]))
 
 
 @allocating_kernel
@@ -135,12 +125,8 @@ def write_decimals(
     """Write 128-bit decimals in plain digits with *scale* of them after the point, as text when *quoted*."""
     digits = np.empty(45, dtype=np.uint8)
     for row in range(cursors.size):
-        if states[row] == ABSENT:
-            continue
-        at = put_bytes(out, cursors[row], name, 0, name.size)
-        if states[row] == NULL:
-            at = put_null(out, at)
-        else:
+        at = _begin(out, cursors, row, name, states)
+        if at >= 0:
             if quoted:
                 out[at] = QUOTE
                 at += 1
@@ -157,26 +143,19 @@ def write_decimals(
             if quoted:
                 out[at] = QUOTE
                 at += 1
-        out[at] = COMMA
-        cursors[row] = at + 1
+            _end(out, cursors, row, at)
 
 
 @kernel
 def write_dates(out: Bytes, cursors: Int64s, name: Bytes, states: Bytes, days: Int64s) -> None:
     """Write days since 1970-01-01 as `YYYY-MM-DD`."""
     for row in range(cursors.size):
-        if states[row] == ABSENT:
-            continue
-        at = put_bytes(out, cursors[row], name, 0, name.size)
-        if states[row] == NULL:
-            at = put_null(out, at)
-        else:
+        at = _begin(out, cursors, row, name, states)
+        if at >= 0:
             out[at] = QUOTE
             at = put_date(out, at + 1, days[row])
             out[at] = QUOTE
-            at += 1
-        out[at] = COMMA
-        cursors[row] = at + 1
+            _end(out, cursors, row, at + 1)
 
 
 @kernel
@@ -188,12 +167,8 @@ def write_timestamps(
     for _ in range(digits, 6):
         unit *= 10
     for row in range(cursors.size):
-        if states[row] == ABSENT:
-            continue
-        at = put_bytes(out, cursors[row], name, 0, name.size)
-        if states[row] == NULL:
-            at = put_null(out, at)
-        else:
+        at = _begin(out, cursors, row, name, states)
+        if at >= 0:
             out[at] = QUOTE
             days = micros[row] // _DAY_US
             of_day = micros[row] - days * _DAY_US
@@ -212,9 +187,7 @@ def write_timestamps(
                 out[at] = 0x5A
                 at += 1
             out[at] = QUOTE
-            at += 1
-        out[at] = COMMA
-        cursors[row] = at + 1
+            _end(out, cursors, row, at + 1)
 
 
 @kernel
@@ -223,12 +196,8 @@ def write_lists(
 ) -> None:
     """Write lists of texts as JSON arrays."""
     for row in range(cursors.size):
-        if states[row] == ABSENT:
-            continue
-        at = put_bytes(out, cursors[row], name, 0, name.size)
-        if states[row] == NULL:
-            at = put_null(out, at)
-        else:
+        at = _begin(out, cursors, row, name, states)
+        if at >= 0:
             out[at] = 0x5B
             at += 1
             for item in range(list_offsets[row], list_offsets[row + 1]):
@@ -237,9 +206,7 @@ def write_lists(
                     at += 1
                 at = put_escaped(out, at, data, offsets[item], offsets[item + 1])
             out[at] = 0x5D
-            at += 1
-        out[at] = COMMA
-        cursors[row] = at + 1
+            _end(out, cursors, row, at + 1)
 
 
 @kernel

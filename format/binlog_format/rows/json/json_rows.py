@@ -70,19 +70,21 @@ _Number = TypeVar("_Number", bound=np.generic)
 
 @dataclass(frozen=True, slots=True)
 class JsonColumn:
-    """A column ready to be written: its sizes and its kernel with everything bound.
+    """A column ready to be written: its sizes and its kernel.
 
     Attributes:
         name: `"name":` as bytes.
         states: For each row `ABSENT`, `NULL` or `VALUE`.
         sizes: Bytes of each value; meaningless where there is none.
-        write: Writes the column at the cursors of an output buffer and moves them on.
+        write: Kernel that writes the column at the cursors of an output buffer and moves them on.
+        arguments: Of the kernel, after the buffer, the cursors, the name and the states.
     """
 
     name: Bytes
     states: Bytes
     sizes: Int64s
-    write: Callable[[Bytes, Int64s, Bytes, Bytes], None]
+    write: Callable[..., None]
+    arguments: tuple[object, ...]
 
 
 class JsonRows:
@@ -106,7 +108,7 @@ class JsonRows:
         out[starts] = ord("{")
         cursors = starts + 1
         for column in self._columns:
-            column.write(out, cursors, column.name, column.states)
+            column.write(out, cursors, column.name, column.states, *column.arguments)
         write.close_rows(out, starts, cursors)
         assert np.array_equal(cursors, starts + self.sizes), "JSON rows were written with other sizes than computed"
 
@@ -122,8 +124,7 @@ def json_column(name: str, values: pa.Array, *, style: JsonStyle = _PLAIN, absen
     """
     if pa.types.is_dictionary(values.type):
         values = values.dictionary_decode()
-    sizes, writer = _bound(values, style)
-    return JsonColumn(_key(name), _states(values, absent), sizes, writer)
+    return JsonColumn(_key(name), _states(values, absent), *_bound(values, style))
 
 
 @functools.lru_cache(maxsize=4096)
@@ -158,7 +159,7 @@ def _states(values: pa.Array, absent: Mask | None) -> Bytes:
     return states
 
 
-_Bound = tuple["Int64s", "Callable[[Bytes, Int64s, Bytes, Bytes], None]"]
+_Bound = tuple["Int64s", "Callable[..., None]", tuple[object, ...]]
 
 
 def _bound(values: pa.Array, style: JsonStyle) -> _Bound:
@@ -192,7 +193,7 @@ def _integers(values: pa.Array) -> _Bound:
     numbers = _numbers(values)
     sizes = np.empty(len(values), dtype=np.int64)
     size_of.integer_sizes(numbers, sizes)
-    return sizes, lambda out, cursors, name, states: write.write_integers(out, cursors, name, states, numbers)
+    return sizes, write.write_integers, (numbers,)
 
 
 def _texts(values: pa.Array) -> _Bound:
@@ -201,33 +202,29 @@ def _texts(values: pa.Array) -> _Bound:
     if len(values) == 0 or not any_escape(data, int(offsets[0]), int(offsets[-1])):
         np.subtract(offsets[1:], offsets[:-1], out=sizes)
         sizes += 2
-        return sizes, lambda out, cursors, name, states: write.write_plain(
-            out, cursors, name, states, data, offsets, True
-        )
+        return sizes, write.write_plain, (data, offsets, True)
     size_of.text_sizes(data, offsets, sizes)
-    return sizes, lambda out, cursors, name, states: write.write_text(out, cursors, name, states, data, offsets)
+    return sizes, write.write_text, (data, offsets)
 
 
 def _ready(values: pa.Array) -> _Bound:
     is_bytes = pa.types.is_binary(values.type) or pa.types.is_large_binary(values.type)
     data, offsets = text_buffers(values, pa.binary() if is_bytes else pa.string())
     sizes = np.diff(offsets).astype(np.int64)
-    return sizes, lambda out, cursors, name, states: write.write_plain(out, cursors, name, states, data, offsets, False)
+    return sizes, write.write_plain, (data, offsets, False)
 
 
 def _base64(values: pa.Array, form: BinaryText) -> _Bound:
     letters = BASE64_URL if form is BinaryText.BASE64_URL else BASE64
     data, offsets = text_buffers(values, pa.binary())
     sizes = (np.diff(offsets).astype(np.int64) + 2) // 3 * 4 + 2
-    return sizes, lambda out, cursors, name, states: write.write_base64(
-        out, cursors, name, states, data, offsets, letters
-    )
+    return sizes, write.write_base64, (data, offsets, letters)
 
 
 def _hex(values: pa.Array) -> _Bound:
     data, offsets = text_buffers(values, pa.binary())
     sizes = 2 * np.diff(offsets).astype(np.int64) + 2
-    return sizes, lambda out, cursors, name, states: write.write_hex(out, cursors, name, states, data, offsets)
+    return sizes, write.write_hex, (data, offsets)
 
 
 def _decimals(values: pa.Array, *, quoted: bool) -> _Bound:
@@ -235,15 +232,13 @@ def _decimals(values: pa.Array, *, quoted: bool) -> _Bound:
     scale = values.type.scale
     sizes = np.empty(len(values), dtype=np.int64)
     size_of.decimal_sizes(words, scale, 2 if quoted else 0, sizes)
-    return sizes, lambda out, cursors, name, states: write.write_decimals(
-        out, cursors, name, states, words, scale, quoted
-    )
+    return sizes, write.write_decimals, (words, scale, quoted)
 
 
 def _dates(values: pa.Array) -> _Bound:
     days = _numbers(values.view(pa.int32()))
     sizes = np.full(len(values), len('"YYYY-MM-DD"'), dtype=np.int64)
-    return sizes, lambda out, cursors, name, states: write.write_dates(out, cursors, name, states, days)
+    return sizes, write.write_dates, (days,)
 
 
 def _timestamps(values: pa.Array, digits: int) -> _Bound:
@@ -251,9 +246,7 @@ def _timestamps(values: pa.Array, digits: int) -> _Bound:
     utc = values.type.tz is not None
     size = len('"YYYY-MM-DDTHH:MM:SS"') + (digits + 1 if digits else 0) + utc
     sizes = np.full(len(values), size, dtype=np.int64)
-    return sizes, lambda out, cursors, name, states: write.write_timestamps(
-        out, cursors, name, states, micros, digits, utc
-    )
+    return sizes, write.write_timestamps, (micros, digits, utc)
 
 
 _WHOLE = r"^-?[0-9]+$"
@@ -294,9 +287,7 @@ def _structs(values: pa.Array, style: JsonStyle) -> _Bound:
     data = empty_bytes(int(ends[-1]) if len(ends) else 0)
     rows.write(data, ends - rows.sizes)
     offsets = text_offsets(rows.sizes)
-    return rows.sizes, lambda out, cursors, name, states: write.write_plain(
-        out, cursors, name, states, data, offsets, False
-    )
+    return rows.sizes, write.write_plain, (data, offsets, False)
 
 
 def _lists(values: pa.Array) -> _Bound:
@@ -304,9 +295,7 @@ def _lists(values: pa.Array) -> _Bound:
     data, offsets = text_buffers(values.values, pa.string())
     sizes = np.empty(len(values), dtype=np.int64)
     size_of.list_sizes(list_offsets, data, offsets, sizes)
-    return sizes, lambda out, cursors, name, states: write.write_lists(
-        out, cursors, name, states, list_offsets, data, offsets
-    )
+    return sizes, write.write_lists, (list_offsets, data, offsets)
 
 
 def text_offsets(sizes: Int64s) -> Int32s:
