@@ -115,7 +115,7 @@ _CHECKS: dict[type[AnyJob], Callable[[typing.Any], None]] = {
     TopicTablesJob: check_topic_tables_values,
     EventTablesJob: check_event_tables_values,
 }
-"""What types alone do not check, by the kind of job."""
+"""Check of the values of a job, by its kind."""
 _COMMANDS = {"tables": "binlog-stream run", "kafka": "binlog-stream publish"}
 """Command that runs a job, by the kind of its sink."""
 

@@ -106,13 +106,7 @@ class EventSources(NamedTuple):
 
 @kernel
 def room_for_events(sources: EventSources, rows: Int64s, literal_sizes: Int64s) -> int:
-    """Compute the most bytes that `fill_events` can write.
-
-    Args:
-        sources: As there.
-        rows: As there.
-        literal_sizes: Bytes of all literals of each event.
-    """
+    """Compute the most bytes that `fill_events` can write; *literal_sizes*: bytes of all literals of each event."""
     gtid_max = 0
     for group in range(len(sources.group_files)):
         gtid_max = max(gtid_max, sources.gtid_offsets[group + 1] - sources.gtid_offsets[group])
@@ -302,20 +296,9 @@ def add_message_sizes(
     around: int,
     sizes: Int64s,
 ) -> None:
-    """Add the bytes that `write_messages` writes for each message; as its arguments of these names.
+    """Add to *sizes* the bytes that `write_messages` writes for each message; *around* are those of its *tail*.
 
-    Args:
-        message_fields: As below, and so on.
-        segments: As below.
-        slots: As below.
-        events: As below.
-        row_nos: As below.
-        total_orders: As below.
-        table_orders: As below.
-        ops: As below.
-        op_offsets: As below.
-        around: Bytes of *tail*.
-        sizes: Gets more.
+    The other arguments are those of the same names there.
     """
     for row in range(len(sizes)):
         first = slots[events[row]] * (len(message_fields) + 1)

@@ -117,10 +117,7 @@ def write_characters(
         data: What the offsets point into.
         offsets: Below 0 for no value.
         prefix: Bytes of the size before each text.
-        singles: Of `CharsetTables`, as the next three.
-        pairs: As there.
-        triples: As there.
-        quads: As there.
+        singles: Of `CharsetTables`, as *pairs*, *triples* and *quads*.
         is_ascii: Whether bytes below 0x80 are ASCII.
         replace: Whether bytes that are no character become U+FFFD.
         out_offsets: Gets the start of each text, and the end of the last.
@@ -200,21 +197,10 @@ def write_units(
     out_offsets: Int32s,
     out: Bytes,
 ) -> int:
-    """Texts in UTF-16, UCS-2 or UTF-32 as UTF-8, one after the other.
+    """Texts in UTF-16, UCS-2 or UTF-32 as UTF-8, one after the other; else as `write_characters`.
 
-    Args:
-        data: What the offsets point into.
-        offsets: Below 0 for no value.
-        prefix: Bytes of the size before each text.
-        width: Bytes of a unit, 2 or 4; those of 4 are big-endian.
-        big: Whether units are big-endian.
-        pairs: Whether two units can be surrogates for one character.
-        replace: As for `write_characters`, and so on.
-        out_offsets: As there.
-        out: As there.
-
-    Returns:
-        As `write_characters`.
+    A unit has *width* bytes, 2 or 4, of which those of 4 are big-endian, and those of 2 if *big*; *pairs*: two units
+    can be surrogates for one character.
     """
     at = 0
     out_offsets[0] = 0

@@ -2,6 +2,8 @@
 
 Without a fraction of a second values are decimal digits or seconds, little-endian. With one, they are a big-endian
 number of the last digit's units: of the time with a bias, or of a date and time with mixed bases.
+
+Arguments and results are those of `temporal_kernels`; a value has *width* bytes, and *digits* of a fraction.
 """
 
 from __future__ import annotations
@@ -36,18 +38,7 @@ def _unit(digits: int) -> int:
 
 @kernel
 def gather_old_times(data: Bytes, offsets: Int32s, digits: int, width: int, out: Int64s) -> int:
-    """TIME: HHMMSS with sign in 3 bytes; or units of the last digit.
-
-    Args:
-        data: What the offsets point into.
-        offsets: Below 0 for no value.
-        digits: Of the fraction.
-        width: Bytes of a value.
-        out: Gets microseconds.
-
-    Returns:
-        Index of the first value that is none, or -1.
-    """
+    """TIME: HHMMSS with sign in 3 bytes; or units of the last digit."""
     last = data.size - width
     unit = _unit(digits)
     bias = _TIME_BIAS // unit
@@ -79,19 +70,7 @@ def gather_old_times(data: Bytes, offsets: Int32s, digits: int, width: int, out:
 
 @kernel
 def gather_old_datetimes(data: Bytes, offsets: Int32s, digits: int, width: int, out: Int64s, valid: Mask) -> int:
-    """DATETIME: YYYYMMDDHHMMSS in 8 bytes; or mixed bases (13 months, 32 days, 24, 60, 60) in units of the last digit.
-
-    Args:
-        data: As for `gather_old_times`, and so on.
-        offsets: As there.
-        digits: As there.
-        width: As there.
-        out: Gets microseconds since 1970.
-        valid: Which values are there; cleared where there is no such day.
-
-    Returns:
-        Index of the first value that is none, or -1.
-    """
+    """DATETIME: YYYYMMDDHHMMSS in 8 bytes; or mixed bases (13 months, 32 days, 24, 60, 60) in last digit's units."""
     last = data.size - width
     unit = _unit(digits)
     for i in range(offsets.size):
@@ -131,19 +110,7 @@ def gather_old_datetimes(data: Bytes, offsets: Int32s, digits: int, width: int, 
 
 @kernel
 def gather_old_timestamps(data: Bytes, offsets: Int32s, digits: int, width: int, out: Int64s, valid: Mask) -> int:
-    """TIMESTAMP: seconds since 1970 UTC in 4 bytes; with a fraction big-endian, then its digits.
-
-    Args:
-        data: As for `gather_old_datetimes`, and so on.
-        offsets: As there.
-        digits: As there.
-        width: As there.
-        out: As there.
-        valid: As there; the zero timestamp is the server's zero date.
-
-    Returns:
-        Index of the first value that is none, or -1.
-    """
+    """TIMESTAMP: seconds since 1970 UTC in 4 bytes; with a fraction big-endian, then its digits; zero: no date."""
     last = data.size - width
     unit = _unit(digits)
     for i in range(offsets.size):

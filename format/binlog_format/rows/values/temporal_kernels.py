@@ -1,4 +1,9 @@
-"""The loops of `temporal`: dates and times to days and microseconds since 1970, or to text."""
+"""The loops of `temporal`: dates and times to days and microseconds since 1970, or to text.
+
+Each loop `gather_...` reads the values at *offsets* in *data*, below 0 for no value, into *out*: days or microseconds
+since 1970, or microseconds of a TIME. *valid*, which values are there, is cleared where there is no such day. It
+returns the index of the first value that is none, or -1.
+"""
 
 from __future__ import annotations
 
@@ -72,17 +77,7 @@ def days_since_1970(year: int, month: int, day: int) -> int:
 
 @kernel
 def gather_dates(data: Bytes, offsets: Int32s, out: Int32s, valid: Mask) -> int:
-    """DATE: 5 bits day, 4 bits month, 15 bits year, little-endian; days since 1970.
-
-    Args:
-        data: What the offsets point into.
-        offsets: Below 0 for no value.
-        out: Gets the days.
-        valid: Which values are there; cleared where there is no such day.
-
-    Returns:
-        Index of the first value that is none, or -1.
-    """
+    """DATE: 5 bits day, 4 bits month, 15 bits year, little-endian."""
     last = data.size - 3
     for i in range(offsets.size):
         place = int(offsets[i])
@@ -104,18 +99,7 @@ def gather_dates(data: Bytes, offsets: Int32s, out: Int32s, valid: Mask) -> int:
 
 @kernel
 def gather_datetimes(data: Bytes, offsets: Int32s, fraction_size: int, out: Int64s, valid: Mask) -> int:
-    """DATETIME: 17 bits year * 13 + month, 5 day, 5 hour, 6 minute, 6 second, big-endian, then the fraction.
-
-    Args:
-        data: What the offsets point into.
-        offsets: Below 0 for no value.
-        fraction_size: Bytes of the fraction.
-        out: Gets microseconds since 1970.
-        valid: Which values are there; cleared where there is no such day.
-
-    Returns:
-        Index of the first value that is none, or -1.
-    """
+    """DATETIME: 17 bits year * 13 + month, 5 day, 5 hour, 6 minute, 6 second, big-endian, then the fraction's bytes."""
     last = data.size - 5 - fraction_size
     for i in range(offsets.size):
         place = int(offsets[i])
@@ -140,10 +124,7 @@ def gather_datetimes(data: Bytes, offsets: Int32s, fraction_size: int, out: Int6
 
 @kernel
 def gather_timestamps(data: Bytes, offsets: Int32s, fraction_size: int, out: Int64s, valid: Mask) -> int:
-    """TIMESTAMP: 4 bytes seconds since 1970 UTC, big-endian, then the fraction; as `gather_datetimes`.
-
-    The zero timestamp is the server's zero date.
-    """
+    """TIMESTAMP: 4 bytes seconds since 1970 UTC, big-endian, then the fraction's; zero is the server's zero date."""
     last = data.size - 4 - fraction_size
     for i in range(offsets.size):
         place = int(offsets[i])
@@ -163,17 +144,7 @@ def gather_timestamps(data: Bytes, offsets: Int32s, fraction_size: int, out: Int
 
 @kernel
 def gather_times(data: Bytes, offsets: Int32s, fraction_size: int, out: Int64s) -> int:
-    """TIME: 1 bit sign, 1 unused, 10 hour, 6 minute, 6 second, then the fraction, as one big-endian number.
-
-    Args:
-        data: What the offsets point into.
-        offsets: Below 0 for no value.
-        fraction_size: Bytes of the fraction.
-        out: Gets microseconds.
-
-    Returns:
-        Index of the first value that is none, or -1.
-    """
+    """TIME: 1 bit sign, 1 unused, 10 hour, 6 minute, 6 second, then the fraction, as one big-endian number."""
     fraction_bits = 8 * fraction_size
     last = data.size - 3 - fraction_size
     for i in range(offsets.size):
