@@ -1,4 +1,8 @@
-"""Settings of a job: `Job` and its sections; every field is a setting that an operator may change in a job file."""
+"""Settings of a job: `Job` and its sections; every field is a setting that an operator may change in a job file.
+
+Job files explain each setting, and so do the docs: `text.SECTIONS`, `source_texts.PUBLISH_SECTIONS` and
+`source_texts.EVENT_SECTIONS` are where.
+"""
 
 from __future__ import annotations
 
@@ -120,26 +124,7 @@ NotNegative = Annotated[int, msgspec.Meta(ge=0)]
 
 
 class TableRule(RowRule, frozen=True, kw_only=True):
-    """`[[tables]]`: what becomes of the tables that `select` matches; the first rule that matches a table counts.
-
-    Attributes:
-        mode: One mode, or a list of several.
-        keys: Columns that tell rows apart, for tables whose primary key the log does not know.
-        target: Where in the sink's directory; `{database}`, `{table}` and `{mode}` are filled in.
-        deletes: What a deleted row becomes in a mirror.
-        on_truncate: What a TRUNCATE does to the targets.
-        on_drop: What a DROP TABLE or DROP DATABASE does to them.
-        on_partition_drop: What DROP PARTITION and TRUNCATE PARTITION do to targets that hold the table's rows.
-        unknown_values: What existing rows get in a new column, where the log lacks their values.
-        rewritten: What a column gets whose values an ALTER TABLE changed, where it is not known to what.
-        on_statement: What a statement that changes rows without row events does to the job.
-        foreign_keys: What a change of a parent does that its foreign keys may carry on to the table, not to the log.
-        begin: From where on the table has to be in the log, for modes that hold its rows.
-        partition_by: How new targets are partitioned; each as `partition_rule` takes it.
-        evidence: What is compared of rows that change; None: what the job sets for all tables.
-        evidence_after: Of how many the whole row, after what may have changed the target; None: the same.
-        evidence_sample: Of how many rows of each step the whole row, where that is cheap; None: the same.
-    """
+    """`[[tables]]`: what becomes of the tables that `select` matches; the first rule that matches a table counts."""
 
     mode: Mode | tuple[Mode, ...] = Mode.MIRROR
     keys: tuple[str, ...] = ()
@@ -175,19 +160,7 @@ class TableRule(RowRule, frozen=True, kw_only=True):
 
 
 class Sink(Section, frozen=True):
-    """`[sink]`: where the tables go.
-
-    Attributes:
-        kind: What kind of sink this is; `publish_model.KafkaSink` is the other one.
-        directory: Folder or URL.
-        storage: Access to an object store, under the names that `obstore` and `deltalake` know.
-        catalog: Of Iceberg tables, and access to their files, under the names that `pyiceberg` knows; none: one of the
-            directory's own.
-        row_ids: New tables keep an id for each row.
-        json: Type of JSON columns in new tables, and of new JSON columns.
-        target_file_size: In bytes; a merge rewrites whole files, an append leaves many small ones.
-        retention: How long files that a merge replaced stay, for readers of older versions.
-    """
+    """`[sink]`: where the tables go."""
 
     PATHS = frozenset({"directory"})
 
@@ -221,13 +194,7 @@ class Trigger(Section, frozen=True):
 
 
 class Metrics(Section, frozen=True):
-    """`[metrics]`: what Prometheus may ask for, over HTTP, and OpenTelemetry is sent.
-
-    Attributes:
-        port: TCP port for Prometheus, 0 for one that is free; None: it cannot ask.
-        host: Address to listen at; there is no password.
-        otlp: Push to OpenTelemetry, as its own environment variables configure it.
-    """
+    """`[metrics]`: what Prometheus may ask for, over HTTP, and OpenTelemetry is sent."""
 
     port: int | None = None
     host: str = "127.0.0.1"
@@ -235,24 +202,14 @@ class Metrics(Section, frozen=True):
 
 
 class Lineage(Section, frozen=True):
-    """`[lineage]`: what OpenLineage is told; the library's own configuration has its address.
-
-    Attributes:
-        namespace: Of the job; None: nothing is told.
-        source: Namespace of the source tables, as other tools call the server; None: made of the log's path.
-    """
+    """`[lineage]`: what OpenLineage is told; the library's own configuration has its address."""
 
     namespace: str | None = None
     source: str | None = None
 
 
 class Status(Section, frozen=True):
-    """`[status]`: what a job cannot find out itself about how safe it is.
-
-    Attributes:
-        purge_after: How long the server keeps a binlog file after its last write to it (`binlog_expire_logs_seconds`);
-            None: not known.
-    """
+    """`[status]`: what a job cannot find out itself about how safe it is."""
 
     purge_after: str | None = None
 
@@ -270,17 +227,7 @@ class Spark(Section, frozen=True):
 
 
 class Job(Section, frozen=True):
-    """A job file whose sink are tables; `publish_model.PublishJob` is one whose sink is Kafka.
-
-    Attributes:
-        name: What the job is called in Spark and in messages; default: the file's name.
-        checkpoint: Directory of Spark's checkpoint: it holds how far the job has come.
-        on_error: What becomes of the job when one of its tables cannot go on.
-        evidence: What is compared of rows that change, of tables that do not set it themselves.
-        evidence_after: Of how many the whole row, after what may have changed a target; of such tables.
-        evidence_sample: Of how many rows of each step the whole row, where that is cheap; of such tables.
-        errors_show_values: Let messages show values of rows; see `messages.row_value`.
-    """
+    """A job file whose sink are tables; `publish_model.PublishJob` is one whose sink is Kafka."""
 
     PATHS = frozenset({"checkpoint"})
 

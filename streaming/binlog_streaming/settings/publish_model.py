@@ -70,11 +70,7 @@ class SaslMechanism(StrEnum):
 
 
 class FollowedSource(JobLogSource, frozen=True, rename="camel"):
-    """`[source]` of a job that follows the log in its own process.
-
-    Attributes:
-        debezium_offset: Where a connector of Debezium was stopped, as it stores it; a new job starts there.
-    """
+    """`[source]` of a job that follows the log in its own process."""
 
     fail_on_statement: bool | None = None
     declared_types: bool | None = None
@@ -86,27 +82,13 @@ class FollowedSource(JobLogSource, frozen=True, rename="camel"):
 
 
 class TopicRule(RowRule, frozen=True, kw_only=True):
-    """`[[tables]]`: which tables are published; the first rule that matches a table counts.
-
-    Attributes:
-        keys: Columns that make the key of a message; default: the primary key, or none.
-    """
+    """`[[tables]]`: which tables are published; the first rule that matches a table counts."""
 
     keys: tuple[str, ...] = ()
 
 
 class Security(Section, frozen=True):
-    """`[sink.security]`: how brokers are trusted, and who we are for them.
-
-    Attributes:
-        tls: Whether connections are encrypted, and the broker's certificate is verified.
-        ca_file: PEM file of certificates to trust; None: those that the system trusts.
-        certificate_file: PEM file of the client's own certificate, where brokers ask for one.
-        key_file: PEM file of its key.
-        user: Name for SASL; None: no SASL.
-        password_variable: Environment variable with the password.
-        password_file: File with the password, in place of the variable.
-    """
+    """`[sink.security]`: how brokers are trusted, and who we are for them."""
 
     PATHS = frozenset({"ca_file", "certificate_file", "key_file", "password_file"})
 
@@ -121,17 +103,7 @@ class Security(Section, frozen=True):
 
 
 class Registry(Section, frozen=True):
-    """`[sink.registry]`: where schemas are registered, and who we are for it.
-
-    Attributes:
-        url: Of the registry, `http://host:port` or `https://host:port`; several of the same one with commas.
-        user: Name for HTTP's basic authentication; None: none.
-        password_variable: Environment variable with the password.
-        password_file: File with the password, in place of the variable.
-        ca_file: PEM file of certificates to trust; None: those that the system trusts.
-        certificate_file: PEM file of the client's own certificate, where the registry asks for one.
-        key_file: PEM file of its key.
-    """
+    """`[sink.registry]`: where schemas are registered, and who we are for it; `url` may be several, with commas."""
 
     PATHS = frozenset({"ca_file", "certificate_file", "key_file", "password_file"})
 
@@ -145,12 +117,7 @@ class Registry(Section, frozen=True):
 
 
 class Oversized(Section, frozen=True):
-    """`[sink.oversized]`: files for values that are too large for a message.
-
-    Attributes:
-        store: A folder, or a URL of an object store; None: messages are sent whole, whatever their size.
-        max_bytes: Bytes of the largest key and value that are sent whole.
-    """
+    """`[sink.oversized]`: files for values that are too large for a message."""
 
     PATHS = frozenset({"store"})
 
@@ -175,36 +142,7 @@ class TopicShape(Section, frozen=True, kw_only=True):
 
 
 class KafkaSink(Section, frozen=True):
-    """`[sink]`: the brokers, the topics, and what messages look like.
-
-    Attributes:
-        bootstrap_servers: Some of the brokers: `host:port,host:port`.
-        topic_prefix: First part of the topics' names, and the publisher's name; one job publishes under it.
-        source_name: Name of the source in messages, in keys with schemas too; None: `topic_prefix`.
-        message_version: Version of messages; None: that with which the job began, and of a new job the newest.
-        topic: Name of a table's topic; `{prefix}`, `{database}` and `{table}` are filled in.
-        partitions: Of topics that the job creates; None: it creates none but that of its offsets.
-        replication: Copies of each of these partitions; None: as many as the brokers make.
-        topic_settings: Settings of topics that the job creates, under Kafka's names.
-        topics: The same three by the names of topics.
-        envelope: What the value of a change is.
-        format: What keys and values are written in.
-        schemas_enable: In JSON each key and value carries its schema.
-        tombstones: A delete is followed by a message with its key and no value.
-        skipped_operations: Changes that give no messages; None: TRUNCATE, and none in messages of version 1.
-        query: Changes carry the text of their statement, where the log has it.
-        transaction_metadata: Changes tell their place in their transaction; transactions have messages of their own.
-        transaction_topic: Where these go.
-        schema_changes: Statements that change tables have messages.
-        schema_topic: Where these go.
-        heartbeat: A message comes so often when nothing else does; None: none.
-        heartbeat_topic: Where it goes.
-        notification_topic: Where messages about snapshots and starts of the job go; None: there are none.
-        signal_table: `database.table` whose rows start and stop snapshots (`snapshot --follow-signals`); None: none.
-        offsets_topic: Where the offset of each transaction goes, with it.
-        security: How brokers are trusted, and who we are for them.
-        oversized: Where values go that are too large for a message.
-    """
+    """`[sink]`: the brokers, the topics, and what messages look like."""
 
     kind: Literal["kafka"]
     bootstrap_servers: str
@@ -271,17 +209,7 @@ class KafkaSink(Section, frozen=True):
 
 
 class Outbox(Section, frozen=True):
-    """`[outbox]`: a table in which a row that is inserted is an event for others, as of Debezium's Outbox Event Router.
-
-    Attributes:
-        table: `database.table`, which `[[tables]]` selects; None: the job has none.
-        topic: Of an event; `{prefix}` and `{route}` are filled in.
-        route: Column that fills `{route}`.
-        key: Column that is the key of the message.
-        payload: Column that is its value, as it is.
-        id: Column that is its header `id`.
-        headers: More headers: their names, and the columns that fill them.
-    """
+    """`[outbox]`: a table whose inserted rows are events for others, as of Debezium's Outbox Event Router."""
 
     table: str | None = None
     topic: str = "outbox.event.{route}"
@@ -309,13 +237,7 @@ class Outbox(Section, frozen=True):
 
 
 class PublishJob(Section, frozen=True):
-    """A job file whose sink is Kafka.
-
-    Attributes:
-        name: What the job is called in messages and metrics; default: the file's name.
-        checkpoint: Folder in which the job remembers that it has begun, and with what; how far it has come is in Kafka.
-        errors_show_values: Let messages show values of rows; see `messages.row_value`.
-    """
+    """A job file whose sink is Kafka."""
 
     PATHS = frozenset({"checkpoint"})
 

@@ -35,17 +35,7 @@ class Arguments(StrEnum):
 
 
 class EventLogSource(Section, frozen=True, rename="camel"):
-    """`[source]`: a structured log; options have the names that they have in Spark's `format("binlog-stream")`.
-
-    Attributes:
-        path: Folder of the log's files, one file of it, or a URL.
-        format: `structured`, or None: it is detected.
-        starting_offsets: Where a new job starts: `earliest`, `latest`, or a position.
-        starting_timestamp: The same as a time.
-        fail_on_data_loss: Whether events that are gone, and had not been read, end the job.
-        skip_damaged: Whether entries that cannot be read are left out, and named; else they end the job.
-        max_bytes_per_trigger: Bytes of the log in one batch.
-    """
+    """`[source]`: a structured log; options have the names that they have in Spark's `format("binlog-stream")`."""
 
     PATHS = frozenset({"path"})
 
@@ -65,19 +55,7 @@ class EventLogSource(Section, frozen=True, rename="camel"):
 
 
 class EventRule(Section, frozen=True):
-    """`[[tables]]`: events that go into tables; each rule takes all that it selects, whatever others take.
-
-    Attributes:
-        arguments: What becomes of their arguments.
-        target: Where in the sink's directory; of the source of an event `{category}`, `{severity}`, `{function}`,
-            `{file}` (its name without folders, `_` for dots), `{line}` and `{source_id}` are filled in. Default:
-            `logs`, and with `arguments = "columns"` `{category}/{file}_{line}`.
-        min_severity: The least severity, as a name or a number.
-        categories: Comma separated regular expressions, each for the whole category.
-        source_files: The same for the source file, with its folders.
-        formats: One regular expression for the whole format string.
-        partition_by: How new tables are partitioned, as in other jobs.
-    """
+    """`[[tables]]`: events that go into tables; each rule takes all that it selects, whatever others take."""
 
     arguments: Arguments = Arguments.JSON
     target: str | None = None
@@ -101,13 +79,7 @@ class EventRule(Section, frozen=True):
 
 
 class EventTablesJob(Section, frozen=True):
-    """A job file whose source is a structured log and whose sink are tables.
-
-    Attributes:
-        name: What the job is called in messages and metrics; default: the file's name.
-        checkpoint: Folder, or URL, that holds how far the job has come.
-        errors_show_values: Let messages show values of rows; see `messages.row_value`.
-    """
+    """A job file whose source is a structured log and whose sink are tables."""
 
     PATHS = frozenset({"checkpoint"})
 
