@@ -180,11 +180,7 @@ _FIELDS = tuple(declared.name for declared in fields(DdlStatement))
 
 
 def ddl_statements(block: Block) -> Iterator[DdlStatement]:
-    """The DDL in a block, in order; of a two-phase ALTER its COMMIT alone.
-
-    Args:
-        block: Of plain events.
-    """
+    """The DDL in a block of plain events, in order; of a two-phase ALTER its COMMIT alone."""
     return (statement for _, _, statement in _statements(block, DDL_WORDS, _MAY_BEGIN_DDL))
 
 
@@ -196,11 +192,7 @@ def is_ddl(statement: DdlStatement) -> bool:
 
 
 def table_statements(block: Block) -> Iterator[tuple[int, str, DdlStatement]]:
-    """DDL and TRUNCATE in a block, in order: row of the event, first keyword after settings, statement.
-
-    Args:
-        block: Of plain events.
-    """
+    """DDL and TRUNCATE in a block of plain events: row of the event, first keyword after settings, statement."""
     return _statements(block, DDL_WORDS | {TRUNCATE}, _MAY_BEGIN_ANY)
 
 

@@ -71,11 +71,7 @@ class RowFormat:
     def lacking(
         self, block: Block, groups: GroupFilter = ALL_GROUPS, server_runs: ServerRuns | None = None
     ) -> Iterator[Lacking]:
-        """Changes that *block* does not contain row by row, in order; costs nothing if it contains all.
-
-        Args:
-            block: Of plain events.
-        """
+        """Changes that a block of plain events does not contain row by row; costs nothing if it contains all."""
         keep = None
         for number, (event, _, statement) in enumerate(row_statements(block, server_runs, self._schemas)):
             keep = groups.keep(block) if number == 0 else keep

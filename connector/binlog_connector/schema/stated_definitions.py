@@ -40,11 +40,7 @@ BEGIN_KIND, DEFINITION_KIND = "begin", "definition"
 
 
 def stated_definitions(block: Block) -> Iterator[DdlStatement]:
-    """The definitions that marks in a block state, in order.
-
-    Args:
-        block: Of plain events.
-    """
+    """The definitions that marks in a block of plain events state, in order."""
     if not len(maps_of_marks(block)):
         return
     from binlog_format.views.snapshot_events import marks_in  # compiled code takes a moment to load

@@ -1,4 +1,8 @@
-"""The loops of `addresses` and `geometry`: UUID and INET to text, and the parts of a geometry."""
+"""The loops of `addresses` and `geometry`: UUID and INET to text, and the parts of a geometry.
+
+Arguments and results are as in `text_kernels`; *out* has room for the longest text, or the bytes, of each value. One
+that is too long, or too short, cannot be read.
+"""
 
 from __future__ import annotations
 
@@ -47,18 +51,7 @@ def _padded_value(data: Bytes, offset: int, prefix: int, width: int, value: Byte
 
 @allocating_kernel
 def write_uuids(data: Bytes, offsets: Int32s, prefix: int, out_offsets: Int32s, out: Bytes) -> int:
-    """UUIDs, 16 bytes in the order of their text, as `xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx`.
-
-    Args:
-        data: What the offsets point into.
-        offsets: Below 0 for no value.
-        prefix: Bytes of the size before each value.
-        out_offsets: Gets the start of each text, and the end of the last.
-        out: Room for the longest text of each value.
-
-    Returns:
-        -1; or the index of the first value that is longer than such an address, or not in the data.
-    """
+    """UUIDs, 16 bytes in the order of their text, as `xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx`."""
     value = np.empty(UUID_SIZE, dtype=np.uint8)
     at = 0
     out_offsets[0] = 0
@@ -97,7 +90,7 @@ def _put_inet4(out: Bytes, at: int, value: Bytes, place: int) -> int:
 
 @allocating_kernel
 def write_inet4(data: Bytes, offsets: Int32s, prefix: int, out_offsets: Int32s, out: Bytes) -> int:
-    """IPv4 addresses as `1.2.3.4`; arguments and result as for `write_uuids`."""
+    """IPv4 addresses as `1.2.3.4`."""
     value = np.empty(INET4_SIZE, dtype=np.uint8)
     at = 0
     out_offsets[0] = 0
@@ -165,7 +158,7 @@ def _put_inet6(out: Bytes, at: int, value: Bytes) -> int:
 
 @allocating_kernel
 def write_inet6(data: Bytes, offsets: Int32s, prefix: int, out_offsets: Int32s, out: Bytes) -> int:
-    """IPv6 addresses as the server prints them, for example `::ffff:1.2.3.4`; arguments and result as `write_uuids`."""
+    """IPv6 addresses as the server prints them, for example `::ffff:1.2.3.4`."""
     value = np.empty(INET6_SIZE, dtype=np.uint8)
     at = 0
     out_offsets[0] = 0
@@ -182,19 +175,7 @@ def write_inet6(data: Bytes, offsets: Int32s, prefix: int, out_offsets: Int32s, 
 def split_geometries(
     data: Bytes, offsets: Int32s, prefix: int, srids: NDArray[np.uint32], out_offsets: Int32s, out: Bytes
 ) -> int:
-    """The SRID before each geometry, and its well-known binary; 0 and nothing for an empty one.
-
-    Args:
-        data: What the offsets point into.
-        offsets: Below 0 for no value.
-        prefix: Bytes of the size before each value.
-        srids: Gets the SRIDs.
-        out_offsets: Gets the start of each well-known binary, and the end of the last.
-        out: Room for all values.
-
-    Returns:
-        -1; or the index of the first value that is too short, or not in the data.
-    """
+    """Put SRIDs of geometries into *srids*, and their well-known binary into *out*; of an empty one 0, and nothing."""
     at = 0
     out_offsets[0] = 0
     for i in range(offsets.size):

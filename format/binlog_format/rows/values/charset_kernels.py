@@ -1,6 +1,7 @@
 """The loops of `text` that turn other character sets into UTF-8: `write_characters`, `write_units`.
 
-Both need room for three bytes of UTF-8 for each byte of text (`UTF8_GROWTH_MAX`), which no character set exceeds.
+Arguments and results are as in `text_kernels`. Both need room for three bytes of UTF-8 for each byte of text
+(`UTF8_GROWTH_MAX`), which no character set exceeds.
 """
 
 from __future__ import annotations
@@ -111,20 +112,10 @@ def write_characters(
     out_offsets: Int32s,
     out: Bytes,
 ) -> int:
-    """Texts in a character set with tables as UTF-8, one after the other.
+    """Texts in a character set with tables (`CharsetTables`) as UTF-8, one after the other.
 
-    Args:
-        data: What the offsets point into.
-        offsets: Below 0 for no value.
-        prefix: Bytes of the size before each text.
-        singles: Of `CharsetTables`, as *pairs*, *triples* and *quads*.
-        is_ascii: Whether bytes below 0x80 are ASCII.
-        replace: Whether bytes that are no character become U+FFFD.
-        out_offsets: Gets the start of each text, and the end of the last.
-        out: `UTF8_GROWTH_MAX` bytes for each byte of text.
-
-    Returns:
-        -1; or the index of the first text with bytes that are no character, or that is not in the data; or `TOO_LARGE`.
+    Bytes below 0x80 are ASCII if *is_ascii*. Bytes that are no character become U+FFFD if *replace*, and else cannot be
+    read.
     """
     at = 0
     out_offsets[0] = 0

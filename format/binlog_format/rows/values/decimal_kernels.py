@@ -3,6 +3,9 @@
 A value is split at the point, and each side into groups of nine digits from the point outwards, four bytes each; the
 outermost group may be smaller. Numbers are big-endian; the highest bit of all is inverted; a negative value has all its
 bits inverted.
+
+The loops read values of *width* bytes at *offsets* in *data*, below 0 for none. *groups*, of shape (group_count, 2),
+are size and scale of each group. They return the index of the first value whose digits are none, or -1.
 """
 
 from __future__ import annotations
@@ -43,18 +46,7 @@ def _group(data: Bytes, place: int, size: int, flip: int) -> int:
 
 @kernel
 def gather_small_decimals(data: Bytes, offsets: Int32s, width: int, groups: Int64s, out: NDArray[np.int64]) -> int:
-    """Decimals of up to 18 digits as numbers without point.
-
-    Args:
-        data: What the offsets point into.
-        offsets: Below 0 for no value.
-        width: Bytes of a value.
-        groups: Shape (group_count, 2): size and scale of each group.
-        out: Shape (count, 2): the low and the high word of a 128-bit number.
-
-    Returns:
-        Index of the first value whose digits are none, or -1.
-    """
+    """Decimals of up to 18 digits as numbers without point; *out*, (count, 2): low and high word of 128-bit numbers."""
     for i in range(offsets.size):
         place = int(offsets[i])
         out[i, 0] = 0
@@ -148,18 +140,8 @@ def write_decimals(
 ) -> int:
     """Decimals as text, as the server prints them: no leading zeros, but one before the point.
 
-    Args:
-        data: What the offsets point into.
-        offsets: Below 0 for no value.
-        width: Bytes of a value.
-        groups: Shape (group_count, 2): size and scale of each group.
-        whole: Digits before the point.
-        digits: Scratch for all digits of a value.
-        out_offsets: Where each text starts, and the end of the last.
-        out: Room for three bytes more than the digits of each value.
-
-    Returns:
-        Index of the first value whose digits are none, or -1.
+    There are *whole* digits before the point; *digits* is scratch for all those of a value; *out_offsets* gets where
+    each text starts in *out*, and the last one ends; *out* has room for three bytes more than the digits of each value.
     """
     end = 0
     out_offsets[0] = 0

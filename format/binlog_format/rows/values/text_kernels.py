@@ -1,4 +1,9 @@
-"""The loops of `text`: copy texts out of row images, and check them; `charset_kernels` converts them."""
+"""The loops of `text`: copy texts out of row images, and check them; `charset_kernels` converts them.
+
+A loop over images reads the values at *offsets* in *data*, below 0 for none, each after *prefix* bytes of its size.
+*out_offsets* gets where each result starts in *out*, and where the last one ends. The loop returns -1, or the index of
+the first value that cannot be read, or `TOO_LARGE`.
+"""
 
 from __future__ import annotations
 
@@ -34,17 +39,7 @@ def text_size(data: Bytes, place: int, prefix: int) -> int:
 
 @kernel
 def text_offsets(data: Bytes, offsets: Int32s, prefix: int, out_offsets: Int32s) -> int:
-    """Compute the start of each text when all are joined.
-
-    Args:
-        data: What the offsets point into.
-        offsets: Below 0 for no value.
-        prefix: Bytes of the size before each text.
-        out_offsets: Gets the start of each text, and the end of the last.
-
-    Returns:
-        -1; or the index of a text that is not in the data; or `TOO_LARGE`.
-    """
+    """Compute the start of each text when all are joined."""
     end = 0
     out_offsets[0] = 0
     for i in range(offsets.size):
@@ -62,7 +57,7 @@ def text_offsets(data: Bytes, offsets: Int32s, prefix: int, out_offsets: Int32s)
 
 @kernel
 def copy_texts(data: Bytes, offsets: Int32s, prefix: int, out_offsets: Int32s, out: Bytes) -> int:
-    """Write the texts to the places of `text_offsets`; -1, or the index of one that is not in the data."""
+    """Write the texts to the places of `text_offsets`."""
     for i in range(offsets.size):
         place = int(offsets[i])
         if place >= 0:
@@ -75,19 +70,7 @@ def copy_texts(data: Bytes, offsets: Int32s, prefix: int, out_offsets: Int32s, o
 
 @kernel
 def copy_padded(data: Bytes, offsets: Int32s, prefix: int, width: int, out_offsets: Int32s, out: Bytes) -> int:
-    """Put texts of up to *width* bytes one after the other, each filled up with 0x00 to *width*.
-
-    Args:
-        data: What the offsets point into.
-        offsets: Below 0 for no value, which takes no room.
-        prefix: Bytes of the size before each text.
-        width: Of a text.
-        out_offsets: Gets the start of each text, and the end of the last.
-        out: *width* zeros for each value.
-
-    Returns:
-        -1; or the index of a text that is longer, or not in the data.
-    """
+    """Put texts of up to *width* bytes into *out*, zeros before: each takes *width*, and no value takes nothing."""
     end = 0
     out_offsets[0] = 0
     for i in range(offsets.size):
