@@ -8,18 +8,13 @@ from binlog_connector.options.source_options import SourceOptions
 from binlog_connector.schema.definitions import TableName
 from binlog_connector.schema.log_ddl import DdlStatement
 from binlog_connector.schema.statement_rows import find_statement_rows
-from binlog_connector.schema.table_changes import (
-    DatabaseDropped,
-    RowsMoved,
-    TableRenamed,
-    UnsupportedChange,
-    table_changes,
-)
+from binlog_connector.schema.table_changes import DatabaseDropped, table_changes
 from binlog_format.errors import BinlogError, DataLossError
 from binlog_format.gtids.gtid import GtidPosition
 from binlog_format.gtids.gtid_set import GtidSet
 from binlog_format.log.search import end_of_gtids
 from binlog_format.views.filters import TableFilter
+from binlog_streaming.plan.batch_plan import names_of
 from binlog_streaming.plan.job_state import TableSelection
 from binlog_streaming.settings.choices import OnStatement
 
@@ -27,7 +22,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from binlog_connector.following.watched import WatchedLog
-    from binlog_connector.schema.table_changes import TableChange
     from binlog_format.block import Block
     from binlog_format.gtids.gtid_set import GtidPoint, Taken
     from binlog_format.position import Position
@@ -116,7 +110,7 @@ class TouchedTables:
                     if isinstance(change, DatabaseDropped):
                         dropped.add(change.database)
                     else:
-                        yield from _names(change)
+                        yield from names_of(change)
         for mark in snapshots.marks:
             yield TableName(str(mark["database"]), str(mark["table"]))
 
@@ -127,17 +121,6 @@ def _statements(block: Block, groups: GroupFilter) -> Iterator[DdlStatement]:
     for event, row in found:
         if keep is None or keep[int(block.events["group"][event])]:
             yield DdlStatement.from_row(row)
-
-
-def _names(change: TableChange | RowsMoved) -> tuple[TableName, ...]:
-    if isinstance(change, TableRenamed):
-        return change.old, change.new
-    if isinstance(change, RowsMoved):
-        return change.names or ()
-    if isinstance(change, UnsupportedChange):
-        return change.names
-    assert not isinstance(change, DatabaseDropped)
-    return (change.name,)
 
 
 def _is_purged_between(purged: GtidPoint, low: GtidPoint, high: GtidPoint) -> bool:

@@ -5,8 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from binlog_connector.schema.table_changes import DatabaseDropped, RowsChanged, TableRenamed, UnsupportedChange
+
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from binlog_connector.schema.definitions import TableName
     from binlog_connector.schema.log_ddl import DdlStatement
@@ -24,6 +26,25 @@ COLUMNS_STEP = 1
 """Number of the step after a change that adapts columns to rows."""
 ROWS_STEP = 2
 """Number of the step of rows after a change."""
+
+
+def names_of(
+    change: TableChange | RowsChanged | SnapshotChange, known: Callable[[], Iterable[TableName]] = tuple
+) -> list[TableName]:
+    """Names of the tables that a change is about, each once.
+
+    Args:
+        known: Gives the tables among which those of a dropped database are.
+    """
+    match change:
+        case TableRenamed():
+            return list(dict.fromkeys((change.old, change.new)))
+        case UnsupportedChange() | RowsChanged():
+            return list(dict.fromkeys(change.names or ()))
+        case DatabaseDropped():
+            return [name for name in known() if name.database == change.database]
+    return [change.name]
+
 
 COMPONENT_WEIGHT = 1 << 19
 """Fixed cost of a component, in bytes of row events."""

@@ -32,12 +32,11 @@ from binlog_connector.schema.table_changes import (
     TableDropped,
     TableRenamed,
     TableTruncated,
-    UnsupportedChange,
     rows_moved,
 )
 from binlog_format.errors import SchemaError
 from binlog_format.position import Position
-from binlog_streaming.plan.batch_plan import STEPS_PER_CHANGE, BatchPlan, ChangeStep, Component, RowsStep
+from binlog_streaming.plan.batch_plan import STEPS_PER_CHANGE, BatchPlan, ChangeStep, Component, RowsStep, names_of
 from binlog_streaming.plan.cascade_links import Appliance, LinkedRowsStep, linked_rows_steps, links_in, rows_steps
 from binlog_streaming.plan.cascades import cascades_in
 from binlog_streaming.plan.job_state import JobState, SelectedTable, SetAside, can_set_aside
@@ -247,13 +246,11 @@ def _take_respelled(planning: Planning, start: DdlStatement) -> None:
 def _take_gone(planning: Planning, change: TableChange | SnapshotChange) -> None:
     if isinstance(change, TableCreated | SnapshotBegun):
         planning.gone.discard(change.name)
-    elif isinstance(change, TableDropped):
-        planning.gone.add(change.name)
+    elif isinstance(change, TableDropped | DatabaseDropped):
+        planning.gone.update(names_of(change, planning.known))
     elif isinstance(change, TableRenamed):
         planning.gone.add(change.old)
         planning.gone.discard(change.new)
-    elif isinstance(change, DatabaseDropped):
-        planning.gone.update(name for name in planning.known() if name.database == change.database)
 
 
 def _keep_between_renames(planning: Planning, changes: Sequence[AnyChange]) -> None:
@@ -267,28 +264,21 @@ def _keep_between_renames(planning: Planning, changes: Sequence[AnyChange]) -> N
             planning.tables[change.new] = SelectedTable(change.new, old.rule, is_aside=True)
 
 
-def _tables_of(planning: Planning, change: TableChange | SnapshotChange) -> tuple[TableName, ...]:
-    if isinstance(change, TableRenamed):
-        names = [change.old, change.new]
-    elif isinstance(change, UnsupportedChange):
-        names = list(change.names)
-    elif isinstance(change, DatabaseDropped):
-        return _tables_of_database(planning, change.database)
-    else:
-        names = [change.name]
-    return tuple(name for name in dict.fromkeys(names) if planning.find(name) is not None)
-
-
-def _tables_of_database(planning: Planning, database: str) -> tuple[TableName, ...]:
-    rules = [rule for rule in planning.selection.rules_about(database) if rule.on_drop is not OnStatement.IGNORE]
-    names = tuple(name for name in planning.known() if name.database == database)
-    if rules and not names and planning.job_state.written is None:
+def _tables_of(planning: Planning, change: TableChange | SnapshotChange) -> list[TableName]:
+    names = [name for name in names_of(change, planning.known) if planning.find(name) is not None]
+    if not isinstance(change, DatabaseDropped):
+        return names
+    rules = planning.selection.rules_about(change.database)
+    if all(rule.on_drop is OnStatement.IGNORE for rule in rules):
+        return []
+    if not names and planning.job_state.written is None:
         raise SchemaError(
             "DDL_NOT_PARSED",
-            f"DROP DATABASE {database}: the log does not name the tables that it drops, and on_drop asks for them",
+            f"DROP DATABASE {change.database}: the log does not name the tables that it drops, and on_drop asks for "
+            "them",
             hint='Set on_drop = "ignore" for these tables, start the job again, and remove their targets by hand',
         )
-    return names if rules else ()
+    return names
 
 
 _BEGINNINGS = (TableCreated, TableDropped, TableRenamed, TableTruncated)

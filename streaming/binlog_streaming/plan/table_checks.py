@@ -30,9 +30,9 @@ from binlog_connector.schema.table_changes import (
     TableDropped,
     TableRenamed,
     TableTruncated,
-    UnsupportedChange,
 )
 from binlog_format.errors import BinlogError, SchemaError, TableError
+from binlog_streaming.plan.batch_plan import names_of
 from binlog_streaming.plan.snapshots import snapshot_command
 from binlog_streaming.settings import Begin, Mode, OnCascade, OnRowStatement, OnStatement
 
@@ -208,9 +208,8 @@ class TableChecks:
         if isinstance(change, TableRenamed):
             self._take_rename(statement, change)
         elif isinstance(change, DatabaseDropped):
-            for name in self.known():
-                if name.database == change.database:
-                    self._begin_anew(name, statement)
+            for name in names_of(change, self.known):
+                self._begin_anew(name, statement)
         elif (
             (isinstance(change, TableCreated) and not change.if_not_exists)
             or isinstance(change, TableDropped)
@@ -226,15 +225,8 @@ class TableChecks:
     def _stop_snapshots(self, statement: DdlStatement, change: TableChange) -> None:
         if isinstance(change, TableTruncated | PartitionsDropped) or getattr(change, "if_not_exists", False):
             return  # the columns stay
-        names: Sequence[TableName]
-        if isinstance(change, TableRenamed):
-            names = (change.old, change.new)
-        elif isinstance(change, DatabaseDropped):
-            names = [name for name in self.snapshots.tables if name.database == change.database]
-        else:
-            names = change.names if isinstance(change, UnsupportedChange) else (change.name,)
         problem = f"the table was changed at {statement.position} before all chunks were read"
-        for name in names:
+        for name in names_of(change, lambda: self.snapshots.tables):
             self.snapshots.stop(name, problem, statement.place)
 
     def _empties(self, name: TableName) -> bool:

@@ -23,6 +23,7 @@ from binlog_connector.schema.table_changes import (
 )
 from binlog_connector.schema.table_names import NameRule
 from binlog_format.errors import OptionError, SchemaError
+from binlog_streaming.plan.batch_plan import names_of
 from binlog_streaming.plan.cascade_links import Appliance, reached
 from binlog_streaming.plan.cascades import cascades_in
 from binlog_streaming.plan.snapshots import snapshot_command
@@ -175,12 +176,8 @@ def _names(
         case TableCreated():
             # A table that is new was not there under another spelling either.
             return (change.name,) if _OR_REPLACE.search(statement.text[:_HEAD_SIZE]) else ()
-        case TableAltered() | TableDropped() | TableTruncated():
-            return (change.name,)
-        case TableRenamed():
-            return (change.old, change.new)
-        case UnsupportedChange():
-            return change.names
+        case TableAltered() | TableDropped() | TableTruncated() | TableRenamed() | UnsupportedChange():
+            return names_of(change)
         case DatabaseDropped() if change.database != change.database.lower():
             return [name._replace(database=change.database) for name in known]
     return ()
