@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import logging
 import time
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from binlog_connector.installing import install_hint
 from binlog_format.errors import BinlogError, OptionError, listening_error
@@ -19,11 +18,13 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from prometheus_client import CollectorRegistry
-    from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+    from prometheus_client.core import Metric
 
-    from binlog_connector.metrics.follower import Follower, LogProgress, Rate
+    from binlog_connector.metrics.follower import Follower, LogProgress
     from binlog_connector.metrics.lag import Lag
     from binlog_format.gtids.gtid_set import GtidPoint
+
+    _Sample = tuple[tuple[str, ...], float]
 
 logger = logging.getLogger(__name__)
 
@@ -31,36 +32,6 @@ HOST = "127.0.0.1"
 """Default address: users decide who else may see the metrics, as there is no password."""
 
 PREFIX = "binlog_stream_"
-
-
-@dataclass(frozen=True, slots=True)
-class _Gauge:
-    name: str
-    help: str
-    value: Callable[[Lag], float]
-
-
-_LAG_GAUGES = (
-    _Gauge(
-        "lag_bytes", "Bytes up to the end of the last whole transaction in the log, not taken yet.", lambda x: x.size
-    ),
-    _Gauge("lag_pages", "Pages that these bytes lie in; of a classic log, stretches of 16 KiB.", lambda x: x.pages),
-    _Gauge(
-        "lag_transactions",
-        "Transactions not taken yet, by the numbers in GTIDs; events, of a structured log.",
-        lambda x: x.transactions,
-    ),
-    _Gauge(
-        "lag_seconds",
-        "Commit time of the newest transaction in the log minus that of the last one taken; 0 when all are.",
-        lambda x: x.seconds,
-    ),
-    _Gauge(
-        "oldest_file_needed",
-        "Number of the oldest binlog file that is still needed: those before it may be purged.",
-        lambda x: x.oldest_file_no,
-    ),
-)
 
 
 class FollowerMetrics:
@@ -109,18 +80,19 @@ class FollowerMetrics:
             yield metric
 
     def _collected(self) -> Iterator[Metric]:
-        followers = list(self._followers.values())
-        lags = {follower.name: lag_of(follower) for follower in followers}
-        yield from _lag_metrics(lags)
-        yield from _counters(followers)
-        yield from _rates(followers)
-        yield from _places(followers, lags)
-        yield _set_aside(followers)
-        yield _verified(followers)
-        yield _proved(followers)
-        yield _written_anew(followers)
-        yield from _topics(followers)
-        yield from _archives(followers)
+        from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+
+        followers = [(follower, lag_of(follower)) for follower in list(self._followers.values())]
+        for metric in _METRICS:
+            of = [each for each in followers if not metric.part or getattr(each[0].progress, metric.part) is not None]
+            if metric.part and not of:
+                continue
+            kind = CounterMetricFamily if metric.is_counter else GaugeMetricFamily
+            family = kind(PREFIX + metric.name, metric.help, labels=["name", *metric.labels])
+            for follower, lag in of:
+                for labels, number in metric.samples(follower.progress, lag):
+                    family.add_metric([follower.name, *labels], number)
+            yield family
 
 
 class MetricsExporter(FollowerMetrics):
@@ -174,190 +146,183 @@ def lag_of(follower: Follower) -> Lag | None:
         return None
 
 
-def _lag_metrics(lags: dict[str, Lag | None]) -> Iterator[Metric]:
-    from prometheus_client.core import GaugeMetricFamily
+class _Metric(NamedTuple):
+    """A metric of followers.
 
-    readable = GaugeMetricFamily(
-        f"{PREFIX}lag_known", "1: the lag could be measured; 0: it is missing here, see the log lines.", labels=["name"]
-    )
-    for name, lag in lags.items():
-        readable.add_metric([name], 0 if lag is None else 1)
-    yield readable
-    for gauge in _LAG_GAUGES:
-        family = GaugeMetricFamily(PREFIX + gauge.name, gauge.help, labels=["name"])
-        for name, lag in lags.items():
-            if lag is not None:
-                family.add_metric([name], gauge.value(lag))
-        yield family
+    Attributes:
+        samples: Values of the labels after `name`, each with a number, by the progress and the lag of a follower.
+        labels: Names of these labels.
+        part: Attribute of `LogProgress`: followers in which it is None have no such metric; empty: all have it.
+    """
 
-
-def _counters(followers: list[Follower]) -> Iterator[Metric]:
-    from prometheus_client.core import CounterMetricFamily
-
-    values: tuple[tuple[str, str, Callable[[LogProgress], int]], ...] = (
-        ("rows", "Row changes taken since the start of the process.", lambda progress: progress.rows.total),
-        ("bytes", "Bytes of the log taken since the start of the process.", lambda progress: progress.size.total),
-        ("transactions", "Transactions taken since the start of the process.", lambda progress: progress.transactions),
-    )
-    for name, text, value in values:
-        family = CounterMetricFamily(PREFIX + name, text, labels=["name"])
-        for follower in followers:
-            family.add_metric([follower.name], value(follower.progress))
-        yield family
+    name: str
+    help: str
+    samples: Callable[[LogProgress, Lag | None], Iterable[_Sample]]
+    labels: tuple[str, ...] = ()
+    is_counter: bool = False
+    part: str = ""
 
 
-def _rates(followers: list[Follower]) -> Iterator[Metric]:
-    from prometheus_client.core import GaugeMetricFamily
-
-    values: tuple[tuple[str, str, Callable[[LogProgress], Rate]], ...] = (
-        ("rows_per_second", "Row changes taken per second, the mean of the last 10 s.", lambda progress: progress.rows),
-        ("bytes_per_second", "Bytes of the log taken per second, the same mean.", lambda progress: progress.size),
-    )
-    for name, text, value in values:
-        family = GaugeMetricFamily(PREFIX + name, text, labels=["name"])
-        for follower in followers:
-            family.add_metric([follower.name], value(follower.progress).per_second())
-        yield family
+def _of_progress(
+    name: str, text: str, value: Callable[[LogProgress], float], *, is_counter: bool = False, part: str = ""
+) -> _Metric:
+    return _Metric(name, text, lambda progress, _: [((), value(progress))], (), is_counter, part)
 
 
-def _places(followers: list[Follower], lags: dict[str, Lag | None]) -> Iterator[Metric]:
-    from prometheus_client.core import GaugeMetricFamily
+def _of_lag(name: str, text: str, value: Callable[[Lag], float]) -> _Metric:
+    return _Metric(name, text, lambda _, lag: [] if lag is None else [((), value(lag))])
 
-    file_no = GaugeMetricFamily(
-        f"{PREFIX}position_file", "Number of the binlog file that is read next.", labels=["name"]
-    )
-    time = GaugeMetricFamily(
-        f"{PREFIX}last_commit_timestamp_seconds", "Commit time of the last transaction taken.", labels=["name"]
-    )
-    gtids = GaugeMetricFamily(
-        f"{PREFIX}gtid_sequence_number",
+
+def _by_name(
+    name: str, text: str, label: str, values: Callable[[LogProgress], Mapping[str, float]], *, is_counter: bool = False
+) -> _Metric:
+    part = "topics" if label == "topic" else ""
+
+    def samples(progress: LogProgress, _: Lag | None) -> list[_Sample]:
+        return [((key,), number) for key, number in list(values(progress).items())]
+
+    return _Metric(name, text, samples, (label,), is_counter, part)
+
+
+def _file_numbers(progress: LogProgress, _: Lag | None) -> Iterator[_Sample]:
+    if progress.consumed is not None:
+        yield (), progress.consumed.offset.position.file_no
+
+
+def _commit_times(progress: LogProgress, _: Lag | None) -> Iterator[_Sample]:
+    if progress.consumed is not None and progress.consumed.timestamp is not None:
+        yield (), progress.consumed.timestamp
+
+
+def _gtids(progress: LogProgress, lag: Lag | None) -> Iterator[_Sample]:
+    if progress.consumed is None:
+        return
+    states = {"consumed": progress.consumed.offset.gtid} | ({} if lag is None else {"log": lag.gtid})
+    for state, point in states.items():
+        for domain, number in _sequence_numbers(point):
+            yield (state, domain), number
+
+
+def _kafka_transactions(progress: LogProgress, _: Lag | None) -> Iterator[_Sample]:
+    assert progress.topics is not None
+    yield ("committed",), progress.topics.committed
+    yield ("aborted",), progress.topics.aborted
+
+
+def _waiting_seconds(progress: LogProgress) -> float:
+    since = progress.archive.waiting_since if progress.archive is not None else None
+    return 0 if since is None else max(time.time() - since, 0)
+
+
+_METRICS = (
+    _Metric(
+        "lag_known",
+        "1: the lag could be measured; 0: it is missing here, see the log lines.",
+        lambda _, lag: [((), 0 if lag is None else 1)],
+    ),
+    _of_lag(
+        "lag_bytes", "Bytes up to the end of the last whole transaction in the log, not taken yet.", lambda x: x.size
+    ),
+    _of_lag("lag_pages", "Pages that these bytes lie in; of a classic log, stretches of 16 KiB.", lambda x: x.pages),
+    _of_lag(
+        "lag_transactions",
+        "Transactions not taken yet, by the numbers in GTIDs; events, of a structured log.",
+        lambda x: x.transactions,
+    ),
+    _of_lag(
+        "lag_seconds",
+        "Commit time of the newest transaction in the log minus that of the last one taken; 0 when all are.",
+        lambda x: x.seconds,
+    ),
+    _of_lag(
+        "oldest_file_needed",
+        "Number of the oldest binlog file that is still needed: those before it may be purged.",
+        lambda x: x.oldest_file_no,
+    ),
+    _of_progress("rows", "Row changes taken since the start of the process.", lambda x: x.rows.total, is_counter=True),
+    _of_progress(
+        "bytes", "Bytes of the log taken since the start of the process.", lambda x: x.size.total, is_counter=True
+    ),
+    _of_progress(
+        "transactions", "Transactions taken since the start of the process.", lambda x: x.transactions, is_counter=True
+    ),
+    _of_progress(
+        "rows_per_second", "Row changes taken per second, the mean of the last 10 s.", lambda x: x.rows.per_second()
+    ),
+    _of_progress(
+        "bytes_per_second", "Bytes of the log taken per second, the same mean.", lambda x: x.size.per_second()
+    ),
+    _Metric("position_file", "Number of the binlog file that is read next.", _file_numbers),
+    _Metric("last_commit_timestamp_seconds", "Commit time of the last transaction taken.", _commit_times),
+    _Metric(
+        "gtid_sequence_number",
         "Last GTID of each domain (MariaDB) or source (MySQL): its number. "
         "state: consumed, or log: the newest one there is.",
-        labels=["name", "state", "domain"],
-    )
-    for follower in followers:
-        consumed = follower.progress.consumed
-        if consumed is None:
-            continue
-        file_no.add_metric([follower.name], consumed.offset.position.file_no)
-        if consumed.timestamp is not None:
-            time.add_metric([follower.name], consumed.timestamp)
-        states = {"consumed": consumed.offset.gtid}
-        lag = lags[follower.name]
-        if lag is not None:
-            states["log"] = lag.gtid
-        for state, point in states.items():
-            for domain, number in _sequence_numbers(point):
-                gtids.add_metric([follower.name, state, domain], number)
-    yield from (file_no, time, gtids)
-
-
-def _set_aside(followers: list[Follower]) -> Metric:
-    from prometheus_client.core import GaugeMetricFamily
-
-    family = GaugeMetricFamily(
-        f"{PREFIX}table_set_aside", "1: the table cannot go on, and was set aside.", labels=["name", "table"]
-    )
-    for follower in followers:
-        for table in follower.progress.set_aside:
-            family.add_metric([follower.name, table], 1)
-    return family
-
-
-def _verified(followers: list[Follower]) -> Metric:
-    from prometheus_client.core import GaugeMetricFamily
-
-    family = GaugeMetricFamily(
-        f"{PREFIX}table_verified_timestamp_seconds",
+        _gtids,
+        ("state", "domain"),
+    ),
+    _by_name(
+        "table_set_aside",
+        "1: the table cannot go on, and was set aside.",
+        "table",
+        lambda x: dict.fromkeys(x.set_aside, 1),
+    ),
+    _Metric(
+        "table_verified_timestamp_seconds",
         "When the table was last proved to be the same as on the server.",
-        labels=["name", "table", "mode"],
-    )
-    for follower in followers:
-        for labels, second in follower.progress.verified.items():
-            family.add_metric([follower.name, *labels], second)
-    return family
-
-
-def _proved(followers: list[Follower]) -> Metric:
-    from prometheus_client.core import CounterMetricFamily
-
-    family = CounterMetricFamily(
-        f"{PREFIX}table_proved_rows",
+        lambda progress, _: progress.verified.items(),
+        ("table", "mode"),
+    ),
+    _by_name(
+        "table_proved_rows",
         "Rows of the table's targets that changes proved, since the job began to record its state.",
-        labels=["name", "table"],
-    )
-    return _by_table(family, [(follower.name, follower.progress.proved) for follower in followers])
-
-
-def _written_anew(followers: list[Follower]) -> Metric:
-    from prometheus_client.core import GaugeMetricFamily
-
-    family = GaugeMetricFamily(
-        f"{PREFIX}table_bytes_per_changed_row",
+        "table",
+        lambda x: x.proved,
+        is_counter=True,
+    ),
+    _by_name(
+        "table_bytes_per_changed_row",
         "Bytes of files that the job wrote anew for each changed row, over about a day.",
-        labels=["name", "table"],
-    )
-    return _by_table(family, [(follower.name, follower.progress.bytes_per_row) for follower in followers])
-
-
-def _by_table(
-    family: CounterMetricFamily | GaugeMetricFamily, numbers: Iterable[tuple[str, Mapping[str, float]]]
-) -> Metric:
-    """*family* with the numbers of tables, by the name of the job that writes them."""
-    for name, of_tables in numbers:
-        for table, number in of_tables.items():
-            family.add_metric([name, table], number)
-    return family
-
-
-def _topics(followers: list[Follower]) -> Iterator[Metric]:
-    from prometheus_client.core import CounterMetricFamily
-
-    records = CounterMetricFamily(
-        f"{PREFIX}topic_records", "Messages published since the start of the process.", labels=["name", "topic"]
-    )
-    sizes = CounterMetricFamily(
-        f"{PREFIX}topic_bytes", "Bytes of the keys and values of these messages.", labels=["name", "topic"]
-    )
-    transactions = CounterMetricFamily(
-        f"{PREFIX}kafka_transactions",
+        "table",
+        lambda x: x.bytes_per_row,
+    ),
+    _by_name(
+        "topic_records",
+        "Messages published since the start of the process.",
+        "topic",
+        lambda x: {} if x.topics is None else x.topics.records,
+        is_counter=True,
+    ),
+    _by_name(
+        "topic_bytes",
+        "Bytes of the keys and values of these messages.",
+        "topic",
+        lambda x: {} if x.topics is None else x.topics.sizes,
+        is_counter=True,
+    ),
+    _Metric(
+        "kafka_transactions",
         "Transactions of Kafka since the start of the process. outcome: committed, or aborted: they were done again.",
-        labels=["name", "outcome"],
-    )
-    publishing = [
-        (follower.name, follower.progress.topics) for follower in followers if follower.progress.topics is not None
-    ]
-    for name, totals in publishing:
-        for family, counts in ((records, totals.records), (sizes, totals.sizes)):
-            for topic, count in list(counts.items()):
-                family.add_metric([name, topic], count)
-        transactions.add_metric([name, "committed"], totals.committed)
-        transactions.add_metric([name, "aborted"], totals.aborted)
-    if publishing:
-        yield from (records, sizes, transactions)
-
-
-def _archives(followers: list[Follower]) -> Iterator[Metric]:
-    from prometheus_client.core import GaugeMetricFamily
-
-    files = GaugeMetricFamily(f"{PREFIX}archive_files", "Files in the archive.", labels=["name"])
-    sizes = GaugeMetricFamily(f"{PREFIX}archive_bytes", "Their bytes.", labels=["name"])
-    ages = GaugeMetricFamily(
-        f"{PREFIX}archive_waiting_seconds",
+        _kafka_transactions,
+        ("outcome",),
+        is_counter=True,
+        part="topics",
+    ),
+    _of_progress(
+        "archive_files",
+        "Files in the archive.",
+        lambda x: 0 if x.archive is None else x.archive.file_count,
+        part="archive",
+    ),
+    _of_progress("archive_bytes", "Their bytes.", lambda x: 0 if x.archive is None else x.archive.size, part="archive"),
+    _of_progress(
+        "archive_waiting_seconds",
         "Age of the oldest file that the server may purge and that is not archived whole; 0: there is none. The server "
         "purges it when this comes to binlog_expire_logs_seconds.",
-        labels=["name"],
-    )
-    archiving = [
-        (follower.name, follower.progress.archive) for follower in followers if follower.progress.archive is not None
-    ]
-    for name, totals in archiving:
-        files.add_metric([name], totals.file_count)
-        sizes.add_metric([name], totals.size)
-        since = totals.waiting_since
-        ages.add_metric([name], 0 if since is None else max(time.time() - since, 0))
-    if archiving:
-        yield from (files, sizes, ages)
+        _waiting_seconds,
+        part="archive",
+    ),
+)
 
 
 def _sequence_numbers(point: GtidPoint) -> Iterator[tuple[str, int]]:
