@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -103,26 +103,26 @@ TRANSACTION_COLORS = ("#e4572e", "#f2a541", "#c2185b", "#8e44ad", "#d98880", "#b
 
 _OTHER_TRANSACTIONS = "#f6d3a8"
 _UNUSED_OOB = "#b9aea4"
-_INNODB_COLORS = {
-    InnodbUse.HEADER: "#37474f",
-    InnodbUse.COMMIT: "#4682b4",
-    InnodbUse.GTID_STATE: "#2e9e6b",
-    InnodbUse.XA: "#26c6da",
-    InnodbUse.OTHER: "#000000",
-    InnodbUse.FILLER: "#d5d8dc",
-    InnodbUse.EMPTY: "#f3f5f7",
-    InnodbUse.DAMAGED: "#ff0033",
-}
-_INNODB_EDGES = {InnodbUse.EMPTY: "#cfd8dc"}
-_INNODB_NAMES = {
-    InnodbUse.HEADER: "header page",
-    InnodbUse.COMMIT: "commit records",
-    InnodbUse.GTID_STATE: "GTID states",
-    InnodbUse.XA: "XA records",
-    InnodbUse.OTHER: "other records",
-    InnodbUse.FILLER: "filler and dummies",
-    InnodbUse.EMPTY: "empty",
-    InnodbUse.DAMAGED: "damaged",
+
+
+class _UseStyle(NamedTuple):
+    color: str
+    name: str
+    edge: str | None = None
+
+    def legend_line(self, size: int) -> LegendLine:
+        return LegendLine(Sign.COLOR, self.color, f"{self.name}  {size_text(size)}", self.edge)
+
+
+_INNODB_STYLES = {
+    InnodbUse.HEADER: _UseStyle("#37474f", "header page"),
+    InnodbUse.COMMIT: _UseStyle("#4682b4", "commit records"),
+    InnodbUse.GTID_STATE: _UseStyle("#2e9e6b", "GTID states"),
+    InnodbUse.XA: _UseStyle("#26c6da", "XA records"),
+    InnodbUse.OTHER: _UseStyle("#000000", "other records"),
+    InnodbUse.FILLER: _UseStyle("#d5d8dc", "filler and dummies"),
+    InnodbUse.EMPTY: _UseStyle("#f3f5f7", "empty", "#cfd8dc"),
+    InnodbUse.DAMAGED: _UseStyle("#ff0033", "damaged"),
 }
 
 
@@ -136,7 +136,7 @@ def innodb_picture(usage: LogUsage) -> Picture:
         files=[_file(file, shares.get(file.file_no, {}), len(shown)) for file in usage.files],
         legend=_legend(usage, shown),
         page_name="page",
-        dot_color=_INNODB_COLORS[InnodbUse.GTID_STATE],
+        dot_color=_INNODB_STYLES[InnodbUse.GTID_STATE].color,
         diamonds=[(places[at.file_no], at.page) for at in positions if at.file_no in places],
         more_legend=_transactions_legend(shown) if shown else [],
         more_title="largest transactions",
@@ -177,7 +177,7 @@ def _strips(
         amounts.append(values.astype(np.float64))
 
     for use in (InnodbUse.HEADER, InnodbUse.COMMIT):
-        add(_INNODB_COLORS[use], file.bytes[:, use])
+        add(_INNODB_STYLES[use].color, file.bytes[:, use])
     known = np.zeros(len(file.bytes), dtype=np.int64)
     for rank in sorted(shares):
         color = TRANSACTION_COLORS[rank] if rank < shown_count else _OTHER_TRANSACTIONS
@@ -201,7 +201,7 @@ def _strips(
         InnodbUse.DAMAGED,
         InnodbUse.EMPTY,
     ):
-        add(_INNODB_COLORS[use], file.bytes[:, use])
+        add(_INNODB_STYLES[use].color, file.bytes[:, use])
     return colors, np.stack(amounts, axis=1)
 
 
@@ -211,12 +211,7 @@ def _legend(usage: LogUsage, shown: list[TransactionUsage]) -> list[LegendLine]:
     other_size = sum(transaction.size for transaction in usage.transactions[len(shown) :])
     unused = max(int(totals[InnodbUse.OOB]) - shown_size - other_size, 0)
     legend = [
-        LegendLine(
-            Sign.COLOR,
-            _INNODB_COLORS[use],
-            f"{_INNODB_NAMES[use]}  {size_text(int(totals[use]))}",
-            _INNODB_EDGES.get(use),
-        )
+        _INNODB_STYLES[use].legend_line(int(totals[use]))
         for use in (
             InnodbUse.COMMIT,
             InnodbUse.XA,
@@ -229,7 +224,7 @@ def _legend(usage: LogUsage, shown: list[TransactionUsage]) -> list[LegendLine]:
         if totals[use] > 0
     ]
     if totals[InnodbUse.GTID_STATE] > 0:
-        legend.insert(1, LegendLine(Sign.DOT, _INNODB_COLORS[InnodbUse.GTID_STATE], "GTID state"))
+        legend.insert(1, LegendLine(Sign.DOT, _INNODB_STYLES[InnodbUse.GTID_STATE].color, "GTID state"))
     if other_size:
         label = f"{len(usage.transactions) - len(shown):,} other transactions  {size_text(other_size)}"
         legend.append(LegendLine(Sign.COLOR, _OTHER_TRANSACTIONS, label))
@@ -301,50 +296,32 @@ _OF_FORMATS = {INNODB: _describe_innodb, STRUCTURED: _describe_structured}
 
 # Of the severities each is darker or more intense than the one before, so they differ without their hues too; blue and
 # orange to red are told apart by people who cannot tell red from green.
-_STRUCTURED_COLORS = {
-    StructuredUse.METADATA: "#004d73",
-    StructuredUse.TRACE: "#e3e6e8",
-    StructuredUse.DEBUG: "#b8bfc4",
-    StructuredUse.INFO: "#7db8da",
-    StructuredUse.WARNING: "#f0c419",
-    StructuredUse.ERROR: "#e06a00",
-    StructuredUse.CRITICAL: "#a8001c",
-    StructuredUse.OTHER_SEVERITY: "#9e86c8",
-    StructuredUse.UNKNOWN: "#5b3a8c",
-    StructuredUse.DAMAGED: "#000000",
-    StructuredUse.INCOMPLETE: "#fdeec4",
-}
-_STRUCTURED_EDGES = {StructuredUse.INCOMPLETE: "#90a4ae"}
-_STRUCTURED_NAMES = {
-    StructuredUse.METADATA: "sources, clocks, writers",
-    StructuredUse.TRACE: "trace events",
-    StructuredUse.DEBUG: "debug events",
-    StructuredUse.INFO: "info events",
-    StructuredUse.WARNING: "warning events",
-    StructuredUse.ERROR: "error events",
-    StructuredUse.CRITICAL: "critical events",
-    StructuredUse.OTHER_SEVERITY: "events of other severities",
-    StructuredUse.UNKNOWN: "unknown entries",
-    StructuredUse.DAMAGED: "damaged",
-    StructuredUse.INCOMPLETE: "not complete (yet)",
+_STRUCTURED_STYLES = {
+    StructuredUse.METADATA: _UseStyle("#004d73", "sources, clocks, writers"),
+    StructuredUse.TRACE: _UseStyle("#e3e6e8", "trace events"),
+    StructuredUse.DEBUG: _UseStyle("#b8bfc4", "debug events"),
+    StructuredUse.INFO: _UseStyle("#7db8da", "info events"),
+    StructuredUse.WARNING: _UseStyle("#f0c419", "warning events"),
+    StructuredUse.ERROR: _UseStyle("#e06a00", "error events"),
+    StructuredUse.CRITICAL: _UseStyle("#a8001c", "critical events"),
+    StructuredUse.OTHER_SEVERITY: _UseStyle("#9e86c8", "events of other severities"),
+    StructuredUse.UNKNOWN: _UseStyle("#5b3a8c", "unknown entries"),
+    StructuredUse.DAMAGED: _UseStyle("#000000", "damaged"),
+    StructuredUse.INCOMPLETE: _UseStyle("#fdeec4", "not complete (yet)", "#90a4ae"),
 }
 
 
 def structured_picture(files: list[StructuredFileUsage]) -> Picture:
     """Describe what `measure_pages` found."""
     totals = np.sum([file.bytes.sum(axis=0) for file in files], axis=0)
-    legend = [
-        LegendLine(
-            Sign.COLOR,
-            _STRUCTURED_COLORS[use],
-            f"{_STRUCTURED_NAMES[use]}  {size_text(int(totals[use]))}",
-            _STRUCTURED_EDGES.get(use),
-        )
-        for use in StructuredUse
-        if totals[use] > 0
-    ]
+    legend = [_STRUCTURED_STYLES[use].legend_line(int(totals[use])) for use in StructuredUse if totals[use] > 0]
     shown = [
-        PictureFile(file.name, int(file.bytes.sum()), list(_STRUCTURED_COLORS.values()), file.bytes.astype(np.float64))
+        PictureFile(
+            file.name,
+            int(file.bytes.sum()),
+            [style.color for style in _STRUCTURED_STYLES.values()],
+            file.bytes.astype(np.float64),
+        )
         for file in files
     ]
     return Picture(shown, legend, page_name=f"page of {VIRTUAL_PAGE_SIZE >> 10} KiB")

@@ -84,22 +84,15 @@ def print_summary(results: Sequence[ProofResult], *, can_repair: bool = True) ->
 def showing_progress() -> Iterator[Callable[[ProofProgress], None]]:
     """A function that shows progress: in one line of a terminal, else as a line now and then."""
     with progress_line() as (show, interval):
-        yield _Progress(show, interval)
+        shown = time.monotonic()
 
+        def show_progress(progress: ProofProgress) -> None:
+            nonlocal shown
+            if (now := time.monotonic()) - shown >= interval:
+                shown = now
+                show(_line(progress))
 
-class _Progress:
-    """Turns progress into a line, not more often than *interval* seconds."""
-
-    def __init__(self, show: Callable[[str], None], interval: float) -> None:
-        self._show = show
-        self._interval = interval
-        self._shown = time.monotonic()
-
-    def __call__(self, progress: ProofProgress) -> None:
-        now = time.monotonic()
-        if now - self._shown >= self._interval:
-            self._shown = now
-            self._show(_line(progress))
+        yield show_progress
 
 
 def _line(progress: ProofProgress) -> str:
