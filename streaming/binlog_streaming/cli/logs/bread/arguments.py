@@ -20,7 +20,7 @@ Synopsis:
   binlog-stream bread [-f format] [-d date-format] [-s] [-h] [file]
   binlog-stream bread [--follow] [--all] [--skip-damaged] [--output jsonl] ... [file ...]
 
-BreadArguments:
+Arguments:
   file    Log to read; without one, or if it is -, standard input. Only the first is read, except with --all.
 
 Options, as the library's bread has them:
