@@ -7,11 +7,13 @@ Messages for a topic: `Messages`, a table of keys and values.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from binlog_format.errors import OptionError
+from binlog_format.position import Place
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -105,6 +107,22 @@ Headers = list[tuple[str, bytes]]
 
 CLAIM_HEADER = "__binlog_stream.claim"
 """Header of a message whose value is a claim: it tells in which file the value is; no other message has it."""
+
+
+class ClaimedFile(NamedTuple):
+    """A file with the value of a message.
+
+    Attributes:
+        size: Its bytes, as the claim tells.
+        read: Reads them; may be called by any thread.
+    """
+
+    size: int
+    read: Callable[[], bytes]
+
+
+FileOf = Callable[[bytes | None, Place], ClaimedFile]
+"""Finds the file that a claim names; the place is that of its message, for errors."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,8 +1,6 @@
 """Producing with confluent-kafka, which is librdkafka: `RdkafkaProducer`.
 
 Fetching with confluent-kafka, which is librdkafka: `RdkafkaFetcher`.
-
-The interface that fetches messages: `Fetcher`, with an implementation for each client.
 """
 
 from __future__ import annotations
@@ -10,20 +8,20 @@ from __future__ import annotations
 import logging
 import time
 from itertools import repeat
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from confluent_kafka import Producer as Client
 
 from binlog_connector.kafka.connection import broker_error, failure
+from binlog_connector.kafka.fetching import FETCH_SIZE, POLL_MS, RECORDS_MAX, FetchedPartition, messages_gone
 from binlog_connector.kafka.producer import BATCH_SIZE, DELIVERY_TIMEOUTS, LINGER_MS, MESSAGE_SIZE_MAX
-from binlog_format.errors import DataLossError
-from binlog_format.position import Place
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from binlog_connector.kafka.connection import Connection
+    from binlog_connector.kafka.fetching import Record
     from binlog_connector.kafka.producer import Messages, ProducerSettings
     from binlog_format.errors import BrokerError
 
@@ -195,57 +193,6 @@ def _client_settings(connection: Connection, settings: ProducerSettings) -> dict
 def _message_timeout_ms(connection: Connection, settings: ProducerSettings) -> int:
     # librdkafka takes none that is longer than that of the transaction.
     return int(min(DELIVERY_TIMEOUTS * connection.timeout, settings.transaction_timeout) * 1000)
-
-
-POLL_MS = 100
-"""Milliseconds that a poll waits for a message."""
-
-FETCH_SIZE = 4 << 20
-"""Bytes of one partition that a broker is asked for at a time."""
-
-RECORDS_MAX = 20_000
-"""Messages that one poll gives, at most."""
-
-RecordHeaders = dict[str, str | bytes | None] | list[tuple[str, str | bytes | None]] | None
-Record = tuple[int, bytes | None, bytes | None, RecordHeaders]
-"""Offset, key, value and headers of a message."""
-
-
-class FetchedPartition(NamedTuple):
-    """One partition of a topic."""
-
-    topic: str
-    number: int
-
-    def __str__(self) -> str:
-        return f"topic {self.topic}, partition {self.number}"
-
-
-class Fetcher(Protocol):
-    """A consumer of committed messages, of partitions that it is given, from offsets that it is given."""
-
-    def go_on_at(self, offsets: Mapping[FetchedPartition, int]) -> None:
-        """Fetch these partitions alone, from there."""
-
-    def position(self, partition: FetchedPartition) -> int:
-        """Offset up to which it has been read; control records count too, once nothing follows them."""
-
-    def poll(self) -> dict[FetchedPartition, list[Record]]:
-        """The next messages, of each partition in their order; none when none come within `POLL_MS`."""
-
-    def close(self) -> None:
-        """Close the connections."""
-
-
-def messages_gone(at: str, reason: str) -> DataLossError:
-    """The error for messages that should be in a topic."""
-    return DataLossError(
-        "MESSAGES_GONE",
-        f"messages that were not read are not in the topic any more: {reason}",
-        at=Place(at),
-        hint="Retention has removed them, or the topic was made anew. The tables lack these changes: begin anew with "
-        "another checkpoint and other tables, from topics that hold everything; keep messages longer than any outage",
-    )
 
 
 _GONE = (KafkaError.OFFSET_OUT_OF_RANGE, KafkaError._AUTO_OFFSET_RESET)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections import defaultdict
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -14,9 +15,7 @@ from kafka import KafkaConsumer, TopicPartition
 from kafka.errors import KafkaError, OffsetOutOfRangeError
 
 from binlog_connector.kafka.connection import broker_error
-from binlog_connector.kafka.producer import CLAIM_HEADER
-from binlog_connector.kafka.publisher import default_client
-from binlog_connector.kafka.rdkafka_clients import (
+from binlog_connector.kafka.fetching import (
     FETCH_SIZE,
     POLL_MS,
     RECORDS_MAX,
@@ -25,11 +24,13 @@ from binlog_connector.kafka.rdkafka_clients import (
     Record,
     messages_gone,
 )
+from binlog_connector.kafka.producer import CLAIM_HEADER, ClaimedFile
+from binlog_connector.kafka.publisher import default_client
 from binlog_connector.kafka.topics import client_failure, committed_consumer, known_offsets
 from binlog_format.position import Place
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
     from types import TracebackType
     from typing import Self
 
@@ -37,6 +38,10 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from binlog_connector.kafka.connection import Connection
+    from binlog_connector.kafka.producer import FileOf
+
+FILES_AT_ONCE = 8
+"""Files with values of messages that are read at a time: object stores take long to answer, and answer many at once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,16 +72,14 @@ class TopicReader:
     """A consumer of committed messages that keeps no offsets in Kafka; a context manager.
 
     Args:
-        content_of: Value of a message that has a claim in its place, made of the claim and the message's place.
+        file_of: File with the value of a message that has a claim in its place, by the claim and the message's place.
         client: Package that fetches messages; None: as `default_client`. What there is to read,
             kafka-python asks.
     """
 
-    def __init__(
-        self, connection: Connection, content_of: Callable[[bytes | None, Place], bytes], client: str | None = None
-    ) -> None:
+    def __init__(self, connection: Connection, file_of: FileOf, client: str | None = None) -> None:
         self._connection = connection
-        self._content_of = content_of
+        self._file_of = file_of
         self._reading: tuple[FetchedPartition, ...] = ()
         self._consumer = committed_consumer(
             connection, auto_offset_reset="none", max_partition_fetch_bytes=FETCH_SIZE, max_poll_records=RECORDS_MAX
@@ -147,7 +150,7 @@ class TopicReader:
             polled = self._fetcher.poll()
             cuts = {}
             for partition, records in polled.items():
-                taken, taken_size = self._with_contents(partition, records, size_max - size)
+                taken, taken_size = with_contents(partition, records, self._file_of, size_max - size)
                 found[partition] += taken
                 count += len(taken)
                 size += taken_size
@@ -159,22 +162,6 @@ class TopicReader:
                 break
         return [_messages(partition, records) for partition, records in sorted(found.items()) if records]
 
-    def _with_contents(
-        self, partition: FetchedPartition, records: Sequence[Record], size_max: float = math.inf
-    ) -> tuple[list[Record], int]:
-        """Records with contents in place of claims, and bytes of all values; after *size_max* no file is read."""
-        made, size = list[Record](), 0
-        for record in records:
-            offset, key, value, headers = record
-            if headers and CLAIM_HEADER in dict(headers):
-                if size >= size_max:
-                    break
-                value = self._content_of(value, Place(f"{partition}, offset {offset}"))
-                record = (offset, key, value, None)
-            size += 0 if value is None else len(value)
-            made.append(record)
-        return made, size
-
     def read_ranges(self, ranges: Mapping[FetchedPartition, tuple[int, int]]) -> list[PartitionMessages]:
         """The messages from the first to before the second offset of each partition."""
         self.go_on_at({partition: start for partition, (start, _) in ranges.items()})
@@ -184,12 +171,35 @@ class TopicReader:
             polled = self._fetcher.poll()
             for partition, records in polled.items():
                 wanted = [record for record in records if record[0] < ranges[partition][1]]
-                found[partition] += self._with_contents(partition, wanted)[0]
+                found[partition] += with_contents(partition, wanted, self._file_of)[0]
             if polled:
                 deadline = time.monotonic() + self._connection.timeout
             elif time.monotonic() > deadline:
                 raise broker_error("FAILED", f"its messages do not come up to {ranges[left[0]][1]}", at=str(left[0]))
         return [_messages(partition, records) for partition, records in sorted(found.items()) if records]
+
+
+def with_contents(
+    partition: FetchedPartition, records: Sequence[Record], file_of: FileOf, size_max: float = math.inf
+) -> tuple[list[Record], int]:
+    """Records with contents in place of claims, and bytes of all values; after *size_max* no file is read."""
+    made, files, size = list[Record](), dict[int, ClaimedFile](), 0
+    for record in records:
+        offset, _, value, headers = record
+        if headers and CLAIM_HEADER in dict(headers):
+            if size >= size_max:
+                break
+            files[len(made)] = file = file_of(value, Place(f"{partition}, offset {offset}"))
+            size += file.size
+        else:
+            size += 0 if value is None else len(value)
+        made.append(record)
+    if files:
+        with ThreadPoolExecutor(FILES_AT_ONCE, "binlog-stream-read") as pool:
+            for place, content in zip(files, pool.map(lambda file: file.read(), files.values()), strict=True):
+                offset, key, _, _ = made[place]
+                made[place] = (offset, key, content, None)
+    return made, size
 
 
 class PythonFetcher:

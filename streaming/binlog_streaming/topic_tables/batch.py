@@ -13,7 +13,7 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
-from binlog_connector.kafka.rdkafka_clients import FetchedPartition
+from binlog_connector.kafka.fetching import FetchedPartition
 from binlog_connector.kafka.record_batches import key_partitions
 from binlog_connector.kafka_decode.connect_columns import MessageError
 from binlog_connector.kafka_decode.row_changes import TRUNCATE, ReceivedChanges, received_changes

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from binlog_connector.kafka.connection import broker_error
-from binlog_connector.kafka.rdkafka_clients import FetchedPartition, messages_gone
+from binlog_connector.kafka.fetching import FetchedPartition, messages_gone
 from binlog_connector.kafka.topic_reader import TopicReader
 from binlog_format.errors import BrokerError
 from binlog_format.position import Place
@@ -111,7 +111,7 @@ class TopicTablesRun(JobRun[ReadMessages, BatchProgress, Progress]):
         source = self._job.source
         claims = ClaimedValues.of(source)
         claims.reach()
-        with TopicReader(connection_of(source), claims.content, self._client) as reader:
+        with TopicReader(connection_of(source), claims.file_of, self._client) as reader:
             self._prepare(reader)
             ends = {partition: end for partition, (_, end) in reader.ranges(self._read_to).items()}
         return {partition: (state.offset, ends[partition]) for partition, state in self._read_to.items()}
@@ -128,7 +128,7 @@ class TopicTablesRun(JobRun[ReadMessages, BatchProgress, Progress]):
 
     def _begin(self, resources: ExitStack) -> None:
         source = self._job.source
-        reader = TopicReader(connection_of(source), ClaimedValues.of(source).content, self._client)
+        reader = TopicReader(connection_of(source), ClaimedValues.of(source).file_of, self._client)
         self._opened = resources.enter_context(reader)
         self._file = TopicTablesStateFile(self._job)  # as whoever had the lock before left it
         if self._file.is_new:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import re
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -17,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from binlog_connector.kafka.producer import CLAIM_HEADER
+from binlog_connector.kafka.producer import CLAIM_HEADER, ClaimedFile
 from binlog_format.errors import CorruptError, DataLossError, OptionError, UnsupportedError, storage_error
 from binlog_streaming.lake.storage.table_places import store_at
 
@@ -122,8 +123,8 @@ class ClaimedValues:
         if self.store is not None:
             _reach(self.store)
 
-    def content(self, value: bytes | None, at: Place) -> bytes:
-        """Content of the file that a claim names; only its name counts, wherever the claim says that it is.
+    def file_of(self, value: bytes | None, at: Place) -> ClaimedFile:
+        """The file that a claim names; only its name counts, wherever the claim says that it is.
 
         Args:
             value: The claim.
@@ -131,29 +132,33 @@ class ClaimedValues:
 
         Raises:
             UnsupportedError: `MESSAGE`: there is no store, or no such claim is published.
-            DataLossError: `CLAIM_GONE`: there is no such file.
-            CorruptError: `CLAIM`: it has another content.
+            DataLossError: When it is read, `CLAIM_GONE`: there is no such file.
+            CorruptError: When it is read, `CLAIM`: it has another content.
         """
         if self.store is None:
             hint = "Name the place of the files in source.claims: it is sink.oversized.store of the job that publishes"
             raise UnsupportedError("MESSAGE", "its value is in a file: the message has a claim", at=at, hint=hint)
-        name, digest = _file_of(value, at)
-        path = f"{self.store.uri.rstrip('/')}/{name}"
+        name, claim = _named(value, at)
+        return ClaimedFile(claim.bytes, partial(self._content, self.store, name, claim, at))
+
+    @staticmethod
+    def _content(store: Store, name: str, claim: Claim, at: Place) -> bytes:
+        path = f"{store.uri.rstrip('/')}/{name}"
         try:
-            content = self.store.read(name)
+            content = store.read(name)
         except FileNotFoundError as error:
             reason = f"its value is in {path}, and there is no such file"
             hint = "Restore the file, or correct source.claims, and start again: nothing of the batch was written"
             raise DataLossError("CLAIM_GONE", reason, at=at, hint=hint) from error
         except OSError as error:
             raise storage_error(path, "read", error) from error
-        if hashlib.sha256(content).hexdigest() != digest:
+        if hashlib.sha256(content).hexdigest() != claim.sha256:
             reason = f"{path} has {len(content)} bytes that are not those of the message: their hash is another one"
             raise CorruptError("CLAIM", reason, at=at, hint="Restore the file from a backup of its store")
         return content
 
 
-def _file_of(value: bytes | None, at: Place) -> tuple[str, str]:
+def _named(value: bytes | None, at: Place) -> tuple[str, Claim]:
     try:
         claim = msgspec.json.decode(value or b"", type=Claim)
     except msgspec.MsgspecError:
@@ -162,7 +167,7 @@ def _file_of(value: bytes | None, at: Place) -> tuple[str, str]:
     if claim is None or found is None or found[2] != claim.sha256:
         hint = "Only messages of binlog-stream publish have this header: see who else writes into the topic"
         raise UnsupportedError("MESSAGE", f"it has the header {CLAIM_HEADER}, and no claim", at=at, hint=hint)
-    return found[1], found[2]
+    return found[1], claim
 
 
 def _store(setting: str, place: str) -> Store:

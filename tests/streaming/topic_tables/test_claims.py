@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import json
+import subprocess
+import sys
+import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +14,9 @@ import msgspec
 import pytest
 
 from binlog_connector.kafka.connection import Connection
-from binlog_connector.kafka.topic_reader import TopicReader
+from binlog_connector.kafka.fetching import FetchedPartition
+from binlog_connector.kafka.producer import CLAIM_HEADER, ClaimedFile
+from binlog_connector.kafka.topic_reader import TopicReader, with_contents
 from binlog_format.errors import CorruptError, DataLossError, StorageError, UnsupportedError
 from binlog_format.position import Place
 from binlog_streaming.lake.storage.folder_store import FolderStore
@@ -25,7 +30,7 @@ from tests.streaming.topics.publishing import publish_job
 from tests.streaming.topics.test_oversized import FILES, LIMIT, ROWS, stored
 
 if TYPE_CHECKING:
-    from binlog_connector.kafka.rdkafka_clients import FetchedPartition
+    from binlog_connector.kafka.fetching import Record, RecordHeaders
     from binlog_streaming.settings import PublishJob, TopicTablesJob
     from tests.faults.kafka_broker import KafkaBroker
 
@@ -48,7 +53,7 @@ def values(tmp_path: Path) -> ClaimedValues:
 
 @pytest.mark.parametrize("place", ["", "/", "claims/", "s3://elsewhere/of/old/", "/etc/../"])
 def test_a_file_is_read_where_the_setting_says(values: ClaimedValues, place: str) -> None:
-    assert values.content(claim(f"{place}{NAME}"), AT) == CONTENT
+    assert values.file_of(claim(f"{place}{NAME}"), AT).read() == CONTENT
 
 
 @pytest.mark.parametrize(
@@ -73,22 +78,36 @@ def test_a_file_is_read_where_the_setting_says(values: ClaimedValues, place: str
 )
 def test_what_is_no_claim_names_no_file(values: ClaimedValues, value: bytes | None) -> None:
     with pytest.raises(UnsupportedError, match=r"MESSAGE\] topic t, partition 0, offset 7: it has the header"):
-        values.content(value, AT)
+        values.file_of(value, AT)
 
 
 def test_each_way_to_lose_a_file_has_a_name(values: ClaimedValues, tmp_path: Path) -> None:
     file = tmp_path / NAME
     file.write_bytes(CONTENT[:-1])
     with pytest.raises(CorruptError, match=rf"CORRUPT\.CLAIM\] topic t, partition 0, offset 7: {file} has 6 bytes"):
-        values.content(claim(NAME), AT)
+        values.file_of(claim(NAME), AT).read()
     file.unlink()
     with pytest.raises(DataLossError, match=rf"CLAIM_GONE\] topic t, partition 0, offset 7: its value is in {file}"):
-        values.content(claim(NAME), AT)
+        values.file_of(claim(NAME), AT).read()
     file.mkdir()
     with pytest.raises(StorageError, match="cannot read it"):
-        values.content(claim(NAME), AT)
+        values.file_of(claim(NAME), AT).read()
     with pytest.raises(UnsupportedError, match=r"MESSAGE\] topic t.*a claim.*source\.claims"):
-        ClaimedValues(None).content(claim(NAME), AT)
+        ClaimedValues(None).file_of(claim(NAME), AT)
+
+
+def test_files_are_read_several_at_a_time_and_keep_their_places() -> None:
+    both, partition = threading.Barrier(2, timeout=120), FetchedPartition("t", 0)
+
+    def file_of(value: bytes | None, at: Place) -> ClaimedFile:
+        assert value is not None
+        return ClaimedFile(3, lambda: b"%d of %s" % (both.wait() // 2, value) + str(at)[-1:].encode())
+
+    headers: RecordHeaders = [(CLAIM_HEADER, b"1")]
+    records: list[Record] = [(7, b"k", b"a", headers), (8, None, b"plain", None), (9, b"l", b"b", headers)]
+    made, size = with_contents(partition, [*records, (10, b"m", b"c", headers)], file_of, size_max=11)
+    assert made == [(7, b"k", b"0 of a7", None), (8, None, b"plain", None), (9, b"l", b"0 of b9", None)]
+    assert size == 3 + 5 + 3
 
 
 @pytest.fixture
@@ -138,12 +157,12 @@ def test_tables_have_the_values_that_are_in_files(published: PublishJob, client:
 def test_files_count_in_the_size_of_a_batch(published: PublishJob, client: str) -> None:
     files = 0
 
-    def content(_value: bytes | None, _at: Place) -> bytes:
+    def file_of(_value: bytes | None, _at: Place) -> ClaimedFile:
         nonlocal files
         files += 1
-        return b"x" * LIMIT
+        return ClaimedFile(LIMIT, lambda: b"x" * LIMIT)
 
-    with TopicReader(Connection(published.sink.bootstrap_servers), content, client) as reader:
+    with TopicReader(Connection(published.sink.bootstrap_servers), file_of, client) as reader:
         ends = reader.ranges(reader.partitions([f"{published.sink.topic_prefix}.shop.files"]))
         reader.go_on_at(dict.fromkeys(ends, 0))
         found: dict[FetchedPartition, list[Any]] = {}
@@ -183,3 +202,8 @@ def test_check_asks_the_store(published: PublishJob, tmp_path: Path, monkeypatch
         monkeypatch.setenv(name, value)
     checked = run_program("check", str(file))
     assert (checked.returncode, "BINLOG_STORAGE." in checked.stderr) == (1, True), checked.stderr
+
+
+def test_topics_are_read_without_confluent_kafka() -> None:
+    program = "import sys; sys.modules['confluent_kafka'] = None; import binlog_streaming.topic_tables.run"
+    subprocess.run([sys.executable, "-c", program], check=True)

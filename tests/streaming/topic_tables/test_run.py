@@ -16,9 +16,9 @@ from kafka.admin import KafkaAdminClient
 
 from binlog_connector.crash_points import watched
 from binlog_connector.kafka.connection import Connection
+from binlog_connector.kafka.fetching import FetchedPartition
 from binlog_connector.kafka.producer import Messages
 from binlog_connector.kafka.publisher import Publisher, PublisherOptions
-from binlog_connector.kafka.rdkafka_clients import FetchedPartition
 from binlog_connector.kafka.topic_reader import TopicReader
 from binlog_connector.kafka.topics import Topics
 from binlog_format.errors import BrokerError, DataLossError, OptionError, SchemaError, TableError, UnsupportedError
@@ -358,7 +358,7 @@ def test_messages_that_go_while_they_are_read_are_missed(source: Source, client:
     source.insert(0, 1, 1)
     source.insert(0, 2, 3)
     delete_records(source, 2)
-    with TopicReader(Connection(source.broker.servers), ClaimedValues(None).content, client) as reader:
+    with TopicReader(Connection(source.broker.servers), ClaimedValues(None).file_of, client) as reader:
         reader.go_on_at({FetchedPartition(source.topic, 0): 1})
         with pytest.raises(DataLossError, match="MESSAGES_GONE"):
             reader.read(10, 1 << 20, 30)
