@@ -225,7 +225,7 @@ class LogFormat(ABC):
 
     @abstractmethod
     def can_start_at(self, position: Position) -> bool:
-        """True if reading can begin at *position*, which is in a file that has been begun, not after the end."""
+        """True if reading can begin at *position*, in a file that has been begun; False after the end."""
 
     def position_at_byte(self, name: str, byte: int) -> Position | None:
         """The position of a byte, where the server gives positions so (`classic`); None: there are no such files."""

@@ -148,6 +148,8 @@ class InnodbLog(Log):
 
     def can_start_at(self, position: Position) -> bool:
         """See `Log`: at every chunk."""
+        if position > self.end_position():
+            return False
         scanner = self._scanner(position, Position(position.file_no, max(position.page, FIRST_DATA_PAGE) + 1, 0))
         try:
             next(iter(() if scanner is None else scanner.windows()), None)

@@ -184,9 +184,11 @@ def check_start(log: Log, name: str, position: Position) -> None:
     Raises:
         StartError: `POSITION_NOT_FOUND`: it lies after the end of the log, or where nothing begins.
     """
-    check_end(log, name, position)
     starts = {start.file_no: start for start in log.file_starts()}
-    if position.file_no not in starts or log.can_start_at(position):
+    if position.file_no in starts and log.can_start_at(position):
+        return
+    check_end(log, name, position)
+    if position.file_no not in starts:
         return
     before, after = _neighbours(log, starts[position.file_no], position)
     near = f"the next one begins at {shown_position(log, after)}"

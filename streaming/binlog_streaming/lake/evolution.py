@@ -179,7 +179,11 @@ def dictionary_columns(rows: pa.Table) -> list[str]:
     column of numbers that are all different takes ten times as long with one, more room, and longer to be read. So keys
     get none. Nor do columns of lists and structs.
     """
-    sample = rows.take(pa.array(np.arange(0, rows.num_rows, max(1, -(-rows.num_rows // SAMPLE_ROWS)))))
+    step, first, batches = max(1, -(-rows.num_rows // SAMPLE_ROWS)), 0, []
+    for batch in rows.to_batches():  # taking rows of a table that has several copies all of it
+        batches.append(batch.take(pa.array(np.arange(first, batch.num_rows, step))))
+        first = (first - batch.num_rows) % step
+    sample = pa.Table.from_batches(batches, rows.schema)
     return [name for name, column in zip(sample.column_names, sample.columns, strict=True) if _repeats(column)]
 
 

@@ -16,6 +16,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from binlog_connector.crash_points import reached
+from binlog_connector.following.offsets import SourceOffset
 from binlog_connector.following.starts import initial_offset
 from binlog_connector.following.watched import WatchedLog, file_start
 from binlog_connector.schema.statement_scope import StatementScope
@@ -23,7 +24,7 @@ from binlog_format.errors import OptionError, StartError
 from binlog_format.gtids.gtid import GtidPosition
 from binlog_format.gtids.gtid_history import gtid_of
 from binlog_format.gtids.gtid_set import is_gtid_set, parse_gtids
-from binlog_format.log.log import ServerPosition, parse_position
+from binlog_format.log.log import ServerPosition, parse_position, resolve_position
 from binlog_format.position import Place
 from binlog_streaming.job_state.checkpoint import begin_batch, begin_query, end_batch, read_checkpoint, state_of
 from binlog_streaming.job_state.job_run import JobLock
@@ -40,7 +41,6 @@ from binlog_streaming.tables.job import TablesJob
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from binlog_connector.following.offsets import SourceOffset
     from binlog_connector.schema.definitions import TableName
     from binlog_connector.schema.log_ddl import DdlStatement
     from binlog_format.gtids.gtid_set import GtidPoint
@@ -285,12 +285,14 @@ def offset_of(watched: WatchedLog, point: LogPoint | GtidPoint) -> SourceOffset:
     Raises:
         StartError: `GTID_NOT_FOUND`, `POSITION_NOT_FOUND`: the log does not reach that far, or has no such place.
     """
-    start: ServerPosition | GtidPoint
-    if isinstance(point, LogPoint):
-        by_byte = watched.log.traits.has_byte_positions or not point.gtid
-        start = ServerPosition(point.name, point.byte) if by_byte else point.gtid
-    else:
+    start: SourceOffset | GtidPoint
+    if not isinstance(point, LogPoint):
         start = point
+    elif watched.log.traits.has_byte_positions or not point.gtid:
+        place = ServerPosition(point.name, point.byte)
+        start = SourceOffset(resolve_position(watched.log, "startingOffsets", place), gtid=point.gtid)
+    else:
+        start = point.gtid
     end = time.monotonic() + PATIENCE_SECONDS
     while True:
         try:
@@ -315,9 +317,9 @@ def rows_place(watched: WatchedLog, offset: SourceOffset) -> RowsPlace:
     position = offset.position
     for file_no in reversed([number for number in watched.names() if number <= position.file_no]):
         last = None
-        for block in watched.log.blocks(file_start(file_no), position):
-            if len(block.groups):
-                last = block.groups[-1], block.gtid_sources
+        for heads in watched.log.heads(file_start(file_no), position):
+            if len(heads.groups):
+                last = heads.groups[-1].copy(), heads.sources
         if last is not None:
             return RowsPlace(position, gtid_of(*last), int(last[0]["timestamp"]))
     return RowsPlace(position, None, int(time.time()))

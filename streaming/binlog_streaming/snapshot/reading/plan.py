@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -194,7 +195,11 @@ def _typed(job: Job, tables: Sequence[ReadTable], metadata: str | None) -> Itera
     schema_file = SchemaFile.read(job.source.schema_file) if job.source.schema_file else None
     keeps_definitions = job.kept_definitions is not None
     with WatchedLog(job.source.path, job.source.format) as watched:
-        schemas = RangeSchemas(watched, watched.log.end_position(), schema_file, kept=job.kept_definitions)
+
+        @functools.cache
+        def schemas() -> RangeSchemas:
+            return RangeSchemas(watched, watched.log.end_position(), schema_file, kept=job.kept_definitions)
+
         for table in tables:
             name, is_described = table.table.name, metadata in (None, "FULL")
             is_mariadb = table.logged.vendor is Vendor.MARIADB
@@ -202,7 +207,7 @@ def _typed(job: Job, tables: Sequence[ReadTable], metadata: str | None) -> Itera
             is_declared = schema_file is not None and schema_file.definition(*name) is not None
             if unknown is None or job.source.declared_types:
                 # What is read here is kept with the job, as a statement of the log would be.
-                is_declared = is_declared or keeps_definitions or schemas.definition(name) is not None
+                is_declared = is_declared or keeps_definitions or schemas().definition(name) is not None
             if is_declared or (is_described and unknown is None):
                 yield table
             elif not is_described:
