@@ -124,6 +124,9 @@ FOUND: Mapping[str, Expected] = {
     "labels_lacked": Expected(named=r"DDL_NOT_PARSED\] h1\.t\b.*\bcp1251\b"),
     "m118_inet4_to_inet6": EQUAL,
     "merge_union": Expected(named=r"ROWS_NOT_LOGGED\].*h1\.m, h1\.a: a table of the engine MERGE"),
+    # MySQL 5.7 writes 1.0 as 1.
+    "my57_json_to_text": Expected(named=r"REWRITTEN_BY_SERVER\] h1\.t1: column j was json"),
+    "my80_labels_without_charset": EQUAL,
     "my_enum_to_enum": EQUAL,
     "my_labels_in_ascii": Expected(named=r"REWRITTEN_BY_SERVER\] h1\.t\b.*\bc\b"),
     "my_labels_in_utf16": Expected(named=r"REWRITTEN_BY_SERVER\] h1\.t3\b.*\bTotal\b"),

@@ -236,7 +236,7 @@ def revealed(layout: TableLayout, declared: Sequence[ColumnDefinition]) -> Table
 
 
 def leaves_open(layout: TableLayout) -> bool:
-    """True if a table map lacks a name, a sign or a number of digits: facts that a schema can contain.
+    """True if a table map lacks a name, a sign, labels or a number of digits: facts that a schema can contain.
 
     Or it has a column that a server adds, by its name: a statement may have declared it after all.
     """
@@ -244,7 +244,9 @@ def leaves_open(layout: TableLayout) -> bool:
         bool(layout.hidden)
         or not layout.has_names
         or any(
-            column.type in OLD_TEMPORAL_TYPES or (column.type in NUMERIC_TYPES and column.unsigned is None)
+            column.type in OLD_TEMPORAL_TYPES
+            or (column.type in NUMERIC_TYPES and column.unsigned is None)
+            or (column.type in (ColumnType.ENUM, ColumnType.SET) and column.enum_values is None)
             for column in layout.columns
         )
     )

@@ -366,7 +366,10 @@ class _Details:
 
 
 def _decode_labels(labels: list[bytes], charset: str | None) -> tuple[str, ...] | None:
+    if charset is None and any(b"\0" in label for label in labels):
+        return None  # two or four bytes a character
+    # MySQL 8.0 logged labels before it logged their character sets: ASCII is in all that have a byte a character.
     try:
-        return tuple(decode_text(label, charset or "") for label in labels)
+        return tuple(decode_text(label, charset or "ascii") for label in labels)
     except UnicodeDecodeError:
         return None

@@ -80,7 +80,13 @@ def circumstances_of(statement: DdlStatement, decoding: Decoding, *, ignores: bo
     cuts = cuts_fractions(statement.vendor, mode)
     strict = bool(mode & _STRICT) and not ignores
     return Circumstances(
-        statement.vendor, strict, cuts, replace(decoding, rules=None), statement.moment, bool(mode & _INVALID_DATES)
+        statement.vendor,
+        strict,
+        cuts,
+        replace(decoding, rules=None),
+        statement.moment,
+        bool(mode & _INVALID_DATES),
+        statement.server_version,
     )
 
 

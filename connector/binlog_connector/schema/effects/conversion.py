@@ -90,6 +90,7 @@ class Circumstances:
         cuts_fractions: Digits of a fraction of a second that have no place are cut off; else it is rounded.
         moment: When the statement ran, and in which time zone.
         allows_invalid_dates: `sql_mode` has ALLOW_INVALID_DATES.
+        server_version: As comments of statements have it (100119); None: not known.
     """
 
     vendor: Vendor
@@ -98,6 +99,7 @@ class Circumstances:
     decoding: Decoding
     moment: Moment
     allows_invalid_dates: bool = False
+    server_version: int | None = None
 
     @property
     def times_are_texts(self) -> bool:

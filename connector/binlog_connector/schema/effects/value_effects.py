@@ -19,6 +19,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from binlog_connector.schema.effects import into_times, labels, number_texts, number_times, numbers, texts, times
 from binlog_connector.schema.effects.conversion import (
@@ -43,6 +44,11 @@ NUMBERS: Final = frozenset(
     {*numbers.INTEGER_BITS, numbers.YEAR, numbers.BIT, numbers.DECIMAL, numbers.FLOAT, numbers.DOUBLE}
 )
 LABELS: Final = frozenset({"enum", "set"})
+
+_WHOLE_DOUBLES_SINCE: Final = 80000
+"""MySQL 5.7 writes the double 1.0 of a document as `1`, as it writes the integer 1."""
+_WHOLE_DOUBLE: Final = r"\.0(?:[,}\]]|$)"
+"""Also found in some strings: these are named without need."""
 
 
 def value_effect(old: ColumnSide, new: ColumnSide, how: Circumstances) -> Effect:
@@ -98,13 +104,26 @@ def _into_text(old: ColumnSide, new: ColumnSide, how: Circumstances, *, is_binar
         return texts.bytes_effect(bytes_of_address(old), new, how)
     elif before in ADDRESSES:
         shown = text_of_address(old)
-    elif before in LABELS or (before == "json" and not is_binary):
+    elif before == "json" and not is_binary:
+        shown = _text_of_json(how)
+    elif before in LABELS:
         shown = Values
     if shown is None or isinstance(shown, str):
         return Unknown(shown or f"how the server writes a {before.upper()} as text")
     put = texts.put_into_bytes(new, how) if is_binary else texts.put_into_text(new, how)
     lost = [] if is_binary or before in NUMBERS | times.TIMES else texts.lost_characters(old, new, how)
     return Converted(texts.in_turn([shown, *lost, put]), "values become their texts")
+
+
+def _text_of_json(how: Circumstances) -> Conversion:
+    if how.vendor is not Vendor.MYSQL or (how.server_version or 0) >= _WHOLE_DOUBLES_SINCE:
+        return Values
+
+    def convert(texts: pa.Array) -> Values:
+        unknown = pc.fill_null(pc.match_substring_regex(texts, _WHOLE_DOUBLE), False)
+        return Values(texts, unknown.to_numpy(zero_copy_only=False))
+
+    return convert
 
 
 def _out_of_text(old: ColumnSide, new: ColumnSide, how: Circumstances, *, is_binary: bool) -> Effect:

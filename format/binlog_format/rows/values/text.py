@@ -295,6 +295,13 @@ def _label_type(layout: TableLayout, index: int, _decoding: Decoding) -> pa.Data
             "set: a server leaves them as they are when CONVERT TO gives the column another one",
             hint="State the labels again on the server (ALTER TABLE ... MODIFY)",
         )
+    if column.enum_values is None and layout.has_names and not layout.completion:
+        # Servers log labels wherever they log names.
+        raise UnsupportedError(
+            "COLUMN_TYPE",
+            f"{column_name(layout, index)}: its labels are not ASCII, and the log does not tell their character set",
+            hint="Give a schema file (option schemaFile); later versions of MySQL 8.0 log it",
+        )
     return pa.string()
 
 
