@@ -279,7 +279,9 @@ class Life:
             self._tell(f"   it did {done}{f', {faults}' if faults else ''}")
         has_ended = error is None
         is_whole = has_ended or (self._lived.is_atomic and self.outcome.named is None)
-        if is_whole and (not self._reasons.may_have_lost or (had_lost and has_ended)):  # else it was taken, then lost
+        # Bytes of a torn look may hide what was lost.
+        shows_loss = had_lost and has_ended and not self._reasons.is_torn
+        if is_whole and (not self._reasons.may_have_lost or shows_loss):  # else it was taken, then lost
             self._lived.check(self._truth, began_late=self._reasons.began_late)
         return has_ended
 
