@@ -122,6 +122,7 @@ FOUND: Mapping[str, Expected] = {
     "key_dropped_and_renamed": EQUAL,
     "label_text_in_ascii": Expected(named=r"REWRITTEN_BY_SERVER\] h1\.t\b.*\bc\b"),
     "labels_lacked": Expected(named=r"DDL_NOT_PARSED\] h1\.t\b.*\bcp1251\b"),
+    "m102_replaced_in_part": Expected(named=r"ROW_IMAGE\] .*h1\.o: .* REPLACE"),
     "m118_inet4_to_inet6": EQUAL,
     "merge_union": Expected(named=r"ROWS_NOT_LOGGED\].*h1\.m, h1\.a: a table of the engine MERGE"),
     # MySQL 5.7 writes 1.0 as 1.

@@ -55,6 +55,9 @@ _KEEPS_FIRST = _KEEPS + r"(?:\s+(?:LOW_PRIORITY|HIGH_PRIORITY|DELAYED|IGNORE|INT
 """The same, up to the first table."""
 _REPLACES = _BEFORE + r"(?:REPLACE\b|LOAD\b.*\bREPLACE\b)"
 
+_WHOLE_REPLACES_SINCE = 100500
+"""Seen on 10.2.11, where a table has no key, and not from 10.5 on."""
+
 _TWO_BYTES = 0xFC
 _ALL = 0xFF
 
@@ -77,7 +80,8 @@ def _replacing(block: Block, schemas: TableSchemas | None) -> Iterator[tuple[int
     """Statements that may be a REPLACE with rows that are not whole: one for each table and text of a group."""
     if block.vendor is not Vendor.MARIADB:
         return
-    rows = np.sort(np.concatenate([_merging_updates(block), _partial_inserts_of_open_group(block)]))
+    merging = _merging_updates(block)
+    rows = np.sort(np.concatenate([merging, _shortened_updates(block), _partial_inserts_of_open_group(block)]))
     if len(rows) == 0:
         return
     events = block.events
@@ -91,8 +95,8 @@ def _replacing(block: Block, schemas: TableSchemas | None) -> Iterator[tuple[int
     places = text_places(block)[:2]
     names = [texts_at(block.data, place[:, maps]) for place in places]
     texts = pc.if_else(codes[rows] >= 0, texts.take(np.maximum(codes[rows], 0)), "") if len(texts) else None
-    is_insert = events["type"][rows] == EventType.WRITE_ROWS_V1
-    may_replace = _may_replace(texts, (names[0], names[1]), _is_alone(block, maps, places), is_insert)
+    is_usual = ~np.isin(rows, merging)
+    may_replace = _may_replace(texts, (names[0], names[1]), _is_alone(block, maps, places), is_usual)
     for number in np.flatnonzero(may_replace).tolist():
         if schemas is not None and _lacks_generated_alone(block, int(rows[number]), int(maps[number]), schemas):
             continue
@@ -121,7 +125,7 @@ def _lacks_generated_alone(block: Block, row: int, table_map: int, schemas: Tabl
     return all(is_there[index] or column.generated for index, column in enumerate(columns))
 
 
-def _may_replace(texts: pa.Array | None, tables: tuple[pa.Array, pa.Array], is_alone: Mask, is_insert: Mask) -> Mask:
+def _may_replace(texts: pa.Array | None, tables: tuple[pa.Array, pa.Array], is_alone: Mask, is_usual: Mask) -> Mask:
     """True where the statement that made a row event may have been a REPLACE.
 
     What a trigger or a function does has the text of the statement that called it, and servers let it change no table
@@ -131,10 +135,10 @@ def _may_replace(texts: pa.Array | None, tables: tuple[pa.Array, pa.Array], is_a
         texts: Of the statements, empty where the log has none; None: it has none at all.
         tables: Names of their databases, and their own.
         is_alone: Those of whose name the group changes no table in another database.
-        is_insert: Those that are no updates: a statement that is not known to be a REPLACE made them as they are.
+        is_usual: Those that many statements make: one that is not known to be a REPLACE made them as they are.
     """
     if texts is None:
-        return ~is_insert
+        return ~is_usual
     keeps = np.zeros(len(texts), dtype=np.bool_)
     names = np.array([part.to_pylist() for part in tables])
     for database, table in np.unique(names, axis=1).T.tolist():
@@ -144,10 +148,10 @@ def _may_replace(texts: pa.Array | None, tables: tuple[pa.Array, pa.Array], is_a
         bare = rf"{_KEEPS_FIRST}(?:{_spelled(table)})\s*(?:[^\w$.\s]|\s[^.\s]|$)"
         keeps[of_table] = np.asarray(pc.match_substring_regex(own, qualified))
         keeps[of_table] |= np.asarray(pc.match_substring_regex(own, bare)) & is_alone[of_table]
-    others = np.flatnonzero(~keeps & ~is_insert & np.asarray(pc.match_substring_regex(texts, _KEEPS)))
+    others = np.flatnonzero(~keeps & ~is_usual & np.asarray(pc.match_substring_regex(texts, _KEEPS)))
     for number in others.tolist():
         keeps[number] = _uses(texts[number].as_py(), TableName(*names[:, number].tolist()), bool(is_alone[number]))
-    return np.where(is_insert, np.asarray(pc.match_substring_regex(texts, _REPLACES)), ~keeps)
+    return np.where(is_usual, np.asarray(pc.match_substring_regex(texts, _REPLACES)), ~keeps)
 
 
 def _is_alone(block: Block, maps: Rows, places: NDArray[np.int64]) -> Mask:
@@ -184,6 +188,16 @@ def _merging_updates(block: Block) -> Rows:
     rows = np.flatnonzero(block.events["type"] == EventType.UPDATE_ROWS_V1)
     rows, (before, after) = _bitmaps(block, rows, 2)
     found: Rows = rows[(before & ~after == 0).all(axis=0) & (after != _ALL).any(axis=0)]
+    return found
+
+
+def _shortened_updates(block: Block) -> Rows:
+    """Updates whose new image lacks columns of the old one: of an UPDATE, and before 10.5 of a REPLACE too."""
+    if block.server_version is not None and block.server_version >= _WHOLE_REPLACES_SINCE:
+        return np.empty(0, dtype=np.int64)
+    rows = np.flatnonzero(block.events["type"] == EventType.UPDATE_ROWS_V1)
+    rows, (before, after) = _bitmaps(block, rows, 2)
+    found: Rows = rows[(before & ~after != 0).any(axis=0)]
     return found
 
 
