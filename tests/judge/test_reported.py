@@ -123,6 +123,8 @@ FOUND: Mapping[str, Expected] = {
     "label_text_in_ascii": Expected(named=r"REWRITTEN_BY_SERVER\] h1\.t\b.*\bc\b"),
     "labels_lacked": Expected(named=r"DDL_NOT_PARSED\] h1\.t\b.*\bcp1251\b"),
     "m102_replaced_in_part": Expected(named=r"ROW_IMAGE\] .*h1\.o: .* REPLACE"),
+    "m102_virtual": Expected(named=r"ROW_IMAGE\] .*h1\.o: g: generated columns that row images lack"),
+    "m102_virtual, dropped": Expected(rule=DROP, left_out=("g", "s")),
     "m118_inet4_to_inet6": EQUAL,
     "merge_union": Expected(named=r"ROWS_NOT_LOGGED\].*h1\.m, h1\.a: a table of the engine MERGE"),
     # MySQL 5.7 writes 1.0 as 1.

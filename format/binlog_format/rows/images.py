@@ -13,6 +13,8 @@ from binlog_format.events.table_map_layout import ColumnType
 from binlog_format.rows import row_event_kernels as codes
 from binlog_format.rows.column_types import column_name, size_prefix, value_widths
 from binlog_format.rows.columns import column_array
+from binlog_format.rows.declared.completion import LayoutCompletion
+from binlog_format.rows.declared.declared_types import Generated
 from binlog_format.rows.decoding import DEFAULT_DECODING, Decoding
 from binlog_format.rows.image_kernels import fill_whole_images, pick_cells
 from binlog_format.rows.json.json_diffs import PartialValueError, value_at, with_whole_values
@@ -185,6 +187,8 @@ def read_images(
     layout = layout.logged or layout  # what the events have
     images = _logged_images(data, events, rows, layout, place, tells_values=shown is layout)
     images = _declared_images(images) if layout.hidden else images
+    if Generated.UNLOGGED in layout.completion:
+        _leave_out_unlogged(images)
     images = images if decoding is DEFAULT_DECODING else replace(images, decoding=decoding)
     return images if decoding.rules is None or shown is layout else decoding.rules.applied(images)
 
@@ -210,6 +214,14 @@ def _declared_images(images: Images) -> Images:
     slots = images.slots[: len(images.layout.columns)]
     images.cells[np.setdiff1d(images.slots, slots)] = NULL
     return replace(images, slots=slots)
+
+
+def _leave_out_unlogged(images: Images) -> None:
+    columns = LayoutCompletion.from_json(images.layout.completion).columns
+    for index, column in enumerate(columns[: len(images.slots)]):
+        if column.generated is Generated.UNLOGGED:
+            cells = images.cells[images.slots[index]]
+            cells[cells == NULL] = ABSENT
 
 
 class _EventError(Exception):

@@ -223,6 +223,8 @@ class Generated(StrEnum):
 
     VIRTUAL = "virtual"
     STORED = "stored"
+    UNLOGGED = "unlogged"
+    """VIRTUAL on a MariaDB server that logs NULL for it, unless it is part of a key: NULL tells nothing."""
 
 
 @dataclass(frozen=True, slots=True)

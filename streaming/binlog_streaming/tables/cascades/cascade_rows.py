@@ -301,7 +301,7 @@ class CascadeRows:
                 hint='Leave it out (option source.excludeTables), or set foreign_keys = "ignore" for it',
             )
         columns = () if definition is None else definition.columns or ()
-        return frozenset(column.name for column in columns if column.generated is Generated.VIRTUAL)
+        return frozenset(column.name for column in columns if column.generated not in (None, Generated.STORED))
 
 
 def _logged_changes(
