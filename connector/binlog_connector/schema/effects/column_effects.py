@@ -51,6 +51,9 @@ _STRICT = 1 << 21 | 1 << 22
 _NO_AUTO_VALUE_ON_ZERO = 1 << 19
 _INVALID_DATES = 1 << 25
 
+_MEASURED_SINCE = {Vendor.MARIADB: 100200, Vendor.MYSQL: 50700}
+"""Versions from which on servers were compared; 10.1.8 and 5.6.24 make other values of what does not fit."""
+
 
 @dataclass(frozen=True, slots=True)
 class ColumnChanged:
@@ -172,8 +175,15 @@ def _plain_change(
         sides = _side(before, old, how), _side(after, new, how)
     except BinlogError as error:
         return ColumnChanged(old, new, SAME if _is_equal(old, new) else Unknown(error.reason))
-    effect = _without_null(value_effect(*sides, how), *sides, how)
+    effect = _without_null(_as_measured(value_effect(*sides, how), how), *sides, how)
     return ColumnChanged(old, new, _numbered(effect, old, new, sql_mode), sides[1].arrow_type, sides[0].arrow_type)
+
+
+def _as_measured(effect: Effect, how: Circumstances) -> Effect:
+    version = how.server_version
+    if how.strict or version is None or version >= _MEASURED_SINCE[how.vendor] or not isinstance(effect, Converted):
+        return effect
+    return Unknown("how a server this old converts values that do not fit, in a session that is not strict")
 
 
 def _is_equal(old: ColumnDefinition, new: ColumnDefinition) -> bool:

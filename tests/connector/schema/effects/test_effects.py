@@ -402,6 +402,14 @@ def test_column_that_begins_to_count_numbers_rows_that_have_zero() -> None:
     assert kept.convert(pa.array([1, 0], pa.int32())).array.to_pylist() == [1, 0]
 
 
+@pytest.mark.parametrize(("vendor", "old", "known"), [(MARIADB, 100108, 100211), (Vendor.MYSQL, 50624, 50722)])
+def test_servers_that_were_not_compared_are_not_taken_for_those_that_were(vendor: Vendor, old: int, known: int) -> None:
+    for version, expected in ((old, Unknown), (known, Converted), (None, Converted)):
+        loose = replace(how(vendor, strict=False), server_version=version)
+        assert isinstance(effect("VARCHAR(40)", "INT", loose), expected)
+    assert isinstance(effect("VARCHAR(40)", "INT", replace(how(vendor), server_version=old)), Converted)
+
+
 def test_unknown_attribute_is_not_taken_for_none() -> None:
     before = table("id INT PRIMARY KEY, a DECIMAL(10,4), b INT")
     assert before.columns is not None
