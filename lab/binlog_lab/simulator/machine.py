@@ -22,7 +22,7 @@ from binlog_streaming.tables import job as tables_job
 
 if TYPE_CHECKING:
     import random
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
 FIRST_SECOND = 1_790_000_000
 """Start of lives, seconds since 1970 UTC."""
@@ -141,6 +141,19 @@ class _InlineThreads:
 
 
 @contextmanager
+def replaced(changes: Sequence[tuple[Any, str, Any]]) -> Iterator[None]:
+    """Let attributes, each of a place and with a name, have other values."""
+    before = [(place, name, getattr(place, name)) for place, name, _ in changes]
+    for place, name, value in changes:
+        setattr(place, name, value)
+    try:
+        yield
+    finally:
+        for place, name, value in before:
+            setattr(place, name, value)
+
+
+@contextmanager
 def one_machine(clock: Clock, ids: random.Random) -> Iterator[None]:
     """Let this process have that clock, ids by that chance, and one thread."""
     changes: list[tuple[Any, str, Any]] = [
@@ -154,14 +167,8 @@ def one_machine(clock: Clock, ids: random.Random) -> Iterator[None]:
         *((made.__init__, "__kwdefaults__", _with_clock(made, clock)) for made in (Publisher, Tailer)),
         *((module, "ThreadPoolExecutor", InlineExecutor) for module in _with_executors(len(sys.modules))),
     ]
-    before = [(place, name, getattr(place, name)) for place, name, _ in changes]
-    for place, name, value in changes:
-        setattr(place, name, value)
-    try:
+    with replaced(changes):
         yield
-    finally:
-        for place, name, value in before:
-            setattr(place, name, value)
 
 
 def _with_clock(made: Any, clock: Clock) -> dict[str, object]:

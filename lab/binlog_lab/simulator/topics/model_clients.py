@@ -14,6 +14,7 @@ from binlog_connector.kafka import offset_store, publisher
 from binlog_connector.kafka import topics as topics_module
 from binlog_connector.kafka.connection import broker_error
 from binlog_connector.kafka.topics import client_failure
+from binlog_lab.simulator.machine import replaced
 from binlog_lab.simulator.topics.model_broker import nothing
 
 if TYPE_CHECKING:
@@ -40,14 +41,8 @@ def installed(broker: ModelBroker) -> Iterator[None]:
         (offset_store, "KafkaConsumer", partial(ModelConsumer, broker)),
         (publisher, "CLIENTS", dict.fromkeys(publisher.CLIENTS, producer)),
     ]
-    before = [(place, name, getattr(place, name)) for place, name, _ in changes]
-    for place, name, value in changes:
-        setattr(place, name, value)
-    try:
+    with replaced(changes):
         yield
-    finally:
-        for place, name, value in before:
-            setattr(place, name, value)
 
 
 def _explained(broker: ModelBroker, connection: Connection) -> BrokerError | None:
