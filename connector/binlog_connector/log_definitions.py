@@ -85,11 +85,7 @@ class SchemaFile:
 
 @dataclass(frozen=True, slots=True)
 class _Mark:
-    """A place that statements have been read up to.
-
-    Attributes:
-        identity: Of the file that it is in.
-    """
+    """A place that statements have been read up to. *identity*: of the file that it is in."""
 
     position: Position
     identity: str
@@ -121,10 +117,6 @@ class KnownStatements:
     scope: dict[str, object] = field(default_factory=dict)
     _history_mark: _Mark | None = None
     _scope_mark: _Mark | None = None
-
-    def is_read_to(self, position: Position) -> bool:
-        """True if the history has all DDL before *position*."""
-        return self.history.known_to is not None and self.history.known_to >= position
 
     def unread(self, watched: WatchedLog, end: Position) -> Iterator[Block]:
         """The blocks before *end* whose DDL the history lacks."""
@@ -325,7 +317,7 @@ class RangeSchemas:
 
     def _look_back(self) -> None:
         known = self._known
-        if known.is_read_to(self._start):
+        if known.history.known_to is not None and known.history.known_to >= self._start:
             return
         with WatchedLog(self._path, self._format) as watched:
             is_first = known.history.known_to is None

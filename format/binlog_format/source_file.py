@@ -53,12 +53,7 @@ class FileEntry:
 
 
 class SourceFile(Protocol):
-    """An open file, read at any place.
-
-    Attributes:
-        name: Without its directory.
-        path: With it, for messages.
-    """
+    """An open file, read at any place. *name*: without its directory. *path*: with it, for messages."""
 
     name: str
     path: str
@@ -128,11 +123,7 @@ def look_until_listed_again(listed: Callable[[], L], find: Callable[[L], T | Non
 
 
 class LocalFile:
-    """A file of the local file system.
-
-    Attributes:
-        descriptor: Of the open file; -1: it is closed.
-    """
+    """A file of the local file system. *descriptor*: of the open file; -1: it is closed."""
 
     def __init__(self, path: str | Path) -> None:
         self.path = str(path)

@@ -105,11 +105,7 @@ class ChangeMessages:
         return np.flatnonzero(self.plan.op != TOMBSTONE)
 
     def values(self, orders: Orders | None) -> ChangeValues:
-        """The values of the messages that are `valued`.
-
-        Args:
-            orders: Of those messages; None: they do not tell them.
-        """
+        """The values of the messages that are `valued`. *orders*: of those messages; None: they do not tell them."""
         plan, chosen = self.plan, self.valued
         rows = ValueRows(
             self.events[chosen],

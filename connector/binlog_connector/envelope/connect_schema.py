@@ -136,11 +136,7 @@ def source_schema(vendor: Vendor) -> Schema:
 
 
 def envelope_schema(row_fields: Sequence[Schema], name: str, vendor: Vendor) -> Schema:
-    """The schema of a change.
-
-    Args:
-        name: `<prefix>.<database>.<table>`.
-    """
+    """The schema of a change. *name*: `<prefix>.<database>.<table>`."""
     row = struct_of(row_fields, name=f"{name}.Value", optional=True)
     block = struct_of(
         [*_plain("string", "id"), *_plain("int64", "total_order", "data_collection_order")],
@@ -183,11 +179,7 @@ def key_schema(fields: Sequence[Schema], name: str) -> Schema:
 
 
 def flat_schema(row_fields: Sequence[Schema], name: str) -> Schema:
-    """The schema of a flat row with its metadata.
-
-    Args:
-        name: `<prefix>.<database>.<table>`.
-    """
+    """The schema of a flat row with its metadata. *name*: `<prefix>.<database>.<table>`."""
     fields = [
         *row_fields,
         *_plain("string", "__db", "__table"),

@@ -74,11 +74,7 @@ class ValueForm:
 
 
 def refuse_values(bad: Mask, reason: Callable[[int], str], hint: str) -> None:
-    """Refuse the first of the *bad* values.
-
-    Raises:
-        ValueRefusal: There is one.
-    """
+    """Refuse the first of the *bad* values. Raises `ValueRefusal`: there is one."""
     indices = np.flatnonzero(bad)
     if len(indices):
         raise ValueRefusal(int(indices[0]), reason(int(indices[0])), hint)

@@ -157,8 +157,4 @@ class MessageEncoding(Protocol):
         """The value of the message about a TRUNCATE, which has no key; None: there is none."""
 
     def heartbeat(self, now_ns: int) -> tuple[bytes, bytes]:
-        """Key and value of the message that states that nothing has happened.
-
-        Args:
-            now_ns: Nanoseconds since 1970 UTC.
-        """
+        """Key and value of the message that states that nothing has happened. *now_ns*: nanoseconds since 1970 UTC."""

@@ -56,11 +56,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class EventGroups:
-    """The groups of some events, for messages.
-
-    Attributes:
-        events: Rows of its event table.
-    """
+    """The groups of some events, for messages. *events*: rows of its event table."""
 
     block: Block
     events: Int64s

@@ -47,11 +47,7 @@ DECIMAL_DIGITS_MAX = 38
 
 
 def bytes_of(texts: pa.Array) -> pa.Array:
-    """Binary from base64 with padding (string); a null stays one.
-
-    Raises:
-        MessageError: A text is not base64.
-    """
+    """Binary from base64 with padding (string); a null stays one. Raises `MessageError`: a text is not base64."""
     data, offsets, valid = _parts(texts)
     out_offsets, out = np.empty_like(offsets), np.empty(len(data) // 4 * 3, dtype=np.uint8)
     bad = read_base64(data, offsets, out_offsets, out)
@@ -89,11 +85,7 @@ def decimals_of(unscaled: pa.Array, precision: int, scale: int) -> pa.Array:
 
 
 def unsigned_of(values: pa.Array) -> pa.Array:
-    """uint64 from numbers without sign: binary, low byte first.
-
-    Raises:
-        MessageError: One has more than 64 bits.
-    """
+    """uint64 from numbers without sign: binary, low byte first. Raises `MessageError`: one has more than 64 bits."""
     data, offsets, valid = _parts(values)
     words = np.empty((len(offsets) - 1, 8), dtype=np.uint8)
     bad = read_little_endian(data, offsets, words)

@@ -48,11 +48,7 @@ WALK_SIZE = 64 << 20
 
 
 class EventCounts:
-    """Numbers of events at places of one log.
-
-    Args:
-        log: Its event groups are events.
-    """
+    """Numbers of events at places of one log. *log*: its event groups are events."""
 
     def __init__(self, log: Log) -> None:
         self._log = log

@@ -138,11 +138,7 @@ class SourceOptions:
 
     @classmethod
     def parse(cls, options: Mapping[str, str]) -> SourceOptions:
-        """Check what the user gave.
-
-        Raises:
-            StartError: `CONFLICTING_OPTIONS`: two starts, or two ends.
-        """
+        """Check what the user gave. Raises `StartError`: `CONFLICTING_OPTIONS`: two starts, or two ends."""
         given = _by_known_name(options)
         if not given.get("path"):
             raise OptionError(

@@ -63,11 +63,7 @@ _TIME = re.compile(r"(-?)(\d{1,3}):(\d\d):(\d\d)(?:\.(\d{1,6}))?", re.ASCII)
 
 @dataclass(frozen=True, slots=True)
 class Predicate:
-    """A predicate of a table.
-
-    Attributes:
-        columns: Indices of the columns that it asks for.
-    """
+    """A predicate of a table. *columns*: indices of the columns that it asks for."""
 
     columns: tuple[int, ...]
     decoding: Decoding
@@ -93,11 +89,7 @@ class Predicate:
         return Predicate(tuple(columns), own, binding.evaluation(condition))
 
     def is_true(self, columns: Columns) -> pa.Array:
-        """Mask of the rows for which it is true; false where it is NULL.
-
-        Args:
-            columns: By index, those of `columns`.
-        """
+        """Mask of the rows for which it is true; false where it is NULL. *columns*: by index, those of `columns`."""
         return pc.fill_null(self._evaluation(columns), False)
 
 

@@ -23,12 +23,7 @@ _SHOWN = 20
 
 
 class PredicateError(Exception):
-    """A predicate that cannot be.
-
-    Args:
-        reason: What was expected, and what is there.
-        at: Where in its text, from 0.
-    """
+    """A predicate that cannot be. *reason*: what was expected, and what is there. *at*: where in its text, from 0."""
 
     def __init__(self, reason: str, at: int) -> None:
         super().__init__(reason, at)
@@ -109,11 +104,7 @@ Condition = ValueComparison | Membership | Likeness | Nullness | Negation | Conj
 
 
 def parse_predicate(text: str) -> Condition:
-    """Read a predicate.
-
-    Raises:
-        PredicateError: It is not understood.
-    """
+    """Read a predicate. Raises `PredicateError`: it is not understood."""
     try:
         # A backslash is one: files of settings have escapes of their own, and LIKE has its.
         parser = _Parser(TokenReader(Lexer(text, sql_mode=MODE_NO_BACKSLASH_ESCAPES)))

@@ -185,11 +185,7 @@ class GeneratedColumns(StrEnum):
 
 
 class RuleError(Exception):
-    """A rule that cannot be; its text gives the reason.
-
-    Args:
-        key: In `mask` the column.
-    """
+    """A rule that cannot be; its text gives the reason. *key*: in `mask` the column."""
 
     def __init__(self, setting: str, reason: str, *, key: str | None = None, hint: str | None = None) -> None:
         super().__init__(reason)
@@ -239,11 +235,7 @@ class RowRule(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
         return MaskKind.SHA256 in self.mask.values()
 
     def check(self) -> None:
-        """See that the rule can be, as far as that is known without a table.
-
-        Raises:
-            RuleError: It cannot.
-        """
+        """See that the rule can be, as far as that is known without a table. Raises `RuleError`: it cannot."""
         if self.columns and self.drop_columns:
             hint = "columns names what is shown, and nothing else is: leave drop_columns out"
             raise RuleError("drop_columns", "expected nothing beside columns", hint=hint)

@@ -76,11 +76,7 @@ def take_inline_keys(files: Iterable[LogFile]) -> bool | None:
 
 
 def parse_reference(reader: TokenReader, session: StatementSession, name: str, columns: tuple[str, ...]) -> ForeignKey:
-    """Read what follows REFERENCES.
-
-    Raises:
-        DdlSyntaxError: It is not understood.
-    """
+    """Read what follows REFERENCES. Raises `DdlSyntaxError`: it is not understood."""
     parent = table_name(reader, session)
     parent_columns: tuple[str, ...] = ()
     if reader.accept_symbol("("):
@@ -161,11 +157,7 @@ class ForeignKeys:
 
     @classmethod
     def from_json(cls, text: str | msgspec.Raw, *, ignore_case: bool = False) -> ForeignKeys:
-        """Read what `to_json` gave.
-
-        Raises:
-            msgspec.DecodeError: It is something else.
-        """
+        """Read what `to_json` gave. Raises `msgspec.DecodeError`: it is something else."""
         return cls(ignore_case, {kept.child: kept.keys for kept in msgspec.json.decode(text, type=list[_Child])})
 
     def apply(self, operation: Operation) -> None:

@@ -124,11 +124,7 @@ def only_rows(
 
 @dataclass(slots=True)
 class Count:
-    """Count for one table.
-
-    Attributes:
-        first: The first one.
-    """
+    """Count for one table. *first*: the first one."""
 
     first: Lacking
     number: int = 0

@@ -71,11 +71,7 @@ class SnapshotBegun:
 
 @dataclass(frozen=True, slots=True)
 class SnapshotChunk:
-    """An event group with existing rows of a table.
-
-    Attributes:
-        number: Of the chunk, from 0.
-    """
+    """An event group with existing rows of a table. *number*: of the chunk, from 0."""
 
     name: TableName
     snapshot: str
@@ -85,12 +81,7 @@ class SnapshotChunk:
 
 @dataclass(frozen=True, slots=True)
 class SnapshotEnded:
-    """All chunks are in the log.
-
-    Attributes:
-        chunks: How many it has.
-        rows: How many rows these have together.
-    """
+    """All chunks are in the log. *chunks*: how many it has. *rows*: how many rows these have together."""
 
     name: TableName
     snapshot: str
@@ -179,11 +170,7 @@ def mark_statement(mark: Mapping[str, Any]) -> DdlStatement:
 
 
 def mark_change(mark: Mapping[str, Any], decoding: Decoding) -> SnapshotChange | None:
-    """Change that a mark contains; None: none of rows.
-
-    Args:
-        mark: As for `mark_statement`.
-    """
+    """Change that a mark contains; None: none of rows. *mark*: as for `mark_statement`."""
     name, snapshot = TableName(mark["database"], mark["table"]), str(mark["snapshot"])
     try:
         match mark["kind"]:

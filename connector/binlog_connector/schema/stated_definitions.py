@@ -93,11 +93,7 @@ def states_folding(mark: Mapping[str, Any]) -> bool | None:
 
 
 def definition_of_server(name: TableName, text: str, position: Position, vendor: Vendor) -> DdlStatement:
-    """A definition that was read from a server, for a place of its log.
-
-    Args:
-        text: Of SHOW CREATE TABLE.
-    """
+    """A definition that was read from a server, for a place of its log. *text*: of SHOW CREATE TABLE."""
     return DdlStatement(
         position,
         0,

@@ -40,11 +40,7 @@ class ArchiveDirectory(Directory):
         self.refresh()
 
     def refresh(self) -> None:
-        """Look at the manifest as it is now.
-
-        Raises:
-            StartError: `PATH_NOT_FOUND`: it is not there any more.
-        """
+        """Look at the manifest as it is now. Raises `StartError`: `PATH_NOT_FOUND`: it is not there any more."""
         damaged = None
         while (content := self._read_manifest()) != self._content:
             try:
@@ -96,11 +92,7 @@ class ArchiveDirectory(Directory):
         return ArchiveFile(self, file)
 
     def open_part(self, name: str) -> SourceFile:
-        """Open one object of the archive.
-
-        Raises:
-            OSError: It is not there, or not to be had.
-        """
+        """Open one object of the archive. Raises `OSError`: it is not there, or not to be had."""
         return self._storage.open(name)
 
     def findings(self) -> Iterator[Finding]:
@@ -224,11 +216,7 @@ def _no_archive(path: str) -> StartError:
 
 
 def require_archive(directory: Directory) -> ArchiveDirectory:
-    """The archive that *directory* holds.
-
-    Raises:
-        StartError: `PATH_NOT_FOUND`: it holds none.
-    """
+    """The archive that *directory* holds. Raises `StartError`: `PATH_NOT_FOUND`: it holds none."""
     archive = archive_in(directory)
     if archive is None:
         raise _no_archive(directory.path)

@@ -236,11 +236,7 @@ def check_incomplete_event(data: bytes, at: Place) -> None:
 
 
 def encrypted_by_mariadb(event: bytes, at: Place) -> UnsupportedError:
-    """The error for what follows a START_ENCRYPTION event.
-
-    Args:
-        event: The event; a checksum may follow.
-    """
+    """The error for what follows a START_ENCRYPTION event. *event*: the event; a checksum may follow."""
     said = ""
     if len(event) >= START_ENCRYPTION_SIZE:
         scheme, key_version, _ = START_ENCRYPTION_STRUCT.unpack_from(event, EVENT_HEADER_SIZE)
@@ -254,11 +250,7 @@ def encrypted_by_mariadb(event: bytes, at: Place) -> UnsupportedError:
 
 
 def encrypted_by_mysql(head: bytes, at: Place) -> UnsupportedError:
-    """The error for a file with MySQL's encrypted magic.
-
-    Args:
-        head: The first bytes of the file; may be few.
-    """
+    """The error for a file with MySQL's encrypted magic. *head*: the first bytes of the file; may be few."""
     said = ""
     offset = MYSQL_ENCRYPTION_KEY_OFFSET
     if len(head) > offset + 1 and head[offset] == MYSQL_ENCRYPTION_FIELD_KEY:

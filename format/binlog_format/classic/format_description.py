@@ -71,11 +71,7 @@ class FormatDescription:
 
 
 def parse_format_description(event: bytes, at: Place) -> FormatDescription:
-    """Read the whole event, header and checksum included.
-
-    Args:
-        event: Exactly the event.
-    """
+    """Read the whole event, header and checksum included. *event*: exactly the event."""
     timestamp, event_type, server_id, _, _, flags = EVENT_HEADER_STRUCT.unpack_from(event)
     if event_type != EventType.FORMAT_DESCRIPTION:
         raise CorruptError("BAD_EVENT", f"the first event of the file has type {event_type}, expected 15", at=at)

@@ -39,11 +39,7 @@ if TYPE_CHECKING:
 
 
 class SavedBytes(NamedTuple):
-    """Bytes saved from a block.
-
-    Attributes:
-        extents: `EXTENT_DTYPE`, of all of them.
-    """
+    """Bytes saved from a block. *extents*: `EXTENT_DTYPE`, of all of them."""
 
     data: Bytes
     extents: Table

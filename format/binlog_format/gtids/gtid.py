@@ -30,11 +30,7 @@ class Gtid:
 
     @classmethod
     def parse(cls, text: str) -> Gtid:
-        """Read `domain-server-seqno`.
-
-        Raises:
-            ValueError: *text* has another form, or a number is out of range.
-        """
+        """Read `domain-server-seqno`. Raises `ValueError`: *text* has another form, or a number is out of range."""
         parts = text.strip().split("-")
         if len(parts) != 3 or not all(part.isascii() and part.isdecimal() for part in parts):
             raise ValueError(f"GTID {text!r}: expected domain-server-seqno, for example 0-1-100")

@@ -50,11 +50,7 @@ class FoundGroup(NamedTuple):
 
 
 class GtidSearch:
-    """Looks for GTIDs in one log, as it is now; what lists have been read is kept.
-
-    Args:
-        log: Of a MariaDB server.
-    """
+    """Looks for GTIDs in one log, as it is now; what lists have been read is kept. *log*: of a MariaDB server."""
 
     def __init__(self, log: Log) -> None:
         self._log = log

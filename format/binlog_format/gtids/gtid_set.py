@@ -294,11 +294,7 @@ class DomainStarts:
 
     @classmethod
     def parse(cls, text: str) -> DomainStarts:
-        """Read what `str()` writes: `0=3:12:4,1=4:1:0`.
-
-        Raises:
-            ValueError: *text* has another form.
-        """
+        """Read what `str()` writes: `0=3:12:4,1=4:1:0`. Raises `ValueError`: *text* has another form."""
         found = {}
         for part in text.split(",") if text else ():
             domain, _, place = part.partition("=")

@@ -38,12 +38,7 @@ _HEADER_HINT = "The header page is damaged; take the file from a backup"
 
 @dataclass(slots=True)
 class OpenFile:
-    """A file that has been begun, with a good header.
-
-    Attributes:
-        source: Bytes of the file.
-        header: Its header.
-    """
+    """A file that has been begun, with a good header. *source*: bytes of the file. *header*: its header."""
 
     file_no: int
     source: SourceFile

@@ -154,11 +154,7 @@ class CommitScanner:
         self._integers = np.empty(COMMIT_HEADER_INTS_MAX, dtype=np.uint64)
 
     def windows(self) -> Iterator[CommitWindow]:
-        """The windows in order.
-
-        Raises:
-            BinlogError: When everything before the damage has been given.
-        """
+        """The windows in order. Raises `BinlogError`: when everything before the damage has been given."""
         file = self._reader.files.begun(self._start.file_no)
         if file is None:
             if self._reader.files.later_begun(self._start.file_no - 1) is not None:
@@ -214,7 +210,9 @@ class CommitScanner:
         # An end mark is believed in the last page only: another page was read before it was complete.
         is_last_mark = code == SCAN_END_MARK and page == pages.count - 1
         if code == SCAN_BAD_LENGTH:
-            error = _bad_length(pages, page, byte)
+            error = CorruptError(
+                "BAD_CHUNK", "the chunk does not fit into its page", at=_place(pages, page, byte), hint=_DAMAGED
+            )
         elif code == SCAN_END_MARK:
             error = self._judge_end_mark(pages, page, byte, open_kind) or error
         if link_code != LINK_DONE:
@@ -330,13 +328,6 @@ def _no_position(path: str, position: Position, reason: str) -> StartError:
         f"position {position}: {reason}",
         at=Place(path, page=position.page),
         hint="The log may have been cut back after a crash of the server, or begun anew",
-    )
-
-
-def _bad_length(pages: PageWindow, page: int, byte: int) -> CorruptError:
-    """A chunk leaves its page."""
-    return CorruptError(
-        "BAD_CHUNK", "the chunk does not fit into its page", at=_place(pages, page, byte), hint=_DAMAGED
     )
 
 

@@ -115,11 +115,7 @@ class Pages(NamedTuple):
 
 
 class Joined(NamedTuple):
-    """Room in which kernels join the bytes of events.
-
-    Attributes:
-        extents: `EXTENT_DTYPE`: where they come from.
-    """
+    """Room in which kernels join the bytes of events. *extents*: `EXTENT_DTYPE`: where they come from."""
 
     data: Bytes
     extents: Table

@@ -142,11 +142,7 @@ class ServerPosition:
 
 
 def parse_position(text: str) -> Position | ServerPosition:
-    """Read `file_no:page:chunk`, or a server's own `mysql-bin.000001:14542`.
-
-    Raises:
-        ValueError: *text* is neither.
-    """
+    """Read `file_no:page:chunk`, or a server's own `mysql-bin.000001:14542`. Raises `ValueError`: *text* is neither."""
     match = _SERVER_POSITION.fullmatch(text.strip())
     return Position.parse(text) if match is None else ServerPosition(match["name"], int(match["byte"]))
 
@@ -202,11 +198,7 @@ def check_start(log: Log, name: str, position: Position) -> None:
 
 
 def check_end(log: Log, name: str, position: Position) -> None:
-    """See that the log reaches as far as a position that a user gave.
-
-    Raises:
-        StartError: `POSITION_NOT_FOUND`.
-    """
+    """See that the log reaches as far as a position that a user gave. Raises `StartError`: `POSITION_NOT_FOUND`."""
     end = log.end_position()
     if position > end:
         raise StartError(
@@ -305,11 +297,7 @@ class ReadRange:
 
 
 def parse_edge(text: str) -> Position | ServerPosition | GtidPoint:
-    """Read a position, or GTIDs of either vendor.
-
-    Raises:
-        ValueError: *text* is neither.
-    """
+    """Read a position, or GTIDs of either vendor. Raises `ValueError`: *text* is neither."""
     return parse_gtids(text) if is_gtid_set(text) or ":" not in text else parse_position(text)
 
 

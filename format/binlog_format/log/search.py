@@ -41,7 +41,11 @@ def find_gtid(log: Log, gtid: AnyGtid) -> Position:
     if found is not None:
         return found.position
     if known.covers(gtid):
-        raise _purged(known, gtid)
+        raise DataLossError(
+            "GTID_PURGED",
+            f"{gtid} is older than the log, which begins after {known}",
+            hint="The server has purged its file",
+        )
     raise StartError(
         "GTID_NOT_FOUND",
         f"{gtid} is not in the log",
@@ -60,14 +64,6 @@ def _in_sets(log: Log, gtid: MysqlGtid) -> Position | None:
             if gtid_of(heads.groups[row], heads.sources) == gtid:
                 return heads.position(row)
     return None
-
-
-def _purged(before: GtidPoint, gtid: AnyGtid) -> DataLossError:
-    return DataLossError(
-        "GTID_PURGED",
-        f"{gtid} is older than the log, which begins after {before}",
-        hint="The server has purged its file",
-    )
 
 
 def find_time(log: Log, seconds: int) -> Position:

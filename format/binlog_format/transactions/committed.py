@@ -93,12 +93,7 @@ def rebuilt(block: Block, dropped: NDArray[np.bool_], insertions: Mapping[int, B
 
 
 def xa_pieces(block: Block, row: int, pieces: Iterable[Block]) -> Iterator[Block]:
-    """The group of an XA COMMIT in pieces.
-
-    Args:
-        block: That group alone.
-        row: Of the event with XA COMMIT.
-    """
+    """The group of an XA COMMIT in pieces. *block*: that group alone. *row*: of the event with XA COMMIT."""
     own = block.groups[:1]
     position = Position.of(block.groups[0])
     tail = copied(block.events[row:])
@@ -158,11 +153,7 @@ def committed(
 
 @dataclass(slots=True)
 class _Large:
-    """A group that comes in pieces.
-
-    Attributes:
-        outcome: What becomes of it; None while nothing speaks against its rows.
-    """
+    """A group that comes in pieces. *outcome*: what becomes of it; None while nothing speaks against its rows."""
 
     outcome: GroupOutcome | None = None
 

@@ -54,11 +54,7 @@ class StatementKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """A statement.
-
-    Attributes:
-        name: Of the savepoint, in the form in which names are compared.
-    """
+    """A statement. *name*: of the savepoint, in the form in which names are compared."""
 
     kind: StatementKind
     name: str = ""

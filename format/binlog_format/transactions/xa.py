@@ -109,11 +109,7 @@ class XaKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class XaStep:
-    """One step of an XA transaction, in the order of the log.
-
-    Attributes:
-        position: Of the group that does it.
-    """
+    """One step of an XA transaction, in the order of the log. *position*: of the group that does it."""
 
     position: Position
     xid: XaId

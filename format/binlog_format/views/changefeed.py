@@ -92,12 +92,7 @@ def changefeed_batch(
 
 
 def change_columns(table: Table, events: Table, groups: Table, sources: tuple[GtidSource, ...] = ()) -> list[pa.Array]:
-    """`CHANGE_FIELDS` of some images.
-
-    Args:
-        table: `IMAGE_DTYPE`.
-        events: See `changefeed_batch`.
-    """
+    """`CHANGE_FIELDS` of some images. *table*: `IMAGE_DTYPE`. *events*: see `changefeed_batch`."""
     rows = table["event"].astype(np.int64)
     places = PlaceColumns(events, groups, rows, sources)
     return [

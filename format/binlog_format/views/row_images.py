@@ -81,12 +81,7 @@ def column_names(layout: TableLayout, decoding: Decoding = DEFAULT_DECODING) -> 
 
 @dataclass(frozen=True, slots=True)
 class TableTexts:
-    """Contribution of one table to a merge.
-
-    Attributes:
-        pairs: Its changes.
-        ranks: Where each change is in the merged order.
-    """
+    """Contribution of one table to a merge. *pairs*: its changes. *ranks*: where each change is in the merged order."""
 
     rows: JsonRows
     pairs: Pairs
@@ -166,11 +161,7 @@ def absent_names(images: Images, rows: NDArray[np.int64]) -> pa.Array:
 
 
 class TypedTable:
-    """The one table of a typed view.
-
-    Args:
-        layout: What it is expected to look like; None: as it is first met.
-    """
+    """The one table of a typed view. *layout*: what it is expected to look like; None: as it is first met."""
 
     def __init__(self, layout: TableLayout | None = None, decoding: Decoding = DEFAULT_DECODING) -> None:
         self.layout = layout
@@ -210,11 +201,7 @@ def in_order(parts: list[pa.RecordBatch], keys: list[NDArray[np.int64]]) -> pa.R
 
 @dataclass(frozen=True, slots=True)
 class JsonTexts:
-    """Texts one after the other.
-
-    Attributes:
-        offsets: Where each begins, and the last one ends.
-    """
+    """Texts one after the other. *offsets*: where each begins, and the last one ends."""
 
     data: Bytes
     offsets: Int64s

@@ -91,11 +91,7 @@ class ArchiveStore:
         raise self._other_writer()
 
     def save(self, manifest: Manifest) -> None:
-        """Publish *manifest* for readers.
-
-        Raises:
-            StorageError: `IN_USE`: another archiver has begun to write here.
-        """
+        """Publish *manifest* for readers. Raises `StorageError`: `IN_USE`: another archiver has begun to write here."""
         before = self.manifest
         if not self._exchange(self._content, manifest):
             raise self._other_writer()

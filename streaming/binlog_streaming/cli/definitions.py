@@ -69,11 +69,7 @@ def bring_also(
 
 
 def lower_case_of(server: str, password_file: str | None) -> LowerCase:
-    """`lower_case_table_names` of a server.
-
-    Args:
-        password_file: Has the password; None: it is found otherwise.
-    """
+    """`lower_case_table_names` of a server. *password_file*: has the password; None: it is found otherwise."""
     from binlog_streaming.server.address import ServerAddress, find_credentials
     from binlog_streaming.server.session import connect
 

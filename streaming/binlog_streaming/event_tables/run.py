@@ -80,11 +80,7 @@ class EventBatch(NamedTuple):
 
 
 class EventTablesRun(JobRun[EventBatch, BatchProgress, Progress]):
-    """One run of a job.
-
-    Args:
-        once: End at what is in the log when this starts.
-    """
+    """One run of a job. *once*: end at what is in the log when this starts."""
 
     def __init__(self, job: EventTablesJob, *, once: bool = False, listener: BatchListener | None = None) -> None:
         super().__init__(job, Progress(), once=once, listener=listener)

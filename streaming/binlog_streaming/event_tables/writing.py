@@ -207,11 +207,7 @@ class EventTableRows:
 
     @property
     def schema(self) -> pa.Schema:
-        """Columns of all rows.
-
-        Raises:
-            SchemaError: `SCHEMA_CHANGED`: a column has types that have no common one.
-        """
+        """Columns of all rows. Raises `SchemaError`: `SCHEMA_CHANGED`: a column has types that have no common one."""
         return common_schema([batch.schema for batch in self.batches], self.name)
 
     @property

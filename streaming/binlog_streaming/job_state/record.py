@@ -85,11 +85,7 @@ class Verified(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RecordedSelection(msgspec.Struct, frozen=True):
-    """Table selection of a job.
-
-    Attributes:
-        select: Expressions of its rules.
-    """
+    """Table selection of a job. *select*: expressions of its rules."""
 
     select: str
     exclude: str | None

@@ -293,11 +293,7 @@ def _shown(table: FoundTable, decoding: Decoding) -> tuple[TableLayout, list[str
 
 
 class RegistryCheck:
-    """Asks the registry of a job, if it has one.
-
-    Attributes:
-        url: Of the registry; None: the job needs none.
-    """
+    """Asks the registry of a job, if it has one. *url*: of the registry; None: the job needs none."""
 
     def __init__(self, job: PublishJob) -> None:
         self._registry = registry_of(job.sink)

@@ -182,11 +182,7 @@ def job_to_switch(file: str) -> LogJob:
 
 
 def complete_begun(job: LogJob) -> None:
-    """Complete a switch of *job* that was decided, and cut off.
-
-    Raises:
-        StorageError: `IN_USE`: the job runs.
-    """
+    """Complete a switch of *job* that was decided, and cut off. Raises `StorageError`: `IN_USE`: the job runs."""
     if isinstance(job, Job):
         with JobLock(job):
             pass  # whoever has it finds the switch completed

@@ -33,11 +33,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class TargetReport:
-    """A table that the job would write.
-
-    Attributes:
-        exists: Whether it is there already.
-    """
+    """A table that the job would write. *exists*: whether it is there already."""
 
     mode: str
     uri: str

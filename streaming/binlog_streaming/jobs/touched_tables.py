@@ -49,15 +49,16 @@ class TouchedTables:
         groups = GroupFilter(skip, until, options.ignored_domains, options.ignored_servers)
         dropped: set[str] = set()
         found = set(self._touched(start, stop, groups, dropped))
-        databases = frozenset(name for name in dropped if self._is_obeyed(name))
+        databases = frozenset(
+            name
+            for name in dropped
+            if any(rule.on_drop is not OnStatement.IGNORE for rule in self._selection.rules_about(name))
+        )
         first = self._watched.log.start_position()
         if databases:  # the statement does not name its tables
             before = self._touched(first, stop, GroupFilter(None, until), set())
             found.update(name for name in before if name.database in databases)
         return frozenset(name for name in found if self._selection.find(name) is not None)
-
-    def _is_obeyed(self, database: str) -> bool:
-        return any(rule.on_drop is not OnStatement.IGNORE for rule in self._selection.rules_about(database))
 
     def between(self, one: GtidPoint, other: GtidPoint) -> frozenset[TableName] | None:
         """Tables that groups touch which only one of two points covers: of all others, both are the same state.

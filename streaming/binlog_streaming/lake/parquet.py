@@ -107,33 +107,21 @@ class ParquetTarget(Target):
         return pa.schema([(field.name, field.type) for field in schema])
 
     def create(self, schema: pa.Schema, commit_id: CommitId) -> None:
-        """See `Target`.
-
-        Raises:
-            FileExistsError: Somebody else was faster.
-        """
+        """See `Target`. Raises `FileExistsError`: somebody else was faster."""
         if self.table is not None:
             return
         self._save(_Table.of(commit_id.table_properties(), self.stored_schema(schema)))
         reached(CrashPoint.CREATED)
 
     def set_properties(self, commit_id: CommitId, *, recorded: Mapping[str, str] | None = None) -> None:
-        """See `Target`.
-
-        Raises:
-            FileExistsError: The table is not any more what it was when it was looked at.
-        """
+        """See `Target`. Raises `FileExistsError`: the table is not any more what it was when it was looked at."""
         assert self.table is not None
         properties = {**self.table.properties, **commit_id.table_properties(), **(recorded or {})}
         if properties != self.table.properties:
             self._save(_Table.of(properties, self.table.schema))
 
     def append(self, rows: pa.RecordBatchReader, commit_id: CommitId) -> None:
-        """See `Target`.
-
-        Raises:
-            FileExistsError: Somebody else was faster.
-        """
+        """See `Target`. Raises `FileExistsError`: somebody else was faster."""
         self._write(cast_rows(rows, self.schema()), commit_id)
 
     def merge(self, change: Change, commit_id: CommitId) -> int:

@@ -40,11 +40,7 @@ class DamagedError(ValueError):
 
 
 def encoded(rows: Rows) -> bytes:
-    """The bytes of a set.
-
-    Args:
-        rows: Its numbers, ascending, none twice, each below 2**32.
-    """
+    """The bytes of a set. *rows*: its numbers, ascending, none twice, each below 2**32."""
     upper, starts, counts = np.unique(rows >> 16, return_index=True, return_counts=True)
     lower = rows.astype("<u2")
     parts = [_part(lower[start : start + count]) for start, count in zip(starts, counts, strict=True)]
@@ -55,11 +51,7 @@ def encoded(rows: Rows) -> bytes:
 
 
 def decoded(data: bytes) -> Rows:
-    """The numbers of a set, ascending.
-
-    Raises:
-        DamagedError: *data* is no such set.
-    """
+    """The numbers of a set, ascending. Raises `DamagedError`: *data* is no such set."""
     try:
         magic, count = _HEAD.unpack_from(data)
         if magic != MAGIC:

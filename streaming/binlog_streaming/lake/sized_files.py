@@ -32,11 +32,7 @@ File = TypeVar("File")
 
 
 class SizedFiles(ABC, Generic[File]):
-    """Writes rows; a format says what its files are.
-
-    Args:
-        file_size: In bytes.
-    """
+    """Writes rows; a format says what its files are. *file_size*: in bytes."""
 
     def __init__(self, file_size: int) -> None:
         self._file_size = file_size
@@ -104,11 +100,7 @@ class SizedFiles(ABC, Generic[File]):
 
 
 def batches_at(file: pq.ParquetFile, rows: Rows, columns: Sequence[str]) -> Iterator[tuple[Rows, pa.RecordBatch]]:
-    """Some rows of a file: places in *rows*, and the rows there.
-
-    Args:
-        rows: Numbers of rows, ascending, none twice.
-    """
+    """Some rows of a file: places in *rows*, and the rows there. *rows*: numbers of rows, ascending, none twice."""
     first = 0
     for group in range(file.num_row_groups):
         after = first + file.metadata.row_group(group).num_rows

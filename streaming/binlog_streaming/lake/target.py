@@ -87,11 +87,7 @@ class Target(ABC):
     @classmethod
     @abstractmethod
     def at(cls, sink: Sink, uri: str) -> Target:
-        """Read the table at *uri*.
-
-        Raises:
-            OptionError: `INVALID_VALUE`: the format cannot be kept there.
-        """
+        """Read the table at *uri*. Raises `OptionError`: `INVALID_VALUE`: the format cannot be kept there."""
 
     @abstractmethod
     def properties(self) -> Mapping[str, str] | None:

@@ -156,11 +156,7 @@ _OTHER_WAYS = (
 
 
 def null_key(images: StepImages, index: int, column: pa.Field, count: int) -> TableError:
-    """The error `NULL_KEY`.
-
-    Args:
-        count: How many of the images have null in it.
-    """
+    """The error `NULL_KEY`. *count*: how many of the images have null in it."""
     name = f"{images.source_table}: key column {column.name}"
     date = _no_date(images, index) if pa.types.is_temporal(column.type) else None
     if date is not None:
@@ -200,11 +196,7 @@ _OF_KIND[[ImageKind.INSERT, ImageKind.UPDATE_AFTER]] = Expected.NO_ROW
 
 
 def expected_rows(images: StepImages, firsts: Indices) -> Flags:
-    """`Expected` of keys.
-
-    Args:
-        firsts: Of each key the number of its first image.
-    """
+    """`Expected` of keys. *firsts*: of each key the number of its first image."""
     if all(row_batch.expected is None and not row_batch.snapshot for row_batch in images.row_batches):
         return _OF_KIND[images.kinds[firsts]]
     return np.concatenate([_expected(row_batch) for row_batch in images.row_batches])[firsts]

@@ -157,11 +157,7 @@ def failed(error: Exception) -> bytes:
 
 
 def shard_numbers(keys: pa.Table, count: int) -> Indices:
-    """Number of each key's shard; it depends on the values alone.
-
-    Args:
-        keys: One row for a key.
-    """
+    """Number of each key's shard; it depends on the values alone. *keys*: one row for a key."""
     total = np.zeros(keys.num_rows, np.uint64)
     for column in keys.columns:
         for part in comparable(one_array(column)):

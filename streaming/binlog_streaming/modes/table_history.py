@@ -134,7 +134,7 @@ class TableHistory:
         """The states that rows are in after an image, and before all."""
         count, kinds = len(self.images), self.images.kinds
         nodes = np.concatenate([np.flatnonzero(_begins(kinds)), count + np.arange(self.before.num_rows)])
-        following = self._following[nodes]
+        following = self._chains[1][nodes]
         ends = np.where(following < 0, AFTER_ALL, self.times[following] if count else AFTER_ALL)
         starts = np.concatenate([self.times[_begins(kinds)], np.full(self.before.num_rows, BEFORE_ALL)])
         return RowVersions(nodes, starts, ends, self._row_ids[nodes])
@@ -223,10 +223,6 @@ class TableHistory:
         previous[order[1:][same]] = order[:-1][same]
         following[order[:-1][same]] = order[1:][same]
         return previous, following
-
-    @property
-    def _following(self) -> Indices:
-        return self._chains[1]
 
     @property
     def _unknown(self) -> int:

@@ -251,21 +251,13 @@ def snapshot_command(name: TableName) -> str:
 
 
 def changes_of_mark(mark: Mapping[str, object], decoding: Decoding) -> list[SnapshotChange]:
-    """Changes of its table that a mark contains.
-
-    Args:
-        mark: A value of the view's column `marks`.
-    """
+    """Changes of its table that a mark contains. *mark*: A value of the view's column `marks`."""
     change = mark_change(mark, decoding)
     return [] if change is None else [change]
 
 
 def faults_in(rows: Sequence[Mapping[str, Any]], marks: Sequence[SnapshotChange]) -> dict[str, str]:
-    """Snapshots with chunks in a batch that cannot be used, and why.
-
-    Args:
-        rows: Of the view `tables`.
-    """
+    """Snapshots with chunks in a batch that cannot be used, and why. *rows*: of the view `tables`."""
     faults: dict[str, str] = {}
     expected, found = Counter[str](), Counter[str]()
     repaired = {mark.snapshot: mark.keys for mark in marks if isinstance(mark, RepairEnded)}

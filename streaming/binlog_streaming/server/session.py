@@ -91,11 +91,7 @@ _VERSION = re.compile(r"(?:5\.5\.5-)?(\d+)\.(\d+)\.(\d+)")
 
 @dataclass(frozen=True, slots=True)
 class ServerVersion:
-    """Version of a server.
-
-    Attributes:
-        number: Such as (10, 11, 19).
-    """
+    """Version of a server. *number*: such as (10, 11, 19)."""
 
     text: str
     is_mariadb: bool

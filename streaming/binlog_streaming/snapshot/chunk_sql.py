@@ -139,7 +139,7 @@ def chunk_source(table: SourceTable, bounds: Bounds, condition: Condition | None
     if bounds.after is not None:
         conditions.append(_after(table.key.columns, bounds.after))
     if bounds.through is not None:
-        conditions.append(_through(table.key.columns, bounds.through))
+        conditions.append(_compared(table.key.columns, bounds.through, "<", "<="))
     return f"{_indexed(table, table.key)}{_where(conditions)}"
 
 
@@ -154,10 +154,6 @@ def _where(conditions: Sequence[str] | None) -> str:
 
 def _after(columns: Sequence[KeyColumn], bound: Sequence[str]) -> str:
     return _compared(columns, bound, ">", ">")
-
-
-def _through(columns: Sequence[KeyColumn], bound: Sequence[str]) -> str:
-    return _compared(columns, bound, "<", "<=")
 
 
 def _compared(columns: Sequence[KeyColumn], bound: Sequence[str], operator: str, last: str) -> str:

@@ -113,11 +113,6 @@ def grant_statement(session: ServerSession, rights: Iterable[str], on: str) -> s
     return f"GRANT {', '.join(rights)} ON {on} TO {session.filled('%s@%s', user, host)}"
 
 
-def may_install_plugins(session: ServerSession) -> bool:
-    """True if the account may run INSTALL SONAME."""
-    return not _is_denied(session, "EXPLAIN INSERT INTO mysql.plugin VALUES ('', '')", "INSERT")
-
-
 def _may_see_log_status(session: ServerSession) -> bool:
     try:
         log_status(session)
@@ -154,11 +149,7 @@ _INSTALL = "INSTALL SONAME 'ha_blackhole'"
 
 @dataclass(frozen=True, slots=True)
 class EngineChoice:
-    """Engine of shadow tables.
-
-    Attributes:
-        is_installed: The server has it; else `install` brings it.
-    """
+    """Engine of shadow tables. *is_installed*: the server has it; else `install` brings it."""
 
     engine: ShadowEngine
     is_installed: bool
@@ -272,7 +263,9 @@ def find_engine(session: ServerSession) -> EngineChoice:
     engines = {str(row["engine"]).upper(): str(row["support"]) for row in session.dict_rows("SHOW ENGINES")}
     if engines.get(ShadowEngine.BLACKHOLE.upper()) in ("YES", "DEFAULT"):
         return EngineChoice(ShadowEngine.BLACKHOLE, is_installed=True)
-    if session.version.is_mariadb and may_install_plugins(session):
+    if session.version.is_mariadb and (
+        not _is_denied(session, "EXPLAIN INSERT INTO mysql.plugin VALUES ('', '')", "INSERT")
+    ):
         plugins = session.dict_rows("SHOW PLUGINS SONAME 'ha_blackhole.so'")
         if any(str(plugin["name"]).upper() == "BLACKHOLE" for plugin in plugins):
             return EngineChoice(ShadowEngine.BLACKHOLE, is_installed=False)

@@ -38,11 +38,7 @@ def shadow_name(schema: str, table: str, snapshot: str) -> str:
 
 
 class ShadowTable:
-    """A table with the source's columns in their order; generated ones are plain.
-
-    Args:
-        name: `shadow_name`.
-    """
+    """A table with the source's columns in their order; generated ones are plain. *name*: `shadow_name`."""
 
     def __init__(self, session: ServerSession, table: SourceTable, name: str, engine: ShadowEngine) -> None:
         self._session = session

@@ -70,11 +70,7 @@ class SourceColumn:
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """An index that tells rows apart and has them in order.
-
-    Attributes:
-        columns: Columns of the index, in order.
-    """
+    """An index that tells rows apart and has them in order. *columns*: columns of the index, in order."""
 
     index: str
     columns: tuple[KeyColumn, ...]

@@ -67,11 +67,7 @@ class TableChangedError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class WrittenChunk:
-    """A chunk that is in the log.
-
-    Attributes:
-        lock_seconds: How long locks of rows were held.
-    """
+    """A chunk that is in the log. *lock_seconds*: how long locks of rows were held."""
 
     row_count: int
     lock_seconds: float

@@ -116,11 +116,7 @@ class DividedRows:
     evidence: RowEvidence | None = None
 
     def bring_into(self, target: Target, commit_id: CommitId) -> int:
-        """See `PreparedRows`.
-
-        Raises:
-            IndivisibleError: The step has to be merged as a whole.
-        """
+        """See `PreparedRows`. Raises `IndivisibleError`: the step has to be merged as a whole."""
         division, content = self.division, self.content
         schema = target_schema(content, commit_id.mode)
         writer = PartsWriter(

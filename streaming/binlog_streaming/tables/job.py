@@ -69,11 +69,7 @@ STOP_PATIENCE_S = 30.0
 
 
 class MicroBatch(NamedTuple):
-    """Arguments of a call by Spark.
-
-    Attributes:
-        frame: Rows of the view `tables`.
-    """
+    """Arguments of a call by Spark. *frame*: rows of the view `tables`."""
 
     frame: DataFrame
     batch_id: int

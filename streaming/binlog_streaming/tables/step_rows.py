@@ -68,11 +68,7 @@ def recorded_by(properties: Mapping[str, str] | None, change: object) -> dict[st
 
 
 def recorded_of(properties: Mapping[str, str] | None, layouts: Iterable[TableLayout]) -> dict[str, str]:
-    """Types that a target has to record because of rows.
-
-    Args:
-        layouts: Of the rows, in their order.
-    """
+    """Types that a target has to record because of rows. *layouts*: of the rows, in their order."""
     held = held_types(properties)
     types = dict(held)
     for layout in layouts:

@@ -38,11 +38,7 @@ WRITES_OF_ROWS = frozenset([EventType.WRITE_ROWS_V0, EventType.WRITE_ROWS_V1, Ev
 
 @dataclass(frozen=True, slots=True)
 class OutboxMessages:
-    """Messages of the rows of one table.
-
-    Attributes:
-        outbox: The table, and what its columns are.
-    """
+    """Messages of the rows of one table. *outbox*: the table, and what its columns are."""
 
     outbox: Outbox
     names: TopicNames

@@ -105,11 +105,7 @@ class OversizedValues:
 
 @dataclass(frozen=True, slots=True)
 class ClaimedValues:
-    """Reads values that are in files.
-
-    Attributes:
-        store: Place of the files; None: it is not known.
-    """
+    """Reads values that are in files. *store*: place of the files; None: it is not known."""
 
     store: Store | None
 

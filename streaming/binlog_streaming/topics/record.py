@@ -79,11 +79,7 @@ class PublishRecord(msgspec.Struct, frozen=True, kw_only=True):
 
     @staticmethod
     def of(job: PublishJob) -> PublishRecord:
-        """The record of *job*.
-
-        Raises:
-            OptionError: `MISSING`: the salt of a rule is not in the environment.
-        """
+        """The record of *job*. Raises `OptionError`: `MISSING`: the salt of a rule is not in the environment."""
         given = source_options(job.source)
         if given.get(_ZERO_DATES) != ZeroDates.TEXT:
             given.pop(_ZERO_DATES, None)  # null and error make the same fields
@@ -288,11 +284,7 @@ class Published:
 
 @dataclass(slots=True)
 class PublishProgress:
-    """Messages that a process has published.
-
-    Attributes:
-        transactions: Transactions of Kafka.
-    """
+    """Messages that a process has published. *transactions*: transactions of Kafka."""
 
     transactions: int = 0
     groups: int = 0

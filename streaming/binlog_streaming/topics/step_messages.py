@@ -77,11 +77,7 @@ class NotTaken:
 
 
 class KeyColumns(Mapping[str, tuple[str, ...]]):
-    """Columns of keys by `database.table`, as the first rule that matches a table names them.
-
-    Args:
-        rules: `[[tables]]`.
-    """
+    """Columns of keys by `database.table`, as the first rule that matches a table names them. *rules*: `[[tables]]`."""
 
     def __init__(self, rules: Sequence[TopicRule]) -> None:
         self._rules = [(TableFilter(rule.select), rule.keys) for rule in rules]

@@ -50,12 +50,7 @@ class AttributeParts(EventParts):
         self._ops = Encoded.of([SameParts(encoded_long(1)), _letters(letters)], len(letters))
 
     def attributes(self, layout: TableLayout, schema_url: str, rows: ValueRows) -> list[AvroPart]:
-        """All of them.
-
-        Args:
-            layout: Of the values' table.
-            schema_url: Of the schema of their data.
-        """
+        """All of them. *layout*: of the values' table. *schema_url*: of the schema of their data."""
         connector, name = connector_name(layout.vendor), self._occasion.options.topic_prefix
         start = f"name:{name};sequence:".encode()
         source, kind = f"/debezium/{connector}/{name}", f"io.debezium.connector.{connector}.DataChangeEvent"

@@ -71,11 +71,7 @@ class SameParts:
 
 
 class Longs:
-    """Whole numbers, as `int` or `long`.
-
-    Args:
-        states: Of `avro_kernels`; None: they are in no union.
-    """
+    """Whole numbers, as `int` or `long`. *states*: of `avro_kernels`; None: they are in no union."""
 
     def __init__(self, values: NDArray[Any], states: Bytes | None = None) -> None:
         self._values = np.array(values, dtype=np.int64)  # a copy: kernels take no read-only arrays
@@ -142,11 +138,7 @@ class Fixed:
 
 @dataclass(frozen=True, slots=True)
 class Encoded:
-    """Values, or runs of fields, that are encoded.
-
-    Attributes:
-        offsets: Where each begins, and the last one ends.
-    """
+    """Values, or runs of fields, that are encoded. *offsets*: where each begins, and the last one ends."""
 
     data: Bytes
     offsets: Int64s

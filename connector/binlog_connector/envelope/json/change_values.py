@@ -41,12 +41,7 @@ class ChangeValues(Protocol):
 
 
 class TextValues:
-    """Values that are texts already.
-
-    Args:
-        texts: One for each value.
-        attributes: See `ChangeValues`.
-    """
+    """Values that are texts already. *texts*: one for each value. *attributes*: see `ChangeValues`."""
 
     def __init__(self, texts: Texts, attributes: ChangeValues | None = None) -> None:
         self._texts, self.attributes = texts, attributes
@@ -125,11 +120,7 @@ class DebeziumValues:
 
 
 class FlatValues:
-    """Rows with their metadata.
-
-    Args:
-        wrapping: Before and after each value.
-    """
+    """Rows with their metadata. *wrapping*: before and after each value."""
 
     attributes: ChangeValues | None = None
 

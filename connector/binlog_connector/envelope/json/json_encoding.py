@@ -247,11 +247,7 @@ def _flat_truncate(source: str) -> str:
 
 
 def heartbeat(options: EnvelopeOptions, now_ns: int) -> tuple[bytes, bytes]:
-    """Key and value.
-
-    Args:
-        now_ns: Nanoseconds since 1970 UTC.
-    """
+    """Key and value. *now_ns*: nanoseconds since 1970 UTC."""
     key = _message({"serverName": options.topic_prefix}, HEARTBEAT_KEY if options.schemas else None)
     return key, _message({"ts_ms": now_ns // 1_000_000}, HEARTBEAT_VALUE if options.schemas else None)
 

@@ -33,11 +33,7 @@ _TRUTHS = {"TRUE": "1", "FALSE": "0"}
 
 
 def parse_default(reader: TokenReader, session: StatementSession) -> DeclaredDefault:
-    """Read a default, from after its keyword.
-
-    Raises:
-        DdlSyntaxError: A `(` has no end.
-    """
+    """Read a default, from after its keyword. Raises `DdlSyntaxError`: a `(` has no end."""
     if reader.at_symbol("("):
         inner = TokenReader([*_bared(reader.group()), Token(TokenKind.END, "", 0)])
         default = _simple(inner, session)

@@ -48,11 +48,7 @@ class Token(NamedTuple):
 
 
 class DdlSyntaxError(Exception):
-    """A statement that is not understood.
-
-    Args:
-        at: Where, in the text of the statement.
-    """
+    """A statement that is not understood. *at*: where, in the text of the statement."""
 
     def __init__(self, reason: str, at: int) -> None:
         super().__init__(reason)
@@ -130,11 +126,7 @@ class Lexer:
         self._open_comments = 0
 
     def tokens(self) -> list[Token]:
-        """All tokens, with an END after them.
-
-        Raises:
-            DdlSyntaxError: A quote without its end.
-        """
+        """All tokens, with an END after them. Raises `DdlSyntaxError`: a quote without its end."""
         return list(self)
 
     def __iter__(self) -> Iterator[Token]:
@@ -299,11 +291,7 @@ class TokenReader:
         return True
 
     def expect_symbol(self, symbol: str) -> None:
-        """Step over this symbol.
-
-        Raises:
-            DdlSyntaxError: Something else comes.
-        """
+        """Step over this symbol. Raises `DdlSyntaxError`: something else comes."""
         if not self.accept_symbol(symbol):
             raise self.error(f"{symbol!r} expected")
 
@@ -322,33 +310,21 @@ class TokenReader:
         )
 
     def name(self) -> str:
-        """A name, with or without quotes.
-
-        Raises:
-            DdlSyntaxError: Something else comes.
-        """
+        """A name, with or without quotes. Raises `DdlSyntaxError`: something else comes."""
         token = self.peek()
         if token.kind not in (TokenKind.WORD, TokenKind.QUOTED) or not token.text:
             raise self.error("a name expected")
         return self.take().text
 
     def number(self) -> int:
-        """A whole number.
-
-        Raises:
-            DdlSyntaxError: Something else comes.
-        """
+        """A whole number. Raises `DdlSyntaxError`: something else comes."""
         token = self.peek()
         if token.kind is not TokenKind.NUMBER or not token.text.isdecimal():
             raise self.error("a number expected")
         return int(self.take().text)
 
     def group(self) -> list[Token]:
-        """Step over `( ... )` and give what is in it.
-
-        Raises:
-            DdlSyntaxError: No `(` comes, or it has no end.
-        """
+        """Step over `( ... )` and give what is in it. Raises `DdlSyntaxError`: no `(` comes, or it has no end."""
         start = self.peek()
         self.expect_symbol("(")
         content: list[Token] = []

@@ -71,11 +71,7 @@ def session_lexer(text: str, session: StatementSession) -> Lexer:
 
 
 def table_name(reader: TokenReader, session: StatementSession) -> TableName:
-    """A table's name, with the current database where it has none.
-
-    Raises:
-        DdlSyntaxError: Something else comes.
-    """
+    """A table's name, with the current database where it has none. Raises `DdlSyntaxError`: something else comes."""
     if reader.accept_symbol("."):  # an old way to say "the current database"
         return TableName(session.database, reader.name())
     first = reader.name()

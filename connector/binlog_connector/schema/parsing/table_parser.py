@@ -62,11 +62,7 @@ class _Elements:
 
 
 def parse_create_table(reader: TokenReader, session: StatementSession) -> CreateTable:
-    """Read what follows CREATE TABLE.
-
-    Raises:
-        DdlSyntaxError: It is not understood.
-    """
+    """Read what follows CREATE TABLE. Raises `DdlSyntaxError`: it is not understood."""
     if_not_exists = reader.accept("IF", "NOT", "EXISTS")
     name = table_name(reader, session)
     elements, like = _Elements(), None
@@ -177,11 +173,7 @@ def parse_default_charset(reader: TokenReader) -> str | None:
 
 
 def parse_alter_table(reader: TokenReader, session: StatementSession) -> AlterTable:
-    """Read what follows ALTER TABLE.
-
-    Raises:
-        DdlSyntaxError: It is not understood.
-    """
+    """Read what follows ALTER TABLE. Raises `DdlSyntaxError`: it is not understood."""
     accept_if_exists(reader)
     result = AlterTable(table_name(reader, session))
     if reader.accept("WAIT"):

@@ -75,11 +75,7 @@ class Partitioning:
     unknown: str = ""
 
     def renamed(self, names: Mapping[str, str]) -> Partitioning:
-        """The same, where columns have other names.
-
-        Args:
-            names: New names by the old ones, which are case-folded.
-        """
+        """The same, where columns have other names. *names*: new names by the old ones, which are case-folded."""
         return replace(self, expressions=tuple(expression.renamed(names) for expression in self.expressions))
 
     def places(self, names: Iterable[str]) -> dict[str, int | None]:

@@ -59,33 +59,20 @@ class Numbers(NamedTuple):
 
 
 class Columns(NamedTuple):
-    """The columns of a table, and their values.
-
-    Attributes:
-        definitions: By case-folded name.
-        arrays: The same.
-    """
+    """The columns of a table, and their values. *definitions*: by case-folded name. *arrays*: the same."""
 
     definitions: Mapping[str, ColumnDefinition]
     arrays: Mapping[str, pa.Array]
 
     def definition(self, name: str) -> ColumnDefinition:
-        """Definition of a column.
-
-        Raises:
-            NotEvaluatedError: There is none of that name.
-        """
+        """Definition of a column. Raises `NotEvaluatedError`: there is none of that name."""
         found = self.definitions.get(name.casefold())
         if found is None:
             raise NotEvaluatedError(f"the known definition has no column {name}")
         return found
 
     def array(self, name: str) -> pa.Array:
-        """The values of a column.
-
-        Raises:
-            NotEvaluatedError: There is none of that name.
-        """
+        """The values of a column. Raises `NotEvaluatedError`: there is none of that name."""
         found = self.arrays.get(name.casefold())
         if found is None:
             raise NotEvaluatedError(f"the rows have no column {name}")
@@ -127,11 +114,7 @@ def evaluated(expression: Expression, columns: Columns, count: int = 1) -> Numbe
 
 
 def whole_numbers(array: pa.Array) -> Numbers:
-    """The values of a column of whole numbers.
-
-    Raises:
-        NotEvaluatedError: They are something else.
-    """
+    """The values of a column of whole numbers. Raises `NotEvaluatedError`: they are something else."""
     kind = array.type
     if not (pa.types.is_integer(kind) or pa.types.is_boolean(kind) or (pa.types.is_decimal(kind) and kind.scale == 0)):
         raise NotEvaluatedError(f"whole numbers expected, the rows have {kind}")

@@ -112,11 +112,7 @@ def parse_gtid_list(event: bytes) -> tuple[Gtid, ...]:
 
 
 def parse_previous_gtids(event: bytes) -> GtidSet:
-    """The set that a PREVIOUS_GTIDS event holds.
-
-    Args:
-        event: Header and body, without a checksum.
-    """
+    """The set that a PREVIOUS_GTIDS event holds. *event*: header and body, without a checksum."""
     try:
         return GtidSet.of(_intervals(event))
     except (struct.error, IndexError) as error:

@@ -69,11 +69,7 @@ class FileView:
 
 
 def view_files(directory: Directory, only: str | None = None) -> list[FileView]:
-    """Look at the header page of every file, by number.
-
-    Args:
-        only: Name of the one file to look at.
-    """
+    """Look at the header page of every file, by number. *only*: name of the one file to look at."""
     files = LogFiles(directory, only)
     views = []
     heads: list[Bytes] = []

@@ -71,7 +71,14 @@ class StateCheck:
             taken = after
             following = _gtid(groups[after]) if after < len(groups) and groups["has_gtid"][after] else None
             for reason in self._problems(file, page, state, following):
-                yield _wrong_state(file, page, reason)
+                yield Finding.of(
+                    CorruptError(
+                        "GTID_STATE",
+                        f"GTID state: {reason}",
+                        at=file.place(page),
+                        hint="Searching for a GTID may start at a wrong place; reading from the start is not affected",
+                    )
+                )
             if page == FIRST_DATA_PAGE:
                 self._history.begin(state.gtids)
                 self._has_restarted = False
@@ -102,23 +109,8 @@ def _gtid(group: np.void) -> Gtid:
     return Gtid(int(group["domain"]), int(group["server_id"]), int(group["seqno"]))
 
 
-def _wrong_state(file: FileView, page: int, reason: str) -> Finding:
-    return Finding.of(
-        CorruptError(
-            "GTID_STATE",
-            f"GTID state: {reason}",
-            at=file.place(page),
-            hint="Searching for a GTID may start at a wrong place; reading from the start is not affected",
-        )
-    )
-
-
 def check_header(file: FileView, before: FileView | None, is_last: bool) -> Iterator[Finding]:
-    """Check the header of a file.
-
-    Args:
-        before: The last one before it that has a good header.
-    """
+    """Check the header of a file. *before*: the last one before it that has a good header."""
     for error in file.problems:
         yield Finding.of(error)
     if file.header is not None or file.state is HeaderState.DAMAGED:

@@ -57,12 +57,7 @@ for _kind, _use in (
 
 @dataclass(slots=True)
 class InnodbFileUsage:
-    """One file.
-
-    Attributes:
-        page_size: In bytes.
-        bytes: Shape (pages, uses); checksums of pages are not counted.
-    """
+    """One file. *page_size*: in bytes. *bytes*: shape (pages, uses); checksums of pages are not counted."""
 
     file_no: int
     name: str

@@ -185,11 +185,7 @@ SINGLE_PAGES_MAX = 64
 
 @dataclass(frozen=True, slots=True)
 class PageRun:
-    """Good pages of one file, one after the other.
-
-    Attributes:
-        data: Bytes of the pages.
-    """
+    """Good pages of one file, one after the other. *data*: bytes of the pages."""
 
     file_no: int
     first_page: int

@@ -91,11 +91,7 @@ class LayoutCompletion:
 
     @classmethod
     def from_json(cls, text: str) -> LayoutCompletion:
-        """Read what `to_json` wrote.
-
-        Raises:
-            ValueError: *text* is something else.
-        """
+        """Read what `to_json` wrote. Raises `ValueError`: *text* is something else."""
         try:
             content = json.loads(text)
             columns = tuple(

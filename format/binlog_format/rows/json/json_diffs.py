@@ -183,12 +183,7 @@ _DATA_SIZE_MAX = (1 << 31) - 1  # as in `images`
 
 
 class PartialValueError(Exception):
-    """Changes that cannot be applied.
-
-    Args:
-        image: Row of the images.
-        column: Index.
-    """
+    """Changes that cannot be applied. *image*: row of the images. *column*: index."""
 
     def __init__(self, image: int, column: int, reason: str) -> None:
         super().__init__(image, column, reason)

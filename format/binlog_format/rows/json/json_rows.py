@@ -132,17 +132,15 @@ def _key(name: str) -> Bytes:
     return as_bytes((json.dumps(name, ensure_ascii=False) + ":").encode())
 
 
-def batch_columns(batch: pa.RecordBatch, styles: Mapping[str, JsonStyle]) -> list[JsonColumn]:
-    """Prepare all columns of *batch*; a column without a style has the plain one."""
-    return [
-        json_column(name, values, style=styles.get(name, _PLAIN))
-        for name, values in zip(batch.schema.names, batch.columns, strict=True)
-    ]
-
-
 def json_lines(batch: pa.RecordBatch, styles: Mapping[str, JsonStyle]) -> memoryview:
     """All rows of *batch* as JSON lines, each with its newline."""
-    rows = JsonRows(batch_columns(batch, styles), batch.num_rows)
+    rows = JsonRows(
+        [
+            json_column(name, values, style=styles.get(name, _PLAIN))
+            for name, values in zip(batch.schema.names, batch.columns, strict=True)
+        ],
+        batch.num_rows,
+    )
     ends = np.cumsum(rows.sizes + 1)
     out = empty_bytes(int(ends[-1]) if len(ends) else 0)
     rows.write(out, ends - rows.sizes - 1)

@@ -78,11 +78,7 @@ def text_changes(contents: Sequence[bytes]) -> list[tuple[TextChange, ...]]:
 
 
 def changed_text(text: str, changes: Sequence[TextChange]) -> str:
-    """The text of a document after changes.
-
-    Raises:
-        BadJsonError: It is no document, or they do not fit it.
-    """
+    """The text of a document after changes. Raises `BadJsonError`: it is no document, or they do not fit it."""
     root = _Part(text.strip(_SPACE))
     for change in changes:
         parent = root

@@ -43,12 +43,7 @@ _DOUBLE_SIZE = 8
 
 
 class VariantError(ValueError):
-    """A value that cannot be converted.
-
-    Args:
-        row: Its row.
-        reason: What is wrong with it; none of its content.
-    """
+    """A value that cannot be converted. *row*: its row. *reason*: what is wrong with it; none of its content."""
 
     def __init__(self, row: int, reason: str) -> None:
         super().__init__(row, reason)

@@ -334,11 +334,7 @@ class TouchedTable:
 
 
 def rows_of_source(shadow: TouchedTable, layout: TableLayout, snapshot: str) -> list[dict[str, object]]:
-    """The rows of a shadow as rows of its source table.
-
-    Args:
-        layout: The shadow's, as one of the source table.
-    """
+    """The rows of a shadow as rows of its source table. *layout*: the shadow's, as one of the source table."""
     rows = []
     for row in shadow.rows():
         content = row["index"]

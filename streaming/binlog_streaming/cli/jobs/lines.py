@@ -117,11 +117,7 @@ class BatchJsonLines:
 
 
 class PublishLines:
-    """A line for all that was published within a second; for people.
-
-    Args:
-        clock: Seconds that only go forward.
-    """
+    """A line for all that was published within a second; for people. *clock*: seconds that only go forward."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock

@@ -20,11 +20,7 @@ _STYLES = {ProofOutcome.EQUAL: "green", ProofOutcome.DIFFERENT: "red", ProofOutc
 
 
 def print_result(result: ProofResult, *, rows: bool, other: str = "the server") -> None:
-    """Print the result of one target.
-
-    Args:
-        other: The side that the target is compared with.
-    """
+    """Print the result of one target. *other*: the side that the target is compared with."""
     console = output_console()
     style = _STYLES.get(result.outcome, "dim")
     console.print(
@@ -62,11 +58,7 @@ def _told(result: ProofResult, other: str) -> str:
 
 
 def print_summary(results: Sequence[ProofResult], *, can_repair: bool = True) -> bool:
-    """Print the summary; True if all that can be compared is equal.
-
-    Args:
-        can_repair: `--repair` is possible.
-    """
+    """Print the summary; True if all that can be compared is equal. *can_repair*: `--repair` is possible."""
     counts = {outcome: sum(result.outcome is outcome for result in results) for outcome in ProofOutcome}
     rows = sum(result.rows for result in results if result.outcome is ProofOutcome.EQUAL)
     compared = len(results) - counts[ProofOutcome.EXEMPT]

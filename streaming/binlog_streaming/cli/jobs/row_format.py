@@ -20,11 +20,7 @@ if TYPE_CHECKING:
 
 
 class RowFormatWarnings:
-    """One line for each table and kind, and one with their numbers at the end.
-
-    Args:
-        folds_names: See `RowFormat`.
-    """
+    """One line for each table and kind, and one with their numbers at the end. *folds_names*: see `RowFormat`."""
 
     def __init__(self, tables: TableFilter, *, folds_names: bool | None = None, tells_texts: bool = True) -> None:
         self._tells_texts = tells_texts

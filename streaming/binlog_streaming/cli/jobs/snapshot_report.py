@@ -17,7 +17,7 @@ from binlog_streaming.cli.progress import progress_line
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from binlog_streaming.snapshot.plan import PlannedTable, SnapshotPlan
+    from binlog_streaming.snapshot.plan import SnapshotPlan
     from binlog_streaming.snapshot.run import SnapshotProgress, SnapshotResult
     from binlog_streaming.snapshot.server_load import SnapshotLoad
     from binlog_streaming.snapshot.server_tables import LeftOut, ServerTable
@@ -27,11 +27,7 @@ _MIB = 1 << 20
 
 
 def is_confirmed(what: str) -> bool:
-    """Ask for confirmation.
-
-    Args:
-        what: The command does, for who cannot be asked.
-    """
+    """Ask for confirmation. *what*: the command does, for who cannot be asked."""
     if not sys.stdin.isatty():
         hint = "Look at what it would do, above, and give --yes"
         raise OptionError("MISSING", f"--yes: nobody can be asked here, and this {what}", hint=hint)
@@ -46,7 +42,9 @@ def print_plan(plan: SnapshotPlan, address: str) -> None:
         console.print(f"{name:<8} {escaped(text)}", soft_wrap=True)
     print_left_out(plan.left_out)
     if plan.tables:
-        purposes = ((planned.table, _purpose(planned)) for planned in plan.tables)
+        purposes = (
+            (planned.table, "goes on" if planned.is_resumed else str(planned.purpose)) for planned in plan.tables
+        )
         console.print(planned_tables("chunks by", "one chunk", "purpose", purposes))
     else:
         console.print("Nothing to do.")
@@ -124,10 +122,6 @@ def planned_tables(keys: str, without_key: str, last: str, tables: Iterable[tupl
             text,
         )
     return shown
-
-
-def _purpose(planned: PlannedTable) -> str:
-    return "goes on" if planned.is_resumed else str(planned.purpose)
 
 
 @contextmanager

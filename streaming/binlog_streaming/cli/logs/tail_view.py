@@ -125,7 +125,10 @@ class TailView:
             (
                 ("position", _NONE if offset is None else str(offset.position)),
                 ("GTID", _NONE if offset is None else shortened(str(offset.gtid) or _NONE, _GTID_WIDTH)),
-                ("committed", _NONE if timestamp is None else _clock_text(timestamp)),
+                (
+                    "committed",
+                    _NONE if timestamp is None else time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(timestamp)),
+                ),
                 ("oldest file needed", _NONE if lag is None else str(lag.oldest_file_no)),
             ),
         )
@@ -154,7 +157,3 @@ class TailView:
                 Text(change_text(row["before"], row["after"])),
             )
         return table if self._recent else Text("\nWaiting for changes ...", style="dim")
-
-
-def _clock_text(timestamp: int) -> str:
-    return time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(timestamp))

@@ -58,11 +58,7 @@ NO_PAGE = PageOptions(None, None)
 
 @dataclass(frozen=True, slots=True)
 class Observed:
-    """A job that is watched.
-
-    Attributes:
-        addresses: What is to be found where, by name: `metrics`, `status`.
-    """
+    """A job that is watched. *addresses*: what is to be found where, by name: `metrics`, `status`."""
 
     recorder: StatusRecorder
     addresses: dict[str, str]

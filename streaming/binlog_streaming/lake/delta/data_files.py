@@ -83,12 +83,7 @@ PLAIN_FILES = FileLayout()
 
 
 def file_layout(log: TableLog, metadata: Metadata, schema: pa.Schema) -> FileLayout:
-    """Layout of new files of a table.
-
-    Args:
-        metadata: Of the table after the commit.
-        schema: Its columns then.
-    """
+    """Layout of new files of a table. *metadata*: of the table after the commit. *schema*: its columns then."""
     partitions = tuple(name for name in log.metadata.partition_columns if name in schema.names)
     measured = frozenset(path[0] for path in clustering_columns(log))
     return FileLayout(partitions, file_columns(metadata), required_columns(metadata), measured)

@@ -187,11 +187,7 @@ def _digest(content: bytes) -> bytes:
 
 
 def read_log(store: Store) -> TableLog | None:
-    """State of the table; None: there is none.
-
-    Raises:
-        DeltaError: The log cannot be read.
-    """
+    """State of the table; None: there is none. Raises `DeltaError`: the log cannot be read."""
     hint = checkpoint_hint(store)
     commits, checkpoints = log_files(store, hint)
     if hint and not checkpoints:

@@ -146,11 +146,7 @@ class DeltaTarget(FilesTarget[DeltaTableWrite]):
         return pa.schema(delta_schema(columns))
 
     def create(self, schema: pa.Schema, commit_id: CommitId) -> None:
-        """See `Target`.
-
-        Raises:
-            CommitFailedError: Somebody else was faster.
-        """
+        """See `Target`. Raises `CommitFailedError`: somebody else was faster."""
         if self.log is not None:
             return
         configuration = {
@@ -179,11 +175,7 @@ class DeltaTarget(FilesTarget[DeltaTableWrite]):
         reached(CrashPoint.CREATED)
 
     def set_properties(self, commit_id: CommitId, *, recorded: Mapping[str, str] | None = None) -> None:
-        """See `Target`.
-
-        Raises:
-            CommitFailedError: The table is not any more what it was when it was looked at.
-        """
+        """See `Target`. Raises `CommitFailedError`: the table is not any more what it was when it was looked at."""
         log = self._there()
         wanted = commit_id.table_properties() | dict(recorded or {})
         if not wanted.items() <= log.metadata.configuration.items():

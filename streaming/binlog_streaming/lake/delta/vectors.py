@@ -34,11 +34,7 @@ _WORD = struct.Struct(">I")
 
 
 def read_vector(store: Store, vector: Vector | None) -> Rows:
-    """Numbers of the rows that a vector takes out of its file, ascending.
-
-    Raises:
-        DeltaError: It is damaged.
-    """
+    """Numbers of the rows that a vector takes out of its file, ascending. Raises `DeltaError`: it is damaged."""
     if vector is None:
         return np.empty(0, np.int64)
     try:
@@ -77,11 +73,7 @@ class DeltaVectorFile:
         self.name = f"deletion_vector_{self._id}.bin"
 
     def add(self, rows: Rows) -> Vector:
-        """Take a vector in.
-
-        Args:
-            rows: Ascending, none twice, at least one.
-        """
+        """Take a vector in. *rows*: ascending, none twice, at least one."""
         data = encoded(rows)
         vector = Vector(
             storage_type="u",
@@ -109,11 +101,7 @@ def to_z85(data: bytes) -> str:
 
 
 def from_z85(text: str) -> bytes:
-    """The other way.
-
-    Raises:
-        DamagedError: It is no such text.
-    """
+    """The other way. Raises `DamagedError`: it is no such text."""
     if len(text) % 5:
         raise DamagedError(f"no Z85 text: {len(text)} letters are no multiple of five")
     try:

@@ -223,7 +223,12 @@ class _NewSnapshot:
                 "added-rows": rows,
             }
         )
-        return [AddSnapshotUpdate(snapshot=snapshot), _current_snapshot(self.number)]
+        return [
+            AddSnapshotUpdate(snapshot=snapshot),
+            SetSnapshotRefUpdate.model_validate(
+                {"ref-name": MAIN_BRANCH, "type": "branch", "snapshot-id": self.number}
+            ),
+        ]
 
     def _added(self) -> list[ManifestFile]:
         groups: dict[tuple[ManifestContent, int], list[ManifestEntry]] = defaultdict(list)
@@ -331,10 +336,6 @@ def _schema_updates(metadata: TableMetadata, schema: Schema) -> list[TableUpdate
     if any(known.schema_id == schema.schema_id for known in metadata.schemas):
         return [SetCurrentSchemaUpdate.model_validate({"schema-id": schema.schema_id})]
     return [AddSchemaUpdate(schema=schema), SetCurrentSchemaUpdate()]
-
-
-def _current_snapshot(snapshot_id: int) -> TableUpdate:
-    return SetSnapshotRefUpdate.model_validate({"ref-name": MAIN_BRANCH, "type": "branch", "snapshot-id": snapshot_id})
 
 
 def _is_final(error: Exception) -> bool:

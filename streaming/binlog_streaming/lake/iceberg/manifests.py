@@ -160,11 +160,7 @@ def file_id(file: DataFile) -> tuple[str, int | None]:
 
 
 def new_file(spec_id: int, **fields: object) -> DataFile:
-    """Facts of a file.
-
-    Args:
-        fields: As the specification names them; others are not known.
-    """
+    """Facts of a file. *fields*: as the specification names them; others are not known."""
     file = DataFile.from_args(_table_format_version=NEWEST, **fields)
     file.spec_id = spec_id
     return file
@@ -212,11 +208,7 @@ def _inherit(entry: ManifestEntry, manifest: ManifestFile) -> None:
 
 
 def entry_of(file: DataFile, status: ManifestEntryStatus, snapshot_id: int, old: ManifestEntry | None) -> ManifestEntry:
-    """An entry to be written.
-
-    Args:
-        old: Entry of the file before; None: it is new.
-    """
+    """An entry to be written. *old*: entry of the file before; None: it is new."""
     return ManifestEntry.from_args(
         _table_format_version=NEWEST,
         status=status,
@@ -228,11 +220,7 @@ def entry_of(file: DataFile, status: ManifestEntryStatus, snapshot_id: int, old:
 
 
 class ManifestWriter:
-    """Writes the manifests of one commit.
-
-    Args:
-        metadata: The table, with the columns that it has after the commit.
-    """
+    """Writes the manifests of one commit. *metadata*: the table, with the columns that it has after the commit."""
 
     def __init__(self, metadata: TableMetadata, snapshot_id: int) -> None:
         self._metadata = metadata
@@ -246,12 +234,7 @@ class ManifestWriter:
     def write(
         self, output: OutputFile, content: ManifestContent, spec_id: int, entries: Sequence[ManifestEntry]
     ) -> ManifestFile:
-        """Write a manifest.
-
-        Args:
-            spec_id: How the files are partitioned, all in one way.
-            entries: At least one.
-        """
+        """Write a manifest. *spec_id*: how the files are partitioned, all in one way. *entries*: at least one."""
         spec, schema = self._metadata.specs()[spec_id], self._metadata.schema()
         described = {
             "schema": schema.model_dump_json(),
@@ -340,11 +323,7 @@ Entries = tuple["ManifestEntry", ...]
 
 
 class ManifestCache:
-    """The manifests that were asked for last.
-
-    Args:
-        columns_max: Columns of files that are kept, at most.
-    """
+    """The manifests that were asked for last. *columns_max*: columns of files that are kept, at most."""
 
     def __init__(self, columns_max: int) -> None:
         self._columns_max = columns_max

@@ -50,11 +50,7 @@ _LAST_CHARACTER = 0x10FFFF
 def file_facts(
     footer: pq.FileMetaData, plan: Mapping[int, StatisticsCollector], columns: Mapping[str, int]
 ) -> dict[str, object]:
-    """Fields of a data file's entry about its rows.
-
-    Args:
-        columns: Fields, by their path in the file.
-    """
+    """Fields of a data file's entry about its rows. *columns*: fields, by their path in the file."""
     statistics = data_file_statistics_from_parquet_metadata(
         parquet_metadata=footer, stats_columns=dict(plan), parquet_column_mapping=dict(columns)
     )
@@ -72,11 +68,7 @@ def file_facts(
 
 
 def upper_text(text: str, length: int | None) -> str | None:
-    """A text of at most *length* characters that is no less than *text*; None: there is none.
-
-    Args:
-        length: None: any.
-    """
+    """A text of at most *length* characters that is no less than *text*; None: there is none. *length*: None: any."""
     if length is None or len(text) <= length:
         return text
     for end in range(length, 0, -1):

@@ -217,11 +217,7 @@ class IcebergTarget(FilesTarget[IcebergTableWrite]):
         return arrow_schema(iceberg_schema(schema))
 
     def create(self, schema: pa.Schema, commit_id: CommitId) -> None:
-        """See `Target`.
-
-        Raises:
-            TableAlreadyExistsError: Somebody else was faster.
-        """
+        """See `Target`. Raises `TableAlreadyExistsError`: somebody else was faster."""
         if self._table is not None:
             return
         columns = assign_fresh_schema_ids(iceberg_schema(schema))
@@ -246,11 +242,7 @@ class IcebergTarget(FilesTarget[IcebergTableWrite]):
         reached(CrashPoint.CREATED)
 
     def set_properties(self, commit_id: CommitId, *, recorded: Mapping[str, str] | None = None) -> None:
-        """See `Target`.
-
-        Raises:
-            CommitFailedException: The table is not any more what it was when it was looked at.
-        """
+        """See `Target`. Raises `CommitFailedException`: the table is not any more what it was when it was looked at."""
         wanted = {**commit_id.table_properties(), "comment": commit_id.description, **(recorded or {})}
         new = {key: value for key, value in wanted.items() if self.table.properties.get(key) != value}
         if new:
@@ -298,11 +290,7 @@ class IcebergTarget(FilesTarget[IcebergTableWrite]):
         return recorded_files(self.table.metadata, self.table.io, self.uri)
 
     def replace(self, rows: pa.RecordBatchReader, commit_id: CommitId) -> None:
-        """See `Target`.
-
-        Raises:
-            CommitFailedException: The table is not any more what it was when it was looked at.
-        """
+        """See `Target`. Raises `CommitFailedException`: the table is not any more what it was when it was looked at."""
         with self._begin(replaced(self.table.metadata, without_identity(rows.schema))) as write:
             self._overwrite(write, cast_rows(rows, with_identity(write.schema, rows.schema)))
             self._commit(write, commit_id)

@@ -24,11 +24,7 @@ _NO_LINKS = frozenset({errno.EXDEV, errno.EPERM, errno.EMLINK, errno.EOPNOTSUPP,
 
 
 class FolderStore(Store):
-    """A folder.
-
-    Args:
-        is_private: Whether files are for this user alone; else the system decides (umask).
-    """
+    """A folder. *is_private*: whether files are for this user alone; else the system decides (umask)."""
 
     def __init__(self, uri: str, *, is_private: bool = False) -> None:
         self.uri = uri

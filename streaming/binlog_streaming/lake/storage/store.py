@@ -70,11 +70,7 @@ class Store(ABC):
 
     @abstractmethod
     def read(self, name: str) -> bytes:
-        """A whole file.
-
-        Raises:
-            FileNotFoundError: It is not there.
-        """
+        """A whole file. Raises `FileNotFoundError`: it is not there."""
 
     @abstractmethod
     def read_part(self, name: str, start: int, size: int) -> bytes:
@@ -82,11 +78,7 @@ class Store(ABC):
 
     @abstractmethod
     def opened(self, name: str) -> pa.NativeFile:
-        """A file to be read here and there; to be closed.
-
-        Raises:
-            FileNotFoundError: It is not there.
-        """
+        """A file to be read here and there; to be closed. Raises `FileNotFoundError`: it is not there."""
 
     @abstractmethod
     def create(self, name: str, content: bytes) -> bool:

@@ -149,12 +149,7 @@ NO_FACTS = -1
 
 @dataclass(frozen=True, slots=True)
 class ImageFacts:
-    """Facts of some images.
-
-    Attributes:
-        known: Different ones.
-        numbers: Of each image which of these hold at its place.
-    """
+    """Facts of some images. *known*: different ones. *numbers*: of each image which of these hold at its place."""
 
     known: tuple[AbsentFacts, ...]
     numbers: Indices

@@ -80,11 +80,7 @@ class CascadeRecord:
 
     @classmethod
     def of(cls, run: BatchRun, step: int, circle: tuple[TableName, ...], row_changes: int) -> CascadeRecord:
-        """Make the record of a step.
-
-        Raises:
-            OptionError: `INVALID_VALUE`: as `store_at`.
-        """
+        """Make the record of a step. Raises `OptionError`: `INVALID_VALUE`: as `store_at`."""
         store = store_at(f"{run.sink.directory.rstrip('/')}/{FOLDER}/{path_part(run.query_id)}", run.sink.storage)
         first = ".".join(map(path_part, min(circle)))
         facts = f"up to {run.position}, {row_changes} row changes, {', '.join(map(str, circle))}"

@@ -85,11 +85,7 @@ class CascadeRows:
     _begun: set[TableName] = field(default_factory=set)
 
     def bring(self, write: Callable[[SelectedTable, Mode, int, RowsContent], None], naming: Naming) -> None:
-        """Derive everything, then write it.
-
-        Args:
-            write: Writes the rows of a table to one of its targets.
-        """
+        """Derive everything, then write it. *write*: writes the rows of a table to one of its targets."""
         for name in self.step.tables:  # what foreign keys make of a row begins with all of it
             StepImages(str(name), tuple(self.logged.row_batches.get(name, ()))).check_changes()
         groups = [self._group(names, naming) for names in reversed(self.step.groups)]

@@ -304,11 +304,7 @@ def records_before_commit(origin: RenameOrigin | None, source: Target | None) ->
 
 
 def replaced_by_rename(context: StatementContext, target: Target, source: Target, origin: RenameOrigin) -> Work | None:
-    """Make *target* equal to *source*.
-
-    Args:
-        context: The RENAME, and *target*.
-    """
+    """Make *target* equal to *source*. *context*: the RENAME, and *target*."""
     there, properties = target.properties(), source.properties()
     if properties is None:
         return begun_empty(context, target)

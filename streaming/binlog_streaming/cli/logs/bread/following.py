@@ -33,11 +33,7 @@ _COMPARED = 4096
 
 
 def read_file(path: str, scanner: EntryScanner, sink: BreadSink, on_damage: OnDamage) -> None:
-    """Read a file to its present end, and pass over what is damaged.
-
-    Raises:
-        OpenFailure: It is not there.
-    """
+    """Read a file to its present end, and pass over what is damaged. Raises `OpenFailure`: it is not there."""
     with _opened(Path(path)) as source:
         _read(source, _Reached(), scanner, sink, on_damage, is_complete=True)
 

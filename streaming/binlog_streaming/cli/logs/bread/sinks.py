@@ -50,11 +50,7 @@ class BreadSink(Protocol):
     """Takes the blocks of a log."""
 
     def take(self, block: LogBlock) -> None:
-        """Take the events of a block.
-
-        Raises:
-            LogDamage: An argument cannot be read, and damage is not skipped.
-        """
+        """Take the events of a block. Raises `LogDamage`: an argument cannot be read, and damage is not skipped."""
 
     def finish(self) -> None:
         """All blocks have been taken."""

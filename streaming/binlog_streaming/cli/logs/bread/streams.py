@@ -36,11 +36,7 @@ class OpenFailure(Exception):
 
 @contextmanager
 def opened(path: str) -> Iterator[int]:
-    """A descriptor of a file, or of standard input.
-
-    Raises:
-        OpenFailure: There is none.
-    """
+    """A descriptor of a file, or of standard input. Raises `OpenFailure`: there is none."""
     if path == STANDARD_INPUT:
         yield 0
         return
