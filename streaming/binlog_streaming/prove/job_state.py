@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from binlog_format.errors import TableError
@@ -30,6 +30,7 @@ PATIENCE_S = 300.0
 DISTANCE_MAX = 64 << 20
 """Bytes of the log that the target may be away from the server's rows: what lies between is held in memory."""
 _POLL_S = 0.1
+_PARTLY = "the target has a part of the next batch already"
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +84,7 @@ class ProvedJobState:
         Raises:
             TableError: `STANDS_ELSEWHERE`: the job does not go on. `OTHER_WRITER`, `SAME_TARGET`, `MODE_CHANGED`.
         """
-        state, known, since = state_of(self.job), "", time.monotonic()
+        state, patience = state_of(self.job), _Patience(self, table, on_wait)
         place = point if isinstance(point, Position) else None
         while True:
             if place is None and not isinstance(point, Position):
@@ -95,20 +96,28 @@ class ProvedJobState:
                 target = self._at_end_of(checkpoint.batch_id or 0, checkpoint.query_id, table, mode, uri)
                 if target is not None:
                     return Reached(target, offset, place if isinstance(point, LogPoint) else None)
-                why = "the target has a part of the next batch already"
-            told = "the start of the log" if offset is None else str(offset.gtid or offset.position)
-            if told != known:
-                known, since = told, time.monotonic()
-            if told == self.stopped_at or time.monotonic() - since > PATIENCE_S:
-                self.stopped_at = told
-                raise TableError(
-                    "STANDS_ELSEWHERE",
-                    f"{table}: job {self.job.name} has come to {told}, and has not moved for {PATIENCE_S:.0f} s; the "
-                    f"other rows are those at {point}: {why}",
-                    hint="Let the job run meanwhile: binlog-stream run JOB.toml",
-                )
-            on_wait(told)
-            time.sleep(_POLL_S)
+                why = _PARTLY
+            patience.wait(offset, f"the other rows are those at {point}: {why}")
+
+    def wait_past(
+        self, point: LogPoint | GtidPoint, table: TableName, why: str, on_wait: Callable[[str], None]
+    ) -> None:
+        """Wait until the job has all of the log before *point*.
+
+        Args:
+            why: Named with *point* where the job does not go on.
+            on_wait: Told how far the job is, while it is not there.
+
+        Raises:
+            TableError: `STANDS_ELSEWHERE`: the job does not go on.
+        """
+        place, patience = self.changes.wait_for(point), _Patience(self, table, on_wait)
+        while True:
+            checkpoint = read_checkpoint(state_of(self.job))
+            offset = None if checkpoint is None else checkpoint.offset
+            if offset is not None and offset.position >= place:
+                return
+            patience.wait(offset, f"it has to pass {point}: {why}")
 
     def now(self, table: TableName, mode: Mode, uri: str, on_wait: Callable[[str], None]) -> Reached:
         """The target at the end of a batch, wherever that is; waits for the end of one that is under way.
@@ -119,7 +128,7 @@ class ProvedJobState:
         Raises:
             TableError: `STANDS_ELSEWHERE`: the job does not go on. `OTHER_WRITER`, `SAME_TARGET`, `MODE_CHANGED`.
         """
-        state, since = state_of(self.job), time.monotonic()
+        state, patience = state_of(self.job), _Patience(self, table, on_wait)
         while True:
             checkpoint = read_checkpoint(state)
             offset = None if checkpoint is None else checkpoint.offset
@@ -127,16 +136,7 @@ class ProvedJobState:
                 target = self._at_end_of(checkpoint.batch_id or 0, checkpoint.query_id, table, mode, uri)
                 if target is not None:
                     return Reached(target, offset)
-            told = "the start of the log" if offset is None else str(offset.gtid or offset.position)
-            if offset is None or told == self.stopped_at or time.monotonic() - since > PATIENCE_S:
-                self.stopped_at = told
-                raise TableError(
-                    "STANDS_ELSEWHERE",
-                    f"{table}: job {self.job.name} is at {told}, and the target has a part of the next batch",
-                    hint="Let the job finish the batch: binlog-stream run JOB.toml --once",
-                )
-            on_wait(told)
-            time.sleep(_POLL_S)
+            patience.wait(offset, _PARTLY)
 
     def _is_near(self, place: Position | None, position: Position) -> bool:
         return place is not None and self.changes.distance(place, position) <= DISTANCE_MAX
@@ -157,3 +157,30 @@ class ProvedJobState:
                 return None
             opened.pop_all()
             return target
+
+
+@dataclass(slots=True)
+class _Patience:
+    """Waits for a job, as long as it moves."""
+
+    state: ProvedJobState
+    table: TableName
+    on_wait: Callable[[str], None]
+    known: str = ""
+    since: float = field(default_factory=time.monotonic)
+
+    def wait(self, offset: SourceOffset | None, why: str) -> None:
+        """Wait a moment, after a look that found the job at *offset*."""
+        told = "the start of the log" if offset is None else str(offset.gtid or offset.position)
+        if told != self.known:
+            self.known, self.since = told, time.monotonic()
+        if told == self.state.stopped_at or time.monotonic() - self.since > PATIENCE_S:
+            self.state.stopped_at = told
+            raise TableError(
+                "STANDS_ELSEWHERE",
+                f"{self.table}: job {self.state.job.name} has come to {told}, and has not moved for {PATIENCE_S:.0f} s;"
+                f" {why}",
+                hint="Let the job run meanwhile: binlog-stream run JOB.toml",
+            )
+        self.on_wait(told)
+        time.sleep(_POLL_S)

@@ -58,7 +58,19 @@ if TYPE_CHECKING:
 
 
 TRIES = 5
-"""Number of attempts with a table that is altered meanwhile."""
+"""Number of attempts with a table that is altered again and again."""
+
+
+class BetweenError(DisturbedError):
+    """The log does not tell what becomes of the table between the server's rows and the target.
+
+    Attributes:
+        point: Where the server's rows were read. A job that has passed it leaves the reason behind.
+    """
+
+    def __init__(self, text: str, point: LogPoint | GtidPoint) -> None:
+        super().__init__(text)
+        self.point = point
 
 
 @dataclass(slots=True)
@@ -82,14 +94,17 @@ class TableProof:
     sample: tuple[int, ...] = ()
 
     def prove(self) -> ProofResult:
-        """Compare; begins anew where the table is altered meanwhile."""
-        disturbed = ""
+        """Compare; begins anew where the table is altered meanwhile, or before the job has come there."""
+        disturbed: DisturbedError | None = None
         for _ in range(TRIES):
+            if isinstance(disturbed, BetweenError):
+                # No view is held meanwhile: ALTER TABLE, and with it everybody who wants the table, would wait.
+                self.state.wait_past(disturbed.point, self.table.name, str(disturbed), self._teller().waits)
             try:
                 with self._opened() as target:
                     return self._prove_once(target)
             except DisturbedError as error:
-                disturbed = str(error)
+                disturbed = error
         text = f"it was changed in each of {TRIES} tries, at last: {disturbed}"
         return self._teller().result(ProofOutcome.NOT_COMPARED, text)
 
@@ -117,12 +132,15 @@ class TableProof:
                 found = replace(equal, forms=forms, gtids=through, rows=expected.row_count)
                 if reason:
                     return replace(found, outcome=ProofOutcome.DIFFERENT, reason=reason)
-                held_rows = TargetRows(now, self.mode, self.table.rule, forms)
-                held = held_rows.sums(teller.counter("target"))
                 low: LogPlace | None = reached.rows_at if isinstance(point, LogPoint) else point
                 assert low is not None, "it is near"
                 high = reached.gtids if reached.rows_at is None else end
-                later = later_rows(self.state.changes, low, high, self.table.name, forms)
+                try:
+                    later = later_rows(self.state.changes, low, high, self.table.name, forms)
+                except DisturbedError as error:
+                    raise BetweenError(str(error), point) from error
+                held_rows = TargetRows(now, self.mode, self.table.rule, forms)
+                held = held_rows.sums(teller.counter("target"))
                 result = compare_rows(found, (server, held_rows), (expected, held), later, self.sample)
                 if result.differences:
                     self._check_is_at(source, point)

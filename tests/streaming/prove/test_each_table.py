@@ -27,8 +27,10 @@ from tests.streaming.replay_runs import run
 from tests.streaming.snapshot.live import run_sql, session_on, url_of
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from binlog_lab.demo.mariadb.server import MariaDbServer
-    from binlog_streaming.prove.comparison import ProofResult
+    from binlog_streaming.prove.comparison import ProofProgress, ProofResult
     from binlog_streaming.server.session import ServerSession
     from binlog_streaming.settings import Job
     from binlog_streaming.snapshot.source_table import SourceTable
@@ -60,6 +62,13 @@ def job(shared_server: MariaDbServer, tmp_path: Path) -> Job:
 
 def outcomes(found: dict[tuple[str, str], ProofResult]) -> dict[str, tuple[ProofOutcome, str]]:
     return {name[-1]: (one.outcome, one.reason) for (name, _), one in found.items()}
+
+
+def prove_told(
+    server: MariaDbServer, job: Job, tell: Callable[[ProofProgress], None], table_timeout: int | None = None
+) -> list[ProofResult]:
+    """Results, where *tell* hears of all progress."""
+    return JobProof(job, lambda: session_on(server), tell, _ignore, table_timeout=table_timeout).prove()
 
 
 def test_a_target_that_cannot_be_read_stops_no_other(shared_server: MariaDbServer, job: Job) -> None:
@@ -117,10 +126,9 @@ def test_a_sample_counts_all_rows_and_compares_some(
 
 
 def test_a_table_that_takes_too_long_stops_no_other(shared_server: MariaDbServer, job: Job) -> None:
-    proof = JobProof(job, lambda: session_on(shared_server), lambda _: None, lambda _: None, table_timeout=2)
     with shared_server.connect() as connection, connection.cursor() as cursor:
         cursor.execute("LOCK TABLES shop.b WRITE")
-        found = outcomes({(one.table, ""): one for one in proof.prove()})
+        found = outcomes({(one.table, ""): one for one in prove_told(shared_server, job, _ignore, table_timeout=2)})
     late = (ProofOutcome.NOT_COMPARED, "it was not done within 2 s (--table-timeout)")
     assert found == {"a": EQUAL, "b": late, "c": EQUAL}
 
@@ -135,6 +143,41 @@ def test_a_job_that_stands_still_is_waited_for_once(
     assert time.monotonic() - begun < 8
     assert {outcome for outcome, _ in found.values()} == {ProofOutcome.NOT_COMPARED}
     assert all("STANDS_ELSEWHERE" in reason for _, reason in found.values())
+
+
+def test_a_job_before_a_statement_is_waited_for_before_the_next_try(shared_server: MariaDbServer, job: Job) -> None:
+    """The server's rows are those after it: nothing but the job can bring the target there."""
+    alter = "ALTER TABLE shop.b MODIFY v BIGINT"
+    run_sql(shared_server, [alter, "UPDATE shop.b SET v = 1 << 40 WHERE id = 3"])
+    waited, statements = list[str](), iter([alter.replace("BIGINT", "DECIMAL(20)")])
+
+    def catch_up(progress: ProofProgress) -> None:
+        if progress.doing == "job":
+            waited.append(progress.table)
+            run(job)
+            run_sql(shared_server, [*itertools.islice(statements, 1)])  # so that the second try comes too early, too
+
+    found = outcomes({(one.table, ""): one for one in prove_told(shared_server, job, catch_up)})
+    assert found == dict.fromkeys(NAMES, EQUAL)
+    assert waited == ["shop.b", "shop.b"]
+
+
+def test_a_stopped_job_before_a_statement_is_named_and_waited_for_within_the_time(
+    shared_server: MariaDbServer, job: Job, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run_sql(shared_server, [f"ALTER TABLE shop.{name} ADD COLUMN w INT" for name in "ab"])
+    found = outcomes({(one.table, ""): one for one in prove_told(shared_server, job, _ignore, table_timeout=2)})
+    late = (ProofOutcome.NOT_COMPARED, "it was not done within 2 s (--table-timeout)")
+    assert found == {"a": late, "b": late, "c": EQUAL}
+    monkeypatch.setattr(job_state, "PATIENCE_S", 1.0)
+    found = outcomes(prove(shared_server, job))
+    for name in "ab":
+        outcome, reason = found[name]
+        assert outcome is ProofOutcome.NOT_COMPARED
+        assert "STANDS_ELSEWHERE" in reason
+        assert "has not moved for 1 s; it has to pass 0-1-" in reason
+        assert ": the table was changed at " in reason
+    assert found["c"] == EQUAL
 
 
 def test_rights_of_one_table_stop_no_other_and_hints_are_sql(shared_server: MariaDbServer, job: Job) -> None:
