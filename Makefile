@@ -53,7 +53,7 @@ export SPARK_SUBMIT_OPTS := $(SPARK_SUBMIT_OPTS) -XX:SharedArchiveFile=$(abspath
 # A process that may not keep what it has compiled of our modules compiles them at each start, and the tests start many.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help check setup prepare java demo demo-logs docs kafka servers test test-all test-thorough test-rest test-fast test-bare test-wheel test-demo test-compat soak fuzz fuzz-servers simulate check-beside lint format bench bench-peers clean
+.PHONY: help check setup prepare java demo demo-logs docs kafka servers old-servers test test-all test-thorough test-rest test-fast test-bare test-wheel test-demo test-compat soak fuzz fuzz-servers simulate check-beside lint format bench bench-peers clean
 
 help: ## Say what can be made
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-13s %s\n", $$1, $$2}'
@@ -96,6 +96,9 @@ servers: setup ## Fetch the S3 server, the Iceberg REST catalog and the Kafka br
 	@$(BIN)/python -m binlog_lab.demo.servers.fetch
 	@for kind in mysql mariadb; do deploy/fetch-server.sh $$kind $(VENV)/server-$$kind || true; done
 
+old-servers: setup ## Fetch servers of earlier years, 5.6 to 11.4, for make fuzz-servers SERVERS=old (Maven and npm; 450 MB)
+	@$(BIN)/python -m binlog_lab.demo.mariadb.old_servers
+
 # Debian's unstable suite may change between its list and a download.
 $(VENV)/server-mysql $(VENV)/server-mariadb: $(VENV)/server-%: | $(INSTALLED)
 	@for attempt in 1 2 3; do if deploy/fetch-server.sh $* $@; then exit; fi; done; exit 1
@@ -115,10 +118,12 @@ test-thorough: setup $(KERNELS) $(CLASSES) $(FETCHED) ## Run the long tests, whi
 test-rest: setup $(KERNELS) $(CLASSES) $(FETCHED) ## Run the long tests, and all properties with random inputs
 	@$(BIN)/python -m pytest $(PARALLEL) -m "thorough or hypothesis" --hypothesis-profile=random $(PYTEST_ARGS)
 
-test-all: ## Run everything, with random inputs, and fuzz for ten minutes: each night, and before a release
+test-all: ## Run everything, with random inputs, fuzz for ten minutes, and judge old servers for twenty: each night, and before a release
 	@$(MAKE) test
 	@$(MAKE) test-rest
 	@$(MAKE) fuzz FUZZ_SECONDS=600
+	@$(MAKE) old-servers
+	@$(MAKE) fuzz-servers SERVERS=old SECONDS=1200
 
 test-fast: setup ## Run the tests that need neither Spark nor a server nor long, on all cores
 	@$(BIN)/python -m pytest $(PARALLEL) -m "not spark and not server and not slow and not thorough" $(PYTEST_ARGS)
@@ -176,7 +181,7 @@ fuzz: setup ## Fuzz all that reads bytes with checks of all bounds, a minute (FU
 	@NUMBA_BOUNDSCHECK=1 NUMBA_CACHE_DIR=$(VENV)/numba-checked $(BIN)/python -m tests.fuzz \
 		--seconds $$(( $(FUZZ_SECONDS) / 3 )) $(FUZZ_TARGETS)
 
-fuzz-servers: setup ## Live random histories on servers, and see that each table is equal or named, two minutes (SECONDS=..., SERVERS=mariadb,FOLDER,..., SEED=..., ROUNDS=...; PAIRS=1: every type into every other; REPLICA=1: the log of a replica)
+fuzz-servers: setup ## Live random histories on servers, and see that each table is equal or named, two minutes (SECONDS=..., SERVERS=mariadb,FOLDER,old,..., SEED=..., ROUNDS=...; PAIRS=1: every type into every other; REPLICA=1: the log of a replica)
 	@$(BIN)/python -m tests.judge --seconds $(SERVERS_SECONDS) --servers '$(SERVERS)' --seed $(SEED) \
 		$(if $(PAIRS),--pairs) $(if $(REPLICA),--replica) $(if $(ROUNDS),--rounds $(ROUNDS))
 

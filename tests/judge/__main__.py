@@ -2,10 +2,11 @@
 
     make fuzz-servers SECONDS=600 SERVERS=mariadb,/opt/mysql SEED=7
     make fuzz-servers SECONDS=600 REPLICA=1
+    make fuzz-servers SECONDS=600 SERVERS=old
 
-SERVERS names MariaDB of PATH (`mariadb`) and folders that deploy/fetch-server.sh has made. The same seed gives the same
-histories on the same servers. What is wrong is made as short as it can be, and written as a case to `build/judge`; the
-exit status is 1 then.
+SERVERS names MariaDB of PATH (`mariadb`), folders that deploy/fetch-server.sh has made, and all that `make old-servers`
+has fetched (`old`). The same seed gives the same histories on the same servers. What is wrong is made as short as it
+can be, and written as a case to `build/judge`; the exit status is 1 then.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from typing import TYPE_CHECKING
 import pymysql
 
 from binlog_lab.demo.mariadb.installed import MARIADB_OF_PATH, DatabaseServerError, find_server
+from binlog_lab.demo.mariadb.old_servers import fetched_old_servers
 from tests.judge.coverage import Coverage
 from tests.judge.found_cases import write_case
 from tests.judge.histories.columns import kinds_of
@@ -46,6 +48,8 @@ FOLDED_EVERY = 4
 OF_A_SIGN_MAX = 5
 """So many failures with the same sign are made short; the others are counted."""
 
+OLD = "old"
+"""All that `make old-servers` has fetched."""
 ROUNDS_TOLD = 10
 """A line says how far the judge is after so many rounds."""
 
@@ -165,7 +169,8 @@ class Judging:
 def servers_of(text: str) -> list[str]:
     """What is asked for; else MariaDB of PATH, and what the environment and `make servers` have."""
     if text:
-        return [name for name in text.split(",") if name]
+        named = [[name] if name != OLD else fetched_old_servers() for name in text.split(",") if name]
+        return [name for names in named for name in names]
     return [MARIADB_OF_PATH, *fetched_servers()]
 
 

@@ -51,7 +51,14 @@ MARIADB = (
     "--innodb-log-file-size=32M",
     "--aria-pagecache-buffer-size=8M",
 )
-MYSQL = ("--mysqlx=0", "--gtid-mode=ON", "--enforce-gtid-consistency=ON", "--skip-name-resolve")
+MYSQL = (
+    "--gtid-mode=ON",
+    "--enforce-gtid-consistency=ON",
+    "--skip-name-resolve",
+    "--loose-mysqlx=0",
+    "--loose-log-slave-updates",  # MySQL 5.6 has no GTIDs without it
+    "--loose-explicit-defaults-for-timestamp=1",
+)
 
 
 class LiveServer:
@@ -133,7 +140,13 @@ class LiveServer:
         for (name,) in self.ask("SHOW DATABASES"):
             if name not in SYSTEM:
                 self.ask("SET FOREIGN_KEY_CHECKS = 0", f"DROP DATABASE `{name}`")
-        self.ask("RESET BINARY LOGS AND GTIDS" if self.is_mysql else "RESET MASTER")
+        self.ask(self._reset)
+
+    @property
+    def _reset(self) -> str:
+        since = 8, 4  # where the old words are an error
+        is_new = self.is_mysql and tuple(int(part) for part in self.version.split(".")[:2]) >= since
+        return "RESET BINARY LOGS AND GTIDS" if is_new else "RESET MASTER"
 
     def _names(self) -> str:
         return f"--lower-case-table-names={self._folded_names}"

@@ -16,6 +16,7 @@ from binlog_streaming.plan.job_state import SetAside
 from tests.judge.coverage import Coverage, is_computable, pair_of
 from tests.judge.found_cases import write_case
 from tests.judge.histories.history import Done, History
+from tests.judge.histories.server_settings import set_globally
 from tests.judge.replicas import ReplicaStoppedError, ReplicatedServer
 from tests.judge.rounds import Choices, Round, replayed
 from tests.judge.running import JobEnd
@@ -228,3 +229,24 @@ def test_a_name_is_looked_at_again() -> None:
 def test_a_server_that_is_not_there_is_told(tmp_path: Path) -> None:
     with pytest.raises(DatabaseServerError, match="fetch-server"):
         find_server(str(tmp_path))
+
+
+@pytest.mark.parametrize(("folder", "vendor"), [("mysql-5.7.22", "MySQL"), ("mariadb-10.2.11", "MariaDB")])
+def test_a_vendors_archive_is_a_server(tmp_path: Path, folder: str, vendor: str) -> None:
+    root = tmp_path / folder
+    for name in ("bin", "share", "libs"):
+        (root / name).mkdir(parents=True)
+    (root / "bin/mysqld").write_text("#!/bin/sh\n")
+    installed = find_server(str(root))
+    assert installed.vendor == vendor
+    words = installed.command()
+    assert words[:3] == ["env", f"LD_LIBRARY_PATH={root}/libs:{root}/bin", f"{root}/bin/mysqld"]
+    assert f"--basedir={root}" in words
+
+
+def test_settings_that_a_server_lacks_are_left_out(server: LiveServer) -> None:
+    wanted = {"binlog_checksum": "NONE", "binlog_rows_query_log_events": "1", "alter_algorithm": "no such value"}
+    ((before,),) = server.ask("SELECT @@global.binlog_checksum")
+    with set_globally(server, wanted):
+        assert server.ask("SELECT @@global.binlog_checksum") == [("NONE",)]
+    assert server.ask("SELECT @@global.binlog_checksum") == [(before,)]

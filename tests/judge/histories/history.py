@@ -133,8 +133,10 @@ def tables_as_read(cursor: Cursor, *databases: str, without: Collection[str] = (
     for schema, table, is_versioned in cursor.fetchall():
         if table in without:
             continue
+        # Servers without system versioning may lack GENERATION_EXPRESSION.
+        is_end = "GENERATION_EXPRESSION = 'ROW END'" if is_versioned else "0"
         cursor.execute(
-            "SELECT COLUMN_NAME, DATA_TYPE, GENERATION_EXPRESSION = 'ROW END' FROM information_schema.COLUMNS "
+            f"SELECT COLUMN_NAME, DATA_TYPE, {is_end} FROM information_schema.COLUMNS "
             "WHERE TABLE_SCHEMA = %s AND TABLE_NAME = %s ORDER BY ORDINAL_POSITION",
             (schema, table),
         )
@@ -160,11 +162,12 @@ def _text(name: str, kind: str) -> str:
     if kind in BYTES:
         return f"HEX({column})"
     if kind in GEOMETRIES:
-        return f"CONCAT(ST_SRID({column}), ':', HEX(ST_AsBinary({column})))"
+        # Of a value without any bytes ST_SRID is an error before MySQL 8.0.
+        return f"IF(LENGTH({column}) = 0, NULL, CONCAT(ST_SRID({column}), ':', HEX(ST_AsBinary({column}))))"
     if kind == "bit":
         return f"CAST({column} + 0 AS CHAR)"
     if kind == "float":
-        return f"CAST(CAST({column} AS DOUBLE) AS CHAR)"
+        return f"CAST({column} * 1E0 AS CHAR)"
     if kind == "double":
         return f"{column} * 1E0"  # CAST prints two digits of a DOUBLE(10, 2), whatever more is in the row
     return f"CAST({column} AS CHAR CHARACTER SET utf8mb4)"

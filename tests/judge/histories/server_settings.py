@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
+
+import pymysql
 
 if TYPE_CHECKING:
     import random
@@ -57,15 +59,24 @@ def some_settings(chance: random.Random, *, is_mysql: bool) -> dict[str, str]:
 
 @contextmanager
 def set_globally(server: LiveServer, settings: Mapping[str, str]) -> Iterator[None]:
-    """A server with other settings; sessions that begin meanwhile have them."""
-    before = {name: server.ask(f"SELECT @@global.{name}")[0][0] for name in settings}
+    """A server with other settings; sessions that begin meanwhile have them. What its version lacks is left out."""
+    before = {name: known for name in settings if (known := _known(server, name)) is not None}
     try:
-        for name, value in settings.items():
-            _set(server, name, value)
+        for name in before:
+            with suppress(pymysql.err.MySQLError):  # an old version may have the setting, and not this value
+                _set(server, name, settings[name])
         yield
     finally:
         for name, value in reversed(before.items()):
             _set(server, name, str(value))
+
+
+def _known(server: LiveServer, name: str) -> object:
+    try:
+        ((value,),) = server.ask(f"SELECT @@global.{name}")
+    except pymysql.err.MySQLError:
+        return None
+    return value
 
 
 def _set(server: LiveServer, name: str, value: str) -> None:

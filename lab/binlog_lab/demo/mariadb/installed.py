@@ -1,7 +1,8 @@
 """Database servers that can be started here: `find_server(name)` -> `Installed`.
 
-A server is that of PATH, or one in a folder that `deploy/fetch-server.sh` has made. That folder has all its libraries,
-and the server is run by their loader: it needs no rights, and its data may be anywhere.
+A server is that of PATH, or one in a folder. What `deploy/fetch-server.sh` has made is a root with all libraries, and
+the server is run by their loader: it needs no rights, and its data may be anywhere. What `make old-servers` has made is
+as a vendor's archive: `bin` and `share`, with the libraries that a newer machine lacks in `libs`.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ _MARIADB_TABLES = (
     "mariadb_system_tables_data.sql",
     "mariadb_sys_schema.sql",
 )
+_PROGRAMS = ("bin/mariadbd", "bin/mysqld")
 _LOADERS = ("lib64/ld-linux-x86-64.so.2", "lib/ld-linux-aarch64.so.1")
 _LOG_TAIL_LINES = 5
 
@@ -65,6 +67,8 @@ class Installed:
         program = "mysqld" if self.is_mysql else "mariadbd"
         if self.root is None:
             return [find_program(program), "--no-defaults", *_as_user()]
+        if _is_archive(self.root):
+            return self._of_archive(self.root)
         loader = next(self.root / name for name in _LOADERS if (self.root / name).exists())
         libraries = os.pathsep.join(sorted(str(path) for path in (self.root / "usr/lib").glob("*-linux-gnu")))
         texts = self.root / "usr/share" / self.vendor.lower()
@@ -87,6 +91,9 @@ class Installed:
             DatabaseServerError: `NOT_STARTED`.
         """
         where, script = [f"--datadir={data}", *options], b""
+        if self.root is not None and (self.root / "data/mysql/mysql").is_dir():
+            shutil.copytree(self.root / "data/mysql", data)  # MySQL 5.6 makes none by itself
+            return
         if self.is_mysql:
             command = [*self.command(), "--initialize-insecure", *where]
         elif self.root is None:
@@ -94,13 +101,18 @@ class Installed:
             command += ["--auth-root-authentication-method=normal", "--skip-test-db", *where]
         else:
             (data / "mysql").mkdir(parents=True)
-            texts = [(self.root / "usr/share/mariadb" / name).read_bytes() for name in _MARIADB_TABLES]
-            script = b"".join([b"create database if not exists mysql;\nuse mysql;\n", *texts])
+            script = b"create database if not exists mysql;\nuse mysql;\n" + _mariadb_tables(self.root)
             command = [*self.command(), "--bootstrap", *where]
         done = subprocess.run(command, input=script, capture_output=True, check=False)
         if done.returncode != 0:
             told = tail_of((done.stdout + done.stderr).decode(errors="replace"))
             raise DatabaseServerError("NOT_STARTED", f"{self.name}: its data directory could not be made: {told}")
+
+    def _of_archive(self, root: Path) -> list[str]:
+        program = next(root / name for name in _PROGRAMS if (root / name).exists())
+        libraries = os.pathsep.join((str(root / "libs"), str(root / "bin")))
+        words = ["env", f"LD_LIBRARY_PATH={libraries}", str(program), "--no-defaults", *_as_user()]
+        return [*words, f"--basedir={root}", f"--lc-messages-dir={root / 'share'}"]
 
 
 def find_server(name: str) -> Installed:
@@ -113,6 +125,8 @@ def find_server(name: str) -> Installed:
         find_program("mariadbd")
         return Installed(name, None, "MariaDB")
     root = Path(name).resolve()
+    if _is_archive(root):
+        return Installed(name, root, "MariaDB" if "mariadb" in root.name else "MySQL")
     # MariaDB has a program mysqld too.
     vendors = {"MariaDB": root / "usr/sbin/mariadbd", "MySQL": root / "usr/sbin/mysqld"}
     found = [vendor for vendor, program in vendors.items() if program.exists()]
@@ -122,6 +136,18 @@ def find_server(name: str) -> Installed:
     if not any((root / loader).exists() for loader in _LOADERS):
         raise DatabaseServerError("NOT_FOUND", f"the server in {root} has no loader for this machine")
     return Installed(name, root, found[0])
+
+
+def _is_archive(root: Path) -> bool:
+    return not (root / "usr").exists() and any((root / name).exists() for name in _PROGRAMS)
+
+
+def _mariadb_tables(root: Path) -> bytes:
+    """The statements that make MariaDB's own tables; before 10.4 the files have the other vendor's name."""
+    if not _is_archive(root):
+        return b"".join([(root / "usr/share/mariadb" / name).read_bytes() for name in _MARIADB_TABLES])
+    names = [name.replace("mariadb_", prefix, 1) for prefix in ("mariadb_", "mysql_") for name in _MARIADB_TABLES[:3]]
+    return b"".join([(root / "share" / name).read_bytes() for name in names if (root / "share" / name).exists()])
 
 
 def find_program(name: str) -> str:

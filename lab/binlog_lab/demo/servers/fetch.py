@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 _REPOSITORY = Path(__file__).resolve().parents[4]
-_KEPT = _REPOSITORY / ".venv"
+KEPT = _REPOSITORY / ".venv"
 _DOWNLOADED = re.compile(r"Downloaded from \S+ \S*/(\S+\.jar)\b")
 
 
@@ -59,21 +59,21 @@ class Fetched:
 S3PROXY = Fetched(
     name="s3proxy, an S3 server",
     size=55,
-    folder=_KEPT / "s3proxy",
+    folder=KEPT / "s3proxy",
     program="s3proxy-4.1.0-jar-with-dependencies.jar",
     artifact="org.gaul:s3proxy:4.1.0:jar:jar-with-dependencies",
 )
 REST_CATALOG = Fetched(
     name="an Iceberg REST catalog",
     size=145,
-    folder=_KEPT / "rest-catalog",
+    folder=KEPT / "rest-catalog",
     program="RestCatalog",
     source=_REPOSITORY / "deploy" / "rest-catalog",
 )
 KAFKA = Fetched(
     name="Apache Kafka, a broker",
     size=44,
-    folder=_KEPT / "kafka",
+    folder=KEPT / "kafka",
     program="kafka_2.13-4.3.1.jar",
     source=_REPOSITORY / "deploy" / "kafka",
 )
@@ -81,24 +81,24 @@ KAFKA = Fetched(
 SPARK_KAFKA = Fetched(
     name="Spark's connector for Kafka",
     size=10,
-    folder=_KEPT / "spark-kafka",
+    folder=KEPT / "spark-kafka",
     program="spark-sql-kafka-0-10_2.13-4.2.0.jar",
     source=_REPOSITORY / "deploy" / "spark-kafka",
 )
 DEBEZIUM = Fetched(
     name="Debezium's engine",
     size=44,
-    folder=_KEPT / "debezium",
+    folder=KEPT / "debezium",
     program="DebeziumMessages",
     source=_REPOSITORY / "deploy" / "debezium",
 )
 DEBEZIUM_MYSQL = replace(
-    DEBEZIUM, name="Debezium's engine for MySQL", folder=_KEPT / "debezium-mysql", project="mysql.xml"
+    DEBEZIUM, name="Debezium's engine for MySQL", folder=KEPT / "debezium-mysql", project="mysql.xml"
 )
 FLINK = Fetched(
     name="Flink's format debezium-json",
     size=27,
-    folder=_KEPT / "flink",
+    folder=KEPT / "flink",
     program="FlinkRows",
     source=_REPOSITORY / "deploy" / "flink",
 )
