@@ -108,6 +108,7 @@ class EnvelopeOptions:
         folds_names: Names of tables in upper and lower case are the same: statements have those of the rows; None: that
             is not known.
         key_columns: Names of the columns that make the key, by `database.table`; default: the primary key.
+        files_before: Added to the number of the file in total orders: they go on after those of the logs before.
         version: Of messages, which a consumer of a topic sees in `source.version`; one of `FIRST_MESSAGES` and
             `CURRENT_MESSAGES`.
 
@@ -129,6 +130,7 @@ class EnvelopeOptions:
     query: bool = False
     folds_names: bool | None = None
     key_columns: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    files_before: int = 0
     version: int = CURRENT_MESSAGES
 
     def __post_init__(self) -> None:

@@ -7,7 +7,6 @@ Kafka without messages (topics).
 
 from __future__ import annotations
 
-import json
 from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -16,7 +15,6 @@ import msgspec
 
 from binlog_connector.crash_points import reached
 from binlog_connector.following.kept_definitions import KeptDefinitions
-from binlog_connector.following.offsets import SourceOffset
 from binlog_connector.following.resume import compare, is_same_log
 from binlog_connector.following.switching import Ignored, OldLog, find_switch
 from binlog_connector.following.watched import WatchedLog
@@ -45,6 +43,7 @@ from binlog_streaming.settings.text import toml_text
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from binlog_connector.following.offsets import SourceOffset
     from binlog_connector.kafka.publisher import Publisher
 
 LogJob = Job | PublishJob
@@ -131,10 +130,11 @@ class Switch:
             complete_switch(state)
 
     def _apply_to_topics(self, job: PublishJob) -> None:
+        from binlog_streaming.topics.connecting import PublishedOffset
         from binlog_streaming.topics.record import complete_topics_switch
 
         with _publisher(job) as publisher:
-            published = None if publisher.offset is None else SourceOffset.from_json(json.loads(publisher.offset))
+            published = None if publisher.offset is None else PublishedOffset.parse(publisher.offset).offset
             if published != self.before.offset:
                 raise self._job_changed(published)
             self._write_job_file()

@@ -5,6 +5,7 @@ State of a job that reads topics, in its checkpoint: `TopicTablesState`; `TopicT
 
 from __future__ import annotations
 
+import logging
 from collections import Counter, defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING
 import msgspec
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from binlog_connector.kafka.fetching import FetchedPartition
 from binlog_connector.kafka.record_batches import key_partitions
@@ -39,6 +41,9 @@ if TYPE_CHECKING:
     """file_no, page, chunk, event_no and row_no of a change, and number of its operation: as places sort."""
 
 
+logger = logging.getLogger(__name__)
+
+
 class PartitionState(msgspec.Struct, frozen=True, kw_only=True):
     """Progress in a partition.
 
@@ -47,6 +52,7 @@ class PartitionState(msgspec.Struct, frozen=True, kw_only=True):
         place: Of the last change: file_no, page, chunk, event_no, row_no and number of its operation; None: there was
             none.
         seconds: The latest time of a change, seconds since 1970 UTC.
+        gtids: The last number of each source of GTIDs, of all changes; None: earlier versions kept none.
     """
 
     topic: str
@@ -54,6 +60,7 @@ class PartitionState(msgspec.Struct, frozen=True, kw_only=True):
     offset: int
     place: tuple[int, ...] | None = None
     seconds: int = 0
+    gtids: dict[str, int] | None = None
 
 
 class TableState(msgspec.Struct, frozen=True, kw_only=True):
@@ -168,6 +175,7 @@ def read_batch(messages: Sequence[PartitionMessages], before: Mapping[FetchedPar
         [np.zeros((0, 6), np.int64), *(np.column_stack([changes.places, changes.ops]) for changes in found)]
     )
     seconds = np.concatenate([np.zeros(0, np.int64), *(changes.seconds for changes in found)])
+    gtids = _Gtids.of([changes.gtids for changes in found])
     order = np.argsort(rows, kind="stable")
     edges = np.searchsorted(rows[order], starts)
     low_of = {run.partition: int(start) for run, start in zip(messages, starts[:-1], strict=True)}
@@ -177,9 +185,10 @@ def read_batch(messages: Sequence[PartitionMessages], before: Mapping[FetchedPar
     for run, low, high in zip(messages, edges[:-1], edges[1:], strict=True):
         chosen = order[low:high]
         state = before[run.partition]
-        is_new[chosen] = _new(run.partition, places[chosen], seconds[chosen], state)
+        named = gtids.taken(chosen)
+        is_new[chosen] = _new(run.partition, places[chosen], seconds[chosen], named, state)
         _check_partition(run, rows[chosen[places[chosen, -1] != TRUNCATE]] - low_of[run.partition], counts)
-        after[run.partition] = _after(state, run, places[chosen[is_new[chosen]]], seconds[chosen])
+        after[run.partition] = _after(state, run, places[chosen[is_new[chosen]]], seconds[chosen], named)
     return _batch(found, is_new, messages, starts, after)
 
 
@@ -189,7 +198,50 @@ _HINT = (
 )
 
 
-def _new(partition: FetchedPartition, places: Int64s, seconds: Int64s, before: PartitionState) -> Mask:
+_GTID = r"^(?P<source>.*)[-:](?P<number>\d+)$"
+
+
+@dataclass(frozen=True, slots=True)
+class _Gtids:
+    # Of changes: the source of each GTID, a domain and server or an UUID with its tag, and the number there.
+    names: list[str]
+    sources: Int64s  # of each change its row in names; below 0: it has no GTID
+    numbers: NDArray[np.uint64]
+
+    @classmethod
+    def of(cls, texts: Sequence[pa.Array]) -> _Gtids:
+        gtids = pa.concat_arrays([pa.array([], pa.string()), *texts]).dictionary_encode()
+        parts = pc.extract_regex(gtids.dictionary, _GTID)
+        names = parts.field("source").dictionary_encode()
+        numbers = np.append(parts.field("number").cast(pa.uint64()).fill_null(0).to_numpy(), np.uint64(0))
+        sources = np.append(names.indices.fill_null(-1).to_numpy(), -1)
+        rows = gtids.indices.fill_null(-1).to_numpy()
+        return cls(names.dictionary.to_pylist(), sources[rows].astype(np.int64), numbers[rows])
+
+    def taken(self, rows: Int64s) -> _Gtids:
+        return _Gtids(self.names, self.sources[rows], self.numbers[rows])
+
+    def last(self, before: Mapping[str, int]) -> dict[str, int]:
+        # The last number of each source.
+        found = {self.names[source]: int(self.numbers[self.sources == source].max()) for source in self._present}
+        return {**before, **{name: max(number, before.get(name, 0)) for name, number in found.items()}}
+
+    def unseen(self, before: Mapping[str, int]) -> Mask:
+        # Which changes have a GTID after all those of its source that came before.
+        unseen = np.zeros(len(self.sources), dtype=np.bool_)
+        for source in self._present:
+            rows = np.flatnonzero(self.sources == source)
+            first = np.uint64(before.get(self.names[source], 0))
+            numbers = np.concatenate([[first], self.numbers[rows]])
+            unseen[rows] = numbers[1:] > np.maximum.accumulate(numbers)[:-1]
+        return unseen
+
+    @property
+    def _present(self) -> list[int]:
+        return [source for source in np.unique(self.sources).tolist() if source >= 0]
+
+
+def _new(partition: FetchedPartition, places: Int64s, seconds: Int64s, gtids: _Gtids, before: PartitionState) -> Mask:
     # A change is new when it comes after all that came before it.
     if len(places) == 0:
         return np.zeros(0, dtype=np.bool_)
@@ -197,15 +249,31 @@ def _new(partition: FetchedPartition, places: Int64s, seconds: Int64s, before: P
     ranks = _ranks(np.concatenate([first, places]))
     highest = np.maximum.accumulate(ranks)
     is_new: Mask = ranks[1:] > highest[:-1]
+    if is_new.all():
+        return is_new
     # What comes again has been there; what has not, and yet is of an earlier place, is of another log.
     latest = np.maximum.accumulate(np.append(before.seconds, seconds))[:-1]
-    strange = ~is_new & (seconds > latest)
-    if strange.any():
+    was_there = seconds <= latest
+    is_told = gtids.sources >= 0
+    if before.gtids is None:
+        is_told[:] = False
+    else:
+        was_there &= ~gtids.unseen(before.gtids)
+    if not (is_new | was_there).all():
         raise DataLossError(
             "LOG_RESET",
-            "changes follow that were made later, at earlier places of a log: it was begun anew, or is another one",
+            "changes follow that were made later, or have later GTIDs, at earlier places of a log: it was begun anew, "
+            "or is another one",
             at=Place(str(partition)),
             hint="Publish each log under a topic_prefix of its own, and begin these tables anew from its topics",
+        )
+    untold = int(np.count_nonzero(~is_new & ~is_told))
+    if untold:
+        logger.warning(
+            "%s: %d changes at places that were read already are taken for repeated ones, and no GTIDs show that they "
+            "are: if another log is published there, begin these tables anew",
+            partition,
+            untold,
         )
     return is_new
 
@@ -236,13 +304,16 @@ def _ranks(places: Int64s) -> Int64s:
     return ranks
 
 
-def _after(state: PartitionState, messages: PartitionMessages, places: Int64s, seconds: Int64s) -> PartitionState:
+def _after(
+    state: PartitionState, messages: PartitionMessages, places: Int64s, seconds: Int64s, gtids: _Gtids
+) -> PartitionState:
     return PartitionState(
         topic=state.topic,
         partition=state.partition,
         offset=int(messages.offsets[-1]) + 1,
         place=state.place if len(places) == 0 else tuple(places[-1].tolist()),
         seconds=max(state.seconds, int(seconds.max(initial=0))),
+        gtids=None if state.gtids is None else gtids.last(state.gtids),
     )
 
 

@@ -255,7 +255,7 @@ class TopicTablesRun(JobRun[ReadMessages, BatchProgress, Progress]):
             if known is None:
                 self._check_start(partition, start)
                 self._read_to[partition] = PartitionState(
-                    topic=partition.topic, partition=partition.number, offset=start
+                    topic=partition.topic, partition=partition.number, offset=start, gtids={}
                 )
                 is_grown = True
             elif not start <= known.offset <= end:

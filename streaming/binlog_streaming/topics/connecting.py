@@ -1,4 +1,6 @@
-"""Brokers and registry that settings name: `connection_of`, `names_of`, `registry_of`; and `published_offset`.
+"""Brokers and registry that settings name: `connection_of`, `names_of`, `registry_of`.
+
+How far a job has published: `PublishedOffset`, and `published_offset`.
 
 Place where a new job begins, if settings name one that needs a look into the log: `new_start`.
 
@@ -8,7 +10,8 @@ Refusal of a job that would not read what its log gets next: `require_start`.
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from typing import TYPE_CHECKING, NamedTuple
 
 from binlog_connector.following.debezium_offset import DebeziumOffset, start_after
 from binlog_connector.following.offsets import SourceOffset
@@ -25,6 +28,7 @@ from binlog_streaming.settings.publish_model import Client, MessageFormat
 
 if TYPE_CHECKING:
     from binlog_connector.following.watched import WatchedLog
+    from binlog_format.position import Position
     from binlog_streaming.settings.publish_model import KafkaSink, PublishJob, Registry, Security
     from binlog_streaming.settings.source_models import TopicSource
 
@@ -102,6 +106,45 @@ def publishing_of(
     )
 
 
+_FILES_BEFORE = "files_before"
+
+
+class PublishedOffset(NamedTuple):
+    """Content of the record of a job in the offsets topic.
+
+    Attributes:
+        offset: At which the job continues.
+        files_before: `EnvelopeOptions.files_before` of what it publishes there.
+    """
+
+    offset: SourceOffset
+    files_before: int = 0
+
+    @classmethod
+    def parse(cls, text: str) -> PublishedOffset:
+        """Read what `text` gave; earlier versions wrote the offset alone."""
+        fields = json.loads(text)
+        files_before = fields.pop(_FILES_BEFORE, 0)
+        return cls(SourceOffset.from_json(fields), files_before)
+
+    def text(self) -> str:
+        """The form that the record has."""
+        fields = self.offset.to_json()
+        return json.dumps({**fields, _FILES_BEFORE: self.files_before} if self.files_before else fields)
+
+    @property
+    def order(self) -> Position:
+        """Position of `offset` as in total orders."""
+        position = self.offset.position
+        return replace(position, file_no=self.files_before + position.file_no)
+
+    def followed_by(self, offset: SourceOffset) -> PublishedOffset:
+        """The same for what follows at *offset*, which may be in another log: total orders grow all the same."""
+        files = self.offset.position.file_no + 1 - offset.position.file_no
+        goes_back = offset.position < self.offset.position
+        return PublishedOffset(offset, self.files_before + (max(files, 0) if goes_back else 0))
+
+
 def published_offset(job: PublishJob, *, may_be_new: bool) -> SourceOffset | None:
     """Offset at which *job* continues; None: it has published nothing yet.
 
@@ -117,7 +160,7 @@ def published_offset(job: PublishJob, *, may_be_new: bool) -> SourceOffset | Non
         raise store.lost("it has no record" if is_there else "the topic is not there")
     if newest is None or newest.offset is None:
         return None
-    return SourceOffset.from_json(json.loads(newest.offset))
+    return PublishedOffset.parse(newest.offset).offset
 
 
 def new_start(job: PublishJob, watched: WatchedLog) -> SourceOffset | None:

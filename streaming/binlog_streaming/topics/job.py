@@ -7,13 +7,11 @@ see.
 
 from __future__ import annotations
 
-import json
 import time
 from contextlib import closing
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, ClassVar
 
-from binlog_connector.following.offsets import SourceOffset
 from binlog_connector.following.starts import StartMoment
 from binlog_connector.following.steps import Step
 from binlog_connector.following.tailer import STEP_SIZE_MAX, FollowOptions, Tailer
@@ -24,7 +22,14 @@ from binlog_connector.options.source_options import SourceOptions
 from binlog_format import open_log
 from binlog_streaming.job_state.job_run import LOOK_SECONDS, JobRun
 from binlog_streaming.prefetch import prefetch
-from binlog_streaming.topics.connecting import connection_of, names_of, new_start, publishing_of, registry_of
+from binlog_streaming.topics.connecting import (
+    PublishedOffset,
+    connection_of,
+    names_of,
+    new_start,
+    publishing_of,
+    registry_of,
+)
 from binlog_streaming.topics.oversized import OversizedValues
 from binlog_streaming.topics.record import (
     Published,
@@ -45,8 +50,10 @@ if TYPE_CHECKING:
     from contextlib import ExitStack
 
     from binlog_connector.following import tailer as following
+    from binlog_connector.following.offsets import SourceOffset
     from binlog_connector.kafka.connection import Connection
     from binlog_connector.kafka.producer import Messages
+    from binlog_format.position import Position
     from binlog_streaming.settings.publish_model import KafkaSink, PublishJob
     from binlog_streaming.topics.record import PublishListener, PublishRecord
 
@@ -84,6 +91,7 @@ class TopicsJob(JobRun[Step, Published, PublishProgress]):
         self._publisher: Publisher | None = None
         self._tailer: Tailer | None = None
         self._record: PublishRecord | None = None
+        self._published: PublishedOffset | None = None
         self._heard = 0.0  # when the last message was sent, by the monotonic clock
         self.connection = connection_of(job.sink)
         self._registry = registry_of(job.sink)
@@ -123,13 +131,15 @@ class TopicsJob(JobRun[Step, Published, PublishProgress]):
         resources.enter_context(publisher)
         complete_topics_switch(self._job, publisher)
         self._record = begun_with(self._job)
-        saved = None if publisher.offset is None else SourceOffset.from_json(json.loads(publisher.offset))
+        published = None if publisher.offset is None else PublishedOffset.parse(publisher.offset)
+        saved = None if published is None else published.offset
         if self._record is not None and saved is not None:  # a job that has published nothing may begin in any log
             check_log(self._record, self._job, saved)
         remember(self._job)  # not before: offsets that were never written cannot be lost
         self._tailer = tailer = resources.enter_context(self._open_log(saved))
+        self._published = published or PublishedOffset(tailer.offset)
         if publisher.offset is None and not self.is_stopped:
-            publisher.publish(lambda: (), _text(tailer.offset))  # `latest` is now, also after a kill
+            publisher.publish(lambda: (), self._published.text())  # `latest` is now, also after a kill
         self._notify_of_start(tailer.offset)
         self._heard = time.monotonic()
 
@@ -165,6 +175,10 @@ class TopicsJob(JobRun[Step, Published, PublishProgress]):
     def _apply(self, batch: Step) -> Published:
         step, publisher = batch, self._begun_publisher
         started = time.monotonic()
+        assert self._published is not None, "it has begun"
+        before = self._published.followed_by(step.start)
+        self._published = published = before._replace(offset=step.end)
+        self._messages.files_before = published.files_before
         attempts: list[tuple[Records, Generator[Messages]]] = []
 
         def messages() -> Generator[Messages]:
@@ -172,11 +186,11 @@ class TopicsJob(JobRun[Step, Published, PublishProgress]):
             if attempts:
                 attempts[-1][1].close()
             records = Records()
-            attempts.append((records, self._made(step, records)))
+            attempts.append((records, self._made(step, records, published.order)))
             return attempts[-1][1]
 
         try:
-            publisher.publish(messages, _text(step.end))
+            publisher.publish(messages, published.text())
         finally:
             for _, made in attempts[-1:]:
                 made.close()
@@ -194,12 +208,12 @@ class TopicsJob(JobRun[Step, Published, PublishProgress]):
             read_seconds=max(attempts[-1][0].made_at - started, 0.0),
         )
 
-    def _made(self, step: Step, records: Records) -> Generator[Messages]:
+    def _made(self, step: Step, records: Records, end: Position) -> Generator[Messages]:
         with closing(prefetch(self._messages.of(step, records), BATCHES_AHEAD)) as made:
             for messages in made:
                 self._topics.ensure(messages.topic)
                 oversized = self._oversized
-                some = messages if oversized is None else oversized.claimed(messages, step.end.position)
+                some = messages if oversized is None else oversized.claimed(messages, end)
                 records.counts[some.topic] += len(some)
                 records.sizes[some.topic] += some.size
                 yield some
@@ -226,10 +240,6 @@ class TopicsJob(JobRun[Step, Published, PublishProgress]):
     def _begun_publisher(self) -> Publisher:
         assert self._publisher is not None, "it has begun"
         return self._publisher
-
-
-def _text(offset: SourceOffset) -> str:
-    return json.dumps(offset.to_json())
 
 
 class JobTopics:

@@ -77,7 +77,7 @@ class OversizedValues:
 
         Args:
             messages: Of one topic.
-            end: Of the event groups that are in the same transaction of Kafka; in names of files.
+            end: Of the event groups in the same transaction of Kafka, as in total orders; in names of files.
         """
         value_sizes = pc.binary_length(messages.values).fill_null(0).to_numpy()
         sizes = value_sizes + pc.binary_length(messages.keys).fill_null(0).to_numpy()

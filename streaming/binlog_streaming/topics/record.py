@@ -8,7 +8,6 @@ Progress of a publishing job: `Published` reports on one transaction, `PublishPr
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
@@ -18,7 +17,6 @@ import msgspec
 from binlog_connector.crash_points import reached
 from binlog_connector.envelope.options import FIRST_MESSAGES
 from binlog_connector.following.debezium_offset import DEBEZIUM_OFFSET
-from binlog_connector.following.offsets import SourceOffset
 from binlog_connector.following.resume import is_same_log
 from binlog_connector.rules.row_rule import RowRule  # noqa: TC001 - msgspec looks it up
 from binlog_connector.rules.row_rules import hiding_changes, hiding_part, salt_fingerprints
@@ -37,11 +35,12 @@ from binlog_streaming.job_state.switch_journal import (
 )
 from binlog_streaming.settings.model import START_OPTIONS, source_options
 from binlog_streaming.settings.publish_model import MessageFormat
-from binlog_streaming.topics.connecting import names_of
+from binlog_streaming.topics.connecting import PublishedOffset, names_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from binlog_connector.following.offsets import SourceOffset
     from binlog_connector.kafka.publisher import Publisher
     from binlog_format.log.log import Log
     from binlog_streaming.settings.publish_model import PublishJob
@@ -191,8 +190,9 @@ def complete_topics_switch(job: PublishJob, publisher: Publisher) -> None:
     if journal is None:
         return
     before, after = journal.offsets
-    newest = None if publisher.offset is None else SourceOffset.from_json(json.loads(publisher.offset))
-    if newest not in (before, after):
+    published = None if publisher.offset is None else PublishedOffset.parse(publisher.offset)
+    newest = None if published is None else published.offset
+    if published is None or newest not in (before, after):
         raise SwitchError(
             "JOB_CHANGED",
             f"a switch to {journal.path} was decided at {before.position}, and the topics have come to "
@@ -203,7 +203,7 @@ def complete_topics_switch(job: PublishJob, publisher: Publisher) -> None:
         )
     keep_moved_definitions(state, journal)
     if newest == before:
-        publisher.publish(lambda: (), json.dumps(journal.after))
+        publisher.publish(lambda: (), published.followed_by(after).text())
         reached(SwitchStep.COMMIT)
     end_switch(state, journal)
 

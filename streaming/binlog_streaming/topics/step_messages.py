@@ -158,6 +158,9 @@ class StepMessages:
         registry: Where the schemas of Avro are; None: messages are JSON.
         partition_count: Tells how many partitions a topic has; called in the thread that makes the messages.
 
+    Attributes:
+        files_before: See `EnvelopeOptions`; that of the steps that come next.
+
     Raises:
         OptionError: `INVALID_VALUE`: the schema file cannot be read.
         SchemaError: `DDL_NOT_PARSED`: nor understood.
@@ -166,6 +169,7 @@ class StepMessages:
     def __init__(
         self, job: PublishJob, names: TopicNames, registry: SchemaIds | None, partition_count: PartitionCount
     ) -> None:
+        self.files_before = 0
         self._partition_count = partition_count
         self._job = job
         self._definitions = DefinitionKeeper(job)
@@ -221,7 +225,7 @@ class StepMessages:
         self._copied.enter(step.blocks)
         decoding = replace(self._decoding, schemas=schemas)
         view = MessagesView(
-            self.options,
+            replace(self.options, files_before=self.files_before),
             tables=self._published,
             decoding=decoding,
             groups=groups,

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 KEY = "shop.shop.orders-key"
 VALUE = "shop.shop.orders-value"
-OPTIONS = EnvelopeOptions("shop", transaction_metadata=True, schema_changes=True, query=True)
+OPTIONS = EnvelopeOptions("shop", transaction_metadata=True, schema_changes=True, query=True, files_before=3)
 PARTS = ("key", "value", "old_key", "new_key")
 
 

@@ -53,6 +53,7 @@ def test_avro_tells_the_same(case: str, *, transactions: bool) -> None:
         transaction_metadata=transactions,
         query=True,
         skipped_operations=skipped,
+        files_before=3,
     )
     with open_log(str(SERVER_CASES / case)) as log, SchemaRegistryServer() as server:
         blocks = list(log.committed_blocks())

@@ -207,6 +207,8 @@ def test_sequences_sort_as_the_changes_do() -> None:
     assert sequences == sorted(sequences)
     assert len(set(sequences)) == 36
     assert sequences[-1] == "0000000000.0000000010.00011.0000000024.0000000000"
+    later = messages([block], EnvelopeOptions("p", files_before=3))
+    assert later[-1]["value"]["source"]["sequence"] == "0000000003.0000000010.00011.0000000024.0000000000"
 
 
 def test_skipped_operations_give_no_messages() -> None:

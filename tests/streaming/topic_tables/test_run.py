@@ -209,8 +209,10 @@ class Source:
         texts = pa.array([None if value is None else value.encode() for value in values], pa.binary())
         self._publisher.publish(lambda: [Messages(self.topic, keys, texts, partition=partition)], "x")
 
-    def change(self, place: int, op: str, before: Any = None, after: Any = None, *, seconds: int = 0) -> str:
-        """A change at that byte of the log."""
+    def change(
+        self, place: int, op: str, before: Any = None, after: Any = None, *, seconds: int = 0, gtid: str | None = ""
+    ) -> str:
+        """A change at that byte of the log; *gtid*: None for none, empty for one that grows with it."""
         row = {"type": "struct", "fields": [] if op == "t" else self.fields, "optional": True}
         source = ("db", "table", "sequence", "gtid")
         texts = [{"type": "string", "optional": True, "field": name} for name in source]
@@ -229,7 +231,7 @@ class Source:
             "db": "shop",
             "table": "items",
             "sequence": f"{1:010}.{0:010}.{place:05}.{2:010}.{0:010}",
-            "gtid": f"0-1-{place}",
+            "gtid": f"0-1-{place}" if gtid == "" else gtid,
             "ts_ms": (1_700_000_000 + (seconds or place)) * 1000,
         }
         payload = {"before": before, "after": after, "source": origin, "op": op}
@@ -334,6 +336,44 @@ def test_changes_of_another_log_are_not_taken_for_old_ones(source: Source, tmp_p
     source.send(0, source.change(3, "c", after={"id": 3, "name": "new"}, seconds=99), key=source.key(3))
     with pytest.raises(DataLossError, match=rf"LOG_RESET\] topic {source.topic}, partition 0"):
         bring_back(source.job(tmp_path))
+
+
+@pytest.mark.parametrize("is_read_before", [False, True])
+@pytest.mark.parametrize("gtid", ["0-2-10", "0-1-10", "1-1-1", "3e11fa47-71ca-11e1-9e33-c80aa9429562:1"])
+def test_changes_of_another_log_in_the_same_second_are_not_taken_for_old_ones(
+    source: Source, tmp_path: Path, gtid: str, is_read_before: bool
+) -> None:
+    """As an earlier version published them after a switch to a log with smaller numbers."""
+    job = source.job(tmp_path)
+    source.insert(0, 9, 1)
+    if is_read_before:
+        bring_back(job)
+    source.send(0, source.change(3, "c", after={"id": 3, "name": "new"}, seconds=9, gtid=gtid), key=source.key(3))
+    with pytest.raises(DataLossError, match=rf"LOG_RESET\] topic {source.topic}, partition 0"):
+        bring_back(job)
+
+
+@pytest.mark.parametrize("is_old_state", [False, True])
+def test_what_no_gtid_shows_to_be_repeated_is_named(
+    source: Source, tmp_path: Path, caplog: pytest.LogCaptureFixture, is_old_state: bool
+) -> None:
+    job = source.job(tmp_path)
+    gtid = "" if is_old_state else None
+    first, second = (source.change(place, "c", after={"id": 1, "name": "a"}, gtid=gtid) for place in (8, 9))
+    source.send(0, first, second, key=source.key(1))
+    bring_back(job)
+    state = tmp_path / "back" / "topics.json"
+    if is_old_state:  # of a version that kept no GTIDs
+        content = json.loads(state.read_text())
+        for partition in content["partitions"]:
+            del partition["gtids"]
+        state.write_text(json.dumps(content))
+    source.send(0, first, key=source.key(1))
+    source.insert(0, 10, 3)
+    bring_back(job)
+    assert ids(job) == [1, 3]
+    assert len(target(job, "changelog", "shop.items")) == 3
+    assert f"topic {source.topic}, partition 0: 1 changes at places that were read already" in caplog.text
 
 
 @pytest.mark.parametrize("client", CLIENTS)

@@ -7,8 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from binlog_connector.following.offsets import SourceOffset
 from binlog_connector.kafka.registry import RegistryConnection, SchemaRegistry
+from binlog_format.position import Position
 from binlog_streaming.settings import PublishJob, parse_any_job
+from binlog_streaming.topics.connecting import PublishedOffset
 from binlog_streaming.topics.record import remember, with_message_version
 from tests.faults.schema_registry import SchemaRegistryServer
 from tests.streaming.topics.publishing import messages_made, recorded
@@ -21,6 +24,22 @@ if TYPE_CHECKING:
 
 FORMER = 'topic_prefix = "shop"'
 RENAMED = 'topic_prefix = "new"\nsource_name = "shop"\ntopic = "{prefix}-{table}-of-{database}"'
+
+
+@pytest.mark.parametrize("file_no", [1, 6, 7, 8])
+@pytest.mark.parametrize("files_before", [0, 40])
+def test_total_orders_grow_wherever_a_job_goes_on(file_no: int, files_before: int) -> None:
+    """As after a switch to another log, or in one that was begun anew; at the same place nothing changes."""
+    before = PublishedOffset(SourceOffset(Position(7, 3, 4)), files_before)
+    after = before.followed_by(SourceOffset(Position(file_no, 3, 2)))
+    assert after.order > before.order
+    assert after.order.page == 3
+    assert (after.files_before > files_before) == (file_no < 8)
+    assert PublishedOffset.parse(after.text()) == after
+    assert before.followed_by(before.offset) == before
+    alone = json.dumps(before.offset.to_json())  # as earlier versions have it
+    assert (before.text() == alone) == (files_before == 0)
+    assert PublishedOffset.parse(alone) == PublishedOffset(before.offset)
 
 
 def job_of(folder: Path, log: Path, sink: str, *, name: str = "job") -> PublishJob:

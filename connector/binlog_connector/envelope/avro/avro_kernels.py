@@ -164,7 +164,7 @@ def write_chosen(out: Bytes, cursors: Int64s, data: Bytes, offsets: Int64s, chos
 
 @kernel
 def write_sequences(
-    out: Bytes, cursors: Int64s, events: Table, groups: Table, event_rows: Int64s, row_nos: Int32s
+    out: Bytes, cursors: Int64s, events: Table, groups: Table, event_rows: Int64s, row_nos: Int32s, files_before: int
 ) -> None:
     """Write the total order of each row's change, as digits alone.
 
@@ -175,12 +175,13 @@ def write_sequences(
         groups: `GROUP_DTYPE`.
         event_rows: Of each row its event.
         row_nos: Number of its row in the event.
+        files_before: Added to the number of each group's file.
     """
     event_groups, event_nos = events["group"], events["event_no"]
     file_nos, pages, chunks = groups["file_no"], groups["page"], groups["chunk"]
     for row in range(len(cursors)):
         event = event_rows[row]
         group = event_groups[event]
-        at = put_position(out, cursors[row], file_nos[group], pages[group], chunks[group])
+        at = put_position(out, cursors[row], files_before + file_nos[group], pages[group], chunks[group])
         at = put_event_no(out, at, event_nos[event])
         cursors[row] = put_fixed(out, at, row_nos[row], SEQUENCE_WIDTHS[4])

@@ -56,7 +56,7 @@ class AttributeParts(EventParts):
         source, kind = f"/debezium/{connector}/{name}", f"io.debezium.connector.{connector}.DataChangeEvent"
         return [
             SameParts(encoded_long(len(start) + SEQUENCE_SIZE + len(";op:") + 1) + start),
-            Sequences(self._occasion.block, rows.events, rows.row_nos),
+            Sequences(self._occasion, rows.events, rows.row_nos),
             Chosen(self._letters, rows.ops),
             SameParts(b"".join(map(encoded_text, (source, "1.0", kind)))),
             Chosen(self._times, self._slots[rows.events]),

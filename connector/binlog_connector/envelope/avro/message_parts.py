@@ -199,7 +199,7 @@ class EventParts:
         sequence = SameParts(VALUE_BRANCH + encoded_long(SEQUENCE_SIZE))
         of_values: dict[str, list[AvroPart]] = {
             "db": [SameParts(encoded_text(database))],
-            "sequence": [sequence, Sequences(self._occasion.block, events, row_nos)],
+            "sequence": [sequence, Sequences(self._occasion, events, row_nos)],
             "table": [SameParts(NULL_BRANCH if table is None else VALUE_BRANCH + encoded_text(table))],
             "row": [Longs(row_nos)],
         }

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from binlog_connector.envelope.json.change_values import ChangeValues
-    from binlog_format.block import Block
+    from binlog_connector.envelope.message_context import BlockContext
     from binlog_format.kernels import Bytes
 
     Int32s = NDArray[np.int32]
@@ -190,8 +190,8 @@ class Sequences:
         row_nos: Number of its row in the event.
     """
 
-    def __init__(self, block: Block, events: Int64s, row_nos: Int32s) -> None:
-        self._block, self._events, self._row_nos = block, events, row_nos
+    def __init__(self, context: BlockContext, events: Int64s, row_nos: Int32s) -> None:
+        self._context, self._events, self._row_nos = context, events, row_nos
 
     def add_sizes(self, sizes: Int64s) -> None:
         """See `AvroPart`."""
@@ -199,7 +199,8 @@ class Sequences:
 
     def write(self, out: Bytes, cursors: Int64s) -> None:
         """See `AvroPart`."""
-        kernels.write_sequences(out, cursors, self._block.events, self._block.groups, self._events, self._row_nos)
+        block, files_before = self._context.block, self._context.options.files_before
+        kernels.write_sequences(out, cursors, block.events, block.groups, self._events, self._row_nos, files_before)
 
 
 SEQUENCE_SIZE = sum(SEQUENCE_WIDTHS) + len(SEQUENCE_WIDTHS) - 1  # and the dots

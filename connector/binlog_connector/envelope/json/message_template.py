@@ -245,6 +245,7 @@ class EventTexts:
             queries,
             query_offsets,
             event_queries,
+            context.options.files_before,
         )
         data = empty_bytes(kernels.room_for_events(sources, rows, literal_sizes))
         message_fields = parts[0][0].message_fields

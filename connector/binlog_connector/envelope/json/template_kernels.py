@@ -88,6 +88,7 @@ class EventSources(NamedTuple):
         queries: Statements.
         query_offsets: Of these.
         event_queries: Of each event of the block its statement; below 0: unknown.
+        files_before: Added to the number of each group's file in its total order.
     """
 
     literals: Bytes
@@ -102,6 +103,7 @@ class EventSources(NamedTuple):
     queries: Bytes
     query_offsets: Int32s
     event_queries: Int32s
+    files_before: int
 
 
 @kernel
@@ -247,7 +249,7 @@ def fill_events(
                     at = put_bytes(out, at, out, known_start, known_start + _GROUP_SIZE)
                 else:
                     known_group, known_start = group, at
-                    at = put_position(out, at, file_nos[group], pages[group], chunks[group])
+                    at = put_position(out, at, sources.files_before + file_nos[group], pages[group], chunks[group])
                 at = put_event_no(out, at, event_nos[event])
             elif field <= NANOSECONDS:
                 at = _put_time(out, at, seconds[event], field) if field != NOTHING else at

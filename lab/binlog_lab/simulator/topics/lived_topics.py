@@ -7,20 +7,20 @@ from contextlib import contextmanager, suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
-from binlog_connector.following.offsets import SourceOffset
 from binlog_format.errors import BinlogError
 from binlog_lab.simulator.lived_job import LivedJob
 from binlog_lab.simulator.topics.model_clients import installed
 from binlog_lab.simulator.topics.topic_verdict import TopicVerdict
 from binlog_streaming.jobs.switch import complete_begun, job_to_switch, plan_switch
 from binlog_streaming.settings import PublishJob
-from binlog_streaming.topics.connecting import names_of
+from binlog_streaming.topics.connecting import PublishedOffset, names_of
 from binlog_streaming.topics.job import TopicsJob
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
 
+    from binlog_connector.following.offsets import SourceOffset
     from binlog_lab.simulator.scheduler import Conduct
     from binlog_lab.simulator.server import StateAfterGroup
     from binlog_lab.simulator.server_log import Terms
@@ -115,4 +115,4 @@ class LivedTopicsJob(LivedJob[PublishJob]):
 def _offset(records: Sequence[StoredMessage]) -> SourceOffset | None:
     """Offset of the newest record; None: there is none, or it has none."""
     text = json.loads(records[-1].value or b"null")["offset"] if records else None
-    return None if text is None else SourceOffset.from_json(json.loads(text))
+    return None if text is None else PublishedOffset.parse(text).offset

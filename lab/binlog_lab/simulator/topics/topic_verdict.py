@@ -69,7 +69,9 @@ class TopicVerdict:
                 expected[_text(named)].append(_Told(number, operation))
         found: dict[str, list[_Told]] = defaultdict(list)
         for partition in self.broker.topics.get(self.names.of_table(DATABASE, name), ()):
+            newest = ""
             for message in partition.committed():
+                newest = _next_sequence(name, message, newest)
                 told = self._read(name, message, found, history)
                 found[_text(json.loads(message.key or b"null"))].append(told)
         if began_late:
@@ -111,6 +113,16 @@ class TopicVerdict:
             if value["after"] != expected:
                 raise DefectError(f"a row of {name} in group {number} is {value['after']}, on the server {expected}")
         return told
+
+
+def _next_sequence(name: str, message: StoredMessage, before: str) -> str:
+    """Total order of a message, which is not before that of the one before it in its partition."""
+    if message.value is None:
+        return before
+    sequence = str(json.loads(message.value)["source"]["sequence"])
+    if sequence < before:
+        raise DefectError(f"the topic of {name} has a change at {sequence} after one at {before}")
+    return sequence
 
 
 def _told(changes: Iterable[RowChange]) -> Iterator[tuple[tuple[object, ...], str]]:
