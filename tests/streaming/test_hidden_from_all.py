@@ -29,7 +29,9 @@ from binlog_format.position import Position
 from binlog_format.rows.decoding import Decoding
 from binlog_format.views.filters import TableFilter
 from binlog_lab.event_encoding.table_encoding import ColumnSpec, TableSpec
-from binlog_streaming.cli.logs import changes, events, tail
+from binlog_streaming.cli.logs.changes import changes
+from binlog_streaming.cli.logs.events import events
+from binlog_streaming.cli.logs.tail import tail
 from binlog_streaming.settings import PublishJob, parse_any_job
 from tests.connector.envelope.test_avro_messages import avro_encoding
 from tests.faults.schema_registry import SchemaRegistryServer
@@ -121,8 +123,8 @@ def log(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 def command(*arguments: str) -> str:
     app = typer.Typer()
-    for module in (changes, events, tail):
-        module.register(app)
+    for function in (changes, events, tail):
+        app.command()(function)
     result = CliRunner().invoke(app, arguments)
     if result.exception is not None:
         raise result.exception

@@ -10,7 +10,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from binlog_streaming.cli.logs.changes import register
+from binlog_streaming.cli.logs.changes import changes as command
 from tests.truth.cases import NAMED, NAMELESS, case
 from tests.truth.comparison import Comparison
 from tests.truth.reading import Change, json_changes, typed_changes
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 def run(*arguments: object) -> str:
     app = typer.Typer()
     app.callback()(lambda: None)
-    register(app)
+    app.command()(command)
     result = CliRunner().invoke(app, ["changes", *(str(argument) for argument in arguments)])
     if result.exception is not None:
         raise result.exception

@@ -7,7 +7,7 @@ import sys
 import threading
 import time
 from contextlib import contextmanager
-from pathlib import Path  # noqa: TC003 (typer looks at annotations)
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer

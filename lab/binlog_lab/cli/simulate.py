@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from pathlib import Path  # noqa: TC003 (typer looks at annotations)
+from pathlib import Path
 from typing import Annotated
 
 import typer

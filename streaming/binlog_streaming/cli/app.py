@@ -7,17 +7,18 @@ A line on the terminal while kernels are compiled, which happens once after inst
 
 from __future__ import annotations
 
+import inspect
 import logging
 import os
 import signal
 import sys
 from importlib import import_module
 from importlib.metadata import entry_points, version
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command
 
 from binlog_connector.installing import missing_extra
@@ -27,7 +28,7 @@ from binlog_format.messages import told_options
 from binlog_streaming.cli.output import ENDED_BY_SIGNAL, VisibleFormatter, escaped, print_traceback
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
 
 _CLEAR = "\r\x1b[K"
@@ -47,6 +48,14 @@ class _Line:
         elif self._depth == 0:
             sys.stderr.write(_CLEAR)
         sys.stderr.flush()
+
+
+class _VerbatimCommand(TyperCommand):
+    # Leaves all words in `args` of the context.
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        # Typer has a click of its own or takes the one installed, so *ctx* has no type to name.
+        ctx.args = list(args)
+        return []
 
 
 def show_compiling() -> None:
@@ -89,10 +98,13 @@ COMMANDS = {
     "prove": "jobs.prove",
     "adopt": "jobs.adopt",
 }
-"""Modules of commands, in the order of --help; each has a function `register(app)`."""
+"""Modules of commands, in the order of --help; each has a function with the name of its command."""
 
 OTHER_COMMANDS = "binlog_stream.commands"
 """Entry points with functions `register(app)`, by the names of their commands: those of the laboratory, for one."""
+
+VERBATIM_COMMANDS = ("bread", "brecovery")
+"""Commands that take their words apart themselves, as the programs do whose place they take."""
 
 JOB_COMMANDS = (
     "init",
@@ -156,11 +168,27 @@ def register_commands(arguments: Sequence[str]) -> None:
     known = {command.name or getattr(command.callback, "__name__", "") for command in app.registered_commands}
     for command, module in COMMANDS.items():
         if command not in known and (command == name or name not in COMMANDS):
-            import_module(f"binlog_streaming.cli.{module}").register(app)
+            _add(command, module)
     if name not in COMMANDS:
         for point in entry_points(group=OTHER_COMMANDS):
             if point.name not in known:
                 point.load()(app)
+
+
+def _add(name: str, module: str) -> None:
+    function = getattr(import_module(f"binlog_streaming.cli.{module}"), name)
+    if module.startswith("logs."):
+        app.command(name, cls=_VerbatimCommand if name in VERBATIM_COMMANDS else None)(function)
+    else:
+        app.command(name, help=_help_of(function), rich_help_panel="Tables kept in step")(function)
+
+
+def _help_of(command: Callable[..., None]) -> str:
+    """The docstring of *command*: lines of a paragraph are joined, indented ones stay as they are."""
+    paragraphs = inspect.cleandoc(command.__doc__ or "").split("\n\n")
+    return "\n\n".join(
+        paragraph if paragraph.startswith(" ") else " ".join(paragraph.split("\n")) for paragraph in paragraphs
+    )
 
 
 def _run() -> int:

@@ -1,36 +1,13 @@
-"""Options that several commands understand alike: which tables, how values are given, how large files are.
-
-Help texts from docstrings, whose paragraphs flow to the terminal's width: `help_of(command)`.
-
-Commands that take their words apart themselves, as the programs do whose place they take: `VerbatimCommand`.
-"""
+"""Options that several commands understand alike: which tables, how values are given, how large files are."""
 
 from __future__ import annotations
 
-import inspect
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated
 
 import typer
-from typer.core import TyperCommand
 
 from binlog_format.rows.decoding import TimeType, ZeroDates
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-
-PANEL = "Tables kept in step"
-"""The heading of the commands about jobs."""
-
-
-def help_of(command: Callable[..., None]) -> str:
-    """The docstring of *command*: lines of a paragraph are joined, indented ones stay as they are."""
-    paragraphs = inspect.cleandoc(command.__doc__ or "").split("\n\n")
-    return "\n\n".join(
-        paragraph if paragraph.startswith(" ") else " ".join(paragraph.split("\n")) for paragraph in paragraphs
-    )
-
 
 JobArgument = Annotated[
     str, typer.Argument(metavar="JOB.toml", help="The job file; or the folder or URL that mirror writes to.")
@@ -95,12 +72,3 @@ TimeTypeOption = Annotated[TimeType, typer.Option(help="TIME columns as text, or
 ReplaceInvalidTextOption = Annotated[
     bool, typer.Option("--replace-invalid-text", help="Put U+FFFD where text is not valid, instead of stopping.")
 ]
-
-
-class VerbatimCommand(TyperCommand):
-    """Leaves all words in `args` of the context."""
-
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Parse nothing. Typer has a click of its own or takes the one installed, so *ctx* has no type to name."""
-        ctx.args = list(args)
-        return []

@@ -15,7 +15,7 @@ import typer
 from typer.testing import CliRunner
 
 from binlog_format.errors import BinlogError, OptionError, SchemaError, StartError, StorageError
-from binlog_streaming.cli.logs.changes import register
+from binlog_streaming.cli.logs.changes import changes as command
 from tests.corpus import SERVER_CASES, corpus
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ OLTP = SERVER_CASES / "mariadb-10.11" / "oltp_small"
 def _run(*arguments: object) -> str:
     app = typer.Typer()
     app.callback()(lambda: None)
-    register(app)
+    app.command()(command)
     result = CliRunner().invoke(app, ["changes", *(str(argument) for argument in arguments)])
     if result.exception is not None:
         raise result.exception
@@ -215,7 +215,7 @@ def test_messages_of_a_real_log_say_what_its_changes_are() -> None:
 def test_statements_that_change_rows_are_told_once_for_each_table() -> None:
     app = typer.Typer()
     app.callback()(lambda: None)
-    register(app)
+    app.command()(command)
     result = CliRunner().invoke(app, ["changes", str(_case("ops")), "--output", "jsonl"])
     warnings = [line for line in result.stderr.splitlines() if line.startswith("warning: ")]
     assert sorted(line.split(": ")[1] for line in warnings[:-1]) == ["t.audit", "t.many", "t.sq", "t.sv3"]

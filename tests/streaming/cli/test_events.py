@@ -11,7 +11,7 @@ import typer
 from typer.testing import CliRunner
 
 from binlog_format.errors import BinlogError
-from binlog_streaming.cli.logs.events import register
+from binlog_streaming.cli.logs.events import events
 from tests.corpus import SERVER_CASES, corpus
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ OLTP_TYPES = {
 def _run(*arguments: object) -> str:
     app = typer.Typer()
     app.callback()(lambda: None)
-    register(app)
+    app.command()(events)
     result = CliRunner().invoke(app, ["events", *(str(argument) for argument in arguments)])
     if result.exception is not None:
         raise result.exception

@@ -13,7 +13,10 @@ from binlog_connector.following.watched import WatchedLog
 from binlog_connector.options.source_options import SourceOptions
 from binlog_format import Position, open_log
 from binlog_format.errors import BinlogError
-from binlog_streaming.cli.logs import changes, events, find, groups
+from binlog_streaming.cli.logs.changes import changes
+from binlog_streaming.cli.logs.events import events
+from binlog_streaming.cli.logs.find import find
+from binlog_streaming.cli.logs.groups import groups
 from binlog_streaming.cli.logs.tail import start_of
 from tests.corpus import SERVER_CASES
 
@@ -25,8 +28,8 @@ import typer
 OLTP = str(SERVER_CASES / "mariadb-10.11" / "oltp_small")
 MYSQL = str(SERVER_CASES / "mysql-9" / "rotation")
 app = typer.Typer()
-for module in (changes, events, find, groups):
-    module.register(app)
+for command in (changes, events, find, groups):
+    app.command()(command)
 
 
 def run(*arguments: str) -> str:

@@ -16,8 +16,9 @@ from binlog_connector.following.starts import Edge
 from binlog_connector.following.tailer import STEP_SIZE_MAX, FollowOptions, Tailer
 from binlog_format.errors import SchemaError
 from binlog_lab.event_encoding.table_encoding import ColumnSpec, TableSpec
-from binlog_streaming.cli.jobs import init
-from binlog_streaming.cli.logs import changes, tail
+from binlog_streaming.cli.jobs.init import init
+from binlog_streaming.cli.logs.changes import changes
+from binlog_streaming.cli.logs.tail import tail
 from binlog_streaming.settings import PublishJob, parse_any_job
 from binlog_streaming.topics.connecting import names_of
 from binlog_streaming.topics.record import Records
@@ -51,7 +52,7 @@ def write_log(folder: Path, *statements: str, metadata: bool = False) -> Path:
 def invoke(*arguments: str) -> Result:
     app = typer.Typer()
     for command in (changes, tail, init):
-        command.register(app)
+        app.command()(command)
     result = CliRunner().invoke(app, arguments)
     if result.exception is not None and not isinstance(result.exception, SystemExit):
         raise result.exception

@@ -52,8 +52,8 @@ def run(*arguments: object) -> str:
     """The output of a command in this process."""
     app = typer.Typer()
     app.callback()(lambda: None)
-    tail.register(app)
-    changes.register(app)
+    app.command()(tail.tail)
+    app.command()(changes.changes)
     result = CliRunner().invoke(app, [str(argument) for argument in arguments])
     if result.exception is not None:
         raise result.exception

@@ -7,13 +7,8 @@ from typing import Annotated
 import typer
 
 from binlog_streaming.cli.jobs.snapshot_report import is_confirmed
-from binlog_streaming.cli.options import PANEL, JobArgument, OptionalServerOption, PasswordFileOption, help_of
+from binlog_streaming.cli.options import JobArgument, OptionalServerOption, PasswordFileOption
 from binlog_streaming.cli.output import output_console
-
-
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command("adopt", help=help_of(adopt), rich_help_panel=PANEL)(adopt)
 
 
 def adopt(

@@ -12,10 +12,10 @@ import msgspec
 import typer
 from rich.table import Table
 
-from binlog_streaming.cli.options import PANEL, JobArgument, help_of
+from binlog_streaming.cli.options import JobArgument
 from binlog_streaming.cli.output import Output, OutputOption, escaped, output_console, say, write_json_lines
 from binlog_streaming.cli.progress import progress_bar
-from binlog_streaming.cli.status.observing import (  # typer looks at annotations
+from binlog_streaming.cli.status.observing import (
     PageOptions,
     StatusOption,
     StatusTokenOption,
@@ -108,11 +108,6 @@ ScanOption = Annotated[
     typer.Option("--scan", metavar="MIB", min=1, help="Search tables in the newest files, up to this number of MiB."),
 ]
 SCAN_MIB = 1024
-
-
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command("check", help=help_of(check), rich_help_panel=PANEL)(check)
 
 
 def check(

@@ -10,14 +10,12 @@ import typer
 
 from binlog_streaming.cli.jobs.check import MIB, SCAN_MIB, ScanOption
 from binlog_streaming.cli.options import (
-    PANEL,
     LowerCaseOption,
     OptionalServerOption,
     PasswordFileOption,
     SchemaFileOption,
-    help_of,
 )
-from binlog_streaming.cli.output import PathArgument  # noqa: TC001 (typer looks at annotations)
+from binlog_streaming.cli.output import PathArgument
 from binlog_streaming.cli.progress import progress_bar
 from binlog_streaming.settings.choices import DEFAULT_FORMAT, TableFormat
 
@@ -43,11 +41,6 @@ ConnectorOption = Annotated[
         "/connectors/NAME/offsets, or an engine's offset file (--for kafka).",
     ),
 ]
-
-
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command("init", help=help_of(init), rich_help_panel=PANEL)(init)
 
 
 def init(  # noqa: PLR0913 - the options of the command

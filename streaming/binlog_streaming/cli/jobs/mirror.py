@@ -7,9 +7,9 @@ from typing import Annotated
 import typer
 
 from binlog_connector.installing import require
-from binlog_streaming.cli.jobs.run import BatchOutputOption, OnceOption  # noqa: TC001 (typer looks at annotations)
+from binlog_streaming.cli.jobs.run import BatchOutputOption, OnceOption
 from binlog_streaming.cli.jobs.running import run_job
-from binlog_streaming.cli.options import PANEL, ExcludeTablesOption, TablesOption, help_of
+from binlog_streaming.cli.options import ExcludeTablesOption, TablesOption
 from binlog_streaming.cli.output import Output, PathArgument, say
 from binlog_streaming.cli.status.observing import PageOptions, StatusOption, StatusTokenOption
 from binlog_streaming.settings.choices import (
@@ -53,11 +53,6 @@ BeginOption = Annotated[
         "without those rows."
     ),
 ]
-
-
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command("mirror", help=help_of(mirror), rich_help_panel=PANEL)(mirror)
 
 
 ForeignKeysOption = Annotated[

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from binlog_connector.installing import require
-from binlog_streaming.cli.options import PANEL, JobArgument, PasswordFileOption, TablesOption, help_of
+from binlog_streaming.cli.options import JobArgument, PasswordFileOption, TablesOption
 
 ProvedServerOption = Annotated[
     str | None,
@@ -41,11 +41,6 @@ SampleOption = Annotated[
         min=1, max=100, metavar="PERCENT", help="Compare the values of so many rows, by chance, and count all."
     ),
 ]
-
-
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command("prove", help=help_of(prove), rich_help_panel=PANEL)(prove)
 
 
 def prove(  # noqa: PLR0913 - the options of the command

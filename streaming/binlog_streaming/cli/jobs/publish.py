@@ -9,9 +9,9 @@ import typer
 
 from binlog_format.errors import OptionError
 from binlog_format.position import Place
-from binlog_streaming.cli.jobs.run import OnceOption  # noqa: TC001 (typer looks at annotations)
+from binlog_streaming.cli.jobs.run import OnceOption
 from binlog_streaming.cli.jobs.running import run_job
-from binlog_streaming.cli.options import PANEL, ExcludeTablesOption, TablesOption, help_of
+from binlog_streaming.cli.options import ExcludeTablesOption, TablesOption
 from binlog_streaming.cli.output import Output, say
 from binlog_streaming.cli.status.observing import PageOptions, StatusOption, StatusTokenOption
 
@@ -29,11 +29,6 @@ LineOption = Annotated[
     Output,
     typer.Option("--output", "-o", help="A line for each second with changes: for people (table) or as JSON (jsonl)."),
 ]
-
-
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command("publish", help=help_of(publish), rich_help_panel=PANEL)(publish)
 
 
 def publish(  # noqa: PLR0913 - the options of the command

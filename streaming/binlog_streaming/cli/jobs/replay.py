@@ -7,19 +7,14 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from binlog_connector.installing import require
-from binlog_streaming.cli.jobs.run import BatchOutputOption  # noqa: TC001 (typer looks at annotations)
+from binlog_streaming.cli.jobs.run import BatchOutputOption
 from binlog_streaming.cli.jobs.running import run_job
-from binlog_streaming.cli.options import PANEL, JobArgument, help_of
+from binlog_streaming.cli.options import JobArgument
 from binlog_streaming.cli.output import Output, say, write_json_lines
 
 if TYPE_CHECKING:
     from binlog_format.gtids.gtid_set import GtidPoint
     from binlog_streaming.jobs.replay.replay import Replay
-
-
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command("replay", help=help_of(replay), rich_help_panel=PANEL)(replay)
 
 
 def replay(

@@ -9,9 +9,9 @@ import typer
 
 from binlog_connector.installing import require
 from binlog_streaming.cli.jobs.running import run_job
-from binlog_streaming.cli.options import PANEL, JobArgument, help_of
+from binlog_streaming.cli.options import JobArgument
 from binlog_streaming.cli.output import Output
-from binlog_streaming.cli.status.observing import (  # typer looks at annotations
+from binlog_streaming.cli.status.observing import (
     PageOptions,
     StatusOption,
     StatusTokenOption,
@@ -24,11 +24,6 @@ OnceOption = Annotated[bool, typer.Option("--once", help="Read the present log, 
 BatchOutputOption = Annotated[
     Output, typer.Option("--output", "-o", help="A line for each batch: for people (table) or as JSON (jsonl).")
 ]
-
-
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command("run", help=help_of(run), rich_help_panel=PANEL)(run)
 
 
 def run(

@@ -21,7 +21,7 @@ from binlog_streaming.cli.jobs.snapshot_report import (
     showing_progress,
     size_text,
 )
-from binlog_streaming.cli.options import PANEL, JobArgument, PasswordFileOption, ServerOption, TablesOption, help_of
+from binlog_streaming.cli.options import JobArgument, PasswordFileOption, ServerOption, TablesOption
 from binlog_streaming.cli.output import escaped, output_console, say
 
 if TYPE_CHECKING:
@@ -151,11 +151,6 @@ AtOption = Annotated[
         help="The server is a restored backup or dump, and has all of the job's log up to there (--method read).",
     ),
 ]
-
-
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command("snapshot", help=help_of(snapshot), rich_help_panel=PANEL)(snapshot)
 
 
 def snapshot(  # noqa: PLR0913 - the options of the command

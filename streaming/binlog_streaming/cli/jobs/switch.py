@@ -6,18 +6,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from binlog_streaming.cli.options import PANEL, JobArgument, help_of
+from binlog_streaming.cli.options import JobArgument
 from binlog_streaming.cli.output import Output, output_console, write_json_lines
 
 if TYPE_CHECKING:
     from binlog_streaming.jobs.switch import Switch
 
 TABLES_SHOWN_MAX = 10
-
-
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command("switch", help=help_of(switch), rich_help_panel=PANEL)(switch)
 
 
 def switch(

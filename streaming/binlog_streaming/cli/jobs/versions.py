@@ -8,18 +8,13 @@ import msgspec
 import typer
 from rich.table import Table
 
-from binlog_streaming.cli.options import PANEL, JobArgument, help_of
+from binlog_streaming.cli.options import JobArgument
 from binlog_streaming.cli.output import Output, OutputOption, escaped, output_console, write_json_lines
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from binlog_streaming.tables.batch_run import Versions
-
-
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command("versions", help=help_of(versions), rich_help_panel=PANEL)(versions)
 
 
 def versions(

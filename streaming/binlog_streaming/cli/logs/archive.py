@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pathlib import Path  # noqa: TC003 (typer looks at annotations)
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -12,11 +12,6 @@ from binlog_streaming.cli.output import SIGNALLED, Output, OutputOption, PathArg
 if TYPE_CHECKING:
     from binlog_format.archives.manifest import ArchivedFile
     from binlog_streaming.archive.archiver import Stored
-
-
-def register(app: typer.Typer) -> None:
-    """Add the command to the program."""
-    app.command("archive")(archive)
 
 
 def archive(  # noqa: PLR0913 - the options of the command

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from binlog_streaming.cli.options import VerbatimCommand
 from binlog_streaming.cli.output import write_output
 
 if TYPE_CHECKING:
@@ -45,14 +44,8 @@ Example:
 """
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command to the program."""
-    about = "Recover structured logs (C++ Binlog) from a memory image, as the library's brecovery does."
-    app.command("brecovery", cls=VerbatimCommand, help=about)(brecovery)
-
-
 def brecovery(context: typer.Context) -> None:
-    """Recover events."""
+    """Recover structured logs (C++ Binlog) from a memory image, as the library's brecovery does."""
     raise typer.Exit(run(context.args))
 
 

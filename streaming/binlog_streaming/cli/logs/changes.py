@@ -1,7 +1,5 @@
 """`binlog-stream changes`: the changed rows of a log."""
 
-# ruff: noqa: TC001 (typer looks at annotations)
-
 from __future__ import annotations
 
 import itertools
@@ -113,11 +111,6 @@ _IncludeAbsentOption = Annotated[
         "--include-absent", help="With --view changefeed: a column _absent names the columns that an image lacks."
     ),
 ]
-
-
-def register(app: typer.Typer) -> None:
-    """Add the command to *app*."""
-    app.command()(changes)
 
 
 def changes(  # noqa: PLR0913 - the options of the command

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from binlog_streaming.cli.logs.ranges import EndOption, StartOption, opened_log
-from binlog_streaming.cli.options import ExcludeTablesOption, TablesOption  # noqa: TC001 (typer looks at annotations)
+from binlog_streaming.cli.options import ExcludeTablesOption, TablesOption
 from binlog_streaming.cli.output import Output, OutputOption, PathArgument, escaped, output_console, print_rows
 from binlog_streaming.cli.tabular import json_rows, position_text, shortened, warned_of_none, write_batches
 
@@ -24,11 +24,6 @@ if TYPE_CHECKING:
 TABLE_ROWS = 50
 """Rows printed for people when no limit is given."""
 _TEXT_WIDTH = 60
-
-
-def register(app: typer.Typer) -> None:
-    """Add the command to *app*."""
-    app.command()(events)
 
 
 def events(

@@ -12,8 +12,6 @@ from binlog_streaming.cli.logs.ranges import EndOption, StartOption, positions_o
 from binlog_streaming.cli.output import Output, OutputOption, PathArgument, output_console, print_rows, write_json_lines
 
 if TYPE_CHECKING:
-    import typer
-
     from binlog_format import LogFile
     from binlog_format.log_format import FileGtids
 
@@ -24,11 +22,6 @@ _GTID_COLUMNS = ("first GTID state", "last GTID state")
 
 FEW_FILES = 32
 """Files whose GTID states, of a page or two each, are read sooner than the compiler is loaded."""
-
-
-def register(app: typer.Typer) -> None:
-    """Add the command to the program."""
-    app.command("files")(files)
 
 
 def files(

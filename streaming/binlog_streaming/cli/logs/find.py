@@ -19,11 +19,6 @@ if TYPE_CHECKING:
     from binlog_format import Log, Position
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command to the program."""
-    app.command("find")(find)
-
-
 def find(
     path: PathArgument,
     output: OutputOption = Output.TABLE,

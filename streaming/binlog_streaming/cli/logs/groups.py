@@ -33,11 +33,6 @@ TABLE_ROWS = 200
 _EVENT_NAMES = {int(event_type): event_type.name.lower() for event_type in EventType}
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command to the program."""
-    app.command("groups")(groups)
-
-
 def groups(
     path: PathArgument,
     output: OutputOption = Output.TABLE,

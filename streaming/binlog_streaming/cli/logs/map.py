@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pathlib import Path  # noqa: TC003 (typer looks at annotations)
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -11,18 +11,13 @@ from rich.console import Console
 from binlog_connector.installing import require
 from binlog_format.errors import OptionError, storage_error
 from binlog_streaming.cli.logs.ranges import EndOption, StartOption, positions_of
-from binlog_streaming.cli.output import PathArgument  # noqa: TC001
+from binlog_streaming.cli.output import PathArgument
 from binlog_streaming.cli.progress import progress_bar
 
 SUFFIXES = (".svg", ".png", ".pdf")
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command to the program."""
-    app.command("map")(map_pages)
-
-
-def map_pages(
+def map(
     path: PathArgument,
     output: Annotated[Path, typer.Option("--output", "-o", metavar="FILE", help="The picture: .svg, .png or .pdf.")],
     start: StartOption = None,

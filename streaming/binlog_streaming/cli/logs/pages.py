@@ -45,11 +45,6 @@ TABLE_ROWS = 200
 _FLAGS = {(True, True): "whole", (True, False): "first", (False, True): "last", (False, False): "middle"}
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command to the program."""
-    app.command("pages")(pages)
-
-
 def pages(  # noqa: PLR0913 - the options of the command
     path: PathArgument,
     output: OutputOption = Output.TABLE,

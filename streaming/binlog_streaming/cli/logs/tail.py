@@ -1,7 +1,5 @@
 """`binlog-stream tail`: the changes of a live log, as they are committed."""
 
-# ruff: noqa: TC001 (typer looks at annotations)
-
 from __future__ import annotations
 
 import logging
@@ -112,11 +110,6 @@ _LossOption = Annotated[
         "--fail-on-data-loss/--skip-data-loss", help="Effect of lost log data: stop, or warn and continue after it."
     ),
 ]
-
-
-def register(app: typer.Typer) -> None:
-    """Add the command to *app*."""
-    app.command()(tail)
 
 
 def tail(  # noqa: PLR0913 - the options of the command

@@ -21,11 +21,6 @@ if TYPE_CHECKING:
     from binlog_streaming.jobs.row_format_report import RowFormatReport
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command to the program."""
-    app.command("verify")(verify)
-
-
 def verify(
     path: PathArgument,
     output: OutputOption = Output.TABLE,

@@ -12,7 +12,6 @@ from rich.table import Table
 from rich.text import Text
 
 from binlog_streaming.cli.jobs.check import MIB, ScanOption
-from binlog_streaming.cli.options import PANEL, help_of
 from binlog_streaming.cli.output import Output, OutputOption, output_console, write_json_lines
 from binlog_streaming.cli.progress import progress_bar
 
@@ -25,11 +24,6 @@ if TYPE_CHECKING:
 
 SCAN_MIB = 256
 STYLES = {"ok": "green", "warning": "yellow", "wrong": "bold red"}
-
-
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command("doctor", help=help_of(doctor), rich_help_panel=PANEL)(doctor)
 
 
 def doctor(

@@ -11,7 +11,7 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
-from binlog_streaming.cli.options import PANEL, JobArgument, help_of
+from binlog_streaming.cli.options import JobArgument
 from binlog_streaming.cli.output import output_console, write_json_lines
 from binlog_streaming.status.model import MINUTES_MAX, Level, PurgeRisk
 from binlog_streaming.status.wording import bytes_text, clock_text, count_text, duration_text, visible
@@ -25,11 +25,6 @@ if TYPE_CHECKING:
 
 WATCH_SECONDS = 2.0
 EXIT_STATUS = {"ok": 0, "warning": 3, "danger": 1}
-
-
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command("status", help=help_of(status), rich_help_panel=PANEL)(status)
 
 
 def status(

@@ -10,7 +10,6 @@ import typer
 
 from binlog_format.errors import CorruptError, OptionError
 from binlog_streaming.cli.logs.bread.arguments import HELP, UsageError, parse_arguments
-from binlog_streaming.cli.options import VerbatimCommand
 from binlog_streaming.cli.output import write_output
 
 if TYPE_CHECKING:
@@ -23,14 +22,8 @@ CANNOT_OPEN = 2
 DAMAGED = 3
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command to the program."""
-    about = "Print structured logs (C++ Binlog) as text, as the library's bread does."
-    app.command("bread", cls=VerbatimCommand, help=about)(bread)
-
-
 def bread(context: typer.Context) -> None:
-    """Print structured logs."""
+    """Print structured logs (C++ Binlog) as text, as the library's bread does."""
     raise typer.Exit(run(context.args))
 
 
