@@ -137,11 +137,7 @@ def files_to_text(files: Iterable[KnownFile]) -> str:
 
 
 def files_from_text(text: str) -> tuple[KnownFile, ...]:
-    """Read what `files_to_text` wrote.
-
-    Raises:
-        ValueError: *text* is something else.
-    """
+    """Read what `files_to_text` wrote. Raises `ValueError`: *text* is something else."""
     found = []
     for part in text.split(_BETWEEN) if text else []:
         number, is_read, size = part.partition(_SIZE)

@@ -35,11 +35,7 @@ _NOT_UNDERSTOOD = "it was purged from the log"
 
 
 class UnclearTable(msgspec.Struct, frozen=True):
-    """A table with a statement that was not understood.
-
-    Attributes:
-        since: Of the statement.
-    """
+    """A table with a statement that was not understood. *since*: of the statement."""
 
     name: TableName
     since: Position

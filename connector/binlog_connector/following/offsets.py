@@ -81,11 +81,7 @@ def prepared_to_text(prepared: Iterable[PreparedXa]) -> str:
 
 
 def prepared_from_text(text: str) -> tuple[PreparedXa, ...]:
-    """Read what `prepared_to_text` wrote.
-
-    Raises:
-        ValueError: *text* is something else.
-    """
+    """Read what `prepared_to_text` wrote. Raises `ValueError`: *text* is something else."""
     found = []
     for part in text.split(_BETWEEN) if text else []:
         xid, _, position = part.rpartition(_AT)
@@ -305,11 +301,7 @@ _FOREIGN_HINT = "Name another file, or take this one away if it is not needed: r
 
 
 class OffsetFile:
-    """The offset to continue at, in a local file.
-
-    Args:
-        path: The file; its folder must be there.
-    """
+    """The offset to continue at, in a local file. *path*: the file; its folder must be there."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(path)

@@ -208,11 +208,7 @@ _HINTS = {
 
 
 def failure(code: int, reason: str, *, at: str | None = None) -> BrokerError:
-    """The named error for an answer.
-
-    Args:
-        at: Topic or server, for the message.
-    """
+    """The named error for an answer. *at*: topic or server, for the message."""
     return broker_error(_SUBCLASSES.get(code, "FAILED"), reason, at=at)
 
 

@@ -56,11 +56,7 @@ NOTHING = OffsetRecord("", 0, None)
 
 
 class OffsetStore:
-    """The records of one publisher.
-
-    Args:
-        topic: Compacted; publishers may share it.
-    """
+    """The records of one publisher. *topic*: compacted; publishers may share it."""
 
     def __init__(self, connection: Connection, topic: str, key: str) -> None:
         self.topic = topic

@@ -27,11 +27,7 @@ def is_topic_name(name: str) -> bool:
 
 
 def template_mistake(template: str, places: Sequence[str]) -> str | None:
-    """Describe what a valid *template* has; None: it is valid.
-
-    Args:
-        template: With places in braces.
-    """
+    """Describe what a valid *template* has; None: it is valid. *template*: with places in braces."""
     try:
         filled = template.format_map(dict.fromkeys(places, "x"))
     except (KeyError, IndexError, ValueError):

@@ -203,11 +203,7 @@ def with_contents(
 
 
 class PythonFetcher:
-    """Fetches with kafka-python.
-
-    Args:
-        consumer: Of committed messages.
-    """
+    """Fetches with kafka-python. *consumer*: of committed messages."""
 
     def __init__(self, consumer: KafkaConsumer) -> None:
         self._consumer = consumer

@@ -279,12 +279,7 @@ class StructuredFileScan(Generic[Made]):
 
 
 def damaged_entry(stop: EntryStop, needed: int, left: int, at: Place) -> CorruptError:
-    """The error for an entry that a scan could not take.
-
-    Args:
-        needed: See `EntryStop`.
-        left: See `EntryStop`.
-    """
+    """The error for an entry that a scan could not take. *needed*: see `EntryStop`. *left*: see `EntryStop`."""
     if stop is EntryStop.UNKNOWN_SOURCE:
         return CorruptError(
             "BAD_ENTRY", f"an event of source {needed}, which has not been defined", at=at, hint=_SOURCE_HINT

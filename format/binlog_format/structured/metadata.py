@@ -196,11 +196,7 @@ class LogState:
 
     @classmethod
     def of_entries(cls, entries: bytes) -> LogState:
-        """Read what `entries` gave.
-
-        Raises:
-            ValueError: It is something else.
-        """
+        """Read what `entries` gave. Raises `ValueError`: it is something else."""
         sources: dict[int, EventSource] = {}
         writer, clock_sync = WriterProp(), ClockSync()
         at = 0

@@ -27,11 +27,7 @@ _PIECE = 1 << 20
 
 
 class Image(Protocol):
-    """A memory image, of any file format.
-
-    Attributes:
-        size: In bytes.
-    """
+    """A memory image, of any file format. *size*: in bytes."""
 
     size: int
 

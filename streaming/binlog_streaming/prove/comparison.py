@@ -251,11 +251,7 @@ def compare_rows(
 
 @dataclass(frozen=True, slots=True)
 class ProofTeller:
-    """Reports the progress of one target's proof.
-
-    Attributes:
-        row_estimate: How many rows there are, about.
-    """
+    """Reports the progress of one target's proof. *row_estimate*: how many rows there are, about."""
 
     table: TableName
     mode: Mode

@@ -64,11 +64,7 @@ class DisturbedError(Exception):
 
 
 class TableImages:
-    """Images of one table's rows.
-
-    Attributes:
-        signs: Of each 1 where its row comes, -1 where it goes.
-    """
+    """Images of one table's rows. *signs*: of each 1 where its row comes, -1 where it goes."""
 
     def __init__(self, schema: pa.Schema, images: StepImages) -> None:
         self._schema = schema

@@ -55,11 +55,7 @@ def drop_left_repairs(session: ServerSession) -> None:
 
 @dataclass(frozen=True, slots=True)
 class TableRepair:
-    """Repairs rows of one table.
-
-    Attributes:
-        session: Prepared (`dialect.prepare_session`), without anything under way.
-    """
+    """Repairs rows of one table. *session*: prepared (`dialect.prepare_session`), without anything under way."""
 
     session: ServerSession
     table: ServerTable

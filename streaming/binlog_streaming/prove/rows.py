@@ -112,11 +112,7 @@ DIGEST_SIZE = 32
 
 
 class RowMessages(NamedTuple):
-    """RowMessages, one after the other.
-
-    Attributes:
-        offsets: Where each begins, and the last one ends.
-    """
+    """RowMessages, one after the other. *offsets*: where each begins, and the last one ends."""
 
     data: Bytes
     offsets: NDArray[np.int64]
@@ -131,11 +127,7 @@ class RowMessages(NamedTuple):
 
 
 def messages_of(columns: Sequence[pa.Array], row_count: int) -> RowMessages:
-    """The message of each row.
-
-    Args:
-        columns: Text or bytes, as `ColumnForm.values` gives them.
-    """
+    """The message of each row. *columns*: text or bytes, as `ColumnForm.values` gives them."""
     parts = [_parts(column) for column in columns]
     sizes = np.zeros(row_count, dtype=np.int64)
     for valid, offsets, _ in parts:

@@ -82,12 +82,7 @@ _TOO_LONG = 10**25
 
 @dataclass(frozen=True, slots=True)
 class ServerRows:
-    """The rows that a transaction sees.
-
-    Attributes:
-        session: With a read view.
-        forms: Which columns, and how.
-    """
+    """The rows that a transaction sees. *session*: with a read view. *forms*: which columns, and how."""
 
     session: ServerSession
     table: SourceTable

@@ -16,11 +16,7 @@ class TimeUpError(Exception):
 
 
 class TimeLimit:
-    """Ends the proof of one table after some time.
-
-    Args:
-        seconds: How long it may take; None: as long as it needs.
-    """
+    """Ends the proof of one table after some time. *seconds*: how long it may take; None: as long as it needs."""
 
     def __init__(self, seconds: float | None) -> None:
         self._seconds = seconds
@@ -37,11 +33,7 @@ class TimeLimit:
             self._set(session, self._seconds)
 
     def check(self) -> None:
-        """Go on only within the time.
-
-        Raises:
-            TimeUpError: It is over.
-        """
+        """Go on only within the time. Raises `TimeUpError`: it is over."""
         if self.is_over:
             raise TimeUpError
 

@@ -51,11 +51,7 @@ _OWN_COLUMNS = frozenset(field.name for field in (*MARK_FIELDS, *VERSION_FIELDS)
 
 @dataclass(frozen=True, slots=True)
 class JobSide:
-    """A job, and what it has written.
-
-    Attributes:
-        tables: Tables that it has written.
-    """
+    """A job, and what it has written. *tables*: tables that it has written."""
 
     job: Job
     state: ProvedJobState
@@ -101,11 +97,7 @@ class TwoJobsProof:
     sample: int | None = None
 
     def prove(self, tables: str | None = None) -> list[ProofResult]:
-        """Compare all targets of both jobs.
-
-        Args:
-            tables: Only these tables: regular expressions on `database.table`.
-        """
+        """Compare all targets of both jobs. *tables*: only these tables: regular expressions on `database.table`."""
         job, other = JobSide.of(self.job), JobSide.of(self.other)
         wanted = TableFilter(tables)
         names = sorted(name for name in job.tables | other.tables if wanted.accepts_name(*name))
@@ -182,11 +174,7 @@ class TargetComparison:
     sample: tuple[int, ...] = ()
 
     def prove(self) -> ProofResult:
-        """Compare.
-
-        Raises:
-            DisturbedError: The log between the two places does not tell what becomes of the table.
-        """
+        """Compare. Raises `DisturbedError`: the log between the two places does not tell what becomes of the table."""
         teller = self._teller()
         with contextlib.ExitStack() as opened:
             rules = self.job.rule(self.name), self.other.rule(self.name)

@@ -57,11 +57,7 @@ PORT_MAX = 65_535
 
 
 def check_values(job: Job) -> None:
-    """See that the values of *job* can be, each and together.
-
-    Raises:
-        Mistake: The first one that cannot.
-    """
+    """See that the values of *job* can be, each and together. Raises `Mistake`: the first one that cannot."""
     check_duration(("trigger", "interval"), job.trigger.interval)
     check_metrics(job.metrics)
     _check_status(job.status)
@@ -87,11 +83,7 @@ def _check_tables(sink: Sink, rules: Sequence[TableRule]) -> None:
 
 
 def check_publish_values(job: PublishJob) -> None:
-    """The same for a job whose sink is Kafka.
-
-    Raises:
-        Mistake: The first value that cannot be.
-    """
+    """The same for a job whose sink is Kafka. Raises `Mistake`: the first value that cannot be."""
     check_metrics(job.metrics)
     _check_status(job.status)
     check_source(job.source, "changes")
@@ -125,11 +117,7 @@ def _check_outbox(job: PublishJob) -> None:
 
 
 def check_topic_tables_values(job: TopicTablesJob) -> None:
-    """The same for a job whose source are topics.
-
-    Raises:
-        Mistake: The first value that cannot be.
-    """
+    """The same for a job whose source are topics. Raises `Mistake`: the first value that cannot be."""
     check_metrics(job.metrics)
     _check_servers(job.source.bootstrap_servers, "source")
     _check_security(job.source.security, "source")
@@ -220,11 +208,7 @@ def _check_status(status: Status) -> None:
 
 
 def check_metrics(metrics: Metrics) -> None:
-    """See that there can be such a port.
-
-    Raises:
-        Mistake: There cannot.
-    """
+    """See that there can be such a port. Raises `Mistake`: there cannot."""
     if metrics.port is not None and not 0 <= metrics.port <= PORT_MAX:
         raise Mistake(("metrics", "port"), f"expected a number from 0 to {PORT_MAX}, got {metrics.port}")
 
@@ -268,11 +252,7 @@ def _without_user(url: str) -> str:
 
 
 def check_source(source: JobLogSource | EventLogSource, view: str = "tables") -> None:
-    """See that the Spark source takes the options of `[source]`.
-
-    Raises:
-        Mistake: It does not.
-    """
+    """See that the Spark source takes the options of `[source]`. Raises `Mistake`: it does not."""
     try:
         options = SourceOptions.parse({"path": source.path, "view": view, **source.options()})
         options.check_streaming()

@@ -183,11 +183,7 @@ _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)")
 
 
 def parse_milliseconds(text: str) -> int:
-    """A duration such as `500ms`, `2s`, `1.5h` or `7d`.
-
-    Raises:
-        ValueError: It is none.
-    """
+    """A duration such as `500ms`, `2s`, `1.5h` or `7d`. Raises `ValueError`: it is none."""
     match = _DURATION.fullmatch(text.strip())
     if match is None:
         raise ValueError(f"duration: expected a number with ms, s, m, h or d, such as 2s, got {text!r}")
@@ -230,11 +226,7 @@ class PartitionRule:
 
 
 def partition_rule(text: str) -> PartitionRule:
-    """One part, as it is written in settings.
-
-    Raises:
-        ValueError: It cannot be understood.
-    """
+    """One part, as it is written in settings. Raises `ValueError`: it cannot be understood."""
     call = _CALL.fullmatch(text.strip())
     if call is None:
         if not text.strip() or "(" in text:

@@ -78,11 +78,7 @@ _HINT_PREFIXES = (
 
 
 class Conflict(Exception):
-    """A setting that is there under both of its names.
-
-    Args:
-        path: Its key, under Debezium's name.
-    """
+    """A setting that is there under both of its names. *path*: its key, under Debezium's name."""
 
     def __init__(self, path: KeyPath, name: str) -> None:
         super().__init__(name)

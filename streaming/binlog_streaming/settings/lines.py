@@ -28,11 +28,7 @@ _BARE = re.compile(r"[^,\]}\n#]*")
 
 
 def key_lines(text: str) -> dict[KeyPath, int]:
-    """The line, from 1, of every key, table header and array item.
-
-    Args:
-        text: TOML that `tomllib` can read.
-    """
+    """The line, from 1, of every key, table header and array item. *text*: TOML that `tomllib` can read."""
     return _Scanner(text).scan()
 
 

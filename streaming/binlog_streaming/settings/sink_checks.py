@@ -20,11 +20,7 @@ CLAIM_SIZE_MAX = 8192
 
 
 class Mistake(Exception):
-    """A value that cannot be.
-
-    Args:
-        reason: What was expected, and what is there.
-    """
+    """A value that cannot be. *reason*: what was expected, and what is there."""
 
     def __init__(self, path: KeyPath, reason: str, hint: str | None = None) -> None:
         super().__init__(reason)
@@ -34,11 +30,7 @@ class Mistake(Exception):
 
 
 def check_duration(path: KeyPath, text: str) -> None:
-    """See that *text* is a duration.
-
-    Raises:
-        Mistake: It is not.
-    """
+    """See that *text* is a duration. Raises `Mistake`: it is not."""
     try:
         parse_milliseconds(text)
     except ValueError as error:
@@ -46,11 +38,7 @@ def check_duration(path: KeyPath, text: str) -> None:
 
 
 def check_sink(sink: Sink) -> None:
-    """See that the values of a sink of tables can be.
-
-    Raises:
-        Mistake: The first one that cannot.
-    """
+    """See that the values of a sink of tables can be. Raises `Mistake`: the first one that cannot."""
     check_duration(("sink", "retention"), sink.retention)
     if sink.target_file_size < FILE_SIZE_MIN:
         size = sink.target_file_size
@@ -63,11 +51,7 @@ def check_sink(sink: Sink) -> None:
 
 
 def check_oversized(oversized: Oversized) -> None:
-    """See that the values of `[sink.oversized]` can be.
-
-    Raises:
-        Mistake: The first one that cannot.
-    """
+    """See that the values of `[sink.oversized]` can be. Raises `Mistake`: the first one that cannot."""
     path = ("sink", "oversized", "max_bytes")
     if oversized.max_bytes < CLAIM_SIZE_MAX:
         reason = f"expected at least {CLAIM_SIZE_MAX}, got {oversized.max_bytes}"
@@ -75,11 +59,7 @@ def check_oversized(oversized: Oversized) -> None:
 
 
 def check_partition_rules(parts: Sequence[str], path: KeyPath) -> None:
-    """See that the parts of `partition_by` can be understood.
-
-    Raises:
-        Mistake: The first one that cannot.
-    """
+    """See that the parts of `partition_by` can be understood. Raises `Mistake`: the first one that cannot."""
     for number, part in enumerate(parts):
         try:
             partition_rule(part)
@@ -88,11 +68,7 @@ def check_partition_rules(parts: Sequence[str], path: KeyPath) -> None:
 
 
 def check_partitions(parts: Sequence[str], table_format: TableFormat, path: KeyPath) -> None:
-    """See that a format can be partitioned like this.
-
-    Raises:
-        Mistake: It cannot.
-    """
+    """See that a format can be partitioned like this. Raises `Mistake`: it cannot."""
     if parts and not table_format.has_partitions:
         raise Mistake(
             path, f"expected nothing beside sink.format {table_format}", "Leave it out, or use format delta or iceberg"
@@ -136,11 +112,7 @@ def _check_merge(sink: Sink) -> None:
 
 
 def check_no_variants(sink: Sink) -> None:
-    """See that JSON stays text in tables of what is no server's log.
-
-    Raises:
-        Mistake: It does not.
-    """
+    """See that JSON stays text in tables of what is no server's log. Raises `Mistake`: it does not."""
     if sink.json is not Json.TEXT:
         raise _no_variants("beside such a source", "Its JSON is text: leave json out")
 

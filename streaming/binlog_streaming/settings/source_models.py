@@ -101,11 +101,7 @@ PLACES = ("category", "severity", "function", "file", "line", "source_id")
 
 
 def check_event_tables_values(job: EventTablesJob) -> None:
-    """See that the values of *job* can be, each and together.
-
-    Raises:
-        Mistake: The first one that cannot.
-    """
+    """See that the values of *job* can be, each and together. Raises `Mistake`: the first one that cannot."""
     check_metrics(job.metrics)
     check_source(job.source, "logs")
     check_sink(job.sink)

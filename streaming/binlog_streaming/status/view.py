@@ -235,11 +235,7 @@ class StatusFile:
         return f"{self._folder.directory.rstrip('/')}/{STATUS_FILE}"
 
     def read(self) -> RecordedStatus | None:
-        """Read the last record; None: there is none.
-
-        Raises:
-            OptionError: `INVALID_VALUE`: it is no such file.
-        """
+        """Read the last record; None: there is none. Raises `OptionError`: `INVALID_VALUE`: it is no such file."""
         hint = "It was damaged, or written by a later version. Delete it: only what is shown depends on it"
         return self._folder.decoded(STATUS_FILE, RecordedStatus, "the state of a job", hint)
 

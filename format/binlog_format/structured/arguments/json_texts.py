@@ -61,11 +61,7 @@ def new_failure() -> Table:
 
 
 def argument_error(block: LogBlock, code: int, failure: Table, kind: int) -> BinlogError:
-    """The error for the arguments of an event.
-
-    Args:
-        kind: `TypeKind` of the node in *failure*.
-    """
+    """The error for the arguments of an event. *kind*: `TypeKind` of the node in *failure*."""
     noted = failure[0]
     event = block.events[noted["row"]]
     assert code != OUTSIDE, f"{block} has an event {event} that is not in it"

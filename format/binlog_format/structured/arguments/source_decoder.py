@@ -76,11 +76,7 @@ class FoundValues(NamedTuple):
 
 
 def find_values(plan: Plan, types: JsonTypes, block: LogBlock, rows: Int64s, *, skip_damaged: bool) -> FoundValues:
-    """Find the values of events.
-
-    Args:
-        skip_damaged: As in `SourceDecoder.decode`.
-    """
+    """Find the values of events. *skip_damaged*: as in `SourceDecoder.decode`."""
     check_size(len(block.data))
     return _Search(plan, types, block, rows, skip_damaged).values()
 

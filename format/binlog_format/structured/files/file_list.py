@@ -112,11 +112,7 @@ class Series:
     unwritten: tuple[SeriesFile, ...] = ()
 
     def open(self, file_no: int) -> SourceFile:
-        """Open a file, whatever its name is now.
-
-        Raises:
-            DataLossError: `FILE_PURGED`: it is not there any more.
-        """
+        """Open a file, whatever its name is now. Raises `DataLossError`: `FILE_PURGED`: it is not there any more."""
         series = self
         for _ in range(_OPENING_TRIES):
             file = series.begun.get(file_no)

@@ -57,11 +57,7 @@ _USE_OF_SEVERITY: dict[int, StructuredUse] = {
 
 @dataclass(slots=True)
 class StructuredFileUsage:
-    """One file.
-
-    Attributes:
-        bytes: Shape (virtual pages, uses). A file without a byte has one page, of zeros.
-    """
+    """One file. *bytes*: shape (virtual pages, uses). A file without a byte has one page, of zeros."""
 
     name: str
     bytes: NDArray[np.int64]
@@ -153,11 +149,7 @@ def _entries_of(block: LogBlock) -> tuple[NDArray[np.int64], NDArray[np.int64], 
 
 
 class _Pages:
-    """Adds up bytes by page and use.
-
-    Args:
-        size: Of the file; it may grow.
-    """
+    """Adds up bytes by page and use. *size*: of the file; it may grow."""
 
     def __init__(self, size: int) -> None:
         self.bytes: NDArray[np.int64] = np.zeros(

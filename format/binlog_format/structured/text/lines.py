@@ -79,11 +79,7 @@ class Lines:
 
 
 class LineWriter:
-    """Writes the events of blocks as lines.
-
-    Args:
-        event_format: What a line consists of, its end included.
-    """
+    """Writes the events of blocks as lines. *event_format*: what a line consists of, its end included."""
 
     def __init__(self, event_format: EventFormat, date_format: bytes = DEFAULT_DATE_FORMAT) -> None:
         self._programs = LinePrograms(event_format)
@@ -150,11 +146,7 @@ class LineWriter:
 
 
 def messages(block: LogBlock, writer: LineWriter) -> pa.BinaryArray:
-    """The messages of a block's events, as the bytes that they are.
-
-    Args:
-        writer: Made with `MESSAGE_FORMAT`.
-    """
+    """The messages of a block's events, as the bytes that they are. *writer*: made with `MESSAGE_FORMAT`."""
     texts: list[bytes] = []
     offsets = np.zeros(len(block.events) + 1, dtype=np.int64)
     size = 0

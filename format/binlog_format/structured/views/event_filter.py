@@ -34,11 +34,7 @@ def severity_name(severity: int) -> str:
 
 
 def severity_number(text: str) -> int:
-    """The severity of that name, in any case, or number.
-
-    Raises:
-        ValueError: There is none.
-    """
+    """The severity of that name, in any case, or number. Raises `ValueError`: there is none."""
     if text.isascii() and text.isdecimal() and int(text) <= SEVERITY_MAX:
         return int(text)
     number = _SEVERITY_NUMBERS.get(text.lower())
@@ -77,11 +73,7 @@ class SourceRules:
     formats: str | None = None
 
     def check(self, spelled: Callable[[str], str] = str) -> None:
-        """See that they can be.
-
-        Args:
-            spelled: What a field is called where the user gave it.
-        """
+        """See that they can be. *spelled*: what a field is called where the user gave it."""
         for name, read in (
             ("min_severity", self._least),
             ("categories", lambda: _expressions(self.categories)),

@@ -204,11 +204,7 @@ class StructuredLogHandler(logging.Handler):
             self.handleError(record)
 
     def flush(self) -> None:
-        """Write all that is queued.
-
-        Raises:
-            StorageError: The file system has refused; nothing is lost.
-        """
+        """Write all that is queued. Raises `StorageError`: the file system has refused; nothing is lost."""
         if self._log is not None:
             self._log.write()
 

@@ -144,11 +144,7 @@ class RotatingStream:
         return written
 
     def sync(self) -> None:
-        """Force what was written to the disk.
-
-        Raises:
-            StorageError: The file system has refused.
-        """
+        """Force what was written to the disk. Raises `StorageError`: the file system has refused."""
         try:
             os.fsync(self._file)
         except OSError as error:

@@ -119,11 +119,7 @@ class LogStream(Protocol):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LogSource:
-    """A source that a session has.
-
-    Attributes:
-        encode: Makes the bytes of an event's arguments of Python values.
-    """
+    """A source that a session has. *encode*: makes the bytes of an event's arguments of Python values."""
 
     definition: EventSource
     encode: Callable[[tuple[object, ...]], bytes]

@@ -108,11 +108,7 @@ def _image_column(column: Column) -> Column:
 
 
 def wire_table(logged: TableLayout, types: Sequence[int]) -> WireTable:
-    """Choose how rows of a table are read.
-
-    Args:
-        types: Of the columns, as the server announces its answer.
-    """
+    """Choose how rows of a table are read. *types*: of the columns, as the server announces its answer."""
     layout = image_layout(logged)
     widths = value_widths(layout)
     rules = []

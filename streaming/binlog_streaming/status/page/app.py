@@ -54,11 +54,7 @@ KEPT_SECONDS = 30.0
 
 
 class FileMaps:
-    """Makes the picture; may be used by several threads.
-
-    Args:
-        path: Of the job's log; None: it reads none.
-    """
+    """Makes the picture; may be used by several threads. *path*: of the job's log; None: it reads none."""
 
     def __init__(self, view: JobView, path: str | None) -> None:
         self._view = view
@@ -137,11 +133,7 @@ LOGIN_PAUSE_SECONDS = 0.5
 
 
 class PageServer(uvicorn.Server):
-    """Runs the application in the thread that calls `run`.
-
-    Args:
-        app: It has `state.closing`, which is set at the end.
-    """
+    """Runs the application in the thread that calls `run`. *app*: it has `state.closing`, which is set at the end."""
 
     def __init__(self, page: Page) -> None:
         # Whoever embeds us has the signals, the log, and the choice of libraries.
@@ -167,12 +159,7 @@ class PageServer(uvicorn.Server):
 
 
 class Page:
-    """The answers to all requests.
-
-    Attributes:
-        closing: Set when the job ends.
-        app: The application, guarded.
-    """
+    """The answers to all requests. *closing*: set when the job ends. *app*: the application, guarded."""
 
     def __init__(
         self, view: JobView, metrics_text: Callable[[], bytes], maps: FileMaps, access: Access, host: str | None
