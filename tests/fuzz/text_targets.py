@@ -68,9 +68,9 @@ def _ddl(text: str, session: StatementSession) -> None:
             state.completion().to_json()
 
 
-def _dump(text: str, session: StatementSession) -> None:
+def _dump(text: str, _: StatementSession) -> None:
     with contextlib.suppress(BinlogError):
-        parse_dump(text, vendor=session.vendor)
+        parse_dump(text)
 
 
 def _lexer(text: str, session: StatementSession) -> None:

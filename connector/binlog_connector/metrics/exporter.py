@@ -174,10 +174,14 @@ def _of_lag(name: str, text: str, value: Callable[[Lag], float]) -> _Metric:
 
 
 def _by_name(
-    name: str, text: str, label: str, values: Callable[[LogProgress], Mapping[str, float]], *, is_counter: bool = False
+    name: str,
+    text: str,
+    label: str,
+    values: Callable[[LogProgress], Mapping[str, float]],
+    *,
+    is_counter: bool = False,
+    part: str = "",
 ) -> _Metric:
-    part = "topics" if label == "topic" else ""
-
     def samples(progress: LogProgress, _: Lag | None) -> list[_Sample]:
         return [((key,), number) for key, number in list(values(progress).items())]
 
@@ -292,6 +296,7 @@ _METRICS = (
         "topic",
         lambda x: {} if x.topics is None else x.topics.records,
         is_counter=True,
+        part="topics",
     ),
     _by_name(
         "topic_bytes",
@@ -299,6 +304,7 @@ _METRICS = (
         "topic",
         lambda x: {} if x.topics is None else x.topics.sizes,
         is_counter=True,
+        part="topics",
     ),
     _Metric(
         "kafka_transactions",

@@ -151,11 +151,11 @@ def bound_rule(rule: RowRule, *, keys: tuple[str, ...] = (), needs_key: bool = F
     return BoundRule(rule, keys, needs_key, read_salt(rule.salt_variable))
 
 
-def read_salt(variable: str | None, environment: Mapping[str, str] = os.environ) -> bytes:
+def read_salt(variable: str | None) -> bytes:
     """The salt in an environment variable; nothing where none is named."""
     if variable is None:
         return b""
-    salt = environment.get(variable, "")
+    salt = os.environ.get(variable, "")
     if not salt:
         raise OptionError(
             "MISSING",

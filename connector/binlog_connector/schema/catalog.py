@@ -229,14 +229,13 @@ _DELIMITER = re.compile(r"(?:\s++|--(?=\s|\Z)[^\n]*+|#[^\n]*+)*+DELIMITER[ \t]+(
 _HEAD = re.compile(r"^-- Host: .*\bDatabase: (\S+)[ \t]*$", re.MULTILINE)
 
 
-def read_schema_file(path: str, *, vendor: Vendor | None = None, ignore_case: bool = False) -> Catalog:
+def read_schema_file(path: str, *, ignore_case: bool = False) -> Catalog:
     """Read a dump: `mariadb-dump --no-data`, `mysqldump --no-data`, SHOW CREATE TABLEs with a `;` after each.
 
     Views, triggers, routines, comments, settings and rows are passed over.
 
     Args:
         path: Of a UTF-8 text.
-        vendor: On whose server it was made; None: on either.
         ignore_case: See `Catalog`.
 
     Raises:
@@ -247,32 +246,30 @@ def read_schema_file(path: str, *, vendor: Vendor | None = None, ignore_case: bo
         text = Path(path).read_text("utf-8", "surrogateescape")
     except OSError as error:
         raise OptionError("INVALID_VALUE", f"option schemaFile: {path}: {error.strerror}") from error
-    catalog = parse_dump(text, vendor=vendor, ignore_case=ignore_case, source=path)
+    catalog = parse_dump(text, ignore_case=ignore_case, source=path)
     if not catalog.tables:
         raise OptionError("INVALID_VALUE", f"option schemaFile: {path}: there is no CREATE TABLE in it", hint=_HINT)
     return catalog
 
 
-def parse_dump(
-    text: str, *, vendor: Vendor | None = None, ignore_case: bool = False, source: str = "schema file"
-) -> Catalog:
+def parse_dump(text: str, *, ignore_case: bool = False, source: str = "schema file") -> Catalog:
     """Like `read_schema_file`, for its text; *source* is its name for messages."""
     head = _HEAD.search(text)
-    session = StatementSession(head.group(1) if head else "", vendor=vendor)
+    session = StatementSession(head.group(1) if head else "")
     catalog = Catalog(ignore_case=ignore_case)
     for start, statement in _statements(text):
-        keyword = _keyword_place(statement, vendor)
+        keyword = _keyword_place(statement)
         if keyword is None:
             continue
         for operation in parse_ddl(statement, session):
             if isinstance(operation, UseDatabase):
-                session = StatementSession(operation.database, vendor=vendor)
+                session = StatementSession(operation.database)
             elif isinstance(operation, CreateTable) and not operation.name.database:
                 line = text.count("\n", 0, start + keyword) + 1
                 reason = f"{source}: line {line}: nothing names the database of the table {operation.name.table}"
                 raise SchemaError("DDL_NOT_PARSED", reason, hint=_HINT)
             else:
-                catalog.apply(operation, vendor)
+                catalog.apply(operation, None)
     _check_text(catalog, source)
     return catalog
 
@@ -298,10 +295,10 @@ def _statements(text: str) -> Iterator[tuple[int, str]]:
         place = match.end() + len(delimiter)
 
 
-def _keyword_place(statement: str, vendor: Vendor | None) -> int | None:
+def _keyword_place(statement: str) -> int | None:
     """Place of the first keyword of a statement that may define tables; None: it is another."""
     try:
-        first = Lexer(statement, vendor=vendor).first()
+        first = Lexer(statement).first()
     except DdlSyntaxError:
         return None  # it begins with a quote: no statement does
     return first.start if first is not None and (first.word in DDL_WORDS or first.word == "USE") else None

@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from binlog_format.events.table_map import TableLayout
     from binlog_format.log.log import Log
     from binlog_format.position import Position
-    from binlog_format.vendor import Vendor
 
 
 class _Timeline:
@@ -98,21 +97,18 @@ class SchemaHistory:
         self.kept: Mapping[TableName, TableDefinition] = {}
 
     @classmethod
-    def from_schema_file(
-        cls, path: str | None, *, vendor: Vendor | None = None, folds_names: bool | None = None
-    ) -> SchemaHistory:
+    def from_schema_file(cls, path: str | None, *, folds_names: bool | None = None) -> SchemaHistory:
         """One that knows what *path* contains, from the start of the log on.
 
         Args:
-            path: A dump of CREATE TABLEs: `dump.read_schema_file`; None: there is none, and nothing is known.
-            vendor: Whose server made it; None: either.
+            path: A dump of CREATE TABLEs: see `read_schema_file`; None: there is none, and nothing is known.
 
         Raises:
             SchemaError: `DDL_NOT_PARSED`: nothing names the database of a table.
         """
         if path is None:
             return cls(folds_names=folds_names)
-        file = read_schema_file(path, vendor=vendor, ignore_case=bool(folds_names))
+        file = read_schema_file(path, ignore_case=bool(folds_names))
         return cls(file, base_source=path, folds_names=folds_names)
 
     @property

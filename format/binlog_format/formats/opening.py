@@ -12,7 +12,7 @@ from __future__ import annotations
 import pkgutil
 import re
 from itertools import chain
-from typing import TYPE_CHECKING, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from binlog_format.archives.archive_directory import ArchiveDirectory
 from binlog_format.archives.directories import open_directory
@@ -43,18 +43,6 @@ class FormatClasses(NamedTuple):
     log: str
     live_files: str
     check: str
-
-    def load_log(self) -> Callable[..., Log]:
-        """Load the format's `Log`, made with a directory, and the name of one file or a pattern."""
-        return cast("Callable[..., Log]", _loaded(self.log))
-
-    def load_live_files(self) -> Callable[..., LiveFiles]:
-        """Load the format's `LiveFiles`, made in the same way."""
-        return cast("Callable[..., LiveFiles]", _loaded(self.live_files))
-
-    def load_check(self) -> type[LogCheck]:
-        """Load the format's `LogCheck`."""
-        return cast("type[LogCheck]", _loaded(self.check))
 
 
 FORMAT_CLASSES = {
@@ -87,17 +75,13 @@ def open_log(path: str, *, format_name: str | None = None, bound: Bound | str = 
         UnsupportedError: `FORMAT`, `ENCRYPTED`.
         OptionError: `INVALID_VALUE`: there is no format or bound of that name.
     """
-    # Not at the top: Arrow's file systems take a moment to load, and who imports this package for its errors or
-    # positions needs none.
-    from binlog_format.archives.directories import open_directory
-
     if format_name is not None and format_name not in FORMAT_CLASSES:
         raise OptionError("INVALID_VALUE", f"format: expected {' or '.join(FORMAT_CLASSES)}, got {format_name!r}")
     if bound not in tuple(Bound):
         raise OptionError("INVALID_VALUE", f"bound: expected {' or '.join(Bound)}, got {bound!r}")
     directory, only = open_directory(path)
     found = detect_format(directory, only) if format_name is None else format_name
-    make = FORMAT_CLASSES[found].load_log()
+    make: Callable[..., Log] = _loaded(FORMAT_CLASSES[found].log)
     if FORMAT_TRAITS[found].has_sealed_bound:
         return make(directory, only, bound=Bound(bound))
     if bound != Bound.VISIBLE:
@@ -116,13 +100,12 @@ def open_live_files(path: str, format_name: str) -> LiveFiles:
     Raises:
         StartError: `PATH_NOT_FOUND`.
     """
-    from binlog_format.archives.directories import open_directory
-
     directory, only = open_directory(path)
-    return FORMAT_CLASSES[format_name].load_live_files()(directory, only)
+    files: LiveFiles = _loaded(FORMAT_CLASSES[format_name].live_files)(directory, only)
+    return files
 
 
-def _loaded(name: str) -> object:
+def _loaded(name: str) -> Any:
     return pkgutil.resolve_name(f"binlog_format.{name}")
 
 
@@ -296,6 +279,6 @@ def verify_directory(
 
     Of an archive the checksums in its manifest are checked, too.
     """
-    check = FORMAT_CLASSES[detect_format(directory, only)].load_check()
+    check: type[LogCheck] = _loaded(FORMAT_CLASSES[detect_format(directory, only)].check)
     findings = check(CheckScope(directory, only, start, end, on_progress)).findings()
     return chain(directory.findings(), findings) if isinstance(directory, ArchiveDirectory) else findings

@@ -40,19 +40,12 @@ def bring_definitions_of(
                 console.print(escaped(line), soft_wrap=True)
 
 
-def bring_also(
-    job: Job,
-    server: str,
-    password_file: str | None,
-    tables: str | None = None,
-    among: Container[TableName] | None = None,
-) -> None:
+def bring_also(job: Job, server: str, password_file: str | None, *, among: Container[TableName]) -> None:
     """Write definitions into the log beside the command's own work, and report it on standard error.
 
     Args:
         password_file: Has the password; None: it is found otherwise.
-        tables: Only these of them; None: all.
-        among: Only tables of these names; None: all.
+        among: Only tables of these names.
     """
     from binlog_connector.installing import require
 
@@ -63,7 +56,7 @@ def bring_also(
 
     address = ServerAddress.parse(server)
     with connect(address, find_credentials(address.user, password_file)) as session:
-        brought = bring_definitions(session, job, plan_definitions(session, job, tables, among))
+        brought = bring_definitions(session, job, plan_definitions(session, job, None, among))
     for line in _lines(brought):
         say(line, err=True)
 

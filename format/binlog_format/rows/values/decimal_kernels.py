@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     Int64s = NDArray[np.int64]
 
 _SIGN = 0x80
-_GROUP_MAX = 4  # bytes of a group
 _WORD = np.uint64(0xFFFFFFFF)
 _HALF = np.uint64(32)
 

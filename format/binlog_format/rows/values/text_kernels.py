@@ -103,16 +103,6 @@ def is_ascii(out: Bytes) -> bool:
 
 
 @kernel
-def first_not_ascii(out_offsets: Int32s, out: Bytes) -> int:
-    """Index of the first text with a byte above 0x7F, or -1."""
-    for i in range(out_offsets.size - 1):
-        for k in range(out_offsets[i], out_offsets[i + 1]):
-            if out[k] > 0x7F:
-                return i
-    return -1
-
-
-@kernel
 def character_end(out: Bytes, start: int, end: int, size_max: int) -> int:
     """The byte after the character of several bytes at *start*, or -1 where it is none (RFC 3629)."""
     lead = load_u8(out, start)

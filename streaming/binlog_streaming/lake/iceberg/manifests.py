@@ -44,7 +44,7 @@ from pyiceberg.utils.schema_conversion import AvroSchemaConversion
 from binlog_streaming.lake.iceberg.partitions import partition_summaries
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Iterable, Sequence
 
     from pyiceberg.avro.reader import Reader
     from pyiceberg.avro.writer import Writer
@@ -70,9 +70,9 @@ _ENTRY_FIRST_ROW_ID = 15
 
 class _AvroInput(AvroFile[Any]):
     # A file whose way to be read is prepared once for all files with its schema: else that costs more than the reading.
-    def __init__(self, file: InputFile, reader_for: Callable[[str], Reader]) -> None:
+    def __init__(self, file: InputFile, *, is_list: bool) -> None:
         super().__init__(file)
-        self._reader_for = reader_for
+        self._is_list = is_list
 
     def __enter__(self) -> AvroFile[Any]:
         with self.input_file.open() as opened:
@@ -81,7 +81,7 @@ class _AvroInput(AvroFile[Any]):
         schema = self.header.meta.get(_AVRO_SCHEMA)
         if schema is None:
             raise ValueError(f"{self.input_file.location}: there is no schema in its header")
-        self.reader = self._reader_for(schema)
+        self.reader = _reader(schema, self._is_list)
         return self
 
 
@@ -118,24 +118,22 @@ _FORMS_MAX = 64
 """Schemas of files that are kept prepared: tables with other partitions have others."""
 
 
-@lru_cache(_FORMS_MAX)
-def _list_reader(text: str) -> Reader:
-    return resolve_reader(
-        AvroSchemaConversion().avro_to_iceberg(json.loads(text)),
-        MANIFEST_LIST_FILE_SCHEMAS[NEWEST],
-        {-1: ManifestFile, 508: PartitionFieldSummary},
-        {517: ManifestContent},
-    )
+_LIST = (
+    MANIFEST_LIST_FILE_SCHEMAS[NEWEST],
+    {-1: ManifestFile, 508: PartitionFieldSummary},
+    {517: ManifestContent},
+)
+_ENTRIES = (
+    MANIFEST_ENTRY_SCHEMAS[NEWEST],
+    {-1: ManifestEntry, 2: DataFile},
+    {0: ManifestEntryStatus, 101: FileFormat, 134: DataFileContent},
+)
 
 
 @lru_cache(_FORMS_MAX)
-def _entries_reader(text: str) -> Reader:
-    return resolve_reader(
-        AvroSchemaConversion().avro_to_iceberg(json.loads(text)),
-        MANIFEST_ENTRY_SCHEMAS[NEWEST],
-        {-1: ManifestEntry, 2: DataFile},
-        {0: ManifestEntryStatus, 101: FileFormat, 134: DataFileContent},
-    )
+def _reader(text: str, is_list: bool) -> Reader:
+    written = AvroSchemaConversion().avro_to_iceberg(json.loads(text))
+    return resolve_reader(written, *(_LIST if is_list else _ENTRIES))
 
 
 @lru_cache(_FORMS_MAX)
@@ -174,13 +172,13 @@ def manifests_of(metadata: TableMetadata, io: FileIO) -> list[ManifestFile]:
 
 def read_list(io: FileIO, path: str) -> list[ManifestFile]:
     """Manifests of a snapshot."""
-    with _AvroInput(io.new_input(path), _list_reader) as reader:
+    with _AvroInput(io.new_input(path), is_list=True) as reader:
         return list(reader)
 
 
 def read_entries(io: FileIO, manifest: ManifestFile) -> list[ManifestEntry]:
     """Files of a manifest that are in the table, with what they inherit from it."""
-    with _AvroInput(io.new_input(manifest.manifest_path), _entries_reader) as reader:
+    with _AvroInput(io.new_input(manifest.manifest_path), is_list=False) as reader:
         entries = [entry for entry in reader if entry.status != ManifestEntryStatus.DELETED]
     next_row = manifest[_ENTRY_FIRST_ROW_ID]
     for entry in entries:

@@ -49,11 +49,10 @@ def step_work(context: StatementContext, target: Target) -> Work | None:
 
 def _begun(context: StatementContext, target: Target, begun: SnapshotBegun) -> Work | None:
     properties = target.properties()
-    if properties is None:
-        work = created_work(context, target, begun.created)
-    elif begun.empties and context.mode is Mode.CHANGELOG:
+    work: Work | None
+    if properties is not None and begun.empties and context.mode is Mode.CHANGELOG:
         work = Work(logged_removal(context, "truncate"), held_keys(properties))
-    elif begun.empties:
+    elif properties is None or begun.empties:
         work = created_work(context, target, begun.created)
     else:
         work = Work(None, held_keys(properties))
