@@ -61,7 +61,7 @@ def _load(*, is_recorded: bool, is_shown: bool) -> float:
         writer = stack.enter_context(BinlogWriter(log, WriterOptions(sync=False)))
         groups = _groups(writer)
         next(groups)
-        recorder = StatusRecorder(Job(Source(str(log)), Sink(f"{folder}/lake"), f"{folder}/checkpoint"))
+        recorder = StatusRecorder(Job(Source(str(log)), Sink(f"{folder}/lake"), checkpoint=f"{folder}/checkpoint"))
         if is_recorded:
             stack.enter_context(recorder)
         if is_shown:

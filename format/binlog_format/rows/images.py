@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from enum import IntEnum
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -187,8 +188,9 @@ def read_images(
     layout = layout.logged or layout  # what the events have
     images = _logged_images(data, events, rows, layout, place, tells_values=shown is layout)
     images = _declared_images(images) if layout.hidden else images
-    if Generated.UNLOGGED in layout.completion:
-        _leave_out_unlogged(images)
+    for slot in images.slots[_unlogged_columns(layout.completion, len(images.slots))]:
+        cells = images.cells[slot]
+        cells[cells == NULL] = ABSENT
     images = images if decoding is DEFAULT_DECODING else replace(images, decoding=decoding)
     return images if decoding.rules is None or shown is layout else decoding.rules.applied(images)
 
@@ -216,12 +218,10 @@ def _declared_images(images: Images) -> Images:
     return replace(images, slots=slots)
 
 
-def _leave_out_unlogged(images: Images) -> None:
-    columns = LayoutCompletion.from_json(images.layout.completion).columns
-    for index, column in enumerate(columns[: len(images.slots)]):
-        if column.generated is Generated.UNLOGGED:
-            cells = images.cells[images.slots[index]]
-            cells[cells == NULL] = ABSENT
+@lru_cache(256)
+def _unlogged_columns(completion: str, count: int) -> list[int]:
+    columns = LayoutCompletion.from_json(completion).columns[:count] if Generated.UNLOGGED in completion else ()
+    return [index for index, column in enumerate(columns) if column.generated is Generated.UNLOGGED]
 
 
 class _EventError(Exception):

@@ -226,23 +226,33 @@ class Spark(Section, frozen=True):
     settings: dict[str, str | int | float | bool] = {}
 
 
-class Job(Section, frozen=True):
-    """A job file whose sink are tables; `publish_model.PublishJob` is one whose sink is Kafka."""
+class JobFile(Section, frozen=True, kw_only=True):
+    """What each job file has, whatever its source and its sink."""
 
     PATHS = frozenset({"checkpoint"})
 
-    source: Source
-    sink: Sink
     checkpoint: str
     name: str = "binlog-stream"
+    errors_show_values: bool = False
+    metrics: Metrics = Metrics()
+
+    @property
+    def kept_definitions(self) -> str | None:
+        """File in which the job keeps definitions of its tables; None: it keeps none."""
+        return kept_definitions_in(self.checkpoint)
+
+
+class Job(JobFile, frozen=True):
+    """A job file whose sink are tables; `publish_model.PublishJob` is one whose sink is Kafka."""
+
+    source: Source
+    sink: Sink
     on_error: OnError = OnError.STOP
     evidence: Evidence = Evidence.KEYS
     evidence_after: NotNegative = EVIDENCE_AFTER
     evidence_sample: NotNegative = EVIDENCE_SAMPLE
-    errors_show_values: bool = False
     tables: tuple[TableRule, ...] = (TableRule(),)
     trigger: Trigger = Trigger()
-    metrics: Metrics = Metrics()
     lineage: Lineage = Lineage()
     status: Status = Status()
     spark: Spark = Spark()
@@ -274,11 +284,6 @@ class Job(Section, frozen=True):
         if self.kept_definitions is not None:
             asked["keptDefinitions"] = self.kept_definitions
         return {**asked, **self.source.options()}
-
-    @property
-    def kept_definitions(self) -> str | None:
-        """File in which the job keeps definitions of its tables; None: it keeps none."""
-        return kept_definitions_in(self.checkpoint)
 
     @property
     def defined_tables(self) -> str | None:

@@ -24,7 +24,7 @@ from binlog_connector.rules.row_rule import RowRule
 from binlog_connector.rules.row_rules import bound_rule, defined_tables, table_rules
 from binlog_format.views.filters import TableFilter
 from binlog_streaming.settings.choices import parse_milliseconds
-from binlog_streaming.settings.model import JobLogSource, Metrics, Section, Status, kept_definitions_in, source_options
+from binlog_streaming.settings.model import JobFile, JobLogSource, Section, Status, source_options
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -236,19 +236,13 @@ class Outbox(Section, frozen=True):
         return "" if self.table is None else re.escape(self.table).replace(",", r"\x2c")
 
 
-class PublishJob(Section, frozen=True):
+class PublishJob(JobFile, frozen=True):
     """A job file whose sink is Kafka."""
-
-    PATHS = frozenset({"checkpoint"})
 
     source: FollowedSource
     sink: KafkaSink
-    checkpoint: str
-    name: str = "binlog-stream"
-    errors_show_values: bool = False
     tables: tuple[TopicRule, ...] = (TopicRule(),)
     outbox: Outbox = Outbox()
-    metrics: Metrics = Metrics()
     status: Status = Status()
 
     @property
@@ -261,11 +255,6 @@ class PublishJob(Section, frozen=True):
         """Those of them whose changes are published as such: all but the outbox."""
         excluded = (self.source.exclude_tables, self.outbox.expression)
         return TableFilter(",".join(rule.select for rule in self.tables), ",".join(filter(None, excluded)) or None)
-
-    @property
-    def kept_definitions(self) -> str | None:
-        """File in which the job keeps definitions of its tables; None: it keeps none."""
-        return kept_definitions_in(self.checkpoint)
 
     @property
     def defined_tables(self) -> str | None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Literal
 from binlog_format.errors import OptionError
 from binlog_format.structured.views.event_filter import SourceRules
 from binlog_streaming.settings.checks import check_metrics, check_source
-from binlog_streaming.settings.model import Metrics, Section, Sink, TableRule, source_options
+from binlog_streaming.settings.model import JobFile, Section, Sink, TableRule, source_options
 from binlog_streaming.settings.publish_model import Security
 from binlog_streaming.settings.sink_checks import (
     Mistake,
@@ -78,18 +78,12 @@ class EventRule(Section, frozen=True):
         return self.target or default
 
 
-class EventTablesJob(Section, frozen=True):
+class EventTablesJob(JobFile, frozen=True):
     """A job file whose source is a structured log and whose sink are tables."""
-
-    PATHS = frozenset({"checkpoint"})
 
     source: EventLogSource
     sink: Sink
-    checkpoint: str
-    name: str = "binlog-stream"
-    errors_show_values: bool = False
     tables: tuple[EventRule, ...] = (EventRule(),)
-    metrics: Metrics = Metrics()
 
     def source_options(self) -> dict[str, str]:
         """The options of the Spark source."""
@@ -151,21 +145,9 @@ class TopicSource(Section, frozen=True):
     security: Security = Security()
 
 
-class TopicTablesJob(Section, frozen=True):
-    """A job file whose source are topics and whose sink are tables.
-
-    Attributes:
-        name: What the job is called in messages and metrics; default: the file's name.
-        checkpoint: Folder, or URL, that holds how far the job has come.
-        errors_show_values: Let messages show values of rows; see `messages.row_value`.
-    """
-
-    PATHS = frozenset({"checkpoint"})
+class TopicTablesJob(JobFile, frozen=True):
+    """A job file whose source are topics and whose sink are tables."""
 
     source: TopicSource
     sink: Sink
-    checkpoint: str
-    name: str = "binlog-stream"
-    errors_show_values: bool = False
-    metrics: Metrics = Metrics()
     tables: tuple[TableRule, ...] = (TableRule(),)
