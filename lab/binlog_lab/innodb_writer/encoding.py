@@ -6,8 +6,12 @@ from typing import TYPE_CHECKING
 
 from crc32c import crc32c
 
-from binlog_format.innodb.compressed_int_kernels import encode_compressed_int
+from binlog_format.innodb.compressed_int_kernels import INT_CUT_OFF, read_int
 from binlog_format.innodb.layout import (
+    COMPRESSED_INT_SHORT_SIZE_MAX,
+    COMPRESSED_INT_SIZE_MAX,
+    COMPRESSED_INT_TAG_BITS,
+    COMPRESSED_INT_TAG_MASK,
     HEADER_CHECKSUM_OFFSET,
     HEADER_FIELDS_SIZE,
     HEADER_STRUCT,
@@ -17,11 +21,39 @@ from binlog_format.innodb.layout import (
     PAGE_CHECKSUM_STRUCT,
 )
 from binlog_format.innodb.pages.checksum import page_checksum
+from binlog_format.kernels import as_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from binlog_format.innodb.header import FileHeader
+
+
+def encode_compressed_int(value: int) -> bytes:
+    """Encode *value*, 0 to 2**64-1, in the shortest form."""
+    if not 0 <= value < 1 << 64:
+        raise ValueError(f"{value} is not an unsigned number of 64 bits")
+    size = (value.bit_length() + COMPRESSED_INT_TAG_BITS + 7) // 8 or 1
+    if size > COMPRESSED_INT_SHORT_SIZE_MAX:
+        size = COMPRESSED_INT_SIZE_MAX
+    tag = min(size - 1, COMPRESSED_INT_TAG_MASK)
+    return (value << COMPRESSED_INT_TAG_BITS | tag).to_bytes(size, "little")
+
+
+def decode_compressed_int(data: bytes, at: int = 0) -> tuple[int, int]:
+    """Decode the integer at *at*.
+
+    Returns:
+        Its value and the byte after it.
+
+    Raises:
+        ValueError: *data* ends inside the integer, or it has more than 64 bits.
+    """
+    after, value = read_int(as_bytes(data[at : at + COMPRESSED_INT_SIZE_MAX]), 0, min(len(data) - at, 9))
+    if after < 0:
+        problem = "is cut off" if after == INT_CUT_OFF else "has more than 64 bits"
+        raise ValueError(f"the compressed integer at byte {at} {problem}")
+    return int(value), at + after
 
 
 def encode_compressed_ints(numbers: Iterable[int]) -> bytes:

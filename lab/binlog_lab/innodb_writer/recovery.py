@@ -20,7 +20,6 @@ from binlog_format.events.layout import (
     EventType,
 )
 from binlog_format.gtids.gtid import Gtid
-from binlog_format.innodb.compressed_int_kernels import decode_compressed_int
 from binlog_format.innodb.header import FileHeader, file_name, read_header
 from binlog_format.innodb.layout import (
     XA_COMPLETE_COMMIT,
@@ -30,6 +29,7 @@ from binlog_format.innodb.layout import (
 )
 from binlog_format.innodb.pages.checksum import page_checksum, stored_checksum
 from binlog_format.position import Place
+from binlog_lab.innodb_writer.encoding import decode_compressed_int
 from binlog_lab.innodb_writer.files import WriterFile, find_files
 from binlog_lab.innodb_writer.forest import Node, OobReference
 from binlog_lab.innodb_writer.gtid_state import WrittenGtidState

@@ -25,7 +25,6 @@ from typing import TYPE_CHECKING
 from binlog_format.errors import StartError
 from binlog_format.events.gtids.gtid import XaName
 from binlog_format.events.layout import EVENT_HEADER_STRUCT, EventType
-from binlog_format.innodb.compressed_int_kernels import decode_compressed_int
 from binlog_format.innodb.header import file_number, read_header
 from binlog_format.innodb.layout import (
     HEADER_SIZE,
@@ -35,6 +34,7 @@ from binlog_format.innodb.layout import (
 )
 from binlog_format.position import Place
 from binlog_lab.event_encoding.gtid_events import parse_gtid_event
+from binlog_lab.innodb_writer.encoding import decode_compressed_int
 from binlog_lab.innodb_writer.record_scan import RecordScan
 
 if TYPE_CHECKING:

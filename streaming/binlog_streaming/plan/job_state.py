@@ -156,10 +156,6 @@ class SelectedTable:
     completing: bool = False
     set_aside: SetAside | None = None
 
-    def complete_at(self, step: int) -> bool | None:
-        """Value of `complete` that targets record from the step with a number on."""
-        return self.complete and step >= self.complete_from
-
     def uri(self, directory: str, mode: Mode) -> str:
         """Place of a target."""
         if self.is_aside:

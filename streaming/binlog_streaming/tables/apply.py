@@ -369,7 +369,7 @@ class _ComponentRun:
             last_change="" if last is None else str(last),
             gtid=None if last is None else last.gtid,
             gtid_position=self._positions.after(table.name, number),
-            complete=table.complete_at(number),
+            complete=table.complete and number >= table.complete_from,
             partition_by=tuple(map(partition_rule, table.rule.partition_by)),
             rules=rules_fingerprint(self._run.decoding, *table.name),
         )

@@ -155,11 +155,6 @@ def evidence_for(
     return RowEvidence(not retains, rows, wanted.sample, has_nulls)
 
 
-def without_evidence(change: Change) -> Change:
-    """*change*, whatever the target holds before it."""
-    return replace(change, expected=None, gone=None, firsts=None)
-
-
 def proved_rows(change: Change) -> int:
     """Rows of a target that *change* proves when nothing contradicts it."""
     return 0 if change.expected is None else int(np.count_nonzero(needs_row(change.expected)))

@@ -33,7 +33,6 @@ from binlog_streaming.tables.row_evidence import (
     contradicted,
     missing_rows,
     proved_rows,
-    without_evidence,
     wrong_document,
 )
 
@@ -287,7 +286,7 @@ class KeyedImages:
         """Compute the changed rows; rows of *target* are read if needed."""
         change = self._change(target)
         if self.evidence is None:
-            return without_evidence(change)
+            return replace(change, expected=None, gone=None, firsts=None)  # whatever the target holds before it
         return self.evidence.applied_to(change, self.images, self.columns, self.keys)
 
     def _change(self, target: Target | None) -> Change:

@@ -8,18 +8,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from binlog_format import CorruptError, UnsupportedError
-from binlog_format.innodb.compressed_int_kernels import (
-    INT_CUT_OFF,
-    INT_TOO_LARGE,
-    decode_compressed_int,
-    encode_compressed_int,
-    read_int,
-)
+from binlog_format.innodb.compressed_int_kernels import INT_CUT_OFF, INT_TOO_LARGE, read_int
 from binlog_format.innodb.header import FileHeader, file_name, file_number, read_header
 from binlog_format.innodb.layout import HEADER_CHECKSUM_OFFSET, HEADER_STRUCT, MAGIC
 from binlog_format.innodb.pages.checksum import PageState, verify_pages
 from binlog_format.kernels import as_bytes
-from binlog_lab.innodb_writer.encoding import encode_header_page, set_page_checksum
+from binlog_lab.innodb_writer.encoding import (
+    decode_compressed_int,
+    encode_compressed_int,
+    encode_header_page,
+    set_page_checksum,
+)
 
 UINT64 = st.integers(0, 2**64 - 1)
 

@@ -31,6 +31,7 @@ from binlog_connector.envelope.avro.parts import (
     union_states,
 )
 from binlog_connector.envelope.connect_schema import SOURCE_FIELDS, connector_name
+from binlog_connector.envelope.connect_times import present_mask
 from binlog_connector.envelope.json.message_template import NO_SNAPSHOT, OF_SNAPSHOT
 from binlog_connector.envelope.metadata_messages import EventGroups
 from binlog_format.errors import UnsupportedError
@@ -78,7 +79,7 @@ def _part(schema: Schema, values: pa.Array, style: JsonStyle | None = None) -> A
     kind = schema["type"]
     if kind in ("struct", "array"):
         return _nested(schema, values)
-    states = union_states(_present(values)) if schema["optional"] else plain_states(len(values))
+    states = union_states(present_mask(values)) if schema["optional"] else plain_states(len(values))
     if kind == "bytes":
         return AvroTexts.of(values, pa.binary(), states)
     if kind == "string":
@@ -101,7 +102,7 @@ def _text(values: pa.Array, states: Bytes, style: JsonStyle | None) -> AvroTexts
 
 def _nested(schema: Schema, values: pa.Array) -> AvroPart:
     # Only what is there is encoded: the fields of a null are no values.
-    present = _present(values)
+    present = present_mask(values)
     there = values.drop_null()
     if schema["type"] == "struct":
         fields = zip(schema["fields"], there.flatten(), strict=True)
@@ -117,13 +118,6 @@ def _floats(lists: pa.Array) -> list[AvroPart]:
     numbers = _numbers(lists.values)
     items = Encoded(np.array(numbers).view(np.uint8), offsets * numbers.itemsize)
     return array_parts(np.diff(offsets), items)
-
-
-def _present(values: pa.Array) -> Mask:
-    if values.null_count == 0:
-        return np.ones(len(values), dtype=np.bool_)
-    mask: Mask = values.is_valid().to_numpy(zero_copy_only=False)
-    return mask
 
 
 def _numbers(values: pa.Array) -> NDArray[Any]:

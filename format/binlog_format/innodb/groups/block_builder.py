@@ -198,7 +198,7 @@ class BlockBuilder:
         if self.size < max(BLOCK_SIZE, self._wanted):
             return
         if self.group_count > 0:
-            yield self._take(self._group_start, self._position)
+            yield self.take(self._position, self._group_start)
             if self.size < BLOCK_SIZE:
                 return
         _, event_end, at = self._cut_events()
@@ -211,7 +211,7 @@ class BlockBuilder:
             self._wanted = max(self.size + 1, at + self._event_size(at))
             return
         self._finish_group(event_end, at, ends=False)
-        yield self._take(at, self._position)
+        yield self.take(self._position, at)
 
     def end_group(self) -> None:
         """End the group under construction.
@@ -234,10 +234,6 @@ class BlockBuilder:
         starts = self._extents["data_start"][: self._used[_EXTENTS]]
         self._used[_EXTENTS] = np.searchsorted(starts, self._group_start)
         self._used[_SIZE] = self._group_start
-
-    def take(self, next_position: Position) -> Block:
-        """The block; a new one begins."""
-        return self._take(self.size, next_position)
 
     def _cut_events(self) -> tuple[int, int, int]:
         """Cut what the group under construction has; give the code, the row after the last event, and the byte."""
@@ -274,10 +270,11 @@ class BlockBuilder:
         self._used[_GROUPS] += 1
         self._used[_EVENTS] = event_end
 
-    def _take(self, end: int, next_position: Position) -> Block:
-        """Give away `data[:end]` with all finished groups; what follows begins the next block."""
+    def take(self, next_position: Position, end: int | None = None) -> Block:
+        """The block: `data[:end]` with all finished groups; what follows begins the next one."""
         group_count, event_count, extent_count = (int(self._used[i]) for i in (_GROUPS, _EVENTS, _EXTENTS))
         data, size = self._data, self.size
+        end = size if end is None else end
         extents = self._extents[:extent_count]
         cut = int(np.searchsorted(extents["data_start"], end))
         given = copied(extents[:cut])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -29,7 +30,7 @@ from binlog_streaming.lake.delta.data_files import (
     row_ids_of,
     rows_at,
 )
-from binlog_streaming.lake.delta.features import ENABLED, FEED, defaulted_columns, upgrade
+from binlog_streaming.lake.delta.features import ENABLED, FEED, upgrade
 from binlog_streaming.lake.delta.log import catch_up, file_key, make_commit
 from binlog_streaming.lake.delta.mapping import file_columns
 from binlog_streaming.lake.delta.row_tracking import keeps_row_ids
@@ -159,7 +160,8 @@ class DeltaTableWrite:
     @property
     def defaulted(self) -> Sequence[str]:
         """See `TableFiles`."""
-        return defaulted_columns(self.log.metadata)
+        columns = json.loads(self.log.metadata.schema_string)["fields"]
+        return [column["name"] for column in columns if "CURRENT_DEFAULT" in column.get("metadata", {})]
 
     def files_with(self, keys: pa.Table, current: str | None = None, among: Sequence[Add] | None = None) -> list[Add]:
         """See `TableFiles`; statistics have nothing about *current*."""

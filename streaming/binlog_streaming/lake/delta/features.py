@@ -176,12 +176,6 @@ def required_columns(metadata: Metadata) -> dict[str, str]:
     }
 
 
-def defaulted_columns(metadata: Metadata) -> list[str]:
-    """Columns that have a default."""
-    columns = json.loads(metadata.schema_string)["fields"]
-    return [column["name"] for column in columns if "CURRENT_DEFAULT" in column.get("metadata", {})]
-
-
 def clustering_columns(log: TableLog) -> list[list[str]]:
     """Columns by which a table is clustered, as files call them; of a field in a struct all names of the way to it."""
     domain = log.domains.get(CLUSTERING)

@@ -11,13 +11,12 @@ import pytest
 from binlog_format import BinlogError, Gtid, Position
 from binlog_format.events.layout import EventType
 from binlog_format.formats.opening import verify_directory, verify_log
-from binlog_format.innodb.compressed_int_kernels import encode_compressed_int
 from binlog_format.innodb.header import FileHeader, read_header
 from binlog_format.innodb.inspection.page_rows import PageRow, page_rows
 from binlog_format.innodb.layout import HEADER_SIZE
 from binlog_format.log_format import NOT_YET, Finding
 from binlog_format.source_file import LocalDirectory
-from binlog_lab.innodb_writer.encoding import encode_header_page, set_page_checksum
+from binlog_lab.innodb_writer.encoding import encode_compressed_int, encode_header_page, set_page_checksum
 from binlog_lab.innodb_writer.options import WriterOptions
 from binlog_lab.innodb_writer.server import BinlogWriter
 from tests.chance import some
