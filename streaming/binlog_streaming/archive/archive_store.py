@@ -148,10 +148,6 @@ class ArchiveStore:
             reason = f"{done} bytes with CRC-32C {crc} were stored, {part.size} bytes with {part.crc32c} were verified"
             raise CorruptError("ARCHIVE", reason, at=Place(self.path_of(part.name)))
 
-    def drop(self, part: ManifestPart) -> None:
-        """Remove a part that no manifest names."""
-        self._remove({part.name})
-
     def path_of(self, name: str) -> str:
         """Path of an object, for messages."""
         return f"{self.uri.rstrip('/')}/{name}"

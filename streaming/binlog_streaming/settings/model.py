@@ -226,8 +226,8 @@ class Spark(Section, frozen=True):
     settings: dict[str, str | int | float | bool] = {}
 
 
-class JobFile(Section, frozen=True, kw_only=True):
-    """What each job file has, whatever its source and its sink."""
+class JobSettings(Section, frozen=True, kw_only=True):
+    """Settings of every job, whatever its source and its sink."""
 
     PATHS = frozenset({"checkpoint"})
 
@@ -242,7 +242,7 @@ class JobFile(Section, frozen=True, kw_only=True):
         return kept_definitions_in(self.checkpoint)
 
 
-class Job(JobFile, frozen=True):
+class Job(JobSettings, frozen=True):
     """A job file whose sink are tables; `publish_model.PublishJob` is one whose sink is Kafka."""
 
     source: Source

@@ -24,7 +24,7 @@ from binlog_connector.rules.row_rule import RowRule
 from binlog_connector.rules.row_rules import bound_rule, defined_tables, table_rules
 from binlog_format.views.filters import TableFilter
 from binlog_streaming.settings.choices import parse_milliseconds
-from binlog_streaming.settings.model import JobFile, JobLogSource, Section, Status, source_options
+from binlog_streaming.settings.model import JobLogSource, JobSettings, Section, Status, source_options
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -236,7 +236,7 @@ class Outbox(Section, frozen=True):
         return "" if self.table is None else re.escape(self.table).replace(",", r"\x2c")
 
 
-class PublishJob(JobFile, frozen=True):
+class PublishJob(JobSettings, frozen=True):
     """A job file whose sink is Kafka."""
 
     source: FollowedSource

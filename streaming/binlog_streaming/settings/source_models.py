@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Literal
 from binlog_format.errors import OptionError
 from binlog_format.structured.views.event_filter import SourceRules
 from binlog_streaming.settings.checks import check_metrics, check_source
-from binlog_streaming.settings.model import JobFile, Section, Sink, TableRule, source_options
+from binlog_streaming.settings.model import JobSettings, Section, Sink, TableRule, source_options
 from binlog_streaming.settings.publish_model import Security
 from binlog_streaming.settings.sink_checks import (
     Mistake,
@@ -78,7 +78,7 @@ class EventRule(Section, frozen=True):
         return self.target or default
 
 
-class EventTablesJob(JobFile, frozen=True):
+class EventTablesJob(JobSettings, frozen=True):
     """A job file whose source is a structured log and whose sink are tables."""
 
     source: EventLogSource
@@ -145,7 +145,7 @@ class TopicSource(Section, frozen=True):
     security: Security = Security()
 
 
-class TopicTablesJob(JobFile, frozen=True):
+class TopicTablesJob(JobSettings, frozen=True):
     """A job file whose source are topics and whose sink are tables."""
 
     source: TopicSource

@@ -20,7 +20,7 @@ from binlog_streaming.settings.publish_model import (
 )
 from binlog_streaming.settings.source_models import EventLogSource, EventRule, EventTablesJob
 from binlog_streaming.settings.table_settings import ROWS, Setting
-from binlog_streaming.settings.text import ERRORS_SHOW_VALUES, METRICS, SINK, SOURCE, STATUS, JobForm
+from binlog_streaming.settings.text import CHECKPOINT, ERRORS_SHOW_VALUES, METRICS, SINK, SOURCE, STATUS, JobForm
 
 if TYPE_CHECKING:
     import msgspec
@@ -181,9 +181,7 @@ REGISTRY = (
     Setting("user", "Name for HTTP's basic authentication; default: none.", '"binlog-stream"'),
     Setting("password_variable", "Environment variable with the password.", '"REGISTRY_PASSWORD"'),
     Setting("password_file", "Or a file with it.", '"/run/secrets/registry"'),
-    Setting("ca_file", "PEM file of certificates to trust; default: those that the system trusts.", '"ca.pem"'),
-    Setting("certificate_file", "PEM file of the client's own certificate.", '"client.pem"'),
-    Setting("key_file", "PEM file of its key.", '"client.key"'),
+    *SECURITY[1:4],
 )
 
 OVERSIZED = (
@@ -233,11 +231,7 @@ PUBLISH_SECTIONS: dict[type[msgspec.Struct], tuple[Setting, ...]] = {
 
 EVENT_TOP = (
     Setting("name", "Name of the job in messages and in metrics; default: the name of this file.", '"app"'),
-    Setting(
-        "checkpoint",
-        "Progress of the job. It belongs to the tables below: with another (or a new) checkpoint, a job refuses to "
-        "write into existing tables, because it would double or lose rows.",
-    ),
+    CHECKPOINT,
     ERRORS_SHOW_VALUES,
 )
 
@@ -262,8 +256,7 @@ EVENT_SOURCE = (
 EVENT_RULES = (
     Setting(
         "arguments",
-        "json: one column of text, so that events of all sources fit into one table. columns: a typed column for "
-        "each "
+        "json: one column of text, so that events of all sources fit into one table. columns: a typed column for each "
         "argument; events of each source (a place in the program that logs) then go into a table of their own.",
     ),
     Setting(

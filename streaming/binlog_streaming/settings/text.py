@@ -34,13 +34,14 @@ ERRORS_SHOW_VALUES = Setting(
     "Let errors, log lines, the status page and state files quote values of rows; by default they have (hidden) there. "
     "Names of tables and columns, keys' columns and places in the log are always shown.",
 )
+CHECKPOINT = Setting(
+    "checkpoint",
+    "Progress of the job. It belongs to the tables below: with another (or a new) checkpoint, a job refuses to write "
+    "into existing tables, because it would double or lose rows.",
+)
 TOP = (
     Setting("name", "Name of the job in Spark, in messages and in metrics; default: the name of this file.", '"shop"'),
-    Setting(
-        "checkpoint",
-        "Progress of the job. It belongs to the tables below: with another (or a new) checkpoint, a job refuses to "
-        "write into existing tables, because it would double or lose rows.",
-    ),
+    CHECKPOINT,
     Setting(
         "on_error",
         "Effect of an error in one table (a statement that is not understood, lost column names, another writer, an "
@@ -76,8 +77,7 @@ SOURCE = (
     Setting(
         "excludeTables",
         "Tables to leave out, whatever [[tables]] selects: regular expressions on database.table, separated by "
-        "commas, "
-        "each for the whole name.",
+        "commas, each for the whole name.",
         r"'mysql\..*'",
     ),
     Setting(
