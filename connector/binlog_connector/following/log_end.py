@@ -59,8 +59,8 @@ def offset_over_damage(watched: WatchedLog, begin: SourceOffset, found: FoundDam
 
 def start_of_log(watched: WatchedLog) -> SourceOffset:
     """The earliest offset that is still there."""
-    position = watched.log.start_position()
-    return offset_at(watched, position, gtid=watched.log.gtid_position_at(position))
+    position, gtids = watched.log.gtids_before_start()
+    return offset_at(watched, position, gtid=gtids)
 
 
 def start_of_file(watched: WatchedLog, file_no: int) -> SourceOffset:

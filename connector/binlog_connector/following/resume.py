@@ -277,7 +277,7 @@ def _compare_without_file(watched: WatchedLog, offset: SourceOffset, names: dict
         return _upper_end_is_gone(watched, offset, names)
     following = min(number for number in names if number > file_no)
     go_on = start_of_log(watched) if following == lowest else start_of_file(watched, following)
-    is_stated = (following == lowest and bool(go_on.gtid)) or _states_gtids(watched, following)
+    is_stated = (following == lowest and bool(go_on.gtid)) or states_gtids(watched, following)
     if offset.gtid and is_stated and go_on.gtid == offset.gtid:
         return Decision(go_on, f"file {file_no} was purged after all of it had been read")
     if offset.gtid and not is_stated and not watched.log.span(file_start(following)).groups:
@@ -309,7 +309,7 @@ def first_batch_purged(path: str, start: SourceOffset, end: SourceOffset) -> Dat
     return DataLossError("FILE_PURGED", f"{path}: {reason}", hint=_KEEP_FILES)
 
 
-def _states_gtids(watched: WatchedLog, file_no: int) -> bool:
+def states_gtids(watched: WatchedLog, file_no: int) -> bool:
     """True if the start of a file is there, which states the GTIDs before it, or that there are none."""
     files = [file for file in watched.log.files() if file.file_no == file_no]
     return any(gtids.first is not None for gtids in watched.log.file_gtids(files))

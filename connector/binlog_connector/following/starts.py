@@ -355,7 +355,7 @@ def _named(watched: WatchedLog, name: str, wanted: GtidPoint) -> Iterator[None]:
     except DataLossError as error:
         if error.subclass != "GTID_PURGED":
             raise
-        state = watched.log.gtid_position_at(watched.log.start_position())
+        _, state = watched.log.gtids_before_start()
         raise DataLossError(
             "GTID_PURGED",
             f"{watched.log.path}: option {name}: the earliest file begins at GTID {state}, "

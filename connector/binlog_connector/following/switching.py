@@ -17,8 +17,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from binlog_connector.following.log_end import offset_at
+from binlog_connector.following.log_end import end_of_log, offset_at
 from binlog_connector.following.offsets import skip_at
+from binlog_connector.following.resume import states_gtids
 from binlog_format.errors import DataLossError, StartError, SwitchError
 from binlog_format.events.layout import EventType
 from binlog_format.gtids.gtid import Gtid, GtidPosition
@@ -134,7 +135,14 @@ def find_switch(
     """
     log = watched.log
     taken = offset.gtid.advanced_by(offset.skip_gtid)
-    logged = log.gtid_position_at(log.end_position()) if log.traits.has_changes else taken
+    # The newest file may have a name, and no GTIDs yet: what counts is the end of the last group.
+    logged = end_of_log(watched).gtid if log.traits.has_changes else taken
+    if log.traits.has_changes and not logged and not states_gtids(watched, min(watched.names())):
+        raise StartError(
+            "NO_LOG_FILES",
+            f"{log.path}: the start of its first file, which has the GTIDs before it, is not there yet",
+            hint="Call it again when the server has written it",
+        )
     if not taken or not logged or not log.traits.has_changes:
         what = f"the log at {log.path}" if taken else "what was read so far"
         raise SwitchError(
@@ -158,8 +166,7 @@ def _in_set(watched: WatchedLog, taken: GtidSet, logged: GtidSet) -> SourceOffse
         raise _other_server(log, f"it has none of the transactions that were taken, {taken}; it has {logged}")
     if missing:
         raise _missing(log, missing, logged)
-    first = log.gtid_position_at(log.start_position())
-    assert isinstance(first, GtidSet), "the log is MySQL's"
+    _, first = log.gtids_before_start()
     purged = first.without(taken)
     if purged:
         raise _purged(log, f"{purged} is older than its first file, and was not taken")
@@ -236,7 +243,7 @@ def _place_after(log: Log, gtid: Gtid) -> Position | None:
     found = GtidSearch(log).find(gtid)
     if found is not None:
         return found.next_position
-    first = log.gtid_position_at(log.start_position())
+    _, first = log.gtids_before_start()
     last = first.last.get(gtid.domain) if isinstance(first, GtidPosition) else None
     if last == gtid:
         return log.start_position()

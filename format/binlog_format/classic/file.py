@@ -65,6 +65,7 @@ class ClassicFile:
         events_start: Byte after it.
         gtid_list: MariaDB: what the files before this one held; None while that is not there (yet).
         previous_gtids: The same of MySQL.
+        is_begun: More is there than the Format_description event.
     """
 
     def __init__(self, source: SourceFile, file_no: int) -> None:
@@ -76,6 +77,7 @@ class ClassicFile:
         self.events_start = MAGIC_SIZE
         self.gtid_list: tuple[Gtid, ...] | None = None
         self.previous_gtids: GtidSet | None = None
+        self.is_begun = False
         try:
             self._head = self.read(0, _HEAD_SIZE).tobytes()
             self._read_head()
@@ -156,6 +158,7 @@ class ClassicFile:
             event = self._read_event(file_offset)
             if event is None:
                 return
+            self.is_begun = True
             _, event_type, *_ = EVENT_HEADER_STRUCT.unpack_from(event)
             if event_type == EventType.START_ENCRYPTION:
                 raise encrypted_by_mariadb(event, self.place(file_offset))

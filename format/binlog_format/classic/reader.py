@@ -92,12 +92,12 @@ class ClassicLog(Log):
 
     def file_starts(self) -> list[Position]:
         """See `Log`."""
-        # Only the newest files can be empty: a server that was killed when it made one, and what it made then.
+        # Only the newest files can be empty, or without their GTIDs: a server makes one, or was killed when it did.
         listing = self._list()
         numbers = list(listing)
         while numbers:
             with closing(open_file(self._directory, numbers[-1], listing[numbers[-1]])) as file:
-                if file.description is not None:
+                if file.is_begun:
                     break
             numbers.pop()
         return [position_of(number, MAGIC_SIZE) for number in numbers]

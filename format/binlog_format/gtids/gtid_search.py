@@ -239,8 +239,7 @@ def start_after_set(log: Log, wanted: GtidSet) -> GtidStart:
     Raises:
         DataLossError: `GTID_PURGED`: transactions that *wanted* does not have are not in the log any more.
     """
-    position = log.start_position()
-    state = log.gtid_position_at(position)
+    position, state = log.gtids_before_start()
     purged = state.without(wanted)
     if purged:
         raise gtids_purged(state, wanted, purged)

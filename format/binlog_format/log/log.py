@@ -34,6 +34,14 @@ if TYPE_CHECKING:
 class Log(LogFormat):
     """A log of a format, with what is made of any format's blocks."""
 
+    def gtids_before_start(self) -> tuple[Position, GtidPoint]:
+        """The start, and the GTIDs before it: of the next file, if the first one is purged while they are read."""
+        while True:
+            start = self.start_position()
+            gtids = self.gtid_position_at(start)
+            if gtids or start == self.start_position():
+                return start, gtids
+
     def position_of(self, gtids: GtidPoint) -> GtidStart:
         """Find the position after *gtids*: no group before it is needed.
 
@@ -43,8 +51,7 @@ class Log(LogFormat):
             DataLossError: `GTID_PURGED`: groups that come after *gtids* are not in the log any more.
             OptionError: `INVALID_VALUE`: the log has GTIDs of the other vendor.
         """
-        first = self.start_position()
-        before = self.gtid_position_at(first)
+        _, before = self.gtids_before_start()
         check_kind(before, gtids)
         from binlog_format.gtids.gtid_search import GtidSearch, start_after_set  # compiled code, as below
 

@@ -32,7 +32,7 @@ def find_gtid(log: Log, gtid: AnyGtid) -> Position:
         DataLossError: `GTID_PURGED`: it is older than the log.
         OptionError: `INVALID_VALUE`: the log has GTIDs of the other vendor.
     """
-    known = log.gtid_position_at(log.start_position())
+    _, known = log.gtids_before_start()
     point = GtidPosition.of([gtid]) if isinstance(gtid, Gtid) else GtidSet.of([(gtid.source, (gtid.seqno, gtid.seqno))])
     check_kind(known, point)
     found = _in_sets(log, gtid) if isinstance(gtid, MysqlGtid) else GtidSearch(log).find(gtid)
@@ -100,8 +100,7 @@ def end_of_gtids(log: Log, gtids: GtidPoint) -> GtidEnd:
         DataLossError: `GTID_PURGED`: they are older than the log.
         OptionError: `INVALID_VALUE`: the log has GTIDs of the other vendor.
     """
-    first = log.start_position()
-    known = log.gtid_position_at(first)
+    first, known = log.gtids_before_start()
     check_kind(known, gtids)
     if isinstance(known, GtidSet):
         return _end_of_set(log, gtids if isinstance(gtids, GtidSet) else GtidSet({}))

@@ -20,7 +20,7 @@ from binlog_lab.simulator.reasons import Reasons
 from binlog_lab.simulator.scheduler import Conduct
 from binlog_lab.simulator.script import Act, LifeResult, LifeStep, Script
 from binlog_lab.simulator.server import ModelServer
-from binlog_lab.simulator.server_log import InnodbServerLog
+from binlog_lab.simulator.server_log import InnodbServerLog, Terms
 from binlog_lab.simulator.settings import DELTA_SHARE, TOPICS_SHARE, new_log, write_job, write_publish_job
 from binlog_lab.simulator.topics.lived_topics import LivedTopicsJob
 from binlog_lab.simulator.topics.model_broker import ModelBroker
@@ -62,16 +62,18 @@ class Life:
         self._server = ModelServer.new(log, self._clock)
         self._reasons = Reasons(self._server, VisibleFolder(folder / "server-1", folder / "log-1"))
         self._disk = Disk(folder / "job", folder / "log-", Random(script.seed))
+        self._seen_terms = Terms(list(log.terms.starts))  # by which groups of the reader's files have their numbers
         self._lived = self._new_job(chance)
         self._shown = 0  # number of the last group that the reader may have seen
         self._truth = self._server.history  # that the reader's files are of
         self._survivors: list[int] = []  # last groups after crashes of which the reader's files show nothing yet
         self._is_running = False
         self._is_reset = False  # the log, since the reader looked
+        self._last_look = Look.ALL
         self._switches = 0
 
     def _new_job(self, chance: Random) -> LivedTablesJob | LivedTopicsJob:
-        terms = self._server.log.terms
+        terms = self._seen_terms
         if Random(f"topics {self.script.seed}").random() < TOPICS_SHARE:
             file = write_publish_job(chance, self._folder, self._view.path)
             broker = ModelBroker(self._clock, self._disk, Random(f"broker {self.script.seed}"))
@@ -178,9 +180,11 @@ class Life:
             self._lived.move_to(self._view.path)
         if lost:
             self._survivors.append(self._server.last)
-        if chance.random() < 0.3:
+        is_removed = chance.random() < 0.3
+        if is_removed:
             shutil.rmtree(old.path)
-            self._reasons.is_old_log_gone |= self._lived.job.source.path == str(old.path)
+        is_needed = self._lived.job.source.path == str(old.path)
+        self._reasons.is_old_log_cut |= is_needed and (is_removed or self._reasons.is_torn)
         self._server.log.flush()
         self._show(Look.ALL, chance, "   ")
         return f"fails over, {lost} groups are lost, the last one is {self._server.last}"
@@ -206,11 +210,13 @@ class Life:
                 self._reasons.may_have_lost |= not begun_anew.isdisjoint(self._lived.files_reached)
             self._survivors.clear()
             self._is_reset = False
+            self._last_look = look
             self._reasons.is_stale = look in (Look.STALE_SIZE, Look.PURGE_LATE) or (
                 self._is_running and self._reasons.is_stale
             )
             self._reasons.is_torn = look is Look.TORN and isinstance(self._server.log, InnodbServerLog)
             self._shown, self._truth = self._server.last, dict(self._server.history)
+            self._seen_terms.starts[:] = self._server.log.terms.starts
             self._tell(f"{number}reader sees: {look}")
 
     # --- runs of the job -----------------------------------------------------------------------------------------
@@ -279,8 +285,8 @@ class Life:
             self._tell(f"   it did {done}{f', {faults}' if faults else ''}")
         has_ended = error is None
         is_whole = has_ended or (self._lived.is_atomic and self.outcome.named is None)
-        # Bytes of a torn look may hide what was lost.
-        shows_loss = had_lost and has_ended and not self._reasons.is_torn
+        # Files without a start, and torn pages, may hide what was lost.
+        shows_loss = had_lost and has_ended and self._last_look not in (Look.TORN, Look.NAMES)
         if is_whole and (not self._reasons.may_have_lost or shows_loss):  # else it was taken, then lost
             self._lived.check(self._truth, began_late=self._reasons.began_late)
         return has_ended

@@ -23,7 +23,7 @@ _CUT_OFF = "BINLOG_CORRUPT.BAD_EVENT"
 _SHORTER = "BINLOG_DATA_LOSS.TRUNCATED_TRANSACTION"
 """The log is shorter while the new bytes of a page are there in part."""
 _WITHIN_BATCH = "BINLOG_SWITCH.WITHIN_BATCH"
-"""The job was killed in a batch, and the log that has the rest of it is gone."""
+"""The job was killed in a batch, and the log that has the rest of it is gone, or lost the end."""
 _WITHOUT_GTIDS = frozenset({"BINLOG_SWITCH.NO_GTIDS", "BINLOG_DATA_LOSS.FILE_PURGED"})
 """A job that has an offset, and has taken no group yet, is to go on in another log, or its file is gone: nothing tells
 whether there were groups."""
@@ -56,7 +56,7 @@ class Reasons:
         is_torn: The last page is: the job sees only a part of its new bytes.
         rotten: Folders of servers with a damaged file.
         has_lost_topics: The broker has.
-        is_old_log_gone: The log that the job was in when another server became the primary.
+        is_old_log_cut: The log of the job is gone, or ends in a torn page, since another server is the primary.
     """
 
     server: ModelServer
@@ -67,7 +67,7 @@ class Reasons:
     has_changed_meanwhile: bool = False
     is_torn: bool = False
     rotten: list[VisibleFolder] = field(default_factory=list)
-    is_old_log_gone: bool = False
+    is_old_log_cut: bool = False
     has_lost_topics: bool = False
 
     def is_last(self, error: BinlogError, taken: int, faults: Sequence[str], *, clean: bool) -> bool:
@@ -93,7 +93,7 @@ class Reasons:
             return True
         if self._is_lost(taken) and (isinstance(error, DataLossError | SwitchError) or error.condition in _OF_LOSS):
             return True
-        if (error.condition == _WITHIN_BATCH and self.is_old_log_gone) or (
+        if (error.condition == _WITHIN_BATCH and self.is_old_log_cut) or (
             error.condition in _WITHOUT_GTIDS and not taken
         ):
             return True

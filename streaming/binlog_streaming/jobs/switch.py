@@ -220,11 +220,11 @@ def plan_switch(file: str, path: str) -> Switch:
                 shown = shown_position(watched.log, offset.position)
             return Switch(job, file, path, before, offset, shown, shown, new_text, is_same_log=True)
         old = _old_log(opened, job, before)
-        if before.unfinished is not None and old is None:
+        if before.unfinished is not None and (old is None or old.log.end_position() < old.end):
             raise SwitchError(
                 "WITHIN_BATCH",
-                f"the job was cut off within batch {before.unfinished}, and the log at {before.path}, which has all of "
-                "it, is not there any more",
+                f"the job was cut off within batch {before.unfinished}, and the log at {before.path} does not have all "
+                "of it any more",
                 at=Place(job.checkpoint),
                 hint="Bring its files back, as far as they are needed, or name an archive of them as source.archive: "
                 "the batch is completed first. Else take the tables again: a new checkpoint, an empty sink.directory, "

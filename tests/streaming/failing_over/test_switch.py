@@ -196,7 +196,7 @@ def test_a_batch_that_was_cut_off_needs_the_log_before(mariadb_pair: Pair, tmp_p
     gone = tmp_path / "gone"
     record_path(state, str(gone))
     old.write_text(JOB.format(log=gone))
-    with pytest.raises(SwitchError, match=r"WITHIN_BATCH.*batch 1.*is not there any more"):
+    with pytest.raises(SwitchError, match=r"WITHIN_BATCH.*batch 1.*does not have all of it any more"):
         plan_switch(str(old), str(pair.replica.binlog_directory))
 
 

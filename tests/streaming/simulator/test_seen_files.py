@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import random
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 from binlog_connector.following.log_end import end_of_log, end_position
 from binlog_connector.following.resume import compare
+from binlog_connector.following.switching import Ignored, find_switch
 from binlog_connector.following.watched import WatchedLog
 from binlog_format import open_log
 from binlog_format.classic.file import find_files
 from binlog_format.classic.reader import ClassicLog
-from binlog_format.errors import CorruptError, DataLossError
+from binlog_format.errors import CorruptError, DataLossError, StartError
 from binlog_format.formats.opening import detect_format
 from binlog_format.source_file import FileEntry, LocalDirectory
 from binlog_lab.simulator.classic_server_log import ClassicServerLog
@@ -24,9 +26,8 @@ from binlog_lab.simulator.server_log import Terms
 from binlog_lab.simulator.visible_folder import Look, VisibleFolder
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from binlog_connector.following.offsets import SourceOffset
+    from binlog_format.position import Position
     from binlog_format.source_file import SourceFile
 
 
@@ -54,6 +55,17 @@ class GrowingDirectory(LocalDirectory):
         if name.endswith(f"{self._number:06}"):
             self._folder.show(Look.ALL, random.Random(0))
         return super().open(name)
+
+
+class PurgedLog(ClassicLog):
+    """Loses its first file after each look at where it begins, as long as there is another one."""
+
+    def start_position(self) -> Position:
+        start = super().start_position()
+        names = sorted(Path(self.path).iterdir())
+        if len(names) > 1:
+            names[0].unlink()
+        return start
 
 
 def log_of_two_files(folder: Path, *, is_mysql: bool = False) -> tuple[ModelServer, SourceOffset]:
@@ -233,3 +245,42 @@ def test_a_log_whose_first_file_has_a_damaged_start_is_a_log(tmp_path: Path) -> 
     path.write_bytes(b"\xff" + path.read_bytes()[1:])
     with open_log(str(folder)) as log, pytest.raises(CorruptError, match=rf"HEADER.*{path.name}: byte 0x0"):
         list(log.blocks())
+
+
+@pytest.mark.parametrize("is_mysql", [False, True])
+def test_a_switch_passes_a_newest_file_whose_start_is_not_there_yet(tmp_path: Path, *, is_mysql: bool) -> None:
+    folder = tmp_path / "log"
+    server, offset = log_of_two_files(folder, is_mysql=is_mysql)
+    server.create(1)
+    server.rotate()
+    last = max(folder.iterdir())
+    whole = last.read_bytes()
+    for size in range(len(whole) + 1):
+        last.write_bytes(whole[:size])
+        with WatchedLog(str(folder)) as watched:
+            assert find_switch(watched, offset, ignored=Ignored()).gtid == offset.gtid
+
+
+@pytest.mark.parametrize("is_mysql", [False, True])
+def test_a_log_of_which_no_start_is_there_yet_is_not_one_without_gtids(tmp_path: Path, *, is_mysql: bool) -> None:
+    folder = tmp_path / "log"
+    server, offset = log_of_two_files(folder, is_mysql=is_mysql)
+    server.purge(1)
+    (path,) = folder.iterdir()
+    whole = path.read_bytes()
+    for size in range(4, len(whole)):
+        path.write_bytes(whole[:size])
+        with WatchedLog(str(folder)) as watched, pytest.raises(StartError, match="not there yet") as raised:
+            find_switch(watched, offset, ignored=Ignored())
+        assert raised.value.condition == "BINLOG_START.NO_LOG_FILES"
+
+
+@pytest.mark.parametrize("is_mysql", [False, True])
+def test_gtids_before_a_log_are_those_of_a_file_that_is_still_there(tmp_path: Path, *, is_mysql: bool) -> None:
+    """Seed 4718: the first file was purged between the look at its name and that at its GTIDs."""
+    folder = tmp_path / "log"
+    server, offset = log_of_two_files(folder, is_mysql=is_mysql)
+    server.rotate()
+    with PurgedLog(LocalDirectory(str(folder))) as log:
+        start, gtids = log.gtids_before_start()
+    assert (start.file_no, gtids) == (3, offset.gtid)
