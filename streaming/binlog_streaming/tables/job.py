@@ -191,7 +191,7 @@ class TablesJob(JobRun[MicroBatch, BatchProgress, Progress]):
         if self._ending is not None and not self.is_stopped:
             said = str(self._ending)
             # Its first line is what ended the query; the others are about the query.
-            refused = _refused(said.partition("\n")[0], self.job.checkpoint)
+            refused = _refused(said.partition("\n")[0], f"checkpoint {self.job.checkpoint}")
             raise named_error(said) or refused or self._ending from self._ending
 
     def _is_ended(self) -> bool:
@@ -239,6 +239,14 @@ class TablesJob(JobRun[MicroBatch, BatchProgress, Progress]):
         except BinlogError as error:
             self._failure = error
             raise error from (error.__cause__ if shows_values() else None)  # Spark logs the texts of causes
+        except (OSError, Py4JJavaError) as error:
+            # What targets and records cannot write has a name: these are files in which Spark gives tasks their work.
+            said, place = str(error), frame.sparkSession.conf.get("spark.local.dir", tempfile.gettempdir())
+            refused = None if named_error(said) else _refused(said, f"temporary files of Spark in {place}")
+            if refused is None:
+                raise
+            self._failure = refused
+            raise refused from (error if shows_values() else None)
         finally:
             self._idle_now.set()
 
@@ -314,16 +322,16 @@ _JAVA_ANSWERS |= {"Permission denied": errno.EACCES, "Read-only file system": er
 """Answers of the system, in Java's words."""
 
 
-def _refused(said: str, checkpoint: str) -> BinlogError | None:
-    """The named error for what the system answered when Java wrote the checkpoint; None: Java *said* something else."""
+def _refused(said: str, place: str) -> BinlogError | None:
+    """The named error for what the system answered when Spark wrote somewhere; None: Spark *said* something else."""
     number = next((number for words, number in _JAVA_ANSWERS.items() if words in said), None)
     if number is None:
         return None
-    return storage_error(f"checkpoint {checkpoint}", "write", OSError(number, os.strerror(number)))
+    return storage_error(place, "write", OSError(number, os.strerror(number)))
 
 
 def _not_started(error: Py4JJavaError, checkpoint: str, log_file: Path | None) -> BinlogError:
-    refused = _refused(str(error), checkpoint)
+    refused = _refused(str(error), f"checkpoint {checkpoint}")
     if refused is not None:
         return refused
     message = str(error.java_exception.toString()).partition("\n")[0]

@@ -249,6 +249,20 @@ def test_checkpoint_on_a_full_disk_is_named_and_the_job_goes_on_when_there_is_ro
         assert run_once(job, spark) == []
 
 
+def test_full_disk_of_sparks_temporary_files_is_named_and_the_job_goes_on_when_there_is_room(
+    tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with small_disk(tmp_path / "temporary", 1) as is_small:
+        if not is_small:
+            pytest.skip("no disk can be mounted here")
+        monkeypatch.setattr(spark.sparkContext, "_temp_dir", str(tmp_path / "temporary"))
+        filler = fill(tmp_path / "temporary")
+        with pytest.raises(StorageError, match=r"NO_SPACE.*temporary files of Spark"):
+            run_once(job_for(tmp_path), spark)
+        filler.unlink()
+        assert run_once(job_for(tmp_path), spark)
+
+
 def test_missing_log_is_named_before_spark_starts(tmp_path: Path) -> None:
     with pytest.raises(StartError, match="PATH_NOT_FOUND"):
         TablesJob(job_for(tmp_path, log=tmp_path / "nothing"), once=True).start()
