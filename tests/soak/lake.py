@@ -39,7 +39,7 @@ HEAVY_PAUSE_S = 1.5
 """The same, where transactions are large."""
 BETWEEN_FAULTS_S = 10.0
 """At most so long nothing happens."""
-PATIENCE_S = 600.0
+PATIENCE_S = 1200.0
 """For a job to go on; only one that hangs takes that long."""
 DISK_MB = 512
 """Room for what the jobs keep, and for Spark's files."""

@@ -136,7 +136,7 @@ class Seen:
 
     Attributes:
         lags: By end of the batch (seconds since 1970 UTC): from the commit on the server to the target, in seconds.
-        memory: By time: bytes.
+        memory: By time: bytes; 0 where it does not run.
     """
 
     lags: dict[float, float] = field(default_factory=dict)
@@ -182,13 +182,13 @@ class Watch(threading.Thread):
                 for batch in job.batches():
                     if batch.lag_seconds is not None:
                         seen.lags[batch.finished_at] = batch.lag_seconds
-                if looks % MEMORY_LOOKS == 0 and (size := job.memory()):
-                    seen.memory.append((time.time(), size))
+                if looks % MEMORY_LOOKS == 0:
+                    seen.memory.append((time.time(), job.memory()))
             looks += 1
 
     def draw(self, target: Path, faults: Sequence[tuple[float, str]]) -> None:
         """Memory and lag over time, with the faults, as a PNG."""
-        figure = Figure(figsize=(11, 7), dpi=120, facecolor="white")
+        figure = Figure(figsize=(16, 8), dpi=120, facecolor="white", layout="constrained")
         memory, lag = figure.subplots(2, 1, sharex=True)
         for name, seen in self.seen.items():
             memory.plot(
@@ -204,7 +204,7 @@ class Watch(threading.Thread):
             for at, _ in faults:
                 axes.axvline((at - self.began) / 60, color="#999999", linewidth=0.6)
             axes.set_ylim(bottom=0)
-            axes.legend(loc="upper left")
+            axes.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0))
         for at, fault in faults:
             memory.annotate(
                 fault, ((at - self.began) / 60, 1.01), xycoords=("data", "axes fraction"), rotation=60, fontsize=6
