@@ -124,6 +124,12 @@ def test_tables_older_than_the_log_are_complete_and_proved(
     )
 
 
+def test_a_session_is_encrypted_where_the_server_has_tls(any_server: DatabaseServer) -> None:
+    with session_on(any_server) as session:
+        has_tls = session.variable("have_ssl") != "DISABLED"  # MySQL has no such variable, and TLS
+        assert bool(session.rows("SHOW SESSION STATUS LIKE 'Ssl_cipher'")[0][1]) == has_tls
+
+
 @pytest.mark.parametrize("any_server", [pytest.param(ServerKind.MYSQL, marks=pytest.mark.thorough)], indirect=True)
 def test_a_shadow_is_made_where_servers_make_invisible_keys(any_server: DatabaseServer) -> None:
     fill(any_server)
