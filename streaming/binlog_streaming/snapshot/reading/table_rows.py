@@ -25,7 +25,6 @@ from binlog_format.rows.arrow_arrays import mask_array
 from binlog_format.rows.images import IMAGE_DTYPE, ImageKind, Images
 from binlog_streaming.lake.evolution import cast_to_schema
 from binlog_streaming.lake.sinks import sink_type
-from binlog_streaming.modes.mode_columns import MARK_FIELDS
 from binlog_streaming.modes.row_batches import NO_IMAGE, RowBatch, StepImages
 from binlog_streaming.modes.row_keys import key_columns, null_key
 from binlog_streaming.server.raw_rows import RawRows
@@ -311,15 +310,11 @@ def _maker(content: RowsContent, mode: Mode, schema: pa.Schema) -> Callable[[Row
         if mode is Mode.CHANGELOG:
             return cast_to_schema(changelog_batch(row_batch), schema)
         images = StepImages(content.source_table, (row_batch,))
-        numbers = np.arange(len(images), dtype=np.int64)
-        columns = [
-            images.values(index, schema.field(index).type, numbers).combine_chunks()
-            for index in range(len(row_batch.layout.columns))
-        ]
+        columns = list(map(row_batch.images.column, range(len(row_batch.layout.columns))))
         for index in _keys(content, row_batch.layout):
             if columns[index].null_count:
                 raise null_key(images, index, schema.field(index), columns[index].null_count)
-        return pa.RecordBatch.from_arrays([*columns, *_own_columns(images, numbers, mode, content)], schema=schema)
+        return pa.RecordBatch.from_arrays([*columns, *_own_columns(images, mode, content)], schema=schema)
 
     return make
 
@@ -330,9 +325,12 @@ def _keys(content: RowsContent, layout: TableLayout) -> tuple[int, ...]:
     return key_columns(layout, content.rule.keys) if needs_key else ()
 
 
-def _own_columns(images: StepImages, numbers: NDArray[np.int64], mode: Mode, content: RowsContent) -> list[pa.Array]:
-    no, never = mask_array(np.zeros(len(numbers), np.bool_)), images.times(np.full(len(numbers), NO_IMAGE))
-    if mode is Mode.SCD2:
-        is_current = mask_array(np.ones(len(numbers), np.bool_))
-        return [images.times(numbers), never, is_current, images.place_texts(numbers).combine_chunks()]
-    return [no, never][: len(MARK_FIELDS)] if content.rule.deletes is Deletes.MARK else []
+def _own_columns(images: StepImages, mode: Mode, content: RowsContent) -> list[pa.Array]:
+    count = len(images)
+    if mode is not Mode.SCD2 and content.rule.deletes is not Deletes.MARK:
+        return []
+    never = images.times(np.full(count, NO_IMAGE))
+    if mode is not Mode.SCD2:
+        return [mask_array(np.zeros(count, np.bool_)), never]
+    numbers, is_current = np.arange(count, dtype=np.int64), mask_array(np.ones(count, np.bool_))
+    return [images.times(numbers), never, is_current, images.place_texts(numbers).combine_chunks()]
