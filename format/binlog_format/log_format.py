@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from binlog_format.errors import BinlogError
     from binlog_format.format_traits import FormatTraits
     from binlog_format.gtids.gtid import Gtid, GtidSource
-    from binlog_format.gtids.gtid_set import GtidPoint, Taken
+    from binlog_format.gtids.gtid_set import AnyGtid, GtidPoint, Taken
     from binlog_format.kernels import Bytes
     from binlog_format.position import Place
     from binlog_format.source_file import Directory
@@ -80,6 +80,7 @@ class Span:
         size: Bytes that the span takes in the files.
         gtids: Last GTID of each domain in the span; of a MySQL log the set of all.
         last_timestamp: Of the last group's first event, seconds since 1970 UTC; None without groups.
+        last_gtid: Of the last group; None: it has none.
         xa: What the groups do to XA transactions whose rows are elsewhere (`classic`), in their order.
     """
 
@@ -88,6 +89,7 @@ class Span:
     size: int
     gtids: GtidPoint
     last_timestamp: int | None
+    last_gtid: AnyGtid | None = None
     xa: tuple[XaStep, ...] = ()
 
 

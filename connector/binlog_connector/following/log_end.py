@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from binlog_connector.following.entry_marks import marks_after, marks_at, marks_over
 from binlog_connector.following.offsets import NOTHING_SKIPPED, SourceOffset
@@ -69,13 +69,31 @@ def start_of_file(watched: WatchedLog, file_no: int) -> SourceOffset:
     return offset_at(watched, start, gtid=watched.log.gtid_position_at(start))
 
 
+class SeenEnd(NamedTuple):
+    """The end of a log, as it was at some time.
+
+    Attributes:
+        offset: After the last complete event group.
+        span: Groups before it; None: there are none.
+    """
+
+    offset: SourceOffset
+    span: Span | None
+
+
 def end_of_log(watched: WatchedLog) -> SourceOffset:
     """Position after the last complete event group; scans the last file in which a group ends."""
+    return log_end(watched).offset
+
+
+def log_end(watched: WatchedLog) -> SeenEnd:
+    """`end_of_log`, and what the scan has found."""
     found = _last_span(watched)
     if found is None:
-        return start_of_log(watched)
+        return SeenEnd(start_of_log(watched), None)
     start, span = found
-    return offset_at(watched, span.end, gtid=watched.log.gtid_position_at(start).advanced_by(span.gtids))
+    gtids = watched.log.gtid_position_at(start).advanced_by(span.gtids)
+    return SeenEnd(offset_at(watched, span.end, gtid=gtids), span)
 
 
 def end_position(watched: WatchedLog) -> Position:

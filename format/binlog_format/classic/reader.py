@@ -18,7 +18,7 @@ from binlog_format.events.layout import EVENT_CHECKSUM_SIZE
 from binlog_format.events.query import XID_SIZE, ends_in_xid
 from binlog_format.extents import read_extents
 from binlog_format.format_traits import CLASSIC, FORMAT_TRAITS
-from binlog_format.gtids.gtid_history import gtids_of
+from binlog_format.gtids.gtid_history import gtid_of, gtids_of
 from binlog_format.gtids.gtid_set import NO_GTIDS, GtidSet
 from binlog_format.log.log import Log
 from binlog_format.log_format import FileGtids, Heads, LogFile, Span
@@ -177,6 +177,7 @@ class ClassicLog(Log):
                         size=int(sizes[count - 1]),
                         gtids=span.gtids.advanced_by(gtids_of(ended[:count], piece.gtid_sources)),
                         last_timestamp=int(ended["timestamp"][count - 1]),
+                        last_gtid=gtid_of(ended[count - 1], piece.gtid_sources),
                         xa=span.xa + xa_steps(_block(piece), count),
                     )
                 if size_max is not None and passed > size_max and span.groups:

@@ -59,6 +59,7 @@ class DefinitionKeeper:
             ",".join([*(rule.select for rule in job.tables), GHOST_TABLES]), job.source.exclude_tables
         )
         self._history: SchemaHistory | None = None
+        self._from_start: SchemaHistory | None = None
         self._known_from: Position | None = None
         self._states: tuple[KeptState, ...] = ()
         self._is_written = False  # `_states` or what came before it
@@ -72,6 +73,11 @@ class DefinitionKeeper:
                 self._note(ddl_statements(block))
                 self._note(stated_definitions(block))
             yield block
+
+    def observed_from_start(self, blocks: Iterable[Block]) -> Iterator[Block]:
+        """The same *blocks*, of plain events, from the start of the log on; `bring_to` does not read them again."""
+        self._from_start = self._of_schema_file()
+        return self._from_start.observed(blocks)
 
     def bring_to(self, watched: WatchedLog, position: Position) -> None:
         """Read all definitions before *position*, from the kept state and the log.
@@ -145,16 +151,17 @@ class DefinitionKeeper:
 
     def _begun(self, watched: WatchedLog, position: Position) -> SchemaHistory:
         """The kept state for *position*, or else the definitions of the whole log before it."""
-        history = self._of_schema_file()
         log_start = watched.log.start_position()
         content = state_of(self._job).read(KEPT_DEFINITIONS_FILE)
         kept = None if content is None else KeptDefinitions.parse(content, str(self._job.kept_definitions))
         state = None if kept is None else kept.usable(watched, position)
         if kept is not None and state is not None:
             self._known_from, self._states, self._is_written = kept.known_from, (state,), True
-            return restored(history, state, log_start)
-        if log_start < position:
-            history.scan_ddl(watched.log, log_start, position)
+            return restored(self._of_schema_file(), state, log_start)
+        history, self._from_start = self._from_start or self._of_schema_file(), None
+        reached = history.known_to or log_start
+        if reached < position:
+            history.scan_ddl(watched.log, reached, position)
         history.known_to = max(log_start, position)
         self._known_from, self._is_written = log_start, False
         self._states = (self._shown(state_of_history(history, watched, self._is_wanted, None)),)

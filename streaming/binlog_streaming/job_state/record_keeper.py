@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 
     from binlog_connector.following.offsets import SourceOffset
     from binlog_connector.schema.log_ddl import DdlStatement
+    from binlog_format.block import Block
     from binlog_format.errors import DataLossError
     from binlog_streaming.job_state.progress import BatchProgress
     from binlog_streaming.job_state.record import RecordChange
@@ -226,6 +227,10 @@ class RecordKeeper:
             start = read_offset(state_of(self._job), batch_id - 1)
             keep_batch(self._definitions, self._job, statements, start, end)
         return self._definitions.defined
+
+    def observed_from_start(self, blocks: Iterable[Block]) -> Iterator[Block]:
+        """See `DefinitionKeeper.observed_from_start`."""
+        return self._definitions.observed_from_start(blocks)
 
     def keep_definitions_of_server(self, statements: Sequence[DdlStatement]) -> None:
         """Keep definitions that were read from the server: `DefinitionKeeper.take_from_server`."""

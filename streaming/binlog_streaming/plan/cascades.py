@@ -98,8 +98,14 @@ class CascadeLog:
 
     job: Job
 
-    def scope_before(self, start: Position) -> StatementScope:
-        """Read the scope, and foreign keys, from the schema file, statements and marks before *start*."""
+    def scope_before(
+        self, start: Position, observed: Callable[[Iterable[Block]], Iterator[Block]] = iter
+    ) -> StatementScope:
+        """Read the scope, and foreign keys, from the schema file, statements and marks before *start*.
+
+        Args:
+            observed: Passes on the blocks that are read, to see them, too.
+        """
         folds = self.job.source.folds_names
         scope, file = StatementScope(folds_names=folds), self._schema_file()
         keys = ForeignKeys() if file is None else file.catalog.foreign_keys.copy()
@@ -111,7 +117,7 @@ class CascadeLog:
             log = watched.log
             first = log.start_position()
             server_runs = ServerRuns(log)
-            for block in expanded(log.blocks(first, start)) if first < start else ():
+            for block in observed(expanded(log.blocks(first, start))) if first < start else ():
                 statements = (statement for _, _, statement in all_statements(block, server_runs))
                 for statement in merge(statements, stated_definitions(block)):
                     scope.observe(statement)

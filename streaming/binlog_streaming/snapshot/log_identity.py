@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import pymysql
 
-from binlog_connector.following.log_end import end_of_log
+from binlog_connector.following.log_end import end_of_log, log_end
 from binlog_connector.following.watched import WatchedLog, file_start
 from binlog_format.errors import ServerError
 from binlog_format.gtids.gtid import Gtid, GtidPosition
@@ -27,6 +27,7 @@ from binlog_streaming.snapshot.sql_text import logged_place, prepare_session, ta
 if TYPE_CHECKING:
     import numpy as np
 
+    from binlog_connector.following.log_end import SeenEnd
     from binlog_connector.following.offsets import SourceOffset
     from binlog_format.gtids.gtid_set import AnyGtid, GtidPoint
     from binlog_format.position import Position
@@ -42,8 +43,8 @@ _FIRST_EVENT = 4
 _HINT = "Give the URL of the server that writes the log which the job reads (source.path)"
 
 
-def check_is_writer(session: ServerSession, path: str, format_name: str | None = None) -> None:
-    """See that the log at *path* is the server's own; nothing is written.
+def check_is_writer(session: ServerSession, path: str, format_name: str | None = None) -> SeenEnd:
+    """See that the log at *path* is the server's own, and where it ends now; nothing is written.
 
     The server has the id that the log's newest file states, and has executed all GTIDs at the log's end. Its own
     binlog has a file of that name, which begins after the same GTIDs, and has them at the same byte.
@@ -52,8 +53,8 @@ def check_is_writer(session: ServerSession, path: str, format_name: str | None =
         format_name: The format that the log must have; None: whatever it is.
     """
     with WatchedLog(path, format_name) as watched:
-        end = end_of_log(watched)
-        newest = watched.last_written()
+        found = log_end(watched)
+        end, newest = found.offset, watched.last_written()
         _check_vendor(session, path, end.gtid)
         if newest is not None:
             _check_server_id(session, path, watched, newest)
@@ -62,6 +63,7 @@ def check_is_writer(session: ServerSession, path: str, format_name: str | None =
             _check_places(session, path, watched, newest, end)
         elif newest is not None:
             _check_last_group(session, path, watched, end)
+    return found
 
 
 def begin_writing(session: ServerSession, source: JobLogSource) -> None:

@@ -15,7 +15,7 @@ from binlog_format.block import BLOCK_SIZE, GROUP_DTYPE
 from binlog_format.errors import BinlogError, CorruptError
 from binlog_format.events.event_table_kernels import read_gtid
 from binlog_format.events.layout import EVENT_HEADER_SIZE
-from binlog_format.gtids.gtid_history import gtids_of
+from binlog_format.gtids.gtid_history import gtid_of, gtids_of
 from binlog_format.gtids.gtid_set import NO_GTIDS
 from binlog_format.innodb.groups.block_builder import BlockBuilder
 from binlog_format.innodb.groups.commit_kernels import (
@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from binlog_format.block import Block, Table
+    from binlog_format.gtids.gtid_set import AnyGtid
     from binlog_format.innodb.pages.pages import PageReader
     from binlog_format.innodb.scanner import CommitScanner, CommitWindow, LongRecord
     from binlog_format.position import Position
@@ -298,13 +299,14 @@ class _SpanBuilder:
         self._size = 0
         self._group_count = 0
         self._last_timestamp: int | None = None
+        self._last_gtid: AnyGtid | None = None
         self._gtids = NO_GTIDS
         self._start_byte: int | None = None  # of `start` in the first page
         self._heads = GroupHeads()
 
     def result(self) -> Span:
         """The range that has been taken."""
-        return Span(self._end, self._group_count, self._size, self._gtids, self._last_timestamp)
+        return Span(self._end, self._group_count, self._size, self._gtids, self._last_timestamp, self._last_gtid)
 
     def take(self, window: CommitWindow, reader: PageReader) -> bool:
         """Take a window, or the part of it that the limit allows; True: the limit has been reached."""
@@ -340,7 +342,7 @@ class _SpanBuilder:
 
     def _take_heads(self, groups: Table) -> None:
         self._group_count += len(groups)
-        self._last_timestamp = int(groups["timestamp"][-1])
+        self._last_timestamp, self._last_gtid = int(groups["timestamp"][-1]), gtid_of(groups[-1], ())
         self._gtids = self._gtids.advanced_by(gtids_of(groups, ()))
 
     def _take_long(self, record: LongRecord, reader: PageReader, size: int) -> bool:

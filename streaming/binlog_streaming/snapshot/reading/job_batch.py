@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 from binlog_connector.crash_points import reached
 from binlog_connector.following.offsets import SourceOffset
+from binlog_connector.following.resume import compare
 from binlog_connector.following.starts import initial_offset
 from binlog_connector.following.watched import WatchedLog, file_start
 from binlog_connector.schema.statement_scope import StatementScope
@@ -41,9 +42,12 @@ from binlog_streaming.tables.job import TablesJob
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
+    from binlog_connector.following.log_end import SeenEnd
     from binlog_connector.schema.definitions import TableName
     from binlog_connector.schema.log_ddl import DdlStatement
     from binlog_format.gtids.gtid_set import GtidPoint
+    from binlog_format.log_format import Span
+    from binlog_format.position import Position
     from binlog_streaming.job_state.checkpoint import Checkpoint
     from binlog_streaming.job_state.progress import TableProgress
     from binlog_streaming.plan.snapshots import PlannedSnapshot
@@ -220,7 +224,8 @@ class JobBatch:
             scope = StatementScope.from_json(record.scope.at(self.batch_id))
             if self._definitions and scope.foreign_keys is None:
                 first = next(iter(self._definitions.values()))
-                scope.take_older(CascadeLog(self._job).scope_before(first.position))
+                blocks = self._keeper.observed_from_start
+                scope.take_older(CascadeLog(self._job).scope_before(first.position, blocks))
             for definition in self._definitions.values():
                 scope.observe(definition)
             # Before the record has the tables as complete: what follows of them in the log may need their definitions.
@@ -276,11 +281,12 @@ def parse_point(text: str, option: str) -> LogPoint | GtidPoint:
         raise OptionError("INVALID_VALUE", f"{option} {text}: {error}", hint=hint) from error
 
 
-def offset_of(watched: WatchedLog, point: LogPoint | GtidPoint) -> SourceOffset:
+def offset_of(watched: WatchedLog, point: LogPoint | GtidPoint, seen: SeenEnd | None = None) -> SourceOffset:
     """Find the offset at which to continue after a point.
 
     Args:
         point: In the server's log; or all that had been logged there.
+        seen: An earlier end of the log: what comes before it need not be walked again.
 
     Raises:
         StartError: `GTID_NOT_FOUND`, `POSITION_NOT_FOUND`: the log does not reach that far, or has no such place.
@@ -290,7 +296,10 @@ def offset_of(watched: WatchedLog, point: LogPoint | GtidPoint) -> SourceOffset:
         start = point
     elif watched.log.traits.has_byte_positions or not point.gtid:
         place = ServerPosition(point.name, point.byte)
-        start = SourceOffset(resolve_position(watched.log, "startingOffsets", place), gtid=point.gtid)
+        position = resolve_position(watched.log, "startingOffsets", place)
+        is_seen = seen is not None and _groups_before(watched, position, seen) is not None
+        identity = watched.identity(position.file_no) if is_seen else ""
+        start = SourceOffset(position, fingerprint=identity, gtid=point.gtid)
     else:
         start = point.gtid
     end = time.monotonic() + PATIENCE_SECONDS
@@ -312,9 +321,12 @@ def offset_of(watched: WatchedLog, point: LogPoint | GtidPoint) -> SourceOffset:
     return offset
 
 
-def rows_place(watched: WatchedLog, offset: SourceOffset) -> RowsPlace:
-    """Find the place of rows that were read at *offset*; scans the file before it."""
+def rows_place(watched: WatchedLog, offset: SourceOffset, seen: SeenEnd | None) -> RowsPlace:
+    """Find the place of rows that were read at *offset*; scans the file before it, from *seen* on where it can."""
     position = offset.position
+    span = None if seen is None else _groups_before(watched, position, seen)
+    if span is not None and span.last_timestamp is not None:
+        return RowsPlace(position, span.last_gtid, span.last_timestamp)
     for file_no in reversed([number for number in watched.names() if number <= position.file_no]):
         last = None
         for heads in watched.log.heads(file_start(file_no), position):
@@ -323,3 +335,17 @@ def rows_place(watched: WatchedLog, offset: SourceOffset) -> RowsPlace:
         if last is not None:
             return RowsPlace(position, gtid_of(*last), int(last[0]["timestamp"]))
     return RowsPlace(position, None, int(time.time()))
+
+
+def _groups_before(watched: WatchedLog, position: Position, seen: SeenEnd) -> Span | None:
+    """Groups before *position*, with the last one, where it follows from an earlier end of the log and what came since.
+
+    None: it does not, or no group ends there.
+    """
+    start = seen.offset.position
+    if start.file_no != position.file_no or start > position or compare(watched, seen.offset).loss is not None:
+        return None
+    span = watched.log.span(start, end=position)
+    if span.end != position:
+        return None
+    return span if span.groups else seen.span

@@ -22,6 +22,7 @@ from binlog_streaming.snapshot.server_tables import JobTables, LeftOut, find_oth
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from binlog_connector.following.log_end import SeenEnd
     from binlog_connector.schema.table_changes import TableCreated
     from binlog_format.gtids.gtid_set import GtidPoint
     from binlog_streaming.server.session import ServerSession
@@ -66,6 +67,7 @@ class ReadingPlan:
         left_out: What else the rules select, and why it is not read.
         sessions: How many read at the same time.
         at: Where in the job's log the server is, as it was given; None: the server reports it.
+        seen: Where the log of the server ended when the plan was made; None: the server need not write one.
         is_known: The server itself confirms *at*, or reports it.
         locks_tables: The server does not report a place for its snapshots, so the tables are locked for a moment.
     """
@@ -77,6 +79,7 @@ class ReadingPlan:
     left_out: tuple[LeftOut, ...]
     sessions: int
     at: LogPoint | GtidPoint | None = None
+    seen: SeenEnd | None = None
     is_known: bool = True
     locks_tables: bool = False
 
@@ -107,9 +110,9 @@ def plan_reading(
         sessions: How many may read at the same time.
     """
     has_binlog = session.variable("log_bin") == "ON"
-    is_known = True
+    seen, is_known = None, True
     if at is None:
-        check_is_writer(session, job.source.path, job.source.format)
+        seen = check_is_writer(session, job.source.path, job.source.format)
     else:
         is_known = check_restored(session, at)
     of_job = JobTables(job)
@@ -136,6 +139,7 @@ def plan_reading(
         # Without a binlog nothing tells whether several sessions see the same rows.
         sessions=sessions if has_binlog else 1,
         at=at,
+        seen=seen,
         is_known=is_known,
         locks_tables=not session.version.is_mariadb and (at is None or (has_binlog and sessions > 1)),
     )

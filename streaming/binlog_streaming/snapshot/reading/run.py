@@ -263,7 +263,7 @@ def _read_up_to_failure(
         # Before the sessions are closed: the undo history grows until then.
         opened.callback(measure, LoadMeter(sessions[0], plan.connections))
         with WatchedLog(job.source.path, job.source.format) as watched:
-            place = rows_place(watched, offset)
+            place = rows_place(watched, offset, plan.seen)
         context = ReadingContext(sessions, place, job.decoding(), job.sink)
         batch.know(
             {
@@ -292,7 +292,7 @@ def _sessions(
         # One more: it finds where ranges end.
         sessions, point = sessions_at_one_point(connect, plan.sessions + 1, tables, opened)
         with WatchedLog(job.source.path, job.source.format) as watched:
-            return sessions, offset_of(watched, point)
+            return sessions, offset_of(watched, point, plan.seen)
     with WatchedLog(job.source.path, job.source.format) as watched:
         offset = offset_of(watched, plan.at)
     if plan.sessions > 1:

@@ -7,10 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from binlog_connector.following.log_end import log_end
+from binlog_connector.following.watched import WatchedLog
+from binlog_format.classic.reader import ClassicLog
 from binlog_format.errors import ServerError
+from binlog_format.gtids.gtid import GtidPosition
 from binlog_streaming.lake.sinks import sink_type
 from binlog_streaming.settings import Deletes, Job, Mode, Sink, TableFormat, TableRule
-from binlog_streaming.snapshot.reading.job_batch import rows_place
+from binlog_streaming.snapshot.locked_point import LogPoint
+from binlog_streaming.snapshot.reading.job_batch import offset_of, rows_place
 from binlog_streaming.snapshot.reading.plan import plan_reading
 from binlog_streaming.snapshot.reading.run import run_reading
 from tests.streaming.replay_runs import run
@@ -139,3 +144,24 @@ def test_a_server_that_dies_is_named_and_read_anew(server: MariaDbServer, tmp_pa
     assert read_tables(server, job).rows == ROWS
     run(job)
     assert sorted(tuple(row.values()) for row in rows_of(job, "shop/t")) == server_rows(server, "shop.t")
+
+
+def test_the_place_of_rows_by_what_the_plan_has_seen_is_that_of_a_walk(
+    server: MariaDbServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run_sql(server, ["UPDATE shop.t SET n = n + 1"])
+    with WatchedLog(str(server.binlog_directory)) as watched:
+        seen = log_end(watched)
+    for statement in ("DO 0", "UPDATE shop.t SET n = n + 1 WHERE part < 9", "FLUSH BINARY LOGS"):
+        run_sql(server, [statement])
+        with WatchedLog(str(server.binlog_directory)) as watched, monkeypatch.context() as patched:
+            end = log_end(watched).offset
+            assert isinstance(end.gtid, GtidPosition)
+            name, _, byte = str(watched.log.server_position(end.position)).rpartition(":")
+            point = LogPoint(name, int(byte), end.gtid)
+            offset = offset_of(watched, point)
+            place = rows_place(watched, offset, None)
+            assert offset_of(watched, point, seen) == offset
+            if statement != "FLUSH BINARY LOGS":  # of the next file it has seen nothing
+                patched.delattr(ClassicLog, "heads")
+            assert rows_place(watched, offset, seen) == place
