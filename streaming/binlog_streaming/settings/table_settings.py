@@ -37,8 +37,7 @@ ROWS = (
     Setting(
         "where",
         "Only rows for which this is true; an update after which it becomes true or false is an insert or a delete. "
-        "Comparisons "
-        "with literals, BETWEEN, IN, LIKE, IS NULL, AND, OR, NOT, with the values before masks.",
+        "Comparisons with literals, BETWEEN, IN, LIKE, IS NULL, AND, OR, NOT, with the values before masks.",
         """ "country = 'DE' AND deleted_at IS NULL" """.strip(),
     ),
 )
@@ -46,8 +45,7 @@ TABLES = (
     Setting("select", "Regular expressions on database.table, separated by commas, each for the whole name."),
     Setting(
         "mode",
-        "mirror: the rows that the table has now, by primary key. changelog: every change, in order, in the shape "
-        "of a "
+        "mirror: the rows that the table has now, by primary key. changelog: every change, in order, in the shape of a "
         "change data feed. scd2: every version of a row, with the times between which it was valid. Several: "
         '["mirror", "changelog"], with {mode} in the target.',
     ),
@@ -65,8 +63,7 @@ TABLES = (
     ),
     Setting(
         "on_truncate",
-        "Effect of a TRUNCATE of the source table: apply (a mirror becomes empty, versions end, a changelog gets a "
-        "row "
+        "Effect of a TRUNCATE of the source table: apply (a mirror becomes empty, versions end, a changelog gets a row "
         "that records it), ignore, or fail (the job stops before it).",
     ),
     Setting("on_drop", "The same for DROP TABLE and DROP DATABASE; with ignore the rows stay unchanged."),
@@ -74,8 +71,7 @@ TABLES = (
         "on_partition_drop",
         "Effect of DROP PARTITION and TRUNCATE PARTITION of the source table: fail (the job stops before them), "
         "keep (the rows stay in the targets), or apply (they are deleted from a mirror, versions end; the bounds of "
-        "the "
-        "partitions come from the log's CREATE TABLE or from schemaFile).",
+        "the partitions come from the log's CREATE TABLE or from schemaFile).",
     ),
     Setting(
         "unknown_values",
@@ -103,8 +99,7 @@ TABLES = (
         "Effect of a DELETE or a change of keys in a parent table, if CASCADE or SET NULL of a foreign key may "
         "change rows of this table and these changes are not logged (MariaDB; MySQL before 9.6, or with native "
         "foreign keys): fail (the job stops before it), apply (the changes are derived, and applied to the "
-        "targets), or ignore (the "
-        "table lacks these changes).",
+        "targets), or ignore (the table lacks these changes).",
     ),
     Setting(
         "begin",

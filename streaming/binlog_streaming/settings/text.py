@@ -118,8 +118,7 @@ SOURCE = (
     Setting(
         "lowerCaseTableNames",
         "Result of SELECT @@lower_case_table_names on the server: with 1 and 2 Orders and orders are one table. "
-        "Default: taken from the log if it proves it; required if a statement spells a table otherwise than its "
-        "rows.",
+        "Default: taken from the log if it proves it; required if a statement spells a table otherwise than its rows.",
         "1",
     ),
     Setting(

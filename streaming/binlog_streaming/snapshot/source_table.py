@@ -150,8 +150,7 @@ def read_columns(session: ServerSession, schema: str, name: str) -> tuple[Source
         "SELECT COLUMN_NAME, COLUMN_TYPE, CHARACTER_SET_NAME, COLLATION_NAME,"
         # The columns of a row's period are in MariaDB's expressions, too.
         " GENERATION_EXPRESSION NOT IN ('', 'ROW START', 'ROW END'), IS_NULLABLE = 'YES'"
-        " FROM information_schema.COLUMNS"
-        " WHERE TABLE_SCHEMA = %s AND TABLE_NAME = %s ORDER BY ORDINAL_POSITION",
+        " FROM information_schema.COLUMNS WHERE TABLE_SCHEMA = %s AND TABLE_NAME = %s ORDER BY ORDINAL_POSITION",
         schema,
         name,
     )

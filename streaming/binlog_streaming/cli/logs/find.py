@@ -31,8 +31,7 @@ def find(
         typer.Option(
             metavar="TIME",
             help="The first event group committed at this time or later: 2026-01-31T12:00:00 (UTC "
-            "unless it has +02:00), "
-            "or seconds since 1970.",
+            "unless it has +02:00), or seconds since 1970.",
         ),
     ] = None,
 ) -> None:
