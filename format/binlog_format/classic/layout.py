@@ -1,18 +1,8 @@
 """Classic (version 4) binlog files on disk: names, magic numbers, the Format_description event, classes of events.
 
 A file is 4 bytes of magic and then events, one after the other, each with the header of `binlog_format.events.layout`
-and, when the Format_description event at the start states it, a CRC-32 after it. That event (MariaDB
-`sql/log_event.h`: `Format_description_log_event`):
-
-    Offset  Size  Type    Field
-    0       19            event header
-    19      2     uint16  binlog version, 4
-    21      50    char    server version, filled up with zeros
-    71      4     uint32  created: seconds since 1970 UTC in the first file after a server start, else 0
-    75      1     uint8   size of the event header, 19
-    76      n     uint8   size of the fixed part of each event type, from type 1 on
-    76+n    1     uint8   checksum algorithm
-    77+n    4     uint32  CRC-32 of what is before; there whatever the algorithm is
+and, when the Format_description event at the start states it, a CRC-32 after it. `docs/formats/classic.md` describes
+that event (MariaDB `sql/log_event.h`: `Format_description_log_event`).
 """
 
 from __future__ import annotations

@@ -1,15 +1,4 @@
-"""Replication events on disk: the 19-byte header, type codes and flags.
-
-Layout of the header, little endian (MariaDB `sql/log_event.h`, MySQL `libbinlogevents`):
-
-    Offset  Size  Type    Field
-    0       4     uint32  timestamp, seconds since 1970 UTC
-    4       1     uint8   type
-    5       4     uint32  server_id
-    9       4     uint32  event size, header and checksum included
-    13      4     uint32  end_log_pos; 0 in `.ibb` files, unreliable elsewhere
-    17      2     uint16  flags
-"""
+"""Replication events on disk: the 19-byte header, type codes and flags; `docs/formats/classic.md` describes them."""
 
 from __future__ import annotations
 

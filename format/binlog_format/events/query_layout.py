@@ -1,16 +1,4 @@
-"""Query events on disk (MariaDB and MySQL `Query_log_event`).
-
-Offset  Size  Type    Field
-0       19            event header
-19      4     uint32  thread id of the session
-23      4     uint32  seconds that the statement took
-27      1     uint8   d: length of the database name
-28      2     uint16  error code
-30      2     uint16  s: size of the status variables
-32      s             status variables
-32+s    d             database name
-32+s+d  1             zero
-33+s+d  ..            text of the statement, to the end of the event
+"""Query events on disk (MariaDB and MySQL `Query_log_event`), which `docs/formats/classic.md` describes.
 
 Status variables of Query events on disk (MariaDB `sql/log_event.h`, MySQL `statement_events.h`): `StatusVariable`.
 

@@ -1,21 +1,6 @@
 """Table map events on disk: `ColumnType`, `MetadataField`, places in the event, sizes of type metadata.
 
-Layout after the 19-byte event header (MariaDB `sql/log_event.h`: `Table_map_log_event`; MySQL the same):
-
-    Size     Type      Field
-    6        uint48    table_id
-    2        uint16    flags
-    1 + n    text      database, with a 0x00 after it
-    1 + n    text      table, with a 0x00 after it
-    1..9     varint    column count
-    count    bytes     type of each column
-    1..9     varint    size of the type metadata
-    size     bytes     type metadata, 0 to 2 bytes for each column
-    bitmap   bits      columns that can be NULL, lowest bit first
-    rest     fields    optional metadata: type (1 byte), size (varint), content
-
-A varint is the "length-encoded integer" of the client protocol: below 0xFB the byte itself, 0xFC + 2 bytes,
-0xFD + 3 bytes, 0xFE + 8 bytes, little endian.
+`docs/formats/classic.md` describes them (MariaDB `sql/log_event.h`: `Table_map_log_event`; MySQL the same).
 
 Columns that MariaDB adds behind those of a table: hashes of unique keys that are too long for an index.
 

@@ -1,24 +1,6 @@
 """The `.ibb` container on disk: page sizes, header fields, chunk types; every constant and struct of the format.
 
-A file is an array of pages. Page 0 is the header page; the last 4 bytes of every written page are the CRC-32C of the
-bytes before them. Everything is little endian. A header page:
-
-    Offset  Size  Type    Field
-    0       4     uint32  magic 0x010DFEFE
-    4       4     uint32  log2 of the page size
-    8       4     uint32  major version
-    12      4     uint32  minor version
-    16      8     uint64  file number
-    24      8     uint64  pages of the file when the header was written; FLUSH does not correct it
-    32      8     uint64  InnoDB LSN at the start of the file
-    40      8     uint64  GTID state interval in pages; 0: only page 1
-    48      8     uint64  lowest file that this file's commit records may refer to (out-of-band data)
-    56      8     uint64  lowest file with a pending XA transaction, all ones: none
-    64      444   zero
-    508     4     uint32  CRC-32C of the bytes 0..507
-    512     ..    zero, up to the page's own CRC-32C
-
-A chunk: 1 byte type (kind and flags), 2 bytes length of the data, data; it never crosses a page.
+`docs/formats/innodb.md` describes it.
 """
 
 from __future__ import annotations

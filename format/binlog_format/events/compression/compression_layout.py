@@ -1,18 +1,7 @@
 """Compressed events on disk: MariaDB's single ones, MySQL's compressed transactions.
 
-MariaDB (`log_bin_compress`; `sql/log_event.cc`: `query_event_uncompress`, `row_log_event_uncompress`): an event begins
-as its plain form does, up to the text of a statement (after the database name's zero), or up to the rows (after the
-column bitmaps). From there on:
-
-    Offset  Size  Type    Field
-    0       1     uint8   0x80 | algorithm << 4 | n; algorithm 0: zlib
-    1       n     uint    big endian: size of what follows, uncompressed; n is 1 to 4
-    1+n     ..            zlib stream, to the end of the event
-
-MySQL (`binlog_transaction_compression`; `libs/mysql/binlog/event/codecs/binary.cpp`): the body of TRANSACTION_PAYLOAD
-is a list of fields, each `type, size, content`, where type and size are packed integers (one byte up to 250, else 252,
-253, 254 and 2, 3, 8 bytes, little endian), and the content is one too. After the field of type 0, which has neither
-size nor content, stands the payload: whole events without checksums, compressed together.
+`docs/formats/classic.md` describes them (MariaDB `sql/log_event.cc`: `query_event_uncompress`,
+`row_log_event_uncompress`; MySQL `libs/mysql/binlog/event/codecs/binary.cpp`).
 """
 
 from __future__ import annotations

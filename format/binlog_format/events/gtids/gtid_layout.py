@@ -1,22 +1,6 @@
-"""GTID, Gtid_list and XA_prepare events on disk (MariaDB `sql/log_event.h`, all little endian, header left out).
+"""GTID, Gtid_list and XA_prepare events of MariaDB on disk; `docs/formats/classic.md` describes them.
 
-GTID (`Gtid_log_event`), filled up with zeros to 19 bytes:
-
-    Offset  Size  Type    Field
-    0       8     uint64  seqno
-    8       4     uint32  domain
-    12      1     uint8   flags (`GTID_FLAG_...` in layout.py); the fields below are there as these flags set
-            8     uint64  commit id                        GROUP_COMMIT_ID
-            6+n           XA name: format id i32, sizes of gtrid and bqual u8, both strings   PREPARED_XA, COMPLETED_XA
-            1     uint8   more flags (`GTID_EXTRA_...`); 0 or absent: nothing follows
-            1     uint8   further engines                  MULTI_ENGINE
-            8     uint64  seqno of the START ALTER         COMMIT_ALTER, ROLLBACK_ALTER
-            4     uint32  thread id                        THREAD_ID
-
-Gtid_list (`Gtid_list_log_event`): count and flags u32, then for each GTID domain u32, server u32, seqno u64; of the
-GTIDs of one domain the most recent one is the last.
-
-XA_prepare (`XA_prepare_log_event`): one phase u8, format id i32, sizes of gtrid and bqual u32, both strings.
+In the server: `sql/log_event.h`, `Gtid_log_event`, `Gtid_list_log_event`, `XA_prepare_log_event`.
 """
 
 from __future__ import annotations

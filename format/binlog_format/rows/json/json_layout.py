@@ -1,31 +1,8 @@
 """MySQL's binary JSON and the changes to it: type codes, literals, limits, `JsonOperation`.
 
-Layout of a document (MySQL `sql-common/json_binary.h`), little endian:
-
-    Size     Type      Field
-    1        uint8     type
-    rest     bytes     value
-
-Of an object, whose offsets count from its first byte; n is 2 for small, 4 for large objects and arrays:
-
-    Size     Type      Field
-    n        uint      number of members
-    n        uint      size of the object, these two included
-    n + 2    entry     for each key: its offset (n), its size (uint16)
-    1 + n    entry     for each value: its type, its offset, or the value itself where that is no larger than n
-    rest     bytes     keys, sorted by size, then by their bytes; values
-
-An array is the same without keys. A string is its size in bytes, 7 bits to a byte, lowest first, the highest bit states
-that more follow, then UTF-8. An opaque value is the type code of a column, a size as before a string, and bytes.
-
-Layout of a list of changes to a document (MySQL `sql/json_diff.h`); sizes are those of the client protocol:
-
-    Size     Type      Field
-    1        uint8     operation
-    1..9     varint    size of the path
-    size     text      path, such as `$.a[2]."long name"`
-    1..9     varint    size of the new value; not of a REMOVE, as what follows
-    size     bytes     the new value, a document
+`docs/formats/classic.md` describes documents (MySQL `sql-common/json_binary.h`). A change to one (`sql/json_diff.h`) is
+its operation (1 byte), a path such as `$.a[2]."long name"`, and, but for a REMOVE, the new value, a document. The sizes
+before both are those of the client protocol.
 """
 
 from __future__ import annotations
