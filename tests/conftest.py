@@ -14,7 +14,7 @@ import pytest
 
 from tests.chance import register_profiles
 from tests.faults.unsynced import do_not_sync
-from tests.servers import mariadb_server_in
+from tests.servers import made_data_folder, mariadb_server_in
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterable, Iterator, Mapping
@@ -33,6 +33,7 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 
 register_profiles()
 do_not_sync()
+made_data_folder()  # by the process that starts the others
 
 TESTS = Path(__file__).parent
 SLOW = (

@@ -7,7 +7,7 @@ and those that `BINLOG_STREAM_SERVERS` names, separated by commas.
 from __future__ import annotations
 
 import atexit
-import functools
+import fcntl
 import os
 import shutil
 import tempfile
@@ -25,27 +25,38 @@ if TYPE_CHECKING:
     from binlog_lab.demo.mariadb.server import DatabaseServer, MariaDbServer
 
 SERVERS_VARIABLE = "BINLOG_STREAM_SERVERS"
+MADE_DATA_VARIABLE = "BINLOG_STREAM_TESTS_MADE_DATA"
 FETCHED = tuple(Path(__file__).parent.parent / ".venv" / name for name in ("server-mysql", "server-mariadb"))
 _COMPLETE = ("--binlog-row-metadata=FULL",)
 """What a job needs beside what MySQL has by default."""
 
 
 class MadeOnce(Installed):
-    """A server whose data directory a process has made once, and then copies: that takes a server seconds."""
+    """A server whose data directory is made once for all processes of a run, and then copied: that takes seconds."""
 
     def make_data(self, data: Path, options: Sequence[str] = ()) -> None:
         """See `Installed`; *options* do not decide what is in it."""
         del options
-        shutil.copytree(_made_data(Installed(self.name, self.root, self.vendor)), data)
+        folder = made_data_folder() / str(self.root or self.name).strip("/").replace("/", "-")
+        folder.mkdir(exist_ok=True)
+        with (folder / "lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if not (folder / "made").exists():
+                super().make_data(folder / "data", [f"--tmpdir={folder}", "--loose-debug-no-sync"])
+                (folder / "data" / "auto.cnf").unlink(missing_ok=True)  # each MySQL server gives itself a UUID
+                (folder / "made").touch()
+        shutil.copytree(folder / "data", data)
 
 
-@functools.cache
-def _made_data(installed: Installed) -> Path:
-    folder = Path(tempfile.mkdtemp(prefix="binlog-stream-servers-"))
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    installed.make_data(folder / "data", [f"--tmpdir={folder}", "--loose-debug-no-sync"])
-    (folder / "data" / "auto.cnf").unlink(missing_ok=True)  # each MySQL server gives itself a UUID
-    return folder / "data"
+def made_data_folder() -> Path:
+    """Folder of data directories that are copied; the process that asks first makes it, and takes it away at its end.
+
+    Processes that it starts then take the same.
+    """
+    if MADE_DATA_VARIABLE not in os.environ:
+        os.environ[MADE_DATA_VARIABLE] = tempfile.mkdtemp(prefix="binlog-stream-servers-")
+        atexit.register(shutil.rmtree, os.environ[MADE_DATA_VARIABLE], ignore_errors=True)
+    return Path(os.environ[MADE_DATA_VARIABLE])
 
 
 class ServerKind(StrEnum):
