@@ -42,12 +42,7 @@ class Edge(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class StartMoment:
-    """A time, as a user gives it.
-
-    Attributes:
-        seconds: Since 1970 UTC.
-        said_by: Name of the option, for messages.
-    """
+    """A time, as a user gives it. *seconds*: since 1970 UTC. *said_by*: name of the option, for messages."""
 
     seconds: int
     said_by: str = "startingTimestamp"

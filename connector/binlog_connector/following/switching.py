@@ -81,11 +81,7 @@ class Ignored(NamedTuple):
 
 
 class OldLog(NamedTuple):
-    """The log that was read so far, still there up to the offset.
-
-    Attributes:
-        end: Where the offset is.
-    """
+    """The log that was read so far, still there up to the offset. *end*: where the offset is."""
 
     log: Log
     end: Position

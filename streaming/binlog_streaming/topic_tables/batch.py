@@ -64,11 +64,7 @@ class PartitionState(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TableState(msgspec.Struct, frozen=True, kw_only=True):
-    """A table that has been written.
-
-    Attributes:
-        columns: All that it had in messages.
-    """
+    """A table that has been written. *columns*: all that it had in messages."""
 
     database: str
     table: str
