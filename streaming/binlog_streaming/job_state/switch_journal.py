@@ -83,7 +83,7 @@ def read_journal(state: StateFolder) -> SwitchJournal | None:
 
 
 def write_journal(state: StateFolder, journal: SwitchJournal) -> None:
-    """Decide a switch. Raises `StorageError, AccessError`: it cannot be written, and nothing has happened."""
+    """Decide a switch. Raises `StorageError` or `AccessError`: it cannot be written, and nothing has happened."""
     state.write(JOURNAL_FILE, msgspec.json.encode(journal))
     reached(SwitchStep.JOURNAL)
 
