@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, NamedTuple
 from binlog_connector.following.entry_marks import marks_after, marks_at, marks_over
 from binlog_connector.following.offsets import NOTHING_SKIPPED, SourceOffset
 from binlog_connector.following.watched import file_start
+from binlog_format.errors import DataLossError
 from binlog_format.gtids.gtid_set import NO_GTIDS
+from binlog_format.position import Place
 
 if TYPE_CHECKING:
     from binlog_connector.following.entry_marks import EntryMarks
@@ -33,17 +35,29 @@ def offset_at(
         gtid: What is consumed there.
         skip: What is to be left out after it.
         marks: Of a structured log, where they are known; else they are looked for from the start of the log on.
+
+    Raises:
+        DataLossError: `TRUNCATED_TRANSACTION`: the log was cut since *position* was found; nothing would show it later.
     """
     is_there = watched.has(position.file_no)
+    fingerprint = watched.identity(position.file_no) if is_there else ""
+    crc = watched.consumed_crc(position) if is_there else None
+    if fingerprint and crc is None and position > file_start(position.file_no) and watched.log.traits.has_changes:
+        raise DataLossError(
+            "TRUNCATED_TRANSACTION",
+            f"the log ended at {position} a moment ago, and ends before that now",
+            at=Place(watched.path_of(watched.names()[position.file_no]), page=position.page),
+            hint="The server crashed and lost its last transactions; start again",
+        )
     marks = marks_at(watched, position) if marks is None else marks
     return SourceOffset(
         position=position,
         format=watched.log.format_name,
-        fingerprint=watched.identity(position.file_no) if is_there else "",
+        fingerprint=fingerprint,
         gtid=gtid,
         skip_gtid=skip.skip_gtid,
         skip_to=skip.skip_to,
-        last_page_crc=watched.consumed_crc(position) if is_there else None,
+        last_page_crc=crc,
         state=marks.state,
         files=marks.files,
         ended_inode=marks.ended_inode,

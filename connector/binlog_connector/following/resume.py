@@ -276,15 +276,18 @@ def _compare_without_file(watched: WatchedLog, offset: SourceOffset, names: dict
             return Decision(offset, "the next file is not there yet")
         return _upper_end_is_gone(watched, offset, names)
     following = min(number for number in names if number > file_no)
+    is_stated = states_gtids(watched, following)  # looked at first: the start may come at any moment
     go_on = start_of_log(watched) if following == lowest else start_of_file(watched, following)
-    is_stated = (following == lowest and bool(go_on.gtid)) or states_gtids(watched, following)
+    is_stated |= following == lowest and bool(go_on.gtid)
     if offset.gtid and is_stated and go_on.gtid == offset.gtid:
         return Decision(go_on, f"file {file_no} was purged after all of it had been read")
-    if offset.gtid and not is_stated and not watched.log.span(file_start(following)).groups:
-        reason = (
-            f"file {file_no} was purged, and the start of {names[following]}, which has its GTIDs, is not there yet"
-        )
-        return Decision(offset, reason, is_waiting=True)
+    if offset.gtid and not is_stated:
+        has_groups = watched.log.span(file_start(following)).groups > 0
+        if has_groups and states_gtids(watched, following):
+            return _compare_without_file(watched, offset, names)
+        if not has_groups:
+            what = f"the start of {names[following]}, which has its GTIDs, is not there yet"
+            return Decision(offset, f"file {file_no} was purged, and {what}", is_waiting=True)
     if offset.gtid and is_stated and not go_on.gtid:
         what = f"{names[following]} records that nothing was logged before it, read was up to GTID {_said(offset.gtid)}"
         return lost("LOG_RESET", f"{watched.log.path}: {what}", go_on=go_on, hint=_LOG_RESET)

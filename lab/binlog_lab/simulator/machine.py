@@ -7,7 +7,7 @@ import threading
 import time
 import uuid
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +16,7 @@ from binlog_connector.following import tailer
 from binlog_connector.following.tailer import Tailer
 from binlog_connector.kafka import publisher
 from binlog_connector.kafka.publisher import Publisher
+from binlog_connector.spark import stream_reader
 from binlog_streaming.lake import parquet
 from binlog_streaming.lake.delta import log as delta_log
 from binlog_streaming.tables import job as tables_job
@@ -164,6 +165,7 @@ def one_machine(clock: Clock, ids: random.Random) -> Iterator[None]:
         (uuid, "uuid4", lambda: uuid.UUID(int=ids.getrandbits(128), version=4)),
         *((module, "threading", _InlineThreads(clock)) for module in (tables_job, publisher)),
         (tailer, "DirectoryWatch", partial(_ClockWatch, clock)),
+        (stream_reader, "interpreted_if_small", lambda _: nullcontext()),  # it looks at files in a new process alone
         *((made.__init__, "__kwdefaults__", _with_clock(made, clock)) for made in (Publisher, Tailer)),
         *((module, "ThreadPoolExecutor", InlineExecutor) for module in _with_executors(len(sys.modules))),
     ]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from binlog_connector.following.log_end import end_of_log, end_position
+from binlog_connector.following.log_end import end_of_log, end_position, offset_at
 from binlog_connector.following.resume import compare
 from binlog_connector.following.switching import Ignored, find_switch
 from binlog_connector.following.watched import WatchedLog
@@ -27,6 +27,7 @@ from binlog_lab.simulator.visible_folder import Look, VisibleFolder
 
 if TYPE_CHECKING:
     from binlog_connector.following.offsets import SourceOffset
+    from binlog_format.log_format import Span
     from binlog_format.position import Position
     from binlog_format.source_file import SourceFile
 
@@ -107,6 +108,30 @@ def test_nothing_is_said_before_the_start_of_the_next_file_is_there(tmp_path: Pa
     with WatchedLog(str(folder)) as watched:
         decision = compare(watched, offset)
     assert (decision.loss, decision.is_waiting) == (None, False)
+
+
+@pytest.mark.parametrize("is_mysql", [False, True])
+def test_nothing_is_lost_if_the_start_of_the_next_file_comes_between_two_looks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, is_mysql: bool
+) -> None:
+    """Seed 4657: its GTIDs were not there yet, its groups were."""
+    folder = tmp_path / "log"
+    server, offset = log_of_two_files(folder, is_mysql=is_mysql)
+    server.purge(1)
+    server.create(1)
+    (path,) = folder.iterdir()
+    whole = path.read_bytes()
+    path.write_bytes(whole[:30])
+    with WatchedLog(str(folder)) as watched:
+        span = watched.log.span
+
+        def late_span(start: Position) -> Span:
+            path.write_bytes(whole)
+            return span(start)
+
+        monkeypatch.setattr(watched.log, "span", late_span)
+        decision = compare(watched, offset)
+    assert (decision.loss, decision.is_waiting, decision.offset.gtid) == (None, False, offset.gtid)
 
 
 @pytest.mark.parametrize("is_mysql", [False, True])
@@ -284,3 +309,13 @@ def test_gtids_before_a_log_are_those_of_a_file_that_is_still_there(tmp_path: Pa
     with PurgedLog(LocalDirectory(str(folder))) as log:
         start, gtids = log.gtids_before_start()
     assert (start.file_no, gtids) == (3, offset.gtid)
+
+
+def test_no_offset_is_made_of_bytes_that_a_crash_has_taken(tmp_path: Path) -> None:
+    """Seed 5064: nothing would show later that they were read."""
+    folder = tmp_path / "log"
+    _, offset = log_of_two_files(folder)
+    path = min(folder.iterdir())
+    path.write_bytes(path.read_bytes()[: offset.position.chunk - 1])
+    with WatchedLog(str(folder)) as watched, pytest.raises(DataLossError, match="TRUNCATED_TRANSACTION"):
+        offset_at(watched, offset.position, gtid=offset.gtid)
