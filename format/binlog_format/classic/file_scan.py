@@ -5,6 +5,7 @@ from __future__ import annotations
 import uuid
 from dataclasses import dataclass, field
 from enum import Enum
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -69,10 +70,19 @@ class Scratch:
     def __init__(self, read_size: int = BLOCK_SIZE, sources: GtidSources | None = None) -> None:
         self.read_size = read_size
         self.sources = GtidSources() if sources is None else sources
-        # Without zeros: to write them takes a few milliseconds for each log that is opened, and rows are used again.
-        self.groups: Table = np.empty(_GROUP_ROWS, dtype=GROUP_DTYPE)
-        self.events: Table = np.empty(_EVENT_ROWS, dtype=EVENT_DTYPE)
         self.walk = GroupWalk()
+
+    # Made at the first scan, as many logs are opened for a look at their files; without zeros, which take milliseconds.
+
+    @cached_property
+    def groups(self) -> Table:
+        """Event groups."""
+        return np.empty(_GROUP_ROWS, dtype=GROUP_DTYPE)
+
+    @cached_property
+    def events(self) -> Table:
+        """Events."""
+        return np.empty(_EVENT_ROWS, dtype=EVENT_DTYPE)
 
 
 class ScanStop(Enum):

@@ -79,11 +79,15 @@ class Disk:
     is_dead: bool = False
     reached: list[str] = field(default_factory=list)
     _here: str = ""
+    _root: str = field(init=False)
     _names: list[_NameChange] = field(default_factory=list)
     _synced: dict[int, bytes] = field(default_factory=dict)
     _of_log: dict[int, str] = field(default_factory=dict)
     _backups: int = 0
     _unfinished: str | None = None
+
+    def __post_init__(self) -> None:
+        self._root = str(self.root)
 
     @contextmanager
     def installed(self) -> Iterator[None]:
@@ -161,7 +165,7 @@ class Disk:
     # --- calls ---------------------------------------------------------------------------------------------------
 
     def _is_ours(self, path: object) -> bool:
-        return str(path).startswith(str(self.root))
+        return str(path).startswith(self._root)
 
     def _write(self, call: str, path: object) -> None:
         if self.is_dead:
