@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 _OF_LOSS = frozenset({"BINLOG_TABLE.INCOMPLETE", "BINLOG_START.POSITION_NOT_FOUND"})
 """The log that the job saw first had lost its beginning; or the other one ends before a batch that was begun."""
 
+_CONTRADICTED = "BINLOG_TABLE.CONTRADICTED"
+"""The job had taken what a crash took back; an old state of its file has it before others of the same numbers."""
 _CUT_OFF = "BINLOG_CORRUPT.BAD_EVENT"
 """A later file states more than the reader sees of an earlier one."""
 _SHORTER = "BINLOG_DATA_LOSS.TRUNCATED_TRANSACTION"
@@ -93,15 +95,20 @@ class Reasons:
             return True
         if self._is_lost(taken) and (isinstance(error, DataLossError | SwitchError) or error.condition in _OF_LOSS):
             return True
-        if (error.condition == _WITHIN_BATCH and self.is_old_log_cut) or (
-            error.condition in _WITHOUT_GTIDS and not taken
-        ):
+        if self._is_last_of_its_kind(error.condition, taken):
             return True
         if (error.condition == _CUT_OFF and self.is_stale) or (error.condition == _SHORTER and self.is_torn):
             return False  # once faults end, all of it is seen
         if error.condition == _NO_FILES and not self._has_file_with_content() and (self.rotten or not clean):
             return bool(self.rotten)
         raise DefectError(f"an error whose reason is not true: {error}") from error
+
+    def _is_last_of_its_kind(self, condition: str, taken: int) -> bool:
+        return (
+            (condition == _WITHIN_BATCH and self.is_old_log_cut)
+            or (condition in _WITHOUT_GTIDS and not taken)
+            or (condition == _CONTRADICTED and self.may_have_lost)
+        )
 
     def _is_rotten_at(self, error: BinlogError) -> bool:
         """True if a bit is damaged where *error* states that something is, or what it states follows from one."""
