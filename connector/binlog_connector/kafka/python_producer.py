@@ -6,6 +6,8 @@
 * `flush()` ends with an error when a batch is split, as those are that a topic does not take whole: what is left of
   one is waited for here.
 * Nothing bounds what it holds in memory: no more than `WINDOW_SIZE` bytes are under way.
+* A transaction that begins while brokers still end the one before is asked for again, after 100 ms whatever the client
+  means to wait: after `_ASK_AGAIN_MS` here.
 * Ends of transactions, and `close()`, wait without an end where no broker answers: they are done with a timeout.
 
 For all of that parts of it are used that are not public.
@@ -36,6 +38,9 @@ if TYPE_CHECKING:
 _MAGIC = 2
 """The form of record batches that transactions came with."""
 
+_ASK_AGAIN_MS = 5
+"""Milliseconds until a request about a transaction is repeated that brokers could not do yet."""
+
 HEADER_SIZE = DefaultRecordBatchBuilder.header_size_in_bytes()
 """Bytes of what the client writes before records."""
 
@@ -50,6 +55,7 @@ class PythonProducer:
         try:
             self._client = KafkaProducer(**_client_settings(connection, settings))
             if settings.transactional_id is not None:
+                self._client._sender.config["retry_backoff_ms"] = _ASK_AGAIN_MS
                 self._client.init_transactions()
         except KafkaError as error:
             self.close()
