@@ -38,7 +38,7 @@ class MadeOnce(Installed):
         """See `Installed`; *options* do not decide what is in it."""
         del options
         folder = made_data_folder() / str(self.root or self.name).strip("/").replace("/", "-")
-        folder.mkdir(exist_ok=True)
+        folder.mkdir(parents=True, exist_ok=True)
         with (folder / "lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             if not (folder / "made").exists():
