@@ -211,6 +211,23 @@ def test_copies_count_once_and_what_cannot_be_ordered_is_refused(tmp_path: Path)
     assert raised.value.condition == "BINLOG_START.CONFLICTING_OPTIONS"
 
 
+def test_two_files_that_begin_without_a_time_cannot_be_ordered_and_one_can(tmp_path: Path) -> None:
+    (tmp_path / "app.blog.1").write_bytes(HEAD + event(1, 0) + at(1) + event(1, 0))
+    (tmp_path / "app.blog").write_bytes(HEAD + at(2) + event(1, 0) + at(3))
+    assert [one.clock and (one.clock - NS) // 1000 for one in events_of(opened(tmp_path).entries())] == [
+        0,
+        1,
+        0,
+        2,
+        0,
+        3,
+    ]
+    (tmp_path / "app.blog").write_bytes(HEAD + event(1, 0) + at(3))
+    with pytest.raises(StartError, match=r"without a time \(clock 0\)") as raised:
+        opened(tmp_path)
+    assert raised.value.condition == "BINLOG_START.CONFLICTING_OPTIONS"
+
+
 def test_patterns_name_files_of_one_log(tmp_path: Path) -> None:
     (tmp_path / "app.blog").write_bytes(HEAD + at(2))
     (tmp_path / "app.blog.1").write_bytes(HEAD + at(1))

@@ -57,7 +57,8 @@ def arguments_of(tags: str) -> list[Shown]:
         ("(0)", [("TUPLE", "BAD_TAG")]),
         ("X", ["BAD_TAG"]),
         ("/", ["BAD_ENUM"]),
-        ("/f`E'\\", ["BAD_TAG"]),
+        ("/f`E'\\", [("ENUM", "E")]),
+        ("/X`E'\\", ["BAD_TAG"]),
         # Never closed: to the end, and the last character goes as if it were the bracket.
         ("((ii", [("TUPLE", "TUPLE")]),
         ("[", [("SEQUENCE", "EMPTY")]),

@@ -169,7 +169,7 @@ def _enum_array(column: ArgumentColumn, data: Bytes, places: Int32s) -> pa.Array
     assert column.labels is not None, "an enum has labels, if none of its values"
     valid = validity(places)
     numbers = _gathered(column.number, data, places)
-    values = _signed(column.number, numbers).astype(np.int64)
+    values = (numbers != 0 if column.number is TypeKind.BOOL else _signed(column.number, numbers)).astype(np.int64)
     rows = np.searchsorted(column.labels.values, values)
     known = np.append(column.labels.values, 0)[rows] == values
     known &= valid & (rows < len(column.labels.values))

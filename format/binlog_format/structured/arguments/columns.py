@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from binlog_format.rows.arrow_arrays import strings_array
 from binlog_format.structured.arguments.layout import PROGRAM_DTYPE, Op
-from binlog_format.structured.types.type_layout import INDEX_SIZE, SCALAR_SIZES, SpecialStruct, TypeKind
+from binlog_format.structured.types.type_layout import ENUM_RANGES, INDEX_SIZE, SCALAR_SIZES, SpecialStruct, TypeKind
 from binlog_format.structured.types.type_table import type_table
 from binlog_format.structured.types.type_tags import field_names, parse_tags
 
@@ -212,6 +212,8 @@ class _Planner:
         return ArgumentColumn(ColumnKind.NUMBER, NUMBER_TYPES[kind], slot, kind)
 
     def _enum(self, number: int, node: TypeNode, frame: int) -> ArgumentColumn:
+        if node.integer not in ENUM_RANGES:
+            return self._number(node.integer, frame)  # floating: no value of it has a label
         value = pa.int64() if node.integer is not TypeKind.UINT64 else NUMBER_TYPES[TypeKind.UINT64]
         return ArgumentColumn(
             ColumnKind.ENUM,

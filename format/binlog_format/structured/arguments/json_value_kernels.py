@@ -179,6 +179,8 @@ def _put_enum(types: JsonTypes, node: int, data: Bytes, place: int, out: Bytes, 
     # `_SHORT_TEXT_MAX` bytes of room are there, but a label can be longer: `NO_ROOM`.
     integer = types.nodes["integer"][node]
     value = load_signed(data, integer, place)
+    if integer == _BOOL and value != 0:
+        value = 1
     row = find_enumerator(types.enumerators, types.nodes["first"][node], types.nodes["count"][node], value)
     if row >= 0 and types.labels["size"][row] > 0:
         start, size = types.labels["start"][row], types.labels["size"][row]
@@ -298,6 +300,13 @@ def _omit_float(floats: Table, count: int, at: int, place: int, kind: int) -> in
 
 
 @kernel
+def _shown_kind(nodes: Table, node: int) -> int:
+    # Of an enum over a floating type that type: no value of it has a label.
+    kind, integer = int(nodes["kind"][node]), int(nodes["integer"][node])
+    return integer if kind == _ENUM and _FLOAT <= integer <= _EXTENDED else kind
+
+
+@kernel
 def write_value(
     types: JsonTypes, node: int, level: int, depth: int, data: Bytes, place: int, end: int, out: Bytes, at: int,
     floats: Table, float_count: int, stack: Int64s, failure: Table,
@@ -323,9 +332,9 @@ def write_value(
         A code; the byte after the value; the byte after the text; the number of floats then.
     """
     nodes, member_nodes, keys = types.nodes, types.members["node"], types.keys
-    kinds, sizes, firsts, counts = nodes["kind"], nodes["size_min"], nodes["first"], nodes["count"]
+    sizes, firsts, counts = nodes["size_min"], nodes["first"], nodes["count"]
     while True:
-        kind = kinds[node] if node >= 0 else _NO_VALUE
+        kind = _shown_kind(nodes, node) if node >= 0 else _NO_VALUE
         if kind > _NULL and depth + level >= NESTING_MAX:
             return fail(failure, TOO_DEEP, node, place, 0, end - place), place, at, float_count
         if at + _SHORT_TEXT_MAX > out.size:

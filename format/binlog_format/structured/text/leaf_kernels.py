@@ -186,6 +186,8 @@ def put_number(out: Bytes, at: int, data: Bytes, place: int, kind: int, words: U
 def put_enum(out: Bytes, room: int, at: int, data: Bytes, place: int, node: int, types: Types) -> tuple[int, int]:
     """Put an enum's label, or its number: `OK` or `NO_ROOM`; the place after it."""
     kind = int(types.nodes["integer"][node])
+    if _FLOAT <= kind <= _EXTENDED:
+        return OK, put_word(out, at, _HEX_PREFIX)  # the library knows digits of integers alone
     value = _load_signed(data, place, kind)
     row = find_enumerator(types.enumerators, types.nodes["first"][node], types.nodes["count"][node], value)
     size = types.enumerators["label_size"][row] if row >= 0 else 0

@@ -228,7 +228,7 @@ class _Parser:
             node.kind = TypeKind.BAD_ENUM
             return
         integer = SCALAR_TAGS.get(self._tags[inside.start : inside.start + 1])
-        if integer not in ENUM_RANGES:
+        if integer is None:
             node.kind = TypeKind.BAD_TAG
             node.name = Slice(inside.start, inside.start + 1)
             return
@@ -237,7 +237,8 @@ class _Parser:
         name_start = self._tags.find(b"`", inside.start + 1, inside.end) + 1 or inside.start + 1
         name_end = self._tags.find(b"'", name_start, inside.end)
         node.name = Slice(name_start, inside.end if name_end < 0 else name_end)
-        node.enumerators = self._enumerators(Slice(node.name.end, inside.end), *ENUM_RANGES[integer])
+        if integer in ENUM_RANGES:
+            node.enumerators = self._enumerators(Slice(node.name.end, inside.end), *ENUM_RANGES[integer])
 
     def _enumerators(self, text: Slice, lowest: int, highest: int) -> dict[int, Slice]:
         # What a search for apostrophe, number, backquote finds first, by number.

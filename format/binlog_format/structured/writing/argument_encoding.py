@@ -133,8 +133,9 @@ class _Compiler:
             raise ArgumentError("TAGS", f"type tags {shown(self._types.tags)}: they contain {_UNREADABLE[kind]}")
         if kind in _SIMPLE:
             return _SIMPLE[kind]
-        if kind in _FLOATS:
-            return float_encoder(kind)
+        number = node.integer if kind is TypeKind.ENUM else kind
+        if number in _FLOATS:
+            return float_encoder(number)
         if kind in _INTEGERS:
             return integer_encoder(kind)
         if kind is TypeKind.ENUM:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import struct
 import tracemalloc
@@ -20,6 +21,8 @@ from binlog_format.structured.arguments.arrow_columns import doubles_of_extended
 from binlog_format.structured.arguments.json_texts import arguments_json
 from binlog_format.structured.arguments.source_decoder import SourceDecoder
 from binlog_format.structured.layout import NESTING_MAX
+from binlog_format.structured.text.event_format import MESSAGE_FORMAT, EventFormat
+from binlog_format.structured.text.lines import LineWriter, messages
 from tests.chance import examples
 from tests.format.structured.arguments.blocks import (
     all_rows,
@@ -147,6 +150,29 @@ def test_values_are_nested_as_deeply_as_the_format_allows(levels: int, is_read: 
         else:
             with pytest.raises(CorruptError, match=r"argument 1 .*: it is nested in 2048 values"):
                 read(block, all_rows(block))
+
+
+@pytest.mark.parametrize(
+    ("tag", "content", "text", "value", "column"),
+    [
+        ("/y`E'0`no'1`yes'\\", b"\2", b"yes", "yes", {"label": "yes", "value": 1}),
+        ("/y`E'0`no'\\", b"\2", b"0x1", 1, {"label": None, "value": 1}),
+        ("y", b"\2", b"true", True, True),
+        ("/f`E'0`a'\\", struct.pack("<f", 1.5), b"0x", 1.5, 1.5),
+        ("/d`E'0`a'\\", struct.pack("<d", 0.0), b"0x", 0.0, 0.0),
+        ("[/D`E'\\", struct.pack("<IQH6x", 1, 3 << 62, 0x3FFF), b"[0x]", [1.5], [1.5]),
+    ],
+)
+def test_odd_values_are_the_same_in_text_json_and_columns(
+    tag: str, content: bytes, text: bytes, value: object, column: object
+) -> None:
+    # The text is the library's, which has no digits of floating numbers in enums; any bool but 0 is true.
+    one = source(b"i%s" % tag.encode() + b"i", b"{} {} {}")
+    block = block_of_events(one, [struct.pack("<i", -1) + content + struct.pack("<i", 7)])
+    assert messages(block, LineWriter(EventFormat(MESSAGE_FORMAT))).to_pylist() == [b"-1 %s 7" % text]
+    assert json.loads(arguments_json(block, all_rows(block)).to_pylist()[0]) == [-1, value, 7]
+    shown = SourceDecoder(one).decode(block, all_rows(block)).to_pylist()
+    assert shown == [{"arg0": -1, "arg1": column, "arg2": 7}]
 
 
 @pytest.mark.parametrize(
