@@ -7,7 +7,6 @@ import time
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
@@ -22,6 +21,7 @@ from binlog_connector.following.watched import WatchedLog
 from binlog_connector.options.source_options import SourceOptions
 from binlog_format.errors import CorruptError, DataLossError, StartError
 from binlog_format.gtids.gtid_set import NO_GTIDS
+from binlog_streaming.event_tables.odd_clocks import odd_clock
 from binlog_streaming.event_tables.state import EventTablesStateFile, Gap, gap_of
 from binlog_streaming.event_tables.writing import place_of, table_rows, write_gaps, write_rows
 from binlog_streaming.job_state.job_run import LOOK_SECONDS, JobRun
@@ -43,9 +43,6 @@ THREADS = 2
 """Tables that are written at a time."""
 _LOSSES_MAX = 3
 """Times that files may go while one batch is read."""
-_SECOND_MIN = 315_532_800
-"""1980: no program of today logged before."""
-_SECONDS_AHEAD_MAX = 24 * 3600
 _DAMAGED = frozenset(f"{CorruptError.FAMILY}.{subclass}" for subclass in CorruptError.SUBCLASSES)
 _NOT_YET = frozenset({"NO_LOG_FILES", "PATH_NOT_FOUND"})
 
@@ -241,18 +238,11 @@ class EventTablesRun(JobRun[EventBatch, BatchProgress, Progress]):
     def _warn_of_clocks(self, tables: Iterable[TableProgress]) -> None:
         """Warn once of times that cannot be: lag, `startingTimestamp` and partitions by time go by them."""
         for table in tables:
-            odd = [
-                second
-                for second in (table.first_commit_time, table.commit_time)
-                if second is not None and not _SECOND_MIN <= second <= time.time() + _SECONDS_AHEAD_MAX
-            ]
-            if odd and not self._has_odd_clock:
+            times = (second for second in (table.first_commit_time, table.commit_time) if second is not None)
+            told = None if self._has_odd_clock else odd_clock(times)
+            if told is not None:
                 self._has_odd_clock = True
-                logger.warning(
-                    "%s: an event has the time %s: the clock of the program that logs, or its clock sync, is wrong",
-                    table.target,
-                    datetime.fromtimestamp(odd[0], UTC).isoformat(),
-                )
+                logger.warning("%s: %s", table.target, told)
 
     def _read(self, batch: EventBatch) -> tuple[EventBatch, list[EventTableRows]]:
         """The rows of a batch; of one whose files go while they are read, of what is left, if losses are accepted."""

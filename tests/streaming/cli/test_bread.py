@@ -115,7 +115,7 @@ def test_bread_is_a_program(given: str) -> None:
 
 
 SOURCE = EventSource(1, 128, b"main", b"run", b"app.cpp", 7, b"event {}", b"[c")
-HEAD = ClockSync(0, 10**9, 0, 0, b"UTC").entry() + SOURCE.entry() + WriterProp(1, b"w").entry()
+HEAD = ClockSync(0, 10**9, FIRST_NS, 0, b"UTC").entry() + SOURCE.entry() + WriterProp(1, b"w").entry()
 
 
 def _event(text: str, clock: int = 0) -> bytes:
@@ -302,10 +302,10 @@ def test_bread_writes_json_for_programs(tmp_path: Path, capfdbinary: pytest.Capt
     assert run(["--output", "jsonl", "--skip-damaged", str(log)]) == DAMAGED
     rows = [json.loads(line) for line in capfdbinary.readouterr().out.splitlines()]
     assert rows[0] == {
-        "position": {"file_no": 0, "page": 0, "chunk": len(HEAD + odd.entry())}, "time": "1970-01-01T00:00:00.000001Z",
-        "ns": 1500, "severity": "info", "severity_no": 128, "category": "main", "function": "run", "file": "app.cpp",
-        "line": 7, "writer_id": 1, "writer": "w", "source_id": 1, "format": "event {}", "message": "event one",
-        "args": ["one"],
+        "position": {"file_no": 0, "page": 0, "chunk": len(HEAD + odd.entry())}, "time": "2026-01-01T00:00:00.000001Z",
+        "ns": FIRST_NS + 1500, "severity": "info", "severity_no": 128, "category": "main", "function": "run",
+        "file": "app.cpp", "line": 7, "writer_id": 1, "writer": "w", "source_id": 1, "format": "event {}",
+        "message": "event one", "args": ["one"],
     }  # fmt: skip
     assert [(row["severity"], row["category"], row["message"]) for row in rows[1:]] == [
         ("5", "\N{REPLACEMENT CHARACTER}", "odd (1, true)")
@@ -385,3 +385,17 @@ def test_bread_refuses_values_that_select_nothing(
         program.log(2)
     assert run([str(tmp_path / NAME), *words]) == WRONG_USE
     assert told in capfdbinary.readouterr().err.decode()
+
+
+@pytest.mark.parametrize(("words", "count"), [([], 0), (["--severity", "trace"], 1), (["--output", "jsonl"], 1)])
+@pytest.mark.parametrize("year", [1973, 2261])
+def test_bread_warns_once_of_times_that_cannot_be(
+    tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes], year: int, words: list[str], count: int
+) -> None:
+    log, ns = tmp_path / NAME, (year - 1970) * 365 * 86_400 * 1_000_000_000
+    sync = ClockSync(0, 1_000_000_000, ns, 0, b"UTC")
+    log.write_bytes(HEAD + sync.entry() + _event("a", clock=1) + _event("b", clock=2))
+    assert run([*words, str(log)]) == 0
+    told = capfdbinary.readouterr().err.decode()
+    assert told.count("[bread] Warning: an event has the time ") == count
+    assert (f"{year - 1}-" in told or f"{year}-" in told) == bool(count)

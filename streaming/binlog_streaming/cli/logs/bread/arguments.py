@@ -102,6 +102,11 @@ class BreadArguments:
     files: list[str] = field(default_factory=list)
 
     @property
+    def is_extended(self) -> bool:
+        """True if an option is given that the library's reader does not have."""
+        return bool(self.wanted) or self.follow or self.all_files or self.skip_damaged or self.jsonl
+
+    @property
     def wanted_files(self) -> list[str]:
         """Files to read."""
         files = self.files or [STANDARD_INPUT]

@@ -92,7 +92,14 @@ def _wanted(arguments: BreadArguments) -> EventFilter | None:
 def _sink(arguments: BreadArguments, wanted: EventFilter | None, on_damage: OnDamage | None) -> BreadSink:
     from binlog_format.structured.text.event_format import EventFormat
     from binlog_format.structured.text.lines import LineWriter
-    from binlog_streaming.cli.logs.bread.sinks import FilteredSink, JsonSink, SortedSink, TextSink, severity_colors
+    from binlog_streaming.cli.logs.bread.sinks import (
+        ClockSink,
+        FilteredSink,
+        JsonSink,
+        SortedSink,
+        TextSink,
+        severity_colors,
+    )
 
     sink: BreadSink
     if arguments.jsonl:
@@ -100,6 +107,8 @@ def _sink(arguments: BreadArguments, wanted: EventFilter | None, on_damage: OnDa
     else:
         writer = LineWriter(EventFormat(arguments.event_format, severity_colors()), arguments.date_format)
         sink = (SortedSink if arguments.sort else TextSink)(writer, on_damage)
+    if arguments.is_extended:
+        sink = ClockSink(sink, _complain)
     return sink if wanted is None else FilteredSink(sink, wanted)
 
 

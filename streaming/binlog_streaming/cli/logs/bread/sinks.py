@@ -14,11 +14,13 @@ import pyarrow as pa
 
 from binlog_format.errors import CorruptError
 from binlog_format.rows.json.json_rows import json_lines
-from binlog_format.structured.layout import Severity
+from binlog_format.structured.event_log import event_times
+from binlog_format.structured.layout import NS_PER_SECOND, Severity
 from binlog_format.structured.text.lines import damage_error
 from binlog_format.structured.views.view import LogsView, chosen
 from binlog_streaming.cli.logs.bread.streams import LogDamage
 from binlog_streaming.cli.output import write_json, write_output
+from binlog_streaming.event_tables.odd_clocks import odd_clock
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -217,6 +219,30 @@ class FilteredSink:
         found = chosen(block, self._wanted)
         if len(found.events):
             self._sink.take(found)
+
+    def finish(self) -> None:
+        """All blocks have been taken."""
+        self._sink.finish()
+
+
+class ClockSink:
+    """Hands on all events, and tells once of a time among them that cannot be."""
+
+    def __init__(self, sink: BreadSink, complain: Callable[[str], None]) -> None:
+        self._sink = sink
+        self._complain: Callable[[str], None] | None = complain
+
+    def take(self, block: LogBlock) -> None:
+        """Hand on the events of a block."""
+        self._sink.take(block)
+        ns, has_time = event_times(block)
+        seconds = ns[has_time] // NS_PER_SECOND
+        if self._complain is None or not len(seconds):
+            return
+        told = odd_clock([int(seconds.min()), int(seconds.max())])
+        if told is not None:
+            self._complain(f"[bread] Warning: {told}")
+            self._complain = None
 
     def finish(self) -> None:
         """All blocks have been taken."""
