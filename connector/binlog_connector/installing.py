@@ -1,12 +1,15 @@
-"""Requirements of optional parts, and how to install them: `install_hint(extra)`, `require(module)`."""
+"""Requirements of optional parts, and how to install them: `install_hint(extra)`, `require(module)`, `require_java`."""
 
 from __future__ import annotations
 
 import json
+import os
+import shutil
 from importlib.metadata import PackageNotFoundError, distribution
 from importlib.util import find_spec
+from pathlib import Path
 
-from binlog_format.errors import OptionError
+from binlog_format.errors import MachineError, OptionError
 
 _NAME = "binlog-stream"
 _EXTRAS = {
@@ -67,3 +70,18 @@ def require(module: str) -> None:
         error = missing_extra(module)
         assert error is not None, f"{module} is no part of an extra"
         raise error
+
+
+def require_java() -> None:
+    """See that there is a Java runtime, which Spark needs.
+
+    Raises:
+        MachineError: `NO_JAVA`.
+    """
+    home = os.environ.get("JAVA_HOME")
+    if not (shutil.which(Path(home) / "bin" / "java") if home else shutil.which("java")):
+        raise MachineError(
+            "NO_JAVA",
+            "Spark does not start: there is no Java runtime in PATH or JAVA_HOME",
+            hint="Debian, Ubuntu: apt-get install openjdk-17-jre-headless, or newer",
+        )

@@ -22,7 +22,8 @@ from pyspark import SparkConf, SparkContext
 from pyspark.errors import AnalysisException, PySparkException, PySparkRuntimeError
 from pyspark.sql import SparkSession
 
-from binlog_format.errors import MachineError, OptionError, storage_error
+from binlog_connector.installing import require_java
+from binlog_format.errors import OptionError, storage_error
 from binlog_format.messages import SHOW_VALUES, shows_values, visible
 
 if TYPE_CHECKING:
@@ -125,12 +126,7 @@ def local_session(
         with _standard_error_to(log_file), _own_interrupt_handler(), _home_without_archives(master):
             session = builder.getOrCreate()
     except (PySparkException, PySparkRuntimeError) as error:
-        if not _has_java():
-            raise MachineError(
-                "NO_JAVA",
-                "Spark does not start: there is no Java runtime in PATH or JAVA_HOME",
-                hint="Debian, Ubuntu: apt-get install openjdk-17-jre-headless, or newer",
-            ) from error
+        require_java()
         where = f"; its messages are in {log_file}" if log_file is not None else ""
         raise OptionError(
             "INVALID_VALUE",
@@ -167,11 +163,6 @@ def _private(path: Path) -> int:
         return os.open(path, flags, 0o600)
     except OSError as error:
         raise storage_error(path, "write", error) from error
-
-
-def _has_java() -> bool:
-    home = os.environ.get("JAVA_HOME")
-    return bool(shutil.which(Path(home) / "bin" / "java") if home else shutil.which("java"))
 
 
 def is_submitted() -> bool:

@@ -23,7 +23,15 @@ from binlog_format.errors import CorruptError, DataLossError, StartError
 from binlog_format.gtids.gtid_set import NO_GTIDS
 from binlog_streaming.event_tables.odd_clocks import odd_clock
 from binlog_streaming.event_tables.state import EventTablesStateFile, Gap, gap_of
-from binlog_streaming.event_tables.writing import place_of, table_rows, write_gaps, write_rows
+from binlog_streaming.event_tables.writing import (
+    EventTableRows,
+    check_table,
+    place_of,
+    table_rows,
+    write_gaps,
+    write_rows,
+)
+from binlog_streaming.job_state.checkpoint import place_errors
 from binlog_streaming.job_state.job_run import LOOK_SECONDS, JobRun
 from binlog_streaming.job_state.progress import BatchProgress, Progress
 
@@ -33,7 +41,6 @@ if TYPE_CHECKING:
     from binlog_connector.following.offsets import SourceOffset
     from binlog_connector.following.steps import Step
     from binlog_format.structured.event_log import EventSource, LogBlock
-    from binlog_streaming.event_tables.writing import EventTableRows
     from binlog_streaming.job_state.progress import BatchListener, TableProgress
     from binlog_streaming.settings import EventTablesJob
 
@@ -41,6 +48,8 @@ logger = logging.getLogger(__name__)
 
 THREADS = 2
 """Tables that are written at a time."""
+_DECODED_MAX = 1 << 30
+"""Bytes of waiting events whose arguments `check` decodes: it has to end before a service manager's patience does."""
 _LOSSES_MAX = 3
 """Times that files may go while one batch is read."""
 _DAMAGED = frozenset(f"{CorruptError.FAMILY}.{subclass}" for subclass in CorruptError.SUBCLASSES)
@@ -110,21 +119,30 @@ class EventTablesRun(JobRun[EventBatch, BatchProgress, Progress]):
         """Find the work that the job would do now; nothing is written.
 
         Raises:
-            BinlogError: As `run`, before the first batch.
+            BinlogError: As `run`, which looks at its places before that (`place_errors`).
         """
         with self._open() as tailer, WatchedLog(self._job.source.path, tailer.format_name) as watched:
             offset, log = tailer.offset, watched.log
             assert log.events is not None, "the job is of a log of events"
             sources: dict[EventSource, None] = {}
-            for block in log.events.entries(offset.position, None, state_of(offset.state)):
+            found: dict[str, EventTableRows] = {}
+            skip = (lambda *_: None) if self._how.skip_damaged else None
+            size = 0
+            for block in log.events.entries(offset.position, None, state_of(offset.state), on_damage=skip):
+                size += len(block.data)
                 sources |= dict.fromkeys(block.sources)
+                for rows in table_rows((block,) if size < _DECODED_MAX else (), self._job.tables, skip):
+                    kept = found.setdefault(rows.place, EventTableRows(rows.place, rows.rule))
+                    kept.batches += (batch.slice(0, 0) for batch in rows.batches)
+            for rows in () if place_errors(self._job) else found.values():
+                check_table(self._job, self._file.state, rows)
             places = Counter(
                 place_of(rule, source)
                 for rule in self._job.tables
                 for source in sources
                 if rule.sources.accepts(source)
             )
-            return Waiting(offset, log.span(offset.position).size, dict(sorted(places.items())))
+            return Waiting(offset, size, dict(sorted(places.items())))
 
     def _open(self) -> Tailer:
         # What comes into a folder that was empty at the start is new, also for `latest`.

@@ -23,7 +23,7 @@ from binlog_format.structured.views.view import LogsView, chosen, with_events
 from binlog_streaming.job_state.progress import Outcome, TableProgress
 from binlog_streaming.lake.commit_id import CommitId
 from binlog_streaming.lake.evolution import cast_to_schema, common_schema, reconciled
-from binlog_streaming.lake.sinks import sink_type
+from binlog_streaming.lake.sinks import may_have_tables, sink_type
 from binlog_streaming.lake.storage.table_places import path_part
 from binlog_streaming.lake.target import CrashPoint
 from binlog_streaming.plan.batch_plan import COLUMNS_STEP, ROWS_STEP
@@ -146,7 +146,24 @@ def _commit_id(state: EventTablesState, name: str, position: str, last_change: s
     )
 
 
-def _write(target: Target, commit_id: CommitId, rows: EventTableRows, *, is_known: bool) -> Outcome:
+def check_table(job: EventTablesJob, state: EventTablesState, rows: EventTableRows) -> None:
+    """See that `write_rows` could write *rows*; nothing is written.
+
+    Raises:
+        BinlogError: It could not.
+    """
+    uri = _uri(job, rows.place)
+    if job.sink.format.has_catalog and not may_have_tables(job.sink):
+        return  # a look would make the catalog
+    commit_id = _commit_id(state, rows.name, "", "")
+    with _open_targets(job, rows.name, uri) as open_targets:
+        target = open_targets.get(uri)
+        _check(target, commit_id, is_known=rows.place in state.tables)
+        if target.properties() is not None:
+            reconciled(target.schema(), target.stored_schema(rows.schema), commit_id.source_table)
+
+
+def _check(target: Target, commit_id: CommitId, *, is_known: bool) -> None:
     if target.properties() is None and is_known:
         raise TableError(
             "TARGET_GONE",
@@ -155,6 +172,10 @@ def _write(target: Target, commit_id: CommitId, rows: EventTableRows, *, is_know
             "tables too, and let the job build all of them anew from what is left of the log",
         )
     target.check_owner(commit_id)
+
+
+def _write(target: Target, commit_id: CommitId, rows: EventTableRows, *, is_known: bool) -> Outcome:
+    _check(target, commit_id, is_known=is_known)
     if target.is_done(commit_id):
         return Outcome.REPEATED
     reached(CrashPoint.LOOKED)

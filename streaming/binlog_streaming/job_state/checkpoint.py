@@ -227,7 +227,7 @@ def require_places(job: AnyJob) -> None:
 
     Raises:
         AccessError: `DENIED`.
-        StorageError: `FAILED`: a file is where a folder should be.
+        StorageError: `FAILED`: a file is where a folder should be; `NO_SPACE`: its disk is full.
     """
     for error in place_errors(job).values():
         raise error
@@ -244,7 +244,7 @@ def places_of(job: AnyJob) -> dict[str, str]:
 
 
 def place_errors(job: AnyJob) -> dict[str, BinlogError]:
-    """Errors by the setting of a place where this user cannot write; their reasons begin with the setting.
+    """Errors by the setting of a place where this user cannot write, or has no room; their reasons begin with it.
 
     Of object stores only writing tells.
     """
@@ -259,7 +259,16 @@ def place_errors(job: AnyJob) -> dict[str, BinlogError]:
         elif not may_write(nearest):
             reason = f"{what}: user {os.geteuid()} may not write to {nearest}"
             errors[what] = AccessError("DENIED", reason, hint="Let it, or run the job as its owner")
+        elif not _has_room(nearest):
+            reason = f"{what}: there is no room left on the disk of {nearest}"
+            errors[what] = StorageError("NO_SPACE", reason, hint="Make room, or name another place")
     return errors
+
+
+def _has_room(folder: Path) -> bool:
+    disk = os.statvfs(folder)
+    free = disk.f_bavail if os.geteuid() else disk.f_bfree
+    return free > 0 or disk.f_blocks == 0  # a disk without blocks does not tell
 
 
 def may_write(folder: Path) -> bool:

@@ -19,7 +19,7 @@ from binlog_streaming.job_state.checkpoint import place_errors, read_checkpoint,
 from binlog_streaming.job_state.record_keeper import RecordKeeper
 from binlog_streaming.jobs.log_tables import SCAN_SIZE, find_tables
 from binlog_streaming.jobs.row_format_report import look_at_statements
-from binlog_streaming.jobs.tables import TableReport, first_names, report_table, told
+from binlog_streaming.jobs.tables import TableReport, first_names, report_table, told, where_it_stops, with_missing
 from binlog_streaming.lake.target import same_target
 from binlog_streaming.plan.job_state import SelectedTable
 from binlog_streaming.plan.snapshots import snapshot_command
@@ -27,7 +27,6 @@ from binlog_streaming.plan.table_checks import incomplete
 from binlog_streaming.settings.choices import Begin, Mode, OnCascade, OnError
 from binlog_streaming.settings.model import START_OPTIONS
 from binlog_streaming.status.view import StatusFile
-from binlog_streaming.tables.open_targets import target_gone
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -37,7 +36,7 @@ if TYPE_CHECKING:
     from binlog_format.position import Position
     from binlog_streaming.job_state.checkpoint import Checkpoint
     from binlog_streaming.jobs.log_tables import FoundTable, OnProgress
-    from binlog_streaming.plan.job_state import JobState, Written
+    from binlog_streaming.plan.job_state import JobState
     from binlog_streaming.plan.snapshots import PlannedSnapshot
     from binlog_streaming.settings.model import Job
 
@@ -162,7 +161,7 @@ def check_job(job: Job, *, scan_size: int = SCAN_SIZE, on_progress: OnProgress |
     warnings.extend(_undefined(reports))
     record = RecordKeeper(job)
     changed = tuple(map(str, record.refused_changes()))
-    reports = tuple(_with_missing(report, record.written) for report in reports)
+    reports = tuple(with_missing(report, record.written) for report in reports)
     begun = {table.name: table.begun_at is not None and table.begun_at >= begins_at for table in found.tables}
     job_state = record.peek()
     statements = look_at_statements(job, found.tally)
@@ -178,6 +177,8 @@ def check_job(job: Job, *, scan_size: int = SCAN_SIZE, on_progress: OnProgress |
     if not found.logs_cascades:
         cascading = {table.name: table.cascading for table in found.tables}
         reports = tuple(_with_cascading(report, job, cascading[report.name]) for report in reports)
+    if checkpoint is not None:
+        reports = where_it_stops(reports, job, begins_at)
     others = tuple(text for texts in problems.values() for text in texts)
     stopping = changed, others, tuple(map(str, place_errors(job).values())), job.on_error is OnError.SET_ASIDE
     return JobReport(log, start, reports, left_out, found.size, tuple(warnings), *stopping)
@@ -283,18 +284,6 @@ def _with_meetings(reports: Sequence[TableReport]) -> tuple[TableReport, ...]:
                 problems.append(told(report.name, same_target(report.name, target.uri, owner)))
         checked.append(replace(report, problems=tuple(problems)))
     return tuple(checked)
-
-
-def _with_missing(report: TableReport, written: Written) -> TableReport:
-    # Of a changelog the job would make one that lacks what came before; at others it stops.
-    name = TableName.parse(report.name)
-    there = written.get(name, frozenset())
-    problems = [
-        told(report.name, target_gone(name, target.mode, target.uri))
-        for target in report.targets
-        if not target.exists and target.mode in there
-    ]
-    return replace(report, problems=(*report.problems, *problems))
 
 
 def _with_state(

@@ -11,6 +11,7 @@ from binlog_connector.envelope.message_context import TableEnvelope
 from binlog_connector.envelope.options import MessageOperation
 from binlog_connector.following.starts import initial_offset
 from binlog_connector.following.watched import WatchedLog
+from binlog_connector.installing import require
 from binlog_connector.kafka.connection import broker_error
 from binlog_connector.kafka.topics import Topics
 from binlog_connector.options.source_options import SourceOptions
@@ -24,6 +25,7 @@ from binlog_streaming.jobs.check import LogReport, log_report, resumed, size_beh
 from binlog_streaming.jobs.log_tables import SCAN_SIZE, find_tables
 from binlog_streaming.jobs.tables import first_names, told
 from binlog_streaming.settings.names import as_job_setting
+from binlog_streaming.settings.publish_model import Client
 from binlog_streaming.topics.connecting import connection_of, names_of, new_start, published_offset, registry_of
 from binlog_streaming.topics.oversized import OversizedValues
 from binlog_streaming.topics.record import begun_with, other_log_errors, same_job_errors, with_message_version
@@ -123,6 +125,8 @@ def check_publish_job(
         scan_size: Bytes of the log, from its end, that are looked at for tables.
         on_progress: Called with the bytes looked at and the bytes there are.
     """
+    if job.sink.client is Client.CONFLUENT_KAFKA:
+        require("confluent_kafka")
     job = with_message_version(job)
     names, connection = names_of(job.sink), connection_of(job.sink)
     registry = RegistryCheck(job)

@@ -1,4 +1,4 @@
-"""Report on one table of a job: `report_table`; it asks the job's own sink, which refuses the same as later."""
+"""Report on a table of a job: `report_table` asks its sink, which refuses the same as later; `where_it_stops`."""
 
 from __future__ import annotations
 
@@ -6,11 +6,14 @@ import contextlib
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from binlog_connector.following.watched import WatchedLog
 from binlog_connector.rules.row_rules import rules_fingerprint
+from binlog_connector.schema.definitions import TableName
 from binlog_format.errors import BinlogError, OptionError
 from binlog_format.messages import row_value, told_options
 from binlog_format.rows.columns import arrow_schema
 from binlog_format.rows.decoding import ZeroDates
+from binlog_streaming.jobs.touched_tables import TouchedTables
 from binlog_streaming.lake.commit_id import KEYS_PROPERTY, CommitId, split_keys
 from binlog_streaming.lake.evolution import common_schema
 from binlog_streaming.lake.sinks import may_have_tables, sink_type
@@ -19,14 +22,17 @@ from binlog_streaming.modes.mode_columns import mode_schema
 from binlog_streaming.modes.row_keys import key_columns
 from binlog_streaming.settings.choices import Deletes, Mode
 from binlog_streaming.settings.names import as_job_setting
+from binlog_streaming.tables.open_targets import target_gone
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     import pyarrow as pa
 
+    from binlog_format.position import Position
     from binlog_streaming.jobs.log_tables import FoundTable
     from binlog_streaming.lake.target import Target
+    from binlog_streaming.plan.job_state import Written
     from binlog_streaming.plan.snapshots import PlannedSnapshot
     from binlog_streaming.settings.model import Job, TableRule
 
@@ -116,6 +122,34 @@ def report_table(job: Job, found: FoundTable, rule_number: int, query_id: str | 
         warnings=tuple(warnings),
         definition=None if found.is_defined is None else "known" if found.is_defined else "partial",
     )
+
+
+def with_missing(report: TableReport, written: Written) -> TableReport:
+    """Report the targets that are gone: of a changelog the job would make one that lacks what came before."""
+    name = TableName.parse(report.name)
+    there = written.get(name, frozenset())
+    problems = [
+        told(report.name, target_gone(name, target.mode, target.uri))
+        for target in report.targets
+        if not target.exists and target.mode in there
+    ]
+    return replace(report, problems=(*report.problems, *problems))
+
+
+def where_it_stops(reports: tuple[TableReport, ...], job: Job, begins_at: Position) -> tuple[TableReport, ...]:
+    """Let problems of tables that nothing touches after a place be warnings: the job goes on until something does."""
+    if not any(report.problems for report in reports):
+        return reports
+    with WatchedLog(job.source.path, job.source.format) as watched:
+        waiting = set(map(str, TouchedTables(watched, job).within(begins_at, None)))
+
+    def sorted_out(report: TableReport) -> TableReport:
+        if report.name in waiting:
+            return report
+        later = (f"at the next change of {report.name}: {problem}" for problem in report.problems)
+        return replace(report, problems=(), warnings=(*report.warnings, *later))
+
+    return tuple(map(sorted_out, reports))
 
 
 def _keys(found: FoundTable, rule: TableRule) -> tuple[str, ...]:

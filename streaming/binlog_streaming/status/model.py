@@ -5,7 +5,7 @@ Plain values throughout, so that msgspec writes them as JSON and reads them back
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 BATCHES_MAX = 50
@@ -215,6 +215,7 @@ class RecordedStatus:
         tables: By name.
         minutes: Of the last hour, those in which something was done.
         errors: The newest ones, in order.
+        addresses: Where the process listens, by name: `metrics`, `status`.
     """
 
     name: str
@@ -236,6 +237,7 @@ class RecordedStatus:
     tables: tuple[TableStatus, ...] = ()
     minutes: tuple[Minute, ...] = ()
     errors: tuple[ErrorStatus, ...] = ()
+    addresses: dict[str, str] = field(default_factory=dict)
     version: int = 1
 
 

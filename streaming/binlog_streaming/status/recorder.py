@@ -63,6 +63,7 @@ class StatusRecorder:
     Attributes:
         measure: Measures the log; None: the job reads none.
         follower: Both, for metrics.
+        addresses: Where the process listens, by name: `metrics`, `status`.
     """
 
     def __init__(self, job: AnyJob, clock: Callable[[], float] = time.time) -> None:
@@ -70,6 +71,7 @@ class StatusRecorder:
         self.progress = LogProgress(topics=TopicTotals() if isinstance(job, PublishJob) else None)
         self.measure = log_measure(job, clock)
         self.follower = Follower(job.name, self.measure, self.progress)
+        self.addresses: dict[str, str] = {}
         self._clock = clock
         self._file = StatusFile(job)
         before = self._recorded()
@@ -169,6 +171,7 @@ class StatusRecorder:
                 tables=self._tables.tables(self._known, gtid),
                 minutes=self._minutes.minutes(now),
                 errors=tuple(self._errors),
+                addresses=dict(self.addresses),
             )
 
     def _take_batch(self, batch: BatchProgress) -> None:

@@ -14,11 +14,12 @@ from binlog_connector.kafka.topic_reader import TopicReader
 from binlog_format.errors import BrokerError
 from binlog_format.position import Place
 from binlog_format.views.filters import TableFilter
+from binlog_streaming.job_state.checkpoint import place_errors
 from binlog_streaming.job_state.job_run import LOOK_SECONDS, JobRun
 from binlog_streaming.job_state.progress import BatchProgress, Progress
 from binlog_streaming.settings import Begin
 from binlog_streaming.topic_tables.batch import PartitionState, TopicTablesStateFile, read_batch
-from binlog_streaming.topic_tables.writing import write_batch
+from binlog_streaming.topic_tables.writing import check_batch, write_batch
 from binlog_streaming.topics.connecting import connection_of
 from binlog_streaming.topics.oversized import ClaimedValues
 
@@ -106,7 +107,7 @@ class TopicTablesRun(JobRun[ReadMessages, BatchProgress, Progress]):
         """Offset at which reading would continue in each partition, and its end; nothing is written.
 
         Raises:
-            BinlogError: As `run`, before the first message.
+            BinlogError: As `run`, which looks at its places before that (`place_errors`), before it writes.
         """
         source = self._job.source
         claims = ClaimedValues.of(source)
@@ -114,6 +115,10 @@ class TopicTablesRun(JobRun[ReadMessages, BatchProgress, Progress]):
         with TopicReader(connection_of(source), claims.file_of, self._client) as reader:
             self._prepare(reader)
             ends = {partition: end for partition, (_, end) in reader.ranges(self._read_to).items()}
+            self._opened = reader
+            first = self._next()
+            if first is not None and not place_errors(self._job):
+                check_batch(self._job, self._file.state, first.batch)
         return {partition: (state.offset, ends[partition]) for partition, state in self._read_to.items()}
 
     def _prepare(self, reader: TopicReader) -> None:

@@ -5,6 +5,7 @@ Changes that came in messages, as row images at their places in the log: `receiv
 
 from __future__ import annotations
 
+import contextlib
 from collections import defaultdict
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -26,8 +27,9 @@ from binlog_format.position import Position
 from binlog_format.rows.arrow_arrays import numbers_array
 from binlog_format.rows.decoding import DEFAULT_DECODING, Decoding
 from binlog_format.rows.images import IMAGE_DTYPE, ImageKind
+from binlog_streaming.lake.commit_id import commit_id_of
 from binlog_streaming.lake.row_values import one_array
-from binlog_streaming.lake.sinks import joint_commit
+from binlog_streaming.lake.sinks import joint_commit, may_have_tables, sink_type
 from binlog_streaming.modes.decoded_images import DecodedImages
 from binlog_streaming.modes.row_batches import RowBatch
 from binlog_streaming.plan.batch_plan import ROWS_STEP, STEPS_PER_CHANGE, ChangeStep, Component, RowsStep
@@ -43,7 +45,7 @@ from binlog_streaming.tables.batch import (
 )
 from binlog_streaming.tables.batch_run import BatchRun
 from binlog_streaming.tables.evidence_watch import WantedEvidence
-from binlog_streaming.tables.open_targets import check_folders
+from binlog_streaming.tables.open_targets import OpenTargets, check_folders, target_gone
 from binlog_streaming.tables.step_rows import ReceivedPart
 from binlog_streaming.topic_tables.batch import TableState
 
@@ -169,26 +171,11 @@ def write_batch(job: TopicTablesJob, state: TopicTablesState, batch: TopicBatch)
         BinlogError: Of one failing table. Others may have been written, unless the catalog has one commit for all;
             written again they do not change.
     """
-    selection = TableSelection(job.tables)
-    known = {TableName(table.database, table.table): table for table in state.tables}
-    changes: dict[TableName, list[ReceivedChanges]] = defaultdict(list)
-    for change in batch.changes:
-        name = TableName(change.layout.database, change.layout.table)
-        if selection.rule(name) is not None:
-            changes[name].append(change)
-    components = [_rows_component(name, selection, some, known.get(name)) for name, some in sorted(changes.items())]
-    truncates = {truncate.table: truncate for some in batch.truncates.values() for truncate in some}
-    components += [
-        _truncate_component(name, selection, truncate, known[name])
-        for name, truncate in truncates.items()
-        if name in known
-    ]
-    if not components:
+    changed = _Changed(job, state, batch)
+    if not changed.components:
         return WrittenBatch((), state.tables)
-    check_folders(components, job.sink.directory)
-    places = [tuple(change.places.max(axis=0)[:3].tolist()) for some in changes.values() for change in some]
-    places += [truncate.place[:3] for truncate in truncates.values()]
-    position, evidence = Position(*max(places)), WantedEvidence(Evidence.OFF)
+    check_folders(changed.components, job.sink.directory)
+    position, evidence = changed.last_position, WantedEvidence(Evidence.OFF)
     run = BatchRun(state.query_id, state.batch_id, job.sink, position, evidence=evidence)
     joint = joint_commit(job.sink)
     with ThreadPoolExecutor(THREADS) as pool:
@@ -197,11 +184,70 @@ def write_batch(job: TopicTablesJob, state: TopicTablesState, batch: TopicBatch)
             return list(pool.map(lambda component: component_result(run, component, None, joint), some))
 
         if joint is None:
-            progress = joined_progress(write(components))
+            progress = joined_progress(write(changed.components))
         else:
             maintain = partial(maintenance_errors, joint, job.sink)
-            progress = write_at_once(joint, job.sink, components, write, maintain)
-    return WrittenBatch(tuple(progress), _tables(known, selection, changes))
+            progress = write_at_once(joint, job.sink, changed.components, write, maintain)
+    return WrittenBatch(tuple(progress), _tables(changed.known, changed.selection, changed.rows))
+
+
+def check_batch(job: TopicTablesJob, state: TopicTablesState, batch: TopicBatch) -> None:
+    """See that `write_batch` could write *batch*, as far as a look at its targets tells; nothing is written.
+
+    Raises:
+        BinlogError: It could not.
+    """
+    components, sink = _Changed(job, state, batch).components, job.sink
+    check_folders(components, sink.directory)
+    joint_commit(sink)  # asks the catalog
+    if sink.format.has_catalog and not may_have_tables(sink):
+        return  # a look would make the catalog
+    with contextlib.closing(OpenTargets(sink, sink_type(sink.format))) as targets:
+        for table in (table for component in components for table in component.tables.values()):
+            for mode in table.rule.modes:
+                uri = table.uri(sink.directory, mode)
+                with targets.naming_errors(str(table.name), uri):
+                    properties = targets.get(uri).properties()
+                    if properties is not None:
+                        targets.get(uri).check_owner(commit_id_of(properties, state.query_id, str(table.name), mode))
+                    elif mode in table.known:
+                        raise target_gone(table.name, mode, uri)
+
+
+class _Changed:
+    """Tables that a batch changes.
+
+    Attributes:
+        known: Those that were written before.
+        rows: Changed rows, by table.
+    """
+
+    def __init__(self, job: TopicTablesJob, state: TopicTablesState, batch: TopicBatch) -> None:
+        self.selection = TableSelection(job.tables)
+        self.known = {TableName(table.database, table.table): table for table in state.tables}
+        self.rows: dict[TableName, list[ReceivedChanges]] = defaultdict(list)
+        for change in batch.changes:
+            name = TableName(change.layout.database, change.layout.table)
+            if self.selection.rule(name) is not None:
+                self.rows[name].append(change)
+        self._truncates = {truncate.table: truncate for some in batch.truncates.values() for truncate in some}
+        self.components = [
+            *(
+                _rows_component(name, self.selection, some, self.known.get(name))
+                for name, some in sorted(self.rows.items())
+            ),
+            *(
+                _truncate_component(name, self.selection, truncate, self.known[name])
+                for name, truncate in self._truncates.items()
+                if name in self.known
+            ),
+        ]
+
+    @property
+    def last_position(self) -> Position:
+        """The highest place of a change."""
+        places = [tuple(change.places.max(axis=0)[:3].tolist()) for some in self.rows.values() for change in some]
+        return Position(*max([*places, *(truncate.place[:3] for truncate in self._truncates.values())]))
 
 
 def _rows_component(

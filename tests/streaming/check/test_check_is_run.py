@@ -7,6 +7,7 @@ import os
 import re
 import shutil
 import socket
+import sys
 import uuid
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -16,10 +17,14 @@ import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
 
+from binlog_format.structured.layout import SIZE_STRUCT
 from binlog_lab.event_encoding.table_encoding import ColumnSpec, TableSpec
-from binlog_streaming.cli.status.observing import TOKEN_VARIABLE
+from binlog_streaming.cli.status.observing import NO_PAGE, TOKEN_VARIABLE, observed
+from binlog_streaming.jobs.mirror import any_job_at
 from binlog_streaming.status.page.serving import TOKEN_LENGTH_MIN
+from binlog_streaming.status.view import StatusFile
 from tests.connector.program import Program
+from tests.faults.small_disk import fill, small_disk
 from tests.program import run_program
 from tests.streaming.tables.shop import ShopLog
 
@@ -116,9 +121,54 @@ class Trial:
         return self
 
     def logs_more(self) -> Trial:
-        """One more row is in the log."""
+        """One more row, or event, is in the log."""
+        if self.kind == EVENTS:
+            with Program(self.log) as program:
+                program.log(1)
+            return self
         with ShopLog(self.log, LOGGED) as shop:
             shop.insert(TABLE, (2, 2))
+        return self
+
+    def damaged(self) -> Trial:
+        """The log has a place that cannot be read."""
+        file = min(self.log.iterdir())
+        content, at = bytearray(file.read_bytes()), 64
+        if self.kind == EVENTS:
+            at = 0
+            while at < len(content) // 2:
+                at += SIZE_STRUCT.size + SIZE_STRUCT.unpack_from(content, at)[0]
+        SIZE_STRUCT.pack_into(content, at, 1)  # smaller than any entry; pages have checksums
+        file.write_bytes(content)
+        return self
+
+    def away(self, what: str) -> Trial:
+        """A server that the job needs does not answer."""
+        port = closed_port()
+        if what == "broker":
+            self.kafka = self.kafka and f'bootstrap_servers = "127.0.0.1:{port}"\n'
+            for part in ("source", "sink"):
+                text = getattr(self, part)
+                setattr(self, part, re.sub('bootstrap_servers = ".*"', f'bootstrap_servers = "127.0.0.1:{port}"', text))
+        elif what == "catalog":
+            self.sink += f'format = "iceberg"\ncatalog = {{type = "rest", uri = "http://127.0.0.1:{port}"}}\n'
+        else:
+            options = f'AWS_ENDPOINT_URL = "http://127.0.0.1:{port}", AWS_ALLOW_HTTP = "true", AWS_REGION = "x"'
+            keys = 'AWS_ACCESS_KEY_ID = "k", AWS_SECRET_ACCESS_KEY = "s"'
+            self.sink = f'directory = "s3://bucket/tables"\nstorage = {{{options}, {keys}}}\n'
+        return self
+
+    def without(self, *modules: str) -> Trial:
+        """A package is not installed."""
+        for module in modules:
+            self.patch.setitem(sys.modules, module, None)
+        return self
+
+    def full(self, name: str) -> Trial:
+        """The disk of a folder has no room."""
+        if not self.resources.enter_context(small_disk(self.folder / name, 1)):
+            pytest.skip("no disk may be mounted here")
+        fill(self.folder / name)
         return self
 
     def logs(self, statement: str) -> Trial:
@@ -148,6 +198,11 @@ class Trial:
         self.arguments = ["--status", address]
         self.patch.setenv(TOKEN_VARIABLE, token)
         return self
+
+
+def closed_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        return int(listening.getsockname()[1])
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,7 +268,32 @@ PROBLEMS = (
     Problem("one place", rule('target = "all"'), 1, "BINLOG_TABLE.SAME_TARGET", (TABLES,)),
     Problem("other writer", Trial.other_table, 1, "BINLOG_TABLE.OTHER_WRITER", (TABLES,)),
     Problem("set aside", lambda t: t.other_table().set("rest", 'on_error = "set_aside"'), 0, "", (TABLES,)),
-    Problem("target gone", lambda t: t.ran().gone().logs_more(), 1, "BINLOG_TABLE.TARGET_GONE", (TABLES,)),
+    Problem("target gone", lambda t: t.ran().gone().logs_more(), 1, "BINLOG_TABLE.TARGET_GONE", (TABLES, EVENTS)),
+    Problem("target gone, nothing waits", lambda t: t.ran().gone(), 0, "", IN_LAKE),
+    Problem("damaged log", Trial.damaged, 1, "BINLOG_CORRUPT", OF_LOG),
+    Problem("damaged log, skipped", lambda t: t.set("source", "skipDamaged = true").damaged(), 0, "", (EVENTS,)),
+    Problem("store away", lambda t: t.away("store"), 1, "BINLOG", (EVENTS, FROM_TOPICS)),
+    Problem("catalog away", lambda t: t.away("catalog"), 1, "BINLOG", (EVENTS, FROM_TOPICS)),
+    Problem("broker away", lambda t: t.away("broker"), 1, "BINLOG_KAFKA", (TOPICS, FROM_TOPICS)),
+    Problem("no package: prometheus", lambda t: t.metrics(0).without("prometheus_client"), 2, "BINLOG_OPTION.MISSING"),
+    Problem(
+        "no package: client",
+        lambda t: t.set("sink", 'client = "confluent-kafka"').without("confluent_kafka"),
+        2,
+        "BINLOG_OPTION.MISSING",
+        (TOPICS,),
+    ),
+    Problem(
+        "no package: otel",
+        lambda t: t.set("rest", "metrics.otlp = true").without(
+            "opentelemetry", "opentelemetry.exporter.otlp.proto.http.metric_exporter"
+        ),
+        2,
+        "BINLOG_OPTION.MISSING",
+    ),
+    Problem("no package: pyspark", lambda t: t.without("pyspark"), 2, "BINLOG_OPTION.MISSING", (TABLES,)),
+    Problem("checkpoint: full disk", lambda t: t.full("checkpoint"), 1, "BINLOG_STORAGE"),
+    Problem("directory: full disk", lambda t: t.full("tables"), 1, "BINLOG", IN_LAKE),
     Problem("incomplete", source('startingGtid = "0-1-1"'), 1, "BINLOG_TABLE.INCOMPLETE", (TABLES,)),
     Problem("statement", lambda t: t.logs("UPDATE shop.t SET n = 2"), 1, STATEMENT, OF_DATABASE),
     Problem("no topic", Trial.no_topic, 1, NO_TOPIC, (TOPICS,)),
@@ -228,7 +308,7 @@ def trial(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: p
         request.getfixturevalue("spark")
     if kind == EVENTS:
         with Program(tmp_path / "log") as program:
-            program.log(5)
+            program.log(50)
     else:
         with ShopLog(tmp_path / "log") as shop:
             for spec in (TABLE, OTHER):
@@ -251,6 +331,7 @@ def first_error(done: CompletedProcess[str]) -> str:
     if told is None:
         return ""
     words = re.sub(r"of query ([\w-]+|\(none yet\))", "of query ...", told[1])
+    words = re.sub(r"\bin [\d.]+m?s\b|follow at byte 0x\w+", "...", words)
     # Which of two tables comes to their place first is chance.
     return re.sub(r"shop\.[tu]\b", "shop.?", words) if "SAME_TARGET" in words else words
 
@@ -272,3 +353,21 @@ def test_check_ends_as_the_job_does(kind: str, problem: Problem, trial: Trial) -
     condition, _, words = ended.partition(" ")
     assert (checked.returncode, condition in said, words in said) == (ran.returncode, True, True), (said, ended)
     assert bool(said) == bool(ended)
+
+
+@pytest.mark.parametrize("kind", [EVENTS])
+def test_a_port_is_excused_where_the_running_job_listens_and_nowhere_else(trial: Trial) -> None:
+    trial.metrics(closed_port()).write()
+    job = any_job_at(str(trial.file))
+    with trial.resources, observed(job, NO_PAGE) as recorder:
+        StatusFile(job).write(recorder.state())
+        assert trial.ended("check").returncode == 0
+        trial.rest = ""
+        checked = trial.metrics(trial.taken_port()).ended("check")
+    assert (checked.returncode, IN_USE in first_error(checked)) == (1, True)
+
+
+def test_java_that_is_missing_is_told_before_the_job_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    checked = Trial(TABLES, tmp_path, monkeypatch, "").ended("check")
+    assert (checked.returncode, "BINLOG_MACHINE.NO_JAVA" in first_error(checked)) == (1, True)

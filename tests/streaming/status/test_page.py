@@ -262,9 +262,9 @@ import sys
 from pathlib import Path
 from binlog_streaming.cli.status.observing import NO_PAGE, observed
 from tests.streaming.test_job_check import job_for
-with observed(job_for(Path(sys.argv[1])), NO_PAGE) as watched:
-    watched.recorder.started()
-    assert watched.addresses == {}
+with observed(job_for(Path(sys.argv[1])), NO_PAGE) as recorder:
+    recorder.started()
+    assert recorder.addresses == {}
 loaded = {name.partition(".")[0] for name in sys.modules}
 assert not loaded & {"starlette", "uvicorn", "anyio", "h11", "prometheus_client"}, loaded
 assert not [name for name in sys.modules if name.startswith("binlog_streaming.status.page")]

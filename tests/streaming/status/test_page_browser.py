@@ -29,7 +29,7 @@ pytestmark = pytest.mark.server
 
 WAIT_S = 300
 TOKEN = "correct horse battery staple"
-SCREENS = {"desktop": (1280, 900), "phone": (390, 844)}
+SCREENS = {"desktop": (1400, 900), "phone": (390, 844)}
 THEMES = ("light", "dark")
 READABLE = 4.5
 """The least contrast of text, as WCAG asks for."""

@@ -12,6 +12,7 @@ import msgspec
 import typer
 from rich.table import Table
 
+from binlog_connector.installing import require, require_java
 from binlog_streaming.cli.options import JobArgument
 from binlog_streaming.cli.output import Output, OutputOption, escaped, output_console, say, write_json_lines
 from binlog_streaming.cli.progress import progress_bar
@@ -141,6 +142,8 @@ def check(
     elif isinstance(checked, PublishJob):
         ends_with = _check_publish(checked, output, scan * MIB, unreachable)
     else:
+        require("pyspark")
+        require_java()
         ends_with = _check_tables(checked, output, scan * MIB, unreachable)
     if ends_with:
         raise typer.Exit(ends_with)

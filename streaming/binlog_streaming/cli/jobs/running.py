@@ -52,8 +52,7 @@ def run_job(
     """
     lines, reader = _lines_of(job, output), OutputReader()
     with contextlib.ExitStack() as stack:
-        watched = stack.enter_context(observed(job, page))
-        recorder = watched.recorder
+        recorder = stack.enter_context(observed(job, page))
         told: list[Listener] = [lambda batch: recorder.batch(batch, running.recorded)]
         if isinstance(job, PublishJob):
             told = [recorder.published]
@@ -83,7 +82,7 @@ def run_job(
         with _starting_spark() if isinstance(job, Job) else contextlib.nullcontext():
             running.start(recorder.goes_on_at)
         recorder.started(running.recorded)
-        print_now(partial(lines.started, job, running, watched.addresses))
+        print_now(partial(lines.started, job, running, recorder.addresses))
         running.wait(partial(print_now, lines.idle))
         if reader.left is not None:
             raise reader.left  # now that the batch under way is done

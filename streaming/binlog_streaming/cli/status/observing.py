@@ -16,7 +16,8 @@ from binlog_connector.metrics.exporter import MetricsExporter
 from binlog_format.errors import BinlogError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Collection, Iterator
+    from contextlib import AbstractContextManager
 
     from binlog_connector.metrics.follower import Follower
     from binlog_streaming.settings.job_file import AnyJob
@@ -56,16 +57,8 @@ class PageOptions:
 NO_PAGE = PageOptions(None, None)
 
 
-@dataclass(frozen=True, slots=True)
-class Observed:
-    """A job that is watched. *addresses*: what is to be found where, by name: `metrics`, `status`."""
-
-    recorder: StatusRecorder
-    addresses: dict[str, str]
-
-
 @contextlib.contextmanager
-def observed(job: AnyJob, page: PageOptions) -> Iterator[Observed]:
+def observed(job: AnyJob, page: PageOptions) -> Iterator[StatusRecorder]:
     """Watch *job*, which runs in here.
 
     Raises:
@@ -76,46 +69,51 @@ def observed(job: AnyJob, page: PageOptions) -> Iterator[Observed]:
 
     with contextlib.ExitStack() as stack:
         recorder = stack.enter_context(StatusRecorder(job))
-        addresses = {}
         metrics = stack.enter_context(exporting(job, recorder.follower))
         if metrics is not None:
-            addresses["metrics"] = metrics
+            recorder.addresses["metrics"] = metrics
         if page.address is not None:
             # Only here: without a page nothing of it is loaded.
             from binlog_streaming.status.page.serving import serving
 
-            addresses["status"] = stack.enter_context(serving(page.address, _token(page), recorder))
-        yield Observed(recorder, addresses)
+            recorder.addresses["status"] = stack.enter_context(serving(page.address, _token(page), recorder))
+        yield recorder
 
 
 def address_error(job: AnyJob, page: PageOptions) -> BinlogError | None:
     """The error with which `observed` would end, found by listening for a moment; None: it would not.
 
-    A job that runs has its ports itself, which is no error.
+    A port that the job has itself, because it runs, is no error.
     """
+    parts: list[tuple[str, Callable[[], AbstractContextManager[object]]]] = []
+    if job.metrics.port is not None:
+        port, host = job.metrics.port, job.metrics.host
+        parts.append((_metrics_url(host, port), lambda: MetricsExporter(port, host)))
+    if job.metrics.otlp:
+        from binlog_connector.metrics.otlp import OtlpExporter
+
+        parts.append(("", lambda: contextlib.nullcontext(OtlpExporter(job.name))))
+    if page.address is not None:
+        from binlog_streaming.status.page.serving import page_socket
+
+        address = page.address
+        parts.append((f"http://{address}/", lambda: page_socket(address, _token(page))))
     with contextlib.ExitStack() as stack:
-        try:
-            if job.metrics.port is not None:
-                stack.enter_context(MetricsExporter(job.metrics.port, job.metrics.host))
-            if job.metrics.otlp:
-                from binlog_connector.metrics.otlp import OtlpExporter
-
-                OtlpExporter(job.name)
-            if page.address is not None:
-                from binlog_streaming.status.page.serving import page_socket
-
-                stack.enter_context(page_socket(page.address, _token(page)))
-        except BinlogError as error:
-            is_own = error.condition == "BINLOG_MACHINE.PORT_IN_USE" and _runs(job)
-            return None if is_own else error
+        for url, listen in parts:
+            try:
+                stack.enter_context(listen())
+            except BinlogError as error:
+                if error.condition != "BINLOG_MACHINE.PORT_IN_USE" or url not in _own_addresses(job):
+                    return error
     return None
 
 
-def _runs(job: AnyJob) -> bool:
+def _own_addresses(job: AnyJob) -> Collection[str]:
+    """Addresses at which a running process of *job* listens."""
     from binlog_streaming.status.view import ALIVE, StatusFile, phase_of
 
     state = StatusFile(job).read()
-    return state is not None and phase_of(state, time.time()) in ALIVE
+    return state.addresses.values() if state is not None and phase_of(state, time.time()) in ALIVE else ()
 
 
 def _token(page: PageOptions) -> str | None:
@@ -124,6 +122,10 @@ def _token(page: PageOptions) -> str | None:
     if page.token_file is not None:
         return Secret(file=str(page.token_file)).reveal()
     return Secret(environment=TOKEN_VARIABLE).reveal() if TOKEN_VARIABLE in os.environ else None
+
+
+def _metrics_url(host: str, port: int) -> str:
+    return f"http://{host}:{port}/metrics"
 
 
 @contextmanager
@@ -139,7 +141,7 @@ def exporting(job: AnyJob, follower: Follower) -> Iterator[str | None]:
         if job.metrics.port is not None:
             exporter = stack.enter_context(MetricsExporter(job.metrics.port, job.metrics.host))
             exporter.add(follower)
-            address = f"http://{exporter.host}:{exporter.port}/metrics"
+            address = _metrics_url(exporter.host, exporter.port)
         if job.metrics.otlp:
             from binlog_connector.metrics.otlp import OtlpExporter
 
