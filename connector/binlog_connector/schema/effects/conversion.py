@@ -18,13 +18,13 @@ import pyarrow.compute as pc
 from binlog_format.rows.arrow_arrays import mask_array
 from binlog_format.rows.declared.declared_types import split_declared
 from binlog_format.rows.decoding import Decoding, TimeType, ZeroDates
+from binlog_format.vendor import Vendor
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from binlog_connector.schema.definitions import ColumnDefinition
     from binlog_format.rows.declared.declared_types import Moment
-    from binlog_format.vendor import Vendor
 
     Mask = NDArray[np.bool_]
 
@@ -79,6 +79,7 @@ class Unknown:
 
 Effect = Same | Converted | Unknown
 SAME: Final = Same()
+_NEW_MARIADB: Final = 100200
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +101,11 @@ class Circumstances:
     moment: Moment
     allows_invalid_dates: bool = False
     server_version: int | None = None
+
+    @property
+    def is_old_mariadb(self) -> bool:
+        """True before MariaDB 10.2, where the type to convert from decided more (Copy_field::get_copy_func)."""
+        return self.vendor is Vendor.MARIADB and (self.server_version or _NEW_MARIADB) < _NEW_MARIADB
 
     @property
     def times_are_texts(self) -> bool:

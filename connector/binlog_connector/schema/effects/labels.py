@@ -174,10 +174,11 @@ def number_of_label(old: ColumnSide) -> Conversion | None:
 def label_of_number(old: ColumnSide, new: ColumnSide, how: Circumstances) -> Conversion | None:
     """Numbers as an ENUM or SET takes them; None: it is not known how.
 
-    MariaDB takes any number for a place or for bits; MySQL the text of it, but for BIT.
+    MariaDB takes any number for a place or for bits; MySQL the text of it, but for BIT. MariaDB before 10.2 does one or
+    the other, by the type of the number.
     """
     labels = new.labels
-    if labels is None:
+    if labels is None or how.is_old_mariadb:
         return None
     if how.vendor is Vendor.MYSQL and old.type_name != numbers.BIT:
         write = number_texts.text_of_number(old)

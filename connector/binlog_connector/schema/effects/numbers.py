@@ -229,8 +229,8 @@ def _rounded_floats(new: ColumnSide, how: Circumstances) -> Conversion:
 def _from_float(old: ColumnSide, new: ColumnSide, how: Circumstances) -> Conversion:
     if new.type_name == DECIMAL:
         return _from_float_to_decimal(new, how)
-    # MariaDB cuts off what a year has after the point.
-    is_cut = new.type_name == YEAR and how.vendor is not Vendor.MYSQL
+    # MariaDB cuts off what a year has after the point, since 10.2.
+    is_cut = new.type_name == YEAR and how.vendor is not Vendor.MYSQL and not how.is_old_mariadb
     fit = from_exact(new, how)
 
     whole_of = whole_numbers(old, how, is_cut=is_cut)

@@ -410,6 +410,21 @@ def test_servers_that_were_not_compared_are_not_taken_for_those_that_were(vendor
     assert isinstance(effect("VARCHAR(40)", "INT", replace(how(vendor), server_version=old)), Converted)
 
 
+def test_numbers_become_labels_in_another_way_before_mariadb_10_2() -> None:
+    for version, expected in ((100108, Unknown), (100211, Converted)):
+        assert isinstance(effect("INT", "ENUM('10','1','2')", replace(how(), server_version=version)), expected)
+        assert isinstance(effect("INT", "SET('1','2')", replace(how(), server_version=version)), expected)
+
+
+@pytest.mark.parametrize(
+    ("version", "expected"), [(100108, [1980, 2008]), (100211, [1979, 2007]), (None, [1979, 2007])]
+)
+def test_fraction_of_a_year_is_rounded_before_mariadb_10_2(version: int | None, expected: list[int]) -> None:
+    found = effect("DOUBLE", "YEAR", replace(how(), server_version=version))
+    assert isinstance(found, Converted)
+    assert found.convert(pa.array([79.5, 7.578])).array.to_pylist() == expected
+
+
 def test_unknown_attribute_is_not_taken_for_none() -> None:
     before = table("id INT PRIMARY KEY, a DECIMAL(10,4), b INT")
     assert before.columns is not None
