@@ -59,24 +59,18 @@ def some_settings(chance: random.Random, *, is_mysql: bool) -> dict[str, str]:
 
 @contextmanager
 def set_globally(server: LiveServer, settings: Mapping[str, str]) -> Iterator[None]:
-    """A server with other settings; sessions that begin meanwhile have them. What its version lacks is left out."""
-    before = {name: known for name in settings if (known := _known(server, name)) is not None}
+    """A server with other settings, but for those that it lacks; sessions that begin meanwhile have them."""
+    before = {}
     try:
-        for name in before:
-            with suppress(pymysql.err.MySQLError):  # an old version may have the setting, and not this value
-                _set(server, name, settings[name])
+        for name, value in settings.items():
+            with suppress(pymysql.err.MySQLError):
+                ((was,),) = server.ask(f"SELECT @@global.{name}")
+                _set(server, name, value)
+                before[name] = was
         yield
     finally:
         for name, value in reversed(before.items()):
             _set(server, name, str(value))
-
-
-def _known(server: LiveServer, name: str) -> object:
-    try:
-        ((value,),) = server.ask(f"SELECT @@global.{name}")
-    except pymysql.err.MySQLError:
-        return None
-    return value
 
 
 def _set(server: LiveServer, name: str, value: str) -> None:
