@@ -51,9 +51,6 @@ _STRICT = 1 << 21 | 1 << 22
 _NO_AUTO_VALUE_ON_ZERO = 1 << 19
 _INVALID_DATES = 1 << 25
 
-_MEASURED_SINCE = {Vendor.MARIADB: 100200, Vendor.MYSQL: 50700}
-"""Versions from which on servers were compared; 10.1.8 and 5.6.24 make other values of what does not fit."""
-
 
 @dataclass(frozen=True, slots=True)
 class ColumnChanged:
@@ -175,15 +172,29 @@ def _plain_change(
         sides = _side(before, old, how), _side(after, new, how)
     except BinlogError as error:
         return ColumnChanged(old, new, SAME if _is_equal(old, new) else Unknown(error.reason))
-    effect = _without_null(_as_measured(value_effect(*sides, how), how), *sides, how)
+    effect = _without_null(_compared_effect(*sides, how), *sides, how)
     return ColumnChanged(old, new, _numbered(effect, old, new, sql_mode), sides[1].arrow_type, sides[0].arrow_type)
 
 
-def _as_measured(effect: Effect, how: Circumstances) -> Effect:
-    version = how.server_version
-    if how.strict or version is None or version >= _MEASURED_SINCE[how.vendor] or not isinstance(effect, Converted):
+def _compared_effect(old: ColumnSide, new: ColumnSide, how: Circumstances) -> Effect:
+    """Effect on values that are not NULL; what misfits become is known of versions that were compared."""
+    effect = value_effect(old, new, how)
+    if how.strict or how.is_compared or not isinstance(effect, Converted):
         return effect
-    return Unknown("how a server this old converts values that do not fit, in a session that is not strict")
+    of_fits = value_effect(old, new, replace(how, strict=True))
+    if isinstance(of_fits, Unknown):
+        return of_fits
+    loosely = effect.convert
+
+    def convert(values: pa.Array) -> Values:
+        found = loosely(values)
+        fits = Values(values) if isinstance(of_fits, Same) else of_fits.convert(values)
+        same = fits.array.type == found.array.type
+        pair = [array if same else array.cast(pa.string()) for array in (found.array, fits.array)]
+        alike = pc.fill_null(pc.equal(*pair), pc.equal(*[array.is_null() for array in pair]))
+        return Values(found.array, either(either(found.unknown, fits.unknown), true_mask(pc.invert(alike))))
+
+    return Converted(convert, effect.what)
 
 
 def _is_equal(old: ColumnDefinition, new: ColumnDefinition) -> bool:

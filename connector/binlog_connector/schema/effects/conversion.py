@@ -80,6 +80,8 @@ class Unknown:
 Effect = Same | Converted | Unknown
 SAME: Final = Same()
 _NEW_MARIADB: Final = 100200
+_COMPARED: Final = {Vendor.MARIADB: ((101119, 110000), (110809, 120000)), Vendor.MYSQL: ((90704, 100000),)}
+"""From which version on, and before which one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +103,12 @@ class Circumstances:
     moment: Moment
     allows_invalid_dates: bool = False
     server_version: int | None = None
+
+    @property
+    def is_compared(self) -> bool:
+        """True if servers of this version were asked what they make of values that do not fit: patches change that."""
+        version = self.server_version or 0
+        return any(first <= version < end for first, end in _COMPARED[self.vendor])
 
     @property
     def is_old_mariadb(self) -> bool:

@@ -78,6 +78,8 @@ def _reading(text: str, new: ColumnSide, how: Circumstances) -> object:
 
 def times_of_numbers_in(old: ColumnSide, new: ColumnSide, how: Circumstances) -> Effect:
     """Numbers as a column of dates or times takes them."""
+    if how.is_old_mariadb:
+        return Unknown("MariaDB before 10.2 reads another date in some numbers, or none")
     is_bit = old.type_name == numbers.BIT
     by_text = old.type_name in (numbers.FLOAT, numbers.DOUBLE, numbers.YEAR) or how.vendor is Vendor.MYSQL
     read = times_of_texts(new, how)

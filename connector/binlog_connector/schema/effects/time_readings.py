@@ -36,6 +36,7 @@ _FRACTION = re.compile(r"\.(\d+)|\.$", re.ASCII)
 _CLOCK = re.compile(r"(\d+):(\d+)(?::(\d+))?", re.ASCII)
 _ODD_TIME = re.compile(r"\d*[ \t\n\v\f\r]+(\d.|:\d)|\+|:\d|\s|.*\d[Tt]|\d+\.[eE]", re.ASCII | re.DOTALL)
 """Days before the time, and what else versions read in different ways."""
+_ODD_YEAR_DIGITS = 3
 _YEARS, _DAYS_FIELD, _SECONDS, _FRACTIONS = 0, 2, 5, 6
 _PART_MAX = 999_999
 _NUMBER_MAX = 0xFFFFFFFF
@@ -97,7 +98,8 @@ def _is_odd(text: str, fields: _Fields, moment: TimeReading | None, how: Circums
         return False
     consumed = text[: len(text) - len(fields.rest)]
     is_pointed = re.match(r"\d+\.", consumed, re.ASCII) is not None and fields.found <= _FRACTIONS
-    return _DOUBLE_DELIMITER.search(consumed) is not None or (is_pointed and moment.micros is not None)
+    is_year = len(_leading_digits(consumed)) == _ODD_YEAR_DIGITS  # 123.01.24 is of the year 123
+    return _DOUBLE_DELIMITER.search(consumed) is not None or (is_pointed and (is_year or moment.micros is not None))
 
 
 def _fields(text: str) -> _Fields | None:
@@ -219,6 +221,8 @@ def _bare_time(text: str, how: Circumstances, *, is_negative: bool) -> TimeReadi
     if clock is not None:
         parts = tuple(int(part or 0) for part in clock.groups())
         rest = text[clock.end() :]
+        if not (is_mysql or how.strict or how.is_compared) and clock[3] is None and rest.startswith("."):
+            return None  # 12:29.5 was 00:00:00 before MariaDB 10.11, or an earlier version
     else:
         number = int(digits or 0)
         parts, rest = (number // 10_000, number // 100 % 100, number % 100), text[len(digits) :]

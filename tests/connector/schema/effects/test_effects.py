@@ -34,7 +34,9 @@ def moment(*numbers: int) -> dt.datetime:
 
 
 def how(vendor: Vendor = MARIADB, *, strict: bool = True, zone: str | None = None) -> Circumstances:
-    return Circumstances(vendor, strict, vendor is MARIADB, DEFAULT_DECODING, Moment(0, 0, zone))
+    version = 110809 if vendor is MARIADB else 90704
+    moment = Moment(0, 0, zone)
+    return Circumstances(vendor, strict, vendor is MARIADB, DEFAULT_DECODING, moment, server_version=version)
 
 
 def table(columns: str, vendor: Vendor = MARIADB) -> TableDefinition:
@@ -402,12 +404,34 @@ def test_column_that_begins_to_count_numbers_rows_that_have_zero() -> None:
     assert kept.convert(pa.array([1, 0], pa.int32())).array.to_pylist() == [1, 0]
 
 
-@pytest.mark.parametrize(("vendor", "old", "known"), [(MARIADB, 100108, 100211), (Vendor.MYSQL, 50624, 50722)])
-def test_servers_that_were_not_compared_are_not_taken_for_those_that_were(vendor: Vendor, old: int, known: int) -> None:
-    for version, expected in ((old, Unknown), (known, Converted), (None, Converted)):
-        loose = replace(how(vendor, strict=False), server_version=version)
-        assert isinstance(effect("VARCHAR(40)", "INT", loose), expected)
-    assert isinstance(effect("VARCHAR(40)", "INT", replace(how(vendor), server_version=old)), Converted)
+@pytest.mark.parametrize(
+    ("vendor", "version", "is_compared"),
+    [
+        (MARIADB, None, False),
+        (MARIADB, 100211, False),
+        (MARIADB, 101105, False),
+        (MARIADB, 110405, False),
+        (MARIADB, 110809, True),
+        (Vendor.MYSQL, 80012, False),
+        (Vendor.MYSQL, 90704, True),
+    ],
+)
+def test_servers_that_were_not_compared_are_not_taken_for_those_that_were(
+    vendor: Vendor, version: int | None, *, is_compared: bool
+) -> None:
+    loose = replace(how(vendor, strict=False), server_version=version)
+    for old, new, fit, misfit in (
+        ("VARCHAR(40)", "INT", "12", "12a"),
+        ("BIGINT", "INT", 12, 1 << 40),
+        ("BIGINT", "TIME", 1212, -56709294),
+        ("VARCHAR(40)", "SET('1','2')", "1", "853716"),
+        ("DECIMAL(12,4)", "DECIMAL(4,2)", D("1.2500"), D("123.4500")),
+    ):
+        found = effect(old, new, loose)
+        assert isinstance(found, Converted)
+        values = found.convert(pa.array([fit, misfit, None]))
+        unknown = [False] * 3 if values.unknown is None else values.unknown.tolist()
+        assert unknown == [False, not is_compared, False], (old, new)
 
 
 def test_numbers_become_labels_in_another_way_before_mariadb_10_2() -> None:

@@ -66,7 +66,9 @@ def _measured(part: str) -> Measured:
 
 
 def how(vendor: Vendor, *, strict: bool) -> Circumstances:
-    return Circumstances(vendor, strict, vendor is Vendor.MARIADB, DEFAULT_DECODING, Moment(NOON, 0, "+00:00"))
+    version = 110809 if vendor is Vendor.MARIADB else 90704
+    moment = Moment(NOON, 0, "+00:00")
+    return Circumstances(vendor, strict, vendor is Vendor.MARIADB, DEFAULT_DECODING, moment, server_version=version)
 
 
 def array(texts: list[str | None], kind: pa.DataType, declared: str) -> pa.Array:
