@@ -260,6 +260,8 @@ class JobProof:
         limit = TimeLimit(self.table_timeout)
         try:
             limit.begin(session)
+            # The server may have altered it since the tables were listed.
+            table = replace(table, source=read_table(session, *table.name))
             obstacle = self._obstacle(session, table, mode, of_job)
             if obstacle is not None:
                 return ProofResult(str(table.name), mode, *obstacle)

@@ -162,6 +162,20 @@ def test_a_job_before_a_statement_is_waited_for_before_the_next_try(shared_serve
     assert waited == ["shop.b", "shop.b"]
 
 
+def test_a_table_that_is_altered_before_its_turn_is_read_anew(shared_server: MariaDbServer, job: Job) -> None:
+    alters = iter(["ALTER TABLE shop.c ADD COLUMN w INT, DROP COLUMN v"])
+
+    def alter_the_last(progress: ProofProgress) -> None:
+        if progress.table == "shop.a":
+            run_sql(shared_server, [*itertools.islice(alters, 1)])
+        elif progress.doing == "job":
+            run(job)
+
+    found = outcomes({(one.table, ""): one for one in prove_told(shared_server, job, alter_the_last)})
+    assert found == dict.fromkeys(NAMES, EQUAL)
+    assert next(alters, None) is None
+
+
 def test_a_stopped_job_before_a_statement_is_named_and_waited_for_within_the_time(
     shared_server: MariaDbServer, job: Job, monkeypatch: pytest.MonkeyPatch
 ) -> None:

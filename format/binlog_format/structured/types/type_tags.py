@@ -72,13 +72,6 @@ class Member(NamedTuple):
     label: Slice = _NOTHING
 
 
-class Enumerator(NamedTuple):
-    """A value of an enum that has a label."""
-
-    value: int
-    label: Slice
-
-
 @dataclass(slots=True)
 class TypeNode:
     """A type.
