@@ -97,9 +97,14 @@ def _is_odd(text: str, fields: _Fields, moment: TimeReading | None, how: Circums
     if how.vendor is Vendor.MYSQL or moment is None:
         return False
     consumed = text[: len(text) - len(fields.rest)]
-    is_pointed = re.match(r"\d+\.", consumed, re.ASCII) is not None and fields.found <= _FRACTIONS
-    is_year = len(_leading_digits(consumed)) == _ODD_YEAR_DIGITS  # 123.01.24 is of the year 123
-    return _DOUBLE_DELIMITER.search(consumed) is not None or (is_pointed and (is_year or moment.micros is not None))
+    if _DOUBLE_DELIMITER.search(consumed) is not None:
+        return True
+    digits = len(_leading_digits(consumed))
+    if consumed[digits : digits + 1] != ".":
+        return False
+    if digits == _ODD_YEAR_DIGITS:
+        return True  # 123.01.24 is of the year 123
+    return moment.micros is not None and (digits == 1 or fields.found <= _FRACTIONS)  # 1.1.24 is of the year 1
 
 
 def _fields(text: str) -> _Fields | None:
