@@ -84,7 +84,8 @@ def apply_component(
         IndivisibleError: With *division* alone: do it without.
     """
     factory = sink_type(run.sink.format) if targets is None else targets
-    with contextlib.closing(OpenTargets(run.sink, factory)) as open_targets:
+    check = partial(run.check_source, component.tables)
+    with contextlib.closing(OpenTargets(run.sink, factory, check)) as open_targets:
         runner = _ComponentRun(run, component, log, open_targets, division)
         try:
             with naming_unexpected(component.name):

@@ -25,8 +25,9 @@ from binlog_format.errors import OptionError
 from binlog_format.gtids.gtid_set import parse_gtids
 from binlog_format.rows.decoding import DEFAULT_DECODING
 from binlog_streaming.job_state.progress import Outcome
-from binlog_streaming.lake.commit_id import GTID_POSITION_KEY, QUERY_PROPERTY, CommitId
+from binlog_streaming.lake.commit_id import GTID_POSITION_KEY, QUERY_PROPERTY, SOURCE_PROPERTY, CommitId
 from binlog_streaming.lake.sinks import sink_type
+from binlog_streaming.lake.target import same_target
 from binlog_streaming.plan.batch_plan import RowsStep
 from binlog_streaming.settings import OnError
 from binlog_streaming.settings.choices import Mode
@@ -35,7 +36,7 @@ from binlog_streaming.tables.open_targets import OpenTargets
 
 if TYPE_CHECKING:
     import datetime as dt
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
     from binlog_connector.log_definitions import SchemaFile
     from binlog_connector.schema.definitions import TableName
@@ -86,6 +87,19 @@ class BatchRun:
     compares_all: bool = False
     kept_definitions: str | None = None
     defined: frozenset[TableName] | None = None
+
+    def check_source(self, tables: Collection[TableName], target: Target) -> None:
+        """See that this query has made *target* for one of *tables*, if it has made it.
+
+        A step counts as done by its number alone, and another table of the batch may have brought that.
+
+        Raises:
+            TableError: `SAME_TARGET`.
+        """
+        properties = target.properties() or {}
+        source, names = properties.get(SOURCE_PROPERTY), [str(name) for name in tables]
+        if source is not None and properties.get(QUERY_PROPERTY) == self.query_id and source not in names:
+            raise same_target(min(names), target.uri, source)
 
     def recorded(
         self, name: TableName, target: Target, types: Callable[[Mapping[str, str] | None], dict[str, str]]

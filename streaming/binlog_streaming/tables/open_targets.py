@@ -41,10 +41,15 @@ Result = TypeVar("Result")
 
 @dataclass(slots=True)
 class OpenTargets:
-    """The targets of one component."""
+    """The targets of one component.
+
+    Attributes:
+        check: Looks at a target before each attempt to write to it, also after another writer was faster.
+    """
 
     sink: Sink
     factory: TargetFactory
+    check: Callable[[Target], None] | None = None
     _targets: dict[str, Target] = field(default_factory=dict)
 
     @property
@@ -63,6 +68,8 @@ class OpenTargets:
         for attempt in range(1, ATTEMPTS_MAX + 1):
             target = self.get(uri)
             try:
+                if self.check is not None:
+                    self.check(target)
                 return write(target)
             except Exception as error:
                 if attempt == ATTEMPTS_MAX or not target.is_conflict(error):

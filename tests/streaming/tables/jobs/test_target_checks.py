@@ -186,3 +186,12 @@ def test_folder_that_is_gone_is_seen_before_anything_is_written(tmp_path: Path, 
     with pytest.raises(TableError, match=r"TARGET_GONE\] shop\.orders"):
         batches.do(rows)
     assert set(Path(sink.directory).rglob("*")) == files
+
+
+@pytest.mark.parametrize("story", [begin, rows])
+def test_a_second_table_in_a_place_is_named_whichever_of_them_comes_first(story: Story, tmp_path: Path) -> None:
+    """Of the one that comes second the step may have a lower number than what is in the target."""
+    sink = Sink(directory=str(tmp_path / "tables"))
+    batches = Batches(tmp_path / "log", TableRule(target="all"), sink=sink)
+    with pytest.raises(TableError, match="SAME_TARGET"):
+        batches.do(story)
