@@ -367,7 +367,10 @@ def test_a_port_is_excused_where_the_running_job_listens_and_nowhere_else(trial:
     assert (checked.returncode, IN_USE in first_error(checked)) == (1, True)
 
 
-def test_java_that_is_missing_is_told_before_the_job_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_java_that_is_missing_is_a_warning_as_the_job_may_run_elsewhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
     checked = Trial(TABLES, tmp_path, monkeypatch, "").ended("check")
-    assert (checked.returncode, "BINLOG_MACHINE.NO_JAVA" in first_error(checked)) == (1, True)
+    assert (checked.returncode, first_error(checked)) == (0, "")
+    assert "warning: [BINLOG_MACHINE.NO_JAVA]" in checked.stderr

@@ -13,6 +13,7 @@ import typer
 from rich.table import Table
 
 from binlog_connector.installing import require, require_java
+from binlog_format.errors import BinlogError
 from binlog_streaming.cli.options import JobArgument
 from binlog_streaming.cli.output import Output, OutputOption, escaped, output_console, say, write_json_lines
 from binlog_streaming.cli.progress import progress_bar
@@ -126,7 +127,8 @@ def check(
     page with --status, are tried for a moment, unless the job runs.
 
     Exit status: that of `run`: 0 it can run (warnings do not count), 1 it could not, 2 a mistake in the job file, or a
-    setting that is another one than when the job began, and must not be.
+    setting that is another one than when the job began, and must not be. That PySpark or Java are missing is a warning:
+    a job may be looked at on another machine.
     """
     # Compiled code takes a moment to load: not for --help.
     from binlog_streaming.jobs.mirror import any_job_at
@@ -142,11 +144,19 @@ def check(
     elif isinstance(checked, PublishJob):
         ends_with = _check_publish(checked, output, scan * MIB, unreachable)
     else:
-        require("pyspark")
-        require_java()
+        _warn_without_spark()
         ends_with = _check_tables(checked, output, scan * MIB, unreachable)
     if ends_with:
         raise typer.Exit(ends_with)
+
+
+def _warn_without_spark() -> None:
+    # A job may be looked at where it does not run.
+    try:
+        require("pyspark")
+        require_java()
+    except BinlogError as error:
+        say(f"warning: {error}; the job does not start on this machine", err=True)
 
 
 def _status(problems: Sequence[str]) -> int:
