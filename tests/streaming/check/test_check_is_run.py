@@ -291,7 +291,6 @@ PROBLEMS = (
         2,
         "BINLOG_OPTION.MISSING",
     ),
-    Problem("no package: pyspark", lambda t: t.without("pyspark"), 2, "BINLOG_OPTION.MISSING", (TABLES,)),
     Problem("checkpoint: full disk", lambda t: t.full("checkpoint"), 1, "BINLOG_STORAGE"),
     Problem("directory: full disk", lambda t: t.full("tables"), 1, "BINLOG", IN_LAKE),
     Problem("incomplete", source('startingGtid = "0-1-1"'), 1, "BINLOG_TABLE.INCOMPLETE", (TABLES,)),
@@ -367,10 +366,15 @@ def test_a_port_is_excused_where_the_running_job_listens_and_nowhere_else(trial:
     assert (checked.returncode, IN_USE in first_error(checked)) == (1, True)
 
 
-def test_java_that_is_missing_is_a_warning_as_the_job_may_run_elsewhere(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(("kind", "missing"), [(TABLES, "BINLOG_MACHINE.NO_JAVA"), (TABLES, "BINLOG_OPTION.MISSING")])
+def test_what_spark_needs_is_a_warning_as_the_job_may_run_elsewhere(
+    missing: str, trial: Trial, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
-    checked = Trial(TABLES, tmp_path, monkeypatch, "").ended("check")
+    if missing == "BINLOG_MACHINE.NO_JAVA":
+        monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    else:
+        trial.without("pyspark")
+    with trial.resources:
+        checked = trial.ended("check")
     assert (checked.returncode, first_error(checked)) == (0, "")
-    assert "warning: [BINLOG_MACHINE.NO_JAVA]" in checked.stderr
+    assert f"warning: [{missing}]" in checked.stderr
