@@ -189,6 +189,7 @@ def _compared_effect(old: ColumnSide, new: ColumnSide, how: Circumstances) -> Ef
     def convert(values: pa.Array) -> Values:
         found = loosely(values)
         fits = Values(values) if isinstance(of_fits, Same) else of_fits.convert(values)
+        # As texts, values of one type that have no place in the other can be compared too.
         same = fits.array.type == found.array.type
         pair = [array if same else array.cast(pa.string()) for array in (found.array, fits.array)]
         alike = pc.fill_null(pc.equal(*pair), pc.equal(*[array.is_null() for array in pair]))

@@ -80,6 +80,7 @@ class Unknown:
 Effect = Same | Converted | Unknown
 SAME: Final = Same()
 _NEW_MARIADB: Final = 100200
+_SMALL_TIMES_KEPT: Final = 101105
 _COMPARED: Final = {Vendor.MARIADB: ((101119, 110000), (110809, 120000)), Vendor.MYSQL: ((90704, 100000),)}
 """From which version on, and before which one."""
 
@@ -114,6 +115,12 @@ class Circumstances:
     def is_old_mariadb(self) -> bool:
         """True before MariaDB 10.2, where the type to convert from decided more (Copy_field::get_copy_func)."""
         return self.vendor is Vendor.MARIADB and (self.server_version or _NEW_MARIADB) < _NEW_MARIADB
+
+    @property
+    def may_lose_small_times(self) -> bool:
+        """True if a TIME below a second may be 0 as a DECIMAL: so on MariaDB 10.2.11, not on 10.1.8 and 10.11.5."""
+        version = self.server_version or _NEW_MARIADB
+        return self.vendor is Vendor.MARIADB and _NEW_MARIADB <= version < _SMALL_TIMES_KEPT
 
     @property
     def times_are_texts(self) -> bool:

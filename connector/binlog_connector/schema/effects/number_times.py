@@ -40,7 +40,6 @@ _LARGE_TIME = 9_999_999
 _SHORT_MAX, _LONG_MIN = 991_231, 10_000_101  # MariaDB takes no year below 1000 from a number
 _MOMENT_MAX = 99_991_231_235_959
 _DIGITS = 36
-_SMALL_TIMES_SINCE = 101105
 _WHOLE_MAX = 10**17
 
 
@@ -52,9 +51,7 @@ def numbers_of_times(old: ColumnSide, new: ColumnSide, how: Circumstances) -> Ef
     by_years = new.type_name == numbers.YEAR and how.vendor is not Vendor.MYSQL
     is_whole = new.type_name not in (numbers.DECIMAL, numbers.FLOAT, numbers.DOUBLE)
     fit = numbers.from_exact(new, how)
-    # MariaDB 10.2.11 makes 0 of 00:00:00.5, 10.1.8 and 10.11.5 do not.
-    is_compared = how.vendor is Vendor.MYSQL or how.is_old_mariadb or (how.server_version or 0) >= _SMALL_TIMES_SINCE
-    may_lose_fractions = old.type_name == times.TIME and new.type_name == numbers.DECIMAL and not is_compared
+    may_be_zero = old.type_name == times.TIME and new.type_name == numbers.DECIMAL and how.may_lose_small_times
 
     def convert(values: pa.Array) -> Values:
         valid = values.is_valid().to_numpy(zero_copy_only=False)
@@ -64,7 +61,7 @@ def numbers_of_times(old: ColumnSide, new: ColumnSide, how: Circumstances) -> Ef
             local = values if shift is None else shift.to_local(values)
             micros = _int64s(local.cast(pa.timestamp("us")).cast(pa.int64()))
         unknown = None if old.type_name == times.TIME else times.null_is_open(values, how)
-        if may_lose_fractions:
+        if may_be_zero:
             unknown = valid & (micros != 0) & (np.abs(micros) < MICROS)
         if by_years:
             years = np.zeros_like(micros) if old.type_name == times.TIME else years_of(micros)

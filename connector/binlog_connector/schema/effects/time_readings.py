@@ -227,7 +227,7 @@ def _bare_time(text: str, how: Circumstances, *, is_negative: bool) -> TimeReadi
         parts = tuple(int(part or 0) for part in clock.groups())
         rest = text[clock.end() :]
         if not (is_mysql or how.strict or how.is_compared) and clock[3] is None and rest.startswith("."):
-            return None  # 12:29.5 was 00:00:00 before MariaDB 10.11, or an earlier version
+            return None  # 12:29.5 is 00:00:00 in MariaDB 10.2.11, and 12:29:00.5 in 10.11.5
     else:
         number = int(digits or 0)
         parts, rest = (number // 10_000, number // 100 % 100, number % 100), text[len(digits) :]
