@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 from dataclasses import replace
 from pathlib import Path
@@ -26,6 +27,8 @@ from binlog_lab.simulator.server_log import Terms
 from binlog_lab.simulator.visible_folder import Look, VisibleFolder
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from binlog_connector.following.offsets import SourceOffset
     from binlog_format.log_format import Span
     from binlog_format.position import Position
@@ -92,19 +95,25 @@ def test_a_file_that_is_purged_after_the_listing_was_read_to_its_end(tmp_path: P
     assert decision.offset.position.file_no == 2
 
 
+def beginnings(path: Path, first: int) -> Iterator[None]:
+    """Let a file have its first bytes alone, one more at each step; it is whole in the end."""
+    whole = path.read_bytes()
+    for size in range(first, len(whole)):
+        path.write_bytes(whole[:size])
+        yield
+    path.write_bytes(whole)
+
+
 @pytest.mark.parametrize("is_mysql", [False, True])
 def test_nothing_is_said_before_the_start_of_the_next_file_is_there(tmp_path: Path, *, is_mysql: bool) -> None:
     folder = tmp_path / "log"
     server, offset = log_of_two_files(folder, is_mysql=is_mysql)
     server.purge(1)
     (path,) = folder.iterdir()
-    whole = path.read_bytes()
-    for size in range(4, len(whole)):
-        path.write_bytes(whole[:size])
+    for _ in beginnings(path, 4):
         with WatchedLog(str(folder)) as watched:
             decision = compare(watched, offset)
         assert (decision.loss, decision.is_waiting) == (None, True)
-    path.write_bytes(whole)
     with WatchedLog(str(folder)) as watched:
         decision = compare(watched, offset)
     assert (decision.loss, decision.is_waiting) == (None, False)
@@ -278,10 +287,7 @@ def test_a_switch_passes_a_newest_file_whose_start_is_not_there_yet(tmp_path: Pa
     server, offset = log_of_two_files(folder, is_mysql=is_mysql)
     server.create(1)
     server.rotate()
-    last = max(folder.iterdir())
-    whole = last.read_bytes()
-    for size in range(len(whole) + 1):
-        last.write_bytes(whole[:size])
+    for _ in itertools.chain(beginnings(max(folder.iterdir()), 0), ["whole"]):
         with WatchedLog(str(folder)) as watched:
             assert find_switch(watched, offset, ignored=Ignored()).gtid == offset.gtid
 
@@ -292,9 +298,7 @@ def test_a_log_of_which_no_start_is_there_yet_is_not_one_without_gtids(tmp_path:
     server, offset = log_of_two_files(folder, is_mysql=is_mysql)
     server.purge(1)
     (path,) = folder.iterdir()
-    whole = path.read_bytes()
-    for size in range(4, len(whole)):
-        path.write_bytes(whole[:size])
+    for _ in beginnings(path, 4):
         with WatchedLog(str(folder)) as watched, pytest.raises(StartError, match="not there yet") as raised:
             find_switch(watched, offset, ignored=Ignored())
         assert raised.value.condition == "BINLOG_START.NO_LOG_FILES"
