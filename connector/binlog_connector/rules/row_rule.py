@@ -235,7 +235,7 @@ class RowRule(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
         return MaskKind.SHA256 in self.mask.values()
 
     def check(self) -> None:
-        """See that the rule can be, as far as that is known without a table. Raises `RuleError`: it cannot."""
+        """Check what can be checked of the rule without a table. Raises `RuleError`: no table can have it."""
         if self.columns and self.drop_columns:
             hint = "columns names what is shown, and nothing else is: leave drop_columns out"
             raise RuleError("drop_columns", "expected nothing beside columns", hint=hint)

@@ -194,7 +194,7 @@ class EventsLost:
 
 @dataclass(frozen=True, slots=True)
 class UnsupportedChange:
-    """A statement that is not understood. *names*: tables that it is about, as far as that can be seen."""
+    """A statement that is not understood. *names*: tables that it is about, as far as they are known."""
 
     names: tuple[TableName, ...]
     reason: str

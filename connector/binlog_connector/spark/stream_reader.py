@@ -63,7 +63,7 @@ logger = logging.getLogger(__name__)
 
 
 class BinlogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """A streaming read. The log is opened anew for each call: a file that was replaced under its name must be seen."""
+    """A streaming read. Each call opens the log again, to see a file that was replaced under its name."""
 
     def __init__(self, options: SourceOptions, schema: StructType, schema_file: SchemaFile | None = None) -> None:
         self._options = options
