@@ -148,8 +148,12 @@ def find_client(program: str, name: str) -> str:
     """
     found = shutil.which(program)
     if found is None:
-        hint = f"On Debian or Ubuntu: apt-get install {_PACKAGES[program]}; then run it again"
-        raise DemoError("NO_SERVER", f"{name} is fetched by {program}, which is not on PATH", hint=hint)
+        package = _PACKAGES[program]
+        raise DemoError(
+            "NO_SERVER",
+            f"{name} is fetched by {package}, and there is no {program} on PATH",
+            hint=f"On Debian or Ubuntu: apt-get install {package}; then run it again",
+        )
     return found
 
 
