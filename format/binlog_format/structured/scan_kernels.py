@@ -254,13 +254,13 @@ def scan_entries(
             continue
         source_id = low | (high << 32)
         number = source_slots[find_source(source_id, source_ids, source_slots)]
-        if number < 0:
-            if is_missing_ok:
-                at += ENTRY_HEAD_SIZE + entry_size
-                continue
+        if number < 0 and not is_missing_ok:
             return EntryScan(_UNKNOWN_SOURCE, at, row, source_id, 0)
         if entry_size < EVENT_SIZE_MIN:
             return EntryScan(_SHORT, at, row, EVENT_SIZE_MIN - _TAG_SIZE, entry_size - _TAG_SIZE)
+        if number < 0:
+            at += ENTRY_HEAD_SIZE + entry_size
+            continue
         if row == len(events):
             return EntryScan(_TABLE_FULL, at, row, 0, 0)
         source_row = source_rows[number]

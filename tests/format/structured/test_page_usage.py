@@ -85,6 +85,16 @@ def test_damage_and_cuts_lose_no_byte(entries: list[bytes], data: st.DataObject)
     assert pages[:-1] == [VIRTUAL_PAGE_SIZE] * (len(pages) - 1)
 
 
+@pytest.mark.parametrize("number", [1, 2], ids=["defined", "undefined"])
+def test_an_event_that_is_too_short_is_damage_whatever_its_source(tmp_path: Path, number: int) -> None:
+    short = entry(number.to_bytes(8, "little") + bytes(4))
+    path = tmp_path / "app.blog"
+    path.write_bytes(HEAD + short + event(1, NS))
+    (usage,) = measured(path)
+    assert usage.bytes[0, StructuredUse.DAMAGED] == len(short)
+    assert usage.bytes.sum() == path.stat().st_size
+
+
 def test_files_share_what_the_older_ones_define_and_damage_is_shown(tmp_path: Path) -> None:
     pattern = tmp_path / "app.blog*"
     warning = source(2, severity=Severity.WARNING).entry()
