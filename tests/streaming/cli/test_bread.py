@@ -338,8 +338,8 @@ def test_bread_sorts_in_parts_as_it_does_in_memory(
     expected = capfdbinary.readouterr().out
     assert expected.count(b"\n") == 120
     monkeypatch.setattr("binlog_streaming.cli.logs.bread.streams.CHUNK_SIZE", 500)
-    monkeypatch.setattr("binlog_streaming.cli.logs.bread.sinks.RUN_SIZE", 300)
-    monkeypatch.setattr("binlog_streaming.cli.logs.bread.sinks.MERGED_ROWS", merged)
+    monkeypatch.setattr("binlog_streaming.cli.logs.bread.sorting.RUN_SIZE", 300)
+    monkeypatch.setattr("binlog_streaming.cli.logs.bread.sorting.MERGED_ROWS", merged)
     assert run(words) == 0
     sys.stdout.flush()
     assert capfdbinary.readouterr().out == expected

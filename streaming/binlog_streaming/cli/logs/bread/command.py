@@ -96,10 +96,10 @@ def _sink(arguments: BreadArguments, wanted: EventFilter | None, on_damage: OnDa
         ClockSink,
         FilteredSink,
         JsonSink,
-        SortedSink,
         TextSink,
         severity_colors,
     )
+    from binlog_streaming.cli.logs.bread.sorting import SortedSink
 
     sink: BreadSink
     if arguments.jsonl:
