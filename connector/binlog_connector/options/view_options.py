@@ -174,7 +174,8 @@ class EventOptions:
         if given.get("source") == "":
             raise invalid("source", "", "an id, file:line, or a format string")
         skip_damaged = flag(given, "skipDamaged", default=False)
-        return cls(given.get("source"), rules, _window(given.get("sortWindow")), skip_damaged)
+        window = duration_ns("sortWindow", given["sortWindow"]) if "sortWindow" in given else None
+        return cls(given.get("source"), rules, window, skip_damaged)
 
 
 ALL_EVENTS = EventOptions()
@@ -196,10 +197,9 @@ def _refused(name: str, reason: str, hint: str) -> OptionError:
     return OptionError("INVALID_VALUE", f"option {name}: {reason}", hint=hint)
 
 
-def _window(text: str | None) -> int | None:
-    if text is None:
-        return None
+def duration_ns(name: str, text: str) -> int:
+    """Nanoseconds of a duration that is the value of an option."""
     match = _WINDOW.fullmatch(text.strip())
     if match is None or int(match[1]) == 0:
-        raise invalid("sortWindow", text, "a duration, for example 500ms, 10s or 5m")
+        raise invalid(name, text, "a duration, for example 500ms, 10s or 5m")
     return int(match[1]) * _WINDOW_NS[match[2]]

@@ -202,6 +202,14 @@ def event_times(block: LogBlock) -> tuple[Int64s, Mask]:
     return ns, has_time
 
 
+def carried_times(ns: Int64s, has_time: Mask, before: int) -> Int64s:
+    """*ns* with the last time before it where there is none; *before*: that of the first events without one."""
+    if has_time.all():
+        return ns
+    last = np.maximum.accumulate(np.where(has_time, np.arange(len(ns)), -1))
+    return np.where(last >= 0, ns[last], before)
+
+
 def clocks_of(clock_syncs: Sequence[ClockSync]) -> Clocks:
     """Clock syncs as kernels take them; there is always one."""
     syncs = clock_syncs or (ClockSync(),)

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import threading
+from itertools import accumulate
 from random import Random
 from typing import TYPE_CHECKING, Any
 
@@ -167,7 +168,12 @@ def test_bread_skips_what_is_damaged_and_tells_of_it(tmp_path: Path, capfdbinary
     ("words", "complaint"),
     [
         (["--follow"], b"bread: option '--follow' needs a file\n"),
-        (["--follow", "-s", "x"], b"bread: option '--follow' excludes -s: there is no end to sort\n"),
+        (
+            ["--follow", "-s", "x"],
+            b"bread: option '--follow' excludes -s: there is no end to sort; see --sort-window\n",
+        ),
+        (["--sort-window", "1s", "-s", "x"], b"bread: option '--sort-window' excludes -s\n"),
+        (["--sort-window=1s", "--output", "jsonl", "x"], b"bread: option '--sort-window' excludes --output jsonl\n"),
         (["--skip-damaged"], b"bread: option '--skip-damaged' needs a file\n"),
         (["--nonsense", "x"], b"bread: invalid option -- '-'\n"),
     ],
@@ -376,6 +382,7 @@ def test_bread_prints_events_that_are_wanted(
         (["--category", "("], "--category"),
         (["--since", "yesterday"], "--since"),
         (["--file"], "requires an argument"),
+        (["--sort-window", "soon"], "--sort-window"),
     ],
 )
 def test_bread_refuses_values_that_select_nothing(
@@ -399,3 +406,108 @@ def test_bread_warns_once_of_times_that_cannot_be(
     told = capfdbinary.readouterr().err.decode()
     assert told.count("[bread] Warning: an event has the time ") == count
     assert (f"{year - 1}-" in told or f"{year}-" in told) == bool(count)
+
+
+def _sorted_by(window_ns: int, ticks: list[int]) -> tuple[list[int], int]:
+    """What a window promises of events that come one by one; the number of those that came too late."""
+    printed: list[int] = []
+    held: list[int] = []
+    late = 0
+    for newest, tick in zip(accumulate(ticks, max), ticks, strict=True):
+        late += bool(printed) and tick < max(printed)
+        held.append(tick)
+        if newest - min(held) >= window_ns + window_ns // 8:
+            due = sorted(one for one in held if one <= newest - window_ns)
+            printed += due
+            held = [one for one in held if one > newest - window_ns]
+    return printed + sorted(held), late
+
+
+@pytest.mark.parametrize("window_us", [1, 20, 400])
+def test_bread_sorts_in_a_window_and_counts_what_came_too_late(
+    tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes], window_us: int
+) -> None:
+    random = Random(5)
+    ticks = [1_000 * max(0, number - random.choice((0, 3, 10, 90))) for number in range(1, 300)]
+    files = [tmp_path / f"{number}.blog" for number in range(len(ticks))]
+    for number, tick in enumerate(ticks):  # an event a block, so that the window alone holds some back
+        files[number].write_bytes((HEAD if number == 0 else b"") + _event("x", clock=tick))
+    assert run(["--all", "--sort-window", f"{window_us}us", "-f", "%r", *map(str, files)]) == 0
+    sys.stdout.flush()
+    printed = capfdbinary.readouterr()
+    lines = [int(line) for line in printed.out.splitlines()]
+    assert sorted(lines) == sorted(ticks)
+    expected, late = _sorted_by(window_us * 1_000, ticks)
+    assert (lines == sorted(ticks)) is (late == 0) is (window_us == 400)
+    assert lines == expected
+    told = f"[bread] Warning: {late} events came too late to be sorted, and stand after later ones, by up to "
+    assert printed.err.startswith(told.encode() if late else b"")
+    assert (f"{tmp_path}/".encode() in printed.err) is bool(late)
+
+
+def test_bread_that_sorts_in_a_window_holds_so_many_lines_alone(
+    tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = tmp_path / NAME
+    log.write_bytes(HEAD + b"".join(_event("x", clock=number ^ 7) for number in range(400)) + _event("y", clock=9))
+    monkeypatch.setattr("binlog_streaming.cli.logs.bread.streams.CHUNK_SIZE", len(HEAD) + 10)
+    monkeypatch.setattr("binlog_streaming.cli.logs.bread.sorting.HELD_SIZE_MAX", 500)
+    assert run(["--sort-window", "1h", "-f", "%r", str(log)]) == 0
+    sys.stdout.flush()
+    printed = capfdbinary.readouterr()
+    lines = [int(line) for line in printed.out.splitlines()]
+    assert [one for one in lines if one != 9] == [number for number in range(400) if number != 9]
+    assert lines[9] == 9
+    assert lines[lines.index(9, 10) - 1] > 200, "of those that were not held any more"
+    assert b"Warning: 1 events came too late" in printed.err
+
+
+def test_bread_that_sorts_in_a_window_writes_what_came_before_damage(
+    tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    log = tmp_path / NAME
+    events = _event("two", clock=2) + _event("one", clock=1)
+    for end, rest in ((event(1, 3, b"\xff\0\0\0"), b"event "), (b"\x50\0\0\0", b""), (b"", b"")):
+        log.write_bytes(HEAD + events + end)
+        assert run(["--sort-window", "5m", "-f", "%m", str(log)]) == (DAMAGED if end else 0)
+        sys.stdout.flush()
+        assert capfdbinary.readouterr().out == b"event one\nevent two\n" + rest
+
+
+def test_bread_follows_and_sorts_in_a_window(tmp_path: Path) -> None:
+    log = tmp_path / NAME
+    error = EventSource(2, 512, b"net", b"run", b"net.cpp", 7, b"error {}", b"[c")
+    log.write_bytes(HEAD + error.entry() + _event("late", clock=2_000_000) + _event("early", clock=1_000_000))
+    for window, first in (("1h", b"event early\n"), ("300ms", b"event early\n")):
+        process = _Followed(log, "--sort-window", window)
+        try:
+            if window == "300ms":  # nothing comes: what waits is written
+                assert process.line() == first
+                assert process.line() == b"event late\n"
+                _append(log, _event("too late", clock=1_500_000))
+                assert process.line() == b"event too late\n"
+                status, rest, complaints = process.stop()
+                assert (status, rest) == (0, b"")
+                assert b"Warning: 1 events came too late" in complaints
+                continue
+            _append(log, _event("much later", clock=5 * 3_600 * 10**9))
+            assert [process.line(), process.line()] == [b"event early\n", b"event late\n"]
+            assert process.stop() == (0, b"event much later\n", b"")
+        finally:
+            process.close()
+
+
+def test_bread_of_a_pipe_writes_what_waits_when_nothing_comes() -> None:
+    """Events that are not wanted let the time go on, too."""
+    error = EventSource(2, 512, b"net", b"run", b"net.cpp", 7, b"error {}", b"")
+    command = [PROGRAM, "bread", "-f", "%m", "--severity", "error", "--sort-window"]
+    data = HEAD + error.entry() + event(2, 2) + _event("unwanted", clock=3 * 3_600 * 10**9)
+    for window, part in (("1h", data), ("200ms", HEAD + error.entry() + event(2, 1) + event(1, 0, b"\0" * 4))):
+        with subprocess.Popen([*command, window], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+            assert process.stdin is not None
+            assert process.stdout is not None
+            process.stdin.write(part)
+            process.stdin.flush()
+            assert process.stdout.readline() == b"error {}\n"
+            process.stdin.close()
+            assert process.wait(300) == 0

@@ -28,7 +28,7 @@ from binlog_format.rows.arrow_arrays import (
 from binlog_format.rows.json.json_rows import JsonStyle
 from binlog_format.structured.arguments.json_texts import arguments_json
 from binlog_format.structured.arguments.source_decoder import SourceDecoder
-from binlog_format.structured.event_log import event_times
+from binlog_format.structured.event_log import carried_times, event_times
 from binlog_format.structured.layout import NS_PER_MICRO, VIRTUAL_PAGE_SIZE
 from binlog_format.structured.text.event_format import MESSAGE_FORMAT, EventFormat
 from binlog_format.structured.text.lines import LineWriter, messages
@@ -329,9 +329,4 @@ class _Held:
 
 def _keys(ns: pa.Array, before: int) -> Int64s:
     """Sort keys of rows: the time, or that of the last row before that has one."""
-    valid = array_mask(ns.is_valid())
-    times: Int64s = ns.fill_null(0).to_numpy()
-    if valid.all():
-        return times
-    last = np.maximum.accumulate(np.where(valid, np.arange(len(times)), -1))
-    return np.where(last >= 0, times[last], before)
+    return carried_times(ns.fill_null(0).to_numpy(), array_mask(ns.is_valid()), before)

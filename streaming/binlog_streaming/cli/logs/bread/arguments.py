@@ -10,6 +10,8 @@ from binlog_format.structured.text.lines import DEFAULT_DATE_FORMAT
 
 STANDARD_INPUT = "-"
 
+VALUED = ("--output", "--sort-window")
+"""Options with a value."""
 SELECTING = ("--severity", "--category", "--file", "--since")
 """Options that select events."""
 
@@ -40,8 +42,13 @@ Options beside these:
   --category RE   Events whose category matches: regular expressions, separated by commas, for the whole text.
   --file RE       The same for the source file, with its folders.
   --since TIME    Events at this time or later, for example 2026-01-31T12:00:00Z; those without a time are left out.
+  --sort-window DURATION
+                  Sort events by time, and print each when one so much later has come, or nothing for so long: for
+                  --follow, and pipes that have no end. For example 500ms, 10s, 5m. Standard error tells at the end how
+                  many events came later than that, which stand after later ones. Excludes -s.
   --output jsonl  A JSON object a line: position, time, ns, severity, severity_no, category, function, file, line,
-                  writer_id, writer, source_id, format, message, args. Excludes -f, -d and -s.
+                  writer_id, writer, source_id, format, message, args. Excludes -f, -d, -s
+                  and --sort-window.
 
 Placeholders of an event format:
   %I  id of the log statement        %n  name of the writer (often the thread)
@@ -86,6 +93,7 @@ class BreadArguments:
         all_files: Read them all.
         skip_damaged: Go on after damage.
         jsonl: JSON instead of text.
+        sort_window: Sort by time, as far as events are so far from it; None: not.
         wanted: Values of the options that select events, by name; empty: all are wanted.
         files: As given.
     """
@@ -98,13 +106,15 @@ class BreadArguments:
     all_files: bool = False
     skip_damaged: bool = False
     jsonl: bool = False
+    sort_window: str | None = None
     wanted: dict[str, str] = field(default_factory=dict)
     files: list[str] = field(default_factory=list)
 
     @property
     def is_extended(self) -> bool:
         """True if an option is given that the library's reader does not have."""
-        return bool(self.wanted) or self.follow or self.all_files or self.skip_damaged or self.jsonl
+        has_value = self.wanted or self.sort_window is not None
+        return bool(has_value) or self.follow or self.all_files or self.skip_damaged or self.jsonl
 
     @property
     def wanted_files(self) -> list[str]:
@@ -164,12 +174,15 @@ def _take_short(letters: str, left: list[str], arguments: BreadArguments) -> set
 
 def _take_long(word: str, left: list[str], arguments: BreadArguments) -> None:
     name, has_value, value = word.partition("=")
-    if name == "--output" or name in SELECTING:
+    if name in VALUED or name in SELECTING:
         if not has_value and not left:
             raise UsageError(f"option '{name}' requires an argument")
         value = value if has_value else left.pop(0)
         if name in SELECTING:
             arguments.wanted[name] = value
+            return
+        if name == "--sort-window":
+            arguments.sort_window = value
             return
         if value != "jsonl":
             raise UsageError(f"option '--output': expected jsonl, got '{value}'")
@@ -191,7 +204,9 @@ def _check(arguments: BreadArguments, text_options: set[str]) -> None:
     if arguments.jsonl and text_options:
         raise UsageError(f"option '--output jsonl' excludes -{min(text_options)}")
     if arguments.follow and arguments.sort:
-        raise UsageError("option '--follow' excludes -s: there is no end to sort")
+        raise UsageError("option '--follow' excludes -s: there is no end to sort; see --sort-window")
+    if arguments.sort_window is not None and (arguments.sort or arguments.jsonl):
+        raise UsageError(f"option '--sort-window' excludes {'-s' if arguments.sort else '--output jsonl'}")
     for name, is_set in (("--follow", arguments.follow), ("--skip-damaged", arguments.skip_damaged)):
         if is_set and STANDARD_INPUT in arguments.wanted_files:
             raise UsageError(f"option '{name}' needs a file")

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import select
 import sys
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import TYPE_CHECKING
 
 import typer
@@ -52,14 +54,12 @@ def _print(arguments: BreadArguments) -> int:
         _complain(f"[bread] Skipped: {error}")
 
     try:
-        wanted = _wanted(arguments)
+        sink = _sink(arguments, on_damage if arguments.skip_damaged else None)
     except (OptionError, ValueError) as error:
         _complain(f"bread: {error.reason if isinstance(error, OptionError) else error}")
         return WRONG_USE
-    sink = _sink(arguments, wanted, on_damage if arguments.skip_damaged else None)
     try:
-        _read(arguments, sink, on_damage if arguments.skip_damaged else None)
-        sink.finish()
+        _read_all(arguments, sink, on_damage if arguments.skip_damaged else None)
     except OpenFailure as error:
         _complain(f"[bread] {error}")
         return CANNOT_OPEN
@@ -89,9 +89,11 @@ def _wanted(arguments: BreadArguments) -> EventFilter | None:
     return EventFilter(rules=rules, first_ns=passed // timedelta(microseconds=1) * 1_000)
 
 
-def _sink(arguments: BreadArguments, wanted: EventFilter | None, on_damage: OnDamage | None) -> BreadSink:
+def _sink(arguments: BreadArguments, on_damage: OnDamage | None) -> BreadSink:
+    from binlog_connector.options.view_options import duration_ns
     from binlog_format.structured.text.event_format import EventFormat
     from binlog_format.structured.text.lines import LineWriter
+    from binlog_format.structured.views.event_filter import ALL_EVENTS
     from binlog_streaming.cli.logs.bread.sinks import (
         ClockSink,
         FilteredSink,
@@ -99,17 +101,34 @@ def _sink(arguments: BreadArguments, wanted: EventFilter | None, on_damage: OnDa
         TextSink,
         severity_colors,
     )
-    from binlog_streaming.cli.logs.bread.sorting import SortedSink
+    from binlog_streaming.cli.logs.bread.sorting import SortedSink, WindowSink
 
+    wanted = _wanted(arguments)
     sink: BreadSink
     if arguments.jsonl:
         sink = JsonSink(on_damage)
     else:
         writer = LineWriter(EventFormat(arguments.event_format, severity_colors()), arguments.date_format)
-        sink = (SortedSink if arguments.sort else TextSink)(writer, on_damage)
+        if arguments.sort_window is not None:
+            window_ns = duration_ns("--sort-window", arguments.sort_window)
+            sink = WindowSink(writer, window_ns, wanted or ALL_EVENTS, _complain, on_damage)
+            wanted = None
+        else:
+            sink = (SortedSink if arguments.sort else TextSink)(writer, on_damage)
     if arguments.is_extended:
         sink = ClockSink(sink, _complain)
     return sink if wanted is None else FilteredSink(sink, wanted)
+
+
+def _read_all(arguments: BreadArguments, sink: BreadSink, on_damage: OnDamage | None) -> None:
+    is_whole = False
+    try:
+        _read(arguments, sink, on_damage)
+        is_whole = True
+    finally:
+        # What was read is written, whatever ends it; but what is sorted as a whole is not in parts.
+        if is_whole or not arguments.sort:
+            sink.finish()
 
 
 def _read(arguments: BreadArguments, sink: BreadSink, on_damage: OnDamage | None) -> None:
@@ -126,10 +145,19 @@ def _read(arguments: BreadArguments, sink: BreadSink, on_damage: OnDamage | None
             read_file(path, scanner, sink, on_damage)
             continue
         with opened(path) as descriptor:
-            for block in stream_blocks(descriptor, path, scanner, sys.stdout.buffer.flush):
+            for block in stream_blocks(descriptor, path, scanner, partial(_wait, sink)):
                 sink.take(block)
     if arguments.follow:
         follow(last, scanner, sink, on_damage)
+
+
+def _wait(sink: BreadSink, descriptor: int) -> None:
+    """Wait until there is something to read, or the end of it."""
+    sys.stdout.buffer.flush()
+    seconds = 0.0
+    while not select.select([descriptor], [], [], seconds)[0]:
+        seconds = sink.pause()
+        sys.stdout.buffer.flush()
 
 
 def _complain(text: str) -> None:

@@ -25,9 +25,6 @@ if TYPE_CHECKING:
     from binlog_format.structured.scan import EntryScanner
     from binlog_streaming.cli.logs.bread.sinks import BreadSink, OnDamage
 
-_WAIT_SECONDS = 10.0
-"""Longest wait for a sign of change before the file is looked at anyway."""
-
 _COMPARED = 4096
 """Bytes before a place that tell if a file is still the one that was read up to there."""
 
@@ -94,10 +91,11 @@ class BreadFollower:
                 if reached.is_of(source):
                     raise
                 continue  # it was cut while it was read
+            seconds = self._sink.pause()
             sys.stdout.flush()
             if is_complete:
                 break
-            watch.wait(_WAIT_SECONDS)
+            watch.wait(seconds)
         source.close()
         return successors
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from dataclasses import replace
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from binlog_format.errors import CorruptError
 from binlog_format.rows.json.json_rows import json_lines
@@ -37,23 +37,32 @@ _COLORS = {
 }
 
 
+PAUSE_SECONDS = 10.0
+"""Longest wait for a sign of change before a file is looked at anyway."""
+
+
 def severity_colors() -> Mapping[int, tuple[bytes, bytes]] | None:
     """Escape sequences around severities; None unless the output is a terminal that can show colours."""
     is_plain = not sys.stdout.isatty() or os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb"
     return None if is_plain else {int(severity): (color, _RESET) for severity, color in _COLORS.items()}
 
 
-class BreadSink(Protocol):
+class BreadSink:
     """Takes the blocks of a log."""
 
     def take(self, block: LogBlock) -> None:
         """Take the events of a block. Raises `LogDamage`: an argument cannot be read, and damage is not skipped."""
+        raise NotImplementedError
+
+    def pause(self) -> float:
+        """There is nothing to read at the moment. Gives the seconds after which to call again, if that stays so."""
+        return PAUSE_SECONDS
 
     def finish(self) -> None:
         """All blocks have been taken."""
 
 
-class TextSink:
+class TextSink(BreadSink):
     """Lines on standard output, in the order of the log.
 
     Args:
@@ -72,38 +81,50 @@ class TextSink:
             if is_end:
                 raise LogDamage(str(lines.damage))
 
-    def finish(self) -> None:
-        """Do nothing: all lines are written."""
 
+class PassingSink(BreadSink):
+    """Hands on all that it is told."""
 
-class FilteredSink:
-    """Hands on the events that are wanted; arguments of others are not looked at."""
-
-    def __init__(self, sink: BreadSink, wanted: EventFilter) -> None:
+    def __init__(self, sink: BreadSink) -> None:
         self._sink = sink
-        self._wanted = wanted
 
     def take(self, block: LogBlock) -> None:
-        """Hand on the events of a block that are wanted."""
-        found = chosen(block, self._wanted)
-        if len(found.events):
-            self._sink.take(found)
+        """Hand on a block."""
+        self._sink.take(block)
+
+    def pause(self) -> float:
+        """See `BreadSink`."""
+        return self._sink.pause()
 
     def finish(self) -> None:
         """All blocks have been taken."""
         self._sink.finish()
 
 
-class ClockSink:
+class FilteredSink(PassingSink):
+    """Hands on the events that are wanted; arguments of others are not looked at."""
+
+    def __init__(self, sink: BreadSink, wanted: EventFilter) -> None:
+        super().__init__(sink)
+        self._wanted = wanted
+
+    def take(self, block: LogBlock) -> None:
+        """Hand on the events of a block that are wanted."""
+        found = chosen(block, self._wanted)
+        if len(found.events):
+            super().take(found)
+
+
+class ClockSink(PassingSink):
     """Hands on all events, and tells once of a time among them that cannot be."""
 
     def __init__(self, sink: BreadSink, complain: Callable[[str], None]) -> None:
-        self._sink = sink
+        super().__init__(sink)
         self._complain: Callable[[str], None] | None = complain
 
     def take(self, block: LogBlock) -> None:
         """Hand on the events of a block."""
-        self._sink.take(block)
+        super().take(block)
         ns, has_time = event_times(block)
         seconds = ns[has_time] // NS_PER_SECOND
         if self._complain is None or not len(seconds):
@@ -113,12 +134,8 @@ class ClockSink:
             self._complain(f"[bread] Warning: {told}")
             self._complain = None
 
-    def finish(self) -> None:
-        """All blocks have been taken."""
-        self._sink.finish()
 
-
-class JsonSink:
+class JsonSink(BreadSink):
     """A JSON object a line on standard output.
 
     Args:
@@ -142,9 +159,6 @@ class JsonSink:
             self._take_one_by_one(block)
         else:
             write_json(json_lines(rows, self._view.json_styles()))
-
-    def finish(self) -> None:
-        """Do nothing: all lines are written."""
 
     def _take_one_by_one(self, block: LogBlock) -> None:
         # A block with damage is rare: which of its events are sound is tried out.

@@ -51,14 +51,14 @@ def opened(path: str) -> Iterator[int]:
 
 
 def stream_blocks(
-    descriptor: int, path: str, scanner: EntryScanner, before_read: Callable[[], None]
+    descriptor: int, path: str, scanner: EntryScanner, before_read: Callable[[int], None]
 ) -> Iterator[LogBlock]:
     """The blocks of a log; a size of 0 ends it, as its end does. A block is valid until the next one is asked for.
 
     Args:
         descriptor: Where to read; a directory is an empty log.
         scanner: Knows what is in force; goes on with the next file.
-        before_read: Called before each read, which may take long.
+        before_read: Called with the descriptor before each read, which may take long.
 
     Raises:
         LogDamage: What follows cannot be read.
@@ -84,7 +84,7 @@ def stream_blocks(
         target = buffer if len(buffer) == room else empty_bytes(room)
         target[:kept] = buffer[start:end].copy()
         buffer, start = target, 0
-        before_read()
+        before_read(descriptor)
         count = os.readv(descriptor, [buffer.data[kept:]])
         end = kept + count
         if count == 0:
