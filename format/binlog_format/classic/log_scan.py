@@ -147,6 +147,7 @@ class LogScan:
         except CorruptError:
             if file.size() > size:
                 return False
+            self._open(file.file_no).close()  # of one that was purged meanwhile nobody knows what it became
             raise
 
     def _is_whole(self, file: ClassicFile, scan: ClassicFileScan) -> bool:

@@ -211,9 +211,7 @@ class Life:
             self._survivors.clear()
             self._is_reset = False
             self._last_look = look
-            self._reasons.is_stale = look in (Look.STALE_SIZE, Look.PURGE_LATE) or (
-                self._is_running and self._reasons.is_stale
-            )
+            self._reasons.is_stale = self._view.is_stale() or (self._is_running and self._reasons.is_stale)
             self._reasons.is_torn = look is Look.TORN and isinstance(self._server.log, InnodbServerLog)
             self._shown, self._truth = self._server.last, dict(self._server.history)
             self._seen_terms.starts[:] = self._server.log.terms.starts

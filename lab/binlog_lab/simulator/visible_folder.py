@@ -98,6 +98,11 @@ class VisibleFolder:
                 return True
         return False
 
+    def is_stale(self) -> bool:
+        """True if a file before the last one that the reader sees is not as the server has it, or is gone there."""
+        written, seen = self._written(), sorted(self.path.iterdir())
+        return any(one.read_bytes() != written.get(one.name) for one in seen[:-1])
+
     def _written(self) -> dict[str, bytes]:
         """Content of the server's files, with what is damaged."""
         written = {one.name: one.read_bytes() for one in sorted(self.server.iterdir())}

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from binlog_format.classic.reader import ClassicLog
-from binlog_format.errors import BinlogError, CorruptError, StartError, UnsupportedError
+from binlog_format.errors import BinlogError, CorruptError, DataLossError, StartError, UnsupportedError
 from binlog_format.events.layout import EventType
 from binlog_format.formats.opening import verify_directory
 from binlog_format.gtids.gtid_set import GtidSet
@@ -262,22 +262,39 @@ def in_use(content: bytes) -> bytes:
     return content[: IN_USE_BIT // 8] + b"\1" + content[IN_USE_BIT // 8 + 1 :]
 
 
-def test_torn_end_with_groups_after_it_is_damage(head: list[bytes]) -> None:
-    """The next file knows what the torn one must hold."""
+def cut_in_its_third_group() -> bytes:
+    """A file of a killed server."""
     first = raw_events((ROTATION / "mysql-bin.000001").read_bytes())
     torn = in_use(file_of(first[:-1]))
     last = next(i for i in reversed(range(len(first))) if first[i][4] in _GTID_TYPES)
-    cut = torn[: sum(map(len, first[:last])) + 4 + 60]
+    return torn[: sum(map(len, first[:last])) + 4 + 60]
 
-    def next_file(text: str) -> bytes:
-        said = checked(previous_gtids_event(GtidSet.parse(text), tagged=False))
-        return file_of([head[0], said, GTID, query("DROP TABLE t")])
 
-    assert [group.gtid for group in read(cut, next_file(f"{A}:1-2"))] == [f"{A}:1", f"{A}:2", ""]
+def file_after(head: list[bytes], text: str) -> bytes:
+    """A file before which there were these GTIDs."""
+    said = checked(previous_gtids_event(GtidSet.parse(text), tagged=False))
+    return file_of([head[0], said, GTID, query("DROP TABLE t")])
+
+
+def test_torn_end_with_groups_after_it_is_damage(head: list[bytes]) -> None:
+    """The next file knows what the torn one must hold."""
+    cut = cut_in_its_third_group()
+    assert [group.gtid for group in read(cut, file_after(head, f"{A}:1-2"))] == [f"{A}:1", f"{A}:2", ""]
     with pytest.raises(CorruptError, match=f"cut off here, but the file after this one records that {A}:3 was logged"):
-        read(cut, next_file(f"{A}:1-3"))
+        read(cut, file_after(head, f"{A}:1-3"))
     with pytest.raises(CorruptError, match="its server closed"):
-        read(cut[: IN_USE_BIT // 8] + b"\0" + cut[IN_USE_BIT // 8 + 1 :], next_file(f"{A}:1-2"))
+        read(cut[: IN_USE_BIT // 8] + b"\0" + cut[IN_USE_BIT // 8 + 1 :], file_after(head, f"{A}:1-2"))
+
+
+def test_torn_end_of_a_file_that_is_purged_while_it_is_read_is_no_damage(head: list[bytes], tmp_path: Path) -> None:
+    """The reader has seen a part of it, and nobody can tell whether more has come."""
+    (tmp_path / NAME).write_bytes(cut_in_its_third_group())
+    (tmp_path / NEXT).write_bytes(file_after(head, f"{A}:1-3"))
+    blocks = open_classic(tmp_path).blocks()
+    next(blocks)
+    (tmp_path / NAME).unlink()
+    with pytest.raises(DataLossError, match="FILE_PURGED"):
+        list(blocks)
 
 
 def test_previous_gtids_that_do_not_follow_are_found(head: list[bytes]) -> None:

@@ -10,6 +10,7 @@ import pytest
 from binlog_format import DataLossError, Position, open_log
 from binlog_format.innodb.files import LogFiles
 from binlog_format.innodb.header import FileHeader
+from binlog_format.innodb.pages.pages import PageReader
 from binlog_format.source_file import LocalDirectory
 from binlog_lab.innodb_writer.encoding import encode_header_page
 from tests.format.innodb.damage import PAGE_SIZE, copy_log, cut, edit
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from binlog_format import Log
+    from binlog_format.innodb.files import OpenFile
 
 
 def tail(log: Log, position: Position) -> tuple[list[ReadGroup], Position]:
@@ -162,3 +164,20 @@ def test_purge_of_a_file_that_is_done_is_no_error(tmp_path: Path) -> None:
         whole = read_groups(log)
         (directory / "binlog-000000.ibb").unlink()
         assert read_groups(log) == [group for group in whole if group.position.file_no > 0]
+
+
+def test_page_of_a_file_that_is_purged_while_it_is_read_is_not_damaged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The reader has seen a part of it; when it looks for what was written after it, the file is gone."""
+    directory = copy_log(data_set("oltp")[0], tmp_path / "log")
+    edit(directory, 1, 5 * PAGE_SIZE + 700, bytes(PAGE_SIZE - 700))
+    look = PageReader.has_data_after
+
+    def purged(reader: PageReader, file: OpenFile, page: int) -> str | None:
+        (directory / "binlog-000001.ibb").unlink()
+        return look(reader, file, page)
+
+    monkeypatch.setattr(PageReader, "has_data_after", purged)
+    with open_log(str(directory)) as log, pytest.raises(DataLossError, match="FILE_PURGED"):
+        read_groups(log)

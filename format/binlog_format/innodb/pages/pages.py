@@ -160,6 +160,8 @@ class PageReader:
             return 1, PageStop.FULL
         if page >= file.page_count():
             return 0, PageStop.FILE_END
+        self.files.check_same(file)
+        self.files.existing(file.file_no)  # of one that was purged meanwhile nobody knows what it became
         if not target.any() and not after.startswith("page"):
             raise DataLossError(
                 "TRUNCATED_TRANSACTION",
