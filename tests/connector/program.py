@@ -84,6 +84,25 @@ class Program:
         return old
 
 
+NOISE = {
+    "too short": b"\x02\x00\x00\x00xy",
+    "zeros": bytes(40),
+    "text": b"\x07garbage text of a crashed program\n",
+}
+"""Bytes that are no entry, nor the start of one."""
+
+
+def damaged_before_first_event(directory: Path, noise: bytes, *, instead_of_start: bool) -> list[int]:
+    """Two files, and no event of the second one before *noise*; the events of both."""
+    with Program(directory) as program:
+        program.log(5)
+        program.rotate()
+        metadata = (directory / NAME).read_bytes()
+        (directory / NAME).write_bytes(noise + metadata if instead_of_start else metadata + noise)
+        program.log(5)
+        return list(range(program.count))
+
+
 def damaged_log(directory: Path) -> list[int]:
     """A log with 30 events between four kinds of damage; those that are given where damage is skipped.
 

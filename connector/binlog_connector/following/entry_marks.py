@@ -72,18 +72,25 @@ def marks_after(watched: WatchedLog, start: SourceOffset, end: Position) -> Entr
         return NO_MARKS
     if end == start.position:
         return EntryMarks(start.state, start.files, _ended_inode(watched, end))
-    read = {file.file_no: file.read_size for file in start.files if file.read_size is not None}
-    read[start.position.file_no] = watched.byte_of(start.position)
+    read = _read_before(watched, start)
     state: LogState | None = None
     for block in events.entries(start.position, end, state_of(start.state)):
         read[block.file_no] = block.file_offset + len(block.data)
         state = block.state_after
-    # At the end of a file that was passed may stand what a killed program left of an entry.
-    read = {
-        number: max(size, watched.size_of(number)) if number < end.file_no else size for number, size in read.items()
-    }
-    files, after = _known_files(watched, end, read), start.state if state is None else state.entries()
+    files, after = _files_at(watched, end, read), start.state if state is None else state.entries()
     return EntryMarks(after, files, _ended_inode(watched, end))
+
+
+def _read_before(watched: WatchedLog, start: SourceOffset) -> dict[int, int]:
+    """Bytes of each file that have been read at *start*."""
+    read = {file.file_no: file.read_size for file in start.files if file.read_size is not None}
+    return read | {start.position.file_no: watched.byte_of(start.position)}
+
+
+def _files_at(watched: WatchedLog, end: Position, read: dict[int, int]) -> tuple[KnownFile, ...]:
+    """The other files, at *end*; at the end of one that was passed may stand what a killed program left of an entry."""
+    passed = {number: max(size, watched.size_of(number)) for number, size in read.items() if number < end.file_no}
+    return _known_files(watched, end, read | passed)
 
 
 def files_within(end: SourceOffset, start: Position) -> frozenset[int]:
@@ -102,9 +109,11 @@ def damage_after(events: EventLog, begin: SourceOffset) -> FoundDamage | None:
     return events.first_damage(begin.position, state_of(begin.state))
 
 
-def marks_over(begin: SourceOffset, damage: FoundDamage) -> EntryMarks:
-    """The marks after *damage*, which follows on *begin* without an event between them."""
-    return EntryMarks(damage.state.entries(), begin.files)
+def marks_over(watched: WatchedLog, begin: SourceOffset, damage: FoundDamage) -> EntryMarks:
+    """The marks after *damage*, which follows on *begin* without an event between them, maybe in the next file."""
+    is_same = damage.go_on.file_no == begin.position.file_no
+    files = begin.files if is_same else _files_at(watched, damage.go_on, _read_before(watched, begin))
+    return EntryMarks(damage.state.entries(), files)
 
 
 def state_of(state: bytes) -> LogState | None:

@@ -68,7 +68,7 @@ def offset_over_damage(watched: WatchedLog, begin: SourceOffset, found: FoundDam
     """The offset at the end of the events before the damage that comes after *begin*; where none are, after it."""
     if found.event_count:
         return offset_at(watched, found.position, gtid=NO_GTIDS, marks=marks_after(watched, begin, found.position))
-    return offset_at(watched, found.go_on, gtid=NO_GTIDS, marks=marks_over(begin, found))
+    return offset_at(watched, found.go_on, gtid=NO_GTIDS, marks=marks_over(watched, begin, found))
 
 
 def start_of_log(watched: WatchedLog) -> SourceOffset:

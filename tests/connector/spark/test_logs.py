@@ -20,10 +20,11 @@ from binlog_format.errors import CorruptError, OptionError, SchemaError
 from binlog_format.structured.layout import Severity
 from binlog_format.structured.views.event_filter import ALL_EVENTS
 from binlog_format.structured.views.view import LOGS_SCHEMA, LogsView
-from tests.connector.program import FIRST_NS, STEP_NS, Program, damaged_log
+from tests.connector.program import FIRST_NS, NOISE, STEP_NS, Program, damaged_before_first_event, damaged_log
 from tests.connector.shop import Shop
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from binlog_connector.spark.batch_reader import BinlogBatchReader
@@ -120,10 +121,17 @@ def test_damage_is_skipped_in_batches(tmp_path: Path, caplog: pytest.LogCaptureF
     assert len(found) == 27
 
 
+def damaged_at_start(directory: Path) -> list[int]:
+    return damaged_before_first_event(directory, NOISE["zeros"], instead_of_start=True)
+
+
+@pytest.mark.parametrize("damaged", [damaged_log, damaged_at_start])
 @pytest.mark.parametrize("size", ["64", "1k", "1m"])
-def test_damage_is_skipped_in_streams(tmp_path: Path, caplog: pytest.LogCaptureFixture, size: str) -> None:
+def test_damage_is_skipped_in_streams(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, size: str, damaged: Callable[[Path], list[int]]
+) -> None:
     """Each batch is read twice; a new reader plans each, as after a restart; Trigger.AvailableNow comes to the end."""
-    given = damaged_log(tmp_path)
+    given = damaged(tmp_path)
     source = BinlogDataSource({"path": str(tmp_path), "maxBytesPerTrigger": size, "skipDamaged": "true"})
     rows: list[Row] = []
     reader = source.streamReader(source.schema())

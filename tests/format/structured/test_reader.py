@@ -20,6 +20,7 @@ from binlog_format.formats.opening import open_live_files, verify_log
 from binlog_format.position import BEFORE_ALL
 from binlog_format.structured.metadata import ClockSync
 from binlog_format.structured.reader import StructuredLog
+from tests.connector.program import NOISE, damaged_before_first_event
 from tests.format.structured.logs import defined, event, log_entries, source
 from tests.format.structured.model import Model, events_of
 
@@ -226,6 +227,32 @@ def test_two_files_that_begin_without_a_time_cannot_be_ordered_and_one_can(tmp_p
     with pytest.raises(StartError, match=r"without a time \(clock 0\)") as raised:
         opened(tmp_path)
     assert raised.value.condition == "BINLOG_START.CONFLICTING_OPTIONS"
+    assert "Give the path of one file" in str(raised.value)
+    one_by_one = [steps(opened(tmp_path / name)) for name in ("app.blog.1", "app.blog")]
+    assert [found[1] for found in one_by_one] == [1, 3]
+
+
+@pytest.mark.parametrize("instead_of_start", [False, True])
+@pytest.mark.parametrize("noise", NOISE)
+def test_damage_before_the_first_event_is_passed_over(tmp_path: Path, noise: str, *, instead_of_start: bool) -> None:
+    """Events without metadata after it are found by the sources that the file defined before."""
+    given = damaged_before_first_event(tmp_path, NOISE[noise], instead_of_start=instead_of_start)
+    log = opened(tmp_path)
+    damage: list[CorruptError] = []
+    found = list(log.entries(on_damage=lambda error, _: damage.append(error)))
+    assert sum(len(block.events) for block in found) == len(given)
+    assert [error.condition for error in damage] == ["BINLOG_CORRUPT.BAD_ENTRY"]
+    assert [file.name for file in log.files()] == ["app.blog.1", "app.blog"]
+    with pytest.raises(CorruptError, match=r"app\.blog: byte 0x"):
+        list(log.entries())
+
+
+@pytest.mark.parametrize("begin", [b"\x7fELF".ljust(4096), b"PK\x03\x04".ljust(60), bytes(257) + b"ustar".ljust(255)])
+def test_copies_of_logs_within_other_files_are_not_of_the_log(tmp_path: Path, begin: bytes) -> None:
+    log = HEAD + SYNC.entry() + at(1)
+    (tmp_path / "app.blog").write_bytes(log)
+    (tmp_path / "other").write_bytes(begin + HEAD + SYNC.entry() + at(2))
+    assert steps(opened(tmp_path)) == [1]
 
 
 def test_patterns_name_files_of_one_log(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from binlog_format.errors import CorruptError, DataLossError, StartError
 from binlog_streaming.event_tables.run import EventTablesRun
 from binlog_streaming.event_tables.writing import table_rows
 from binlog_streaming.job_state.checkpoint import BatchStep
-from tests.connector.program import NAME, Program, damaged_log
+from tests.connector.program import NAME, NOISE, Program, damaged_before_first_event, damaged_log
 from tests.faults.processes import Kill, in_a_process
 from tests.streaming.event_tables.test_run import job_at, numbers, run_once, table
 
@@ -179,6 +179,33 @@ def test_damage_is_skipped_and_named(tmp_path: Path) -> None:
     assert all("byte 0x" in gap["reason"] for gap in found)
     assert run_once(job).progress.batches == 0
     assert len(gaps(job)) == len(found)
+
+
+@pytest.mark.parametrize("instead_of_start", [False, True])
+@pytest.mark.parametrize("noise", NOISE)
+def test_damage_before_the_first_event_of_a_file_is_skipped(
+    tmp_path: Path, noise: str, *, instead_of_start: bool
+) -> None:
+    given = damaged_before_first_event(tmp_path / "log", NOISE[noise], instead_of_start=instead_of_start)
+    with pytest.raises(CorruptError, match="BAD_ENTRY"):
+        run_once(job_at(tmp_path))
+    job = job_at(tmp_path, source=SKIPPING)
+    run_once(job)
+    assert numbers(table(job, "logs")) == given
+    assert [gap["condition"] for gap in gaps(job)] == ["BINLOG_CORRUPT.BAD_ENTRY"]
+
+
+def test_file_without_an_event_that_can_be_read_is_moved_away(tmp_path: Path) -> None:
+    job = job_at(tmp_path, source=SKIPPING)
+    with Program(tmp_path / "log") as program:
+        program.log(5)
+        program.rotate()
+        program.append(NOISE["too short"])
+    with pytest.raises(CorruptError, match=r"No event of this file can be read.* move it to another folder"):
+        run_once(job)
+    (tmp_path / "log" / NAME).rename(tmp_path / NAME)
+    run_once(job)
+    assert numbers(table(job, "logs")) == list(range(5))
 
 
 def test_damage_is_skipped_once_whenever_the_job_is_killed(tmp_path: Path) -> None:

@@ -278,8 +278,9 @@ def _whole_one(directory: Directory, one: SeriesFile, other: SeriesFile) -> Seri
         "CONFLICTING_OPTIONS",
         f"{directory.path}: {one.name} and {other.name} begin with events "
         f"{'of the same time' if one.file_no else 'without a time (clock 0)'}: which comes first cannot be told",
-        hint=f"If they are of two programs: {_ONE_PROGRAM[0].lower()}{_ONE_PROGRAM[1:]}. Else read them one by one; a "
-        "program whose events have no time begins each file with one that has",
+        hint=f"If they are of two programs: {_ONE_PROGRAM[0].lower()}{_ONE_PROGRAM[1:]}. Give the path of one file to "
+        "read it alone; `bread --all FILE FILE` prints several in the order given. A program whose events have no time "
+        "begins each file with one that has",
     )
 
 

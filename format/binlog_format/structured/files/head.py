@@ -13,9 +13,17 @@ import crc32c
 import numpy as np
 
 from binlog_format.block import BLOCK_SIZE
+from binlog_format.errors import CorruptError
 from binlog_format.kernels import empty_bytes
 from binlog_format.structured.event_log import ns_of
-from binlog_format.structured.file_scan import METADATA_SIZES_MIN, Cut, StructuredFileScan, check_size
+from binlog_format.structured.file_scan import (
+    ENTRIES_IN_A_ROW,
+    METADATA_SIZES_MIN,
+    Cut,
+    StructuredFileScan,
+    check_size,
+    find_entries_in_file,
+)
 from binlog_format.structured.files.search_kernels import find_entries
 from binlog_format.structured.files.walk_kernels import walk_entries
 from binlog_format.structured.known_metadata import IdTable
@@ -25,6 +33,7 @@ from binlog_format.structured.layout import (
     EVENT_STRUCT,
     METADATA_BIT,
     SIZE_STRUCT,
+    SOURCE_TAG,
     TAG_STRUCT,
     WRITER_SIZE_MIN,
 )
@@ -34,7 +43,6 @@ from binlog_format.structured.scan_kernels import EntryStop
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from binlog_format.errors import CorruptError
     from binlog_format.kernels import Bytes
     from binlog_format.source_file import SourceFile
 
@@ -92,9 +100,18 @@ class FileRange:
 
     def has_events_of(self, source: int) -> bool:
         """True if one of the events is of the source with that id."""
-        at = self.starts - self.start + ENTRY_HEAD_SIZE
-        tags = self.data[at[:, None] + np.arange(TAG_STRUCT.size)].view("<u8")
-        return bool((tags == source).any())
+        return bool((self._words(ENTRY_HEAD_SIZE) == source).any())
+
+    def defined_sources(self) -> set[int]:
+        """Ids of the sources that are defined in it."""
+        sources = self.starts[self._words(ENTRY_HEAD_SIZE) == SOURCE_TAG]
+        return set(self._words(ENTRY_HEAD_SIZE + TAG_STRUCT.size, sources).tolist())
+
+    def _words(self, offset: int, starts: NDArray[np.int64] | None = None) -> NDArray[np.uint64]:
+        """Eight bytes of each entry."""
+        at = (self.starts if starts is None else starts) - self.start + offset
+        words: NDArray[np.uint64] = self.data[at[:, None] + np.arange(8)].view("<u8")[:, 0]
+        return words
 
     def _tag(self, row: int) -> int:
         (tag,) = TAG_STRUCT.unpack_from(self.data.data, int(self.starts[row]) - self.start + ENTRY_HEAD_SIZE)
@@ -164,6 +181,27 @@ def _clock_sync_at(data: Bytes, at: int) -> ClockSync | None:
     return found
 
 
+class _HeadWalker(EntryWalker):
+    """Stops after an event, and knows which sources the file has defined before it."""
+
+    entries_in_a_row = ENTRIES_IN_A_ROW
+
+    def __init__(self) -> None:
+        super().__init__(events_max=1)
+        self._defined: set[int] = set()
+
+    def cut(self, data: Bytes, *, file_no: int, file_offset: int, path: str) -> Cut[FileRange]:
+        """See `Cutter`."""
+        found = super().cut(data, file_no=file_no, file_offset=file_offset, path=path)
+        if found.block is not None:
+            self._defined |= found.block.defined_sources()
+        return found
+
+    def source_ids(self, missing: int | None = None) -> IdTable:
+        """See `Cutter`."""
+        return IdTable([*self._defined, *(() if missing is None else (missing,))])
+
+
 HEAD_SIZE = 64 << 10
 """Bytes read at first; more, where all of them are metadata."""
 
@@ -171,6 +209,14 @@ FIRST_ENTRY_MAX = 1 << 20
 """A file whose first entry claims more is something else: no metadata is so large."""
 
 _NUMBER_MAX = (1 << 63) - 1
+
+_HOLDERS = ((0, b"\x7fELF"), (0, b"PK\x03\x04"), (257, b"ustar"))
+"""Marks of files that may hold copies of logs, and where they are: a program's memory, archives."""
+
+_NO_EVENT_HINT = (
+    "No event of this file can be read. If its program does not write to it any more, move it to another folder: "
+    "reading goes on with the other files"
+)
 
 
 class FormatGuess(Enum):
@@ -205,14 +251,21 @@ class FileHead:
 
 
 def read_head(source: SourceFile) -> FileHead:
-    """Read up to the first event, past what is damaged before it: whoever reads the entries names that."""
-    looks = guess_format(_start(source, HEAD_SIZE))
+    """Read up to the first event, past what is damaged before it: whoever reads the entries names that.
+
+    Raises:
+        CorruptError: `BAD_ENTRY`: something is damaged, and no event follows.
+    """
+    start = _start(source, HEAD_SIZE)
+    looks = guess_format(start)
+    if looks in (FormatGuess.OTHER, FormatGuess.CONTINUATION) and _goes_on_as_log(source, start):
+        looks = FormatGuess.LOG
     if looks in (FormatGuess.OTHER, FormatGuess.UNWRITTEN):
         return FileHead(looks)
     clock_sync: ClockSync | None = None
     damage: list[CorruptError] = []
     scan = StructuredFileScan(
-        source, 0, EntryWalker(events_max=1), block_size=HEAD_SIZE, on_damage=lambda error, _: damage.append(error)
+        source, 0, _HeadWalker(), block_size=HEAD_SIZE, on_damage=lambda error, _: damage.append(error)
     )
     for stretch in scan.blocks():
         clock_sync = stretch.clock_sync or clock_sync
@@ -224,8 +277,15 @@ def read_head(source: SourceFile) -> FileHead:
         end = int(stretch.starts[-1]) + ENTRY_HEAD_SIZE + EVENT_SIZE_MIN
         return FileHead(looks, number, crc32c.crc32c(_start(source, end).data), clock_sync)
     if damage:
-        raise damage[0]
+        raise CorruptError(damage[0].subclass, damage[0].reason, at=damage[0].at, hint=_NO_EVENT_HINT)
     return FileHead(looks)
+
+
+def _goes_on_as_log(source: SourceFile, start: Bytes) -> bool:
+    """True if a file that does not begin with metadata has some soon: its first bytes are damaged."""
+    if any(start[at : at + len(magic)].tobytes() == magic for at, magic in _HOLDERS):
+        return False
+    return find_entries_in_file(source, IdTable(()), 1, HEAD_SIZE, ENTRIES_IN_A_ROW, window=2 * HEAD_SIZE) is not None
 
 
 def _start(source: SourceFile, size: int) -> Bytes:
