@@ -1,5 +1,7 @@
 """A predicate on the columns of one table: `Predicate.of(text, layout, decoding)`, evaluated column by column.
 
+The same for columns that are not those of a log: `evaluation_of`.
+
 Values are compared as the column's type has them: numbers by size, times by time, texts and binary strings byte by
 byte, whatever their collation. As in SQL, a comparison with NULL is neither true nor false.
 """
@@ -35,7 +37,7 @@ from binlog_format.rows.columns import arrow_type
 from binlog_format.rows.decoding import TimeType, ZeroDates
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from binlog_format.events.table_map import TableLayout
     from binlog_format.rows.decoding import Decoding
@@ -79,18 +81,54 @@ class Predicate:
         condition = parse_predicate(text)
         dates = ZeroDates.NULL if decoding.zero_dates is ZeroDates.TEXT else decoding.zero_dates
         own = replace(decoding, time_type=TimeType.MICROS, zero_dates=dates, rules=None)
-        indices = {(column.name or "").casefold(): index for index, column in enumerate(layout.columns)}
-        for name in column_names(condition):
-            if name.name.casefold() not in indices:
-                known = ", ".join(column.name or "?" for column in layout.columns)
-                raise PredicateError(f"there is no column {name.name}; its columns are {known}", name.at)
-        binding = _Binding(layout, own, indices)
-        columns = sorted({indices[name.name.casefold()] for name in column_names(condition)})
-        return Predicate(tuple(columns), own, binding.evaluation(condition))
+        columns = [
+            PredicateColumn(
+                column.name or "?",
+                arrow_type(layout, index, own),
+                column.type.name,
+                is_time=column.type in _TIME_TYPES,
+                is_long_number=column.type is ColumnType.NEWDECIMAL,
+            )
+            for index, column in enumerate(layout.columns)
+        ]
+        indices, evaluation = evaluation_of(condition, columns)
+        return Predicate(indices, own, evaluation)
 
     def is_true(self, columns: Columns) -> pa.Array:
         """Mask of the rows for which it is true; false where it is NULL. *columns*: by index, those of `columns`."""
         return pc.fill_null(self._evaluation(columns), False)
+
+
+@dataclass(frozen=True, slots=True)
+class PredicateColumn:
+    """A column that a predicate may ask for.
+
+    Attributes:
+        told: Its type, for messages.
+        is_time: Values are times of day, in microseconds.
+        is_long_number: Values that are texts are numbers.
+    """
+
+    name: str
+    kind: pa.DataType
+    told: str
+    is_time: bool = False
+    is_long_number: bool = False
+
+
+def evaluation_of(condition: Condition, columns: Sequence[PredicateColumn]) -> tuple[tuple[int, ...], Evaluation]:
+    """Indices of the columns that *condition* asks for, and what gives its truth, or NULL, for their values.
+
+    Raises:
+        PredicateError: It names a column that is not there, or compares what cannot be.
+    """
+    indices = {column.name.casefold(): index for index, column in enumerate(columns)}
+    for name in column_names(condition):
+        if name.name.casefold() not in indices:
+            known = ", ".join(column.name for column in columns)
+            raise PredicateError(f"there is no column {name.name}; its columns are {known}", name.at)
+    asked = sorted({indices[name.name.casefold()] for name in column_names(condition)})
+    return tuple(asked), _Binding(columns, indices).evaluation(condition)
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,8 +144,7 @@ def _as_it_is(values: pa.Array) -> pa.Array:
 
 @dataclass(frozen=True, slots=True)
 class _Binding:
-    layout: TableLayout
-    decoding: Decoding
+    columns: Sequence[PredicateColumn]
     indices: Mapping[str, int]
 
     def evaluation(self, condition: Condition) -> Evaluation:
@@ -153,22 +190,18 @@ class _Binding:
 
     def _like(self, condition: Likeness) -> Evaluation:
         index, pattern = self._index(condition.column), condition.pattern
-        if not pa.types.is_string(self._kind(index)) or not isinstance(pattern.value, str):
+        if not pa.types.is_string(self.columns[index].kind) or not isinstance(pattern.value, str):
             raise PredicateError(f"LIKE compares a text column with a text; {self._told(index)}", pattern.at)
         text = pattern.value
         return lambda columns: pc.match_like(columns[index], text)
 
-    def _kind(self, index: int) -> pa.DataType:
-        return arrow_type(self.layout, index, self.decoding)
-
     def _told(self, index: int) -> str:
-        column = self.layout.columns[index]
-        return f"column {column.name} is {column.type.name}"
+        return f"column {self.columns[index].name} is {self.columns[index].told}"
 
     def _comparable(self, column: ColumnName, literals: tuple[Literal, ...]) -> _Comparable:
         index = self._index(column)
-        kind = self._kind(index)
-        if self.layout.columns[index].type in _TIME_TYPES:
+        kind = self.columns[index].kind
+        if self.columns[index].is_time:
             return _Comparable(_as_it_is, _time_of_day)
         if pa.types.is_boolean(kind):
             return _Comparable(_as_it_is, _boolean)
@@ -176,7 +209,7 @@ class _Binding:
             return _Comparable(lambda values: values.cast(pa.float64()), _float)
         if pa.types.is_integer(kind) or pa.types.is_decimal(kind):
             return _numbers(kind, literals)
-        if pa.types.is_string(kind) and self.layout.columns[index].type is not ColumnType.NEWDECIMAL:
+        if pa.types.is_string(kind) and not self.columns[index].is_long_number:
             return _Comparable(_as_it_is, _text)
         if pa.types.is_binary(kind):
             return _Comparable(_as_it_is, _bytes)

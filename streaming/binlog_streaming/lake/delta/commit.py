@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from typing import TYPE_CHECKING
 
@@ -231,7 +232,7 @@ class DeltaTableWrite:
             self._feed = DeltaDataFiles(
                 self.store,
                 rows.schema,
-                self._layout,
+                dataclasses.replace(self._layout, checks=()),  # the rows of the table are checked
                 file_size=self._file_size,
                 folder=_CHANGE_FOLDER,
             )

@@ -27,6 +27,7 @@ from binlog_streaming.lake.delta.actions import (
 )
 from binlog_streaming.lake.delta.features import clustering_columns, required_columns
 from binlog_streaming.lake.delta.mapping import FileColumns, file_columns
+from binlog_streaming.lake.delta.row_checks import RowCheck, row_checks
 from binlog_streaming.lake.delta.vectors import read_vector
 from binlog_streaming.lake.evolution import (
     IDENTITY,
@@ -71,12 +72,14 @@ class FileLayout:
         columns: Names of columns in files.
         required: See `required_columns`.
         measured: Columns, as files call them, of which statistics are needed wherever they are.
+        checks: Rules for the rows.
     """
 
     partitions: tuple[str, ...] = ()
     columns: FileColumns = SAME_NAMES
     required: Mapping[str, str] = field(default_factory=dict)
     measured: frozenset[str] = frozenset()
+    checks: tuple[RowCheck, ...] = ()
 
 
 PLAIN_FILES = FileLayout()
@@ -86,7 +89,8 @@ def file_layout(log: TableLog, metadata: Metadata, schema: pa.Schema) -> FileLay
     """Layout of new files of a table. *metadata*: of the table after the commit. *schema*: its columns then."""
     partitions = tuple(name for name in log.metadata.partition_columns if name in schema.names)
     measured = frozenset(path[0] for path in clustering_columns(log))
-    return FileLayout(partitions, file_columns(metadata), required_columns(metadata), measured)
+    checks, _ = row_checks(metadata)
+    return FileLayout(partitions, file_columns(metadata), required_columns(metadata), measured, tuple(checks))
 
 
 class DeltaDataFiles:
@@ -130,6 +134,8 @@ class DeltaDataFiles:
             TableError: `TABLE_FEATURE`: the table does not take one; `PARTITION_VALUE`: one has no partition.
         """
         check_values(self._store.uri, rows, self._layout.required)
+        for check in self._layout.checks:
+            check.see(self._store.uri, rows)
         rows = whole_variants(rows)
         self.row_count += rows.num_rows
         schema = with_identity(self._schema, rows.schema)

@@ -20,6 +20,7 @@ from binlog_format.errors import TableError
 from binlog_streaming.lake.commit_id import MODE_PROPERTY
 from binlog_streaming.lake.delta.actions import Protocol
 from binlog_streaming.lake.delta.mapping import is_mapped, mapping_mode
+from binlog_streaming.lake.delta.row_checks import INVARIANT, row_checks
 from binlog_streaming.settings import Mode
 
 if TYPE_CHECKING:
@@ -84,10 +85,8 @@ WRITER_VERSION_MAX = 7
 
 _NESTED = re.compile(r'"(?:elementType|keyType|valueType)":\s*\{')
 _REQUIRED = re.compile(r'"nullable":\s*false|"(?:valueContainsNull|containsNull)":\s*false')
-_CONSTRAINT = "delta.constraints."
 _ICEBERG = re.compile(r"delta\.enableIcebergCompatV\d+")
 _COLUMN_USES = {
-    "delta.invariants": "invariants",
     "delta.generationExpression": "generatedColumns",
 }
 """Metadata of a column, and the feature that it is a use of."""
@@ -117,6 +116,23 @@ def check_features(uri: str, log: TableLog) -> None:
         raise _table_feature(uri, ", ".join(uses))
 
 
+def check_renamed(uri: str, before: Metadata, after: Metadata, renamed: Mapping[str, str]) -> None:
+    """See that the rules of a table stay rules for the same columns.
+
+    Args:
+        renamed: Old names and new ones.
+
+    Raises:
+        TableError: `TABLE_FEATURE`: they do not, or cannot be kept for the columns as they are now.
+    """
+    checks, uses = row_checks(after)
+    names = {old for old, new in renamed.items() if old.casefold() != new.casefold()}
+    checks = [check for check in [*row_checks(before)[0], *checks] if not names.isdisjoint(check.columns.values())]
+    uses += [f"{check.feature} ({check.name}: {check.expression}) of a column that is renamed" for check in checks]
+    if uses:
+        raise _table_feature(uri, ", ".join(dict.fromkeys(uses)))
+
+
 def _table_feature(uri: str, uses: str) -> TableError:
     return TableError(
         "TABLE_FEATURE",
@@ -138,8 +154,6 @@ def _restrictions(metadata: Metadata) -> Iterator[str]:
     # Where a table has a rule, the log does not count any more; the log may differ at any time.
     configuration = metadata.configuration
     for name in sorted(configuration):
-        if name.startswith(_CONSTRAINT):
-            yield f"checkConstraints ({name.removeprefix(_CONSTRAINT)})"
         if _ICEBERG.fullmatch(name) and configuration[name] == "true":
             yield name.removeprefix("delta.enable").replace("Iceberg", "iceberg")
     if mapping_mode(metadata) not in ("none", "name", "id"):
@@ -149,6 +163,7 @@ def _restrictions(metadata: Metadata) -> Iterator[str]:
     # Only changelogs are never written anew.
     if configuration.get("delta.appendOnly") == "true" and configuration.get(MODE_PROPERTY) != Mode.CHANGELOG:
         yield "appendOnly"
+    yield from row_checks(metadata)[1]
     for column in json.loads(metadata.schema_string)["fields"]:
         yield from (f"{use} (column {column['name']})" for use in _column_uses(column))
 
@@ -162,6 +177,8 @@ def _column_uses(column: Mapping[str, Any]) -> Iterator[str]:
         yield f"{VARIANTS} in a struct, a list or a map"
     if not isinstance(column["type"], str) and _REQUIRED.search(json.dumps(column["type"])):
         yield "invariants NOT NULL of inner values"
+    if not isinstance(column["type"], str) and INVARIANT in json.dumps(column["type"]):
+        yield "invariants of inner values"
     for change in metadata.get(TYPE_CHANGES, ()):
         if not is_widening(change["fromType"], change["toType"]):
             yield f"typeWidening {change['fromType']} to {change['toType']}"

@@ -28,7 +28,7 @@ from binlog_streaming.lake.delta.actions import Metadata, statistics_of
 from binlog_streaming.lake.delta.columns import created, delta_schema, table_schema, widens, with_columns
 from binlog_streaming.lake.delta.commit import DeltaTableWrite
 from binlog_streaming.lake.delta.data_files import identified_rows, live_rows
-from binlog_streaming.lake.delta.features import FEED, check_features, upgrade, with_properties
+from binlog_streaming.lake.delta.features import FEED, check_features, check_renamed, upgrade, with_properties
 from binlog_streaming.lake.delta.log import (
     conflict,
     empty_log,
@@ -206,8 +206,9 @@ class DeltaTarget(FilesTarget[DeltaTableWrite]):
         if names_cost or types_cost or change.filled or change.converted:
             self._overwrite(changed_rows(self.identified_rows(), change, schema), commit_id, change.renamed)
             return
-        with self._begin(schema) as write:
-            write.actions += with_columns(self._there(), schema, change.renamed)
+        recorded = self._recorded(schema, change.renamed)
+        with self._begin(schema, recorded) as write:
+            write.actions += recorded
             operation = "CHANGE COLUMN" if change.retyped else "ADD COLUMN"
             self._commit(write, commit_id, "RENAME COLUMN" if change.renamed else operation)
 
@@ -243,13 +244,21 @@ class DeltaTarget(FilesTarget[DeltaTableWrite]):
 
     def _overwrite(self, rows: pa.RecordBatchReader, commit_id: CommitId, renamed: Mapping[str, str]) -> None:
         log, schema = self._there(), without_identity(rows.schema)
-        recorded = with_columns(log, schema, renamed, is_rewritten=True)
+        recorded = self._recorded(schema, renamed, is_rewritten=True)
         with self._begin(schema, recorded) as write:
             for add in log.files.values():
                 write.remove(add)
             write.actions += recorded
             write.write(rows)
             self._commit(write, commit_id)
+
+    def _recorded(self, schema: pa.Schema, renamed: Mapping[str, str], *, is_rewritten: bool = False) -> list[Named]:
+        log = self._there()
+        recorded = with_columns(log, schema, renamed, is_rewritten=is_rewritten)
+        for _, action in recorded:
+            if isinstance(action, Metadata):
+                check_renamed(self.uri, log.metadata, action, renamed)
+        return recorded
 
     def maintain(self, sink: Sink) -> None:
         """See `Target`."""

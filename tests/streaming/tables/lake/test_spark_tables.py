@@ -5,11 +5,13 @@ A session needs its jars from the start, so this file is run in a process of its
 
 from __future__ import annotations
 
+import itertools
 import json
 import tarfile
 from contextlib import closing
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
+from decimal import Decimal
 from typing import TYPE_CHECKING, ClassVar
 
 import pyarrow as pa
@@ -17,8 +19,11 @@ import pyspark
 import pytest
 from msgspec import structs
 
+from binlog_format.errors import TableError
 from binlog_format.rows.json.variant_layout import JSON_FIELD
 from binlog_streaming.lake.change import Change, Patches
+from binlog_streaming.lake.delta.columns import created
+from binlog_streaming.lake.delta.row_checks import CONSTRAINT, row_checks
 from binlog_streaming.lake.delta.target import STEP_BITS, DeltaTarget
 from binlog_streaming.lake.evolution import IDENTITY, SchemaChange, with_texts
 from binlog_streaming.lake.iceberg import maintenance
@@ -49,6 +54,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from binlog_streaming.lake.commit_id import CommitId
+    from binlog_streaming.lake.delta.row_checks import RowCheck
 
 PACKAGES: dict[tuple[int, ...], tuple[str, str]] = {
     (4, 0): ("io.delta:delta-spark_4.0_2.13:4.4.0", "org.apache.iceberg:iceberg-spark-runtime-4.0_2.13:1.11.0"),
@@ -232,6 +238,93 @@ def test_spark_and_we_take_turns_with_variants(session: SparkSession, tmp_path: 
     turn(2, lambda target, commit_id: target.merge(change, commit_id))
     turn(3, lambda target, commit_id: target.replace(target.read(), commit_id))
     assert known() == {2: '{"s":[true]}', 4: "{}", 5: "5.25", 6: "null"}
+
+
+COMPARED: dict[pa.DataType, list[object]] = {
+    pa.bool_(): [True, False],
+    pa.int8(): [-128, -1, 0, 1, 5, 127],
+    pa.int16(): [-32768, -1, 0, 1, 5, 32767],
+    pa.int32(): [-(2**31), -1, 0, 1, 5, 2**31 - 1],
+    pa.int64(): [-(2**63), -1, 0, 1, 5, 2**53 + 1, 2**63 - 1],
+    pa.float32(): [-1.5, -0.0, 0.0, 0.1, 0.25, 16777216.0, 3.4e38, float("nan"), float("inf"), float("-inf")],
+    pa.float64(): [-1.5, -0.0, 0.0, 0.1, 0.25, 16777216.0, 1e300, float("nan"), float("inf"), float("-inf")],
+    pa.decimal128(5, 2): [Decimal("-1.50"), Decimal("0.00"), Decimal("1.01"), Decimal("999.99")],
+    pa.decimal128(38, 10): [Decimal("-1.5"), Decimal(0), Decimal("9999999999999999999999999999.9999999999")],
+    pa.decimal128(20, 0): [Decimal(-1), Decimal(0), Decimal(5), Decimal(2**64 - 1)],
+    pa.string(): ["", "a", "A", "a ", "b", "ä", "10", "9", "it's", "\U0001f600", "\uffff"],
+    pa.date32(): [date(1, 1, 1), date(1582, 10, 4), date(1582, 10, 15), date(2020, 2, 29), date(9999, 12, 31)],
+}
+"""A type, and values of it."""
+COMPARED_WITH = (
+    *("0", "-1", "5", "1.5", "-1.50", "0.1", "16777216", "16777217", "9007199254740993", "999999999999999999"),
+    *(
+        "123456789.123456789",
+        "'a'",
+        "'a '",
+        "''",
+        "'ä'",
+        "'10'",
+        "'\uffff'",
+        "TRUE",
+        "FALSE",
+        "'2020-02-29'",
+        "'1582-10-10'",
+    ),
+)
+
+
+@pytest.mark.parametrize("kind", COMPARED, ids=str)
+def test_rules_are_true_of_the_rows_that_spark_takes(session: SparkSession, kind: pa.DataType) -> None:
+    """Every kind of expression that we evaluate, in both modes of Spark."""
+    operators = ("=", "<>", "!=", "<", "<=", ">", ">=")
+    expressions = [f"c {operator} {value}" for operator in operators for value in COMPARED_WITH]
+    pairs = [*itertools.combinations(COMPARED_WITH, 2)][::5]
+    expressions += [f"c IN ({low}, {high}) OR c IS NULL" for low, high in pairs]
+    expressions += [f"NOT (c NOT BETWEEN {low} AND {high}) AND c IS NOT NULL" for low, high in pairs]
+    rules = {f"{CONSTRAINT}{number:04}": expression for number, expression in enumerate(expressions)}
+    columns = pa.schema([("c", kind)])
+    (_, (_, metadata)) = created(columns, name="t", description="", configuration=rules)
+    checks, refused = row_checks(metadata)  # type: ignore[arg-type]
+    assert len(checks) + len(refused) == len(rules)
+    assert len(checks) >= 6
+    rows = [[value] for value in [*COMPARED[kind], None]]
+    data = session.createDataFrame(pa.table({"c": pa.array([value for (value,) in rows], kind)}))
+    for mode in ("true", "false"):
+        session.conf.set("spark.sql.ansi.enabled", mode)
+        taken = [f"coalesce({check.expression}, false)" for check in checks]
+        theirs = data.selectExpr("c", f"array({', '.join(taken)}) AS kept").collect()
+        assert len(theirs) == len(rows)
+        for (value,), row in zip(rows, theirs, strict=True):
+            one = pa.table({"c": pa.array([value], kind)})
+            ours = [keeps(check, one) for check in checks]
+            assert [
+                check.expression for check, our, their in zip(checks, ours, row.kept, strict=True) if our != their
+            ] == [], value
+
+
+def keeps(check: RowCheck, rows: pa.Table) -> bool:
+    try:
+        check.see("t", rows)
+    except TableError:
+        return False
+    return True
+
+
+def test_spark_and_we_keep_the_same_rules(session: SparkSession, tmp_path: Path) -> None:
+    path = tmp_path / "orders"
+    said = ", ".join(f"'{name}' = '{value}'" for name, value in MIRROR_COMMIT_ID.table_properties().items())
+    session.sql(f"CREATE TABLE delta.`{path}` (id INT, value STRING) USING delta TBLPROPERTIES ({said})")
+    session.sql(f"ALTER TABLE delta.`{path}` ADD CONSTRAINT small CHECK (id < 100 AND value <> 'bad')")
+    session.sql(f"INSERT INTO delta.`{path}` VALUES (1, 'x'), (2, 'x')")
+    delta(path, Merge.MARK).merge(change_of([(1, "y"), (3, "n")], [2]), replace(MIRROR_COMMIT_ID, batch_id=1))
+    for row in ((4, "bad"), (100, "x"), (4, None)):
+        with pytest.raises(TableError, match=r"checkConstraints \(small: id < 100 AND value <> 'bad'\)"):
+            delta(path).merge(change_of([row]), replace(MIRROR_COMMIT_ID, batch_id=2))
+        with pytest.raises(Exception, match="DELTA_VIOLATE_CONSTRAINT_WITH_VALUES"):
+            session.sql(f"INSERT INTO delta.`{path}` VALUES ({row[0]}, {'NULL' if row[1] is None else repr(row[1])})")
+    session.sql(f"INSERT INTO delta.`{path}` VALUES (4, 's')")
+    delta(path).merge(change_of([(4, "z")]), replace(MIRROR_COMMIT_ID, batch_id=2))
+    assert found(session, path) == {1: "y", 3: "n", 4: "z"}
 
 
 def test_delta_tables_that_spark_wrote_for_a_job_go_on(session: SparkSession, tmp_path: Path) -> None:
