@@ -7,8 +7,6 @@ compiled once more.
 
 from __future__ import annotations
 
-import filecmp
-import os
 import shutil
 import sys
 import tempfile
@@ -34,7 +32,7 @@ BATCHES = 3
 
 
 def take_over(checkout: Path) -> None:
-    """Copy what is compiled of the modules of *checkout* to those that are the same here."""
+    """Copy what is compiled of the modules of *checkout* that are here; what is not the same is not used."""
     for root, package in (
         ("format", "binlog_format"),
         ("connector", "binlog_connector"),
@@ -45,16 +43,11 @@ def take_over(checkout: Path) -> None:
         assert spec.origin is not None
         here, there = Path(spec.origin).parent, checkout / root / package
         for compiled in there.rglob("__pycache__"):
-            for module in compiled.parent.glob("*.py"):
-                kept = [*compiled.glob(f"{module.stem}.*.nbi"), *compiled.glob(f"{module.stem}.*.nbc")]
-                own = here / module.relative_to(there)
-                if not kept or not own.exists() or not filecmp.cmp(module, own, shallow=False):
-                    continue
-                own.parent.joinpath("__pycache__").mkdir(exist_ok=True)
-                for file in kept:
-                    shutil.copy(file, own.parent / "__pycache__")
-                seen = module.stat()
-                os.utime(own, ns=(seen.st_atime_ns, seen.st_mtime_ns))  # Numba compares the times of sources
+            own = here / compiled.relative_to(there)
+            if own.parent.is_dir():
+                own.mkdir(exist_ok=True)
+                for file in compiled.glob("*.nb[ci]"):
+                    shutil.copy(file, own)
 
 
 def main() -> None:

@@ -161,11 +161,13 @@ class _Kernel:
 def _made(function: Callable[..., object], *, allocates: bool) -> Callable[..., object]:
     import numba  # takes a third of a second, and who only handles bytes needs none
 
+    from binlog_format.kernel_cache import KernelCache
+
     njit: Callable[..., Callable[[object], Any]] = numba.njit  # its types do not know of `_nrt`
     made = njit(nogil=True, _nrt=allocates)(function)
     try:
         if hasattr(made, "_cache"):  # the compiler is not switched off
-            made._cache = _cache_class()(function)
+            made._cache = KernelCache(function)
     except RuntimeError as error:  # the compiler has no class of its own for it
         if "no locator available" not in str(error):
             raise
@@ -176,30 +178,13 @@ def _made(function: Callable[..., object], *, allocates: bool) -> Callable[..., 
     return cast("Callable[..., object]", made)
 
 
-@functools.cache
-def _cache_class() -> Any:
-    from numba.core.caching import FunctionCache
-
-    class KernelCache(FunctionCache):
-        def load_overload(self, sig: object, target_context: object) -> object:
-            try:
-                return super().load_overload(sig, target_context)  # type: ignore[no-untyped-call]
-            except (AttributeError, ImportError):
-                # Another version of this program kept it, with a class that has another name now. The compiler reads
-                # all of an index before it looks whether it is of this source.
-                self.flush()  # type: ignore[no-untyped-call]
-                return None
-
-    return KernelCache
-
-
 class _Substituted:
     # A function that stands for other code in kernels that are compiled.
     def __init__(self, function: Callable[..., object], make: Callable[[], object]) -> None:
         functools.update_wrapper(self, function)
         self._function = function
         self._name = function.__qualname__
-        self._make = make
+        self.make = make
         self._substitute: object = None
 
     def __call__(self, *arguments: object) -> object:
@@ -212,7 +197,7 @@ class _Substituted:
     def _numba_type_(self) -> object:
         from numba.core.registry import cpu_target  # loaded by then: Numba asks
 
-        self._substitute, context = self._make(), cast("Any", cpu_target).typing_context  # its type holds it weakly
+        self._substitute, context = self.make(), cast("Any", cpu_target).typing_context  # its type holds it weakly
         context.refresh()  # an intrinsic that has just been made is not known before
         return context.resolve_value_type(self._substitute)
 

@@ -80,31 +80,6 @@ def test_compiled_code_in_the_place_of_a_function_stays_as_long_as_it() -> None:
     assert kernels.kernel(_three_more)(39) == 42
 
 
-def test_what_another_version_kept_of_classes_with_other_names_is_compiled_anew(tmp_path: Path) -> None:
-    source = """
-from typing import NamedTuple
-from binlog_format.kernels import kernel
-class NAME(NamedTuple):
-    number: int
-@kernel
-def more(given):
-    return given.number + 1
-print(more(NAME(41)))
-"""
-    program = tmp_path / "versions.py"
-    run = [sys.executable, "-c", "import versions"]
-    environment = {
-        **os.environ,
-        "PYTHONPATH": f"{tmp_path}:{REPO / 'format'}",
-        "NUMBA_CACHE_DIR": str(tmp_path / "kept"),
-    }
-    for name in ("Earlier", "Later", "Later"):
-        program.write_text(source.replace("NAME", name))
-        done = subprocess.run(run, capture_output=True, text=True, env=environment, check=False)
-        assert (done.stdout, done.returncode) == ("42\n", 0), done.stderr
-    assert list((tmp_path / "kept").rglob("*.nbi"))
-
-
 @pytest.mark.slow
 @pytest.mark.skipif(os.name != "posix" or os.geteuid() != 0, reason="only root can become a user without a folder")
 @pytest.mark.thorough_where("no HOME")
