@@ -78,14 +78,14 @@ def parse_format_description(event: bytes, at: Place) -> FormatDescription:
     if len(event) < FORMAT_DESCRIPTION_FIXED_SIZE + FORMAT_DESCRIPTION_TAIL_SIZE:
         raise CorruptError("BAD_EVENT", f"a Format_description event of {len(event)} bytes is too short", at=at)
     version, server_version, created, header_size = FORMAT_DESCRIPTION_STRUCT.unpack_from(event, EVENT_HEADER_SIZE)
+    text = server_version.partition(b"\0")[0].decode("utf-8", "replace")
+    _check_checksum(event, text, at)
     if version != BINLOG_VERSION or header_size != EVENT_HEADER_SIZE:
         raise UnsupportedError(
             "VERSION",
             f"binlog version {version} with event headers of {header_size} bytes, expected version 4 with 19 bytes",
             at=at,
         )
-    text = server_version.partition(b"\0")[0].decode("utf-8", "replace")
-    _check_checksum(event, text, at)
     algorithm = event[-FORMAT_DESCRIPTION_TAIL_SIZE]
     if algorithm not in ChecksumAlgorithm.__members__.values():
         raise UnsupportedError("VERSION", f"checksum algorithm {algorithm}, expected 0 (none) or 1 (CRC-32)", at=at)

@@ -62,6 +62,15 @@ def test_other_layouts_are_not_read(event: bytes, at: int, new: bytes, reason: s
     assert raised.value.condition == "BINLOG_UNSUPPORTED.VERSION"
 
 
+@pytest.mark.parametrize("at", [19, 75, -5, 76 + 18])
+def test_a_damaged_layout_is_damage(event: bytes, at: int) -> None:
+    damaged = bytearray(event)
+    damaged[at] ^= 0x80
+    with pytest.raises(CorruptError) as raised:
+        parse_format_description(bytes(damaged), AT)
+    assert raised.value.condition == "BINLOG_CORRUPT.EVENT_CHECKSUM"
+
+
 def test_another_first_event_is_damage(event: bytes) -> None:
     with pytest.raises(CorruptError, match="first event of the file has type 2"):
         parse_format_description(changed(event, 4, b"\x02"), AT)
