@@ -30,7 +30,7 @@ _WITHOUT_GTIDS = frozenset({"BINLOG_SWITCH.NO_GTIDS", "BINLOG_DATA_LOSS.FILE_PUR
 """A job that has an offset, and has taken no group yet, is to go on in another log, or its file is gone: nothing tells
 whether there were groups."""
 _NO_FILES = "BINLOG_START.NO_LOG_FILES"
-"""Files of which nothing is there yet are no log yet."""
+"""Files of which nothing is there yet are no log yet, nor is a first one without the GTIDs before it."""
 
 _OF_FAULTS = frozenset(
     {
@@ -99,7 +99,7 @@ class Reasons:
             return True
         if (error.condition == _CUT_OFF and self.is_stale) or (error.condition == _SHORTER and self.is_torn):
             return False  # once faults end, all of it is seen
-        if error.condition == _NO_FILES and not self._has_file_with_content() and (self.rotten or not clean):
+        if error.condition == _NO_FILES and not self._has_start() and (self.rotten or not clean):
             return bool(self.rotten)
         raise DefectError(f"an error whose reason is not true: {error}") from error
 
@@ -117,8 +117,10 @@ class Reasons:
         at, size = error.at, self.server.log.page_size
         return at is None or not isinstance(error, CorruptError) or any(one.is_damaged(at, size) for one in self.rotten)
 
-    def _has_file_with_content(self) -> bool:
-        """True if the job sees a file of which so much is there that its format shows."""
+    def _has_start(self) -> bool:
+        """True if the job sees all of the first file, and so much of one that its format shows."""
+        if self.view.is_first_cut():
+            return False
         sizes = {path.name: path.stat().st_size for path in self.view.path.iterdir()}
         whole = (self.view.rotten.get(name, (MAGIC_SIZE, 0))[0] >= MAGIC_SIZE for name in sizes)
         return any(size >= MAGIC_SIZE and is_whole for size, is_whole in zip(sizes.values(), whole, strict=True))

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from binlog_lab.simulator.classic_server_log import ClassicServerLog
 from binlog_lab.simulator.server_log import InnodbServerLog, Terms
+from binlog_streaming.settings.choices import Deletes, Mode, OnStatement
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -22,6 +23,12 @@ TOPICS_SHARE = 0.25
 _CHANGELOG_SHARE = 0.4
 """Share of the lives whose tables have changelogs, too."""
 
+_SCD2_SHARE = 0.2
+"""Share of the lives whose tables have all versions of rows, too."""
+
+_MARKED_SHARE = 0.2
+"""Share of the lives whose mirrors keep rows that were deleted."""
+
 _SYNCED_SHARE = 0.7
 """Share of the servers that force each group to the disk."""
 
@@ -37,6 +44,7 @@ maxBytesPerTrigger = {size}
 mode = {modes}
 target = "{{database}}/{{table}}/{{mode}}"
 on_drop = "{on_drop}"
+deletes = "{deletes}"
 
 [sink]
 directory = "{tables}"
@@ -76,15 +84,18 @@ def write_job(chance: Random, folder: Path, log: Path, *, has_model_tables: bool
     job, file = folder / "job", folder / "settings" / "job.toml"
     job.mkdir()
     file.parent.mkdir()
-    has_changelog = chance.random() < _CHANGELOG_SHARE
+    modes = [Mode.MIRROR, *([Mode.CHANGELOG] if chance.random() < _CHANGELOG_SHARE else [])]
     parts = chance.choice((None, None, 2, 3))
+    size, on_drop = chance.choice((500, 2000, 100_000)), chance.choice((OnStatement.IGNORE, OnStatement.APPLY))
+    modes += [Mode.SCD2] if chance.random() < _SCD2_SHARE else []
     text = _JOB.format(
         checkpoint=job / "checkpoint",
         log=log,
-        size=chance.choice((500, 2000, 100_000)),
+        size=size,
         parts="" if parts is None else f"minPartitions = {parts}",
-        modes='["mirror", "changelog"]' if has_changelog else '["mirror"]',
-        on_drop=chance.choice(("ignore", "apply")),
+        modes=list(map(str, modes)),
+        on_drop=on_drop,
+        deletes=Deletes.MARK if chance.random() < _MARKED_SHARE else Deletes.REMOVE,
         tables="model://tables" if has_model_tables else job / "tables",
     )
     file.write_text(text)

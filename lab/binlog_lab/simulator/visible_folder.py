@@ -98,6 +98,11 @@ class VisibleFolder:
                 return True
         return False
 
+    def is_first_cut(self) -> bool:
+        """True if the first file that the reader sees is not there to its end."""
+        seen, written = min(self.path.iterdir(), default=None), self._written()
+        return seen is not None and seen.stat().st_size < len(written.get(seen.name, b""))
+
     def is_stale(self) -> bool:
         """True if a file before the last one that the reader sees is not as the server has it, or is gone there."""
         written, seen = self._written(), sorted(self.path.iterdir())
