@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import ast
+import json
 import os
 import re
 import shutil
 import subprocess
 import sys
 import tomllib
-from importlib.metadata import packages_distributions
+from importlib.metadata import packages_distributions, version
+from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import pyspark
 import pytest
@@ -71,6 +74,48 @@ def test_every_package_has_its_licence_on_the_page() -> None:
     assert all(row[0] for row in rows)
 
 
+BILL = [sys.executable, str(REPO / "deploy/image/bill_of_materials.py")]
+
+
+def parts_of(bill: str) -> dict[str, Any]:
+    """Components of a bill of materials, by name; each with one hash and what it states of its licence."""
+    found = json.loads(bill)
+    assert (found["bomFormat"], found["specVersion"]) == ("CycloneDX", "1.6")
+    assert found["metadata"]["component"]["name"] == "binlog-stream"
+    return {part["name"]: part for part in found["components"]}
+
+
+@pytest.mark.skipif(
+    find_spec("cyclonedx") is None and os.environ.get("CI") != "true", reason="cyclonedx-python-lib is missing"
+)
+def test_the_bill_of_materials_has_every_part_with_licence_and_hash(tmp_path: Path) -> None:
+    """Of this environment, whose versions may be others than those of the image: then it is refused."""
+    lines = [line for line in (REPO / "deploy/image/constraints.txt").read_text().splitlines() if "==" in line]
+    pins = {name: rest.partition(" ")[2] for name, _, rest in (line.partition("==") for line in lines)}
+    installed = tmp_path / "constraints.txt"
+    installed.write_text("".join(f"{name}=={version(name)} {rest}\n" for name, rest in pins.items()))
+    done = subprocess.run([*BILL, sys.prefix, installed], capture_output=True, text=True, check=True)
+    parts = parts_of(done.stdout)
+    assert {name: part["version"] for name, part in parts.items()} == {name: version(name) for name in pins}
+    for name, part in parts.items():
+        assert f"--hash=sha256:{part['hashes'][0]['content']}" == pins[name]
+        assert part["purl"] == f"pkg:pypi/{name}@{version(name)}"
+    on_page = {
+        name: row[0]
+        for row in table_rows("docs/security.md", "## Parts and licences")
+        for name in re.findall(r"`([^`]+)`", row[1])
+    }
+    for name, part in parts.items():
+        stated = [
+            one.get("expression") or one["license"].get("id") or one["license"]["name"] for one in part["licenses"]
+        ]
+        assert any(on_page[name].split(" (")[0] in one for one in stated), (name, stated)
+    installed.write_text(installed.read_text().replace("==", "==0!", 1))
+    refused = subprocess.run([*BILL, sys.prefix, installed], capture_output=True, text=True, check=False)
+    assert refused.returncode == 1
+    assert re.search(r"annotated-doc 0!\S+ is installed as \S+: install what constraints.txt names", refused.stderr)
+
+
 def dockerfile_step(word: str) -> str:
     """The shell command of the step of the Dockerfile that has *word* in it."""
     (step,) = [one for one in re.findall(r"^RUN ((?:.*\\\n)*.*)$", DOCKERFILE, re.MULTILINE) if word in one]
@@ -81,8 +126,8 @@ def dockerfile_step(word: str) -> str:
 def test_the_steps_of_the_dockerfile_install_the_program(tmp_path: Path) -> None:
     """In a fresh environment, with files of the hashes alone: the index of packages has to be reachable."""
     folder = tmp_path / "binlog-stream"
-    for word in ("python -m venv", "--require-hashes"):
-        command = dockerfile_step(word).replace("/opt/binlog-stream", str(folder))
+    for word in ("python -m venv /opt/binlog-stream", "--require-hashes", "python -m venv /opt/parts"):
+        command = dockerfile_step(word).replace("/opt/", f"{tmp_path}/")
         command = command.replace("python -m venv", f"{sys.executable} -m venv").replace("--no-cache-dir", "")
         subprocess.run(["sh", "-c", command], cwd=REPO, check=True, timeout=600)
     done = subprocess.run(
@@ -91,6 +136,8 @@ def test_the_steps_of_the_dockerfile_install_the_program(tmp_path: Path) -> None
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert "mysql-bin.000001" in done.stdout
+    parts = parts_of((folder / "bill-of-materials.cdx.json").read_text())
+    assert {name: Version(part["version"]) for name, part in parts.items()} == constraints()
 
 
 @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="there is no systemd-analyze here")
