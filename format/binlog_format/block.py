@@ -2,6 +2,10 @@
 
 Every container (`innodb`, `classic`) gives blocks of this shape; everything above works on blocks alone.
 
+A table is named by its rows wherever it is an argument or a field: *groups* has rows of `GROUP_DTYPE`, *events* of
+`EVENT_DTYPE`, *extents* of `EXTENT_DTYPE`, and likewise *chunks*, *records* and *pieces* in `innodb`. They point into
+the *data* beside them.
+
 Memory that is used again once nobody looks at it any more: `Recycler`.
 
 A fresh buffer costs a page fault for every 4 KiB, more than what the kernels do with it.
@@ -106,9 +110,7 @@ class Block:
 
     Attributes:
         data: Event bytes, all groups one after the other in commit order.
-        groups: `GROUP_DTYPE`.
         events: `EVENT_DTYPE`; events are always whole.
-        extents: `EXTENT_DTYPE`.
         next_position: Where reading goes on when everything in this block has been used. When the last group does not
             end here, this is still that group's own position: a group is never taken in part.
         vendor: Whose server wrote it: some numbers in events mean different things.

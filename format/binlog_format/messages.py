@@ -25,7 +25,6 @@ def told_options(text: str, spell: SpellOption) -> str:
     form survives as text what errors go through on their way out of Spark's workers.
 
     Args:
-        text: A message.
         spell: Gives the user's form of a name and its value (None: only the name); None: leave it as it is.
     """
     return _OPTION.sub(lambda found: spell(found["name"], found["value"]) or found[0], text)

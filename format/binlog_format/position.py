@@ -63,7 +63,6 @@ class Place:
     Attributes:
         file: Path of the file, as far as it is known.
         page: Page in the file, where the format has pages.
-        byte: Byte in the file.
     """
 
     file: str

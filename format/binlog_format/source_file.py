@@ -41,7 +41,6 @@ class FileEntry:
 
     Attributes:
         name: Without the directory.
-        size: In bytes.
         modified_ns: When it was written last, nanoseconds since 1970 UTC; 0: not known.
         inode: Its number in the file system, which it keeps when it is renamed or cut; 0: not known.
     """

@@ -37,8 +37,6 @@ def find_threads(data: Bytes, events: Table, threads: Int64s) -> None:
     """Find the sessions that the first query event of each group names.
 
     Args:
-        data: What the events point into.
-        events: `EVENT_DTYPE`.
         threads: Of each group; gets the thread where it is `UNKNOWN_THREAD`.
     """
     types, starts, sizes, groups = events["type"], events["start"], events["size"], events["group"]

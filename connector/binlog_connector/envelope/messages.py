@@ -74,9 +74,7 @@ class MessagesView:
     One object reads one run of blocks in order: of a large group it counts the changes over its pieces.
 
     Args:
-        tables: Which tables are wanted; default: all.
         decoding: What the log leaves open; TIME is always read as microseconds.
-        groups: Which event groups are wanted; default: all.
         clock_ns: Tells the time at which a block's messages are made, nanoseconds since 1970 UTC.
         topic_of: The topic of messages, by their kind, database and table: then a batch holds messages of one topic.
         encoding: Makes their bytes; default: as JSON.

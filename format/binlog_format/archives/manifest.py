@@ -41,7 +41,6 @@ class ManifestPart:
 
     Attributes:
         name: Path below the archive's place.
-        size: In bytes.
         crc32c: Of its bytes, `Manifest.unstable_byte` taken as zero.
     """
 

@@ -100,8 +100,6 @@ class Piece:
     Attributes:
         data: Bytes of the file from `file_offset` on, to the end of the last event in the tables.
         next_offset: Where the scan goes on.
-        groups: `GROUP_DTYPE`.
-        events: `EVENT_DTYPE`.
         checksum_size: Bytes after each event, which its size does not count.
         server_version: See `Block`.
         gtid_sources: What `gtid_source` counts.

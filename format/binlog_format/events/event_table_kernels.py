@@ -45,11 +45,9 @@ def cut_events(
     """Write one row of *events* for each whole event in `data[start:end]`.
 
     Args:
-        data: Event bytes.
         start: Byte where the first event's header is.
         end: Byte after the last one; at most the size of *data*.
         checksum_size: Bytes after every event that its size counts and the table's `size` does not; 0 in `.ibb` files.
-        events: `EVENT_DTYPE`.
         row: First row to write.
         group: Row of their group in the group table.
         event_no: Number of the first of them in its group.
@@ -96,10 +94,8 @@ def read_gtid(data: Bytes, start: int, size: int, groups: Table, group: int) -> 
     """Fill timestamp and GTID of a row of *groups* from its first event.
 
     Args:
-        data: Event bytes.
         start: Byte of the group's first event, of which the whole header is there.
         size: Bytes of that event that are there.
-        groups: `GROUP_DTYPE`.
         group: The row.
 
     Returns:

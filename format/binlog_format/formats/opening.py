@@ -258,7 +258,6 @@ def verify_log(
     Args:
         path: The directory of a server's binlog files or of a program's logs, one of them, or a URL.
         start: Check from here on; default: the start.
-        on_progress: Called now and then.
 
     Raises:
         StartError: Nothing is there to be checked, or *start* is not there.

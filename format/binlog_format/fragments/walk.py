@@ -56,9 +56,7 @@ class FragmentWalk:
         """Check the fragments among *events*.
 
         Args:
-            data: What the events point into.
             events: `EVENT_DTYPE`, at least one; they go on where those of the call before ended.
-            groups: `GROUP_DTYPE`.
             place: `Block.place`; only lets errors name the place of the damage in the files.
 
         Returns:

@@ -32,7 +32,6 @@ def gtid_of(group: np.void, sources: Sequence[GtidSource]) -> AnyGtid | None:
 
     Args:
         group: A row of `GROUP_DTYPE`.
-        sources: `Block.gtid_sources`.
     """
     if not group["has_gtid"]:
         return None
@@ -52,7 +51,6 @@ def gtids_of(groups: Table, sources: Sequence[GtidSource]) -> GtidPoint:
 
     Args:
         groups: `GROUP_DTYPE`, in log order.
-        sources: `Block.gtid_sources`.
     """
     rows = np.flatnonzero(groups["has_gtid"])  # a copy of these groups would take longer than all that is done here
     if len(rows) == 0:
@@ -63,12 +61,7 @@ def gtids_of(groups: Table, sources: Sequence[GtidSource]) -> GtidPoint:
 
 
 def covered_groups(point: GtidSet, groups: Table, sources: Sequence[GtidSource]) -> NDArray[np.bool_]:
-    """MySQL: true for each row of a group table that *point* covers; a group without GTID is covered by nothing.
-
-    Args:
-        groups: `GROUP_DTYPE`.
-        sources: `Block.gtid_sources`.
-    """
+    """MySQL: true for each row of a group table that *point* covers; a group without GTID is covered by nothing."""
     covered = np.zeros(len(groups), dtype=np.bool_)
     for number in np.unique(groups["gtid_source"]).tolist():
         intervals = point.intervals.get(sources[number], ()) if number >= 0 else ()

@@ -54,11 +54,9 @@ def walk_record(
     Args:
         pages: Whole pages with good checksums, consecutive ones of one file.
         at: Byte of a chunk in *pages*: the record's first one, or, when *begun*, the one to go on with.
-        page_size: In bytes.
         kind: The record's.
         begun: The record's first chunk has been passed.
         size_max: Stop when this many bytes of data have been found.
-        pieces: `PIECE_DTYPE`.
 
     Returns:
         Code (`WALK_DONE`, ...), rows of *pieces* written, the byte to go on from, and *begun* for that.
@@ -111,7 +109,6 @@ def copy_pieces(pages: Bytes, pieces: Table, count: int, skip: int, size_max: in
 
     Args:
         pages: What the pieces point into.
-        pieces: `PIECE_DTYPE`.
         count: Rows of it.
         skip: Bytes to leave out at the start.
         size_max: Bytes to copy at most.
@@ -150,7 +147,6 @@ def append_pieces(
 
     Args:
         pages: What the pieces point into.
-        pieces: `PIECE_DTYPE`.
         count: Rows of it.
         skip: Bytes to leave out at the start.
         file_no: File of *pages*.
@@ -297,10 +293,8 @@ def pages_ahead(order: Table, row: int, page: int, page_size: int, gap_max: int,
     """Count the pages from *page* on that one read should fetch, for record *row* of *order* and those after it.
 
     Args:
-        order: `ORDER_DTYPE`.
         row: A record that starts or goes on in *page*.
         page: Number of a page in that record's file.
-        page_size: In bytes.
         gap_max: Pages that nobody wants are read along when there are no more of them at a time.
         pages_max: Most pages.
     """

@@ -62,9 +62,7 @@ def scan_chunks(
     Args:
         pages: Pages with good checksums, one after the other.
         page_count: How many.
-        page_size: In bytes.
         first_chunk: Chunks of the first page to pass over.
-        chunks: `CHUNK_DTYPE`.
 
     Returns:
         Code (`SCAN_DONE`, ...), rows written, and the place: index of the page, number of the chunk in it, and byte in
@@ -115,7 +113,6 @@ def link_records(
     """Follow records through the chunk table and write a row of *records* for each whole commit record.
 
     Args:
-        chunks: `CHUNK_DTYPE`.
         chunk_count: Rows used of it.
         open_kind: `KIND_BIAS` + kind of the record that is open where the table begins, or `NO_RECORD`.
         skipping: Reading began in the middle of the log: continuations of a record begun before are passed over.

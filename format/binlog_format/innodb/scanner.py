@@ -87,7 +87,6 @@ class CommitWindow:
 
     Attributes:
         pages: The pages; valid until the next window, as all tables.
-        chunks: `CHUNK_DTYPE`.
         records: `RECORD_DTYPE`: whole commit records in the range asked for, headers read.
         long_record: One that ended in this window, before all of *records*.
         next_position: After the last whole record.

@@ -103,7 +103,6 @@ class Pages(NamedTuple):
     """Consecutive pages of a log, with good checksums, as kernels take them.
 
     Attributes:
-        page_size: In bytes.
         file_no: File of each page.
         start: Byte in that file where the page is.
     """
@@ -153,7 +152,6 @@ def extent_runs(runs: PageRuns, extents: Table, page_size: int) -> Iterator[tupl
 
     Args:
         extents: `EXTENT_DTYPE`; each within one page.
-        page_size: In bytes.
 
     Yields:
         A run, and which of its bytes (`PIECE_DTYPE`).

@@ -89,7 +89,6 @@ def column_array(
     """The values of a column, of the type that `arrow_type` gives.
 
     Args:
-        column: Index.
         data: What the offsets point into.
         offsets: Where each value starts; below 0 for null.
     """

@@ -114,8 +114,6 @@ def fill_whole_images(
     """Note where every value starts, as long as every image has all columns and all of each value.
 
     Args:
-        data: What the events point into.
-        events: `EVENT_DTYPE`.
         rows: Which of them.
         first: Index in *rows* to start at.
         images: How many images there are already.

@@ -112,7 +112,6 @@ class Images:
         """The values that a column has in some images, as `column` gives them.
 
         Args:
-            column: Index.
             rows: Numbers of images, in any order.
             missing: Where there is no image, whatever *rows* has: null.
         """
@@ -172,7 +171,6 @@ def read_images(
 
     Args:
         data: What the events point into; smaller than 2 GiB.
-        events: `EVENT_DTYPE`.
         rows: Which of them; all are row events of *layout*.
         layout: Of the table maps before them, or as the rules of *decoding* show it.
         place: `Block.place`; only lets errors name the place of the damage in the files.

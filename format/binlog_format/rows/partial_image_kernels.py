@@ -213,8 +213,6 @@ def count_images(
     """Count the row images of *rows* of *events*.
 
     Args:
-        data: What the events point into.
-        events: `EVENT_DTYPE`.
         rows: Which of them.
         widths: Of `value_widths`.
         is_json: 1 for each column of the type JSON, else 0.

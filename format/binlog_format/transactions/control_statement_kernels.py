@@ -99,7 +99,6 @@ def find_control_statements(data: Bytes, events: Table, table: Int64s) -> tuple[
 
     Args:
         data: The block's bytes.
-        events: `EVENT_DTYPE`.
         table: Shape (Query, XA_prepare and payload events at least, `STATEMENT_FIELDS`): filled here, in the events'
             order.
 

@@ -103,8 +103,6 @@ def are_checked(data: Bytes, events: Table, rows: Rows, vendor: Vendor) -> NDArr
     """Mask of the row events *rows* to which foreign keys apply in the engine: the log lacks their cascades.
 
     Args:
-        data: What the events point into.
-        events: `EVENT_DTYPE`.
         rows: Numbers of row events.
     """
     done_elsewhere = ROWS_FLAG_NO_FOREIGN_KEY_CHECKS | _logged_flag(vendor)

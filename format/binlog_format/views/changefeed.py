@@ -136,7 +136,6 @@ class ChangefeedView:
         table: `database.table`.
         tables: Further restriction; default: none.
         layout: What the table is expected to look like; default: as it is first met.
-        groups: Which event groups are wanted; default: all.
         include_absent: With `ABSENT_FIELD`; without it, an image that lacks columns is an error.
         include_sequence: With `SEQUENCE_FIELD`.
     """

@@ -100,8 +100,6 @@ class ChangesView:
 
     Args:
         table: `database.table`: images are typed structs of its columns; None: images are JSON texts.
-        tables: Which tables are wanted; default: all.
-        groups: Which event groups are wanted; default: all.
     """
 
     def __init__(

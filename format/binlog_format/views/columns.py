@@ -81,10 +81,8 @@ class PlaceColumns:
     """Columns of the groups and events to which some rows belong.
 
     Args:
-        events: `EVENT_DTYPE`.
         groups: `GROUP_DTYPE`, what `events["group"]` counts.
         rows: For each row of the columns: its row in *events*.
-        sources: `Block.gtid_sources`; a log of MariaDB has none.
     """
 
     def __init__(self, events: Table, groups: Table, rows: Int64s, sources: tuple[GtidSource, ...] = ()) -> None:
@@ -149,12 +147,7 @@ def position_array(groups: Table, rows: Int64s) -> pa.Array:
 
 
 def gtid_texts(groups: Table, sources: tuple[GtidSource, ...] = ()) -> pa.Array:
-    """The GTID of each group as text; null where it has none.
-
-    Args:
-        groups: `GROUP_DTYPE`.
-        sources: `Block.gtid_sources`; a log of MariaDB has none.
-    """
+    """The GTID of each group as text; null where it has none."""
     return text_array(pa.string(), *_gtid_bytes(groups, sources), groups["has_gtid"])
 
 

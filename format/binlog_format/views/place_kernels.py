@@ -81,7 +81,6 @@ def fill_places(
     """Bring together what the groups and events of some rows contain.
 
     Args:
-        events: `EVENT_DTYPE`.
         groups: `GROUP_DTYPE`, what `events["group"]` counts.
         rows: Of *events*.
         group_rows: Gets for each of *rows* its group; as long as *rows*, as are all that follow.

@@ -119,8 +119,6 @@ class TablesView:
     Chunks of a snapshot are rows of their source table that name the snapshot; tables of the snapshots' own have none.
 
     Args:
-        tables: Which tables are wanted; default: all.
-        groups: Which event groups are wanted; default: all.
         find_statements: Finds the statements; None: they are not looked for.
         counts_others: Tables that are not wanted have a row, too, when foreign keys apply to updates or deletes in
             them: of their columns the names and the numbers of those events alone.

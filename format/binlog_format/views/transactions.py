@@ -71,7 +71,6 @@ class TransactionsView:
 
     Args:
         tables: Only transactions with rows of these tables, and only those rows count; None: all.
-        groups: Which event groups are wanted; default: all.
     """
 
     def __init__(self, *, tables: TableFilter | None = None, groups: GroupFilter = ALL_GROUPS) -> None:

@@ -239,7 +239,6 @@ class StepImages:
         """Values of a column; only those asked for are decoded.
 
         Args:
-            column: Index.
             numbers: Of images, in any order, often the same ones; `NO_IMAGE` gives null. None: all images, in order.
         """
         numbers = self._all if numbers is None else numbers

@@ -96,7 +96,6 @@ class TableHistory:
         """A column of some nodes.
 
         Args:
-            column: Index.
             nodes: In any order.
             unknown_is_null: Null where the value is in no image, and in no row before them.
         """

@@ -55,7 +55,6 @@ class PictureFile:
     """One file.
 
     Attributes:
-        size: In bytes.
         colors: Of the strips that fill a cell, from left to right.
         amounts: Shape (pages, colours): bytes of each colour.
         dots: Shape (pages,): which pages have a dot. None: there are none in such a log.

@@ -171,8 +171,6 @@ def write_sequences(
     Args:
         out: Where to write.
         cursors: Where each row has come to; moved on.
-        events: `EVENT_DTYPE`.
-        groups: `GROUP_DTYPE`.
         event_rows: Of each row its event.
         row_nos: Number of its row in the event.
         files_before: Added to the number of each group's file.

@@ -216,8 +216,6 @@ def fill_events(
     """Fill in the fields of events.
 
     Args:
-        events: `EVENT_DTYPE`.
-        groups: `GROUP_DTYPE`.
         sources: What they are filled in from.
         rows: Which events, by their row.
         templates: Of each of *rows* its template.

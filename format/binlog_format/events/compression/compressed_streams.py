@@ -68,7 +68,6 @@ def find_streams(data: Bytes, events: Table, *, place: PlaceOf | None = None) ->
     """Take compressed events apart; nothing is decompressed yet.
 
     Args:
-        data: What the events point into.
         events: `EVENT_DTYPE`, all of types that `PLAIN_TYPES` knows.
         place: `Block.place`; only lets errors name the place of the damage in the files.
     """

@@ -43,7 +43,6 @@ class Payload(NamedTuple):
     """Fields of a TRANSACTION_PAYLOAD event.
 
     Attributes:
-        content: The compressed bytes.
         compression: `PAYLOAD_COMPRESSION_...`.
         plain_size: Bytes of all inner events; claimed, and checked when they are read.
         is_simple: The content is one zstd frame, which claims the same size.

@@ -253,7 +253,6 @@ def cut_inner_events(
     """Write a row of *events* for each whole event in each `data[starts[i]:ends[i]]`; they have no checksums.
 
     Args:
-        data: Event bytes.
         starts: Byte of each first event's header.
         ends: Byte after the last one that is there.
         forms: `STORED_FORMS`.

@@ -167,10 +167,8 @@ def read_mysql_gtid(
     """Fill timestamp and GTID of a row of *groups* from its first event, a GTID event of any of the three types.
 
     Args:
-        data: Event bytes.
         start: Byte of the event, all of which is there.
         size: Its bytes, checksum not counted.
-        groups: `GROUP_DTYPE`.
         group: The row.
         keys: Keys of the sources known, and room for another one.
         slots: Hash table of their numbers; -1: free.

@@ -103,7 +103,6 @@ def read_commit_headers(
 
     Args:
         pages: The window.
-        chunks: `CHUNK_DTYPE`.
         records: `RECORD_DTYPE`, from `link_records`.
         record_count: Rows of it.
         head: Scratch, `HEAD_SIZE` bytes.
@@ -153,11 +152,9 @@ def read_first_events(
 
     Args:
         pages: The window.
-        chunks: `CHUNK_DTYPE`.
         records: `RECORD_DTYPE`, headers read.
         record_count: Rows of it.
         head: Scratch, `HEAD_SIZE` bytes.
-        groups: `GROUP_DTYPE`.
     """
     first = records["first"]
     end = records["end"]
@@ -228,13 +225,10 @@ def append_groups(
 
     Args:
         pages: The window.
-        chunks: `CHUNK_DTYPE`.
         records: `RECORD_DTYPE`, headers read.
         record: First record to take.
         walk: Knows the out-of-band records that the scan has passed; the rest is scratch.
         joined: Where event bytes go.
-        groups: `GROUP_DTYPE`.
-        events: `EVENT_DTYPE`.
         used: Bytes of data and rows of *groups*, *events* and extents used so far; brought up to date.
 
     Returns:

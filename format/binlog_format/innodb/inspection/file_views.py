@@ -43,7 +43,6 @@ class FileView:
     """One file and what its header page contains.
 
     Attributes:
-        size: Bytes.
         page_size: Bytes of a page; of a file without a good header that of the others.
         header: None when it cannot be read, or nothing is there.
         problems: What is wrong with the header page by itself.

@@ -90,10 +90,8 @@ def link_chunks(
         chunk_count: Rows of it.
         file_no: File of the batch.
         first_page: Page of the batch's first page in the file.
-        page_size: In bytes.
         is_lost: For each page of the batch: what comes directly before it could not be read.
         state: `STATE_SIZE` numbers; what is open, brought up to date. All zero but `STATE_SKIPPING` = 1 to begin with.
-        links: `LINK_DTYPE`.
     """
     column_page = chunks["page"]
     page_before = -1

@@ -107,7 +107,6 @@ def collect_nodes(
 
     Args:
         pages: The window.
-        chunks: `CHUNK_DTYPE`.
         nodes: `NODE_DTYPE`, with room for a row more per chunk.
         count: Rows of it in use.
         is_open: The last of them goes on after the window before.

@@ -46,7 +46,6 @@ def verify_pages(data: Bytes, page_size: int) -> tuple[int, PageState]:
 
     Args:
         data: Whole pages.
-        page_size: In bytes.
 
     Returns:
         How many good pages there are at the start of *data*, and the state of the page that ended the count (`GOOD`

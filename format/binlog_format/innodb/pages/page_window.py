@@ -31,7 +31,6 @@ class PageWindow:
 
     Attributes:
         data: The pages, `capacity` of them; the first `count` are filled.
-        page_size: In bytes.
         passed: Pages that were there before them and have been let go.
         file_no: File of each page.
         page_start: Byte in its file where each page is.

@@ -314,7 +314,6 @@ def write_value(
     """Write one value as JSON, or (node below 0) the members on the stack; without the floats in it.
 
     Args:
-        types: All types.
         node: The value's.
         level: Of the stack, which has as many values that contain others.
         depth: How many others those on the stack are nested in.

@@ -72,7 +72,6 @@ class ArgumentSearch(NamedTuple):
         program: `PROGRAM_DTYPE`.
         targets: Steps of the options of variants.
         data: What *events* points into.
-        events: `LOG_EVENT_DTYPE`.
         rows: Which of them.
         step_starts: Where the slot of each step starts in *places*; below 0: it has none, or only elements are counted.
         places: -1 at first. Gets where values are: bytes of *data*, ends of lists, numbers of JSON texts.

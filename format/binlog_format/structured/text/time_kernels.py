@@ -200,7 +200,6 @@ def put_time(out: Bytes, at: int, times: Times, zone: Zone, ns: int) -> int:
     Args:
         out: Room for `size_max` of *times*.
         at: Where to.
-        times: How times are written.
         zone: Of the time.
         ns: Nanoseconds since 1970 UTC.
     """

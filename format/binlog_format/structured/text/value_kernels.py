@@ -253,10 +253,7 @@ def put_value(
         place: ... from here on.
         end: Of the entry.
         node: Of the argument's type.
-        types: All types.
-        times: How times are written.
         zone: Of times in messages.
-        scratch: Space.
 
     Returns:
         `OK`, `NO_ROOM` or what is wrong; the place after the text; the byte after the value.

@@ -24,7 +24,6 @@ def rows_of_sources(events: Table, wanted: Mask, rows: Int64s) -> int:
     """Choose the events of some sources.
 
     Args:
-        events: `LOG_EVENT_DTYPE`.
         wanted: For each source whether its events are.
         rows: Gets their rows, ascending; as long as *events*.
 

@@ -181,7 +181,6 @@ class LogsView:
         """One batch for each of *blocks*, but for those without an event that is wanted.
 
         Args:
-            blocks: Of the log.
             on_damage: As of `sound`; None: the first one is raised.
         """
         for block in blocks:

@@ -159,7 +159,6 @@ class EventsView:
 
     Args:
         tables: Only events that are about these tables; None: all events.
-        groups: Which event groups are wanted; default: all.
     """
 
     def __init__(self, *, tables: TableFilter | None = None, groups: GroupFilter = ALL_GROUPS) -> None:

@@ -36,11 +36,8 @@ def index_events(
     """Fill a column of *columns* for each extent of each event.
 
     Args:
-        events: `EVENT_DTYPE`.
-        groups: `GROUP_DTYPE`.
         rows: Which of *events*.
         origins: `ORIGIN_DTYPE`, one row for each of *events*; or none at all: every event is as it is stored.
-        extents: `EXTENT_DTYPE`.
         columns: Shape (length of `table_index.COLUMNS`, room).
         unsigned: The same memory: numbers of 64 bits without a sign go there.
 

@@ -32,7 +32,6 @@ class StoredFile:
 
     Attributes:
         name: Below the table's place.
-        size: In bytes.
         modified: When it was written, seconds since 1970 UTC.
     """
 
