@@ -362,6 +362,5 @@ class LogCheck(ABC):
         """
 
     def _progress(self, done: int) -> None:
-        """Report that *done* bytes have been checked."""
         if self._on_progress is not None:
             self._on_progress(min(done, self._total), self._total)

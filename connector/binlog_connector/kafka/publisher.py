@@ -296,9 +296,6 @@ def open_producer(connection: Connection, settings: ProducerSettings, client: st
         connection: To the brokers.
         settings: How it writes.
         client: `confluent-kafka` or `kafka-python`; None: the first of them that is installed.
-
-    Raises:
-        BrokerError: No broker can be used.
     """
     return CLIENTS[client or default_client()](connection, settings)
 

@@ -316,10 +316,8 @@ class _DefinedSchemas:
     tables: DefinedTables
 
     def edges(self, database: str, table: str) -> Sequence[Position]:
-        """See `TableSchemas`."""
         return self.history.edges(database, table)
 
     def completed(self, layout: TableLayout, position: Position) -> TableLayout:
-        """See `TableSchemas`."""
         find = self.history.defined if self.tables.has(layout) else self.history.completed
         return find(layout, position)

@@ -177,7 +177,6 @@ def _free_slots(room: int) -> NDArray[np.int32]:
 
 
 def _grown(array: NDArray[_Item], fill: int) -> NDArray[_Item]:
-    """The same, and as many more items."""
     grown = np.full(2 * len(array), fill, dtype=array.dtype)
     grown[: len(array)] = array
     return grown

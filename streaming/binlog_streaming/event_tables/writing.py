@@ -147,11 +147,7 @@ def _commit_id(state: EventTablesState, name: str, position: str, last_change: s
 
 
 def check_table(job: EventTablesJob, state: EventTablesState, rows: EventTableRows) -> None:
-    """See that `write_rows` could write *rows*; nothing is written.
-
-    Raises:
-        BinlogError: It could not.
-    """
+    """See that `write_rows` could write *rows*; nothing is written."""
     uri = _uri(job, rows.place)
     if job.sink.format.has_catalog and not may_have_tables(job.sink):
         return  # a look would make the catalog

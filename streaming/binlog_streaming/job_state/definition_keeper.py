@@ -119,9 +119,6 @@ class DefinitionKeeper:
 
         Args:
             definitions: Of `stated_definitions.definition_of_server`, all of one position.
-
-        Raises:
-            OptionError: `INVALID_VALUE`, as `bring_to`.
         """
         self.bring_to(watched, definitions[0].position)
         if self._job.kept_definitions is None or self._history is None:

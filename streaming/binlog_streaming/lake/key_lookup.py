@@ -234,7 +234,6 @@ class _Integers:
         self._flags = np.packbits(is_taken, bitorder="little")
 
     def find(self, column: pa.Array) -> tuple[Indices, Indices]:
-        """See `_Values`."""
         values = whole_numbers(column)
         rows = np.empty(len(values), np.int64)
         count = find_candidates(values.view(np.uint64), self._flags, self._shift, rows)

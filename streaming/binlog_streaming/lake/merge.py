@@ -259,7 +259,6 @@ class _Merging(Generic[File]):
         self._ids = np.full(self._upserts.num_rows, NO_ID, np.int64)
 
     def found(self) -> list[_Found[File]]:
-        """Places of the changed keys."""
         if not self._changed.num_rows:
             return []
         files = self._files.files_with(self._changed, self._change.current)

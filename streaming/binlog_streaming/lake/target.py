@@ -237,11 +237,7 @@ class Target(ABC):
         """Close connections."""
 
     def check_owner(self, commit_id: CommitId) -> None:
-        """See that this query, this source table and this mode are those that made the table.
-
-        Raises:
-            TableError: They are not.
-        """
+        """See that this query, this source table and this mode are those that made the table."""
         properties = self.properties()
         if properties is None:
             return

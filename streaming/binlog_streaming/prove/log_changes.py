@@ -73,11 +73,7 @@ class TableImages:
         self.signs = np.where(np.isin(images.kinds, _COMING), 1, -1).astype(np.int64)
 
     def column(self, name: str) -> pa.Array:
-        """Values of a column; the case of its name does not matter.
-
-        Raises:
-            DisturbedError: The images do not have it.
-        """
+        """Values of a column; the case of its name does not matter."""
         place = self._places.get(name.casefold())
         if place is None:
             raise DisturbedError(f"rows in the log have no column {name}")
@@ -101,11 +97,7 @@ class LogChanges:
             return None if end.missing else end.position
 
     def wait_for(self, point: LogPoint | GtidPoint) -> Position:
-        """Wait until the log has all before *point*, and return its position: it may be copied from the server.
-
-        Raises:
-            DisturbedError: It does not come.
-        """
+        """Wait until the log has all before *point*, and return its position: it may be copied from the server."""
         end = time.monotonic() + PATIENCE_SECONDS
         while (position := self.end_of(point)) is None:
             if time.monotonic() > end:

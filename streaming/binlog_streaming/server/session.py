@@ -157,11 +157,7 @@ class ServerSession:
             return self.try_dict_rows(statement)
 
     def try_dict_rows(self, statement: str) -> list[dict[str, Any]]:
-        """`dict_rows` for callers that decide by the error's number.
-
-        Raises:
-            pymysql.MySQLError: What the server answered.
-        """
+        """`dict_rows` for callers that decide by the error's number."""
         with self._connection.cursor(Cursor) as cursor:
             cursor.execute(statement)
             names = [str(column[0]).lower() for column in cursor.description or ()]
@@ -178,20 +174,12 @@ class ServerSession:
         return str(rows[0][1]) if rows else None
 
     def try_execute(self, statement: str, *values: object) -> int:
-        """`execute` for callers that decide by the error's number.
-
-        Raises:
-            pymysql.MySQLError: What the server answered.
-        """
+        """`execute` for callers that decide by the error's number."""
         with self._connection.cursor(Cursor) as cursor:
             return int(cursor.execute(statement, values or None))
 
     def try_rows(self, statement: str, *values: object) -> list[Row]:
-        """`rows` for callers that decide by the error's number.
-
-        Raises:
-            pymysql.MySQLError: What the server answered.
-        """
+        """`rows` for callers that decide by the error's number."""
         with self._connection.cursor(Cursor) as cursor:
             cursor.execute(statement, values or None)
             return list(cursor.fetchall())
@@ -200,9 +188,6 @@ class ServerSession:
         """Run statements one after the other in one turn of the network; how many rows each changed or gave.
 
         After the first one that fails none is run.
-
-        Raises:
-            pymysql.MySQLError: What the server answered.
         """
         with self._connection.cursor(Cursor) as cursor:
             counts = [int(cursor.execute("; ".join(statements)))]

@@ -152,7 +152,6 @@ def load_any_job(path: Path) -> AnyJob:
 
 
 def _text_of(data: bytes, path: Path) -> str:
-    """Text of a job file, which may begin with a byte order mark."""
     encoding = "utf-16" if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) else "utf-8-sig"
     try:
         return data.decode(encoding)

@@ -261,7 +261,6 @@ class _TableRun:
         self._source = planned.table.source
 
     def take(self, *, restart: bool) -> int:
-        """Write all chunks; the rows that they have."""
         turn = _turn_name(self._source)
         if not self._session.value("SELECT GET_LOCK(%s, %s)", turn, _TURN_SECONDS):
             reason = f"another run takes a snapshot of {self._source.full_name}"

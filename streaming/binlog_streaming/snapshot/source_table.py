@@ -170,9 +170,6 @@ def locked_definition(session: ServerSession, schema: str, table: str) -> dict[s
 
     Args:
         session: On the server, without a sql_mode that changes how names are quoted.
-
-    Raises:
-        pymysql.MySQLError: What the server answered.
     """
     source = table_sql(schema, table)
     session.try_rows(f"SELECT 1 FROM {source} LIMIT 0")  # ALTER TABLE waits from here on

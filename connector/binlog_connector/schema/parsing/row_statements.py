@@ -273,7 +273,6 @@ class _Tables:
             self._by_alias[key.casefold()] = name
 
     def all(self) -> tuple[TableName, ...]:
-        """All tables."""
         return tuple(dict.fromkeys(name for name in self._by_alias.values() if name is not None))
 
     def called(self, *parts: str) -> TableName | None:

@@ -46,14 +46,12 @@ class _Elements:
     period: Period | None = None
 
     def take_key(self, key: KeySpec | ForeignKey | None) -> None:
-        """Take one that stands by itself."""
         if isinstance(key, KeySpec):
             self.keys.append(key)
         elif key is not None:
             self.foreign_keys.append(key)
 
     def take_column(self, column: ParsedColumn) -> None:
-        """Take one with its own keys."""
         self.columns.append(column)
         if column.key:
             self.keys.append(KeySpec(PRIMARY if column.key == "primary" else "", True, (KeyPart(column.name),)))

@@ -279,7 +279,6 @@ class _ProcessLog:
         self._call_sites.add_event(self._writer(record), _clock(record.created), site, format, values)
 
     def write(self) -> None:
-        """Write all that is queued."""
         with self._write_lock:
             self._session.consume(self._stream)
             now = time.monotonic()

@@ -111,7 +111,6 @@ def prove(  # noqa: PLR0913 - the options of the command
 def _compare(
     job: str, against: str, tables: str | None, *, rows: bool, table_timeout: int | None, sample: int | None
 ) -> None:
-    """Compare the tables of two jobs."""
     from binlog_streaming.cli.jobs.prove_report import print_result, print_summary, showing_progress
     from binlog_streaming.jobs.mirror import job_at
     from binlog_streaming.prove.two_jobs import TwoJobsProof

@@ -81,11 +81,9 @@ class _Lines:
         self._size = 0
 
     def metrics(self, address: str) -> None:
-        """Print the address of the metrics."""
         say(f"metrics: {address}")
 
     def stored(self, stored: Stored) -> None:
-        """Report a stored part."""
         self._size += stored.size
         file = stored.file
         if file.is_sealed:
@@ -94,11 +92,9 @@ class _Lines:
             say(f"{file.name}: {how}, {file.size:,} bytes, {file.transactions:,} transactions{gtids}")
 
     def removed(self, file: ArchivedFile) -> None:
-        """Report a file that is removed: it is older than the retention."""
         say(f"{file.name}: removed, {file.size:,} bytes")
 
     def ended(self) -> None:
-        """Sum up."""
         say(f"{self._size:,} bytes archived")
 
 
@@ -106,11 +102,9 @@ class _JsonLines(_Lines):
     """A line for everything that is stored: events `stored`, `removed`, `ended`."""
 
     def metrics(self, address: str) -> None:
-        """Print the address of the metrics."""
         write_json_lines([{"event": "started", "metrics": address}])
 
     def stored(self, stored: Stored) -> None:
-        """Report a stored part."""
         self._size += stored.size
         facts = {
             "event": "stored",
@@ -126,9 +120,7 @@ class _JsonLines(_Lines):
         write_json_lines([facts])
 
     def removed(self, file: ArchivedFile) -> None:
-        """Report a file that is removed: it is older than the retention."""
         write_json_lines([{"event": "removed", "file": file.name, "bytes": file.size}])
 
     def ended(self) -> None:
-        """Sum up."""
         write_json_lines([{"event": "ended", "bytes": self._size}])

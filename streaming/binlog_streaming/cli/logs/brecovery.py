@@ -116,7 +116,6 @@ class _Output:
             self._partial.unlink(missing_ok=True)
 
     def write(self, piece: bytes) -> None:
-        """Write a piece."""
         if self._descriptor < 0:
             write_output(piece)
             return
@@ -126,7 +125,6 @@ class _Output:
                 view = view[os.write(self._descriptor, view) :]
 
     def finish(self) -> None:
-        """All has been written: let it be there."""
         if self._descriptor < 0:
             sys.stdout.flush()
         if self._partial is not None:

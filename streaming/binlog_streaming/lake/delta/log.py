@@ -121,11 +121,7 @@ _keeping = threading.Lock()
 
 
 def newest_log(store: Store) -> TableLog | None:
-    """State of the table, as of `read_log`; of a table that was read before, only new commits are read.
-
-    Raises:
-        DeltaError: The log cannot be read.
-    """
+    """State of the table, as of `read_log`; of a table that was read before, only new commits are read."""
     with _keeping:
         kept = _kept.pop(store.uri, None)
     log = None if kept is None else _gone_on_with(store, kept)

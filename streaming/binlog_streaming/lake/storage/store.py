@@ -126,9 +126,6 @@ def looking_at(uri: str, *errors: type[Exception], access: str = _ACCESS) -> Ite
 
     Args:
         access: For the hint: the setting with the access to it.
-
-    Raises:
-        TableError: `WRITE_FAILED`.
     """
     named: tuple[type[Exception], ...] = (OSError, *errors)
     try:

@@ -34,9 +34,6 @@ def serving(address: str, token: str | None, recorder: StatusRecorder) -> Iterat
     Args:
         address: `host:port`; port 0: one that is free.
         token: What whoever looks has to give; None: nothing, which is for addresses of this machine alone.
-
-    Raises:
-        BinlogError: As `page_socket`.
     """
     listening = page_socket(address, token)
     from binlog_streaming.status.page.app import PageServer, make_app

@@ -174,7 +174,6 @@ class _GhostRows:
     def read(
         cls, context: StatementContext, ghost: pa.RecordBatchReader, columns: _Columns, key: tuple[str, ...]
     ) -> _GhostRows:
-        """All of them."""
         own = _own_values(context, columns.schema)
         live = {column.casefold() for column in columns.live}
         names = [name for name in ghost.schema.names if name.casefold() in live]

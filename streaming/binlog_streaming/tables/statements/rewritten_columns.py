@@ -322,13 +322,11 @@ class _Before:
     columns: frozenset[str]
 
     def is_plain(self, name: str) -> bool:
-        """True if a column was not generated."""
         column = self._defined.get(name.casefold())
         # A target has no generated columns: what it has was none.
         return name.casefold() in self.columns if column is None else column.generated is None
 
     def is_generated(self, name: str) -> bool:
-        """True if a column is known to have been generated."""
         column = self._defined.get(name.casefold())
         return column is not None and column.generated is not None
 
