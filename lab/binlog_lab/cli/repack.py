@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 import sys
 import threading
 import time
@@ -24,10 +23,10 @@ from binlog_format.gtids.gtid_set import GtidSet
 from binlog_lab.cli.log_options import CacheSizeOption, MaxBinlogSizeOption, StateIntervalOption, parse_size
 from binlog_lab.innodb_writer.options import WriterOptions
 from binlog_lab.repack.repacker import CHECKPOINT_SECONDS, Repacker, RepackProgress
+from binlog_streaming.cli.output import stopped_by_signals
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from types import FrameType
 
 
 def register(app: typer.Typer) -> None:
@@ -89,17 +88,8 @@ def _mariadb_log(path: str) -> ClassicLog:
 def stop_on_signals() -> Iterator[threading.Event]:
     """An event that SIGINT and SIGTERM set; the second SIGINT interrupts as usual."""
     stop = threading.Event()
-
-    def handle(number: int, _frame: FrameType | None) -> None:
-        stop.set()
-        signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
-
-    before = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
+    with stopped_by_signals(stop.set):
         yield stop
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 class _Display:

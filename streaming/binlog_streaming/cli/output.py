@@ -5,10 +5,12 @@ Rows for people: a table where the terminal is wide enough for one, else each ro
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import re
 import signal
 import sys
+import threading
 import traceback
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated
@@ -24,7 +26,8 @@ from rich.text import Text
 from binlog_format.messages import library_text, printable, visible, visible_json
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+    from types import FrameType
 
 
 class Output(StrEnum):
@@ -51,6 +54,30 @@ ENDED_BY_SIGNAL: dict[object, str] = {
 """Exit statuses of what a signal ended before it was done, and the message then."""
 PIPED_WIDTH = 160
 """Columns of a table that goes to a file or a program."""
+
+
+@contextlib.contextmanager
+def stopped_by_signals(stop_running: Callable[[], None], *, ends_at_once: bool = False) -> Iterator[list[int]]:
+    """SIGINT and SIGTERM let a job end in order, a second one ends it at once; gives those that came.
+
+    Args:
+        ends_at_once: *stop_running* ends it at once when it is called again; else the second signal ends the process.
+    """
+    caught: list[int] = []
+
+    def stop(number: int, _frame: FrameType | None) -> None:
+        caught.append(number)
+        # In a thread: this one may be holding the lock that `stop` needs.
+        threading.Thread(target=stop_running).start()
+        if not ends_at_once:
+            signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
+
+    before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield caught
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def output_console() -> Console:

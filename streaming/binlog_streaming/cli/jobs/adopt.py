@@ -37,7 +37,7 @@ def adopt(
     from binlog_streaming.snapshot.reading.adoption import plan_adoption
     from binlog_streaming.snapshot.reading.job_batch import parse_point
 
-    settings, point = job_at(job), parse_point(at, "--at")
+    settings, point = job_at(job), parse_point(at)
     if server is not None:
         from binlog_connector.schema.definitions import TableName
         from binlog_streaming.cli.definitions import bring_also

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-import threading
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +12,7 @@ import typer
 
 from binlog_connector.installing import require
 from binlog_streaming.cli.jobs.lines import BatchJsonLines, BatchLines, PublishJsonLines, PublishLines
-from binlog_streaming.cli.output import ENDED_BY_SIGNAL, SIGNALLED, Output
+from binlog_streaming.cli.output import ENDED_BY_SIGNAL, SIGNALLED, Output, stopped_by_signals
 from binlog_streaming.cli.progress import starting
 from binlog_streaming.cli.status.observing import NO_PAGE, observed
 from binlog_streaming.settings import EventTablesJob, Job, PublishJob, TopicTablesJob
@@ -156,30 +155,6 @@ def _starting_spark() -> Iterator[None]:
 
 def _let_go_of_messages() -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), _STANDARD_ERROR)
-
-
-@contextlib.contextmanager
-def stopped_by_signals(stop_running: Callable[[], None], *, ends_at_once: bool = False) -> Iterator[list[int]]:
-    """SIGINT and SIGTERM let a job end in order, a second one ends it at once; gives those that came.
-
-    Args:
-        ends_at_once: *stop_running* ends it at once when it is called again; else the second signal ends the process.
-    """
-    caught: list[int] = []
-
-    def stop(number: int, _frame: FrameType | None) -> None:
-        caught.append(number)
-        # In a thread: this one may be holding the lock that `stop` needs.
-        threading.Thread(target=stop_running).start()
-        if not ends_at_once:
-            signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
-
-    before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield caught
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 class OutputReader:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated
 
@@ -39,36 +38,28 @@ if TYPE_CHECKING:
 SESSIONS = 2
 
 
-@dataclass(frozen=True, slots=True)
-class Reading:
-    """Options of the command.
-
-    Attributes:
-        tables: Expressions of tables; None: those of the job that are not complete.
-        at: Where in the job's log the server is, as text; None: the server reports it.
-        sessions: That read at the same time.
-        is_confirmed: Nobody is to be asked.
-    """
-
-    tables: str | None
-    at: str | None
-    sessions: int
-    is_confirmed: bool
-
-
-def read_tables(job: Job, address: ServerAddress, credentials: Credentials, asked: Reading) -> None:
+def _read_tables(
+    job: Job,
+    address: ServerAddress,
+    credentials: Credentials,
+    tables: str | None,
+    *,
+    at: str | None,
+    sessions: int,
+    is_confirmed_by_option: bool,
+) -> None:
     """Show what reading would do, ask, and do it."""
     from binlog_streaming.server.session import connect
     from binlog_streaming.snapshot.reading.job_batch import parse_point
     from binlog_streaming.snapshot.reading.plan import plan_reading
     from binlog_streaming.snapshot.reading.run import run_reading
 
-    at = None if asked.at is None else parse_point(asked.at, "--at")
+    point = None if at is None else parse_point(at)
     with connect(address, credentials) as session:
-        plan = plan_reading(session, job, tables=asked.tables, at=at, sessions=asked.sessions)
+        plan = plan_reading(session, job, tables=tables, at=point, sessions=sessions)
     _print_plan(plan, job, str(address))
     failed: tuple[LeftOut, ...] = ()
-    if plan.tables and (asked.is_confirmed or is_confirmed("writes tables anew")):
+    if plan.tables and (is_confirmed_by_option or is_confirmed("writes tables anew")):
         try:
             with showing_progress() as on_progress:
                 result = run_reading(plan, job, lambda: connect(address, credentials), on_progress=on_progress)
@@ -209,7 +200,7 @@ def snapshot(  # noqa: PLR0913 - the options of the command
     if method is Method.READ:
         if isinstance(settings, PublishJob):
             raise _not_read()
-        read_tables(settings, address, credentials, Reading(tables, at, sessions, is_confirmed=yes))
+        _read_tables(settings, address, credentials, tables, at=at, sessions=sessions, is_confirmed_by_option=yes)
         return
     if follow_signals:
         refused = {"--tables": tables, "--restart": restart, "--definitions": definitions}

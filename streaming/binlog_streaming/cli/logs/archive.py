@@ -7,7 +7,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from binlog_streaming.cli.output import SIGNALLED, Output, OutputOption, PathArgument, say, write_json_lines
+from binlog_streaming.cli.output import (
+    SIGNALLED,
+    Output,
+    OutputOption,
+    PathArgument,
+    say,
+    stopped_by_signals,
+    write_json_lines,
+)
 
 if TYPE_CHECKING:
     from binlog_format.archives.manifest import ArchivedFile
@@ -43,7 +51,6 @@ def archive(  # noqa: PLR0913 - the options of the command
     To read it: the archive's URL in the place of the directory, or DIRECTORY?archive=URL for both as one log.
     """
     from binlog_streaming.archive.run import ArchiveRun, JobNeeds
-    from binlog_streaming.cli.jobs.running import stopped_by_signals
 
     keep = None if retention is None else _seconds("--retention", retention)
     if keep_for and keep is None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import signal
 import sys
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -32,11 +31,10 @@ from binlog_streaming.cli.options import (
     TimeTypeOption,
     ZeroDatesOption,
 )
-from binlog_streaming.cli.output import PathArgument, VisibleFormatter, write_json
+from binlog_streaming.cli.output import PathArgument, VisibleFormatter, stopped_by_signals, write_json
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from types import FrameType
 
     import pyarrow as pa
 
@@ -166,12 +164,12 @@ def tail(  # noqa: PLR0913 - the options of the command
             database_options = {"tables": tables, "exclude_tables": exclude_tables, "schema_file": schema_file}
             _refuse(**database_options, lower_case_table_names=lower_case_table_names, rules=rules)
             follower = _follower(stack, tailer, metrics_port, metrics_host, has_view=False)
-            stack.enter_context(_stopped_by_signals(tailer))
+            stack.enter_context(stopped_by_signals(tailer.stop))
             Saving(tailer, offset_file, follower).run(EventLines(is_live), until_idle)
             return
         follower = _follower(stack, tailer, metrics_port, metrics_host, has_view=is_live)
         sink = stack.enter_context(_sink(is_live, follower, tailer))
-        stack.enter_context(_stopped_by_signals(tailer))
+        stack.enter_context(stopped_by_signals(tailer.stop))
         wanted = TableFilter(tables, exclude_tables)
         warnings = RowFormatWarnings(wanted, folds_names=folds_names, tells_texts=hidden is None)
         stack.callback(warnings.finish)
@@ -244,22 +242,6 @@ def _sink(is_live: bool, follower: Follower | None, tailer: Tailer) -> Iterator[
     assert follower is not None
     with TailView(tailer.path, tailer.format_name, follower) as view:
         yield view
-
-
-@contextmanager
-def _stopped_by_signals(tailer: Tailer) -> Iterator[None]:
-    """SIGINT and SIGTERM finish the current step, then stop; a second one stops at once."""
-
-    def handle(number: int, _frame: FrameType | None) -> None:
-        tailer.stop()
-        signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
-
-    before = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 class JsonLines:

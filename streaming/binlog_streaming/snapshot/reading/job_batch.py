@@ -268,8 +268,8 @@ _PAUSE_SECONDS = 0.2
 _NOT_THERE = frozenset({"GTID_NOT_FOUND", "POSITION_NOT_FOUND"})
 
 
-def parse_point(text: str, option: str) -> LogPoint | GtidPoint:
-    """Read GTIDs, or a place as a server names it: `mysql-bin.000001:14542`."""
+def parse_point(text: str) -> LogPoint | GtidPoint:
+    """Read what `--at` gives: GTIDs, or a place as a server names it: `mysql-bin.000001:14542`."""
     try:
         if not is_gtid_set(text) and ":" in text:
             place = parse_position(text)
@@ -278,7 +278,7 @@ def parse_point(text: str, option: str) -> LogPoint | GtidPoint:
         return parse_gtids(text)
     except ValueError as error:
         hint = "GTIDs such as 0-1-575 (MariaDB) or UUID:1-77 (MySQL), or mysql-bin.000001:14542"
-        raise OptionError("INVALID_VALUE", f"{option} {text}: {error}", hint=hint) from error
+        raise OptionError("INVALID_VALUE", f"--at {text}: {error}", hint=hint) from error
 
 
 def offset_of(watched: WatchedLog, point: LogPoint | GtidPoint, seen: SeenEnd | None = None) -> SourceOffset:
