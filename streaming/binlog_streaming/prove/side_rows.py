@@ -19,7 +19,7 @@ from binlog_format.rows.arrow_arrays import mask_array
 from binlog_streaming.modes.mode_columns import DELETED, IS_CURRENT
 from binlog_streaming.prove.rows import BUCKETS, Rows, Sums
 from binlog_streaming.settings.choices import Deletes, Mode
-from binlog_streaming.snapshot.chunk_sql import bound_statement, chunk_source
+from binlog_streaming.snapshot.chunk_sql import bound_of, bound_statement, chunk_source
 from binlog_streaming.snapshot.marks import Bounds
 from binlog_streaming.snapshot.sql_text import quoted, table_sql
 
@@ -142,8 +142,7 @@ class ServerRows:
             yield Bounds(None, None)
             return
         while True:
-            rows = self.session.rows(bound_statement(self.table, key, after, CHUNK_ROWS))
-            through = tuple(_text(value) for value in rows[0]) if rows else None
+            through = bound_of(self.session.rows(bound_statement(self.table, key, after, CHUNK_ROWS)))
             yield Bounds(after, through)
             if through is None:
                 return
@@ -157,10 +156,6 @@ def _hash(message: str) -> str:
 def _rows(rows: Sequence[tuple[bytes, int]]) -> Rows:
     keys = pa.array([bytes(key) for key, _ in rows], pa.large_binary())
     return Rows(keys, np.array([int(value) for _, value in rows], np.uint64), np.ones(len(rows), np.int64))
-
-
-def _text(value: object) -> str:
-    return value.decode() if isinstance(value, bytes) else str(value)
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,12 +23,13 @@ from binlog_connector.rules.predicate_parser import (
     Nullness,
     ValueComparison,
 )
-from binlog_streaming.snapshot.sql_text import name_list, quoted, table_sql
+from binlog_streaming.snapshot.sql_text import name_list, quoted, table_sql, text_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from binlog_connector.rules.predicate_parser import Condition, Literal
+    from binlog_streaming.server.session import Row
     from binlog_streaming.snapshot.marks import Bounds
     from binlog_streaming.snapshot.source_table import Key, SourceTable
 
@@ -116,6 +117,11 @@ def bound_statement(table: SourceTable, key: Key, after: Sequence[str] | None, s
         f"SELECT {expressions} FROM {_indexed(table, key)}{_where(after and [_after(key.columns, after)])}"
         f" ORDER BY {name_list(key.names)} LIMIT 1 OFFSET {size - 1}"
     )
+
+
+def bound_of(rows: Sequence[Row]) -> tuple[str, ...] | None:
+    """The key that a `bound_statement` has given; None: there are fewer rows."""
+    return tuple(map(text_of, rows[0])) if rows else None
 
 
 def rows_statement(

@@ -16,7 +16,7 @@ from binlog_connector.schema.stated_definitions import (
     TIME_ZONE,
 )
 from binlog_streaming.snapshot.chunk_sql import KeyColumn, key_column
-from binlog_streaming.snapshot.sql_text import table_sql
+from binlog_streaming.snapshot.sql_text import table_sql, text_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -154,12 +154,12 @@ def read_columns(session: ServerSession, schema: str, name: str) -> tuple[Source
         schema,
         name,
     )
-    return tuple(SourceColumn(str(row[0]), _text(row[1]), row[2], row[3], bool(row[4]), bool(row[5])) for row in rows)
+    return tuple(SourceColumn(str(row[0]), text_of(row[1]), row[2], row[3], bool(row[4]), bool(row[5])) for row in rows)
 
 
 def definition_of(create_table: object) -> str:
     """Result of `SHOW CREATE TABLE`, without the next number of AUTO_INCREMENT."""
-    return _NEXT_ID.sub("", _text(create_table))
+    return _NEXT_ID.sub("", text_of(create_table))
 
 
 def locked_definition(session: ServerSession, schema: str, table: str) -> dict[str, Any]:
@@ -232,8 +232,3 @@ def _key_columns(parts: Sequence[dict[str, object]], columns: dict[str, SourceCo
             return ()
         found.append(known)
     return tuple(found)
-
-
-def _text(value: object) -> str:
-    # MySQL 8 gives some columns of information_schema as bytes.
-    return value.decode() if isinstance(value, bytes) else str(value)

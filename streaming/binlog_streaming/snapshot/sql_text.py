@@ -1,4 +1,4 @@
-"""Names and values as SQL text: `quoted`, `table_sql`, `literal`.
+"""Names as SQL text: `quoted`, `table_sql`, `name_list`; values of answers: `text_of`.
 
 Differences between MariaDB and MySQL in a snapshot: `prepare_session`, `locking_clause`, `logged_place`, `log_status`.
 """
@@ -60,6 +60,11 @@ def log_status(session: ServerSession) -> list[Row]:
     """
     is_new = not session.version.is_mariadb and session.version.number >= _MYSQL_LOG_STATUS
     return session.try_rows("SHOW BINARY LOG STATUS" if is_new else "SHOW MASTER STATUS")
+
+
+def text_of(value: object) -> str:
+    """A value of an answer as text: without a character set for results some texts come as bytes."""
+    return value.decode() if isinstance(value, bytes) else str(value)
 
 
 def quoted(name: str) -> str:

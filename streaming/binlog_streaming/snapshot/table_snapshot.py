@@ -27,7 +27,7 @@ from binlog_streaming.server.session import (
     named_error,
     number_of,
 )
-from binlog_streaming.snapshot.chunk_sql import bound_statement, rows_statement
+from binlog_streaming.snapshot.chunk_sql import bound_of, bound_statement, rows_statement
 from binlog_streaming.snapshot.marks import FILTER, NO_CHUNK, Bounds, Mark, MarkKind, MarksTable, begin_detail
 from binlog_streaming.snapshot.shadow import ShadowEngine, ShadowTable, drop_shadow, shadow_name
 from binlog_streaming.snapshot.source_table import (
@@ -169,7 +169,7 @@ class TableSnapshot:
             rows = self._session.try_rows(bound_statement(self.table, key, self._after, size))
         except pymysql.MySQLError as error:
             raise self._failed(error) from error
-        return Bounds(self._after, tuple(_text(value) for value in rows[0]) if rows else None)
+        return Bounds(self._after, bound_of(rows))
 
     def write(self, bounds: Bounds, *, is_waiting: bool = False) -> WrittenChunk:
         """Write a chunk into the log, as one event group: its rows, then its mark.
@@ -290,7 +290,3 @@ class TableSnapshot:
         if number in _CHANGED:
             return TableChangedError()
         return named_error(error, str(self._session.address))
-
-
-def _text(value: object) -> str:
-    return value.decode() if isinstance(value, bytes) else str(value)

@@ -40,7 +40,7 @@ from binlog_streaming.snapshot.run import SnapshotProgress, SnapshotResult, is_o
 from binlog_streaming.snapshot.server_load import LoadMeter
 from binlog_streaming.snapshot.server_tables import LeftOut
 from binlog_streaming.snapshot.source_table import definition_of
-from binlog_streaming.snapshot.sql_text import table_sql
+from binlog_streaming.snapshot.sql_text import table_sql, text_of
 from binlog_streaming.tables.apply import apply_component
 from binlog_streaming.tables.batch_run import BatchRun
 
@@ -171,18 +171,13 @@ def begin_snapshot(session: ServerSession) -> None:
 
 def _point(session: ServerSession) -> tuple[str, int]:
     rows = session.rows("SHOW SESSION STATUS LIKE 'binlog_snapshot_%'")
-    found = {_text(name).lower(): _text(value) for name, value in rows}
+    found = {text_of(name).lower(): text_of(value) for name, value in rows}
     name, byte = found.get("binlog_snapshot_file", ""), found.get("binlog_snapshot_position", "0")
     if not name:
         reason = "the server does not tell where in its log a snapshot is (binlog_snapshot_file)"
         hint = "It needs a binlog; of a restored backup without one give its place, --at GTID, and --sessions 1"
         raise ServerError("SETTINGS", reason, at=session.place, hint=hint)
     return name, int(byte)
-
-
-def _text(value: object) -> str:
-    # Without a character set for results some come as bytes.
-    return value.decode() if isinstance(value, bytes) else str(value)
 
 
 PUT_ASIDE = (

@@ -29,7 +29,7 @@ from binlog_streaming.modes.row_batches import NO_IMAGE, RowBatch, StepImages
 from binlog_streaming.modes.row_keys import key_columns, null_key
 from binlog_streaming.server.raw_rows import RawRows
 from binlog_streaming.settings import Deletes, Mode
-from binlog_streaming.snapshot.chunk_sql import bound_statement, select_statement
+from binlog_streaming.snapshot.chunk_sql import bound_of, bound_statement, select_statement
 from binlog_streaming.snapshot.marks import Bounds
 from binlog_streaming.snapshot.reading.wire_columns import image_layout, wire_table
 from binlog_streaming.snapshot.reading.wire_kernels import write_images
@@ -97,12 +97,7 @@ class KeyRanges:
         key = self._table.key
         if key is None:
             return None
-        rows = self._session.rows(bound_statement(self._table, key, self._after, self._size))
-        return tuple(_text(value) for value in rows[0]) if rows else None
-
-
-def _text(value: object) -> str:
-    return value.decode() if isinstance(value, bytes) else str(value)
+        return bound_of(self._session.rows(bound_statement(self._table, key, self._after, self._size)))
 
 
 _EVENT_NO = 0
