@@ -99,7 +99,7 @@ class MessagesView:
         self._topic_of = topic_of
         self.rows_before: Callable[[], frozenset[tuple[str, str]]] = frozenset
         self._decoding = replace(decoding, time_type=TimeType.MICROS)
-        tables = tables or TableFilter()
+        self._tables = tables = tables or TableFilter()
         kinds = [types for op, types in _EVENT_TYPES.items() if op not in options.skipped_operations]
         wanted = frozenset(int(kind) for types in kinds for kind in types)
         self._selection = Selection(
@@ -112,7 +112,6 @@ class MessagesView:
         self._transactions = Transactions(encoding) if options.transaction_metadata else None
         self._groups = groups
         self._schema_changes = SchemaChanges(options, tables, encoding, tells_text=decoding.rules is None)
-        self._truncates = Truncates(options, tables, encoding)
 
     def take_copies(self, source_of: SourceOf) -> None:
         """Give messages about rows, too, that snapshots have copied: see `Selection.source_of`."""
@@ -132,7 +131,7 @@ class MessagesView:
         touched = self._selection.of(block)
         encoders = self._encoders(context, touched)
         logged = self._logged(block) if self._asks_for_statements else []
-        statements = self._schema_changes.runs(context, logged) + self._truncates.runs(context, logged)
+        statements = self._schema_changes.runs(context, logged) + self._truncates(context, logged)
         parts = self._parts(block, touched)
         ends = [min(int(images.table["event"][0]) for images in part) for part in parts[1:]] + [len(block.events)]
         for part, end in zip(parts, ends, strict=True):
@@ -161,6 +160,19 @@ class MessagesView:
             if name not in before and name.lowered in with_rows | before:
                 raise names_unclear(name.lowered, name, "it is emptied")
         return logged
+
+    def _truncates(self, context: BlockContext, statements: Sequence[LoggedStatement]) -> list[MessageRun]:
+        # A message without a key, with `op` t, for each TRUNCATE of a wanted table.
+        if MessageOperation.TRUNCATE in self._options.skipped_operations:
+            return []
+        wanted = (
+            (event, operation.name)
+            for event, _, operations in statements
+            for operation in operations
+            if isinstance(operation, TruncateTable) and self._tables.accepts_name(*operation.name)
+        )
+        made = ((event, name, self._encoding.truncate(context, event, name)) for event, name in wanted)
+        return [_truncate_run(event, name, value) for event, name, value in made if value is not None]
 
     @property
     def _asks_for_statements(self) -> bool:
@@ -281,28 +293,6 @@ class GroupThreads:
                 threads[0] = self._open
             self._open = UNKNOWN_THREAD if block.groups["ends"][-1] else int(threads[-1])
         return threads
-
-
-class Truncates:
-    """Makes a message without a key, with `op` t, for each TRUNCATE of a wanted table."""
-
-    def __init__(self, options: EnvelopeOptions, tables: TableFilter, encoding: MessageEncoding) -> None:
-        self._options = options
-        self._tables = tables
-        self._encoding = encoding
-
-    def runs(self, context: BlockContext, statements: Sequence[LoggedStatement]) -> list[MessageRun]:
-        """The messages about *statements* of a block, each a run of its own, in order."""
-        if MessageOperation.TRUNCATE in self._options.skipped_operations:
-            return []
-        wanted = (
-            (event, operation.name)
-            for event, _, operations in statements
-            for operation in operations
-            if isinstance(operation, TruncateTable) and self._tables.accepts_name(*operation.name)
-        )
-        made = ((event, name, self._encoding.truncate(context, event, name)) for event, name in wanted)
-        return [_truncate_run(event, name, value) for event, name, value in made if value is not None]
 
 
 def _truncate_run(event: int, name: TableName, value: ChangeValues) -> MessageRun:

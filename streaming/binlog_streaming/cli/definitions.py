@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, cast
 
-from binlog_streaming.cli.jobs.snapshot_report import is_confirmed, names_text
+from binlog_streaming.cli.jobs.snapshot_report import is_confirmed
 from binlog_streaming.cli.output import escaped, output_console, say
+from binlog_streaming.status.wording import names_text
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterator

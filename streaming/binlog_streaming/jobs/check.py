@@ -19,7 +19,7 @@ from binlog_streaming.job_state.checkpoint import place_errors, read_checkpoint,
 from binlog_streaming.job_state.record_keeper import RecordKeeper
 from binlog_streaming.jobs.log_tables import SCAN_SIZE, find_tables
 from binlog_streaming.jobs.row_format_report import look_at_statements
-from binlog_streaming.jobs.tables import TableReport, first_names, report_table, told, where_it_stops, with_missing
+from binlog_streaming.jobs.tables import TableReport, report_table, told, where_it_stops, with_missing
 from binlog_streaming.lake.target import same_target
 from binlog_streaming.plan.job_state import SelectedTable
 from binlog_streaming.plan.snapshots import snapshot_command
@@ -27,6 +27,7 @@ from binlog_streaming.plan.table_checks import incomplete
 from binlog_streaming.settings.choices import Begin, Mode, OnCascade, OnError
 from binlog_streaming.settings.model import START_OPTIONS
 from binlog_streaming.status.view import StatusFile
+from binlog_streaming.status.wording import names_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -189,7 +190,7 @@ def _undefined(reports: Sequence[TableReport]) -> Iterator[str]:
     names = [report.name for report in reports if report.definition == "partial"]
     if names:
         yield (
-            f"definition = partial: {first_names(names)}: no CREATE TABLE in the log, so their "
+            f"definition = partial: {names_text(names)}: no CREATE TABLE in the log, so their "
             "foreign keys, generated columns, defaults and types such as UUID are not known. binlog-stream snapshot "
             "JOB.toml --server URL --definitions brings them, and copies no rows; a schemaFile states them too"
         )

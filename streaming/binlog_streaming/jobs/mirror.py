@@ -37,6 +37,7 @@ OWN_FOLDER = ".binlog-stream"
 """Own folder in the target directory. No database has a dot in its folder's name: there it is written otherwise."""
 
 _FILE = "job.toml"
+"""In the own folder; of a job that publishes, in the checkpoint's folder."""
 
 
 def mirror_job(
@@ -224,9 +225,6 @@ def absolute_path(path: str) -> str:
     return path.rstrip("/") if "://" in path else os.path.abspath(os.path.expanduser(path))  # noqa: PTH100, PTH111
 
 
-JOB_FILE = "job.toml"
-"""Job file in the checkpoint's folder, with which the job can be continued."""
-
 PARTITIONS = 1
 """Number of partitions of the topics that the job creates: one keeps all changes of a table in order."""
 
@@ -274,5 +272,5 @@ def write_down(job: PublishJob) -> str:
     if record is not None:
         check_same(record, job)
         check_log(record, job, None)
-    state_of(job).write(JOB_FILE, publish_job_text(job).encode())
-    return f"{job.checkpoint}/{JOB_FILE}"
+    state_of(job).write(_FILE, publish_job_text(job).encode())
+    return f"{job.checkpoint}/{_FILE}"

@@ -23,9 +23,10 @@ from binlog_format.views.filters import TableFilter
 from binlog_streaming.job_state.checkpoint import place_errors
 from binlog_streaming.jobs.check import LogReport, log_report, resumed, size_behind
 from binlog_streaming.jobs.log_tables import SCAN_SIZE, find_tables
-from binlog_streaming.jobs.tables import first_names, told
+from binlog_streaming.jobs.tables import told
 from binlog_streaming.settings.names import as_job_setting
 from binlog_streaming.settings.publish_model import Client
+from binlog_streaming.status.wording import names_text
 from binlog_streaming.topics.connecting import connection_of, names_of, new_start, published_offset, registry_of
 from binlog_streaming.topics.oversized import OversizedValues
 from binlog_streaming.topics.record import begun_with, other_log_errors, same_job_errors, with_message_version
@@ -157,7 +158,7 @@ def check_publish_job(
     older = [table.name for table in tables if table.begun_at is None]
     if older and offset is None:
         warnings.append(
-            f"no CREATE TABLE or TRUNCATE there is about {first_names(older)}: rows that are older come into topics "
+            f"no CREATE TABLE or TRUNCATE there is about {names_text(older)}: rows that are older come into topics "
             "with binlog-stream snapshot JOB.toml --server URL"
         )
     lacking = [

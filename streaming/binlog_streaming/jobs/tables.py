@@ -296,12 +296,3 @@ def told(name: str, error: BinlogError) -> str:
     hint = f". {error.hint}" if error.hint is not None else ""
     reason = error.reason if name in error.reason else f"{name}: {error.reason}"
     return told_options(f"[{error.condition}] {reason}{hint}", as_job_setting)
-
-
-_NAMES_MAX = 20
-
-
-def first_names(names: Sequence[str]) -> str:
-    """Text of the first names, and the number of the others."""
-    more = f" and {len(names) - _NAMES_MAX} more" if len(names) > _NAMES_MAX else ""
-    return f"{', '.join(names[:_NAMES_MAX])}{more}"

@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from binlog_format.gtids.gtid_set import GtidPoint
     from binlog_streaming.lake.target import Target
     from binlog_streaming.prove.column_forms import TableForms
-    from binlog_streaming.prove.comparison import OnProgress, ProofProgress
+    from binlog_streaming.prove.comparison import OnProgress
     from binlog_streaming.prove.log_changes import LogPlace
     from binlog_streaming.prove.read_view import Connect
     from binlog_streaming.server.session import ServerSession
@@ -278,12 +278,8 @@ class JobProof:
         selected = TableSelection(self.job.tables, self.job.source.exclude_tables).find(table.name)
         assert selected is not None, "a rule selects it"
         uri = selected.uri(self.job.sink.directory, mode)
-
-        def tell(progress: ProofProgress) -> None:
-            limit.check()
-            self.on_progress(progress)
-
-        result = TableProof(state, table, mode, uri, session, self.connect, tell, sample_of(self.sample)).prove()
+        tell, sample = limit.checked(self.on_progress), sample_of(self.sample)
+        result = TableProof(state, table, mode, uri, session, self.connect, tell, sample).prove()
         is_whole = result.forms is not None and not result.forms.unknown and not result.is_sample
         if result.outcome is ProofOutcome.EQUAL and is_whole:
             limit.end(session)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from binlog_format.errors import ServerError
 
 if TYPE_CHECKING:
+    from binlog_streaming.prove.comparison import OnProgress, ProofProgress
     from binlog_streaming.server.session import ServerSession
 
 
@@ -36,6 +37,15 @@ class TimeLimit:
         """Go on only within the time. Raises `TimeUpError`: it is over."""
         if self.is_over:
             raise TimeUpError
+
+    def checked(self, on_progress: OnProgress) -> OnProgress:
+        """The same function, which goes on only within the time: see `check`."""
+
+        def tell(progress: ProofProgress) -> None:
+            self.check()
+            on_progress(progress)
+
+        return tell
 
     def end(self, session: ServerSession) -> None:
         """Let statements of a session take as long as they need; a session that was lost has none."""

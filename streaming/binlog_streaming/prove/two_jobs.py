@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
     from binlog_connector.schema.definitions import TableName
     from binlog_streaming.plan.job_state import SelectedTable
-    from binlog_streaming.prove.comparison import OnProgress, ProofProgress
+    from binlog_streaming.prove.comparison import OnProgress
     from binlog_streaming.prove.job_state import Reached
     from binlog_streaming.prove.log_changes import LogPlace
     from binlog_streaming.settings.model import Job, TableRule
@@ -118,16 +118,12 @@ class TwoJobsProof:
 
     def _judge(self, job: JobSide, other: JobSide, name: TableName, mode: Mode) -> ProofResult:
         limit = TimeLimit(self.table_timeout)
-
-        def tell(progress: ProofProgress) -> None:
-            limit.check()
-            self.on_progress(progress)
-
         try:
             obstacle = _obstacle(job, other, name, mode)
             if obstacle is not None:
                 return ProofResult(str(name), mode, *obstacle)
-            return TargetComparison(job, other, name, mode, tell, sample_of(self.sample)).prove()
+            tell, sample = limit.checked(self.on_progress), sample_of(self.sample)
+            return TargetComparison(job, other, name, mode, tell, sample).prove()
         except (TimeUpError, BinlogError, DisturbedError) as error:
             return ProofResult(str(name), mode, ProofOutcome.NOT_COMPARED, limit.text(error))
 

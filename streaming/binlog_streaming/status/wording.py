@@ -12,9 +12,12 @@ from typing import TYPE_CHECKING
 from binlog_streaming.status.model import Level, Phase, PurgeRisk, Verdict
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from binlog_streaming.status.model import BatchStatus, LogStatus, PurgeStatus, RecordedStatus
 
 
+_NAMES_SHOWN_MAX = 20
 _UNITS = (("d", 86_400), ("h", 3_600), ("min", 60))
 # What moves the cursor, ends a line, or turns the direction of what follows.
 _UNSAFE = re.compile(r"[\x00-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff\ud800-\udfff]")
@@ -61,6 +64,12 @@ def clock_text(seconds: float, now: float) -> str:
 def count_text(number: int, one: str, several: str | None = None) -> str:
     """`1 table`, `2 tables`."""
     return f"{number:,} {one if number == 1 else several or f'{one}s'}"
+
+
+def names_text(names: Sequence[str]) -> str:
+    """The first names, and the number of the others."""
+    more = f" and {len(names) - _NAMES_SHOWN_MAX} more" if len(names) > _NAMES_SHOWN_MAX else ""
+    return f"{', '.join(names[:_NAMES_SHOWN_MAX])}{more}"
 
 
 def without_access(text: str) -> str:

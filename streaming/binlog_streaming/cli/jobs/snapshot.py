@@ -12,7 +12,6 @@ from binlog_format.errors import OptionError
 from binlog_streaming.cli.definitions import bring_definitions_of
 from binlog_streaming.cli.jobs.snapshot_report import (
     is_confirmed,
-    names_text,
     planned_tables,
     print_left_out,
     print_plan,
@@ -22,6 +21,7 @@ from binlog_streaming.cli.jobs.snapshot_report import (
 )
 from binlog_streaming.cli.options import JobArgument, PasswordFileOption, ServerOption, TablesOption
 from binlog_streaming.cli.output import escaped, output_console, say
+from binlog_streaming.status.wording import count_text, names_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -87,10 +87,10 @@ def _print_plan(plan: ReadingPlan, job: Job, address: str) -> None:
 
 def _facts(plan: ReadingPlan, job: Job) -> Iterator[tuple[str, str]]:
     if plan.tables:
-        sessions = "1 session" if plan.sessions == 1 else f"{plan.sessions} sessions"
+        sessions = count_text(plan.sessions, "session")
         locks = "locks tables against changes while they begin" if plan.locks_tables else "locks nothing"
         yield "reads", f"about {size_text(plan.size_estimate)}, in {sessions}; writes nothing there, {locks}"
-        connections = "1 connection" if plan.connections == 1 else f"{plan.connections} connections"
+        connections = count_text(plan.connections, "connection")
         yield "load", f"{connections}; old versions of rows (undo history) stay until the last table has been read"
         yield "writes", f"all targets of these tables anew, in {job.sink.directory}; the job must not run meanwhile"
     if plan.at is not None:

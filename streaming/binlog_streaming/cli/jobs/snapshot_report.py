@@ -13,6 +13,7 @@ from rich.table import Table
 from binlog_format.errors import OptionError
 from binlog_streaming.cli.output import escaped, output_console, say
 from binlog_streaming.cli.progress import progress_line
+from binlog_streaming.status.wording import count_text, names_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
     from binlog_streaming.snapshot.server_load import SnapshotLoad
     from binlog_streaming.snapshot.server_tables import LeftOut, ServerTable
 
-_NAMES_SHOWN_MAX = 20
 _MIB = 1 << 20
 
 
@@ -165,7 +165,7 @@ class _Progress:
 
 def print_result(result: SnapshotResult, place: str = "the log") -> None:
     """Print the result: the tables that are in the log now, or in another place."""
-    tables = "1 table" if result.tables == 1 else f"{result.tables:,} tables"
+    tables = count_text(result.tables, "table")
     console = output_console()
     console.print(f"{tables}, {result.rows:,} rows are in {place}, after {result.seconds:,.1f} s")
     console.print(f"load     {'; '.join(_load(result.load))}", soft_wrap=True)
@@ -174,7 +174,7 @@ def print_result(result: SnapshotResult, place: str = "the log") -> None:
 
 
 def _load(load: SnapshotLoad) -> Iterator[str]:
-    yield "1 connection" if load.connections == 1 else f"{load.connections} connections"
+    yield count_text(load.connections, "connection")
     if load.lock_count:
         percentile, longest = (1000 * seconds for seconds in load.lock_seconds)
         yield f"locks {load.lock_count:,} times, 99 % of them up to {percentile:,.1f} ms, {longest:,.1f} ms at most"
@@ -189,12 +189,6 @@ def _load(load: SnapshotLoad) -> Iterator[str]:
         yield "undo history: not known (PROCESS)"
     else:
         yield f"undo history {load.history[0]:,} before, {load.history[1]:,} at most"
-
-
-def names_text(names: tuple[str, ...] | list[str]) -> str:
-    """Text of the first names, and the number of the others."""
-    more = f" and {len(names) - _NAMES_SHOWN_MAX} more" if len(names) > _NAMES_SHOWN_MAX else ""
-    return f"{', '.join(names[:_NAMES_SHOWN_MAX])}{more}"
 
 
 def size_text(size: int) -> str:
