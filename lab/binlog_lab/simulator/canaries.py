@@ -35,6 +35,7 @@ from binlog_streaming.modes import mirror
 from binlog_streaming.modes.row_keys import KeyTable
 from binlog_streaming.plan import plan
 from binlog_streaming.plan.planning import statements_of
+from binlog_streaming.topics.connecting import PublishedOffset
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -220,6 +221,12 @@ def _other_publisher_not_noticed() -> AbstractContextManager[None]:
     return _replaced(Publisher, "_check_alone", lambda *_: None)
 
 
+def _total_order_begins_anew() -> AbstractContextManager[None]:
+    return _replaced(
+        PublishedOffset, "followed_by", lambda before, offset: PublishedOffset(offset, before.files_before)
+    )
+
+
 CANARIES: dict[str, Callable[[], AbstractContextManager[None]]] = {
     "an offset before the commit": _offset_before_the_commit,
     "a lost fsync": _lost_fsync,
@@ -243,5 +250,6 @@ CANARIES: dict[str, Callable[[], AbstractContextManager[None]]] = {
     "an offset outside of the transaction of Kafka": _offset_outside_of_the_transaction,
     "a lost reply of a broker taken for not committed": _lost_reply_taken_for_not_committed,
     "another publisher not noticed": _other_publisher_not_noticed,
+    "a total order that begins anew after a switch": _total_order_begins_anew,
 }
 """Each makes the product wrong while it is entered."""

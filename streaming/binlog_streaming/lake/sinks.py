@@ -44,6 +44,7 @@ def joint_commit(sink: Sink) -> JointCommit[Any] | None:
     """
     if sink.format != "iceberg" or not sink.catalog:
         return None
+    sink_type(sink.format)  # names the library, where it is missing
     from binlog_streaming.lake.iceberg.joint_commit import IcebergJointCommit
 
     return IcebergJointCommit.of(sink)
@@ -55,6 +56,7 @@ def may_have_tables(sink: Sink) -> bool:
         return True
     if sink.format != "iceberg":
         return Path(sink.directory).is_dir()
+    sink_type(sink.format)  # names the library, where it is missing
     from binlog_streaming.lake.iceberg.catalog import CATALOG_FILE
 
     return Path(sink.directory, CATALOG_FILE).exists()

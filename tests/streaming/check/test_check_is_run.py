@@ -7,6 +7,7 @@ import os
 import re
 import shutil
 import socket
+import subprocess
 import sys
 import uuid
 from contextlib import ExitStack
@@ -31,7 +32,6 @@ from tests.streaming.tables.shop import ShopLog
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
-    from subprocess import CompletedProcess
 
 TABLES, TOPICS, EVENTS, FROM_TOPICS = "tables", "topics", "events", "from topics"
 RUN = {TABLES: "run", TOPICS: "publish", EVENTS: "run", FROM_TOPICS: "run"}
@@ -44,6 +44,13 @@ ELSEWHERE = "203.0.113.9"
 """An address of documentation, which no machine has."""
 DENIED_PORT = 81
 TABLE, OTHER = (TableSpec("shop", name, (ColumnSpec("id", "int"), ColumnSpec("n", "int")), ("id",)) for name in "tu")
+WITHOUT = """
+import sys
+sys.modules.update(dict.fromkeys(sys.argv.pop(1).split(",")))
+from binlog_streaming.cli import main
+main()
+"""
+"""The program in a process that has not imported a package before it is missing."""
 LOGGED = 4
 """Transactions in the log of each trial."""
 
@@ -65,6 +72,7 @@ class Trial:
             self.sink += "partitions = 1\nschemas_enable = true\n"
         self.rule, self.rest, self.resources = "", "", ExitStack()
         self.checkpoint = folder / "checkpoint"
+        self.missing = ""
 
     def write(self) -> None:
         """Write the log, if there is none, and the job file."""
@@ -73,8 +81,12 @@ class Trial:
             f"[[tables]]\n{self.rule}"
         )
 
-    def ended(self, command: str, *arguments: str) -> CompletedProcess[str]:
+    def ended(self, command: str, *arguments: str) -> subprocess.CompletedProcess[str]:
         self.write()
+        if self.missing:
+            given = map(str, (command, self.file, *arguments, *self.arguments))
+            words = [sys.executable, "-c", WITHOUT, self.missing, *given]
+            return subprocess.run(words, capture_output=True, text=True, check=False, timeout=300)
         return run_program(command, self.file, *arguments, *self.arguments)
 
     def ran(self) -> Trial:
@@ -164,6 +176,11 @@ class Trial:
             self.patch.setitem(sys.modules, module, None)
         return self
 
+    def without_format(self, table_format: str, library: str) -> Trial:
+        """What writes the tables is not installed."""
+        self.missing = library
+        return self.set("sink", f'format = "{table_format}"')
+
     def full(self, name: str) -> Trial:
         """The disk of a folder has no room."""
         if not self.resources.enter_context(small_disk(self.folder / name, 1)):
@@ -230,6 +247,10 @@ def source(text: str) -> Callable[[Trial], object]:
     return lambda trial: trial.set("source", text)
 
 
+def without_format(table_format: str, library: str) -> Callable[[Trial], object]:
+    return lambda trial: trial.without_format(table_format, library)
+
+
 OPTION = "BINLOG_OPTION.INVALID_VALUE"
 IN_USE, DENIED = "BINLOG_MACHINE.PORT_IN_USE", "BINLOG_PERMISSION.DENIED"
 STATEMENT = "BINLOG_UNSUPPORTED.STATEMENT_FORMAT"
@@ -291,6 +312,12 @@ PROBLEMS = (
         2,
         "BINLOG_OPTION.MISSING",
     ),
+    *(
+        Problem(
+            f"no package: {library}", without_format(of, library), 2, "BINLOG_OPTION.MISSING", (EVENTS, FROM_TOPICS)
+        )
+        for of, library in (("delta", "deltalake"), ("iceberg", "pyiceberg"), ("iceberg", "sqlalchemy"))
+    ),
     Problem("checkpoint: full disk", lambda t: t.full("checkpoint"), 1, "BINLOG_STORAGE"),
     Problem("directory: full disk", lambda t: t.full("tables"), 1, "BINLOG", IN_LAKE),
     Problem("incomplete", source('startingGtid = "0-1-1"'), 1, "BINLOG_TABLE.INCOMPLETE", (TABLES,)),
@@ -324,7 +351,7 @@ def trial(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: p
     return made
 
 
-def first_error(done: CompletedProcess[str]) -> str:
+def first_error(done: subprocess.CompletedProcess[str]) -> str:
     """What a program ended with, or says that a job would end with; empty: nothing."""
     told = re.search(r"^(?:problem|error): (.*)", f"{done.stdout}\n{done.stderr}", re.MULTILINE)
     if told is None:
