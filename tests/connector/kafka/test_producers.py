@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import time
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from kafka.errors import ConcurrentTransactionsError
 from kafka.partitioner.default import murmur2
+from kafka.producer.transaction_manager import AddPartitionsToTxnHandler
 
 from binlog_connector.installing import missing_extra
 from binlog_connector.kafka import producer as producer_module
@@ -93,6 +96,52 @@ def test_what_is_aborted_is_not_visible(kafka_broker: KafkaBroker, client: str) 
     producer.close()
     (records,) = consumed(kafka_broker, case.topic).values()
     assert [record.value for record in records] == [b"commit"] * 3
+
+
+class _Sleeps:
+    """Stands in for `time` where the client sends: what it sleeps is noted."""
+
+    def __init__(self) -> None:
+        self.seconds: list[float] = []
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(time, name)
+
+    def sleep(self, seconds: float) -> None:
+        self.seconds.append(seconds)
+        time.sleep(seconds)
+
+
+@pytest.mark.server
+def test_a_transaction_that_brokers_are_not_ready_for_is_asked_for_again_soon(
+    kafka_broker: KafkaBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The answers are changed; what the client waits then is observed, in a part of it that is not public."""
+    answered = AddPartitionsToTxnHandler.handle_response
+    refusals = 3
+
+    def refused_at_first(self: AddPartitionsToTxnHandler, response: Any) -> None:
+        nonlocal refusals
+        if refusals:
+            refusals -= 1
+            for topic in response.results_by_topic_v3_and_below:
+                for partition in topic.results_by_partition:
+                    partition.partition_error_code = ConcurrentTransactionsError.errno
+        answered(self, response)
+
+    sleeps = _Sleeps()
+    monkeypatch.setattr(AddPartitionsToTxnHandler, "handle_response", refused_at_first)
+    monkeypatch.setattr("kafka.producer.sender.time", sleeps)
+    case = new_case(kafka_broker, "kafka-python", Connection(kafka_broker.servers, timeout=PATIENT_TIMEOUT))
+    producer = open_producer(case.connection, ProducerSettings(case.publishing.name), "kafka-python")
+    producer.begin()
+    producer.send(Messages(case.topic, pa.array([b"key"]), pa.array([b"value"])))
+    producer.commit()
+    producer.close()
+    assert sleeps.seconds[:3] == [0.005] * 3
+    assert set(sleeps.seconds) == {0.005}
+    (records,) = consumed(kafka_broker, case.topic).values()
+    assert [record.value for record in records] == [b"value"]
 
 
 @pytest.mark.server
