@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from binlog_lab.simulator.canaries import CANARIES
+from binlog_lab.simulator.canaries import CANARIES, FOUND_BY
 from binlog_lab.simulator.disk import Disk, Killed
 from binlog_lab.simulator.run import find_canary, live, run_seeds, shrunk
 from binlog_lab.simulator.script import Script
@@ -58,6 +58,11 @@ def test_a_known_bug_is_found_and_made_short() -> None:
         assert len(few.steps) < len(Script.of(seed).steps)
         assert live(few).defect is not None
     assert live(few).defect is None
+
+
+@pytest.mark.parametrize("name", FOUND_BY)
+def test_rare_bugs_are_found_by_the_seeds_that_are_known_for_them(name: str) -> None:
+    assert find_canary(name, ()) is not None
 
 
 @pytest.mark.thorough
