@@ -20,10 +20,10 @@ _OF_LOSS = frozenset({"BINLOG_TABLE.INCOMPLETE", "BINLOG_START.POSITION_NOT_FOUN
 
 _CONTRADICTED = "BINLOG_TABLE.CONTRADICTED"
 """The job had taken what a crash took back; an old state of its file has it before others of the same numbers."""
-_CUT_OFF = "BINLOG_CORRUPT.BAD_EVENT"
-"""A later file states more than the reader sees of an earlier one."""
 _SHORTER = "BINLOG_DATA_LOSS.TRUNCATED_TRANSACTION"
 """The log is shorter while the new bytes of a page are there in part."""
+_OF_PARTS = frozenset({"BINLOG_CORRUPT.BAD_EVENT", "BINLOG_CORRUPT.PAGE_CHECKSUM", _SHORTER})
+"""A later file shows that there is more than the reader sees of an earlier one."""
 _WITHIN_BATCH = "BINLOG_SWITCH.WITHIN_BATCH"
 """The job was killed in a batch, and the log that has the rest of it is gone, or lost the end."""
 _WITHOUT_GTIDS = frozenset({"BINLOG_SWITCH.NO_GTIDS", "BINLOG_DATA_LOSS.FILE_PURGED"})
@@ -97,7 +97,7 @@ class Reasons:
             return True
         if self._is_last_of_its_kind(error.condition, taken):
             return True
-        if (error.condition == _CUT_OFF and self.is_stale) or (error.condition == _SHORTER and self.is_torn):
+        if (error.condition in _OF_PARTS and self.is_stale) or (error.condition == _SHORTER and self.is_torn):
             return False  # once faults end, all of it is seen
         if error.condition == _NO_FILES and not self._has_start() and (self.rotten or not clean):
             return bool(self.rotten)

@@ -121,16 +121,16 @@ class ModelServer:
 
     def rename(self, chance: random.Random) -> str:
         """RENAME TABLE to a free name, or of two tables to each other's; returns the statement."""
-        free = sorted(self._free())
-        if not free:
+        free, unused = sorted(self._free()), [name for name in _NAMES if name not in self.tables]
+        if not free or (len(free) == 1 and not unused):
             return ""
         old = chance.choice(free)
         others = [name for name in free if name != old]
-        if others and chance.random() < 0.4:
+        if others and (chance.random() < 0.4 or not unused):
             other = chance.choice(others)
             steps = [(old, _BETWEEN), (other, old), (_BETWEEN, other)]
         else:
-            steps = [(old, chance.choice([name for name in _NAMES if name not in self.tables]))]
+            steps = [(old, chance.choice(unused))]
         names = ", ".join(f"`{DATABASE}`.`{before}` TO `{DATABASE}`.`{after}`" for before, after in steps)
         return self._ddl(f"RENAME TABLE {names}", lambda: self._rename(steps))
 
