@@ -37,6 +37,7 @@ from tests.format.gtid_orders import (
     rows_after,
     rows_before,
 )
+from tests.format.innodb.damage import PAGE_SIZE, copy_log
 from tests.format.innodb.test_corpus_manifests import data_set
 from tests.format.innodb.test_gtid_search import FORMAT_DESCRIPTION, write
 
@@ -97,6 +98,12 @@ def innodb_log(directory: Path, gtids: Sequence[Gtid], cuts: Sequence[int], rest
             if row in restarts:
                 writer.restart(FORMAT_DESCRIPTION)
             write(writer, gtid, 150)
+
+
+def hide_all_but_the_header(file: Path, page_size: int) -> None:
+    """As a server has it on the disk that has just begun it."""
+    content = file.read_bytes()
+    file.write_bytes(content[:page_size] + bytes(len(content) - page_size))
 
 
 def listed(log: Log, start: Position | None = None) -> list[tuple[str | None, Position]]:
@@ -199,6 +206,7 @@ def test_gtids_of_classic_logs_are_found_in_any_order(
     cuts=CUTS,
     restarts=CUTS,
     purged=st.integers(0, 1),
+    is_newest_hidden=st.booleans(),
     strangers=st.lists(GTIDS, max_size=3),
     data=st.data(),
 )
@@ -207,6 +215,7 @@ def test_gtids_of_innodb_logs_are_found_in_any_order(
     cuts: list[int],
     restarts: list[int],
     purged: int,
+    is_newest_hidden: bool,
     strangers: list[Gtid],
     data: st.DataObject,
     tmp_path_factory: object,
@@ -217,6 +226,8 @@ def test_gtids_of_innodb_logs_are_found_in_any_order(
     written = sorted(path for path in directory.glob("*.ibb") if path.read_bytes()[:512].strip(b"\0"))
     for path in written[:-1][:purged]:
         path.unlink()
+    if is_newest_hidden and len(written) > 1 + purged:
+        hide_all_but_the_header(written[-1], 512)
     with open_log(str(directory)) as log:
         check_log(log, strangers, data)
 
@@ -236,5 +247,14 @@ def test_every_group_of_a_log_with_numbers_that_go_back_is_found() -> None:
         groups = [(gtid, place) for gtid, place in listed(log) if gtid is not None]
         numbers = [Gtid.parse(gtid).seqno for gtid, _ in groups]
         assert numbers != sorted(numbers)
+        for gtid, place in groups:
+            assert find_gtid(log, Gtid.parse(gtid)) == place
+
+
+def test_groups_before_a_newest_file_without_its_list_are_found(tmp_path: Path) -> None:
+    directory = copy_log(data_set("oltp")[0], tmp_path / "log")
+    hide_all_but_the_header(directory / "binlog-000003.ibb", PAGE_SIZE)
+    with open_log(str(directory)) as log:
+        groups = [(gtid, place) for gtid, place in listed(log) if gtid is not None]
         for gtid, place in groups:
             assert find_gtid(log, Gtid.parse(gtid)) == place

@@ -57,6 +57,8 @@ class GtidSearch:
         self._files = log.file_starts()
         self._lists: dict[Position, Listed | None] = {}
         self._within: dict[Position, Sequence[Position]] = {}
+        while len(self._files) > 1 and self._list(self._files[-1]) is None:
+            self._files = self._files[:-1]  # a newest one whose list is not there yet
 
     def find(self, gtid: Gtid) -> FoundGroup | None:
         """The group with this GTID; of several the one that the lists lead to; None: there is none."""
