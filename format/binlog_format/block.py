@@ -104,6 +104,10 @@ PART_FROM_FRAGMENTS = -3
 """The same, and rows of the original event follow in another one: the end of a statement is not marked in it."""
 
 
+_VIRTUAL_LOGGED_SINCE = 100500
+"""Seen on MariaDB 10.5.23, and not on 10.2.11."""
+
+
 @dataclass(frozen=True, slots=True, repr=False)
 class Block:
     """Whole event groups, or one piece of a group that is larger than a block.
@@ -133,6 +137,16 @@ class Block:
     gtid_sources: tuple[GtidSource, ...] = ()
     origins: Table | None = None
     path_of: Callable[[int], str] = "binlog file {}".format
+
+    @property
+    def logs_virtual_values(self) -> bool:
+        """False if NULL in a VIRTUAL column tells nothing: some servers log it for each that is in no key."""
+        # Not known is a log of pages, which later servers write.
+        return (
+            self.vendor is not Vendor.MARIADB
+            or self.server_version is None
+            or self.server_version >= _VIRTUAL_LOGGED_SINCE
+        )
 
     def __repr__(self) -> str:
         first = ":".join(str(self.groups[0][name]) for name in ("file_no", "page", "chunk")) if len(self.groups) else ""

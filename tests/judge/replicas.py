@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import socket
 import time
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from typing import TYPE_CHECKING
 
 import pymysql
 
+from binlog_format.vendor import server_version_of
 from tests.judge.servers import POLL_SECONDS, LiveServer
 
 if TYPE_CHECKING:
@@ -16,6 +17,10 @@ if TYPE_CHECKING:
 
 ACCOUNT = "replica"
 CATCH_UP_SECONDS = 120.0
+_OF_SOURCES = (8, 0, 23)
+"""MySQL's version from which on a primary is a source, and what it had of these names before is gone in later ones."""
+_KEYS_SINCE = (8, 0, 4)
+"""MySQL's version from which on passwords are sent encrypted with a key that a replica asks for."""
 _NETWORK = ("--skip-networking=OFF", "--bind-address=127.0.0.1")
 
 
@@ -35,8 +40,7 @@ class ReplicatedServer(LiveServer):
             probe.bind(("127.0.0.1", 0))
             self._port = probe.getsockname()[1]
         super().__init__(installed, folded_names=folded_names, options=(*_NETWORK, f"--port={self._port}"))
-        updates = "replica" if self.is_mysql else "slave"
-        of_replica = ("--server-id=8", f"--log-{updates}-updates=ON")
+        of_replica = ("--server-id=8", "--loose-log-replica-updates=ON", "--loose-log-slave-updates=ON")
         self.replica = LiveServer(installed, folded_names=folded_names, options=of_replica)
         self.log_directory = self.replica.log_directory
         self._stack = ExitStack()
@@ -59,26 +63,35 @@ class ReplicatedServer(LiveServer):
 
     def forget(self) -> None:
         """Leave nothing on either of them, and begin to replicate anew."""
-        word = "REPLICA" if self.is_mysql else "SLAVE"
+        word = "REPLICA" if self._is_of_sources else "SLAVE"
         self.replica.ask(f"STOP {word}", f"RESET {word} ALL")
         super().forget()
         self.replica.forget()
         account = f"{ACCOUNT}@'{'127.0.0.1' if self.is_mysql else 'localhost'}'"  # MySQL is told to resolve no names
-        self.ask(
-            "SET sql_log_bin = 0",
-            f"CREATE USER IF NOT EXISTS {account} IDENTIFIED BY '{ACCOUNT}'",
-            f"GRANT REPLICATION SLAVE ON *.* TO {account}",
-        )
-        role = "SOURCE" if self.is_mysql else "MASTER"
+        with suppress(pymysql.Error):  # it is there from the history before; servers of 2013 know no IF NOT EXISTS
+            self.ask("SET sql_log_bin = 0", f"CREATE USER {account} IDENTIFIED BY '{ACCOUNT}'")
+        self.ask("SET sql_log_bin = 0", f"GRANT REPLICATION SLAVE ON *.* TO {account}")
+        role = "SOURCE" if self._is_of_sources else "MASTER"
         where = {"HOST": "'127.0.0.1'", "PORT": self._port, "USER": f"'{ACCOUNT}'", "PASSWORD": f"'{ACCOUNT}'"}
         to = ", ".join(f"{role}_{name} = {value}" for name, value in where.items())
         if self.is_mysql:
-            to += ", SOURCE_AUTO_POSITION = 1, GET_SOURCE_PUBLIC_KEY = 1"
-            self.replica.ask(f"CHANGE REPLICATION SOURCE TO {to}")
+            to += f", {role}_AUTO_POSITION = 1"
+            to += f", GET_{role}_PUBLIC_KEY = 1" if self._version >= _KEYS_SINCE else ""
+            change = "REPLICATION SOURCE" if self._is_of_sources else "MASTER"
+            self.replica.ask(f"CHANGE {change} TO {to}")
         else:
             to += ", MASTER_USE_GTID = slave_pos, MASTER_SSL = 0"
             self.replica.ask("SET GLOBAL gtid_slave_pos = ''", f"CHANGE MASTER TO {to}")
         self.replica.ask(f"START {word}")
+
+    @property
+    def _is_of_sources(self) -> bool:
+        # Whether it calls its primary a source.
+        return self.is_mysql and self._version >= _OF_SOURCES
+
+    @property
+    def _version(self) -> tuple[int, ...]:
+        return server_version_of(self.version)
 
     def settle(self) -> None:
         """Wait until the replica has what the primary has.
@@ -97,6 +110,6 @@ class ReplicatedServer(LiveServer):
 
     def _stopped_by(self) -> str:
         with self.replica.connect() as connection, connection.cursor(pymysql.cursors.DictCursor) as cursor:
-            cursor.execute("SHOW REPLICA STATUS")
+            cursor.execute(f"SHOW {'REPLICA' if self._is_of_sources else 'SLAVE'} STATUS")
             status = cursor.fetchone() or {}
         return str(status.get("Last_SQL_Error") or status.get("Last_IO_Error") or "")

@@ -10,6 +10,7 @@ import numpy as np
 
 from binlog_format.errors import SchemaError, UnsupportedError
 from binlog_format.position import Position
+from binlog_format.rows.declared.completion import without_virtual_values
 from binlog_format.rows.decoding import DEFAULT_DECODING, Decoding
 from binlog_format.rows.table_events import TableEvents, TableMaps
 
@@ -160,6 +161,8 @@ class _CompletedLayouts:
                 stop = int(np.searchsorted(groups, _first_group_at(block, edges[number])))
             edge = edges[number - 1] if number else None
             completed = self._completed_layout(layout, edge, position)
+            if not (block.logs_virtual_values or touched.is_copied):
+                completed = without_virtual_values(completed)
             yield replace(touched, layout=completed, events=touched.events[start:stop])
             start = stop
 

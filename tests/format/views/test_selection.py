@@ -12,7 +12,11 @@ from hypothesis import strategies as st
 from binlog_format.errors import SchemaError, UnsupportedError
 from binlog_format.gtids.gtid import Gtid
 from binlog_format.log.log import ReadRange
+from binlog_format.rows.declared.completion import ColumnCompletion, LayoutCompletion
+from binlog_format.rows.declared.declared_types import Generated
 from binlog_format.rows.decoding import Decoding
+from binlog_format.rows.images import read_images
+from binlog_format.vendor import Vendor
 from binlog_format.views.filters import GroupFilter, TableFilter
 from binlog_format.views.selection import Selection
 from binlog_lab.event_encoding.event_encoding import Origin
@@ -111,3 +115,44 @@ def test_table_map_that_is_not_read_stops_only_those_who_want_its_table(decoding
     else:
         with pytest.raises(UnsupportedError, match="COLUMN_TYPE"):
             unwanted.of(block)
+
+
+VIRTUAL = LayoutCompletion(
+    (ColumnCompletion("id", "int(11)"), ColumnCompletion("v", "int(11)", generated=Generated.VIRTUAL))
+)
+
+
+class OneSchema:
+    """Says the same of each table."""
+
+    def edges(self, _database: str, _table: str) -> Sequence[Position]:
+        return ()
+
+    def completed(self, layout: TableLayout, _position: Position) -> TableLayout:
+        return replace(layout, completion=VIRTUAL.to_json())
+
+
+@pytest.mark.parametrize(
+    ("vendor", "version", "is_told"),
+    [
+        (Vendor.MARIADB, 100432, False),
+        (Vendor.MARIADB, 100500, True),
+        (Vendor.MARIADB, None, True),  # a log of pages
+        (Vendor.MYSQL, 50722, True),
+    ],
+)
+def test_null_in_virtual_columns_tells_nothing_where_the_server_that_wrote_the_row_logs_no_values(
+    vendor: Vendor, version: int | None, is_told: bool
+) -> None:
+    """Whoever defined the table, and in which place: each block is of one server, and a server may be upgraded."""
+    spec = TableSpec("shop", "items", (ColumnSpec("id", "int"), ColumnSpec("v", "int", nullable=True)))
+    encoder = TableEncoder(spec, 1)
+    rows = encoder.insert([(1, None), (2, 20)], ORIGIN)
+    (block,) = MadeLog([MadeGroup(Gtid(0, 1, 1), 0, [encoder.table_map(ORIGIN), *rows, xid()])]).blocks()
+    selection = Selection(TableFilter(), GroupFilter(), decoding=Decoding(OneSchema()))
+    for _ in range(2):
+        block = replace(block, vendor=vendor, server_version=version)
+        (touched,) = selection.of(block)
+        images = read_images(block.data, block.events, touched.events, touched.layout)
+        assert images.absent_mask(1).tolist() == [not is_told, False]
+        vendor, version, is_told = Vendor.MARIADB, 100432 if is_told else 100500, not is_told  # up- or downgraded

@@ -66,8 +66,6 @@ _BINARY = frozenset({"binary", "varbinary", "tinyblob", "blob", "mediumblob", "l
 _BINARY_IN_LOG = frozenset({"uuid", "inet6", "inet4", "vector"})
 
 _TEXT_SIZES = ((1 << 8, "tiny"), (1 << 16, ""), (1 << 24, "medium"), (1 << 32, "long"))
-_VIRTUAL_LOGGED_SINCE = 100500
-"""Seen on 10.5.23, and not on 10.2.11."""
 _VARCHAR_BYTES_MAX = 65535
 _CHAR_CHARACTERS_MAX = 255
 _FLOAT_DIGITS_MAX = 24
@@ -224,7 +222,7 @@ def _attribute(reader: TokenReader, spec: ParsedColumn, session: StatementSessio
     if word in ("CHARACTER", "CHAR", "CHARSET", "COLLATE", "ASCII", "UNICODE", "BYTE"):
         return _charset_attribute(reader, spec)
     if word == "GENERATED" or word == "AS":
-        return _generated(reader, spec, session)
+        return _generated(reader, spec)
     if word == "CHECK":
         reader.take()
         check = reader.group()
@@ -305,7 +303,7 @@ def _value(reader: TokenReader) -> str:
     return reader.name()
 
 
-def _generated(reader: TokenReader, spec: ParsedColumn, session: StatementSession) -> ParsedColumn:
+def _generated(reader: TokenReader, spec: ParsedColumn) -> ParsedColumn:
     if reader.accept("GENERATED"):
         reader.accept("ALWAYS")
     if not reader.accept("AS"):
@@ -316,9 +314,7 @@ def _generated(reader: TokenReader, spec: ParsedColumn, session: StatementSessio
             reader.accept("END")
         return replace(spec, system_role=role, nullable=False, default=SYSTEM_TIME)
     words = tuple(f"'{token.text}" if token.kind is TokenKind.STRING else token.text for token in reader.group())
-    version = session.server_version
-    is_logged = session.vendor is not Vendor.MARIADB or version is None or version >= _VIRTUAL_LOGGED_SINCE
-    return replace(spec, generated=Generated.VIRTUAL if is_logged else Generated.UNLOGGED, expression=words)
+    return replace(spec, generated=Generated.VIRTUAL, expression=words)
 
 
 def _is_json_check(tokens: list[Token], name: str) -> bool:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from binlog_format.errors import SchemaError
@@ -110,6 +111,21 @@ class LayoutCompletion:
             return cls(columns, tuple(tuple(key) for key in content["keys"]), content.get("hashes", 0))
         except (KeyError, TypeError, AttributeError) as error:
             raise ValueError(f"not the completion of a layout: {text[:100]}") from error
+
+
+def without_virtual_values(layout: TableLayout) -> TableLayout:
+    """*layout*, of rows in which NULL in VIRTUAL columns tells nothing."""
+    return replace(layout, completion=_unlogged(layout.completion)) if layout.completion else layout
+
+
+@lru_cache(256)
+def _unlogged(text: str) -> str:
+    completion = LayoutCompletion.from_json(text)
+    columns = [
+        replace(column, generated=Generated.UNLOGGED) if column.generated is Generated.VIRTUAL else column
+        for column in completion.columns
+    ]
+    return replace(completion, columns=tuple(columns)).to_json()
 
 
 def apply_completion(layout: TableLayout, text: str, source: str = "the schema") -> TableLayout:

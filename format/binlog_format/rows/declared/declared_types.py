@@ -224,7 +224,7 @@ class Generated(StrEnum):
     VIRTUAL = "virtual"
     STORED = "stored"
     UNLOGGED = "unlogged"
-    """VIRTUAL on a MariaDB server that logs NULL for it, unless it is part of a key: NULL tells nothing."""
+    """VIRTUAL, in rows of a server that logs NULL for it, unless it is part of a key (`Block.logs_virtual_values`)."""
 
 
 @dataclass(frozen=True, slots=True)

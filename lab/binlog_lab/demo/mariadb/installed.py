@@ -92,7 +92,8 @@ class Installed:
         """
         where, script = [f"--datadir={data}", *options], b""
         if self.root is not None and (self.root / "data/mysql/mysql").is_dir():
-            shutil.copytree(self.root / "data/mysql", data)  # MySQL 5.6 makes none by itself
+            # MySQL 5.6 makes none by itself; and each server has a UUID of its own.
+            shutil.copytree(self.root / "data/mysql", data, ignore=shutil.ignore_patterns("auto.cnf"))
             return
         if self.is_mysql:
             command = [*self.command(), "--initialize-insecure", *where]
