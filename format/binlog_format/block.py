@@ -119,6 +119,7 @@ class Block:
             end here, this is still that group's own position: a group is never taken in part.
         vendor: Whose server wrote it: some numbers in events mean different things.
         server_version: Of that server, as `comment_version_of` gives it; None: not known.
+        writer_id: `server_id` of that server; events of others came to it by replication. None: not known.
         gtid_sources: What `gtid_source` in the group table counts.
         origins: `ORIGIN_DTYPE`, one row for each event, in blocks in which events have been expanded
             (`binlog_format.transactions.expansion`): the bytes of those stand in `data` after all that is in the
@@ -134,19 +135,21 @@ class Block:
     next_position: Position
     vendor: Vendor = Vendor.MARIADB
     server_version: int | None = None
+    writer_id: int | None = None
     gtid_sources: tuple[GtidSource, ...] = ()
     origins: Table | None = None
     path_of: Callable[[int], str] = "binlog file {}".format
 
-    @property
-    def logs_virtual_values(self) -> bool:
-        """False if NULL in a VIRTUAL column tells nothing: some servers log it for each that is in no key."""
+    def logs_virtual_values(self, rows: NDArray[np.int64]) -> bool:
+        """False if NULL in a VIRTUAL column may tell nothing in the row events *rows*.
+
+        MariaDB before 10.5 logs NULL for each VIRTUAL column that is in no key. A replica of MySQL, 9.7 too, logs NULL
+        in images of updates and deletes that its source logged without the column (`binlog_row_image = MINIMAL`).
+        """
+        if self.vendor is Vendor.MYSQL:
+            return self.writer_id is None or bool((self.events["server_id"][rows] == self.writer_id).all())
         # Not known is a log of pages, which later servers write.
-        return (
-            self.vendor is not Vendor.MARIADB
-            or self.server_version is None
-            or self.server_version >= _VIRTUAL_LOGGED_SINCE
-        )
+        return self.server_version is None or self.server_version >= _VIRTUAL_LOGGED_SINCE
 
     def __repr__(self) -> str:
         first = ":".join(str(self.groups[0][name]) for name in ("file_no", "page", "chunk")) if len(self.groups) else ""

@@ -133,6 +133,7 @@ FOUND: Mapping[str, Expected] = {
     "my_enum_to_enum": EQUAL,
     "my_labels_in_ascii": Expected(named=r"REWRITTEN_BY_SERVER\] h1\.t\b.*\bc\b"),
     "my_labels_in_utf16": Expected(named=r"REWRITTEN_BY_SERVER\] h1\.t3\b.*\bTotal\b"),
+    "my_replica_virtual": EQUAL,
     "my_set_to_decimal": EQUAL,
     "my_swapped_and_altered": EQUAL,
     "name_of_a_dropped_column": Expected(named=r"REWRITTEN_BY_SERVER\] h1\.t: column g\b.*generated from total"),

@@ -239,8 +239,25 @@ class TableDefinition:
     def completion(self) -> LayoutCompletion:
         """Facts that this definition adds to a table map; the columns must be known."""
         assert self.columns is not None, f"{self.name}: nothing is known"
-        columns = tuple(column.completion() for column in self.columns)
+        columns = tuple(replace(column.completion(), sources=self._sources(column)) for column in self.columns)
         return LayoutCompletion(columns, tuple(self.row_keys()), sum(map(self._may_be_hashed, self.keys)))
+
+    def _sources(self, column: ColumnDefinition) -> tuple[str, ...] | None:
+        """`ColumnCompletion.sources` of a column."""
+        if column.generated is not Generated.VIRTUAL:
+            return None
+        by_name = {other.name.casefold(): other for other in self.columns or ()}
+        found: dict[str, ColumnDefinition] = {}
+        waiting = [column]
+        while waiting:
+            words = waiting.pop().expression
+            if not words:
+                return None
+            for other in filter(None, (by_name.get(word.casefold()) for word in words)):
+                if other.name not in found and other.generated is Generated.VIRTUAL:
+                    waiting.append(other)
+                found[other.name] = other
+        return tuple(name for name, other in found.items() if other.generated is not Generated.VIRTUAL)
 
     def row_keys(self) -> Iterable[tuple[int, ...]]:
         """Column indices of each key that tells rows apart where no column of it is NULL, the primary key first."""

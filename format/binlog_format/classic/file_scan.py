@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
     from binlog_format.block import Table
     from binlog_format.classic.file import ClassicFile
+    from binlog_format.classic.format_description import FormatDescription
     from binlog_format.errors import BinlogError
     from binlog_format.kernels import Bytes
     from binlog_format.position import Place
@@ -101,7 +102,7 @@ class Piece:
         data: Bytes of the file from `file_offset` on, to the end of the last event in the tables.
         next_offset: Where the scan goes on.
         checksum_size: Bytes after each event, which its size does not count.
-        server_version: See `Block`.
+        server_version, writer_id: See `Block`.
         gtid_sources: What `gtid_source` counts.
     """
 
@@ -113,6 +114,7 @@ class Piece:
     checksum_size: int
     vendor: Vendor
     server_version: int | None
+    writer_id: int
     gtid_sources: tuple[GtidSource, ...]
     path: str
 
@@ -279,6 +281,7 @@ class ClassicFileScan:
             checksum_size=self._checksum_size,
             vendor=self._vendor,
             server_version=comment_version_of(self._server_version),
+            writer_id=self._description.server_id,
             gtid_sources=self.scratch.sources.known(),
             path=self.file.source.path,
         )
@@ -311,8 +314,12 @@ class ClassicFileScan:
 
     @property
     def _server_version(self) -> str:
+        return self._description.server_version
+
+    @property
+    def _description(self) -> FormatDescription:
         assert self.file.description is not None
-        return self.file.description.server_version
+        return self.file.description
 
     def _outside(self, name: str, at: Place) -> BinlogError:
         if self._vendor is Vendor.MYSQL and server_version_of(self._server_version) < MYSQL_GTID_EVENTS_SINCE:

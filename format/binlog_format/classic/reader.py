@@ -334,6 +334,7 @@ def _block(piece: Piece) -> Block:
         next_position=position_of(int(last["file_no"]), next_offset),
         vendor=piece.vendor,
         server_version=piece.server_version,
+        writer_id=piece.writer_id,
         gtid_sources=piece.gtid_sources,
         path_of=lambda _: path,  # all of it is in one file
     )

@@ -8,6 +8,8 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from binlog_format.errors import CorruptError, UnsupportedError
 from binlog_format.events.table_map_layout import ColumnType
@@ -20,9 +22,9 @@ from binlog_format.rows.decoding import DEFAULT_DECODING, Decoding
 from binlog_format.rows.image_kernels import fill_whole_images, pick_cells
 from binlog_format.rows.json.json_diffs import PartialValueError, value_at, with_whole_values
 from binlog_format.rows.partial_image_kernels import PARTIAL_FIELDS, count_images, fill_images
+from binlog_format.vendor import Vendor
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     from numpy.typing import NDArray
 
     from binlog_format.block import PlaceOf, Table
@@ -186,9 +188,10 @@ def read_images(
     layout = layout.logged or layout  # what the events have
     images = _logged_images(data, events, rows, layout, place, tells_values=shown is layout)
     images = _declared_images(images) if layout.hidden else images
-    for slot in images.slots[_unlogged_columns(layout.completion, len(images.slots))]:
-        cells = images.cells[slot]
-        cells[cells == NULL] = ABSENT
+    for column, sources in _unlogged_columns(layout.completion, len(images.slots)).items():
+        cells = images.cells[images.slots[column]]
+        nulls = cells == NULL
+        cells[nulls if layout.vendor is Vendor.MARIADB else _nulls_of_replicas(images, column, nulls, sources)] = ABSENT
     images = images if decoding is DEFAULT_DECODING else replace(images, decoding=decoding)
     return images if decoding.rules is None or shown is layout else decoding.rules.applied(images)
 
@@ -217,9 +220,48 @@ def _declared_images(images: Images) -> Images:
 
 
 @lru_cache(256)
-def _unlogged_columns(completion: str, count: int) -> list[int]:
+def _unlogged_columns(completion: str, count: int) -> dict[int, tuple[str, ...] | None]:
+    # Columns in which NULL may tell nothing (`Block.logs_virtual_values`), and their `ColumnCompletion.sources`.
     columns = LayoutCompletion.from_json(completion).columns[:count] if Generated.UNLOGGED in completion else ()
-    return [index for index, column in enumerate(columns) if column.generated is Generated.UNLOGGED]
+    return {index: one.sources for index, one in enumerate(columns) if one.generated is Generated.UNLOGGED}
+
+
+def _nulls_of_replicas(images: Images, column: int, nulls: Mask, sources: tuple[str, ...] | None) -> Mask:
+    """Those of the *nulls* of a VIRTUAL column that tell nothing, in rows that a replica of MySQL has logged.
+
+    The replica computes the column for the image after an update that changes what it is computed of.
+    """
+    kinds = images.table["kind"]
+    telling_nothing: Mask = nulls & ((kinds == ImageKind.UPDATE_BEFORE) | (kinds == ImageKind.DELETE))
+    before = np.flatnonzero(nulls & (kinds == ImageKind.UPDATE_BEFORE))
+    before = before[nulls[before + 1]]
+    if len(before):
+        telling_nothing[before + 1] = _has_same_values(images, column, before, sources)
+    return telling_nothing
+
+
+def _has_same_values(images: Images, column: int, before: Int64s, sources: tuple[str, ...] | None) -> Mask:
+    """Mask of the updates, by their images *before*, that change none of the *sources* of a column."""
+    layout = images.layout
+    places = {(one.name or "").casefold(): index for index, one in enumerate(layout.columns)}
+    found = None if sources is None else [places.get(name.casefold()) for name in sources]
+    old, new = images.select(before), images.select(before + 1)
+    same = np.ones(len(before), dtype=np.bool_)
+    for place in (None,) if found is None else found:
+        if place is None or (old.absent_mask(place) | new.absent_mask(place)).any():
+            raise UnsupportedError(
+                "ROW_IMAGE",
+                f"{column_name(layout, column)}: a VIRTUAL column that is NULL in an update from a "
+                "replica, which logs NULL for values too, and it is not known what the column is computed of",
+                hint="Set binlog_row_image = FULL on the source of that replica, or leave the column out",
+            )
+        one, other = old.column(place), new.column(place)
+        if pa.types.is_nested(one.type):
+            same &= np.array([a == b for a, b in zip(one.to_pylist(), other.to_pylist(), strict=True)])
+        else:
+            equal = pc.or_(pc.fill_null(pc.equal(one, other), False), pc.and_(pc.is_null(one), pc.is_null(other)))
+            same &= equal.to_numpy(zero_copy_only=False)
+    return same
 
 
 class _EventError(Exception):

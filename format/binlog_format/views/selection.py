@@ -161,9 +161,10 @@ class _CompletedLayouts:
                 stop = int(np.searchsorted(groups, _first_group_at(block, edges[number])))
             edge = edges[number - 1] if number else None
             completed = self._completed_layout(layout, edge, position)
-            if not (block.logs_virtual_values or touched.is_copied):
+            events = touched.events[start:stop]
+            if not (touched.is_copied or block.logs_virtual_values(events)):
                 completed = without_virtual_values(completed)
-            yield replace(touched, layout=completed, events=touched.events[start:stop])
+            yield replace(touched, layout=completed, events=events)
             start = stop
 
     def _edges(self, layout: TableLayout, position: Position) -> Sequence[Position]:

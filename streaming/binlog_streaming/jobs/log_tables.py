@@ -306,7 +306,7 @@ class _Finder:
             is_defined = self._defined is not None and self._defined.has(layout)
             completed = self._history.defined if is_defined else self._history.completed
             layout = completed(layout, block.position_at(touched.events[0]))
-            return FoundTable(layout if block.logs_virtual_values else without_virtual_values(layout))
+            return FoundTable(layout if block.logs_virtual_values(touched.events) else without_virtual_values(layout))
         except BinlogError as error:
             return FoundTable(layout, problem=error)
 

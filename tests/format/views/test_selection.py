@@ -26,6 +26,7 @@ from tests.format.views.made_log import MadeGroup, MadeLog, xid
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from binlog_format.block import Block
     from binlog_format.events.table_map import TableLayout
     from binlog_format.position import Position
 
@@ -117,42 +118,60 @@ def test_table_map_that_is_not_read_stops_only_those_who_want_its_table(decoding
             unwanted.of(block)
 
 
-VIRTUAL = LayoutCompletion(
-    (ColumnCompletion("id", "int(11)"), ColumnCompletion("v", "int(11)", generated=Generated.VIRTUAL))
-)
-
-
 class OneSchema:
-    """Says the same of each table."""
+    """Says the same of each table. *sources*: of the VIRTUAL column `v`."""
+
+    def __init__(self, sources: tuple[str, ...] | None = ("id",)) -> None:
+        virtual = ColumnCompletion("v", "int(11)", generated=Generated.VIRTUAL, sources=sources)
+        self._completion = LayoutCompletion((ColumnCompletion("id", "int(11)"), virtual)).to_json()
 
     def edges(self, _database: str, _table: str) -> Sequence[Position]:
         return ()
 
     def completed(self, layout: TableLayout, _position: Position) -> TableLayout:
-        return replace(layout, completion=VIRTUAL.to_json())
+        columns = [replace(column, name=name) for column, name in zip(layout.columns, ("id", "v"), strict=True)]
+        return replace(layout, columns=tuple(columns), completion=self._completion)
 
 
-@pytest.mark.parametrize(
-    ("vendor", "version", "is_told"),
-    [
-        (Vendor.MARIADB, 100432, False),
-        (Vendor.MARIADB, 100500, True),
-        (Vendor.MARIADB, None, True),  # a log of pages
-        (Vendor.MYSQL, 50722, True),
-    ],
-)
-def test_null_in_virtual_columns_tells_nothing_where_the_server_that_wrote_the_row_logs_no_values(
-    vendor: Vendor, version: int | None, is_told: bool
-) -> None:
-    """Whoever defined the table, and in which place: each block is of one server, and a server may be upgraded."""
+def _virtual_values(*, updated: bool = False) -> Block:
     spec = TableSpec("shop", "items", (ColumnSpec("id", "int"), ColumnSpec("v", "int", nullable=True)))
     encoder = TableEncoder(spec, 1)
-    rows = encoder.insert([(1, None), (2, 20)], ORIGIN)
+    rows = encoder.update([((1, None), (2, None)), ((2, None), (2, None)), ((2, None), (2, 20))], ORIGIN)
+    rows = rows if updated else encoder.insert([(1, None), (2, 20)], ORIGIN)
     (block,) = MadeLog([MadeGroup(Gtid(0, 1, 1), 0, [encoder.table_map(ORIGIN), *rows, xid()])]).blocks()
+    return block
+
+
+def _absent(selection: Selection, block: Block) -> list[bool]:
+    (touched,) = selection.of(block)
+    mask: list[bool] = read_images(block.data, block.events, touched.events, touched.layout).absent_mask(1).tolist()
+    return mask
+
+
+@pytest.mark.parametrize("versions", [(100432, 100500), (100500, 100432), (None,)])
+def test_null_in_virtual_columns_tells_nothing_where_mariadb_logs_no_values(versions: tuple[int | None, ...]) -> None:
+    """Whoever defined the table, and where: each block is of one server, and a server may be upgraded."""
     selection = Selection(TableFilter(), GroupFilter(), decoding=Decoding(OneSchema()))
-    for _ in range(2):
-        block = replace(block, vendor=vendor, server_version=version)
-        (touched,) = selection.of(block)
-        images = read_images(block.data, block.events, touched.events, touched.layout)
-        assert images.absent_mask(1).tolist() == [not is_told, False]
-        vendor, version, is_told = Vendor.MARIADB, 100432 if is_told else 100500, not is_told  # up- or downgraded
+    for version in versions:
+        block = replace(_virtual_values(), server_version=version)
+        assert _absent(selection, block) == [version == 100432, False]
+
+
+@pytest.mark.parametrize(("writer_id", "is_replica"), [(1, False), (2, True), (None, False)])
+def test_null_in_virtual_columns_tells_nothing_in_updates_that_a_replica_of_mysql_logs(
+    writer_id: int | None, is_replica: bool
+) -> None:
+    """But for the image after an update that changes what the column is computed of."""
+    selection = Selection(TableFilter(), GroupFilter(), decoding=Decoding(OneSchema()))
+    inserted = replace(_virtual_values(), vendor=Vendor.MYSQL, server_version=90704, writer_id=writer_id)
+    assert _absent(selection, inserted) == [False, False]
+    block = replace(_virtual_values(updated=True), vendor=Vendor.MYSQL, writer_id=writer_id)
+    told = [True, False, True, True, True, False] if is_replica else [False] * 6
+    assert _absent(selection, block) == told
+
+
+def test_null_of_a_replica_in_a_column_of_unknown_sources_is_refused() -> None:
+    selection = Selection(TableFilter(), GroupFilter(), decoding=Decoding(OneSchema(None)))
+    block = replace(_virtual_values(updated=True), vendor=Vendor.MYSQL, writer_id=2)
+    with pytest.raises(UnsupportedError, match=r"ROW_IMAGE\].*shop\.items\.v: a VIRTUAL column"):
+        _absent(selection, block)

@@ -38,6 +38,7 @@ class ColumnCompletion:
         default: What follows DEFAULT; None: nothing, or nothing is known of the column but its name.
         generated: It is computed from other columns.
         comment: COMMENT; empty: none, or nothing is known of the column but its name.
+        sources: Of a VIRTUAL column: names of the logged columns of which it is computed; None: not known.
     """
 
     name: str
@@ -48,6 +49,7 @@ class ColumnCompletion:
     default: DeclaredDefault | None = None
     generated: Generated | None = None
     comment: str = ""
+    sources: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +86,8 @@ class LayoutCompletion:
                 entry["generated"] = column.generated.value
             if column.comment:
                 entry["comment"] = column.comment
+            if column.sources is not None:
+                entry["sources"] = column.sources
             columns.append(entry)
         content: dict[str, object] = {"columns": columns, "keys": self.keys}
         if self.hashes:
@@ -105,6 +109,7 @@ class LayoutCompletion:
                     DeclaredDefault.from_list(entry["default"]) if "default" in entry else None,
                     Generated(entry["generated"]) if "generated" in entry else None,
                     entry.get("comment", ""),
+                    tuple(entry["sources"]) if "sources" in entry else None,
                 )
                 for entry in content["columns"]
             )
