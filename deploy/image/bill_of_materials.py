@@ -39,8 +39,8 @@ _LICENCE_MAX = 40
 def bill_of_materials(environment: Path, constraints: Path) -> Bom:
     """List the parts of what is installed in a virtual environment. Raises `SystemExit`: it has other ones."""
     found = {
-        re.sub(r"[-_.]+", "-", one.metadata["Name"]).lower(): one
-        for one in distributions(path=[str(path) for path in environment.glob("lib/python3.*/site-packages")])
+        re.sub(r"[-_.]+", "-", installed.metadata["Name"]).lower(): installed
+        for installed in distributions(path=[str(path) for path in environment.glob("lib/python3.*/site-packages")])
     }
     bom = Bom()
     bom.metadata.component = _component(found, PROGRAM, None, ComponentType.APPLICATION)
@@ -74,8 +74,8 @@ def _licences(installed: Distribution) -> list[str]:
         return [expression]
     if name and len(name) <= _LICENCE_MAX and "\n" not in name:
         return [name]
-    classifiers = [one.split(" :: ") for one in installed.metadata.get_all("Classifier") or ()]
-    stated = [one[-1] for one in classifiers if one[0] == "License" and len(one) > 1]
+    classifiers = [text.split(" :: ") for text in installed.metadata.get_all("Classifier") or ()]
+    stated = [words[-1] for words in classifiers if words[0] == "License" and len(words) > 1]
     if not stated:
         raise SystemExit(f"{installed.metadata['Name']} {installed.version} states no licence")
     return stated

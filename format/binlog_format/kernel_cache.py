@@ -83,7 +83,7 @@ def stamp_of(function: Callable[..., object]) -> str:
             if called not in reached:
                 reached.add(called)
                 waiting.append(called)
-    parts = sorted(_own_part(one)[0] for one in reached)
+    parts = sorted(_own_part(function)[0] for function in reached)
     return blake2b(b"".join(parts), digest_size=_DIGEST_SIZE).hexdigest()
 
 

@@ -243,24 +243,29 @@ def _nulls_of_replicas(images: Images, column: int, nulls: Mask, sources: tuple[
 def _has_same_values(images: Images, column: int, before: Int64s, sources: tuple[str, ...] | None) -> Mask:
     """Mask of the updates, by their images *before*, that change none of the *sources* of a column."""
     layout = images.layout
-    places = {(one.name or "").casefold(): index for index, one in enumerate(layout.columns)}
-    found = None if sources is None else [places.get(name.casefold()) for name in sources]
+    by_name = {(one.name or "").casefold(): index for index, one in enumerate(layout.columns)}
+    places = [None] if sources is None else [by_name.get(name.casefold()) for name in sources]
     old, new = images.select(before), images.select(before + 1)
     same = np.ones(len(before), dtype=np.bool_)
-    for place in (None,) if found is None else found:
+    for place in places:
         if place is None or (old.absent_mask(place) | new.absent_mask(place)).any():
             raise UnsupportedError(
                 "ROW_IMAGE",
-                f"{column_name(layout, column)}: a VIRTUAL column that is NULL in an update from a "
-                "replica, which logs NULL for values too, and it is not known what the column is computed of",
+                f"{column_name(layout, column)}: a VIRTUAL column that is NULL in an update from a replica, which logs "
+                "NULL for values too, and it is not known what the column is computed of",
                 hint="Set binlog_row_image = FULL on the source of that replica, or leave the column out",
             )
-        one, other = old.column(place), new.column(place)
-        if pa.types.is_nested(one.type):
-            same &= np.array([a == b for a, b in zip(one.to_pylist(), other.to_pylist(), strict=True)])
-        else:
-            equal = pc.or_(pc.fill_null(pc.equal(one, other), False), pc.and_(pc.is_null(one), pc.is_null(other)))
-            same &= equal.to_numpy(zero_copy_only=False)
+        same &= same_values(old.column(place), new.column(place))
+    return same
+
+
+def same_values(values: pa.Array, others: pa.Array) -> Mask:
+    """Mask of the places where two columns of one type have the same value, or both NULL."""
+    if pa.types.is_nested(values.type):  # Arrow does not compare these
+        pairs = zip(values.to_pylist(), others.to_pylist(), strict=True)
+        return np.array([value == other for value, other in pairs], dtype=np.bool_)
+    are_null = pc.and_(pc.is_null(values), pc.is_null(others))
+    same: Mask = pc.or_(pc.fill_null(pc.equal(values, others), False), are_null).to_numpy(zero_copy_only=False)
     return same
 
 

@@ -13,7 +13,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-import pyarrow.compute as pc
 
 from binlog_format.events.layout import EventType
 from binlog_format.events.table_map_layout import (
@@ -24,7 +23,7 @@ from binlog_format.events.table_map_layout import (
 )
 from binlog_format.gtids.gtid_history import gtid_text
 from binlog_format.rows.decoding import DEFAULT_DECODING, Decoding
-from binlog_format.rows.images import ImageKind, read_images
+from binlog_format.rows.images import ImageKind, read_images, same_values
 from binlog_format.vendor import Vendor
 from binlog_format.views.filters import ALL_GROUPS, GroupFilter, TableFilter
 from binlog_format.views.selection import Selection
@@ -268,9 +267,8 @@ def _first_change(images: Images, columns: Set[str]) -> NDArray[np.int64]:
             changed |= set_to
         elif set_to.any():
             old, new = one.column(index), other.column(index)
-            same = pc.or_(pc.fill_null(pc.equal(old, new), False), pc.and_(pc.is_null(old), pc.is_null(new)))
             unknown = one.absent_mask(index)
-            changed |= set_to & (unknown | ~same.to_numpy(zero_copy_only=False))
+            changed |= set_to & (unknown | ~same_values(old, new))
     return before[np.flatnonzero(changed)[:1]]
 
 

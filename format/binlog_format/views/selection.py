@@ -10,7 +10,7 @@ import numpy as np
 
 from binlog_format.errors import SchemaError, UnsupportedError
 from binlog_format.position import Position
-from binlog_format.rows.declared.completion import without_virtual_values
+from binlog_format.rows.declared.completion import as_logged
 from binlog_format.rows.decoding import DEFAULT_DECODING, Decoding
 from binlog_format.rows.table_events import TableEvents, TableMaps
 
@@ -162,9 +162,8 @@ class _CompletedLayouts:
             edge = edges[number - 1] if number else None
             completed = self._completed_layout(layout, edge, position)
             events = touched.events[start:stop]
-            if not (touched.is_copied or block.logs_virtual_values(events)):
-                completed = without_virtual_values(completed)
-            yield replace(touched, layout=completed, events=events)
+            logged = completed if touched.is_copied else as_logged(completed, block, events)
+            yield replace(touched, layout=logged, events=events)
             start = stop
 
     def _edges(self, layout: TableLayout, position: Position) -> Sequence[Position]:

@@ -28,7 +28,7 @@ from binlog_connector.schema.stated_definitions import definition_operations, st
 from binlog_format import open_log
 from binlog_format.errors import BinlogError, SchemaError
 from binlog_format.rows.columns import arrow_schema
-from binlog_format.rows.declared.completion import DDL_SOURCE, without_virtual_values
+from binlog_format.rows.declared.completion import DDL_SOURCE, as_logged
 from binlog_format.rows.declared.declared_types import DefaultKind
 from binlog_format.vendor import Vendor
 from binlog_format.views.cascading import have_logged_cascades
@@ -306,7 +306,7 @@ class _Finder:
             is_defined = self._defined is not None and self._defined.has(layout)
             completed = self._history.defined if is_defined else self._history.completed
             layout = completed(layout, block.position_at(touched.events[0]))
-            return FoundTable(layout if block.logs_virtual_values(touched.events) else without_virtual_values(layout))
+            return FoundTable(as_logged(layout, block, touched.events))
         except BinlogError as error:
             return FoundTable(layout, problem=error)
 

@@ -20,6 +20,11 @@ from binlog_format.vendor import Vendor
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from binlog_format.block import Block
+
 
 _SIZED = frozenset({ColumnType.STRING, ColumnType.VARCHAR, ColumnType.VAR_STRING, ColumnType.VARCHAR_COMPRESSED})
 
@@ -118,9 +123,11 @@ class LayoutCompletion:
             raise ValueError(f"not the completion of a layout: {text[:100]}") from error
 
 
-def without_virtual_values(layout: TableLayout) -> TableLayout:
-    """*layout*, of rows in which NULL in VIRTUAL columns tells nothing."""
-    return replace(layout, completion=_unlogged(layout.completion)) if layout.completion else layout
+def as_logged(layout: TableLayout, block: Block, rows: NDArray[np.int64]) -> TableLayout:
+    """*layout*, with its VIRTUAL columns as the server that wrote the row events *rows* of *block* logs them."""
+    if Generated.VIRTUAL not in layout.completion or block.logs_virtual_values(rows):
+        return layout
+    return replace(layout, completion=_unlogged(layout.completion))
 
 
 @lru_cache(256)

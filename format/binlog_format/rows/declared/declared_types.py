@@ -224,7 +224,7 @@ class Generated(StrEnum):
     VIRTUAL = "virtual"
     STORED = "stored"
     UNLOGGED = "unlogged"
-    """VIRTUAL, in rows of a server that logs NULL for it, unless it is part of a key (`Block.logs_virtual_values`)."""
+    """VIRTUAL, in rows in which NULL may tell nothing (`Block.logs_virtual_values`)."""
 
 
 @dataclass(frozen=True, slots=True)
