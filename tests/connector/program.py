@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Self
 from binlog_format.structured.layout import Severity
 from binlog_format.structured.metadata import ClockSync
 from binlog_format.structured.writing import Session, SessionWriter
-from tests.format.structured.logs import event
+from tests.format.structured.logs import event, source
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -88,8 +88,9 @@ NOISE = {
     "too short": b"\x02\x00\x00\x00xy",
     "zeros": bytes(40),
     "text": b"\x07garbage text of a crashed program\n",
+    "after a source that no event has room for": source((1 << 63) + 1).entry() + bytes(40),
 }
-"""Bytes that are no entry, nor the start of one."""
+"""Bytes that are no entry, nor the start of one, and be it that they come after one."""
 
 
 def damaged_before_first_event(directory: Path, noise: bytes, *, instead_of_start: bool) -> list[int]:

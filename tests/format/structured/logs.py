@@ -33,7 +33,7 @@ def source(source_id: int, text: bytes = b"text", severity: int = 128) -> EventS
 
 
 _METADATA = st.one_of(
-    st.builds(source, st.sampled_from(IDS), TEXTS),
+    st.builds(source, st.sampled_from((*IDS, (1 << 63) + 1)), TEXTS),
     st.builds(WriterProp, st.integers(0, 2), st.sampled_from([b"", b"a", b"worker", b"x" * 40]), st.integers(0, 99)),
     st.builds(ClockSync, st.integers(0, 2), st.sampled_from([0, 10**9]), st.integers(0, 2), st.just(3600), TEXTS),
 )

@@ -103,9 +103,10 @@ class FileRange:
         return bool((self._words(ENTRY_HEAD_SIZE) == source).any())
 
     def defined_sources(self) -> set[int]:
-        """Ids of the sources that are defined in it."""
+        """Ids of the sources that are defined in it; not those that no event has room for."""
         sources = self.starts[self._words(ENTRY_HEAD_SIZE) == SOURCE_TAG]
-        return set(self._words(ENTRY_HEAD_SIZE + TAG_STRUCT.size, sources).tolist())
+        ids = self._words(ENTRY_HEAD_SIZE + TAG_STRUCT.size, sources)
+        return set(ids[ids < METADATA_BIT].tolist())
 
     def _words(self, offset: int, starts: NDArray[np.int64] | None = None) -> NDArray[np.uint64]:
         """Eight bytes of each entry."""
