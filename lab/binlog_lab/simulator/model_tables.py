@@ -219,6 +219,7 @@ class _OneFile:
     has_deletion_vectors = False
     keeps_identity = False
     defaulted = ()
+    generated = ()
 
     def __init__(self, rows: pa.Table) -> None:
         self.rows = rows.combine_chunks()

@@ -59,6 +59,10 @@ class TableFiles(Protocol[File]):
     def defaulted(self) -> Sequence[str]:
         """Columns for which a writer of the table has to put a default into rows that come without them."""
 
+    @property
+    def generated(self) -> Sequence[str]:
+        """Columns whose values `write` makes of others."""
+
     def files_with(
         self, keys: pa.Table, current: str | None = None, among: Sequence[File] | None = None
     ) -> Sequence[File]:
@@ -113,6 +117,22 @@ def check_defaults(files: TableFiles[Any], rows: pa.Schema) -> None:
             "TABLE_FEATURE",
             f"new rows have no column {', '.join(missing)}, and the table has a default there that only Spark puts in",
             hint="Take it off (Spark: ALTER TABLE ... ALTER COLUMN ... DROP DEFAULT): such rows are null there then",
+        )
+
+
+def check_generated(files: TableFiles[Any], *rows: pa.Schema) -> None:
+    """See that new rows come without the columns that the table makes of others.
+
+    Raises:
+        TableError: `TABLE_FEATURE`: they bring one.
+    """
+    brought = {name.casefold() for schema in rows for name in schema.names}
+    taken = [name for name in files.generated if name.casefold() in brought]
+    if taken:
+        raise TableError(
+            "TABLE_FEATURE",
+            f"new rows have a column {', '.join(taken)}, whose values the table makes itself (generatedColumns)",
+            hint="Leave the column out of the rows, or name another target and let this job build the table anew",
         )
 
 

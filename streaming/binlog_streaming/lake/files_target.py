@@ -9,7 +9,7 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar
 
-from binlog_streaming.lake.change import File, TableFiles, check_defaults
+from binlog_streaming.lake.change import File, TableFiles, check_defaults, check_generated
 from binlog_streaming.lake.commit_id import WriteCost
 from binlog_streaming.lake.evolution import cast_rows
 from binlog_streaming.lake.key_lookup import found_rows
@@ -106,6 +106,7 @@ class FilesTarget(Target, Generic[Write]):
         """See `Target`."""
         with self._begin() as write:
             check_defaults(write, rows.schema)
+            check_generated(write, rows.schema)
             write.write(cast_rows(rows, write.schema))
             self._commit(write, commit_id)
 
@@ -129,6 +130,7 @@ class FilesTarget(Target, Generic[Write]):
         """See `Target`."""
         with self._begin() as write:
             check_defaults(write, rows.schema)
+            check_generated(write, rows.schema)
             write.write(cast_rows(rows, write.schema))
             return write.detach((), write.row_count)
 

@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from binlog_streaming.lake.change import ContradictedError, Overlay, check_defaults, contradictions
+from binlog_streaming.lake.change import ContradictedError, Overlay, check_defaults, check_generated, contradictions
 from binlog_streaming.lake.commit_id import STEP_BYTES_MAX, WriteCost
 from binlog_streaming.lake.evolution import NO_ID, cast_table, identified
 from binlog_streaming.lake.key_lookup import KeyLookup, union
@@ -245,6 +245,8 @@ class _Merging(Generic[File]):
         self._key_schema = pa.schema([self._schema.field(name) for name in keys])
         self._upserts = self._typed(change.upserts)
         self._appends = () if change.appends is None else (change.appends,)
+        brought = [change.upserts, *self._appends, *([] if change.patches is None else [change.patches.rows])]
+        check_generated(files, *(rows.schema for rows in brought))
         patches = self._typed(change.patches.rows) if change.patches is not None else None
         tables = [self._upserts, change.deletes, *([] if patches is None else [patches])]
         self._changed = pa.concat_tables(cast_table(table.select(keys), self._key_schema) for table in tables)
@@ -316,7 +318,9 @@ class _Merging(Generic[File]):
     def _write_rows(self, rows: pa.Table, ids: Indices | None = None) -> None:
         if rows.num_rows:
             check_defaults(self._files, rows.schema)
-            typed = cast_table(rows, self._schema)
+            # Values of before are not those of the other columns now.
+            made = [name for name in self._files.generated if name in rows.column_names]
+            typed = cast_table(rows.drop_columns(made), self._schema)
             # Also rows that have no id yet, so that all are in one file.
             self._files.write((identified(typed, ids) if self._files.keeps_identity else typed).to_batches())
 

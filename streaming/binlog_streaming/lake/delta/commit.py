@@ -36,6 +36,7 @@ from binlog_streaming.lake.delta.log import catch_up, file_key, make_commit
 from binlog_streaming.lake.delta.mapping import file_columns
 from binlog_streaming.lake.delta.row_tracking import keeps_row_ids
 from binlog_streaming.lake.delta.vectors import DeltaVectorFile, read_vector
+from binlog_streaming.lake.evolution import cast_table
 from binlog_streaming.lake.key_lookup import files_that_may_hold
 from binlog_streaming.lake.merge import WrittenFiles
 from binlog_streaming.lake.target import CrashPoint
@@ -164,6 +165,11 @@ class DeltaTableWrite:
         columns = json.loads(self.log.metadata.schema_string)["fields"]
         return [column["name"] for column in columns if "CURRENT_DEFAULT" in column.get("metadata", {})]
 
+    @property
+    def generated(self) -> Sequence[str]:
+        """See `TableFiles`."""
+        return [column.name for column in self._layout.generated]
+
     def files_with(self, keys: pa.Table, current: str | None = None, among: Sequence[Add] | None = None) -> list[Add]:
         """See `TableFiles`; statistics have nothing about *current*."""
         del current
@@ -236,7 +242,7 @@ class DeltaTableWrite:
                 file_size=self._file_size,
                 folder=_CHANGE_FOLDER,
             )
-        self._feed.write(rows)
+        self._feed.write(cast_table(rows.drop_columns(self.generated), rows.schema))
 
     def detach(
         self, superseded: Sequence[Superseded[Add]], row_count: int, contradicted: Contradictions | None = None

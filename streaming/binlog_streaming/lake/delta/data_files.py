@@ -26,6 +26,7 @@ from binlog_streaming.lake.delta.actions import (
     statistics_text,
 )
 from binlog_streaming.lake.delta.features import clustering_columns, required_columns
+from binlog_streaming.lake.delta.generated import GeneratedColumn, generated_columns
 from binlog_streaming.lake.delta.mapping import FileColumns, file_columns
 from binlog_streaming.lake.delta.row_checks import RowCheck, row_checks
 from binlog_streaming.lake.delta.vectors import read_vector
@@ -72,6 +73,7 @@ class FileLayout:
         columns: Names of columns in files.
         required: See `required_columns`.
         measured: Columns, as files call them, of which statistics are needed wherever they are.
+        generated: Columns whose values are made of others, which rows have then.
         checks: Rules for the rows.
     """
 
@@ -79,6 +81,7 @@ class FileLayout:
     columns: FileColumns = SAME_NAMES
     required: Mapping[str, str] = field(default_factory=dict)
     measured: frozenset[str] = frozenset()
+    generated: tuple[GeneratedColumn, ...] = ()
     checks: tuple[RowCheck, ...] = ()
 
 
@@ -89,8 +92,9 @@ def file_layout(log: TableLog, metadata: Metadata, schema: pa.Schema) -> FileLay
     """Layout of new files of a table. *metadata*: of the table after the commit. *schema*: its columns then."""
     partitions = tuple(name for name in log.metadata.partition_columns if name in schema.names)
     measured = frozenset(path[0] for path in clustering_columns(log))
-    checks, _ = row_checks(metadata)
-    return FileLayout(partitions, file_columns(metadata), required_columns(metadata), measured, tuple(checks))
+    (made, _), (checks, _) = generated_columns(metadata), row_checks(metadata)
+    columns, required = file_columns(metadata), required_columns(metadata)
+    return FileLayout(partitions, columns, required, measured, tuple(made), tuple(checks))
 
 
 class DeltaDataFiles:
@@ -133,6 +137,8 @@ class DeltaDataFiles:
         Raises:
             TableError: `TABLE_FEATURE`: the table does not take one; `PARTITION_VALUE`: one has no partition.
         """
+        for column in self._layout.generated:
+            rows = column.put(self._store.uri, rows)
         check_values(self._store.uri, rows, self._layout.required)
         for check in self._layout.checks:
             check.see(self._store.uri, rows)

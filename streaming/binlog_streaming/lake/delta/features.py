@@ -19,6 +19,7 @@ from msgspec.structs import replace
 from binlog_format.errors import TableError
 from binlog_streaming.lake.commit_id import MODE_PROPERTY
 from binlog_streaming.lake.delta.actions import Protocol
+from binlog_streaming.lake.delta.generated import generated_columns
 from binlog_streaming.lake.delta.mapping import is_mapped, mapping_mode
 from binlog_streaming.lake.delta.row_checks import INVARIANT, row_checks
 from binlog_streaming.settings import Mode
@@ -86,11 +87,6 @@ WRITER_VERSION_MAX = 7
 _NESTED = re.compile(r'"(?:elementType|keyType|valueType)":\s*\{')
 _REQUIRED = re.compile(r'"nullable":\s*false|"(?:valueContainsNull|containsNull)":\s*false')
 _ICEBERG = re.compile(r"delta\.enableIcebergCompatV\d+")
-_COLUMN_USES = {
-    "delta.generationExpression": "generatedColumns",
-}
-"""Metadata of a column, and the feature that it is a use of."""
-
 CLUSTERING = "delta.clustering"
 """Domain of the columns by which a table is clustered."""
 
@@ -117,7 +113,7 @@ def check_features(uri: str, log: TableLog) -> None:
 
 
 def check_renamed(uri: str, before: Metadata, after: Metadata, renamed: Mapping[str, str]) -> None:
-    """See that the rules of a table stay rules for the same columns.
+    """See that the rules of a table stay rules for the same columns, and its columns are generated of the same ones.
 
     Args:
         renamed: Old names and new ones.
@@ -126,9 +122,12 @@ def check_renamed(uri: str, before: Metadata, after: Metadata, renamed: Mapping[
         TableError: `TABLE_FEATURE`: they do not, or cannot be kept for the columns as they are now.
     """
     checks, uses = row_checks(after)
+    made, unmade = generated_columns(after)
     names = {old for old, new in renamed.items() if old.casefold() != new.casefold()}
     checks = [check for check in [*row_checks(before)[0], *checks] if not names.isdisjoint(check.columns.values())]
     uses += [f"{check.feature} ({check.name}: {check.expression}) of a column that is renamed" for check in checks]
+    made = [column for column in [*generated_columns(before)[0], *made] if names & {column.name, column.column}]
+    uses += [*unmade, *(f"generatedColumns (column {column.name}: {column.expression}), renamed" for column in made)]
     if uses:
         raise _table_feature(uri, ", ".join(dict.fromkeys(uses)))
 
@@ -164,13 +163,13 @@ def _restrictions(metadata: Metadata) -> Iterator[str]:
     if configuration.get("delta.appendOnly") == "true" and configuration.get(MODE_PROPERTY) != Mode.CHANGELOG:
         yield "appendOnly"
     yield from row_checks(metadata)[1]
+    yield from generated_columns(metadata)[1]
     for column in json.loads(metadata.schema_string)["fields"]:
         yield from (f"{use} (column {column['name']})" for use in _column_uses(column))
 
 
 def _column_uses(column: Mapping[str, Any]) -> Iterator[str]:
     metadata = column.get("metadata", {})
-    yield from (feature for name, feature in _COLUMN_USES.items() if name in metadata)
     if metadata.get(_EXPLICIT) is False:
         yield "identityColumns GENERATED ALWAYS"
     if not isinstance(column["type"], str) and _INNER_VARIANT.search(json.dumps(column["type"])):

@@ -39,7 +39,8 @@ CONSTRAINT = "delta.constraints."
 """Beginning of the properties that have CHECK constraints."""
 INVARIANT = "delta.invariants"
 """Metadata of a column: an invariant with an expression."""
-_TEXT_LENGTH = "__CHAR_VARCHAR_TYPE_STRING"
+TEXT_LENGTH = "__CHAR_VARCHAR_TYPE_STRING"
+"""Metadata of a column: it is CHAR or VARCHAR."""
 
 _SAME_TOKENS = re.compile(
     r"""(?:[ \t\r\n]+
@@ -145,11 +146,7 @@ def _rules(metadata: Metadata, columns: Sequence[Mapping[str, Any]]) -> Iterator
 def _row_check(
     feature: str, name: str, expression: str, columns: Sequence[Mapping[str, Any]], keys: tuple[str, ...]
 ) -> RowCheck:
-    found = _SAME_TOKENS.match(expression)
-    if found is None or found.end() < len(expression):
-        raise PredicateError(
-            "names, numbers, texts in '' without \\, and comparisons expected", found.end() if found else 0
-        )
+    see_tokens(expression)
     condition = parse_predicate(expression)
     shown = [PredicateColumn(column["name"], _kind(column), json.dumps(column["type"])) for column in columns]
     asked, evaluation = evaluation_of(condition, shown)
@@ -157,9 +154,17 @@ def _row_check(
     return RowCheck(feature, name, expression, {index: shown[index].name for index in asked}, keys, evaluation)
 
 
+def see_tokens(expression: str) -> None:
+    """See that Spark and our parser read the same tokens. Raises `PredicateError`: they may not."""
+    found = _SAME_TOKENS.match(expression)
+    assert found is not None, "it may be empty"
+    if found.end() < len(expression):
+        raise PredicateError("names, numbers, texts in '' without \\, and comparisons expected", found.end())
+
+
 def _kind(column: Mapping[str, Any]) -> pa.DataType:
     # Null: its values are not compared.
-    if not isinstance(column["type"], str) or _TEXT_LENGTH in column.get("metadata", {}):
+    if not isinstance(column["type"], str) or TEXT_LENGTH in column.get("metadata", {}):
         return pa.null()
     if (decimal := _DECIMAL.fullmatch(column["type"])) is not None:
         return pa.decimal128(int(decimal[1]), int(decimal[2]))

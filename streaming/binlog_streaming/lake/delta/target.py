@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, ClassVar
 
@@ -29,6 +29,7 @@ from binlog_streaming.lake.delta.columns import created, delta_schema, table_sch
 from binlog_streaming.lake.delta.commit import DeltaTableWrite
 from binlog_streaming.lake.delta.data_files import identified_rows, live_rows
 from binlog_streaming.lake.delta.features import FEED, check_features, check_renamed, upgrade, with_properties
+from binlog_streaming.lake.delta.generated import generated_columns
 from binlog_streaming.lake.delta.log import (
     conflict,
     empty_log,
@@ -199,12 +200,17 @@ class DeltaTarget(FilesTarget[DeltaTableWrite]):
         one with type widening; anything else writes the table anew.
         """
         schema = self.stored_schema(change.applied_to(self.schema()))
-        names_cost = bool(change.renamed) and not is_mapped(self._there().metadata)
+        metadata = self._there().metadata
+        names_cost = bool(change.renamed) and not is_mapped(metadata)
         types_cost = bool(change.retyped) and (
             bool(change.renamed) or not widens(self._there(), schema, change.retyped)
         )
         if names_cost or types_cost or change.filled or change.converted:
-            self._overwrite(changed_rows(self.identified_rows(), change, schema), commit_id, change.renamed)
+            # What is generated is made anew.
+            made = [change.renamed.get(column.name, column.name) for column in generated_columns(metadata)[0]]
+            fills = {name: pa.scalar(None, pa.null()) for name in made if name not in change.converted}
+            whole = replace(change, filled=fills | dict(change.filled))
+            self._overwrite(changed_rows(self.identified_rows(), whole, schema), commit_id, change.renamed)
             return
         recorded = self._recorded(schema, change.renamed)
         with self._begin(schema, recorded) as write:

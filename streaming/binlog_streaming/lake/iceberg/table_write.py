@@ -135,6 +135,11 @@ class IcebergTableWrite:
         """See `TableFiles`."""
         return [field.name for field in self._metadata.schema().fields if field.write_default is not None]
 
+    @property
+    def generated(self) -> Sequence[str]:
+        """See `TableFiles`: Iceberg has none."""
+        return ()
+
     def files(self) -> list[LiveFile]:
         """Data files of the table before the commit, oldest first.
 

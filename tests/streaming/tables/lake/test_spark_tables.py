@@ -327,6 +327,64 @@ def test_spark_and_we_keep_the_same_rules(session: SparkSession, tmp_path: Path)
     assert found(session, path) == {1: "y", 3: "n", 4: "z"}
 
 
+def test_spark_and_we_generate_the_same_values(session: SparkSession, tmp_path: Path) -> None:
+    """Of every type and function that we know; Spark checks each row that it writes anew."""
+    path = tmp_path / "orders"
+    columns = {
+        "id": "INT",
+        "value": "STRING",
+        "day": "DATE",
+        "at": "TIMESTAMP_NTZ",
+        "big": "BIGINT",
+        "zoned": "TIMESTAMP",
+    }
+    made = {
+        **{f"{part}_day": ("INT", f"{part}(day)") for part in ("year", "month", "day", "dayofmonth")},
+        **{f"{part}_at": ("INT", f"{part}(at)") for part in ("YEAR", "Month", "day", "dayofmonth", "hour")},
+        "date_day": ("DATE", "CAST(day AS DATE)"),
+        "date_at": ("DATE", "cast(at as date)"),
+        "head": ("STRING", "SUBSTRING(value, 1, 2)"),
+        "middle": ("STRING", "substr(`value`, 2, 1)"),
+        "nothing": ("STRING", "substring(value, 9, 0)"),
+        **{f"copy_{name}": (kind, name) for name, kind in columns.items()},
+    }
+    said = ", ".join(f"'{name}' = '{value}'" for name, value in MIRROR_COMMIT_ID.table_properties().items())
+    kinds = ", ".join(f"{name} {kind}" for name, kind in columns.items())
+    generated = ", ".join(f"{name} {kind} GENERATED ALWAYS AS ({text})" for name, (kind, text) in made.items())
+    session.sql(
+        f"CREATE TABLE delta.`{path}` ({kinds}, {generated}) USING delta PARTITIONED BY (YEAR_at) "
+        f"TBLPROPERTIES ({said})"
+    )
+    texts = ["", "a", "äöü", "\U0001f600x\U0001f600", "long text", None]
+    micros = [-62135596800000000, -12219292800000001, -1, 0, 86_399_999_999, 253402300799999999, None]
+    values = [
+        (number, text, None if at is None else at // DAY_US, at, at, at)
+        for number, (text, at) in enumerate(itertools.product(texts, micros))
+    ]
+    schema = pa.schema([delta(path).schema().field(name) for name in columns])
+    whole = [pa.array(column, pa.int64()) for column in zip(*[(row[0], *row[2:]) for row in values], strict=True)]
+    arrays = [whole[0], pa.array([row[1] for row in values]), *whole[1:]]
+    arrays[2] = arrays[2].cast(pa.int32())
+    rows = pa.table([array.cast(field.type) for array, field in zip(arrays, schema, strict=True)], schema=schema)
+    delta(path).append(rows.to_reader(), MIRROR_COMMIT_ID)
+
+    def check(count: int) -> None:
+        same = ", ".join(f"min({name} <=> {text}) AS {name}" for name, (_, text) in made.items())
+        (row,) = session.sql(f"SELECT count(*) AS count, {same} FROM delta.`{path}`").collect()
+        assert row.asDict() == {"count": count, **dict.fromkeys(made, True)}
+
+    check(len(values))
+    change = Change(rows.slice(0, 5).drop_columns("at"), pa.table({"id": pa.array([7], pa.int32())}))
+    delta(path, Merge.MARK).merge(change, replace(MIRROR_COMMIT_ID, batch_id=1))
+    few = pa.table({"id": rows.column("id").slice(10, 5), "at": rows.column("at").slice(15, 5)})
+    delta(path).merge(Change(few, few.select(["id"]).slice(0, 0)), replace(MIRROR_COMMIT_ID, batch_id=2))
+    check(len(values) - 1)
+    session.sql(f"UPDATE delta.`{path}` SET value = concat(value, '!') WHERE id % 2 = 0")
+    session.sql(f"INSERT INTO delta.`{path}` ({', '.join(columns)}) VALUES (900, 'spark', NULL, NULL, 1, NULL)")
+    delta(path).replace(delta(path).read(), replace(MIRROR_COMMIT_ID, batch_id=3))
+    check(len(values))
+
+
 def test_delta_tables_that_spark_wrote_for_a_job_go_on(session: SparkSession, tmp_path: Path) -> None:
     """Former versions had Spark write them: with the same properties, transactions, and words about a step."""
     path, step = tmp_path / "orders", replace(MIRROR_COMMIT_ID, batch_id=3, step=2, gtid_position="0-1-7")
