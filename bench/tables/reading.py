@@ -1,6 +1,6 @@
 """A table read from a live MariaDB into Delta, `snapshot --method read`: 1,000,000 rows in sysbench's shape.
 
-Server and reader share the machine. What is timed is all of the command but its plan: sessions at one point, ranges,
+Server and reader share the machine. What is timed is all of the command: its plan, sessions at one point, ranges,
 values, Parquet files, the commit and the job's record. A small table is read before, so that all code is loaded.
 """
 

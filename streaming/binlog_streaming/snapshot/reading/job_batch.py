@@ -9,10 +9,13 @@ The place in a job's log of a point of its server: `parse_point`, `offset_of`, `
 
 from __future__ import annotations
 
+import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
 from enum import StrEnum
+from itertools import takewhile
 from typing import TYPE_CHECKING
 
 from binlog_connector.crash_points import reached
@@ -40,11 +43,13 @@ from binlog_streaming.snapshot.reading.table_rows import RowsPlace
 from binlog_streaming.tables.job import TablesJob
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from concurrent.futures import Future
 
     from binlog_connector.following.log_end import SeenEnd
     from binlog_connector.schema.definitions import TableName
     from binlog_connector.schema.log_ddl import DdlStatement
+    from binlog_format.block import Block
     from binlog_format.gtids.gtid_set import GtidPoint
     from binlog_format.log_format import Span
     from binlog_format.position import Position
@@ -139,11 +144,16 @@ class JobBatch:
             if not begin_batch(self._state, self.batch_id, checkpoint.offset):
                 raise self._cut_off(self.batch_id)
             reached(ReadingStep.BATCH_BEGUN)
-            try:
-                yield
-            finally:
-                # Tables that are complete stay so, whatever became of the next one.
-                self._end()
+            is_over = threading.Event()
+            with ThreadPoolExecutor(1, "binlog-stream-scope") as pool:
+                older = self._older_scope(pool, is_over)
+                try:
+                    yield
+                finally:
+                    # Tables that are complete stay so, whatever became of the next one.
+                    if not self._completed:
+                        is_over.set()
+                    self._end(older)
 
     def completed(self, taken: PlannedSnapshot, progress: Sequence[TableProgress]) -> None:
         """All targets of a table have its rows."""
@@ -153,7 +163,7 @@ class JobBatch:
         """Keep definitions of tables with the job, those of completed tables whole, of others their foreign keys.
 
         Args:
-            definitions: Of `stated_definitions.definition_of_server`.
+            definitions: Of `stated_definitions.definition_of_server`; known before `at`.
         """
         self._definitions |= definitions
 
@@ -214,7 +224,26 @@ class JobBatch:
         reached(ReadingStep.FIRST_BATCH_BEGUN)
         end_batch(self._state, 0)
 
-    def _end(self) -> None:
+    def _older_scope(self, pool: ThreadPoolExecutor, is_over: threading.Event) -> Future[StatementScope] | None:
+        """Begin to read statements and foreign keys before the tables' place, while rows are waited for.
+
+        Args:
+            is_over: Ends it; then it is of no use.
+
+        Returns:
+            None: the job has read them before, or knows nothing of the tables.
+        """
+        scope = StatementScope.from_json(self._keeper.record.scope.at(self.batch_id))
+        if not self._definitions or scope.foreign_keys is not None:
+            return None
+
+        def observed(blocks: Iterable[Block]) -> Iterator[Block]:
+            return takewhile(lambda _: not is_over.is_set(), self._keeper.observed_from_start(blocks))
+
+        first = next(iter(self._definitions.values()))
+        return pool.submit(CascadeLog(self._job).scope_before, first.position, observed)
+
+    def _end(self, older: Future[StatementScope] | None) -> None:
         reached(ReadingStep.WRITTEN)
         record = self._keeper.record
         tables = tuple(target for _, progress in self._completed for target in progress)
@@ -222,10 +251,8 @@ class JobBatch:
             names = frozenset(taken.name for taken, _ in self._completed)
             known = {snapshot.name: snapshot for snapshot in record.states(self.batch_id).snapshots}
             scope = StatementScope.from_json(record.scope.at(self.batch_id))
-            if self._definitions and scope.foreign_keys is None:
-                first = next(iter(self._definitions.values()))
-                blocks = self._keeper.observed_from_start
-                scope.take_older(CascadeLog(self._job).scope_before(first.position, blocks))
+            if older is not None:
+                scope.take_older(older.result())
             for definition in self._definitions.values():
                 scope.observe(definition)
             # Before the record has the tables as complete: what follows of them in the log may need their definitions.
