@@ -216,7 +216,7 @@ def _altered_columns(
 ) -> tuple[ColumnDefinition, ...]:
     """MariaDB sql/sql_table.cc: mysql_prepare_alter_table: all names are those from before, but for AFTER."""
     known = {column.name.casefold() for column in old}
-    changes = [change for change in alter.changes if _is_possible(change, known, alter)]
+    changes = [change for change in alter.changes if _is_possible(change, known)]
     in_place = {_folded(change.old_name): change for change in changes if change.old_name and not change.is_placed}
     moved = {_folded(change.old_name) for change in changes if change.old_name and change.is_placed}
     dropped = {name.casefold() for name, if_exists in alter.dropped if not if_exists or name.casefold() in known}
@@ -259,14 +259,13 @@ def _folded(name: str | None) -> str:
     return (name or "").casefold()
 
 
-def _is_possible(change: ColumnChange, known: set[str], alter: AlterTable) -> bool:
-    """True if a change takes place: with IF [NOT] EXISTS it may not."""
+def _is_possible(change: ColumnChange, known: set[str]) -> bool:
+    """True if a change takes place: with IF [NOT] EXISTS it may not, whatever becomes of the column that is there."""
     if not change.if_possible:
         return True
     if change.old_name is not None:
         return change.old_name.casefold() in known
-    dropped = {name.casefold() for name, _ in alter.dropped}
-    return change.column.name.casefold() not in known - dropped
+    return change.column.name.casefold() not in known
 
 
 def _insert(columns: list[ColumnDefinition], change: ColumnChange, column: ColumnDefinition) -> None:

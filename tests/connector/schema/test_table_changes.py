@@ -332,6 +332,8 @@ def test_if_not_exists_is_told_with_the_column() -> None:
     change = altered("ADD COLUMN IF NOT EXISTS a INT DEFAULT 1, ADD b INT, DROP IF EXISTS c, MODIFY IF EXISTS d INT")
     assert [(one.name, one.if_missing) for one in change.added] == [("a", True), ("b", False)]
     assert (change.dropped, names(change.modified)) == (("c",), ["d"])
+    change = altered("ADD IF NOT EXISTS (a INT, b INT, A TEXT), CHANGE IF EXISTS x y INT, ADD IF NOT EXISTS y INT")
+    assert [one.name for one in change.added] == ["a", "b"]
 
 
 def test_system_versioning_adds_its_columns() -> None:

@@ -97,7 +97,8 @@ class Alterations:
                 self._alter(name, table, f"DROP COLUMN `{column.name}`", "DROP COLUMN")
                 self._alter(name, table, f"ADD COLUMN `{again}` {declared}", "ADD COLUMN again")
             else:
-                action = f"DROP COLUMN `{column.name}`, ADD COLUMN `{again}` {declared}"
+                if_there, if_not_there = self._chance.choice((("", ""), ("", ""), ("IF EXISTS ", "IF NOT EXISTS ")))
+                action = f"DROP COLUMN {if_there}`{column.name}`, ADD COLUMN {if_not_there}`{again}` {declared}"
                 self._alter(name, table, action, "DROP, ADD COLUMN")
 
     def _rename_column(self) -> None:

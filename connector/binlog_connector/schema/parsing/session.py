@@ -80,6 +80,19 @@ def table_name(reader: TokenReader, session: StatementSession) -> TableName:
     return TableName(session.database, first)
 
 
+def column_name(reader: TokenReader) -> str:
+    """A column's name without its table's: MariaDB, and MySQL before 8.0, take `t.c`, `d.t.c` and `.c` in definitions.
+
+    Raises:
+        DdlSyntaxError: Something else comes.
+    """
+    reader.accept_symbol(".")
+    name = reader.name()
+    while reader.accept_symbol("."):
+        name = reader.name()
+    return name
+
+
 BINARY = "binary"
 UTF8MB4 = "utf8mb4"
 NATIONAL = "utf8mb3"

@@ -25,7 +25,7 @@ from binlog_connector.schema.parsing.keys import (
     skip_action,
 )
 from binlog_connector.schema.parsing.lexer import TokenKind, TokenReader
-from binlog_connector.schema.parsing.session import charset_name, charset_of_collation_name, table_name
+from binlog_connector.schema.parsing.session import charset_name, charset_of_collation_name, column_name, table_name
 from binlog_connector.schema.partitions.definition import PartitionChange
 from binlog_connector.schema.partitions.parser import parse_converted_table, parse_partition_change, parse_partitioning
 
@@ -94,7 +94,7 @@ def _parse_element(reader: TokenReader, elements: _Elements, session: StatementS
     elif at_period(reader):
         elements.period = parse_period(reader) or elements.period
     else:
-        elements.take_column(parse_column(reader, reader.name(), session))
+        elements.take_column(parse_column(reader, column_name(reader), session))
 
 
 def _parse_options(reader: TokenReader, session: StatementSession) -> TableOptions:
@@ -210,13 +210,13 @@ def _action(reader: TokenReader, alter: AlterTable, session: StatementSession) -
     if reader.accept("MODIFY"):
         reader.accept("COLUMN")
         if_possible = accept_if_exists(reader)
-        name = reader.name()
+        name = column_name(reader)
         return _changed(reader, alter, ColumnChange(parse_column(reader, name, own), name), if_possible)
     if reader.accept("CHANGE"):
         reader.accept("COLUMN")
         if_possible = accept_if_exists(reader)
-        old = reader.name()
-        column = parse_column(reader, reader.name(), own)
+        old = column_name(reader)
+        column = parse_column(reader, column_name(reader), own)
         return _changed(reader, alter, ColumnChange(column, old), if_possible)
     if reader.accept("RENAME"):
         return _rename(reader, alter, session)
@@ -235,7 +235,7 @@ def _alter_column(reader: TokenReader, alter: AlterTable, session: StatementSess
         skip_action(reader)
         return alter
     accept_if_exists(reader)
-    name = reader.name()
+    name = column_name(reader)
     if reader.accept("SET", "DEFAULT"):
         # Where the column is no TIMESTAMP, the time zone does not matter.
         default = replace(parse_default(reader, session), time_zone=session.time_zone)
@@ -282,12 +282,13 @@ def _add(reader: TokenReader, alter: AlterTable, session: StatementSession) -> A
     reader.accept("COLUMN")
     if_possible = accept_if_exists(reader)
     if not reader.at_symbol("("):
-        column = parse_column(reader, reader.name(), session)
+        column = parse_column(reader, column_name(reader), session)
         return _changed(reader, alter, ColumnChange(column), if_possible)
     elements = _Elements()
     _parse_elements(reader, elements, session)
-    changes = tuple(ColumnChange(column, if_possible=if_possible) for column in elements.columns)
-    return _with_elements(replace(alter, changes=(*alter.changes, *changes)), elements)
+    for column in elements.columns:
+        alter = _with_change(alter, ColumnChange(column, if_possible=if_possible))
+    return _with_elements(alter, elements)
 
 
 def _with_elements(alter: AlterTable, elements: _Elements) -> AlterTable:
@@ -305,8 +306,16 @@ def _changed(reader: TokenReader, alter: AlterTable, change: ColumnChange, if_po
         change = replace(change, after=reader.name())
     elements = _Elements()
     elements.take_column(change.column)
-    changes = (*alter.changes, replace(change, if_possible=if_possible))
-    return _with_elements(replace(alter, changes=changes), elements)
+    return _with_elements(_with_change(alter, replace(change, if_possible=if_possible)), elements)
+
+
+def _with_change(alter: AlterTable, change: ColumnChange) -> AlterTable:
+    # MariaDB sql/sql_table.cc: handle_if_exists_options: of what IF NOT EXISTS adds, only the first of a name counts,
+    # also after a column that gets this name, or would get it.
+    names = {other.column.name.casefold() for other in alter.changes}
+    if change.if_possible and change.old_name is None and change.column.name.casefold() in names:
+        return alter
+    return replace(alter, changes=(*alter.changes, change))
 
 
 def _drop(reader: TokenReader, alter: AlterTable) -> AlterTable:
@@ -335,7 +344,7 @@ def _drop(reader: TokenReader, alter: AlterTable) -> AlterTable:
         return alter
     reader.accept("COLUMN")
     if_exists = accept_if_exists(reader)
-    name = reader.name()
+    name = column_name(reader)
     _ = reader.accept("RESTRICT") or reader.accept("CASCADE")
     return replace(alter, dropped=(*alter.dropped, (name, if_exists)))
 

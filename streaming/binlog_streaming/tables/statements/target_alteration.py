@@ -112,8 +112,9 @@ class _Columns:
         self.dropped = {self.renamed.get(name, name) for name in self.dropped - taken}
 
     def add(self, column: pa.Field, existing: pa.Scalar | None, *, if_missing: bool) -> None:
-        if if_missing and column.name.casefold() in {name.casefold() for name in self.types.keys() - self.dropped}:
-            return
+        before = set(self.before.schema.names) - set(self.before.dropped)
+        if if_missing and column.name.casefold() in {name.casefold() for name in before}:
+            return  # whatever becomes of it by the same statement
         self._spell(column.name)
         there = self.types.get(column.name)
         if there is not None and column.name not in self.dropped:

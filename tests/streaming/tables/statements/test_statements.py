@@ -388,6 +388,18 @@ def test_column_that_takes_the_name_of_a_dropped_one_is_no_dropped_column(tmp_pa
         assert rows_of(targets)["orders"] == [(1, "a")], step
 
 
+def test_column_that_is_there_before_the_statement_is_not_added_if_it_drops_it(tmp_path: Path) -> None:
+    """MariaDB leaves out what IF NOT EXISTS adds, and then drops the column."""
+
+    def story(log: ShopLog) -> None:
+        log.insert(PRICED, (1, "a", 3))
+        log.statement("ALTER TABLE orders DROP COLUMN IF EXISTS price, ADD COLUMN IF NOT EXISTS price BIGINT DEFAULT 5")
+        log.insert(ORDERS, (2, "b"))
+
+    # In the target it stays, as after any DROP COLUMN.
+    assert kept(tmp_path, story)["orders"] == [(1, "a", 3), (2, "b", None)]
+
+
 def test_dropped_database_takes_the_tables_that_are_known(tmp_path: Path) -> None:
     def story(log: ShopLog) -> None:
         log.insert(ORDERS, (1, "a"))
