@@ -113,7 +113,8 @@ def _lacks_generated_alone(block: Block, row: int, table_map: int, schemas: Tabl
     start, size = int(event["start"]), int(event["size"])
     position = Position.of(block.groups[int(event["group"])])
     try:
-        layout = schemas.completed(parse_table_map(block.data[start : start + size].tobytes(), block.vendor), position)
+        table_map_event = block.data[start : start + size].tobytes()
+        layout = schemas.completed(parse_table_map(table_map_event, block.vendor, block.server_version), position)
     except BinlogError:
         return False  # who reads its rows names it
     if not layout.completion:

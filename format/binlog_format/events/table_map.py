@@ -10,6 +10,7 @@ from binlog_format.errors import CorruptError, UnsupportedError
 from binlog_format.events.charset_layout import charset_of_collation
 from binlog_format.events.charsets import decode_text
 from binlog_format.events.layout import EVENT_TYPE_OFFSET, EventType
+from binlog_format.events.table_map_edits import with_bits_of_years, with_metadata
 from binlog_format.events.table_map_layout import (
     CHARACTER_TYPES,
     COLUMN_COUNT_MAX,
@@ -164,12 +165,13 @@ class _Cursor:
         return CorruptError("BAD_EVENT", f"table map event: {self.what}: {reason}")
 
 
-def parse_table_map(event: bytes, vendor: Vendor = Vendor.MARIADB) -> TableLayout:
+def parse_table_map(event: bytes, vendor: Vendor = Vendor.MARIADB, server_version: int | None = None) -> TableLayout:
     """Read a table map event.
 
     Args:
         event: Header and body, without checksum.
         vendor: Whose server wrote it: geometry columns have a character set in MariaDB's metadata only.
+        server_version: See `Block`; None: it is one that `TableLayout.table_map` has.
     """
     body = _Cursor(event, "body")
     database, table = _names(body)
@@ -179,10 +181,15 @@ def parse_table_map(event: bytes, vendor: Vendor = Vendor.MARIADB) -> TableLayou
     codes = body.take(count)
     types = _column_types(codes, _Cursor(body.text(), "type metadata"), f"{database}.{table}")
     null_bits = body.take((count + 7) // 8)
-    fields = {}
+    fields, metadata_start = {}, len(event) - body.remaining
     while body.remaining:
         kind = body.take(1)[0]
         fields[kind] = body.text()
+    signedness = fields.get(MetadataField.SIGNEDNESS)
+    if signedness is not None and vendor is Vendor.MYSQL:
+        bits = with_bits_of_years(signedness, [type_ for type_, _ in types], server_version)
+        if bits != signedness:
+            event = _with_signedness(event[:metadata_start], fields, bits)
     details = _Details(types, fields, vendor)
     columns = tuple(
         Column(
@@ -203,6 +210,14 @@ def parse_table_map(event: bytes, vendor: Vendor = Vendor.MARIADB) -> TableLayou
     return TableLayout(
         database, table, columns[:shown], details.primary_key, _digest(event), event, vendor, hidden=columns[shown:]
     )
+
+
+def _with_signedness(start: bytes, fields: dict[int, bytes], bits: bytes | None) -> bytes:
+    """The event with these bits, or without any; *fields* get them, too. *start*: all before the fields."""
+    del fields[MetadataField.SIGNEDNESS]
+    if bits is not None:
+        fields[MetadataField.SIGNEDNESS] = bits
+    return with_metadata(start, fields)
 
 
 def unread_layout(event: bytes, vendor: Vendor, problem: BinlogError) -> TableLayout | None:

@@ -52,7 +52,7 @@ class TableMaps:
     """
 
     def __init__(self) -> None:
-        self._vendor: Vendor | None = None
+        self._server: tuple[Vendor, int | None] | None = None
         self._forget()
         self._table_map = np.zeros((64, kernels.MAP_FIELDS), dtype=np.int64)
         self._state = np.zeros(kernels.STATE_FIELDS, dtype=np.int64)
@@ -72,9 +72,10 @@ class TableMaps:
         if block.groups["begins"][0]:
             state[kernels.STATE_GENERATION] += 1
             state[kernels.STATE_COUNT] = 0
-            if self._exemplar_bytes > _EXEMPLAR_BYTES_MAX or block.vendor != self._vendor:
+            server = block.vendor, block.server_version
+            if self._exemplar_bytes > _EXEMPLAR_BYTES_MAX or server != self._server:
                 self._forget()  # the same bytes of another server may mean something else
-                self._vendor = block.vendor
+                self._server = server
         found = np.empty(len(block.events), dtype=np.int64)
         layouts = np.empty(len(block.events), dtype=np.int32)
         code, row = self._walk(block, 0, found, layouts)
@@ -131,7 +132,7 @@ class TableMaps:
         start, size = int(block.events["start"][row]), int(block.events["size"][row])
         content = block.data[start : start + size].tobytes()
         try:
-            layout = parse_table_map(content, block.vendor)
+            layout = parse_table_map(content, block.vendor, block.server_version)
         except (CorruptError, UnsupportedError) as error:
             problem = type(error)(error.subclass, error.reason, at=block.place(start), hint=error.hint)
             named = unread_layout(content, block.vendor, problem)

@@ -128,7 +128,7 @@ def marks_in(block: Block) -> Iterator[dict[str, object]]:
     maps = table_maps_of(block, inserts)
     for number in numbers:
         start, size = int(events["start"][number]), int(events["size"][number])
-        layout = parse_table_map(data[start : start + size].tobytes(), block.vendor)
+        layout = parse_table_map(data[start : start + size].tobytes(), block.vendor, block.server_version)
         rows = inserts[maps == number]
         # A table of that name with other columns is not that of the marks; who needs its rows names it.
         if len(rows) and len(layout.columns) == len(_MARK_COLUMNS):

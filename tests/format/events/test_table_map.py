@@ -177,6 +177,34 @@ def test_mysql_says_what_is_visible_and_more() -> None:
     assert all(column.visible is None for column in parse_table_map(base, Vendor.MYSQL).columns)
 
 
+_YEAR = PlainColumn(ColumnType.YEAR, b"")
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from([INT, TEXT, _YEAR]), st.booleans()), min_size=1, max_size=20),
+    st.sampled_from([8_00_01, 8_00_12, 8_00_20, 8_00_21, 8_00_28, 8_00_29, 9_07_04]),
+    st.booleans(),
+)
+def test_early_mysql_has_no_bits_for_years(columns: list[tuple[PlainColumn, bool]], version: int, early: bool) -> None:
+    """Between two versions nobody knows which: there it is right, or not told."""
+    has_years = version >= 8_00_29 or (version > 8_00_20 and not early)
+    unsigned = [None if kind is TEXT else kind is _YEAR or flag for kind, flag in columns]
+    bits = "".join("01"[bool(sign)] for (kind, _), sign in zip(columns, unsigned, strict=True) if kind is not TEXT)
+    if not has_years:
+        kinds = [kind for kind, _ in columns if kind is not TEXT]
+        bits = "".join(bit for bit, kind in zip(bits, kinds, strict=True) if kind is not _YEAR)
+    content = bytes(int(bits[at : at + 8].ljust(8, "0"), 2) for at in range(0, len(bits), 8))
+    size = (len(columns) + 7) // 8
+    fields = bytes([1, len(content)]) + content + bytes([12, size]) + b"\xff" * size
+    base = table_map([kind for kind, _ in columns], names=False)
+    layout = parse_table_map(event(19, base[19:] + fields[0 if content else 2 :]), Vendor.MYSQL, version)
+    found = [column.unsigned for column in layout.columns]
+    untold = [None] * len(columns)
+    assert found == unsigned or (found == untold and (not content or 8_00_20 < version < 8_00_29))
+    assert all(column.visible for column in layout.columns)
+    assert parse_table_map(layout.table_map, Vendor.MYSQL) == layout
+
+
 @pytest.mark.parametrize("content", [bytes([7, 1, 1]), bytes([7, 3, 1, 2, 3]), bytes([13, 1, 8]), bytes([12, 0])])
 def test_numbers_that_do_not_fit_the_columns_are_damage(content: bytes) -> None:
     base = table_map([GEOMETRY, GEOMETRY], names=False)
