@@ -141,6 +141,7 @@ class ClassicFileScan:
     stop: ScanStop = ScanStop.END
     stopped_at: int = field(init=False)
     has_incomplete_event: bool = False
+    _before: tuple[Bytes, int] | None = None  # what was read last, and its place, if a group starts there
 
     def __post_init__(self) -> None:
         assert self.file.description is not None, "a file without Format_description event has no groups"
@@ -166,6 +167,7 @@ class ClassicFileScan:
                 scan = self._scan(data, offset, open_group, kind, verify=True)
                 raise self._error(scan, offset + scan.place_next)
             if scan.done:
+                self._before = None if open_group is not None else (data, offset)
                 offset += scan.done
                 self.stopped_at = offset
                 open_group, size = None, self.scratch.read_size
@@ -231,6 +233,11 @@ class ClassicFileScan:
                 "the file was cut while a large event group in it was being read",
                 at=self.file.place(offset),
             )
+        if not self.verify:  # what follows an event with a damaged size may look like the start of one
+            for part, start in (self._before or (data[:0], offset), (data, offset)):
+                verified = self._scan(part, start, None, GroupKind.TRANSACTION, verify=True)
+                if verified.error:
+                    raise self._error(verified, start + verified.place_next)
         if scan.place_next < len(data):
             check_incomplete_event(data[scan.place_next :].tobytes(), self.file.place(offset + scan.place_next))
             self.has_incomplete_event = True

@@ -5,10 +5,12 @@ from __future__ import annotations
 import random
 import struct
 import zlib
+from itertools import product
 from typing import TYPE_CHECKING
 
 import pytest
 
+from binlog_format.classic.layout import MAGIC_SIZE
 from binlog_format.classic.reader import ClassicLog
 from binlog_format.errors import BinlogError, CorruptError, DataLossError, StartError, UnsupportedError
 from binlog_format.events.layout import EventType
@@ -341,3 +343,24 @@ def test_groups_are_the_same_without_the_compiler(tmp_path: Path, small_file: by
     assert plain == compiled
     assert f"{A}:tag_one:" in plain
     assert len(plain.splitlines()) == 10
+
+
+@pytest.mark.parametrize("is_closed", [False, True])
+def test_damaged_size_before_the_end_is_named_at_its_event_by_headers_alone(
+    small_file: bytes, *, is_closed: bool
+) -> None:
+    """What follows it looks like the start of an event, or of its header, that has not been written to its end."""
+    first, second, *others = raw_events(small_file)
+    flag = IN_USE_BIT // 8
+    start = small_file[:flag] + bytes([not is_closed]) + small_file[flag + 1 : MAGIC_SIZE + len(first) + len(second)]
+    before = b""
+    for event, left in product(others, (1, 18, 23)):
+        damaged = event[:9] + struct.pack("<I", len(event) - left) + event[13:]
+        files = {NAME: start + before + damaged, NEXT: file_of([first, second])}
+        log = ClassicLog(MemoryDirectory(files if is_closed else {NAME: files[NAME]}))
+        with pytest.raises(CorruptError) as raised:
+            list(log.heads(log.start_position(), None))
+        assert raised.value.at is not None
+        assert (raised.value.at.name, raised.value.at.byte) == (NAME, len(start) + len(before))
+        if left == 23:
+            before += event
