@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from collections.abc import Generator
 
     from binlog_format.classic.file_scan import Piece, Scratch
-    from binlog_format.gtids.gtid_set import GtidPoint
     from binlog_format.source_file import Directory, FileEntry
 
 
@@ -138,7 +137,7 @@ class LogScan:
         """True if *later* states just those GTIDs that are known up to `end`: the files between had no groups."""
         with closing(self._open(self.end.file_no)) as file:
             has_gtids = bool(later.gtid_list or later.previous_gtids)
-            return has_gtids and not self._missing_before(file, byte_of(self.end), later, is_torn=True)
+            return has_gtids and not self._missing_before(file, byte_of(self.end), later)
 
     def _is_final(self, file: ClassicFile, scan: ClassicFileScan, size: int) -> bool:
         """See `_is_whole`; False, too, if the file had *size* bytes before it was read, and has more now."""
@@ -173,7 +172,7 @@ class LogScan:
         later = self._head_after(file.file_no)
         if later is None:
             return is_torn
-        missing = self._missing_before(file, scan.stopped_at, later, is_torn=is_torn)
+        missing = self._missing_before(file, scan.stopped_at, later)
         if missing:
             what = "an event group is cut off here" if is_torn else "the file ends here"
             raise CorruptError(
@@ -192,16 +191,15 @@ class LogScan:
         with closing(self._open(file_no)) as file:
             return file.description is not None
 
-    def _missing_before(self, file: ClassicFile, size: int, later: ClassicFile, *, is_torn: bool) -> str:
+    def _missing_before(self, file: ClassicFile, size: int, later: ClassicFile) -> str:
         """A GTID that *later* states, and the first *size* bytes of *file* and files before lack; empty: none."""
         whole = ClassicFileScan(file, file.events_start, size, self._scratch, verify=False)
         if file.vendor is Vendor.MYSQL:
             found = file.gtids_before()
             for piece in whole.pieces():
                 found = found.advanced_by(gtids_of(piece.groups, piece.gtid_sources))
-            missing = GtidSet({}) if later.previous_gtids is None else later.previous_gtids.without(found)
-            # GTIDs of another server may have been set as purged (`gtid_purged`) while this file was written.
-            return str(missing if is_torn else _after(missing, found))
+            # What is set as purged (`gtid_purged`) meanwhile is not in PREVIOUS_GTIDS, which is about the log.
+            return str(GtidSet({}) if later.previous_gtids is None else later.previous_gtids.without(found))
         last = {(gtid.domain, gtid.server): gtid.seqno for gtid in file.gtid_list or ()}
         for piece in whole.pieces():
             for domain, server, seqno in piece.groups[["domain", "server_id", "seqno"]].tolist():
@@ -229,12 +227,3 @@ class LogScan:
                 hint="Keep the files of the two servers in directories of their own",
             )
         self._vendor = vendor
-
-
-def _after(missing: GtidSet, found: GtidPoint) -> GtidSet:
-    """Part of *missing* that comes after GTIDs of the same source in *found*; all of it, if nothing was found."""
-    if not isinstance(found, GtidSet) or not found:
-        return missing
-    last = {source: intervals[-1][1] for source, intervals in found.intervals.items()}
-    sources = [source for source, parts in missing.intervals.items() if source in last and parts[-1][1] > last[source]]
-    return missing.of_sources(sources)

@@ -247,7 +247,9 @@ class Life:
             self._reasons.has_changed_meanwhile |= act in (Act.PURGE, Act.CRASH)
             self._tell(f"   meanwhile, server: {self._of_server(LifeStep(step.number, act, chance.getrandbits(60)))}")
         self._server.log.flush()
+        before = self._view.names()
         self._show(chance.choice((Look.ALL, Look.TORN)), chance, "   meanwhile, ")
+        self._reasons.has_changed_meanwhile |= not before <= self._view.names()
         self.outcome.reached.add("meanwhile")
 
     def _run(self, conduct: Conduct, *, clean: bool = False) -> bool:

@@ -18,8 +18,9 @@ if TYPE_CHECKING:
 _OF_LOSS = frozenset({"BINLOG_TABLE.INCOMPLETE", "BINLOG_START.POSITION_NOT_FOUND"})
 """The log that the job saw first had lost its beginning; or the other one ends before a batch that was begun."""
 
-_CONTRADICTED = "BINLOG_TABLE.CONTRADICTED"
-"""The job had taken what a crash took back; an old state of its file has it before others of the same numbers."""
+_OF_OTHER_PAST = frozenset({"BINLOG_TABLE.CONTRADICTED", "BINLOG_TABLE.KEYS_CHANGED"})
+"""The job had taken what a crash took back; an old state of its file, or another server, has others of the same
+numbers."""
 _SHORTER = "BINLOG_DATA_LOSS.TRUNCATED_TRANSACTION"
 """The log is shorter while the new bytes of a page are there in part."""
 _OF_PARTS = frozenset({"BINLOG_CORRUPT.BAD_EVENT", "BINLOG_CORRUPT.PAGE_CHECKSUM", _SHORTER})
@@ -107,7 +108,7 @@ class Reasons:
         return (
             (condition == _WITHIN_BATCH and self.is_old_log_cut)
             or (condition in _WITHOUT_GTIDS and not taken)
-            or (condition == _CONTRADICTED and self.may_have_lost)
+            or (condition in _OF_OTHER_PAST and self.may_have_lost)
         )
 
     def _is_rotten_at(self, error: BinlogError) -> bool:
@@ -119,7 +120,7 @@ class Reasons:
 
     def _has_start(self) -> bool:
         """True if the job sees all of the first file, and so much of one that its format shows."""
-        if self.view.is_first_cut():
+        if self.view.is_first_cut(self.server.log.page_size):
             return False
         sizes = {path.name: path.stat().st_size for path in self.view.path.iterdir()}
         whole = (self.view.rotten.get(name, (MAGIC_SIZE, 0))[0] >= MAGIC_SIZE for name in sizes)

@@ -98,10 +98,17 @@ class VisibleFolder:
                 return True
         return False
 
-    def is_first_cut(self) -> bool:
-        """True if the first file that the reader sees is not there to its end."""
+    def names(self) -> set[str]:
+        """Names of the files that the reader sees."""
+        return {path.name for path in self.path.iterdir()}
+
+    def is_first_cut(self, page_size: int | None) -> bool:
+        """True if the first file that the reader sees is not there to its end, or has no page after its header yet."""
         seen, written = min(self.path.iterdir(), default=None), self._written()
-        return seen is not None and seen.stat().st_size < len(written.get(seen.name, b""))
+        if seen is None:
+            return False
+        is_begun = page_size is None or any(seen.read_bytes()[page_size : 2 * page_size])
+        return not is_begun or seen.stat().st_size < len(written.get(seen.name, b""))
 
     def is_stale(self) -> bool:
         """True if a file before the last one that the reader sees is not as the server has it, or is gone there."""

@@ -211,15 +211,21 @@ def test_files_are_found_though_those_of_the_listing_are_purged(tmp_path: Path, 
 
 @pytest.mark.parametrize("is_mysql", [False, True])
 @pytest.mark.parametrize("is_closed", [True, False])
+@pytest.mark.parametrize("is_of_other", [False, True])
 def test_a_later_file_does_not_end_an_earlier_one_of_which_a_part_is_seen(
-    tmp_path: Path, *, is_mysql: bool, is_closed: bool
+    tmp_path: Path, *, is_mysql: bool, is_closed: bool, is_of_other: bool
 ) -> None:
-    """A copy that is being made, or attributes that a network file system keeps: groups at the end are missing."""
+    """A copy that is being made, or attributes that a network file system keeps: groups at the end are missing.
+
+    Seed 45547: they are the first ones of another server.
+    """
     server, _ = log_of_two_files(tmp_path / "server", is_mysql=is_mysql)
     folder = VisibleFolder(tmp_path / "server", tmp_path / "log")
     chance = random.Random(1)
     server.create(1)
     folder.show(Look.ALL, chance)
+    if is_of_other:
+        server.log.terms.begin(server.last + 1)
     server.create(2)
     if is_closed:
         server.rotate()
