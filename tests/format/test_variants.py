@@ -144,6 +144,7 @@ def test_the_same_key_in_several_objects_is_one() -> None:
         ("010000", "0201000000", "no variant"),  # a key that is not there
         ("020000", "020100000100", "no variant"),  # another version
         ("0101000161", "02010000010c", "no variant"),
+        ("f100000020", "02010000010c", "no variant"),  # keys beyond 2 GiB
         ("010000", "0302000000020300", "no variant"),  # members on each other
         ("010000", "03" * 40, "no variant"),
     ],

@@ -41,7 +41,7 @@ class Kind(StrEnum):
 
 NEVER_TRUE = (
     *("BINLOG_TABLE.INCOMPLETE", "BINLOG_SCHEMA.NO_COLUMN_METADATA", "BINLOG_SCHEMA.COLUMN_COUNT_MISMATCH"),
-    *("BINLOG_TABLE.KEYS_CHANGED", "BINLOG_TABLE.CONTRADICTED"),
+    *("BINLOG_SCHEMA.COLUMN_MISMATCH", "BINLOG_TABLE.KEYS_CHANGED", "BINLOG_TABLE.CONTRADICTED"),
 )
 """The log of a history begins with the server's first transaction, and nobody else writes targets: the log has every
 row and every definition, and what contradicts a target shows that the job had made a wrong one."""

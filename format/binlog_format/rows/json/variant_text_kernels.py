@@ -371,7 +371,8 @@ def write_variants(
                 return BAD_DOCUMENT, row, count
             basic = load_u8(values, place) & 3
             if basic == _OBJECT or basic == _ARRAY:
-                code = _open(values, place, end, metadata, metadata_offsets[row], metadata_offsets[row + 1], scratch)
+                keys, keys_end = int(metadata_offsets[row]), int(metadata_offsets[row + 1])
+                code = _open(values, place, end, metadata, keys, keys_end, scratch)
                 if code == OK and state[_AT] == out.size:
                     code = GROW
                 if code == OK:
