@@ -283,7 +283,11 @@ class Alterations:
             self._chance.choice(("id INT NOT NULL",) * 4 + ("id INT NOT NULL AUTO_INCREMENT", "id BIGINT NOT NULL"))
         ]
         keys = ["PRIMARY KEY (id)"] * 6 + ["", "UNIQUE KEY (id)"]
-        for name in self._chance.sample(COLUMNS, self._chance.randint(1, 4)):
+        names = self._chance.sample(COLUMNS, self._chance.randint(1, 4))
+        if self._chance.random() < 0.1:
+            # Table maps have bits and lists for all columns of a type: one that is miscounted moves the others.
+            names += [f"w{number}" for number in range(self._chance.randint(5, 20))]
+        for name in names:
             kind = self._chance.choice(self._life.kinds)
             columns.append(f"{name} {self._declared(kind, with_default=True)}")
             if kind.can_be_key:
