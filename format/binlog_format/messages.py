@@ -1,6 +1,7 @@
 """Texts of messages, without commands for terminals (`visible`), passwords and values of rows (`row_value`).
 
-Whatever is shown, logged or kept as state, and is not made of rows, goes through these functions.
+Whatever is shown, logged or kept as state, and is not made of rows, goes through these functions. Counts in it are made
+by `count_text`.
 """
 
 from __future__ import annotations
@@ -28,6 +29,11 @@ def told_options(text: str, spell: SpellOption) -> str:
         spell: Gives the user's form of a name and its value (None: only the name); None: leave it as it is.
     """
     return _OPTION.sub(lambda found: spell(found["name"], found["value"]) or found[0], text)
+
+
+def count_text(number: int, one: str, several: str | None = None) -> str:
+    """`1 table`, `2 tables`."""
+    return f"{number:,} {one if number == 1 else several or f'{one}s'}"
 
 
 def visible(text: str) -> str:

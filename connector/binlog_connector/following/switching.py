@@ -26,6 +26,7 @@ from binlog_format.gtids.gtid import Gtid, GtidPosition
 from binlog_format.gtids.gtid_history import covered_groups, gtid_of, gtids_of
 from binlog_format.gtids.gtid_search import GtidSearch
 from binlog_format.gtids.gtid_set import DomainStarts, GtidSet
+from binlog_format.messages import count_text
 from binlog_format.position import Place, Position
 from binlog_format.transactions.control_statement_kernels import FIELD_EVENT, FIELD_KIND, KIND_XA
 from binlog_format.transactions.control_statements import read_control_statements
@@ -113,7 +114,7 @@ class ErrantTransactions:
             more = f", and {self.count - len(self.named):,} more" if self.count > len(self.named) else ""
             raise SwitchError(
                 "ERRANT_TRANSACTIONS",
-                f"the log has {self.count:,} transactions, before the last one that was taken, which were not taken: "
+                f"the log has {count_text(self.count, 'transaction')}, before the last one that was taken, not taken: "
                 f"{', '.join(self.named)}{more}",
                 at=Place(self.watched.log.path),
                 hint="This server has executed them and the one before has not: choose a server without them. " + _COPY,

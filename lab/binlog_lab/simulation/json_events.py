@@ -12,6 +12,7 @@ import msgspec
 
 from binlog_format.events.layout import EVENT_HEADER_SIZE, EventType
 from binlog_format.events.table_map_layout import ColumnType
+from binlog_format.messages import count_text
 from binlog_lab.event_encoding.event_encoding import (
     Origin,
     QueryContext,
@@ -194,7 +195,7 @@ class EventMakerLine:
 
 def _row(row: JsonRow, columns: Sequence[ColumnSpec]) -> list[Value]:
     if len(row) != len(columns):
-        raise ValueError(f"a row with {len(row)} values for {len(columns)} columns")
+        raise ValueError(f"a row with {count_text(len(row), 'value')} for {count_text(len(columns), 'column')}")
     return [_value(value, column) for value, column in zip(row, columns, strict=True)]
 
 

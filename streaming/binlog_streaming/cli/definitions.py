@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, cast
 
+from binlog_format.messages import count_text
 from binlog_streaming.cli.jobs.snapshot_report import is_confirmed
 from binlog_streaming.cli.output import escaped, output_console, say
 from binlog_streaming.status.wording import names_text
@@ -73,8 +74,7 @@ def lower_case_of(server: str, password_file: str | None) -> LowerCase:
 
 
 def _lines(brought: BroughtDefinitions) -> Iterator[str]:
-    count = len(brought.names)
-    yield f"{'1 definition is' if count == 1 else f'{count:,} definitions are'} in the log"
+    yield f"{count_text(len(brought.names), 'definition is', 'definitions are')} in the log"
     if brought.hidden:
         told = names_text(list(map(str, brought.hidden)))
         yield f"warning  tables that this account may not read, or that are gone: {told}"

@@ -6,6 +6,7 @@ import shutil
 from typing import TYPE_CHECKING
 
 from binlog_format.errors import OptionError
+from binlog_format.messages import count_text
 from binlog_streaming.doctor import DoctorFinding, Health
 from binlog_streaming.doctor.machine import Needs
 from binlog_streaming.job_state.checkpoint import StateFolder, nearest_place, place_errors, places_of, storage_of
@@ -13,7 +14,7 @@ from binlog_streaming.settings import EventTablesJob, Job, PublishJob, TopicTabl
 from binlog_streaming.settings.publish_model import Client
 from binlog_streaming.status.model import Level
 from binlog_streaming.status.view import view_of
-from binlog_streaming.status.wording import bytes_text, count_text
+from binlog_streaming.status.wording import bytes_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING
 
 from binlog_format import open_log
 from binlog_format.errors import AccessError, BinlogError, StorageError
+from binlog_format.messages import count_text
 from binlog_streaming.doctor import DoctorFinding, Health
 from binlog_streaming.jobs.log_tables import find_tables
 from binlog_streaming.settings import Job, PublishJob
 from binlog_streaming.snapshot.log_identity import check_is_writer
 from binlog_streaming.snapshot.server_checks import log_faults
-from binlog_streaming.status.wording import bytes_text, count_text, duration_text
+from binlog_streaming.status.wording import bytes_text, duration_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -14,6 +14,7 @@ from binlog_connector.metrics.lag import LagMeter
 from binlog_connector.options.source_options import SourceOptions
 from binlog_connector.schema.definitions import TableName
 from binlog_connector.schema.history import SchemaHistory
+from binlog_format.messages import count_text
 from binlog_format.views.filters import TableFilter
 from binlog_streaming.job_state.checkpoint import place_errors, read_checkpoint, state_of
 from binlog_streaming.job_state.record_keeper import RecordKeeper
@@ -332,7 +333,7 @@ def _of_snapshot(snapshot: PlannedSnapshot) -> list[str]:
     if snapshot.is_ended:
         return []
     begun = snapshot.begun_gtid or snapshot.begun
-    return [f"{snapshot.name}: its snapshot began at {begun}, and has {snapshot.rows:,} rows so far"]
+    return [f"{snapshot.name}: its snapshot began at {begun}, and has {count_text(snapshot.rows, 'row')} so far"]
 
 
 def _with_cascading(report: TableReport, job: Job, keys: Sequence[ForeignKey]) -> TableReport:

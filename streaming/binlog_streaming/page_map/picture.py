@@ -18,6 +18,7 @@ from binlog_format.errors import UnsupportedError
 from binlog_format.format_traits import INNODB, STRUCTURED
 from binlog_format.formats.opening import detect_format
 from binlog_format.innodb.inspection.page_usage import InnodbUse
+from binlog_format.messages import count_text
 from binlog_format.structured.files.page_usage import StructuredUse
 from binlog_format.structured.layout import VIRTUAL_PAGE_SIZE
 
@@ -94,7 +95,7 @@ def size_text(size: int) -> str:
     for unit, factor in (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)):
         if size >= factor:
             return f"{size / factor:,.1f} {unit}"
-    return "1 byte" if size == 1 else f"{size:,} bytes"
+    return count_text(size, "byte")
 
 
 TRANSACTION_COLORS = ("#e4572e", "#f2a541", "#c2185b", "#8e44ad", "#d98880", "#b7950b", "#ff8fab", "#6d4c41")
@@ -276,7 +277,7 @@ def _describe_innodb(
     from binlog_format.innodb.inspection.page_usage import measure_pages
 
     usage = measure_pages(directory, only, start=start, end=end, on_progress=on_progress)
-    findings = f"{len(usage.transactions):,} transactions with out-of-band data"
+    findings = f"{count_text(len(usage.transactions), 'transaction')} with out-of-band data"
     return Description(innodb_picture(usage), findings, usage.problem)
 
 

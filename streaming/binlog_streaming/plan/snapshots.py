@@ -24,6 +24,7 @@ from binlog_connector.schema.snapshot_marks import (
     SnapshotEnded,
     mark_change,
 )
+from binlog_format.messages import count_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -183,8 +184,9 @@ class Snapshots:
         if (snapshot.chunks, snapshot.rows) != (ended.chunks, ended.rows):
             self.stop(
                 ended.name,
-                f"it ends at {statement.position} with {ended.chunks} chunks of {ended.rows} rows, and "
-                f"{snapshot.chunks} chunks of {snapshot.rows} rows were in the log",
+                f"it ends at {statement.position} with {count_text(ended.chunks, 'chunk')} of "
+                f"{count_text(ended.rows, 'row')}, and in the log are {count_text(snapshot.chunks, 'chunk')} of "
+                f"{count_text(snapshot.rows, 'row')}",
             )
             return False
         self.tables[ended.name] = msgspec.structs.replace(snapshot, is_ended=True, ended_gtid=statement.gtid)

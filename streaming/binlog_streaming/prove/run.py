@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from binlog_format.errors import BinlogError, SchemaError, ServerError
+from binlog_format.messages import count_text
 from binlog_streaming.job_state.checkpoint import read_checkpoint, state_of
 from binlog_streaming.lake.commit_id import KEYS_PROPERTY, split_keys
 from binlog_streaming.lake.sinks import sink_type
@@ -348,7 +349,8 @@ def _repaired(session: ServerSession, table: ServerTable, results: Sequence[Proo
     obstacle = repair.obstacle(keys)
     try:
         if obstacle is None:
-            told = f"repair: {len(keys):,} keys, {repair.repair(keys):,} rows are in the log; the job applies them"
+            repaired = count_text(repair.repair(keys), "row is", "rows are")
+            told = f"repair: {count_text(len(keys), 'key')}, {repaired} in the log; the job applies them"
         else:
             told = f"not repaired: {obstacle}; binlog-stream snapshot takes the table again"
     except BinlogError as error:

@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from binlog_format.errors import ServerError
+from binlog_format.messages import count_text
 from binlog_format.rows.arrow_arrays import mask_array
 from binlog_streaming.modes.mode_columns import DELETED, IS_CURRENT
 from binlog_streaming.prove.rows import BUCKETS, Rows, Sums
@@ -239,7 +240,7 @@ def _differences(file: RecordedFile) -> list[str]:
         rows = pq.read_metadata(opened).num_rows
     found = []
     if file.row_count is not None and rows != file.row_count:
-        found.append(f"{file.name} has {rows:,} rows, the table records {file.row_count:,}")
+        found.append(f"{file.name} has {count_text(rows, 'row')}, the table records {file.row_count:,}")
     elif size != file.size:
-        found.append(f"{file.name} has {size:,} bytes, the table records {file.size:,}")
+        found.append(f"{file.name} has {count_text(size, 'byte')}, the table records {file.size:,}")
     return found

@@ -21,6 +21,7 @@ from binlog_connector.following.tailer import FollowOptions, Tailer
 from binlog_connector.rules.predicate_parser import PredicateError, parse_predicate
 from binlog_format.errors import BinlogError, OptionError
 from binlog_format.events.layout import EventType
+from binlog_format.messages import count_text
 from binlog_format.position import Place
 from binlog_format.rows.images import ImageKind, read_images
 from binlog_format.views.filters import ALL_GROUPS, TableFilter
@@ -323,7 +324,7 @@ def _obey(
         for failed in result.failed:
             tell(f"signal {item.signal}: {failed.name}: {failed.reason}")
         if not result.failed:
-            tell(f"signal {item.signal}: {result.rows:,} rows are in the log")
+            tell(f"signal {item.signal}: {count_text(result.rows, 'row is', 'rows are')} in the log")
     queue.put(current)
 
 
@@ -349,4 +350,6 @@ class _Watch:
         if self._begun.is_stopped or self._begun not in self._queue.wanted:
             raise SnapshotStoppedError(f"the snapshot of {progress.table} was stopped by a signal")
         if self._queue.is_paused:
-            raise SnapshotPausedError(f"the snapshot of {progress.table} waits after {progress.row_count:,} rows")
+            raise SnapshotPausedError(
+                f"the snapshot of {progress.table} waits after {count_text(progress.row_count, 'row')}"
+            )

@@ -8,6 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from binlog_format.messages import count_text
+
 BATCHES_MAX = 50
 ERRORS_MAX = 10
 MINUTES_MAX = 60
@@ -160,7 +162,9 @@ class TableStatus:
     @property
     def proof(self) -> str:
         """Rows that changes proved, in words; empty: none."""
-        return f"{self.proved:,} rows proved by their changes, last at {self.proved_through}" if self.proved else ""
+        return (
+            f"{count_text(self.proved, 'row')} proved by changes, last at {self.proved_through}" if self.proved else ""
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ import re
 import time
 from typing import TYPE_CHECKING
 
+from binlog_format.messages import count_text
 from binlog_streaming.status.model import Level, Phase, PurgeRisk, Verdict
 
 if TYPE_CHECKING:
@@ -59,11 +60,6 @@ def clock_text(seconds: float, now: float) -> str:
     when = time.gmtime(seconds)
     form = "%H:%M UTC" if time.gmtime(now)[:3] == when[:3] else "%Y-%m-%d %H:%M UTC"
     return time.strftime(form, when)
-
-
-def count_text(number: int, one: str, several: str | None = None) -> str:
-    """`1 table`, `2 tables`."""
-    return f"{number:,} {one if number == 1 else several or f'{one}s'}"
 
 
 def names_text(names: Sequence[str]) -> str:

@@ -440,7 +440,7 @@ def test_bread_sorts_in_a_window_and_counts_what_came_too_late(
     expected, late = _sorted_by(window_us * 1_000, ticks)
     assert (lines == sorted(ticks)) is (late == 0) is (window_us == 400)
     assert lines == expected
-    told = f"[bread] Warning: {late} events came too late to be sorted, and stand after later ones, by up to "
+    told = f"[bread] Warning: {late} events came too late to be sorted: printed after later ones, by up to "
     assert printed.err.startswith(told.encode() if late else b"")
     assert (f"{tmp_path}/".encode() in printed.err) is bool(late)
 
@@ -459,7 +459,7 @@ def test_bread_that_sorts_in_a_window_holds_so_many_lines_alone(
     assert [one for one in lines if one != 9] == [number for number in range(400) if number != 9]
     assert lines[9] == 9
     assert lines[lines.index(9, 10) - 1] > 200, "of those that were not held any more"
-    assert b"Warning: 1 events came too late" in printed.err
+    assert b"Warning: 1 event came too late" in printed.err
 
 
 def test_bread_that_sorts_in_a_window_writes_what_came_before_damage(
@@ -490,7 +490,7 @@ def test_bread_follows_and_sorts_in_a_window(tmp_path: Path, window: str) -> Non
         assert process.line() == b"event too late\n"
         status, rest, complaints = process.stop()
         assert (status, rest) == (0, b"")
-        assert b"Warning: 1 events came too late" in complaints
+        assert b"Warning: 1 event came too late" in complaints
     finally:
         process.close()
 

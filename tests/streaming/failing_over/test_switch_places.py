@@ -88,7 +88,7 @@ def test_transactions_that_one_side_alone_has_are_named(pair: Pair, has_old: boo
     pair.catch_up()
     errant = pair.refused(pair.place(), has_old=has_old)
     assert errant.condition == "BINLOG_SWITCH.ERRANT_TRANSACTIONS"
-    assert "the log has 1 transactions" in errant.reason
+    assert "the log has 1 transaction," in errant.reason
     assert "-bin.000001:" in errant.reason
 
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
             True,
         ),
         ([ProofOutcome.EQUAL, ProofOutcome.NOT_COMPARED], "1 of 2 targets equal, 10 rows\n", False),
-        ([ProofOutcome.DIFFERENT, ProofOutcome.EXEMPT], "0 of 1 targets equal, 0 rows; 1 cannot be compared\n", False),
+        ([ProofOutcome.DIFFERENT, ProofOutcome.EXEMPT], "0 of 1 target equal, 0 rows; 1 cannot be compared\n", False),
     ],
 )
 def test_targets_that_cannot_be_compared_are_not_counted_as_unequal(

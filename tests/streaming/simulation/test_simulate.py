@@ -260,7 +260,7 @@ def test_crash_in_the_readable_form(tmp_path: Path) -> None:
         ('{"op": "event", "data": "!"}', "base64"),
         ('{"op": "event", "data": "", "event": {"type": "xid", "xid": 1}}', "only one of them"),
         ('{"op": "event", "event": {"type": "insert", "table": "a.b", "rows": []}}', "'a.b' is not known"),
-        ('{"op": "event", "event": {"type": "insert", "table": "a.t", "rows": [[1, 2]]}}', "2 values for 1 columns"),
+        ('{"op": "event", "event": {"type": "insert", "table": "a.t", "rows": [[1, 2]]}}', "2 values for 1 column"),
         ('{"op": "event", "event": {"type": "insert", "table": "a.t", "rows": [["x"]]}}', "'id', int: 'x'"),
         ('{"op": "event", "event": {"type": "insert", "table": "a.t", "rows": [[99999999999]]}}', "line 2: "),
         ('{"op": "event", "event": {"type": "insert", "table": "a.t", "rows": [[null]]}}', "cannot be null"),

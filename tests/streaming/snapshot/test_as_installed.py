@@ -179,7 +179,7 @@ def test_definitions_are_brought_and_a_target_is_adopted(installation: Installat
     told = other.succeeds("adopt", "job.toml", "--table", "shop.orders", "--at", at, "--yes")
     assert "shop.orders is complete" in told
     other.change(*CHANGES[2:])
-    assert "1 of 1 targets equal" in other.succeeds("prove", "job.toml", "--tables", "shop.orders")
+    assert "1 of 1 target equal" in other.succeeds("prove", "job.toml", "--tables", "shop.orders")
     refused = other.program("adopt", "job.toml", "--table", "shop.orders", "--at", "nowhere")
     assert "INVALID_VALUE" in refused.stderr
 

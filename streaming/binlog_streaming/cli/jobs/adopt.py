@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from binlog_format.messages import count_text
 from binlog_streaming.cli.jobs.snapshot_report import is_confirmed
 from binlog_streaming.cli.options import JobArgument, OptionalServerOption, PasswordFileOption
 from binlog_streaming.cli.output import output_console
@@ -47,7 +48,9 @@ def adopt(
     adoption = plan_adoption(settings, table, point)
     console = output_console()
     keys = ", ".join(adoption.keys) or "the whole row"
-    console.print(f"target   {adoption.uri}: {adoption.row_count:,} rows, key: {keys}", soft_wrap=True, markup=False)
+    console.print(
+        f"target   {adoption.uri}: {count_text(adoption.row_count, 'row')}, key: {keys}", soft_wrap=True, markup=False
+    )
     console.print(f"at       {adoption.offset.gtid} ({adoption.offset.position})", soft_wrap=True, markup=False)
     if yes or is_confirmed("makes the target the job's"):
         adopt_tables(settings, adoption)

@@ -14,6 +14,7 @@ from rich.table import Table
 
 from binlog_connector.installing import require, require_java
 from binlog_format.errors import BinlogError
+from binlog_format.messages import count_text
 from binlog_streaming.cli.options import JobArgument
 from binlog_streaming.cli.output import Output, OutputOption, escaped, output_console, say, write_json_lines
 from binlog_streaming.cli.progress import progress_bar
@@ -68,12 +69,12 @@ def print_report(console: Console, job: PublishJob, report: PublishReport) -> No
     facts = Table.grid(padding=(0, 2))
     facts.add_column(style="bold", no_wrap=True)
     facts.add_column(overflow="fold")
-    count = "1 file" if len(log.files) == 1 else f"{len(log.files)} files"
+    count = count_text(len(log.files), "file")
     said_by = "it has published nothing yet" if start.is_new else "the offset in Kafka"
     facts.add_row("job", escaped(job.name))
-    facts.add_row("log", escaped(f"{log.path} ({log.format}, {count}, {log.size:,} bytes)"))
+    facts.add_row("log", escaped(f"{log.path} ({log.format}, {count}, {count_text(log.size, 'byte')})"))
     facts.add_row("start", escaped(f"{start.position}{f' (after GTID {start.gtid})' if start.gtid else ''}: {said_by}"))
-    facts.add_row("", f"{start.size_behind:,} bytes of the log come after that")
+    facts.add_row("", f"after that: {count_text(start.size_behind, 'byte')} of the log")
     facts.add_row("into", escaped(f"{sink.bootstrap_servers}, topics {sink.topic_prefix}..., {sink.delivery}"))
     if report.registry is not None:
         facts.add_row("schemas", escaped(f"{report.registry} (it answers)"))
@@ -87,8 +88,7 @@ def print_report(console: Console, job: PublishJob, report: PublishReport) -> No
         console.print(f"[yellow]warning:[/] {escaped(text)}", soft_wrap=True)
     for text in report.problems:
         console.print(f"[red bold]problem:[/] {escaped(text)}", soft_wrap=True)
-    verdict = f"It could not run: {len(report.problems)} problems." if report.problems else "It can run."
-    console.print(f"\n{verdict}", style="bold")
+    console.print(f"\n{_verdict(report.problems)}", style="bold")
 
 
 def _topics(reports: tuple[TopicReport, ...]) -> Table:
@@ -167,6 +167,10 @@ def _status(problems: Sequence[str]) -> int:
     return 2 if error is not None and error.is_wrong_use else int(bool(problems))
 
 
+def _verdict(problems: Sequence[str], good: str = "It can run.") -> str:
+    return f"It could not run: {count_text(len(problems), 'problem')}." if problems else good
+
+
 def _check_tables(job: Job, output: Output, scan_size: int, unreachable: tuple[str, ...]) -> int:
     from binlog_streaming.jobs.check import check_job
 
@@ -204,7 +208,7 @@ def _print_end(job: EventTablesJob | TopicTablesJob, output: Output, unreachable
         return _status(problems)
     for text in problems:
         say(f"problem: {text}")
-    say(f"It could not run: {len(problems)} problems." if problems else "It can run.")
+    say(_verdict(problems))
     return _status(problems)
 
 
@@ -221,9 +225,9 @@ def _check_events(job: EventTablesJob, output: Output, unreachable: tuple[str, .
         )
         return _print_end(job, output, unreachable)
     say(f"{job.name}: {job.source.path} -> {job.sink.directory} ({job.sink.format})")
-    say(f"from {position}, {waiting.size:,} bytes to read")
+    say(f"from {position}, {count_text(waiting.size, 'byte')} to read")
     for place, count in waiting.tables.items():
-        say(f"{place}: events of {count} source{'' if count == 1 else 's'}")
+        say(f"{place}: events of {count_text(count, 'source')}")
     return _print_end(job, output, unreachable)
 
 
@@ -266,13 +270,13 @@ def _print(console: Console, job: Job, report: JobReport) -> None:
     facts.add_column(style="bold", no_wrap=True)
     facts.add_column(overflow="fold")
     names = log.files[0] if len(log.files) == 1 else f"{log.files[0]} to {log.files[-1]}" if log.files else "none"
-    count = "1 file" if len(log.files) == 1 else f"{len(log.files)} files"
+    count = count_text(len(log.files), "file")
     facts.add_row("job", escaped(job.name))
     facts.add_row("log", escaped(log.path))
-    facts.add_row("", escaped(f"{log.format}, {count} ({names}), {log.size:,} bytes"))
+    facts.add_row("", escaped(f"{log.format}, {count} ({names}), {count_text(log.size, 'byte')}"))
     facts.add_row("GTIDs", escaped(_gtids_text(log)))
     facts.add_row("start", escaped(_start_text(report)))
-    facts.add_row("", f"{start.size_behind:,} bytes of the log come after that")
+    facts.add_row("", f"after that: {count_text(start.size_behind, 'byte')} of the log")
     facts.add_row("into", escaped(f"{job.sink.directory} ({job.sink.format})"))
     console.print(facts)
     console.print()
@@ -286,9 +290,8 @@ def _print(console: Console, job: Job, report: JobReport) -> None:
         console.print(f"[yellow]set aside:[/] {escaped(text)}", soft_wrap=True)
     for text in report.problems:
         console.print(f"[red bold]problem:[/] {escaped(text)}", soft_wrap=True)
-    count = "1 table" if len(report.tables) == 1 else f"{len(report.tables)} tables"
-    verdict = f"It could not run: {len(report.problems)} problems." if report.problems else f"It can run: {count}."
-    console.print(f"\n{verdict}", style="bold")
+    count = count_text(len(report.tables), "table")
+    console.print(f"\n{_verdict(report.problems, f'It can run: {count}.')}", style="bold")
 
 
 def _gtids_text(log: LogReport) -> str:

@@ -6,6 +6,7 @@ import time
 from collections import Counter
 from typing import TYPE_CHECKING
 
+from binlog_format.messages import count_text
 from binlog_streaming.cli.output import say, write_json_lines
 from binlog_streaming.job_state.progress import NOTE_TEXTS
 from binlog_streaming.settings.source_models import TopicSource
@@ -52,18 +53,18 @@ class BatchLines:
         """Report a finished batch."""
         parts = [
             f"batch {batch.batch_id}",
-            f"{len(batch.tables)} tables",
-            f"{batch.changes:,} changes",
+            count_text(len(batch.tables), "table"),
+            count_text(batch.changes, "change"),
             f"{batch.seconds:.2f} s",
             f"{batch.changes / max(batch.seconds, 1e-9):,.0f} changes/s",
         ]
         if batch.lag_seconds is not None:
             parts.append(f"lag {batch.lag_seconds:.1f} s")
         if batch.bytes_behind is not None:
-            parts.append(f"{batch.bytes_behind:,} bytes behind")
+            parts.append(f"{count_text(batch.bytes_behind, 'byte')} behind")
         repeated = sum(table.outcome == "repeated" for table in batch.tables)
         if repeated:
-            parts.append(f"{repeated} tables had it already")
+            parts.append(f"{count_text(repeated, 'table')} had it already")
         say("  ".join(parts))
         for table in batch.tables:
             for note in sorted(table.notes):
@@ -80,7 +81,7 @@ class BatchLines:
     def ended(self, progress: Progress, *, stopped: bool) -> None:
         """Sum up."""
         how = "stopped" if stopped else "ended"
-        say(f"{how}: {progress.changes:,} changes in {progress.batches} batches")
+        say(f"{how}: {count_text(progress.changes, 'change')} in {count_text(progress.batches, 'batch', 'batches')}")
 
 
 class BatchJsonLines:
@@ -148,7 +149,9 @@ class PublishLines:
         """Sum up."""
         self.idle()
         how = "stopped" if stopped else "ended"
-        say(f"{how}: {progress.records:,} messages, {progress.groups:,} transactions of the log")
+        say(
+            f"{how}: {count_text(progress.records, 'message')}, {count_text(progress.groups, 'transaction')} of the log"
+        )
 
     def _say_waiting(self) -> None:
         records: Counter[str] = Counter()
@@ -160,9 +163,10 @@ class PublishLines:
 
     def _say(self, published: list[Published], records: Counter[str], seconds: float) -> None:
         last = published[-1]
+        groups = sum(batch.groups for batch in published)
         parts = [
-            f"{sum(batch.groups for batch in published):,} transactions of the log in {len(published):,} of Kafka",
-            f"{records.total():,} messages in {len(records)} topics",
+            f"{count_text(groups, 'transaction')} of the log in {len(published):,} of Kafka",
+            f"{count_text(records.total(), 'message')} in {count_text(len(records), 'topic')}",
             f"{records.total() / max(seconds, 1e-9):,.0f} messages/s",
             f"up to {last.offset.position}",
         ]

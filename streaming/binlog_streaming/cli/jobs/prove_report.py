@@ -6,6 +6,7 @@ import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from binlog_format.messages import count_text
 from binlog_streaming.cli.output import escaped, output_console, say
 from binlog_streaming.cli.progress import progress_line
 from binlog_streaming.prove.comparison import DifferenceKind, ProofOutcome
@@ -47,13 +48,13 @@ def print_result(result: ProofResult, *, rows: bool, other: str = "the server") 
 def _told(result: ProofResult, other: str) -> str:
     if result.outcome is ProofOutcome.EQUAL:
         in_sample = " in a sample" if result.is_sample else ""
-        return f"equal{in_sample} through {result.gtids}, {result.rows:,} rows"
+        return f"equal{in_sample} through {result.gtids}, {count_text(result.rows, 'row')}"
     if result.outcome is not ProofOutcome.DIFFERENT:
         return f"{result.outcome}: {result.reason}"
     counts = ", ".join(f"{result.count(kind):,} {kind}" for kind in DifferenceKind if result.count(kind))
     more = " at least" if result.is_partial else ""
     reasons = "; ".join(filter(None, (f"rows{more}: {counts}" if counts else "", result.reason)))
-    rows = f"{other} has {result.rows:,} rows, the target {result.held_rows:,}"
+    rows = f"{other} has {count_text(result.rows, 'row')}, the target {result.held_rows:,}"
     return f"different through {result.gtids}: {rows}; {reasons}"
 
 
@@ -62,7 +63,7 @@ def print_summary(results: Sequence[ProofResult], *, can_repair: bool = True) ->
     counts = {outcome: sum(result.outcome is outcome for result in results) for outcome in ProofOutcome}
     rows = sum(result.rows for result in results if result.outcome is ProofOutcome.EQUAL)
     compared = len(results) - counts[ProofOutcome.EXEMPT]
-    told = [f"{counts[ProofOutcome.EQUAL]:,} of {compared:,} targets equal, {rows:,} rows"]
+    told = [f"{counts[ProofOutcome.EQUAL]:,} of {count_text(compared, 'target')} equal, {count_text(rows, 'row')}"]
     if counts[ProofOutcome.EXEMPT]:
         told.append(f"{counts[ProofOutcome.EXEMPT]:,} cannot be compared")
     output_console().print("; ".join(told))

@@ -9,6 +9,7 @@ import typer
 
 from binlog_connector.installing import require
 from binlog_format.errors import OptionError
+from binlog_format.messages import count_text
 from binlog_streaming.cli.definitions import bring_definitions_of
 from binlog_streaming.cli.jobs.snapshot_report import (
     is_confirmed,
@@ -21,7 +22,7 @@ from binlog_streaming.cli.jobs.snapshot_report import (
 )
 from binlog_streaming.cli.options import JobArgument, PasswordFileOption, ServerOption, TablesOption
 from binlog_streaming.cli.output import escaped, output_console, say
-from binlog_streaming.status.wording import count_text, names_text
+from binlog_streaming.status.wording import names_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

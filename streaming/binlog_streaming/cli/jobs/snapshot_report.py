@@ -11,9 +11,10 @@ import typer
 from rich.table import Table
 
 from binlog_format.errors import OptionError
+from binlog_format.messages import count_text
 from binlog_streaming.cli.output import escaped, output_console, say
 from binlog_streaming.cli.progress import progress_line
-from binlog_streaming.status.wording import count_text, names_text
+from binlog_streaming.status.wording import names_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -152,7 +153,7 @@ class _Progress:
 
     def _line(self, progress: SnapshotProgress, seconds: float) -> str:
         rate = (progress.row_count - self._rows_before) / seconds if seconds > 0 else 0.0
-        told = f"{progress.table}: {progress.row_count:,} rows, {rate:,.0f} rows/s"
+        told = f"{progress.table}: {count_text(progress.row_count, 'row')}, {rate:,.0f} rows/s"
         if progress.is_done:
             return f"{told}, done"
         if progress.is_locked:
@@ -167,7 +168,7 @@ def print_result(result: SnapshotResult, place: str = "the log") -> None:
     """Print the result: the tables that are in the log now, or in another place."""
     tables = count_text(result.tables, "table")
     console = output_console()
-    console.print(f"{tables}, {result.rows:,} rows are in {place}, after {result.seconds:,.1f} s")
+    console.print(f"{tables}, {count_text(result.rows, 'row')} are in {place}, after {result.seconds:,.1f} s")
     console.print(f"load     {'; '.join(_load(result.load))}", soft_wrap=True)
     for table in result.failed:
         say(f"not taken {table}", err=True)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from binlog_format.messages import count_text
 from binlog_streaming.cli.output import (
     SIGNALLED,
     Output,
@@ -96,7 +97,8 @@ class _Lines:
         if file.is_sealed:
             how = "linked" if stored.is_linked else "copied"
             gtids = f", up to {file.gtids}" if file.gtids else ""
-            say(f"{file.name}: {how}, {file.size:,} bytes, {file.transactions:,} transactions{gtids}")
+            held = f"{count_text(file.size, 'byte')}, {count_text(file.transactions, 'transaction')}"
+            say(f"{file.name}: {how}, {held}{gtids}")
 
     def removed(self, file: ArchivedFile) -> None:
         say(f"{file.name}: removed, {file.size:,} bytes")

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from binlog_format.errors import OptionError, SchemaError
+from binlog_format.messages import count_text
 from binlog_format.rows.decoding import Decoding, TimeType, ZeroDates
 from binlog_format.views.filters import TableFilter, check_table_name
 from binlog_streaming.cli.file_output import FileFormat, write_file
@@ -248,7 +249,7 @@ def _write_file(
         )
 
     rows = write_file(batches, schema_without_rows, file_format, file)
-    output_console().print(f"{rows:,} rows written to {escaped(str(file))}")
+    output_console().print(f"{count_text(rows, 'row')} written to {escaped(str(file))}")
 
 
 def _print_table(batches: Iterator[pa.RecordBatch], view: _AnyView, limit: int, log: Log) -> None:
@@ -264,7 +265,7 @@ def _print_table(batches: Iterator[pa.RecordBatch], view: _AnyView, limit: int, 
     else:
         _print_images(console, shown)
     if len(rows) > limit:
-        console.print(f"The first {limit} rows; --limit shows more, --output jsonl all.", style="dim")
+        console.print(f"The first {count_text(limit, 'row')}; --limit shows more, --output jsonl all.", style="dim")
 
 
 def _print_changes(console: Console, rows: list[dict[str, object]], log: Log) -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from binlog_format.messages import count_text
 from binlog_streaming.cli.logs.ranges import EndOption, StartOption, opened_log
 from binlog_streaming.cli.options import ExcludeTablesOption, TablesOption
 from binlog_streaming.cli.output import Output, OutputOption, PathArgument, escaped, output_console, print_rows
@@ -81,7 +82,7 @@ def _print_table(batches: Iterator[pa.RecordBatch], view: EventsView, limit: int
     numbers = ("no", "bytes")
     print_rows(console, columns, rows, right=numbers, labelled=numbers, last_width=_TEXT_WIDTH // 2)
     if len(found) > limit:
-        console.print(f"The first {limit} events; --limit shows more, --output jsonl all.", style="dim")
+        console.print(f"The first {count_text(limit, 'event')}; --limit shows more, --output jsonl all.", style="dim")
 
 
 def _what(row: dict[str, object]) -> str:

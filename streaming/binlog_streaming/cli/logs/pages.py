@@ -26,6 +26,7 @@ from binlog_format.innodb.layout import (
 )
 from binlog_format.innodb.pages.checksum import page_checksum, stored_checksum
 from binlog_format.kernels import empty_bytes
+from binlog_format.messages import count_text
 from binlog_format.position import Position
 from binlog_streaming.cli.logs.ranges import EndOption, StartOption, positions_of
 from binlog_streaming.cli.output import Output, OutputOption, PathArgument, output_console, write_json_lines
@@ -148,7 +149,7 @@ def _print_table(rows: Iterator[PageRow], limit: int) -> None:
     console = output_console()
     console.print(table)
     if next(rows, None) is not None:
-        console.print(f"The first {limit:,} rows; --limit shows more, --output jsonl all.", style="dim")
+        console.print(f"The first {count_text(limit, 'row')}; --limit shows more, --output jsonl all.", style="dim")
 
 
 def _cells(row: PageRow) -> tuple[Text, ...]:

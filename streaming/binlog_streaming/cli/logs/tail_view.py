@@ -14,6 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from binlog_connector.metrics.exporter import lag_of
+from binlog_format.messages import count_text
 from binlog_streaming.cli.logs.changes import OP_COLORS, change_text
 from binlog_streaming.cli.tabular import json_rows, shortened
 from binlog_streaming.status.wording import bytes_text
@@ -117,7 +118,7 @@ class TailView:
                 ("read/s", bytes_text(int(progress.size.per_second()))),
             ),
             (
-                ("behind", _NONE if lag is None else f"{lag.transactions:,} transactions"),
+                ("behind", _NONE if lag is None else f"{count_text(lag.transactions, 'transaction')}"),
                 ("seconds", _NONE if lag is None else f"{lag.seconds:,} s"),
                 ("bytes", _NONE if lag is None else bytes_text(lag.size)),
                 ("pages", _NONE if lag is None else f"{lag.pages:,}"),

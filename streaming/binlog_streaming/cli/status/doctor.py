@@ -11,6 +11,7 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
+from binlog_format.messages import count_text
 from binlog_streaming.cli.jobs.check import MIB, ScanOption
 from binlog_streaming.cli.output import Output, OutputOption, output_console, write_json_lines
 from binlog_streaming.cli.progress import progress_bar
@@ -117,7 +118,7 @@ def _server_findings(
 
 def _print(findings: list[DoctorFinding]) -> None:
     from binlog_streaming.doctor import Health
-    from binlog_streaming.status.wording import count_text, visible
+    from binlog_streaming.status.wording import visible
 
     console = output_console()
     table = Table(box=None, pad_edge=False, header_style="bold")

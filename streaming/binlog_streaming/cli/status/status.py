@@ -11,10 +11,11 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
+from binlog_format.messages import count_text
 from binlog_streaming.cli.options import JobArgument
 from binlog_streaming.cli.output import output_console, write_json_lines
 from binlog_streaming.status.model import MINUTES_MAX, Level, PurgeRisk
-from binlog_streaming.status.wording import bytes_text, clock_text, count_text, duration_text, visible
+from binlog_streaming.status.wording import bytes_text, clock_text, duration_text, visible
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -124,7 +125,10 @@ def _facts(status: JobStatus) -> Table:
         ("safe", _safe(status)),
         ("has reached", visible(state.gtid or state.position or "nothing yet")),
         ("last hour", _last_hour(status)),
-        ("in all", f"{state.changes_total:,} changes in {count_text(state.batches_total, 'batch', 'batches')}"),
+        (
+            "in all",
+            f"{count_text(state.changes_total, 'change')} in {count_text(state.batches_total, 'batch', 'batches')}",
+        ),
     ]
     table = Table.grid(padding=(0, 2))
     table.add_column(style="bold", no_wrap=True)
@@ -203,7 +207,7 @@ def _table_state(table: TableStatus) -> tuple[str, str]:
     if table.waits_for_snapshot:
         return "waits for its snapshot", "yellow"
     if table.snapshot is not None and not table.snapshot.is_ended:
-        return f"snapshot: {table.snapshot.rows:,} rows so far", "cyan"
+        return f"snapshot: {count_text(table.snapshot.rows, 'row')} so far", "cyan"
     if table.verified_through is not None:
         return f"verified through {table.verified_through}", "green"
     if table.is_complete is False:

@@ -20,6 +20,7 @@ import numpy as np
 import pyarrow as pa
 
 from binlog_format.errors import UnsupportedError
+from binlog_format.messages import count_text
 from binlog_format.rows.arrow_arrays import mask_array, numbers_array
 from binlog_streaming.lake.change import Patches
 from binlog_streaming.lake.row_values import matching_rows
@@ -76,7 +77,9 @@ def lacking_columns(source_table: str, names: Sequence[str], count: int, why: st
         source_table: `database.table`.
         why: What they are missing from, and what is not known of them.
     """
-    return UnsupportedError("ROW_IMAGE", f"{source_table}: {', '.join(names)}: {why} ({count} rows)", hint=hint)
+    return UnsupportedError(
+        "ROW_IMAGE", f"{source_table}: {', '.join(names)}: {why} ({count_text(count, 'row')})", hint=hint
+    )
 
 
 @dataclass(frozen=True, slots=True)

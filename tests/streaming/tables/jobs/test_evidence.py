@@ -269,7 +269,7 @@ def test_rows_that_changes_prove_are_counted(tmp_path: Path, rule: str) -> None:
     assert (table.proved, table.proved_through, table.proved_since) == (2, "0-1-1", "0-1-1")
     assert tallies.proved == {"shop.orders": 2}
     assert TableTallies((table,)).proved == {"shop.orders": 2}, "a restart goes on counting"
-    assert _table_state(table)[0] == "followed, 2 rows proved by their changes, last at 0-1-1"
+    assert _table_state(table)[0] == "followed, 2 rows proved by changes, last at 0-1-1"
 
 
 def test_targets_state_how_many_rows_were_proved_whenever_they_have_doubled(
@@ -308,7 +308,7 @@ def test_check_shows_what_was_proved(tmp_path: Path) -> None:
         run(wanted, listener=recorder.batch)
         StatusFile(wanted).write(recorder.state())
     (table,) = check_job(wanted).tables
-    assert table.proof.startswith("1 rows proved by their changes, last at 0")
+    assert table.proof.startswith("1 row proved by changes, last at 0")
 
 
 NO_KEY = replace(ORDERS, table="notes", primary_key=())

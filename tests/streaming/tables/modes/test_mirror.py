@@ -131,11 +131,11 @@ def test_columns_that_no_image_has_are_not_in_patches() -> None:
     [
         (
             [(None, (1, "a", A))],
-            r"note: missing from inserts, and their defaults are not known from the log \(1 rows\)",
+            r"note: missing from inserts, and their defaults are not known from the log \(1 row\)",
         ),
         (
             [((1, A, A), (7, "b", A))],
-            r"note: missing from updates that change the key \(1 rows\)",
+            r"note: missing from updates that change the key \(1 row\)",
         ),
         ([(None, (A, "a", "b"))], r"key column id is missing from 1 row images \(the first is of kind INSERT\)"),
         ([((A, "a", A), None)], r"key column id is missing from 1 row images \(the first is of kind DELETE\)"),

@@ -222,7 +222,7 @@ def lost_chunk(writer: ShopLog) -> None:
         (altered, "the table was changed at"),
         (miscounted, "chunks are not whole: 2 rows are in its marks and 1 in its shadow"),
         (cancelled, "it was cancelled"),
-        (lost_chunk, "with 1 chunks of 1 rows, and 0 chunks of 0 rows were in the log"),
+        (lost_chunk, "with 1 chunk of 1 row, and in the log are 0 chunks of 0 rows"),
     ],
 )
 def test_a_snapshot_that_does_not_hold_completes_nothing(story: Story, problem: str, tmp_path: Path) -> None:

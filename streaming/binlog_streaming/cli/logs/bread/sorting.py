@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import pyarrow as pa
 
+from binlog_format.messages import count_text
 from binlog_format.structured.event_log import carried_times, event_times
 from binlog_format.structured.layout import NS_PER_SECOND
 from binlog_format.structured.views.view import HELD_SIZE_MAX, chosen
@@ -213,7 +214,7 @@ class _Late:
 
     def told(self) -> str:
         return (
-            f"{self.count:,} events came too late to be sorted, and stand after later ones, by up to "
+            f"{count_text(self.count, 'event')} came too late to be sorted: printed after later ones, by up to "
             f"{self.most_ns / NS_PER_SECOND:.3g} s; the first: {self.first}. A longer --sort-window puts more in order"
             f" (it holds {HELD_SIZE_MAX >> 20} MiB of lines), and -s all of a log that has an end"
         )
