@@ -50,8 +50,9 @@ STATEMENT_SHOWN_MAX = 200
 """Characters of a statement in messages, and of one that the view `tables` passes on."""
 
 STATEMENT_HINT = (
-    "Set binlog_format=ROW on the server, for all sessions (those that are open keep the old format), and take the "
-    "tables anew from the server from a position after the last such statement"
+    "Set binlog_format=ROW on the server, for all sessions (those that are open keep the old format), then take the "
+    'rows anew: begin = "snapshot" for the tables in a new job, on_statement = "ignore" in one that has begun, and '
+    "binlog-stream snapshot JOB.toml"
 )
 
 SEQUENCE_HINT = (

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 import pytest
 from deltalake import DeltaTable
 
-from binlog_format.errors import TableError
+from binlog_format.errors import TableError, UnsupportedError
 from binlog_lab.event_encoding.table_encoding import TableSpec
 from binlog_streaming.lake.commit_id import COMPLETE_PROPERTY, SET_ASIDE_PROPERTY, SNAPSHOT_PROPERTY
-from binlog_streaming.settings.choices import Begin, OnError
+from binlog_streaming.settings.choices import Begin, OnError, OnRowStatement
 from tests.faults.processes import Killed
 from tests.streaming.replay_runs import run
 from tests.streaming.tables.jobs.test_admission import ITEMS, job, log, record, rows
@@ -87,6 +87,27 @@ def test_a_table_waits_in_a_log_that_was_switched_on_after_it_was_created(tmp_pa
     log(tmp_path, lambda writer: ShopSnapshot(writer, ORDERS).take([(1, "b")], [(7, "seven")]), first=100)
     run(wanted)
     assert rows(tmp_path, "orders") == [(1, "b"), (7, "seven")]
+    assert properties(tmp_path)[COMPLETE_PROPERTY] == "true"
+
+
+@pytest.mark.parametrize("has_begun", [False, True])
+def test_the_advice_about_a_statement_leads_on(has_begun: bool, tmp_path: Path) -> None:
+    """What the log does not tell row by row comes with a snapshot, in a new job and in one that has begun."""
+    wanted = job(tmp_path)
+    log(tmp_path, lambda writer: writer.insert(ORDERS, (1, "a")))
+    if has_begun:
+        run(wanted)
+    log(tmp_path, lambda writer: writer.statement("UPDATE orders SET name = 'z'"), first=100)
+    with pytest.raises(UnsupportedError, match="STATEMENT_FORMAT") as stopped:
+        run(wanted)
+    advice = {"on_statement": OnRowStatement.IGNORE} if has_begun else {"begin": Begin.SNAPSHOT}
+    ((setting, value),) = advice.items()
+    assert f'{setting} = "{value}"' in str(stopped.value.hint)
+    wanted = job(tmp_path, **advice)
+    run(wanted)
+    log(tmp_path, lambda writer: ShopSnapshot(writer, ORDERS).take([(1, "z")]), first=200)
+    run(wanted)
+    assert rows(tmp_path, "orders") == [(1, "z")]
     assert properties(tmp_path)[COMPLETE_PROPERTY] == "true"
 
 
