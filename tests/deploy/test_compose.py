@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 REPO = Path(__file__).parents[2]
 PROJECT = (".dockerignore", "pyproject.toml", "README.md", "LICENSE")
-FOLDERS = ("format", "connector", "streaming", "tests", "deploy")
+FOLDERS = ("format", "connector", "streaming", "lab", "tests", "deploy")
 PATIENCE_S = 600
 SQL = """
 CREATE TABLE shop.items (id INT PRIMARY KEY, name VARCHAR(20));
@@ -63,6 +63,7 @@ def copied(folder: Path) -> Path:
     secrets = folder / "deploy/compose/secrets"
     secrets.mkdir()
     (secrets / "mariadb_root").write_text("only-for-this-test")
+    (secrets / "status_token").write_text("only-for-this-test-of-the-page")
     (secrets / "server_password").touch()
     return folder / "deploy/compose"
 

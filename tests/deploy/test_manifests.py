@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -20,6 +21,7 @@ DEPLOY = Path(__file__).parents[2] / "deploy"
 MANIFESTS = sorted((DEPLOY / "kubernetes/job").glob("*.yaml"))
 JOBS = sorted(DEPLOY.glob("**/*.toml"))
 KUBERNETES_VERSION = "1.34"
+DROP_IN = "mysql-group.conf"
 METRIC = re.compile(r"\bbinlog_stream_[a-z_]+")
 
 
@@ -117,9 +119,32 @@ def test_systemd_takes_the_unit(tmp_path: Path) -> None:
     # The program is not installed where the unit expects it; everything else counts.
     shown = tmp_path / "binlog-stream@shop.service"
     shown.write_text(unit.replace("/opt/binlog-stream/bin/binlog-stream", "/bin/true"))
-    done = subprocess.run([program, "verify", "--man=no", str(shown)], capture_output=True, text=True, check=False)
+    (tmp_path / "binlog-stream@.service.d").mkdir()
+    shutil.copy(DEPLOY / "systemd" / DROP_IN, tmp_path / "binlog-stream@.service.d")
+    command = [program, "verify", "--man=no", str(shown)]
+    where = os.environ | {"SYSTEMD_UNIT_PATH": f"{tmp_path}:"}
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=where)
     told = [line for line in done.stderr.splitlines() if "binlog-stream@" in line]
     assert (done.returncode, told) == (0, [])
+
+
+def test_unit_names_no_group_that_a_machine_may_lack() -> None:
+    """With one, systemd does not start it (216/GROUP); a drop-in that pages name has it."""
+    unit, drop_in = ((DEPLOY / "systemd" / name).read_text() for name in ("binlog-stream@.service", DROP_IN))
+    for setting in ("SupplementaryGroups", "Group", "User"):
+        assert re.findall(rf"^{setting}=", unit, re.MULTILINE) == []
+    assert "\nSupplementaryGroups=mysql\n" in drop_in
+    install = f"install -D -m 644 deploy/systemd/{DROP_IN} -t /etc/systemd/system/binlog-stream@.service.d/"
+    for text in (unit, drop_in, (DEPLOY.parent / "docs/deploy.md").read_text()):
+        assert install in text
+
+
+def test_files_of_secrets_are_made_where_the_compose_file_says_how() -> None:
+    names = set(compose()["secrets"])
+    assert {secret["file"] for secret in compose()["secrets"].values()} == {f"secrets/{name}" for name in names}
+    for text in ((DEPLOY / "compose/compose.yaml").read_text(), (DEPLOY.parent / "docs/deploy.md").read_text()):
+        made = re.findall(r"^[ #]*(?:for name in|openssl|touch) .*", text, re.MULTILINE)
+        assert {name for name in names if any(name in line for line in made)} == names
 
 
 def test_the_version_of_the_image_is_the_project_s() -> None:
