@@ -27,6 +27,7 @@ from binlog_streaming.lake.delta.actions import (
 )
 from binlog_streaming.lake.delta.features import clustering_columns, required_columns
 from binlog_streaming.lake.delta.generated import GeneratedColumn, generated_columns
+from binlog_streaming.lake.delta.iceberg_compat import iceberg_versions
 from binlog_streaming.lake.delta.mapping import FileColumns, file_columns
 from binlog_streaming.lake.delta.row_checks import RowCheck, row_checks
 from binlog_streaming.lake.delta.vectors import read_vector
@@ -40,7 +41,6 @@ from binlog_streaming.lake.evolution import (
     whole_variants,
     with_identity,
     with_values,
-    without_identity,
 )
 from binlog_streaming.lake.key_lookup import complement
 from binlog_streaming.lake.row_values import row_ids
@@ -69,7 +69,8 @@ class FileLayout:
     """Requirements of a table on its files, and on rows that come into them.
 
     Attributes:
-        partitions: Names of the columns by which it is partitioned; files do not have them.
+        partitions: Names of the columns by which it is partitioned.
+        materialized: Files have these columns, too, behind all others; else they do not have them.
         columns: Names of columns in files.
         required: See `required_columns`.
         measured: Columns, as files call them, of which statistics are needed wherever they are.
@@ -78,6 +79,7 @@ class FileLayout:
     """
 
     partitions: tuple[str, ...] = ()
+    materialized: bool = False
     columns: FileColumns = SAME_NAMES
     required: Mapping[str, str] = field(default_factory=dict)
     measured: frozenset[str] = frozenset()
@@ -94,7 +96,8 @@ def file_layout(log: TableLog, metadata: Metadata, schema: pa.Schema) -> FileLay
     measured = frozenset(path[0] for path in clustering_columns(log))
     (made, _), (checks, _) = generated_columns(metadata), row_checks(metadata)
     columns, required = file_columns(metadata), required_columns(metadata)
-    return FileLayout(partitions, columns, required, measured, tuple(made), tuple(checks))
+    materialized = bool(iceberg_versions(metadata))
+    return FileLayout(partitions, materialized, columns, required, measured, tuple(made), tuple(checks))
 
 
 class DeltaDataFiles:
@@ -125,7 +128,9 @@ class DeltaDataFiles:
         self._store = store
         self._layout = layout
         self._partitions = list(layout.partitions)
-        self._schema = pa.schema([field for field in schema if field.name not in layout.partitions])
+        self._own_schema = pa.schema([field for field in schema if field.name not in layout.partitions])
+        last = [schema.field(name) for name in layout.partitions if layout.materialized]
+        self._schema = pa.schema([*self._own_schema, *last])
         self._file_size = file_size
         self._data_change = data_change
         self._folder = folder
@@ -180,8 +185,8 @@ class _PartitionFiles(SizedFiles[Add]):
         self._files = files
         self._values = dict(values)
         self._schema = files._layout.columns.schema(schema)
-        # Columns of the table, which come first: of others there are no statistics.
-        self._own_schema = files._layout.columns.schema(without_identity(schema))
+        # Columns of the table, which come first: of others there are no statistics, nor of partitions.
+        self._own_schema = files._layout.columns.schema(files._own_schema)
 
     def abandon(self) -> None:
         if self._writer is not None:

@@ -20,12 +20,13 @@ from binlog_format.errors import TableError
 from binlog_streaming.lake.commit_id import MODE_PROPERTY
 from binlog_streaming.lake.delta.actions import Protocol
 from binlog_streaming.lake.delta.generated import generated_columns
+from binlog_streaming.lake.delta.iceberg_compat import iceberg_changes, iceberg_restrictions
 from binlog_streaming.lake.delta.mapping import is_mapped, mapping_mode
 from binlog_streaming.lake.delta.row_checks import INVARIANT, row_checks
 from binlog_streaming.settings import Mode
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
     from binlog_streaming.lake.delta.actions import Metadata
     from binlog_streaming.lake.delta.log import Named, TableLog
@@ -86,7 +87,19 @@ WRITER_VERSION_MAX = 7
 
 _NESTED = re.compile(r'"(?:elementType|keyType|valueType)":\s*\{')
 _REQUIRED = re.compile(r'"nullable":\s*false|"(?:valueContainsNull|containsNull)":\s*false')
-_ICEBERG = re.compile(r"delta\.enableIcebergCompatV\d+")
+_MAP = "SET TBLPROPERTIES ('delta.columnMapping.mode' = 'name')"
+_DROP_COLUMN = _MAP, "DROP COLUMN `{column}`"
+_REMEDIES = {
+    r"invariants \(": (),
+    r"icebergCompatV([12])": ("UNSET TBLPROPERTIES ('delta.enableIcebergCompatV{0}')",),
+    r"appendOnly": ("UNSET TBLPROPERTIES ('delta.appendOnly')",),
+    r"checkConstraints \(([^:]+)": ("DROP CONSTRAINT `{0}`",),
+    r"clustering": ("CLUSTER BY NONE",),
+    r"columnMapping of": ("SET TBLPROPERTIES ('delta.columnMapping.mode' = 'none')",),
+    r"generatedColumns|identityColumns|variantType in|invariants": _DROP_COLUMN,
+    r"(typeWidening|coordinatedCommits-preview)": ("DROP FEATURE `{0}`",),
+}
+"""Statements that Spark takes, by the beginning of a use in messages; for all else it has none."""
 CLUSTERING = "delta.clustering"
 """Domain of the columns by which a table is clustered."""
 
@@ -105,15 +118,18 @@ def check_features(uri: str, log: TableLog) -> None:
         TableError: `TABLE_FEATURE`: it uses something that is not written correctly here.
     """
     uses = list(dict.fromkeys([*_unknown_features(log.protocol), *_restrictions(log.metadata)]))
+    uses += iceberg_restrictions(log.metadata, features(log.protocol)[1])
     uses += [f"clustering (field {'.'.join(path)} of a struct)" for path in clustering_columns(log) if len(path) > 1]
     if any(":" in add.place or add.place.startswith("/") for add in log.files.values()):
         uses.append("files of another table (shallow clone)")
     if uses:
-        raise _table_feature(uri, ", ".join(uses))
+        raise _table_feature(uri, uses, log.metadata)
 
 
-def check_renamed(uri: str, before: Metadata, after: Metadata, renamed: Mapping[str, str]) -> None:
-    """See that the rules of a table stay rules for the same columns, and its columns are generated of the same ones.
+def check_changed(uri: str, before: Metadata, after: Metadata, renamed: Mapping[str, str]) -> None:
+    """See that other columns keep what a table promises.
+
+    Its rules stay rules for the same columns, its columns are generated of the same ones, and Iceberg can follow.
 
     Args:
         renamed: Old names and new ones.
@@ -128,17 +144,30 @@ def check_renamed(uri: str, before: Metadata, after: Metadata, renamed: Mapping[
     uses += [f"{check.feature} ({check.name}: {check.expression}) of a column that is renamed" for check in checks]
     made = [column for column in [*generated_columns(before)[0], *made] if names & {column.name, column.column}]
     uses += [*unmade, *(f"generatedColumns (column {column.name}: {column.expression}), renamed" for column in made)]
+    uses += [*iceberg_restrictions(after), *iceberg_changes(before, after)]
     if uses:
-        raise _table_feature(uri, ", ".join(dict.fromkeys(uses)))
+        raise _table_feature(uri, list(dict.fromkeys(uses)), before)
 
 
-def _table_feature(uri: str, uses: str) -> TableError:
+def _table_feature(uri: str, uses: Sequence[str], metadata: Metadata) -> TableError:
+    steps = dict.fromkeys(f"ALTER TABLE ... {remedy}" for use in uses for remedy in _remedies(use))
+    remedies = "; ".join(step for step in steps if not (is_mapped(metadata) and step.endswith(_MAP)))
+    taken = f"Take it off the table with Spark: {remedies}; or name" if remedies else "Name"
     return TableError(
         "TABLE_FEATURE",
-        f"{uri}: the table uses features that only Spark writes correctly: {uses}",
-        hint="Take it off the table with Spark (ALTER TABLE ... DROP FEATURE, DROP CONSTRAINT, DROP NOT NULL or "
-        "UNSET TBLPROPERTIES), or name another target and let this job build the table anew from the log",
+        f"{uri}: the table uses features that only Spark writes correctly: {', '.join(uses)}",
+        hint=f"{taken} another target and let this job build the table anew from the log",
     )
+
+
+def _remedies(use: str) -> Iterator[str]:
+    # Statements of Spark's Delta that take off what *use*, as messages name it, begins with.
+    column = re.search(r"\(column ([^:)]+)", use)
+    for begin, statements in _REMEDIES.items():
+        if (found := re.match(begin, use)) is not None:
+            for statement in statements:
+                yield statement.format(*found.groups(), column=column[1] if column else "")
+            return
 
 
 def _unknown_features(protocol: Protocol) -> Iterator[str]:
@@ -152,9 +181,6 @@ def _unknown_features(protocol: Protocol) -> Iterator[str]:
 def _restrictions(metadata: Metadata) -> Iterator[str]:
     # Where a table has a rule, the log does not count any more; the log may differ at any time.
     configuration = metadata.configuration
-    for name in sorted(configuration):
-        if _ICEBERG.fullmatch(name) and configuration[name] == "true":
-            yield name.removeprefix("delta.enable").replace("Iceberg", "iceberg")
     if mapping_mode(metadata) not in ("none", "name", "id"):
         yield f"columnMapping by {mapping_mode(metadata)}"
     if is_mapped(metadata) and _NESTED.search(metadata.schema_string):

@@ -26,6 +26,8 @@ _NUMBER = b"PARQUET:field_id"
 _MAX_ID = "delta.columnMapping.maxColumnId"
 _ID = "delta.columnMapping.id"
 _NAME = "delta.columnMapping.physicalName"
+NESTED_IDS = "delta.columnMapping.nested.ids"
+"""Metadata of a column: numbers of the values in its lists and maps, which readers of Iceberg find them by."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,12 +38,14 @@ class FileColumns:
         names: By the table's name of each; nothing: they are called alike.
         numbers: Their numbers, by the table's name.
         inner: Of those that are structs, what is in them.
+        nested: Of those that are lists, numbers of their values.
         by_number: Columns of a file are found by their numbers.
     """
 
     names: Mapping[str, str] = field(default_factory=dict)
     numbers: Mapping[str, int] = field(default_factory=dict)
     inner: Mapping[str, FileColumns] = field(default_factory=dict)
+    nested: Mapping[str, int] = field(default_factory=dict)
     by_number: bool = False
 
     def name(self, column: str) -> str:
@@ -84,6 +88,9 @@ class FileColumns:
         kind, inner = column.type, self.inner.get(column.name)
         if pa.types.is_struct(kind) and inner is not None:
             kind = pa.struct([inner._field(child) for child in kind])
+        if (of_values := self.nested.get(column.name)) is not None:
+            make = pa.large_list if pa.types.is_large_list(kind) else pa.list_
+            kind = make(pa.field("element", kind.value_type, metadata={_NUMBER: str(of_values)}))
         return pa.field(self.name(column.name), kind, column.nullable, metadata)
 
     def _table_field(self, column: pa.Field) -> pa.Field:
@@ -137,11 +144,19 @@ def mapped(metadata: Metadata, schema: dict[str, Any]) -> tuple[dict[str, Any], 
     if not is_mapped(metadata):
         return schema, {}
     last = int(metadata.configuration.get(_MAX_ID, "0"))
-    schema, last = _numbered(schema, last)
+    has_nested = metadata.configuration.get("delta.enableIcebergCompatV2") == "true"
+    schema, last = _numbered(schema, last, has_nested=has_nested)
     return schema, {_MAX_ID: str(last)}
 
 
-def _numbered(struct: dict[str, Any], last: int) -> tuple[dict[str, Any], int]:
+def nested_key(column: Mapping[str, Any]) -> str | None:
+    """Name under which `NESTED_IDS` of a column has the values of its list; None: it is none."""
+    kind = column["type"]
+    is_list = isinstance(kind, dict) and kind.get("type") == "array"
+    return f"{column['metadata'].get(_NAME)}.element" if is_list else None
+
+
+def _numbered(struct: dict[str, Any], last: int, *, has_nested: bool) -> tuple[dict[str, Any], int]:
     fields = []
     for column in struct["fields"]:
         metadata = column.get("metadata", {})
@@ -150,17 +165,23 @@ def _numbered(struct: dict[str, Any], last: int) -> tuple[dict[str, Any], int]:
             metadata = metadata | {_ID: last, _NAME: f"col-{uuid.uuid4()}"}
         kind = column["type"]
         if _is_struct(kind):
-            kind, last = _numbered(kind, last)
+            kind, last = _numbered(kind, last, has_nested=has_nested)
+        key = nested_key(column | {"metadata": metadata})
+        if has_nested and key is not None and NESTED_IDS not in metadata:
+            last += 1
+            metadata = metadata | {NESTED_IDS: {key: last}}
         fields.append(column | {"type": kind, "metadata": metadata})
     return struct | {"fields": fields}, last
 
 
 def _columns(struct: dict[str, Any], *, by_number: bool) -> FileColumns:
     fields = struct["fields"]
+    keys = {field["name"]: (nested_key(field), field["metadata"].get(NESTED_IDS, {})) for field in fields}
     return FileColumns(
         {field["name"]: field["metadata"][_NAME] for field in fields},
         {field["name"]: int(field["metadata"][_ID]) for field in fields},
         {field["name"]: _columns(field["type"], by_number=by_number) for field in fields if _is_struct(field["type"])},
+        {name: int(ids[key]) for name, (key, ids) in keys.items() if key in ids},
         by_number,
     )
 

@@ -28,8 +28,9 @@ from binlog_streaming.lake.delta.actions import Metadata, statistics_of
 from binlog_streaming.lake.delta.columns import created, delta_schema, table_schema, widens, with_columns
 from binlog_streaming.lake.delta.commit import DeltaTableWrite
 from binlog_streaming.lake.delta.data_files import identified_rows, live_rows
-from binlog_streaming.lake.delta.features import FEED, check_features, check_renamed, upgrade, with_properties
+from binlog_streaming.lake.delta.features import FEED, check_changed, check_features, upgrade, with_properties
 from binlog_streaming.lake.delta.generated import generated_columns
+from binlog_streaming.lake.delta.iceberg_compat import iceberg_versions
 from binlog_streaming.lake.delta.log import (
     conflict,
     empty_log,
@@ -190,8 +191,9 @@ class DeltaTarget(FilesTarget[DeltaTableWrite]):
 
     @property
     def _merge_kind(self) -> Merge:
-        is_changelog = (self.properties() or {}).get(MODE_PROPERTY) == Mode.CHANGELOG
-        return Merge.REWRITE if is_changelog else self.sink.merge
+        metadata = self._there().metadata
+        is_plain = metadata.configuration.get(MODE_PROPERTY) == Mode.CHANGELOG or iceberg_versions(metadata)
+        return Merge.REWRITE if is_plain else self.sink.merge
 
     def evolve(self, change: SchemaChange, commit_id: CommitId) -> None:
         """See `Target`.
@@ -263,7 +265,7 @@ class DeltaTarget(FilesTarget[DeltaTableWrite]):
         recorded = with_columns(log, schema, renamed, is_rewritten=is_rewritten)
         for _, action in recorded:
             if isinstance(action, Metadata):
-                check_renamed(self.uri, log.metadata, action, renamed)
+                check_changed(self.uri, log.metadata, action, renamed)
         return recorded
 
     def maintain(self, sink: Sink) -> None:

@@ -15,6 +15,7 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, ClassVar
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pyspark
 import pytest
 from msgspec import structs
@@ -383,6 +384,112 @@ def test_spark_and_we_generate_the_same_values(session: SparkSession, tmp_path: 
     session.sql(f"INSERT INTO delta.`{path}` ({', '.join(columns)}) VALUES (900, 'spark', NULL, NULL, 1, NULL)")
     delta(path).replace(delta(path).read(), replace(MIRROR_COMMIT_ID, batch_id=3))
     check(len(values))
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_spark_and_we_keep_what_iceberg_needs(session: SparkSession, tmp_path: Path, version: int) -> None:
+    """Files of tables with Iceberg compatibility have the columns and numbers that Spark's have."""
+    path = tmp_path / "orders"
+    properties = {
+        **MIRROR_COMMIT_ID.table_properties(),
+        "delta.columnMapping.mode": "name",
+        f"delta.enableIcebergCompatV{version}": "true",
+        "delta.enableChangeDataFeed": "true",
+    }
+    said = ", ".join(f"'{name}' = '{value}'" for name, value in properties.items())
+    tags = "ARRAY<STRING>" if version == 2 else "STRING"
+    session.sql(
+        f"CREATE TABLE delta.`{path}` (city STRING, id INT, at STRUCT<x: INT, tags: {tags}>, tags {tags}) USING delta "
+        f"PARTITIONED BY (city) TBLPROPERTIES ({said})"
+    )
+    some: object = ["t", None] if version == 2 else "t"
+    tag = "array('t', NULL)" if version == 2 else "'t'"
+    session.sql(
+        f"INSERT INTO delta.`{path}` VALUES ('a', 1, struct(1, {tag}), {tag}), ('b', 2, NULL, NULL), "
+        "('b', 3, NULL, NULL)"
+    )
+    spark_files = {*path.rglob("*.parquet")}
+    (expected,) = {pq.read_schema(file).to_string(show_schema_metadata=False) for file in spark_files}
+    schema = delta(path).schema()
+    changed = change_of(
+        [("c", 1, {"x": 5, "tags": None}, some), ("b", 4, {"x": 6, "tags": some}, None)], [2], schema=schema
+    )
+    delta(path, Merge.MARK).merge(changed, replace(MIRROR_COMMIT_ID, batch_id=1))
+    ours = {*path.rglob("*.parquet")} - spark_files
+    data = [file for file in ours if "_change_data" not in file.parts]
+    assert {pq.read_schema(file).to_string(show_schema_metadata=False) for file in data} == {expected}
+    rows = [("c", 1, {"x": 5, "tags": None}, some), ("b", 3, None, None), ("b", 4, {"x": 6, "tags": some}, None)]
+
+    def held() -> list[tuple[object, ...]]:
+        found = session.sql(f"SELECT * FROM delta.`{path}` ORDER BY id").collect()
+        assert delta(path).read().read_all().sort_by("id").to_pylist() == [row.asDict(recursive=True) for row in found]
+        return [tuple(row.asDict(recursive=True).values()) for row in found]
+
+    assert held() == rows
+    assert session.sql(f"SELECT id FROM delta.`{path}` WHERE city = 'b' AND id = 4 AND at.x = 6").count() == 1
+    feed = session.read.format("delta").option("readChangeFeed", "true").option("startingVersion", 2).load(str(path))
+    assert sorted((row.city, row.id, row._change_type) for row in feed.collect()) == [
+        ("a", 1, "update_preimage"),
+        ("b", 2, "delete"),
+        ("b", 4, "insert"),
+        ("c", 1, "update_postimage"),
+    ]
+    added = SchemaChange(added=pa.schema([("more", schema.field("tags").type)]), retyped={"id": pa.int64()})
+    delta(path).evolve(added, replace(MIRROR_COMMIT_ID, batch_id=2))
+    session.sql(f"INSERT INTO delta.`{path}` VALUES ('d', 9, NULL, NULL, {tag})")
+    session.sql(f"UPDATE delta.`{path}` SET city = 'e' WHERE id = 3")
+    session.sql(f"ALTER TABLE delta.`{path}` ADD COLUMN last {tags}")
+    session.sql(f"OPTIMIZE delta.`{path}`")
+    schema = delta(path).schema()
+    changed = change_of([("d", 9, None, some, some, some)], [4], schema=schema)
+    delta(path).merge(changed, replace(MIRROR_COMMIT_ID, batch_id=3))
+    assert held() == [(*rows[0], None, None), ("e", 3, None, None, None, None), ("d", 9, None, some, some, some)]
+    log = delta(path).log
+    assert log is not None
+    assert {add.deletion_vector for add in log.files.values()} == {None}
+    count = int(log.metadata.configuration["delta.columnMapping.maxColumnId"])
+    assert count == (12 if version == 2 else 8)
+
+
+REFUSED = {
+    "checks": ("id INT", "", ("ADD CONSTRAINT `odd one` CHECK (id % 2 = 0)",)),
+    "invariants": ("id INT, s STRUCT<a: INT NOT NULL>", "", ()),
+    "generated": ("id INT, twice INT GENERATED ALWAYS AS (id * 2)", "", ()),
+    "identity": ("id INT, n BIGINT GENERATED ALWAYS AS IDENTITY", "", ()),
+    "append_only": ("id INT", "'delta.appendOnly' = 'true'", ()),
+    "clustering": ("id INT, s STRUCT<a: INT>", "CLUSTER BY (s.a)", ()),
+    "mapping": ("id INT, s ARRAY<STRUCT<a: INT>>", "'delta.columnMapping.mode' = 'name'", ()),
+    "variant": ("id INT, s STRUCT<a: VARIANT>", "", ()),
+    "maps": (
+        "id INT, m MAP<INT, INT>",
+        "'delta.columnMapping.mode' = 'name', 'delta.enableIcebergCompatV2' = 'true'",
+        (),
+    ),
+}
+"""Columns, a clause or properties, and what is done to the table then."""
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_spark_takes_what_the_message_says(session: SparkSession, tmp_path: Path, name: str) -> None:
+    """Each statement that the hint of a refusal names is taken, and then the table is written."""
+    path = tmp_path / "orders"
+    columns, more, then = REFUSED[name]
+    properties = ", ".join(f"'{key}' = '{value}'" for key, value in MIRROR_COMMIT_ID.table_properties().items())
+    clause, said = (
+        (more, properties) if more.startswith("CLUSTER") else ("", ", ".join(filter(None, (properties, more))))
+    )
+    session.sql(f"CREATE TABLE delta.`{path}` ({columns}) USING delta {clause} TBLPROPERTIES ({said})")
+    for statement in then:
+        session.sql(f"ALTER TABLE delta.`{path}` {statement}")
+    with pytest.raises(TableError, match=r"TABLE_FEATURE\] .*only Spark writes correctly") as refused:
+        delta(path)
+    hint = refused.value.hint or ""
+    assert hint.startswith("Take it off the table with Spark: ALTER TABLE ... ")
+    for statement in hint.removeprefix("Take it off the table with Spark: ").split("; ")[:-1]:
+        session.sql(statement.replace("...", f"delta.`{path}`", 1))
+    row = pa.table({"id": pa.array([1], pa.int32())})
+    delta(path).append(row.to_reader(), MIRROR_COMMIT_ID)
+    assert [row.id for row in session.sql(f"SELECT id FROM delta.`{path}`").collect()] == [1]
 
 
 def test_delta_tables_that_spark_wrote_for_a_job_go_on(session: SparkSession, tmp_path: Path) -> None:
