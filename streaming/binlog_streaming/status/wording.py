@@ -87,6 +87,8 @@ SAFE_SHARE = 0.5
 DANGER_SHARE = 0.2
 STILL_SECONDS = 60.0
 """A job with work that has finished no batch for so long, beside three times its longest one, stands still."""
+STAMP_SECONDS = 1.0
+"""Servers state commit times in whole seconds."""
 RECENT_BATCHES = 10
 """Number of batches from which the speed of a job is computed."""
 
@@ -154,7 +156,9 @@ def _running(state: RecordedStatus, log: LogStatus | None, now: float) -> _Part:
         return Level.OK, f"current, {duration_text(behind)} behind the server", ""
     text = f"{duration_text(behind)} behind the server ({_amount(log)})"
     level = Level.WARNING if behind > BEHIND_SECONDS else Level.OK
-    advice = "No batch has been finished lately: look at the batches, and at its errors."
+    advice = "Its last batch took long: look at the batches, and at docs/tuning.md."
+    if latest is None or now - latest.finished_at > STILL_SECONDS:
+        advice = "No batch has been finished lately: look at the batches, and at its errors."
     if work is not None:
         text = f"{text}, about {duration_text(work)} of work left"
         # What waits was written since the oldest of it was: the server writes as fast as that.
@@ -187,19 +191,23 @@ def _amount(log: LogStatus) -> str:
 def work_left(state: RecordedStatus, log: LogStatus, now: float) -> float | None:
     """Seconds that the job needs for what waits, at the speed at which it took what came before.
 
-    Only batches since the oldest waiting change was committed count: all that time there was work. What the server
-    writes meanwhile does not count. None: that is not known, or batches have stopped.
+    Only batches that began since the oldest waiting change was committed count: they had all the work that they could
+    take. What the server writes meanwhile does not count. None: that is not known, or batches have stopped.
     """
-    since = max(now - (log.waiting_seconds or 0.0), state.started_at)
-    recent = [batch for batch in state.batches if batch.size and batch.finished_at >= since][-RECENT_BATCHES:]
+    since = max(now - (log.waiting_seconds or 0.0) + STAMP_SECONDS, state.started_at)
+    recent = [batch for batch in state.batches if batch.size and _begin(batch) >= since][-RECENT_BATCHES:]
     if not recent:
         return None
-    start = recent[0].finished_at - recent[0].read_seconds - recent[0].commit_seconds
+    start = _begin(recent[0])
     seconds, size = recent[-1].finished_at - start, sum(batch.size or 0 for batch in recent)
     longest = max(batch.read_seconds + batch.commit_seconds for batch in recent)
     if seconds <= 0 or now - recent[-1].finished_at > STILL_SECONDS + 3 * longest:
         return None
     return log.size * seconds / size
+
+
+def _begin(batch: BatchStatus) -> float:
+    return batch.finished_at - batch.read_seconds - batch.commit_seconds
 
 
 def _hazards(state: RecordedStatus, log: LogStatus | None) -> list[_Part]:

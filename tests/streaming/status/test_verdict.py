@@ -45,7 +45,7 @@ VERDICTS: dict[str, tuple[Phase, RecordedStatus, LogStatus | None, Level, str]] 
     ),
     "a burst that is being taken": (
         Phase.RUNNING, state(batches=RISING), log(waiting_seconds=12.0, transactions=3_000, size=900_000_000), Level.OK,
-        "12 s behind the server (3,000 transactions, 900.0 MB), about 2 min 35 s of work left; safe for 3 d 4 h",
+        "12 s behind the server (3,000 transactions, 900.0 MB), about 2 min 31 s of work left; safe for 3 d 4 h",
     ),
     "catching up": (
         Phase.RUNNING, state(batches=FALLING), BEHIND, Level.OK,
