@@ -162,7 +162,7 @@ class FilesTarget(Target, Generic[Write]):
             cost = self._remove_rows(write, [rows for part in parts for rows in part.superseded])
             if write.is_empty:
                 return 0
-            self._commit(write, commit_id, "MERGE", cost)
+            self._commit(write, commit_id, "MERGE" if commit_id.keys else "WRITE", cost)
         return sum(part.row_count for part in parts)
 
     def select(self, search: Search, names: Sequence[str]) -> pa.Table:

@@ -278,14 +278,14 @@ class DeltaTableWrite:
         for add in fed:
             values, size = add.partition_values, add.size
             added.append(("cdc", ChangeFile(path=add.path, partition_values=values, size=size, data_change=False)))
-        is_append = not self.actions
+        # Of a merge that only adds the keys were looked up: another writer's commit before it matters.
+        is_append = not self.actions and operation == "WRITE"
         if not self._vectors.is_empty:
             self.actions[:0] = upgrade(self.log)
             self._vectors.write(self.store)
         reached(CrashPoint.FILES_WRITTEN)
         actions = [*self.actions, *added]
-        # Of a merge that only adds the keys were looked up: another writer's commit before it matters.
-        about = {"isBlindAppend": is_append and operation == "WRITE", **(recorded or {})}
+        about = {"isBlindAppend": is_append, **(recorded or {})}
         about["operationMetrics"] = _metrics(operation, actions)
         application = None
         if transaction is not None:

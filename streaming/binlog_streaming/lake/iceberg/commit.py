@@ -36,6 +36,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from binlog_streaming.lake.iceberg.catalog import reading_replies
 from binlog_streaming.lake.iceberg.data_files import remove_files
 from binlog_streaming.lake.iceberg.manifests import ManifestWriter, entry_of, file_id, live_entries, manifests_of
+from binlog_streaming.lake.iceberg.snapshots import follows, sequence_number
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -70,6 +71,7 @@ class IcebergCommit:
         summary: Of the snapshot, beside its counts.
         is_step: `SNAPSHOT_PROPERTY` names the snapshot from now on.
         keeps_rows: The rows stay as they are; who follows the snapshots can pass over this one.
+        is_blind: Nothing was looked up for the rows that it adds.
     """
 
     properties: Mapping[str, str] = field(default_factory=dict)
@@ -81,12 +83,16 @@ class IcebergCommit:
     summary: Mapping[str, str] = field(default_factory=dict)
     is_step: bool = False
     keeps_rows: bool = False
+    is_blind: bool = False
 
     def on(self, table: Table) -> Table:
         """Make the commit; that of a `WaitingTable` waits.
 
         Args:
             table: The table as it was looked at; not to be used any more when this fails.
+
+        Where others only put the same rows into other files meanwhile, and leave those of this commit alone, it
+        comes after their snapshots; one that only adds files comes after whatever they did to the rows.
 
         Raises:
             CommitFailedException: It is not any more what it was; or nobody knows whether the commit was made: a new
@@ -131,6 +137,11 @@ class IcebergCommit:
         if self._is_in(now, new.number):
             return now
         if _is_final(error):
+            is_append = self.is_blind and _operation(self) is Operation.APPEND
+            may_follow = self.snapshot and self.schema is None and isinstance(error, CommitFailedException)
+            if may_follow and follows(table.metadata, now, self.removed, self.added, is_append=is_append):
+                new.abandon_manifests()
+                return self.on(now)
             new.abandon()
             if isinstance(error, CommitFailedException):
                 raise CommitFailedException("the table was changed between the look and the write") from error
@@ -202,8 +213,12 @@ class _NewSnapshot:
         self._paths: list[str] = []
         self._writer = ManifestWriter(metadata, self.number)
 
+    def abandon_manifests(self) -> None:
+        remove_files(self._io, self._paths)
+
     def abandon(self) -> None:
-        remove_files(self._io, [*self._paths, *(file.file_path for file in self._commit.added)])
+        self.abandon_manifests()
+        remove_files(self._io, [file.file_path for file in self._commit.added])
 
     def updates(self) -> list[TableUpdate]:
         """Write the manifests; what the catalog is to do."""
@@ -350,20 +365,3 @@ def with_schema(metadata: TableMetadata, schema: Schema) -> TableMetadata:
     """The table with other columns, as files are written for it that get there together with them."""
     schemas = [*metadata.schemas, schema]
     return metadata.model_copy(update={"schemas": schemas, "current_schema_id": schema.schema_id})
-
-
-def has_snapshot(metadata: TableMetadata, named: str | None) -> bool:
-    """True if a snapshot is the current one or before it, as far as snapshots reach back."""
-    parents = {snapshot.snapshot_id: snapshot.parent_snapshot_id for snapshot in metadata.snapshots}
-    if named is None or int(named) not in parents:
-        return True
-    number = metadata.current_snapshot_id
-    while number is not None and number != int(named):
-        number = parents.get(number)
-    return number is not None
-
-
-def sequence_number(table: Table) -> int:
-    """Number of the current snapshot; 0 while there is none."""
-    snapshot = table.current_snapshot()
-    return 0 if snapshot is None else snapshot.sequence_number or 0

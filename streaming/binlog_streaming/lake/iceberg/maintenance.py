@@ -14,8 +14,9 @@ from pyarrow.fs import FileSelector, FileType
 from pyiceberg.io.pyarrow import PyArrowFileIO
 
 from binlog_format.errors import TableError
-from binlog_streaming.lake.iceberg.commit import SNAPSHOT_PROPERTY, sequence_number
+from binlog_streaming.lake.iceberg.commit import SNAPSHOT_PROPERTY
 from binlog_streaming.lake.iceberg.manifests import read_entries, read_list
+from binlog_streaming.lake.iceberg.snapshots import sequence_number
 from binlog_streaming.lake.iceberg.table_write import IcebergTableWrite
 from binlog_streaming.lake.target import JOINED_MAX, to_be_joined
 

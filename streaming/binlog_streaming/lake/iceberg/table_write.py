@@ -275,12 +275,14 @@ class IcebergTableWrite:
         cleared: tuple[str, ...] = (),
         summary: Mapping[str, str] | None = None,
         is_step: bool = False,
+        is_blind: bool = False,
     ) -> Table:
         """Make it, after `prepare`.
 
         Args:
             cleared: Properties that go, where they are there.
             is_step: Whether it is a step; else the rows stay as they are.
+            is_blind: Nothing was looked up for the rows that were written.
 
         Returns:
             The table after it.
@@ -298,6 +300,7 @@ class IcebergTableWrite:
             summary=summary or {},
             is_step=is_step,
             keeps_rows=not is_step,
+            is_blind=is_blind,
         ).on(self._table)
         remove_files(self._io, self._dropped)
         return table

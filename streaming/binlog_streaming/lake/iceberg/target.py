@@ -56,13 +56,12 @@ from binlog_streaming.lake.iceberg.commit import (
     IcebergCommit,
     WaitingTable,
     WaitingUpdates,
-    has_snapshot,
-    sequence_number,
 )
 from binlog_streaming.lake.iceberg.data_files import IDENTITY_FROM, identified_rows, live_rows
 from binlog_streaming.lake.iceberg.maintenance import maintain
 from binlog_streaming.lake.iceberg.partitions import partition_spec
 from binlog_streaming.lake.iceberg.schema import arrow_schema, evolved, iceberg_schema, replaced
+from binlog_streaming.lake.iceberg.snapshots import has_snapshot, sequence_number
 from binlog_streaming.lake.iceberg.table_files import live_files, recorded_files
 from binlog_streaming.lake.iceberg.table_write import VECTORS_FROM, IcebergTableWrite, checked_write, version_of
 from binlog_streaming.lake.storage.store import looking_at
@@ -337,12 +336,13 @@ class IcebergTarget(FilesTarget[IcebergTableWrite]):
         operation: str = "WRITE",
         cost: WriteCost | None = None,
     ) -> None:
-        del operation  # what a snapshot does is named by its files
         write.prepare()
         reached(CrashPoint.FILES_WRITTEN)
         recorded = commit_id.batch_properties() | ({} if cost is None else cost.properties())
         summary = {QUERY_PROPERTY: commit_id.query_id, **recorded}
-        self._table = write.commit(properties=recorded, cleared=SOMETIMES, summary=summary, is_step=True)
+        self._table = write.commit(
+            properties=recorded, cleared=SOMETIMES, summary=summary, is_step=True, is_blind=operation == "WRITE"
+        )
         if self._waiting is None:
             reached(CrashPoint.COMMITTED)
 

@@ -111,8 +111,9 @@ def test_rows_of_compacted_files_are_looked_up_again(
     assert held(uri) == {key: value for key, value in before.items() if key != 20} | {11: "x"}
 
 
+@pytest.mark.parametrize("key", [10, 300])
 def test_a_change_of_rows_by_others_is_no_compaction(
-    uri: str, before_commits: Callable[[Callable[[], None]], None]
+    uri: str, key: int, before_commits: Callable[[Callable[[], None]], None]
 ) -> None:
     """Another writer may have brought a key that was not there, in other files than those that change."""
     keys = iter(range(100, 200))
@@ -123,7 +124,7 @@ def test_a_change_of_rows_by_others_is_no_compaction(
     before_commits(insert)
     targets = OpenTargets(Sink(directory="", merge=Merge.MARK), DeltaTarget)
     with pytest.raises(CommitFailedError):
-        bring(targets, uri, change_of([(10, "b")]), replace(PARTITIONED, batch_id=1))
+        bring(targets, uri, change_of([(key, "b")]), replace(PARTITIONED, batch_id=1))
     assert next(keys) == 100 + ATTEMPTS_MAX
 
 

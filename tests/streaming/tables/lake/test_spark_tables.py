@@ -20,6 +20,7 @@ import pyspark
 import pytest
 from msgspec import structs
 
+from binlog_connector.crash_points import watched
 from binlog_format.errors import TableError
 from binlog_format.rows.json.variant_layout import JSON_FIELD
 from binlog_streaming.lake.change import Change, Patches
@@ -30,7 +31,8 @@ from binlog_streaming.lake.evolution import IDENTITY, SchemaChange, with_texts
 from binlog_streaming.lake.iceberg import maintenance
 from binlog_streaming.lake.iceberg.catalog import CATALOG_FILE
 from binlog_streaming.lake.iceberg.target import IcebergTarget
-from binlog_streaming.settings import Json, Merge, Sink, TableFormat
+from binlog_streaming.lake.target import CrashPoint
+from binlog_streaming.settings import Json, Merge, Mode, Sink, TableFormat
 from binlog_streaming.settings.choices import partition_rule
 from binlog_streaming.spark_session import local_session
 from binlog_streaming.tables.open_targets import read_target_state
@@ -539,6 +541,73 @@ def test_spark_reads_and_goes_on_with_iceberg_tables(session: SparkSession, tmp_
     rows = [(1, "z"), (4, "n"), (9, "spark")]
     assert sorted(tuple(row) for row in other.table(table).collect()) == place.sorted_rows() == rows
     assert place.read().schema.names == INT_KEY.names
+
+
+FOLLOWED: dict[str, tuple[Mode, Merge, list[tuple[int, str]], list[int]]] = {
+    "vectors": (Mode.MIRROR, Merge.MARK, [(10, "a"), (30, "a")], [20]),
+    "rewritten": (Mode.MIRROR, Merge.REWRITE, [(10, "a"), (30, "a")], [20]),
+    "appended": (Mode.CHANGELOG, Merge.AUTO, [(30, "a")], []),
+}
+"""Mode and way of a step; rows that come, and keys that go, all in partition `a`."""
+
+
+@pytest.mark.parametrize("name", FOLLOWED)
+@pytest.mark.parametrize("kind", [TableFormat.DELTA, TableFormat.ICEBERG])
+def test_our_steps_follow_compactions_of_spark(
+    session: SparkSession, tmp_path: Path, kind: TableFormat, name: str
+) -> None:
+    """OPTIMIZE and `rewrite_data_files` commit between our look and our commit, and the step is made once."""
+    mode, merge, rows, gone = FOLLOWED[name]
+    sink = Sink(directory=str(tmp_path), format=kind, merge=merge)
+    commit_id = replace(
+        MIRROR_COMMIT_ID,
+        mode=mode,
+        keys=() if mode is Mode.CHANGELOG else ("id",),
+        partition_by=(partition_rule("value"),),
+    )
+    target_type = DeltaTarget if kind is TableFormat.DELTA else IcebergTarget
+    uri = f"{tmp_path}/shop/orders"
+    with closing(target_type.at(sink, uri)) as target:
+        target.create(INT_KEY, commit_id)
+    for first in (10, 20):
+        begun = rows_of(INT_KEY, [(first + number, value) for number, value in enumerate("abc")])
+        with closing(target_type.at(sink, uri)) as target:
+            target.append(begun.to_reader(), replace(commit_id, step=first))
+    other, table = session.newSession(), f"delta.`{uri}`"
+    if kind is TableFormat.ICEBERG:
+        table = "binlog_stream.shop.orders"
+        catalog = "spark.sql.catalog.binlog_stream"
+        other.conf.set(catalog, "org.apache.iceberg.spark.SparkCatalog")
+        settings = {"type": "jdbc", "uri": f"jdbc:sqlite:{tmp_path / CATALOG_FILE}", "warehouse": str(tmp_path)}
+        for setting, value in {**settings, "cache-enabled": "false"}.items():
+            other.conf.set(f"{catalog}.{setting}", value)
+    waiting = ["b", "c"]
+
+    def compact(step: CrashPoint) -> None:
+        while step is CrashPoint.FILES_WRITTEN and waiting:
+            condition = f"value = '{waiting.pop()}'"
+            if kind is TableFormat.DELTA:
+                (metrics,) = (
+                    other.sql(f"OPTIMIZE {table} WHERE {condition}").select("metrics.numFilesRemoved").collect()
+                )
+                assert metrics[0] == 2
+            else:
+                called = f"table => 'shop.orders', where => \"{condition}\", options => map('rewrite-all', 'true')"
+                (made,) = other.sql(f"CALL binlog_stream.system.rewrite_data_files({called})").collect()
+                assert made[0] == 2
+
+    with closing(target_type.at(sink, uri)) as late, watched(compact):
+        if mode is Mode.CHANGELOG:
+            late.append(rows_of(INT_KEY, rows).to_reader(), replace(commit_id, batch_id=1))
+        else:
+            late.merge(change_of(rows, gone), replace(commit_id, batch_id=1))
+        assert late.is_done(replace(commit_id, batch_id=1))
+    assert not waiting
+    left = {(first + number, value) for first in (10, 20) for number, value in enumerate("abc")} - {(20, "a")}
+    expected = sorted(left | {(30, "a")} | ({(20, "a")} if mode is Mode.CHANGELOG else set()))
+    assert sorted((row.id, row.value) for row in other.table(table).collect()) == expected
+    with closing(target_type.at(sink, uri)) as target:
+        assert sorted((row["id"], row["value"]) for row in target.read().read_all().to_pylist()) == expected
 
 
 @pytest.mark.server
