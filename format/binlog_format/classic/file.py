@@ -227,7 +227,9 @@ def check_incomplete_event(data: bytes, at: Place) -> None:
     """
     if len(data) < EVENT_HEADER_SIZE or at.byte is None:
         return
-    _, _, _, size, end_log_pos, _ = EVENT_HEADER_STRUCT.unpack_from(data)
+    _, type_, _, size, end_log_pos, _ = EVENT_HEADER_STRUCT.unpack_from(data)
+    if type_ == 0:  # UNKNOWN_EVENT, which no server writes
+        raise CorruptError("BAD_EVENT", f"no event begins here: its type would be 0, its size {size} bytes", at=at)
     end = (at.byte + size) & _END_LOG_POS_MASK
     if end_log_pos not in (0, end):
         raise CorruptError(

@@ -364,3 +364,14 @@ def test_damaged_size_before_the_end_is_named_at_its_event_by_headers_alone(
         assert (raised.value.at.name, raised.value.at.byte) == (NAME, len(start) + len(before))
         if left == 23:
             before += event
+
+
+def test_event_of_type_0_is_not_waited_for(small_file: bytes) -> None:
+    """Seen on MySQL 8.0.12 with two settings that do not go together; size and end_log_pos agreed."""
+    size = 12_779_524
+    header = struct.pack("<IBIIIH", 118_516_490, 0, 7, size, len(small_file) + size, 11)
+    log = ClassicLog(MemoryDirectory({NAME: small_file + header}))
+    with pytest.raises(CorruptError, match="no event begins here: its type would be 0") as raised:
+        log.span(log.start_position())
+    assert raised.value.at is not None
+    assert raised.value.at.byte == len(small_file)
