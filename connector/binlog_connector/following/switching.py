@@ -27,6 +27,7 @@ from binlog_format.gtids.gtid_history import covered_groups, gtid_of, gtids_of
 from binlog_format.gtids.gtid_search import GtidSearch
 from binlog_format.gtids.gtid_set import DomainStarts, GtidSet
 from binlog_format.messages import count_text
+from binlog_format.log.log import shown_position
 from binlog_format.position import Place, Position
 from binlog_format.transactions.control_statement_kernels import FIELD_EVENT, FIELD_KIND, KIND_XA
 from binlog_format.transactions.control_statements import read_control_statements
@@ -255,8 +256,10 @@ def _servers(point: GtidPosition) -> set[tuple[int, int]]:
 
 def _groups_until(log: Log, end: Position, taken: DomainStarts | None) -> tuple[Table, NDArray[np.bool_]]:
     """Transactions of a log before *end*, and which of them *taken* covers; None: all."""
-    parts, covered = [np.empty(0, _GROUP)], [np.empty(0, np.bool_)]
-    for heads in log.heads(log.start_position(), end):
+    parts, covered, start = [np.empty(0, _GROUP)], [np.empty(0, np.bool_)], log.start_position()
+    if end < start:
+        raise _purged(log, f"its files before {shown_position(log, start)} were purged while it was looked at")
+    for heads in log.heads(start, end):
         groups = heads.groups[heads.groups["has_gtid"] & heads.groups["begins"]]
         part = np.empty(len(groups), _GROUP)
         for name in _GROUP.names or ():

@@ -27,6 +27,7 @@ _OF_PARTS = frozenset({"BINLOG_CORRUPT.BAD_EVENT", "BINLOG_CORRUPT.PAGE_CHECKSUM
 """A later file shows that there is more than the reader sees of an earlier one."""
 _WITHIN_BATCH = "BINLOG_SWITCH.WITHIN_BATCH"
 """The job was killed in a batch, and the log that has the rest of it is gone, or lost the end."""
+_PURGED = "BINLOG_SWITCH.PURGED"
 _WITHOUT_GTIDS = frozenset({"BINLOG_SWITCH.NO_GTIDS", "BINLOG_DATA_LOSS.FILE_PURGED"})
 """A job that has an offset, and has taken no group yet, is to go on in another log, or its file is gone: nothing tells
 whether there were groups."""
@@ -90,7 +91,7 @@ class Reasons:
             return False
         if error.condition in _OF_LOST_TOPICS and self.has_lost_topics:
             return True
-        if self.has_changed_meanwhile and isinstance(error, DataLossError):
+        if self.has_changed_meanwhile and (isinstance(error, DataLossError) or error.condition == _PURGED):
             return False  # a file went while it was read; the next run tells whether anything is lost
         if self._is_rotten_at(error):
             return True

@@ -17,7 +17,7 @@ from binlog_connector.following.watched import WatchedLog
 from binlog_format import open_log
 from binlog_format.classic.file import find_files
 from binlog_format.classic.reader import ClassicLog
-from binlog_format.errors import CorruptError, DataLossError, StartError
+from binlog_format.errors import CorruptError, DataLossError, StartError, SwitchError
 from binlog_format.formats.opening import detect_format
 from binlog_format.source_file import FileEntry, LocalDirectory
 from binlog_lab.simulator.classic_server_log import ClassicServerLog
@@ -30,7 +30,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from binlog_connector.following.offsets import SourceOffset
-    from binlog_format.log_format import Span
+    from binlog_format.gtids.gtid_set import GtidPoint
+    from binlog_format.log_format import GtidStart, Span
     from binlog_format.position import Position
     from binlog_format.source_file import SourceFile
 
@@ -296,6 +297,24 @@ def test_a_switch_passes_a_newest_file_whose_start_is_not_there_yet(tmp_path: Pa
     for _ in itertools.chain(beginnings(max(folder.iterdir()), 0), ["whole"]):
         with WatchedLog(str(folder)) as watched:
             assert find_switch(watched, offset, ignored=Ignored()).gtid == offset.gtid
+
+
+def test_a_log_that_is_purged_while_a_switch_is_planned_is_named_as_purged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Seed 52039: the place that was found was before the log's start then."""
+    server, offset = log_of_two_files(tmp_path / "log")
+    with WatchedLog(str(tmp_path / "log")) as watched:
+        position_of = watched.log.position_of
+
+        def purged_then(place: GtidPoint) -> GtidStart:
+            found = position_of(place)
+            server.purge(1)
+            return found
+
+        monkeypatch.setattr(watched.log, "position_of", purged_then)
+        with pytest.raises(SwitchError, match=r"PURGED.*were purged while it was looked at"):
+            find_switch(watched, offset, ignored=Ignored())
 
 
 @pytest.mark.parametrize("is_mysql", [False, True])
