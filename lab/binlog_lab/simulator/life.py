@@ -64,11 +64,13 @@ class Life:
         self._disk = Disk(folder / "job", folder / "log-", Random(script.seed))
         self._seen_terms = Terms(list(log.terms.starts))  # by which groups of the reader's files have their numbers
         self._lived = self._new_job(chance)
+        self.outcome.kind = self._lived.kind
         self._shown = 0  # number of the last group that the reader may have seen
         self._truth = self._server.history  # that the reader's files are of
         self._survivors: list[int] = []  # last groups after crashes of which the reader's files show nothing yet
         self._is_running = False
         self._is_reset = False  # the log, since the reader looked
+        self._is_loss_hidden = False  # by the log of another server
         self._last_look = Look.ALL
         self._switches = 0
 
@@ -175,6 +177,8 @@ class Life:
         old, self._switches = self._view, self._switches + 1
         server, seen = (self._folder / f"{kind}-{self._switches + 1}" for kind in ("server", "log"))
         self._reasons.view = VisibleFolder(server, seen)
+        # GTIDs do not tell which of two groups with one number a server has, and the first one's files are not seen.
+        self._is_loss_hidden |= bool(self._survivors) and self._lived.reached > min(self._survivors)
         lost = self._server.fail_over(self._view.server, chance)
         if not self._lived.files_reached:  # there is no place to switch from
             self._lived.move_to(self._view.path)
@@ -208,11 +212,12 @@ class Life:
                 self._reasons.may_have_lost |= reached > min(self._survivors)
             if begun_anew:
                 self._reasons.may_have_lost |= not begun_anew.isdisjoint(self._lived.files_reached)
-            self._survivors.clear()
             self._is_reset = False
             self._last_look = look
             self._reasons.is_stale = self._view.is_stale() or (self._is_running and self._reasons.is_stale)
             self._reasons.is_torn = look is Look.TORN and isinstance(self._server.log, InnodbServerLog)
+            if not self._reasons.is_torn:  # else bytes from before a crash may be seen still
+                self._survivors.clear()
             self._shown, self._truth = self._server.last, dict(self._server.history)
             self._seen_terms.starts[:] = self._server.log.terms.starts
             self._tell(f"{number}reader sees: {look}")
@@ -286,8 +291,10 @@ class Life:
         has_ended = error is None
         is_whole = has_ended or (self._lived.is_atomic and self.outcome.named is None)
         # Files without a start, and torn pages, may hide what was lost.
-        shows_loss = had_lost and has_ended and self._last_look not in (Look.TORN, Look.NAMES)
-        if is_whole and (not self._reasons.may_have_lost or shows_loss):  # else it was taken, then lost
+        hides_loss = self._last_look in (Look.TORN, Look.NAMES) or self._is_loss_hidden
+        shows_loss = had_lost and has_ended and not hides_loss
+        is_certain = not (self._reasons.is_torn and self._survivors)
+        if is_whole and is_certain and (not self._reasons.may_have_lost or shows_loss):  # else it was taken, then lost
             self._lived.check(self._truth, began_late=self._reasons.began_late)
         return has_ended
 

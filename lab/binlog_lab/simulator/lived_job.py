@@ -37,13 +37,15 @@ class LivedJob(ABC, Generic[AnyLived]):
 
     Attributes:
         job: Its settings, as they are now.
-        name: What it writes, for people.
+        kind: What it writes.
+        name: The same, and how, for people.
         faults: Kinds of what may happen in a run, as often as they do.
         first_calls: Calls of a run among which a fault is put, evenly; a short run has fewer, and no fault then.
         is_atomic: What it writes belongs to its offset at any time, and not only between runs.
     """
 
     job: AnyLived
+    kind: str
     name: str
     faults: tuple[str, ...]
     first_calls: ClassVar[int] = 90
@@ -129,7 +131,8 @@ class LivedTablesJob(LivedJob[Job]):
     def __init__(self, file: Path, terms: Terms, lake: ModelLake | None) -> None:
         super().__init__(file, terms)
         source = self.job.source
-        self.name = f"{'Delta' if lake is None else 'model'} tables; {source.max_bytes_per_trigger} bytes a batch"
+        self.kind = f"{'Delta' if lake is None else 'model'} tables"
+        self.name = f"{self.kind}; {source.max_bytes_per_trigger} bytes a batch"
         self._lake = lake
         self._verdict = TableVerdict(self.job, lake, terms)
 

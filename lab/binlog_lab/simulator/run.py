@@ -16,8 +16,8 @@ from collections import Counter
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 from pathlib import Path
-from time import perf_counter
-from typing import TYPE_CHECKING
+from time import perf_counter, process_time
+from typing import TYPE_CHECKING, NamedTuple
 
 from binlog_connector.kafka.publisher import PublishStep
 from binlog_lab.simulator.canaries import CANARIES, FOUND_BY
@@ -63,6 +63,8 @@ WANTED = (
     "task late",
 )
 """Events that a thousand lives must reach, by the beginnings of their names."""
+SMALL = 8
+"""Steps of a small life."""
 FEW = 1000
 """Lives that must reach all that is to be reached."""
 
@@ -91,19 +93,38 @@ def shrunk(script: Script) -> Script:
     return script.only(frozenset(numbers))
 
 
-def run_seeds(seeds: Iterable[int]) -> tuple[Counter[str], list[int]]:
-    """Live all *seeds*; how often what was reached, and the seeds with a defect."""
-    reached: Counter[str] = Counter()
-    failing = []
+class Lived(NamedTuple):
+    """Lives that were lived.
+
+    Attributes:
+        reached: How often what was reached.
+        failing: Seeds with a defect.
+        lives: How many, by kind.
+        seconds: Of the processor, by kind.
+    """
+
+    reached: Counter[str]
+    failing: list[int]
+    lives: Counter[str]
+    seconds: Counter[str]
+
+
+def run_seeds(seeds: Iterable[int]) -> Lived:
+    """Live all *seeds*."""
+    lived = Lived(Counter(), [], Counter(), Counter())
     for seed in seeds:
-        outcome = live(Script.of(seed))
-        reached.update(outcome.reached)
+        script, started = Script.of(seed), process_time()
+        outcome = live(script)
+        kinds = outcome.kind, f"{outcome.kind}, {SMALL} steps or less" if len(script.steps) <= SMALL else ""
+        lived.lives.update(kinds)
+        lived.seconds.update(dict.fromkeys(kinds, process_time() - started))
+        lived.reached.update(outcome.reached)
         if outcome.named is not None:
-            reached[f"named {outcome.named}"] += 1
+            lived.reached[f"named {outcome.named}"] += 1
         if outcome.defect is not None:
-            failing.append(seed)
+            lived.failing.append(seed)
             _say(f"SEED={seed}: {outcome.defect}")
-    return reached, failing
+    return lived
 
 
 def find_canary(name: str, seeds: Iterable[int]) -> int | None:
@@ -148,13 +169,15 @@ def _tell(script: Script, steps: str | None) -> int:
 
 def _see_lives(seeds: range) -> int:
     started = perf_counter()
-    reached: Counter[str] = Counter()
-    failing: list[int] = []
+    lived = Lived(Counter(), [], Counter(), Counter())
     parts = [seeds[first : first + _PART] for first in range(0, len(seeds), _PART)]
     with ProcessPoolExecutor(mp_context=get_context("spawn"), initializer=_be_quiet) as pool:
-        for reached_in_part, failing_in_part in pool.map(run_seeds, parts):
-            reached += reached_in_part
-            failing += failing_in_part
+        for part in pool.map(run_seeds, parts):
+            lived.reached.update(part.reached)
+            lived.failing.extend(part.failing)
+            lived.lives.update(part.lives)
+            lived.seconds.update(part.seconds)
+    reached, failing = lived.reached, lived.failing
     seconds = perf_counter() - started
     for seed in failing[:3]:
         few = shrunk(Script.of(seed))
@@ -164,6 +187,9 @@ def _see_lives(seeds: range) -> int:
     lacking = [name for name in WANTED if not any(one.startswith(name) for one in reached)] if len(seeds) >= FEW else []
     if lacking:
         _say(f"never reached: {', '.join(lacking)}")
+    for kind, count in sorted(lived.lives.items()):
+        if kind:
+            _say(f"{count:6} lives: {kind}; {count / lived.seconds[kind]:.1f} a second of a processor")
     _say(f"{len(seeds)} lives in {seconds:.1f} s, {len(seeds) / seconds:.1f} a second; {len(failing)} with a defect")
     return int(bool(failing or lacking))
 

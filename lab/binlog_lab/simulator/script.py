@@ -121,9 +121,11 @@ class LifeResult:
         defect: What must not be; None: all was as it must be.
         named: The named error that ended it, with a reason that is true; None: none did.
         reached: What happened, for coverage.
+        kind: What the job writes.
     """
 
     story: list[str] = field(default_factory=list)
     defect: str | None = None
     named: str | None = None
     reached: set[str] = field(default_factory=set)
+    kind: str = ""

@@ -13,7 +13,8 @@ import pytest
 from binlog_connector.following.log_end import end_of_log, end_position, offset_at
 from binlog_connector.following.resume import compare
 from binlog_connector.following.switching import Ignored, find_switch
-from binlog_connector.following.watched import WatchedLog
+from binlog_connector.following.tailer import FollowOptions, Tailer
+from binlog_connector.following.watched import WatchedLog, file_start
 from binlog_format import open_log
 from binlog_format.classic.file import find_files
 from binlog_format.classic.reader import ClassicLog
@@ -23,7 +24,7 @@ from binlog_format.source_file import FileEntry, LocalDirectory
 from binlog_lab.simulator.classic_server_log import ClassicServerLog
 from binlog_lab.simulator.machine import Clock
 from binlog_lab.simulator.server import ModelServer
-from binlog_lab.simulator.server_log import Terms
+from binlog_lab.simulator.server_log import InnodbServerLog, Terms
 from binlog_lab.simulator.visible_folder import Look, VisibleFolder
 
 if TYPE_CHECKING:
@@ -348,3 +349,22 @@ def test_no_offset_is_made_of_bytes_that_a_crash_has_taken(tmp_path: Path) -> No
     path.write_bytes(path.read_bytes()[: offset.position.chunk - 1])
     with WatchedLog(str(folder)) as watched, pytest.raises(DataLossError, match="TRUNCATED_TRANSACTION"):
         offset_at(watched, offset.position, gtid=offset.gtid)
+
+
+def test_a_log_whose_groups_were_all_read_and_purged_is_read_to_its_end_once(tmp_path: Path) -> None:
+    """Seed 56967: the end that was set, the start of what is left, was before the place from which reading went on."""
+    folder, clock = tmp_path / "log", Clock()
+    log = InnodbServerLog(folder, int(clock.now), Terms(), page_size=512, is_synced=True)
+    server = ModelServer.new(log, clock)
+    server.create(0)
+    server.rotate()
+    server.rotate()
+    log.flush()
+    with WatchedLog(str(folder)) as watched:
+        last = file_start(max(watched.names()))
+        offset = offset_at(watched, last, gtid=watched.log.gtid_position_at(last))
+    assert server.purge(2) == [0]
+    with Tailer(str(folder), saved=offset, how=FollowOptions(ends=True)) as tailer:
+        for step in tailer.steps():
+            assert step.start.position <= step.end.position
+            assert list(step.blocks()) == []

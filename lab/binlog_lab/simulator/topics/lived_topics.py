@@ -45,7 +45,8 @@ class LivedTopicsJob(LivedJob[PublishJob]):
 
     def __init__(self, file: Path, terms: Terms, broker: ModelBroker, size: int) -> None:
         super().__init__(file, terms)
-        self.name = f"topics; {size} bytes a transaction"
+        self.kind = "topics"
+        self.name = f"{self.kind}; {size} bytes a transaction"
         self._broker = broker
         self._size = size
         self._names = names_of(self.job.sink)
