@@ -174,6 +174,8 @@ class LogScan:
             return is_torn
         missing = self._missing_before(file, scan.stopped_at, later)
         if missing:
+            for _ in ClassicFileScan(file, file.events_start, NO_LIMIT, self._scratch, verify=True).pieces():
+                pass  # an event whose GTID is damaged is named itself
             what = "an event group is cut off here" if is_torn else "the file ends here"
             raise CorruptError(
                 "BAD_EVENT",

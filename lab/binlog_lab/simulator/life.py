@@ -164,6 +164,7 @@ class Life:
         if act is Act.FAILOVER:
             return self._fail_over(chance)
         if act is Act.RESET:
+            self._reasons.may_have_lost |= server.purged_to > self._lived.taken
             told = server.reset()
             if server.last == 0:
                 self._is_reset = True
@@ -177,8 +178,10 @@ class Life:
         old, self._switches = self._view, self._switches + 1
         server, seen = (self._folder / f"{kind}-{self._switches + 1}" for kind in ("server", "log"))
         self._reasons.view = VisibleFolder(server, seen)
-        # GTIDs do not tell which of two groups with one number a server has, and the first one's files are not seen.
-        self._is_loss_hidden |= bool(self._survivors) and self._lived.reached > min(self._survivors)
+        # GTIDs do not tell which of two groups with one number a server has, if nobody looks at the first one's files.
+        is_lost = bool(self._survivors) and self._lived.reached > min(self._survivors)
+        self._is_loss_hidden |= is_lost or self._reasons.may_have_lost
+        is_cut = self._reasons.is_torn or self._server.purged_to > self._lived.taken
         lost = self._server.fail_over(self._view.server, chance)
         if not self._lived.files_reached:  # there is no place to switch from
             self._lived.move_to(self._view.path)
@@ -188,7 +191,7 @@ class Life:
         if is_removed:
             shutil.rmtree(old.path)
         is_needed = self._lived.job.source.path == str(old.path)
-        self._reasons.is_old_log_cut |= is_needed and (is_removed or self._reasons.is_torn)
+        self._reasons.is_old_log_cut |= is_needed and (is_removed or is_cut)
         self._server.log.flush()
         self._show(Look.ALL, chance, "   ")
         return f"fails over, {lost} groups are lost, the last one is {self._server.last}"

@@ -60,7 +60,7 @@ class Reasons:
         is_torn: The last page is: the job sees only a part of its new bytes.
         rotten: Folders of servers with a damaged file.
         has_lost_topics: The broker has.
-        is_old_log_cut: The log of the job is gone, or ends in a torn page, since another server is the primary.
+        is_old_log_cut: The log that the job was in lacks what it had not read: it is purged, gone, or torn at its end.
     """
 
     server: ModelServer
@@ -123,9 +123,13 @@ class Reasons:
         """True if the job sees all of the first file, and so much of one that its format shows."""
         if self.view.is_first_cut(self.server.log.page_size):
             return False
-        sizes = {path.name: path.stat().st_size for path in self.view.path.iterdir()}
-        whole = (self.view.rotten.get(name, (MAGIC_SIZE, 0))[0] >= MAGIC_SIZE for name in sizes)
-        return any(size >= MAGIC_SIZE and is_whole for size, is_whole in zip(sizes.values(), whole, strict=True))
+        paths = sorted(self.view.path.iterdir())
+        page_size = self.server.log.page_size
+        if page_size is not None:  # the list of GTIDs before an `.ibb` log is in the page after the header
+            is_whole = (self.view.rotten.get(path.name, (2 * page_size, 0))[0] >= 2 * page_size for path in paths[:1])
+            return any(is_whole) and not self.is_torn
+        whole = (path for path in paths if self.view.rotten.get(path.name, (MAGIC_SIZE, 0))[0] >= MAGIC_SIZE)
+        return any(path.stat().st_size >= MAGIC_SIZE for path in whole)
 
     def _is_lost(self, taken: int) -> bool:
         """True if a group is gone that the job had not taken, or that it had taken, or seen."""

@@ -111,9 +111,9 @@ class VisibleFolder:
         return not is_begun or seen.stat().st_size < len(written.get(seen.name, b""))
 
     def is_stale(self) -> bool:
-        """True if a file before the last one that the reader sees is not as the server has it, or is gone there."""
+        """True if a file before the last one that the reader sees is not the server's, or one begins otherwise."""
         written, seen = self._written(), sorted(self.path.iterdir())
-        return any(one.read_bytes() != written.get(one.name) for one in seen[:-1])
+        return bool(self.begun_anew()) or any(one.read_bytes() != written.get(one.name) for one in seen[:-1])
 
     def _written(self) -> dict[str, bytes]:
         """Content of the server's files, with what is damaged."""
@@ -151,7 +151,10 @@ class VisibleFolder:
         return True
 
     def begun_anew(self) -> frozenset[int]:
-        """Numbers of files whose start the reader has seen, and that have another one on the server now."""
+        """Numbers of files whose start the reader has seen, and that have another one on the server now.
+
+        The same of those after its newest file, which a crash has taken.
+        """
         starts = [
             {path.name: _start(path) for path in sorted(folder.iterdir())}
             for folder in (self.path, self.server)
@@ -163,7 +166,7 @@ class VisibleFolder:
         return frozenset(
             int("".join(filter(str.isdigit, name)))
             for name, start in seen.items()
-            if len(start) == START_SIZE and written.get(name, start) != start
+            if (len(start) == START_SIZE and written.get(name, start) != start) or name > max(written)
         )
 
     def _show_stale(self, written: dict[str, bytes], seen: dict[str, bytes], changed: list[str]) -> bool:

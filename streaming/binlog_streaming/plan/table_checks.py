@@ -94,6 +94,7 @@ class TableChecks:
     _states: dict[TableName, bool | None] = field(default_factory=dict)
     _renamed_in: dict[TableName, tuple[LogPlace, str | None]] = field(default_factory=dict)
     _ignoring: set[TableName] = field(default_factory=set)
+    _of_others: set[TableName] = field(default_factory=set)  # names that tables have now which the job lacks rows of
 
     @property
     def complete(self) -> dict[TableName, bool]:
@@ -144,7 +145,8 @@ class TableChecks:
                 self.assumed.add(name)
             self._states.setdefault(name, is_complete)
             # What was let in before goes on.
-            is_let_in = name in self.job_state.complete or name in self._ignoring or name in self.snapshots.tables
+            is_known = name in self.job_state.complete and name not in self._of_others
+            is_let_in = is_known or name in self._ignoring or name in self.snapshots.tables
             if not is_complete and not is_let_in and not _is_let_in(table):
                 place, gtid = self._renamed_in.get(name) or ((first_rows[name], 0), None)
                 lacking[name] = (place, gtid)
@@ -242,6 +244,8 @@ class TableChecks:
             self._states[change.new] = is_complete
             if is_complete is False:
                 self._renamed_in[change.new] = (place, statement.gtid)
+                if self.find(change.old) is not None:
+                    self._of_others.add(change.new)
         if self.find(change.new) is not None and refused is not None:
             self.refusals.setdefault(change.new, Refusal(place, statement.gtid, refused.error))
         if self.find(change.old) is not None:

@@ -19,6 +19,7 @@ from binlog_format import open_log
 from binlog_format.classic.file import find_files
 from binlog_format.classic.reader import ClassicLog
 from binlog_format.errors import CorruptError, DataLossError, StartError, SwitchError
+from binlog_format.events.layout import EVENT_HEADER_SIZE
 from binlog_format.formats.opening import detect_format
 from binlog_format.source_file import FileEntry, LocalDirectory
 from binlog_lab.simulator.classic_server_log import ClassicServerLog
@@ -277,6 +278,24 @@ def test_damage_is_at_the_event_that_has_the_bit_and_nowhere_else(tmp_path: Path
         assert folder.is_damaged(at, None), (place, at)
         assert not folder.is_damaged(replace(at, byte=place + 1), None)
         assert not folder.is_damaged(replace(at, file=str(first)), None)
+
+
+def test_a_damaged_gtid_is_named_and_not_as_missing_in_the_next_file(tmp_path: Path) -> None:
+    """Seed 60829: by headers alone the file lacked what the next one records."""
+    folder = tmp_path / "log"
+    server, _ = log_of_two_files(folder)
+    server.create(1)
+    with open_log(str(folder)) as log:
+        place = int(list(log.blocks())[-1].groups[-1]["file_offset"])
+    server.crash(random.Random(1), of_machine=False)
+    path = sorted(folder.iterdir())[1]
+    content = bytearray(path.read_bytes())
+    content[place + EVENT_HEADER_SIZE] ^= server.last  # its number is 0 then
+    path.write_bytes(content)
+    with open_log(str(folder)) as log, pytest.raises(CorruptError, match="EVENT_CHECKSUM") as raised:
+        log.span(log.start_position())
+    assert raised.value.at is not None
+    assert raised.value.at.byte == place
 
 
 def test_a_log_whose_first_file_has_a_damaged_start_is_a_log(tmp_path: Path) -> None:

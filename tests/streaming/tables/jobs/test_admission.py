@@ -306,6 +306,26 @@ def test_table_that_a_rename_brings_in_from_outside_is_refused(tmp_path: Path) -
     assert record(job(tmp_path)).incomplete == (("shop", "orders"),)
 
 
+def test_table_that_lacks_rows_is_refused_also_under_a_name_that_the_job_has(tmp_path: Path) -> None:
+    """Seed 62166: it was let in as the table that had this name before."""
+
+    def first(writer: ShopLog) -> None:
+        writer.insert(ORDERS, (1, "a"))
+        writer.statement(CREATE_ITEMS)
+        writer.insert(ITEMS, (1, "x"))
+
+    def renamed(writer: ShopLog) -> None:
+        writer.statement("RENAME TABLE items TO sold, orders TO items")
+
+    log(tmp_path, first)
+    wanted_job = job(tmp_path, source={"startingGtid": "0-1-1"})
+    run(wanted_job)
+    assert rows(tmp_path, "items") == [(1, "x")]
+    log(tmp_path, renamed, first=300)
+    with pytest.raises(TableError, match=r"INCOMPLETE\] shop\.items"):
+        run(wanted_job)
+
+
 def test_restart_does_not_forget_that_the_log_began_with_its_server(tmp_path: Path) -> None:
     def first(writer: ShopLog) -> None:
         orders_twice(writer)
