@@ -26,8 +26,8 @@ from binlog_format.gtids.gtid import Gtid, GtidPosition
 from binlog_format.gtids.gtid_history import covered_groups, gtid_of, gtids_of
 from binlog_format.gtids.gtid_search import GtidSearch
 from binlog_format.gtids.gtid_set import DomainStarts, GtidSet
-from binlog_format.messages import count_text
 from binlog_format.log.log import shown_position
+from binlog_format.messages import count_text
 from binlog_format.position import Place, Position
 from binlog_format.transactions.control_statement_kernels import FIELD_EVENT, FIELD_KIND, KIND_XA
 from binlog_format.transactions.control_statements import read_control_statements

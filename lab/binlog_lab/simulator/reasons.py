@@ -23,11 +23,14 @@ _OF_OTHER_PAST = frozenset({"BINLOG_TABLE.CONTRADICTED", "BINLOG_TABLE.KEYS_CHAN
 numbers."""
 _SHORTER = "BINLOG_DATA_LOSS.TRUNCATED_TRANSACTION"
 """The log is shorter while the new bytes of a page are there in part."""
+_OF_TORN = frozenset({_SHORTER, "BINLOG_SWITCH.MISSING_GTIDS"})
+"""The last page is taken for one that is not there."""
 _OF_PARTS = frozenset({"BINLOG_CORRUPT.BAD_EVENT", "BINLOG_CORRUPT.PAGE_CHECKSUM", _SHORTER})
 """A later file shows that there is more than the reader sees of an earlier one."""
 _WITHIN_BATCH = "BINLOG_SWITCH.WITHIN_BATCH"
 """The job was killed in a batch, and the log that has the rest of it is gone, or lost the end."""
-_PURGED = "BINLOG_SWITCH.PURGED"
+_OF_MEANWHILE = frozenset({"BINLOG_SWITCH.PURGED", "BINLOG_SWITCH.MISSING_GTIDS"})
+"""Files went, or their pages were written, between two looks of a switch."""
 _WITHOUT_GTIDS = frozenset({"BINLOG_SWITCH.NO_GTIDS", "BINLOG_DATA_LOSS.FILE_PURGED"})
 """A job that has an offset, and has taken no group yet, is to go on in another log, or its file is gone: nothing tells
 whether there were groups."""
@@ -91,7 +94,7 @@ class Reasons:
             return False
         if error.condition in _OF_LOST_TOPICS and self.has_lost_topics:
             return True
-        if self.has_changed_meanwhile and (isinstance(error, DataLossError) or error.condition == _PURGED):
+        if self.has_changed_meanwhile and (isinstance(error, DataLossError) or error.condition in _OF_MEANWHILE):
             return False  # a file went while it was read; the next run tells whether anything is lost
         if self._is_rotten_at(error):
             return True
@@ -99,7 +102,7 @@ class Reasons:
             return True
         if self._is_last_of_its_kind(error.condition, taken):
             return True
-        if (error.condition in _OF_PARTS and self.is_stale) or (error.condition == _SHORTER and self.is_torn):
+        if (error.condition in _OF_PARTS and self.is_stale) or (error.condition in _OF_TORN and self.is_torn):
             return False  # once faults end, all of it is seen
         if error.condition == _NO_FILES and not self._has_start() and (self.rotten or not clean):
             return bool(self.rotten)
