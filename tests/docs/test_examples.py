@@ -41,7 +41,7 @@ INNODB_ONLY = {"map", "pages"}
 CLASSIC_ONLY = {"repack"}
 ELSEWHERE = {
     "replay", "versions", "run", "mirror", "publish", "init", "check", "demo", "simulate", "snapshot", "prove", "adopt",
-    "bread", "brecovery", "archive", "demo-logs", "status", "doctor",
+    "bread", "brecovery", "archive", "demo-logs", "status", "doctor", "upgrade-table",
 }  # fmt: skip
 """Commands that have whole-program tests of their own, and need more than a log."""
 ENDLESS = {"tail", "--follow"}

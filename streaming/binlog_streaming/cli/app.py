@@ -97,6 +97,7 @@ COMMANDS = {
     "snapshot": "jobs.snapshot",
     "prove": "jobs.prove",
     "adopt": "jobs.adopt",
+    "upgrade-table": "jobs.upgrade_table",
 }
 """Modules of commands, in the order of --help; each has a function with the name of its command."""
 
@@ -118,6 +119,7 @@ JOB_COMMANDS = (
     "snapshot",
     "adopt",
     "prove",
+    "upgrade-table",
 )
 """Commands whose settings are in a job file."""
 
@@ -176,7 +178,7 @@ def register_commands(arguments: Sequence[str]) -> None:
 
 
 def _add(name: str, module: str) -> None:
-    function = getattr(import_module(f"binlog_streaming.cli.{module}"), name)
+    function = getattr(import_module(f"binlog_streaming.cli.{module}"), name.replace("-", "_"))
     if module.startswith("logs."):
         app.command(name, cls=_VerbatimCommand if name in VERBATIM_COMMANDS else None)(function)
     else:

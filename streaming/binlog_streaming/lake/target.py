@@ -65,6 +65,14 @@ class RecordedFile:
     open: Callable[[], AbstractContextManager[pa.NativeFile]]
 
 
+@dataclass(frozen=True, slots=True)
+class Upgrade:
+    """A feature that a table gets, and whom that shuts out."""
+
+    feature: str
+    shuts_out: str
+
+
 class Target(ABC):
     """A target table as it was when it was looked at; it may not be there yet.
 
@@ -224,6 +232,15 @@ class Target(ABC):
 
         *rows* may be what `read` or `identified_rows` of this very target gives.
         """
+
+    def upgrade(self, sink: Sink, *, is_dry: bool) -> Sequence[Upgrade]:
+        """Turn on, in one commit, what a new table with these settings would have; a dry run only tells.
+
+        Raises:
+            TableError: `TABLE_FEATURE`: the table cannot have it.
+        """
+        del sink, is_dry
+        return ()
 
     @abstractmethod
     def maintain(self, sink: Sink) -> None:

@@ -43,11 +43,12 @@ from binlog_streaming.lake.delta.log import (
 from binlog_streaming.lake.delta.maintenance import maintain, retention_properties
 from binlog_streaming.lake.delta.mapping import file_columns, is_mapped
 from binlog_streaming.lake.delta.row_tracking import keeps_row_ids, row_id_properties
+from binlog_streaming.lake.delta.table_upgrade import table_upgrade
 from binlog_streaming.lake.evolution import cast_rows, changed_rows, variant_fields, with_identity, without_identity
 from binlog_streaming.lake.files_target import FilesTarget
 from binlog_streaming.lake.storage.store import looking_at
 from binlog_streaming.lake.storage.table_places import store_at
-from binlog_streaming.lake.target import CrashPoint, RecordedFile, Target
+from binlog_streaming.lake.target import CrashPoint, RecordedFile, Target, Upgrade
 from binlog_streaming.settings import Json, Merge, Mode
 
 if TYPE_CHECKING:
@@ -267,6 +268,13 @@ class DeltaTarget(FilesTarget[DeltaTableWrite]):
             if isinstance(action, Metadata):
                 check_changed(self.uri, log.metadata, action, renamed)
         return recorded
+
+    def upgrade(self, sink: Sink, *, is_dry: bool) -> Sequence[Upgrade]:
+        """See `Target`. Raises `CommitFailedError`: the table is not any more what it was when it was looked at."""
+        upgrades, actions = table_upgrade(self.uri, self.store, self._there(), sink)
+        if upgrades and not is_dry:
+            make_commit(self.store, self._there(), "UPGRADE PROTOCOL", actions)
+        return upgrades
 
     def maintain(self, sink: Sink) -> None:
         """See `Target`."""

@@ -16,6 +16,7 @@ from pyiceberg.exceptions import CommitFailedException, ValidationError, Validat
 from pyiceberg.manifest import DataFileContent, ManifestContent, ManifestEntryStatus
 from pyiceberg.table import Table, TableProperties
 from pyiceberg.table.locations import load_location_provider
+from pyiceberg.table.metadata import TableMetadataV3
 from pyiceberg.table.refs import MAIN_BRANCH
 from pyiceberg.table.snapshots import Operation, Snapshot, SnapshotSummaryCollector, Summary, update_snapshot_summaries
 from pyiceberg.table.update import (
@@ -29,6 +30,7 @@ from pyiceberg.table.update import (
     SetCurrentSchemaUpdate,
     SetPropertiesUpdate,
     SetSnapshotRefUpdate,
+    UpgradeFormatVersionUpdate,
     update_table_metadata,
 )
 from sqlalchemy.exc import SQLAlchemyError
@@ -65,6 +67,7 @@ class IcebergCommit:
         properties: Set with it.
         cleared: Properties that go, where they are there.
         schema: New columns; None: as they are.
+        upgrades: The table, of version 2, is one of version 3 from now on, and its rows have numbers.
         snapshot: Whether there is a new snapshot: `removed` and `added` count only then.
         removed: Data files and delete files that go.
         added: Data files and delete files that come; they are removed when it fails.
@@ -77,6 +80,7 @@ class IcebergCommit:
     properties: Mapping[str, str] = field(default_factory=dict)
     cleared: tuple[str, ...] = ()
     schema: Schema | None = None
+    upgrades: bool = False
     snapshot: bool = True
     removed: Sequence[DataFile] = ()
     added: Sequence[DataFile] = ()
@@ -100,6 +104,9 @@ class IcebergCommit:
         """
         metadata = table.metadata
         updates: list[TableUpdate] = []
+        if self.upgrades:
+            updates.append(UpgradeFormatVersionUpdate.model_validate({"format-version": 3}))
+            metadata = TableMetadataV3.model_construct(**dict(metadata) | {"format_version": 3, "next_row_id": 0})
         if self.schema is not None and self.schema.fields != metadata.schema().fields:
             updates += _schema_updates(metadata, self.schema)
             metadata = with_schema(metadata, self.schema)
@@ -138,7 +145,8 @@ class IcebergCommit:
             return now
         if _is_final(error):
             is_append = self.is_blind and _operation(self) is Operation.APPEND
-            may_follow = self.snapshot and self.schema is None and isinstance(error, CommitFailedException)
+            is_plain = self.snapshot and self.schema is None and not self.upgrades
+            may_follow = is_plain and isinstance(error, CommitFailedException)
             if may_follow and follows(table.metadata, now, self.removed, self.added, is_append=is_append):
                 new.abandon_manifests()
                 return self.on(now)

@@ -54,6 +54,9 @@ if TYPE_CHECKING:
 
     Rows = NDArray[np.int64]
 
+POSITION_DELETES_FROM = 2
+"""The format version from which on rows can be marked."""
+
 VECTORS_FROM = 3
 """The format version from which on rows are marked in deletion vectors; before it, in position delete files."""
 
@@ -347,6 +350,21 @@ def require_writable(table: Table, uri: str) -> None:
         raise refused(uri, feature, way)
 
 
+def require_upgradable(table: Table, uri: str) -> None:
+    """See that the table can be one of version 3 (`TABLE_FEATURE`: it cannot)."""
+    if table.metadata.format_version < POSITION_DELETES_FROM:
+        way = "Upgrade it to version 2 (ALTER TABLE ... SET TBLPROPERTIES ('format-version' = '2'))"
+        raise refused(uri, f"format version {table.metadata.format_version}", way)
+    if (taken := _taken_names(table)) is not None:
+        raise refused(uri, *taken)
+
+
+def _taken_names(table: Table) -> tuple[str, str] | None:
+    own = [field.name for field in IDENTITY_FIELDS if field.name in table.schema().column_names]
+    way = "Rename them (ALTER TABLE ... RENAME COLUMN)"
+    return (f"columns with Iceberg's own names: {', '.join(own)}", way) if own else None
+
+
 def require_kept_columns(table: Table, schema: Schema, uri: str) -> None:
     """See that no column goes that the table's partitions or its sort order name."""
     kept = {field.field_id for field in schema.fields}
@@ -369,10 +387,8 @@ def _features(table: Table) -> Iterator[tuple[str, str]]:
     elif version == FORMAT_VERSION_MAX and not isinstance(table.catalog, RestCatalog):
         # Other catalogs leave it to pyiceberg to write the table's metadata, which it does up to version 2.
         yield f"format version {version}", "Keep it in a REST catalog, or let this job make the table anew"
-    elif version == FORMAT_VERSION_MAX and (
-        own := [field.name for field in IDENTITY_FIELDS if field.name in table.schema().column_names]
-    ):
-        yield f"columns with Iceberg's own names: {', '.join(own)}", "Rename them (ALTER TABLE ... RENAME COLUMN)"
+    elif version == FORMAT_VERSION_MAX and (taken := _taken_names(table)) is not None:
+        yield taken
     unknown = [field.name for field in table.spec().fields if isinstance(field.transform, UnknownTransform)]
     if unknown:
         yield f"partitions by {', '.join(unknown)}", "Drop the partition fields (ALTER TABLE ... DROP PARTITION FIELD)"

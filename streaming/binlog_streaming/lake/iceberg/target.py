@@ -63,13 +63,20 @@ from binlog_streaming.lake.iceberg.partitions import partition_spec
 from binlog_streaming.lake.iceberg.schema import arrow_schema, evolved, iceberg_schema, replaced
 from binlog_streaming.lake.iceberg.snapshots import has_snapshot, sequence_number
 from binlog_streaming.lake.iceberg.table_files import live_files, recorded_files
-from binlog_streaming.lake.iceberg.table_write import VECTORS_FROM, IcebergTableWrite, checked_write, version_of
+from binlog_streaming.lake.iceberg.table_write import (
+    POSITION_DELETES_FROM,
+    VECTORS_FROM,
+    IcebergTableWrite,
+    checked_write,
+    require_upgradable,
+    version_of,
+)
 from binlog_streaming.lake.storage.store import looking_at
-from binlog_streaming.lake.target import CrashPoint
+from binlog_streaming.lake.target import CrashPoint, Upgrade
 from binlog_streaming.settings import Merge, Mode
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
     from pyiceberg.catalog import Catalog
     from pyiceberg.schema import Schema
@@ -85,10 +92,6 @@ SOMETIMES = (GTID_KEY, GTID_POSITION_KEY)
 _STEP_PROPERTIES = frozenset(
     {BATCH_KEY, STEP_KEY, POSITION_KEY, LAST_CHANGE_KEY, GTID_KEY, GTID_POSITION_KEY, COST_KEY, SNAPSHOT_PROPERTY}
 )
-
-
-POSITION_DELETES_FROM = 2
-"""The format version from which on rows can be marked."""
 
 
 class IcebergTarget(FilesTarget[IcebergTableWrite]):
@@ -298,6 +301,16 @@ class IcebergTarget(FilesTarget[IcebergTableWrite]):
         for live in write.files():
             write.remove(live)
         write.write(rows)
+
+    def upgrade(self, sink: Sink, *, is_dry: bool) -> Sequence[Upgrade]:
+        """See `Target`. Raises `CommitFailedException`: the table is not any more what it was when it was looked at."""
+        if not sink.row_ids or self.table.metadata.format_version >= IDENTITY_FROM:
+            return ()
+        require_upgradable(self.table, self.uri)
+        if not is_dry:
+            # With a snapshot: rows have ids at once, and what a job has under way for the table as it was is refused.
+            self._table = IcebergCommit(upgrades=True, keeps_rows=True).on(self.table)
+        return (Upgrade(f"format version {IDENTITY_FROM}", "readers of versions 1 and 2 alone"),)
 
     def maintain(self, sink: Sink) -> None:
         """See `Target`; while commits wait there is nothing to maintain."""

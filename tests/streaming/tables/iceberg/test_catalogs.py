@@ -469,6 +469,43 @@ def test_rows_of_version_3_keep_their_numbers_when_files_are_written_anew(
 
 
 @pytest.mark.server
+def test_a_table_of_version_2_is_upgraded_by_one_commit(lake: Lake) -> None:
+    """Its rows have numbers from then on, marked ones keep out, and a step under way for it as it was is refused."""
+    lake = Lake(replace_sink(lake.sink, merge=Merge.MARK))
+    lake.begin(*range(10))
+    with closing(lake.look()) as target:
+        target.merge(change_of([(1, "y"), (20, "n")], [2]), commit_id_of(1))
+    rows, new = lake.rows(), replace_sink(lake.sink, row_ids=True)
+    with closing(lake.look()) as late:
+        late.properties()
+        for is_dry, version in ((True, 2), (False, 3)):
+            with closing(lake.look()) as target:
+                (told,) = target.upgrade(new, is_dry=is_dry)
+                assert told.feature == "format version 3"
+            with lake.table() as table:
+                assert table.metadata.format_version == version
+                count = len(table.metadata.snapshots)
+        with pytest.raises(Exception, match="changed between"):
+            late.merge(change_of([(3, "z")]), commit_id_of(2))
+    with closing(lake.look()) as target:
+        assert target.is_done(commit_id_of(1))
+        assert not target.upgrade(new, is_dry=False)
+    assert lake.rows() == rows
+    before = _numbered(lake)
+    assert len({number for number, _ in before.values()}) == len(before) == 10
+    assert None not in dict(before.values())
+    with closing(lake.look()) as target:
+        target.merge(change_of([(3, "z"), (30, "n")], [4]), commit_id_of(2))
+    now = _numbered(lake)
+    assert {key: now[key][0] for key in before if key != 4} == {
+        key: number for key, (number, _) in before.items() if key != 4
+    }
+    assert len({number for number, _ in now.values()}) == len(now) == 10
+    with lake.table() as table:
+        assert len(table.metadata.snapshots) == count + 1
+
+
+@pytest.mark.server
 def test_columns_with_names_of_icebergs_own_are_refused_in_version_3(lake: Lake) -> None:
     own = pa.schema([*INT_KEY, ("_row_id", pa.int64())])
     with closing(lake.look()) as target:

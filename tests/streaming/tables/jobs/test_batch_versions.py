@@ -15,11 +15,13 @@ from msgspec import structs
 from binlog_format.errors import OptionError, TableError
 from binlog_format.position import Position
 from binlog_streaming.job_state.progress import Outcome, TableProgress
+from binlog_streaming.lake.delta.target import DeltaTarget
 from binlog_streaming.settings import Job, Sink, Source, TableFormat
 from binlog_streaming.tables.batch_run import NAME, PLACE, BatchVersions, TableVersion
 from tests.program import run_program
 from tests.streaming.status.states import table_progress
 from tests.streaming.tables.jobs.test_job import job_for, run_once, write_job
+from tests.streaming.tables.lake.sink_cases import INT_KEY, MIRROR_COMMIT_ID, numbers
 from tests.streaming.tables.oltp import OLTP, TABLES
 
 if TYPE_CHECKING:
@@ -154,3 +156,34 @@ def test_tables_read_by_versions_of_a_gtid_belong_together(spark: SparkSession, 
     ran = run_program("versions", job_file, "--at", "0-1011-99999999")
     assert ran.returncode == 2
     assert "is not in the tables yet" in ran.stderr
+
+
+def test_tables_of_a_job_are_upgraded_to_what_new_ones_would_have(tmp_path: Path) -> None:
+    job_file = write_job(tmp_path)
+    job_file.write_text(job_file.read_text().replace("[sink]", "[sink]\nrow_ids = true"))
+    tables = []
+    for name in ("s.a", "s.b"):
+        target = DeltaTarget.at(Sink(directory=""), str(tmp_path / "tables" / name))
+        target.create(INT_KEY, MIRROR_COMMIT_ID)
+        target.append(numbers(1, 2).to_reader(), MIRROR_COMMIT_ID)
+        tables.append(replace(progress(name, target.version()), target=target.uri))
+    job = structs.replace(job_for(tmp_path), name="job")
+    BatchVersions(job).record("q", 0, POSITION, "0-1-10", tables)
+
+    def ran(*words: str) -> str:
+        done = run_program("upgrade-table", job_file, *words)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    told = ran("--dry-run")
+    assert [line.split()[:2] for line in told.splitlines()[1:]] == [["s.a", "rowTracking"], ["s.b", "rowTracking"]]
+    refused = run_program("upgrade-table", job_file)
+    assert "--yes: nobody can be asked here, and this changes 2 tables in one commit each" in refused.stderr
+    unknown = run_program("upgrade-table", job_file, "--table", "s.nobody")
+    assert "--table: the job has written no table s.nobody" in unknown.stderr
+    assert (refused.returncode, unknown.returncode) == (2, 2)
+    assert "s.a is upgraded" in ran("--table", "s.a", "--yes")
+    assert [DeltaTable(table.target).version() for table in tables] == [2, 1]
+    assert "s.a" not in ran("--yes")
+    assert ran("--yes") == "All tables have what new ones would have\n"
+    assert [DeltaTable(table.target).version() for table in tables] == [2, 2]

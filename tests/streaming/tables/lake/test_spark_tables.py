@@ -766,19 +766,29 @@ class CatalogPlace:
         return IcebergTarget.at(self.sink, f"{self.sink.directory}/shop/orders")
 
 
+MORE_FILLED = SchemaChange(added=pa.schema([("more", pa.int32())]), filled={"more": pa.scalar(1, pa.int32())})
+
+
 @pytest.mark.parametrize("merge", [Merge.MARK, Merge.REWRITE])
 @pytest.mark.parametrize("mapping", ["none", "name", "id"])
 def test_rows_of_delta_tables_keep_their_ids(
     session: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, merge: Merge, mapping: str
 ) -> None:
-    """Spark and we change rows in turns, and write files anew; Spark reads the ids."""
+    """Spark and we change rows in turns, and write files anew; Spark reads the ids.
+
+    It has made the table so, or without ids and vectors, which `upgrade-table` turns on.
+    """
     monkeypatch.setattr("binlog_streaming.lake.delta.maintenance.MARKED_SHARE_MAX", 0)
     path = tmp_path / "orders"
     properties = {**MIRROR_COMMIT_ID.table_properties(), "delta.columnMapping.mode": mapping}
-    properties |= {"delta.enableRowTracking": "true", "delta.enableDeletionVectors": "true"}
+    if merge is Merge.REWRITE:
+        properties |= {"delta.enableRowTracking": "true", "delta.enableDeletionVectors": "true"}
     table, named = f"delta.`{path}`", ", ".join(f"'{name}' = '{value}'" for name, value in properties.items())
     session.sql(f"CREATE TABLE {table} (id INT, value STRING) USING delta TBLPROPERTIES ({named})")
     session.sql(f"INSERT INTO {table} SELECT CAST(id AS INT), 'x' FROM range(0, 20, 1, 1)")
+    if merge is Merge.MARK:
+        session.sql(f"INSERT INTO {table} SELECT CAST(id AS INT), 'x' FROM range(20, 30, 1, 1)")
+        assert len(delta(path).upgrade(Sink(directory="", merge=merge, row_ids=True), is_dry=False)) == 4
 
     def ids() -> dict[int, tuple[int, int]]:
         rows = session.sql(f"SELECT id, _metadata.row_id, _metadata.row_commit_version FROM {table}").collect()
@@ -817,11 +827,9 @@ def test_rows_of_delta_tables_keep_their_ids(
         check({batch_id + 5}, set())
     session.sql(f"OPTIMIZE {table}")
     check(set(), set())
-    filled = SchemaChange(added=pa.schema([("more", pa.int32())]), filled={"more": pa.scalar(1, pa.int32())})
-    write(7, lambda target, commit_id: target.evolve(filled, commit_id))
+    write(7, lambda target, commit_id: target.evolve(MORE_FILLED, commit_id))
     check(set(known), set())
     write(8, lambda target, commit_id: target.replace(target.identified_rows(), commit_id))
-    check(set(), set())
     session.sql(f"INSERT INTO {table} VALUES (900, 'spark', 1)")
     check(set(), set())
 
