@@ -164,11 +164,12 @@ class Life:
         if act is Act.FAILOVER:
             return self._fail_over(chance)
         if act is Act.RESET:
-            self._reasons.may_have_lost |= server.purged_to > self._lived.taken
+            is_lost = server.purged_to > self._lived.taken or bool(self._lived.files_reached)
             told = server.reset()
             if server.last == 0:
                 self._is_reset = True
                 self._survivors.append(0)
+                self._reasons.may_have_lost |= is_lost
             return told
         call = {Act.FLUSH: server.log.flush, Act.ROTATE: server.rotate, Act.RESTART: server.restart}[act]
         call()

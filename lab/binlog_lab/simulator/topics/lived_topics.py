@@ -97,7 +97,7 @@ class LivedTopicsJob(LivedJob[PublishJob]):
     def switch_to(self, path: Path, conduct: Conduct) -> None:
         """See `LivedJob`."""
         del conduct
-        if self.offsets()[0] is None:  # there is no place to switch from
+        if not any(self.offsets()):  # there is no place to switch from
             self.move_to(path)
             return
         complete_begun(job_to_switch(str(self._file)))
