@@ -338,5 +338,7 @@ def storage_error(path: object, doing: str, error: OSError) -> BinlogError:
     if error.errno in _NO_SPACE:
         return StorageError("NO_SPACE", reason, at=at, hint="Make room, or name another place")
     if error.errno in _NOT_FOUND:
-        return StorageError("NOT_FOUND", reason, at=at, hint="Make the folder first, or name another place")
+        is_read = doing.startswith("read")
+        hint = "Name a file that is there" if is_read else "Make the folder first, or name another place"
+        return StorageError("NOT_FOUND", reason, at=at, hint=hint)
     return StorageError("FAILED", reason, at=at)

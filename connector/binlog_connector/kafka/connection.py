@@ -45,7 +45,7 @@ class Secret:
         try:
             return Path(self.file).read_text().rstrip("\r\n")
         except OSError as error:
-            raise storage_error(self.file, "read", error) from error
+            raise storage_error(self.file, "read the secret in", error) from error
 
 
 def tls_context(ca_file: str | None, certificate_file: str | None, key_file: str | None) -> ssl.SSLContext:

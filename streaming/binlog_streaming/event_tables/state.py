@@ -12,12 +12,12 @@ import msgspec
 
 from binlog_connector.following.offsets import SourceOffset
 from binlog_format.errors import OptionError
-from binlog_streaming.job_state.checkpoint import OTHER_CHECKPOINT, BatchState, BatchStateFile
+from binlog_streaming.job_state.checkpoint import OTHER_CHECKPOINT, STATE_FILES, BatchState, BatchStateFile
+from binlog_streaming.settings import EventTablesJob
 from binlog_streaming.settings.source_models import EventRule  # noqa: TC001 - msgspec looks at annotations
 
 if TYPE_CHECKING:
     from binlog_format.errors import BinlogError
-    from binlog_streaming.settings import EventTablesJob
 
 
 Offset = dict[str, int | str]
@@ -77,7 +77,7 @@ class EventTablesState(BatchState, frozen=True, kw_only=True):
 class EventTablesStateFile(BatchStateFile[EventTablesState]):
     """See `BatchStateFile`."""
 
-    FILE = "events.json"
+    FILE = STATE_FILES[EventTablesJob]
     KIND = "reads a structured log"
     MIDDLE = "the log"
 

@@ -31,12 +31,12 @@ from binlog_format.messages import visible_json
 from binlog_format.position import Place
 from binlog_streaming.lake.storage.table_places import store_at
 from binlog_streaming.settings.publish_model import PublishJob
+from binlog_streaming.settings.source_models import EventTablesJob, TopicTablesJob
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from binlog_format.errors import BinlogError
-    from binlog_streaming.settings import EventTablesJob, TopicTablesJob
     from binlog_streaming.settings.job_file import AnyJob
 
 
@@ -246,9 +246,9 @@ def places_of(job: AnyJob) -> dict[str, str]:
 def place_errors(job: AnyJob) -> dict[str, BinlogError]:
     """Errors by the setting of a place where this user cannot write, or has no room; their reasons begin with it.
 
-    Of object stores only writing tells.
+    Of object stores only writing tells. A checkpoint that a job of another kind has is an error, too.
     """
-    errors: dict[str, BinlogError] = {}
+    errors = _other_kind(job)
     for what, place in places_of(job).items():
         if "://" in place:
             continue
@@ -263,6 +263,16 @@ def place_errors(job: AnyJob) -> dict[str, BinlogError]:
             reason = f"{what}: there is no room left on the disk of {nearest}"
             errors[what] = StorageError("NO_SPACE", reason, hint="Make room, or name another place")
     return errors
+
+
+def _other_kind(job: AnyJob) -> dict[str, BinlogError]:
+    """The error for a checkpoint in a folder that a job of another kind has."""
+    own = next((file for kind, file in STATE_FILES.items() if isinstance(job, kind)), DATABASE_STATE_FILE)
+    for file in {DATABASE_STATE_FILE, *STATE_FILES.values()} - {own}:
+        if Path(job.checkpoint, file).exists():
+            reason = f"checkpoint: {job.checkpoint} is that of a job of another kind: it has {file}"
+            return {"checkpoint": OptionError("INVALID_VALUE", reason, hint=OTHER_CHECKPOINT)}
+    return {}
 
 
 def _has_room(folder: Path) -> bool:
@@ -282,6 +292,10 @@ def nearest_place(place: str | Path) -> Path:
     return next(existing for existing in (folder, *folder.parents) if existing.exists())
 
 
+STATE_FILES = {EventTablesJob: "events.json", TopicTablesJob: "topics.json"}
+"""Names in the checkpoint of what jobs remember, by their kind."""
+DATABASE_STATE_FILE = "binlog-stream-job.json"
+"""That of jobs that read the log of a database."""
 VERSION = 1
 OTHER_CHECKPOINT = "Name another directory as checkpoint; a new one begins a new job"
 """Hint where a checkpoint is that of another kind of job."""

@@ -17,7 +17,7 @@ from binlog_format.errors import OptionError
 from binlog_format.rows.decoding import ZeroDates
 from binlog_format.source_file import without_archive
 from binlog_format.views.filters import TableFilter
-from binlog_streaming.job_state.checkpoint import read_checkpoint, state_of
+from binlog_streaming.job_state.checkpoint import DATABASE_STATE_FILE, read_checkpoint, state_of
 from binlog_streaming.lake.storage.table_places import target_uri
 from binlog_streaming.plan.job_state import SetAside  # noqa: TC001 - msgspec looks it up
 from binlog_streaming.plan.snapshots import PlannedSnapshot  # noqa: TC001 - msgspec looks it up
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from binlog_streaming.job_state.checkpoint import StateFolder
     from binlog_streaming.settings.model import Job
 
-RECORD_FILE = "binlog-stream-job.json"
+RECORD_FILE = DATABASE_STATE_FILE
 """Record in the checkpoint's directory, so that it is copied, restored and deleted with it; Spark ignores it."""
 _START_AGAIN = "start again with a new checkpoint and another sink.directory"
 

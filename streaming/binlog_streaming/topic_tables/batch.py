@@ -23,7 +23,8 @@ from binlog_connector.schema.definitions import TableName
 from binlog_format.errors import DataLossError, UnsupportedError
 from binlog_format.position import Place
 from binlog_format.rows.arrow_arrays import numbers_array
-from binlog_streaming.job_state.checkpoint import BatchState, BatchStateFile
+from binlog_streaming.job_state.checkpoint import STATE_FILES, BatchState, BatchStateFile
+from binlog_streaming.settings import TopicTablesJob
 from binlog_streaming.settings.choices import Mode  # noqa: TC001 - msgspec looks it up
 from binlog_streaming.settings.model import TableRule  # noqa: TC001 - msgspec looks them up
 
@@ -33,7 +34,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from binlog_connector.kafka.topic_reader import PartitionMessages
-    from binlog_streaming.settings import TopicTablesJob
 
     Int64s = NDArray[np.int64]
     Mask = NDArray[np.bool_]
@@ -99,7 +99,7 @@ class TopicTablesState(BatchState, frozen=True, kw_only=True):
 class TopicTablesStateFile(BatchStateFile[TopicTablesState]):
     """See `BatchStateFile`."""
 
-    FILE = "topics.json"
+    FILE = STATE_FILES[TopicTablesJob]
     KIND = "reads topics"
     MIDDLE = "their topics"
 

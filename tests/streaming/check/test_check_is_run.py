@@ -271,6 +271,8 @@ PROBLEMS = (
     Problem("unknown setting", rule("kyes = []"), 2, "BINLOG_OPTION.UNKNOWN"),
     Problem("checkpoint: a file", lambda t: t.put("checkpoint"), 1, "BINLOG_STORAGE.FAILED"),
     Problem("checkpoint: of what", lambda t: t.put("checkpoint/metadata"), 2, OPTION, (TABLES,)),
+    Problem("checkpoint: of another kind", lambda t: t.put("checkpoint/topics.json"), 2, OPTION, (EVENTS, TABLES)),
+    Problem("checkpoint: of another kind", lambda t: t.put("checkpoint/events.json"), 2, OPTION, (TOPICS, FROM_TOPICS)),
     Problem("directory: a file", lambda t: t.put("tables"), 1, "BINLOG_STORAGE.FAILED", IN_LAKE),
     Problem("two of them", lambda t: t.put("checkpoint").page("here"), 2, OPTION),
     Problem("no log", lambda t: t.log.rename(t.folder / "gone"), 1, "BINLOG_START.PATH_NOT_FOUND", OF_LOG),

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from binlog_format.errors import OptionError
+from binlog_format.errors import OptionError, StorageError
 from binlog_streaming.server.address import Credentials, ServerAddress, SslMode, find_credentials
 
 if TYPE_CHECKING:
@@ -118,3 +118,10 @@ def test_an_empty_variable_and_a_broken_option_file_are_named(home: Path, monkey
     monkeypatch.setenv("BINLOG_STREAM_PASSWORD", "")
     with pytest.raises(OptionError, match="BINLOG_STREAM_PASSWORD"):
         find_credentials(None)
+
+
+def test_password_file_that_is_not_there_is_named_with_what_to_do(tmp_path: Path) -> None:
+    with pytest.raises(StorageError) as missing:
+        find_credentials("cdc", str(tmp_path / "nowhere"))
+    told = "cannot read the secret in it: No such file or directory. Name a file that is there"
+    assert str(missing.value) == f"[BINLOG_STORAGE.NOT_FOUND] {tmp_path / 'nowhere'}: {told}"
