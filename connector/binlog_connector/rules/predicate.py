@@ -19,6 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from binlog_connector.rules.predicate_parser import (
+    ColumnComparison,
     ColumnName,
     Condition,
     Conjunction,
@@ -163,6 +164,8 @@ class _Binding:
                 return self._like(condition)
             case Membership():
                 return self._membership(condition)
+            case ColumnComparison():
+                return self._of_columns(condition)
             case ValueComparison():
                 return self._comparison(condition)
 
@@ -174,6 +177,18 @@ class _Binding:
         comparable = self._comparable(condition.column, (condition.literal,))
         literal = comparable.literal(condition.literal)
         return lambda columns: compare(comparable.values(columns[index]), literal)
+
+    def _of_columns(self, condition: ColumnComparison) -> Evaluation:
+        left, right, compare = (
+            self._index(condition.column),
+            self._index(condition.other),
+            _COMPARES[condition.operator],
+        )
+        if self.columns[left].told != self.columns[right].told:
+            raise PredicateError(
+                f"columns of one type expected; {self._told(left)}, {self._told(right)}", condition.other.at
+            )
+        return lambda columns: compare(columns[left], columns[right])
 
     def _membership(self, condition: Membership) -> Evaluation:
         index = self._index(condition.column)

@@ -63,6 +63,15 @@ class ValueComparison:
 
 
 @dataclass(frozen=True, slots=True)
+class ColumnComparison:
+    """`column operator other`, where a predicate may compare columns."""
+
+    column: ColumnName
+    operator: str
+    other: ColumnName
+
+
+@dataclass(frozen=True, slots=True)
 class Membership:
     """`column IN (literals)`."""
 
@@ -100,22 +109,27 @@ class Conjunction:
     is_any: bool = False
 
 
-Condition = ValueComparison | Membership | Likeness | Nullness | Negation | Conjunction
+Condition = ValueComparison | ColumnComparison | Membership | Likeness | Nullness | Negation | Conjunction
 
 
-def parse_predicate(text: str) -> Condition:
-    """Read a predicate. Raises `PredicateError`: it is not understood."""
+def parse_predicate(text: str, *, compares_columns: bool = False) -> Condition:
+    """Read a predicate. Raises `PredicateError`: it is not understood.
+
+    Args:
+        compares_columns: On the right of a comparison may be a column.
+    """
     try:
         # A backslash is one: files of settings have escapes of their own, and LIKE has its.
-        parser = _Parser(TokenReader(Lexer(text, sql_mode=MODE_NO_BACKSLASH_ESCAPES)))
+        parser = _Parser(TokenReader(Lexer(text, sql_mode=MODE_NO_BACKSLASH_ESCAPES)), compares_columns)
         return parser.whole()
     except DdlSyntaxError as error:
         raise PredicateError(error.reason, error.at) from error
 
 
 class _Parser:
-    def __init__(self, reader: TokenReader) -> None:
+    def __init__(self, reader: TokenReader, compares_columns: bool) -> None:
         self._reader = reader
+        self._compares_columns = compares_columns
         self._depth = 0
 
     def whole(self) -> Condition:
@@ -154,10 +168,9 @@ class _Parser:
         return self._test()
 
     def _test(self) -> Condition:
-        token = self._reader.peek()
-        if token.kind not in (TokenKind.WORD, TokenKind.QUOTED) or token.word in _RESERVED:
+        if not self._is_name():
             raise self._reader.error("the name of a column expected")
-        column = ColumnName(self._reader.name(), token.start)
+        column = self._column()
         if self._reader.accept("IS"):
             negated = self._reader.accept("NOT")
             if not self._reader.accept("NULL"):
@@ -166,7 +179,19 @@ class _Parser:
         if self._reader.accept("NOT"):
             return Negation(self._range(column))
         operator = self._operator()
-        return self._range(column) if operator is None else ValueComparison(column, operator, self._literal())
+        if operator is None:
+            return self._range(column)
+        if self._compares_columns and self._is_name():
+            return ColumnComparison(column, operator, self._column())
+        return ValueComparison(column, operator, self._literal())
+
+    def _is_name(self) -> bool:
+        token = self._reader.peek()
+        return token.kind in (TokenKind.WORD, TokenKind.QUOTED) and token.word not in _RESERVED
+
+    def _column(self) -> ColumnName:
+        start = self._reader.peek().start
+        return ColumnName(self._reader.name(), start)
 
     def _range(self, column: ColumnName) -> Condition:
         if self._reader.accept("IN"):
@@ -232,4 +257,6 @@ def column_names(condition: Condition) -> list[ColumnName]:
         return column_names(condition.condition)
     if isinstance(condition, Conjunction):
         return [name for operand in condition.conditions for name in column_names(operand)]
+    if isinstance(condition, ColumnComparison):
+        return [condition.column, condition.other]
     return [condition.column]

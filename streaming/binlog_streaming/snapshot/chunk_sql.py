@@ -16,6 +16,7 @@ from enum import Enum
 from typing import TYPE_CHECKING
 
 from binlog_connector.rules.predicate_parser import (
+    ColumnComparison,
     Conjunction,
     Likeness,
     Membership,
@@ -184,6 +185,8 @@ def condition_sql(condition: Condition) -> str:
             return f"{quoted(condition.column.name)} LIKE {_literal(condition.pattern)}"
         case Membership():
             return f"{quoted(condition.column.name)} IN ({', '.join(map(_literal, condition.literals))})"
+        case ColumnComparison():
+            return f"{quoted(condition.column.name)} {condition.operator} {quoted(condition.other.name)}"
         case ValueComparison():
             return f"{quoted(condition.column.name)} {condition.operator} {_literal(condition.literal)}"
 

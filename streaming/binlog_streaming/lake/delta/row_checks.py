@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 
 from binlog_connector.rules.predicate import PredicateColumn, evaluation_of
 from binlog_connector.rules.predicate_parser import (
+    ColumnComparison,
     Conjunction,
     Likeness,
     Membership,
@@ -147,7 +148,7 @@ def _row_check(
     feature: str, name: str, expression: str, columns: Sequence[Mapping[str, Any]], keys: tuple[str, ...]
 ) -> RowCheck:
     see_tokens(expression)
-    condition = parse_predicate(expression)
+    condition = parse_predicate(expression, compares_columns=True)
     shown = [PredicateColumn(column["name"], _kind(column), json.dumps(column["type"])) for column in columns]
     asked, evaluation = evaluation_of(condition, shown)
     _see_same({column.name.casefold(): column.kind for column in shown}, condition)
@@ -188,6 +189,12 @@ def _see_same(kinds: Mapping[str, pa.DataType], condition: Condition) -> None:
                 _see_same(kinds, operand)
         case Nullness():
             pass
+        case ColumnComparison():
+            kind = kinds[condition.column.name.casefold()]
+            if kind == pa.null() or pa.types.is_floating(kind):
+                raise PredicateError("columns of whole numbers, DECIMAL, STRING or DATE expected", condition.other.at)
+            if pa.types.is_boolean(kind) and condition.operator not in ("=", "<>", "!="):
+                raise PredicateError("= or <> expected", condition.column.at)
         case Likeness():
             raise PredicateError("a comparison, IN, BETWEEN or IS NULL expected", condition.column.at)
         case _:

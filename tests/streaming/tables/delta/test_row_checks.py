@@ -80,6 +80,7 @@ def row_with(**values: object) -> pa.Table:
         ("paid = true", {"paid": True}, {"paid": False}),
         ("at IS NOT NULL", {"at": dt.datetime(1970, 1, 1, tzinfo=dt.UTC)}, {"at": None}),
         ("body IS NULL OR id = 1", {"id": 1}, {"id": 2}),
+        ("value >= `VALUE` OR id <> id", {"value": "a"}, {"value": None}),
     ],
 )
 def test_rows_that_keep_a_rule_are_written_and_others_named(
@@ -107,7 +108,13 @@ def test_rows_that_keep_a_rule_are_written_and_others_named(
     [
         ("id % 2 = 0", "at character 4 (% 2 = 0): names, numbers"),
         ("length(value) > 1", "at character 7 ((value) > 1)"),
-        ("id > id", "at character 6 (id): a text in quotes, a number"),
+        ("id > price", "at character 6 (price): columns of one type expected; column id is"),
+        ("id > body AND id > 1", "columns of one type expected"),
+        ("id > nobody", "at character 6 (nobody): there is no column nobody"),
+        ("ratio = ratio", "columns of whole numbers, DECIMAL, STRING or DATE expected"),
+        ("at = at", "columns of whole numbers, DECIMAL, STRING or DATE expected"),
+        ("paid < paid", "= or <> expected"),
+        ("id BETWEEN id AND 5", "at character 12 (id AND 5): a text in quotes, a number"),
         ("id > 1L", "at character 6 (1L)"),
         ("id = 1e0", "at character 6"),
         (r"value = 'a\n'", "without"),

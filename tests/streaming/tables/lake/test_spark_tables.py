@@ -284,25 +284,28 @@ def test_rules_are_true_of_the_rows_that_spark_takes(session: SparkSession, kind
     pairs = [*itertools.combinations(COMPARED_WITH, 2)][::5]
     expressions += [f"c IN ({low}, {high}) OR c IS NULL" for low, high in pairs]
     expressions += [f"NOT (c NOT BETWEEN {low} AND {high}) AND c IS NOT NULL" for low, high in pairs]
+    expressions += [f"c {operator} d" for operator in operators] + ["NOT (d < c OR d IS NULL)"]
     rules = {f"{CONSTRAINT}{number:04}": expression for number, expression in enumerate(expressions)}
-    columns = pa.schema([("c", kind)])
+    columns = pa.schema([("c", kind), ("d", kind)])
     (_, (_, metadata)) = created(columns, name="t", description="", configuration=rules)
     checks, refused = row_checks(metadata)  # type: ignore[arg-type]
     assert len(checks) + len(refused) == len(rules)
     assert len(checks) >= 6
-    rows = [[value] for value in [*COMPARED[kind], None]]
-    data = session.createDataFrame(pa.table({"c": pa.array([value for (value,) in rows], kind)}))
+    assert [check for check in checks if " d" in check.expression] or pa.types.is_floating(kind)
+    values = [*COMPARED[kind], None]
+    rows = [*itertools.product(values, values)]
+    whole = pa.table([pa.array(column, kind) for column in zip(*rows, strict=True)], schema=columns)
+    data = session.createDataFrame(whole)
     for mode in ("true", "false"):
         session.conf.set("spark.sql.ansi.enabled", mode)
         taken = [f"coalesce({check.expression}, false)" for check in checks]
-        theirs = data.selectExpr("c", f"array({', '.join(taken)}) AS kept").collect()
+        theirs = data.selectExpr(f"array({', '.join(taken)}) AS kept").collect()
         assert len(theirs) == len(rows)
-        for (value,), row in zip(rows, theirs, strict=True):
-            one = pa.table({"c": pa.array([value], kind)})
-            ours = [keeps(check, one) for check in checks]
+        for number, row in enumerate(theirs):
+            ours = [keeps(check, whole.slice(number, 1)) for check in checks]
             assert [
                 check.expression for check, our, their in zip(checks, ours, row.kept, strict=True) if our != their
-            ] == [], value
+            ] == [], rows[number]
 
 
 def keeps(check: RowCheck, rows: pa.Table) -> bool:
