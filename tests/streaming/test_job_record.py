@@ -16,7 +16,7 @@ from binlog_connector.following.watched import WatchedLog
 from binlog_connector.rules.row_rule import GeneratedColumns
 from binlog_connector.rules.row_rules import rules_fingerprint
 from binlog_connector.schema.definitions import TableName
-from binlog_format.errors import BinlogError, OptionError, StorageError
+from binlog_format.errors import BinlogError, DataLossError, OptionError, StorageError
 from binlog_format.position import Position
 from binlog_streaming.job_state.checkpoint import begin_batch, begin_query, end_batch, read_checkpoint, state_of
 from binlog_streaming.job_state.progress import BatchProgress
@@ -323,6 +323,26 @@ def test_a_first_batch_is_begun_again_where_the_log_begins_now(tmp_path: Path) -
     again = RecordKeeper(job(tmp_path))
     again.begin()
     assert again.state_before(0).from_first is False
+
+
+def test_a_first_batch_that_may_have_written_is_not_begun_in_a_later_file(tmp_path: Path) -> None:
+    """Else targets would keep what its first attempt made of the files that are gone."""
+    log = Path(shutil.copytree(SERVER_CASES / "mariadb-10.11" / "rotation", tmp_path / "log"))
+    begun(tmp_path)
+    first = RecordKeeper(job(tmp_path))
+    first.begin()
+    first.state_before(0)
+    first.keep_definitions(0, (), None)
+    again = RecordKeeper(job(tmp_path))
+    again.begin()
+    assert again.state_before(0).from_first is True
+    min(path for path in log.iterdir() if path.suffix[1:].isdigit()).unlink()
+    with pytest.raises(DataLossError, match="FILE_PURGED"):
+        again.state_before(0)
+    accepting = job(tmp_path, failOnDataLoss=False)
+    going_on = RecordKeeper(accepting)
+    going_on.begin()
+    assert going_on.state_before(0).from_first is False
 
 
 def test_after_lost_changes_every_table_lacks_some(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

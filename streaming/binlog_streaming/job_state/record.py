@@ -107,6 +107,8 @@ class JobRecord(msgspec.Struct, frozen=True, kw_only=True):
         targets: Those that are there since: database and name of the table, and mode. Of a table that was dropped, or
             has another name now, none is: whoever likes may remove them.
         from_first: The job reads its log from the server's first transaction on; None: not known.
+        began: Where the log began when the first batch was written, as an offset; None: the job began elsewhere, or it
+            is not known.
         complete: Tables all of whose rows lie in what was read: database and name.
         incomplete: Tables of which earlier changes, or changes by statements, are missing.
         set_aside: Tables that do not go on, and why.
@@ -127,6 +129,7 @@ class JobRecord(msgspec.Struct, frozen=True, kw_only=True):
     tables: tuple[tuple[str, str], ...] = ()
     targets: tuple[tuple[str, str, str], ...] = ()
     from_first: bool | None = None
+    began: dict[str, int | str] | None = None
     complete: tuple[tuple[str, str], ...] = ()
     incomplete: tuple[tuple[str, str], ...] = ()
     set_aside: tuple[SetAside, ...] = ()
@@ -188,6 +191,7 @@ _LEARNED = (
     "tables",
     "targets",
     "from_first",
+    "began",
     "complete",
     "incomplete",
     "set_aside",

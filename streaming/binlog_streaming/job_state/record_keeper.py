@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
+from binlog_connector.following.log_end import start_of_log
+from binlog_connector.following.offsets import SourceOffset
 from binlog_connector.following.resume import compare, is_same_log
 from binlog_connector.following.watched import WatchedLog
 from binlog_connector.schema.definitions import TableName
@@ -35,7 +37,6 @@ from binlog_streaming.settings.choices import Mode
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from binlog_connector.following.offsets import SourceOffset
     from binlog_connector.schema.log_ddl import DdlStatement
     from binlog_format.block import Block
     from binlog_format.errors import DataLossError
@@ -55,6 +56,7 @@ class RecordKeeper:
         self._record = JobRecord.of(job)
         self._definitions = DefinitionKeeper(job)
         self._is_new = True
+        self._log_start: SourceOffset | None = None  # as the first batch is planned
 
     def changes(self) -> list[RecordChange]:
         """Settings that differ from the checkpoint's record; nothing while no batch was begun.
@@ -85,8 +87,16 @@ class RecordKeeper:
         return self._record
 
     def state_before(self, batch_id: int) -> JobState:
-        """The job as known before a batch."""
+        """The job as known before a batch.
+
+        Raises:
+            DataLossError: An earlier attempt at the first batch began in a file that is gone, or is another one: its
+                targets may have rows of it.
+        """
         self._note(msgspec.structs.replace(self._record, from_first=self._from_first(batch_id)))
+        if batch_id == 0 and self._job.source.starts_at_the_beginning:
+            with WatchedLog(self._job.source.path, self._job.source.format) as watched:
+                self._log_start = start_of_log(watched)
         loss = self._loss_before(batch_id)
         if loss is not None:
             self._note(_lacking(self._record))
@@ -101,7 +111,7 @@ class RecordKeeper:
 
     def _from_first(self, batch_id: int) -> bool | None:
         source, known = self._job.source, self._record.from_first
-        # Until a batch has ended, the job begins where its log begins now: files may be gone since its first try.
+        # Until a batch is written, the job begins where its log begins now: files may be gone since it was planned.
         begins_anew = batch_id == 0 and known is True and source.starts_at_the_beginning
         if not self._is_new or (known is not None and not begins_anew):
             return known
@@ -110,11 +120,17 @@ class RecordKeeper:
     def _loss_before(self, batch_id: int) -> DataLossError | None:
         """Error for log data that is lost between the batch before and this one, if the job is to go on."""
         source = self._job.source
-        offset = None if source.fail_on_data_loss is not False else read_offset(state_of(self._job), batch_id - 1)
+        began = self._record.began if batch_id == 0 else None
+        offset = None if began is None else SourceOffset.from_json(began)
+        if batch_id > 0 and source.fail_on_data_loss is False:
+            offset = read_offset(state_of(self._job), batch_id - 1)
         if offset is None:
             return None
         with WatchedLog(source.path, source.format) as watched:
-            return compare(watched, offset).loss
+            loss = compare(watched, offset).loss
+        if loss is not None and source.fail_on_data_loss is not False:
+            raise loss
+        return loss
 
     def _state_at(self, batch_id: int) -> JobState:
         record, states = self._record, self._record.states(batch_id)
@@ -214,7 +230,7 @@ class RecordKeeper:
     def keep_definitions(
         self, batch_id: int, statements: Iterable[DdlStatement], end: SourceOffset | None
     ) -> frozenset[TableName] | None:
-        """Keep what defines the job's tables after a batch, before it is written.
+        """Keep what defines the job's tables after a batch, and where the first one begins, before it is written.
 
         Args:
             statements: `StateChange.definitions`.
@@ -223,6 +239,8 @@ class RecordKeeper:
         Returns:
             Tables that are defined; None: that is not known.
         """
+        if self._log_start is not None and self._record.began is None:
+            self._note(msgspec.structs.replace(self._record, began=self._log_start.to_json()))
         if end is not None:
             start = read_offset(state_of(self._job), batch_id - 1)
             keep_batch(self._definitions, self._job, statements, start, end)
