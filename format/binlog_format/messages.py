@@ -31,9 +31,9 @@ def told_options(text: str, spell: SpellOption) -> str:
     return _OPTION.sub(lambda found: spell(found["name"], found["value"]) or found[0], text)
 
 
-def count_text(number: int, one: str, several: str | None = None) -> str:
+def count_text(number: int, singular: str, plural: str | None = None) -> str:
     """`1 table`, `2 tables`."""
-    return f"{number:,} {one if number == 1 else several or f'{one}s'}"
+    return f"{number:,} {singular if number == 1 else plural or f'{singular}s'}"
 
 
 def visible(text: str) -> str:

@@ -105,14 +105,14 @@ class PredicateColumn:
     """A column that a predicate may ask for.
 
     Attributes:
-        told: Its type, for messages.
+        type_text: Its type, for messages.
         is_time: Values are times of day, in microseconds.
         is_long_number: Values that are texts are numbers.
     """
 
     name: str
     kind: pa.DataType
-    told: str
+    type_text: str
     is_time: bool = False
     is_long_number: bool = False
 
@@ -184,7 +184,7 @@ class _Binding:
             self._index(condition.other),
             _COMPARES[condition.operator],
         )
-        if self.columns[left].told != self.columns[right].told:
+        if self.columns[left].type_text != self.columns[right].type_text:
             raise PredicateError(
                 f"columns of one type expected; {self._told(left)}, {self._told(right)}", condition.other.at
             )
@@ -211,7 +211,7 @@ class _Binding:
         return lambda columns: pc.match_like(columns[index], text)
 
     def _told(self, index: int) -> str:
-        return f"column {self.columns[index].name} is {self.columns[index].told}"
+        return f"column {self.columns[index].name} is {self.columns[index].type_text}"
 
     def _comparable(self, column: ColumnName, literals: tuple[Literal, ...]) -> _Comparable:
         index = self._index(column)

@@ -51,8 +51,8 @@ STATEMENT_SHOWN_MAX = 200
 
 STATEMENT_HINT = (
     "Set binlog_format=ROW on the server, for all sessions (those that are open keep the old format), then take the "
-    'rows anew: begin = "snapshot" for the tables in a new job, on_statement = "ignore" in one that has begun, and '
-    "binlog-stream snapshot JOB.toml"
+    'rows of the tables anew. In a new job set begin = "snapshot" for these tables, in a job that has begun '
+    'on_statement = "ignore"; then run binlog-stream snapshot JOB.toml'
 )
 
 SEQUENCE_HINT = (

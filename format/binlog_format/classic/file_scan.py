@@ -234,7 +234,8 @@ class ClassicFileScan:
                 at=self.file.place(offset),
             )
         if not self.verify:  # what follows an event with a damaged size may look like the start of one
-            for part, start in (self._before or (data[:0], offset), (data, offset)):
+            parts = [(data, offset)] if self._before is None else [self._before, (data, offset)]
+            for part, start in parts:
                 verified = self._scan(part, start, None, GroupKind.TRANSACTION, verify=True)
                 if verified.error:
                     raise self._error(verified, start + verified.place_next)

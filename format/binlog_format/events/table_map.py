@@ -189,7 +189,9 @@ def parse_table_map(event: bytes, vendor: Vendor = Vendor.MARIADB, server_versio
     if signedness is not None and vendor is Vendor.MYSQL:
         bits = with_bits_of_years(signedness, [type_ for type_, _ in types], server_version)
         if bits != signedness:
-            event = _with_signedness(event[:metadata_start], fields, bits)
+            edited = {**fields, MetadataField.SIGNEDNESS: bits}
+            fields = {kind: content for kind, content in edited.items() if content is not None}
+            event = with_metadata(event[:metadata_start], fields)
     details = _Details(types, fields, vendor)
     columns = tuple(
         Column(
@@ -210,14 +212,6 @@ def parse_table_map(event: bytes, vendor: Vendor = Vendor.MARIADB, server_versio
     return TableLayout(
         database, table, columns[:shown], details.primary_key, _digest(event), event, vendor, hidden=columns[shown:]
     )
-
-
-def _with_signedness(start: bytes, fields: dict[int, bytes], bits: bytes | None) -> bytes:
-    """The event with these bits, or without any; *fields* get them, too. *start*: all before the fields."""
-    del fields[MetadataField.SIGNEDNESS]
-    if bits is not None:
-        fields[MetadataField.SIGNEDNESS] = bits
-    return with_metadata(start, fields)
 
 
 def unread_layout(event: bytes, vendor: Vendor, problem: BinlogError) -> TableLayout | None:

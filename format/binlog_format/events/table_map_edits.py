@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from binlog_format.events.layout import EVENT_SIZE_OFFSET
 from binlog_format.events.table_map_layout import (
     NUMERIC_TYPES,
@@ -19,6 +21,8 @@ from binlog_format.events.table_map_layout import (
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+
+    from numpy.typing import NDArray
 
 _EVENT_SIZE_BYTES = 4
 
@@ -88,29 +92,24 @@ def with_bits_of_years(content: bytes, types: Sequence[ColumnType], server_versi
         server_version: See `Block`.
 
     Returns:
-        None: which bit is whose cannot be told.
+        None: the column of each bit is not known.
     """
     numeric = [type_ for type_ in types if type_ in NUMERIC_TYPES]
     if ColumnType.YEAR not in numeric or server_version is None or server_version >= _FIRST_WITH_YEARS:
         return content
-    stored = [bool(byte << bit & 0x80) for byte in content for bit in range(8)]
-    others = iter(stored)
-    inserted = _packed([type_ is ColumnType.YEAR or next(others, False) for type_ in numeric])
-    may_lack = _is_of(content, sum(type_ is not ColumnType.YEAR for type_ in numeric))
-    may_have = _is_of(content, len(numeric)) and all(
-        bit for bit, type_ in zip(stored, numeric, strict=False) if type_ is ColumnType.YEAR
-    )
-    if server_version <= _LAST_WITHOUT_YEARS or (may_lack and not may_have):
-        return inserted
-    return content if may_have and (not may_lack or inserted == content) else None
+    is_year = np.array([type_ is ColumnType.YEAR for type_ in numeric])
+    stored = np.unpackbits(np.frombuffer(content, np.uint8))
+    count = len(numeric) - int(is_year.sum())
+    may_have_years = _fits(stored, len(numeric)) and bool(stored[: len(numeric)][is_year].all())
+    if not _fits(stored, count):
+        return content if may_have_years else None
+    unsigned = np.ones(len(numeric), np.uint8)
+    unsigned[~is_year] = stored[:count]
+    inserted = np.packbits(unsigned).tobytes()
+    is_known = server_version <= _LAST_WITHOUT_YEARS or not may_have_years
+    return inserted if is_known or inserted == content else None
 
 
-def _is_of(content: bytes, count: int) -> bool:
-    """True if these can be the bits of so many columns: those that fill the last byte are 0."""
-    bits = int.from_bytes(content, "big")
-    return len(content) == (count + 7) // 8 and bits % (1 << (len(content) * 8 - count)) == 0
-
-
-def _packed(bits: Sequence[bool]) -> bytes:
-    size = (len(bits) + 7) // 8
-    return (int("".join("01"[bit] for bit in bits), 2) << (size * 8 - len(bits))).to_bytes(size, "big")
+def _fits(stored: NDArray[np.uint8], count: int) -> bool:
+    """True if these bits, of whole bytes, can be those of so many columns: the others in the last byte are 0."""
+    return len(stored) == (count + 7) // 8 * 8 and not stored[count:].any()

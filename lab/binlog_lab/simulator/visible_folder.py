@@ -113,7 +113,7 @@ class VisibleFolder:
     def is_stale(self) -> bool:
         """True if a file before the last one that the reader sees is not the server's, or one begins otherwise."""
         written, seen = self._written(), sorted(self.path.iterdir())
-        return bool(self.begun_anew()) or any(one.read_bytes() != written.get(one.name) for one in seen[:-1])
+        return bool(self.begun_anew()) or any(path.read_bytes() != written.get(path.name) for path in seen[:-1])
 
     def _written(self) -> dict[str, bytes]:
         """Content of the server's files, with what is damaged."""

@@ -99,6 +99,8 @@ class RecordKeeper:
                 self._log_start = start_of_log(watched)
         loss = self._loss_before(batch_id)
         if loss is not None:
+            if self._job.source.fail_on_data_loss is not False:
+                raise loss
             self._note(_lacking(self._record))
             self._definitions.forget()
             logger.warning("data is lost, and failOnDataLoss is false: every table lacks changes from now on: %s", loss)
@@ -118,19 +120,19 @@ class RecordKeeper:
         return source.starts_at_the_beginning and begins_with_first(source.path, source.format)
 
     def _loss_before(self, batch_id: int) -> DataLossError | None:
-        """Error for log data that is lost between the batch before and this one, if the job is to go on."""
-        source = self._job.source
-        began = self._record.began if batch_id == 0 else None
-        offset = None if began is None else SourceOffset.from_json(began)
-        if batch_id > 0 and source.fail_on_data_loss is False:
-            offset = read_offset(state_of(self._job), batch_id - 1)
+        """Error for log data that is lost since the batch before, or since an earlier attempt at the first one.
+
+        Of later batches Spark's reader raises it, unless the job is to go on.
+        """
+        source, began = self._job.source, self._record.began
+        if batch_id == 0:
+            offset = None if began is None else SourceOffset.from_json(began)
+        else:
+            offset = None if source.fail_on_data_loss is not False else read_offset(state_of(self._job), batch_id - 1)
         if offset is None:
             return None
         with WatchedLog(source.path, source.format) as watched:
-            loss = compare(watched, offset).loss
-        if loss is not None and source.fail_on_data_loss is not False:
-            raise loss
-        return loss
+            return compare(watched, offset).loss
 
     def _state_at(self, batch_id: int) -> JobState:
         record, states = self._record, self._record.states(batch_id)

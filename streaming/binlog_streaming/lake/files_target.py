@@ -105,9 +105,7 @@ class FilesTarget(Target, Generic[Write]):
     def append(self, rows: pa.RecordBatchReader, commit_id: CommitId) -> None:
         """See `Target`."""
         with self._begin() as write:
-            check_defaults(write, rows.schema)
-            check_generated(write, rows.schema)
-            write.write(cast_rows(rows, write.schema))
+            _write_new(write, rows)
             self._commit(write, commit_id)
 
     def merge(self, change: Change, commit_id: CommitId) -> int:
@@ -129,9 +127,7 @@ class FilesTarget(Target, Generic[Write]):
     def append_part(self, rows: pa.RecordBatchReader) -> WrittenFiles[Any]:
         """See `Target`."""
         with self._begin() as write:
-            check_defaults(write, rows.schema)
-            check_generated(write, rows.schema)
-            write.write(cast_rows(rows, write.schema))
+            _write_new(write, rows)
             return write.detach((), write.row_count)
 
     def merge_part(self, change: Change, keys: Sequence[str]) -> WrittenFiles[Any]:
@@ -168,6 +164,12 @@ class FilesTarget(Target, Generic[Write]):
     def select(self, search: Search, names: Sequence[str]) -> pa.Table:
         """See `Target`."""
         return found_rows(self._begin(), search, names)
+
+
+def _write_new(write: FilesWrite[Any], rows: pa.RecordBatchReader) -> None:
+    check_defaults(write, rows.schema)
+    check_generated(write, rows.schema)
+    write.write(cast_rows(rows, write.schema))
 
 
 @dataclass(frozen=True, slots=True)

@@ -63,10 +63,10 @@ def print_summary(results: Sequence[ProofResult], *, can_repair: bool = True) ->
     counts = {outcome: sum(result.outcome is outcome for result in results) for outcome in ProofOutcome}
     rows = sum(result.rows for result in results if result.outcome is ProofOutcome.EQUAL)
     compared = len(results) - counts[ProofOutcome.EXEMPT]
-    told = [f"{counts[ProofOutcome.EQUAL]:,} of {count_text(compared, 'target')} equal, {count_text(rows, 'row')}"]
+    parts = [f"{counts[ProofOutcome.EQUAL]:,} of {count_text(compared, 'target')} equal, {count_text(rows, 'row')}"]
     if counts[ProofOutcome.EXEMPT]:
-        told.append(f"{counts[ProofOutcome.EXEMPT]:,} cannot be compared")
-    output_console().print("; ".join(told))
+        parts.append(f"{counts[ProofOutcome.EXEMPT]:,} cannot be compared")
+    output_console().print("; ".join(parts))
     if any(result.outcome is ProofOutcome.DIFFERENT and not result.repair for result in results):
         repair = ", --repair brings them back" if can_repair else ""
         say(f"--rows names the rows that differ{repair}.", err=True)
@@ -89,8 +89,8 @@ def showing_progress() -> Iterator[Callable[[ProofProgress], None]]:
 
 
 def _line(progress: ProofProgress) -> str:
-    told = f"{progress.table} ({progress.mode})"
+    target = f"{progress.table} ({progress.mode})"
     if progress.doing == "job":
-        return f"{told}: waits for the job, which has come to {progress.job_at} (binlog-stream run JOB.toml)"
+        return f"{target}: waits for the job, which has come to {progress.job_at} (binlog-stream run JOB.toml)"
     of = f" of about {progress.row_estimate:,}" if progress.row_estimate else ""
-    return f"{told}: {progress.rows:,}{of} rows of the {progress.doing}"
+    return f"{target}: {progress.rows:,}{of} rows of the {progress.doing}"

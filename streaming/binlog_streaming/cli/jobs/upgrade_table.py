@@ -40,8 +40,8 @@ def upgrade_table(
     from binlog_streaming.tables.batch_run import BatchVersions
 
     settings = job_at(job)
-    tables = [one for one in BatchVersions(settings).at().tables if not table or one.table in table]
-    unknown = sorted({*(table or ())} - {one.table for one in tables})
+    versions = [version for version in BatchVersions(settings).at().tables if not table or version.table in table]
+    unknown = sorted({*(table or ())} - {version.table for version in versions})
     if unknown:
         raise OptionError("INVALID_VALUE", f"--table: the job has written no table {', '.join(unknown)}")
     factory = sink_type(settings.sink.format)
@@ -49,12 +49,13 @@ def upgrade_table(
     for name in ("table", "gets", "shuts out"):
         shown.add_column(name, overflow="fold")
     waiting = []
-    for one in tables:
-        with closing(factory.at(settings.sink, one.target)) as target:
+    for version in versions:
+        with closing(factory.at(settings.sink, version.target)) as target:
             upgrades = target.upgrade(settings.sink, is_dry=True)
         for upgrade in upgrades:
-            shown.add_row(escaped(one.table), upgrade.feature, upgrade.shuts_out)
-        waiting += [one] if upgrades else []
+            shown.add_row(escaped(version.table), upgrade.feature, upgrade.shuts_out)
+        if upgrades:
+            waiting.append(version)
     console = output_console()
     if not waiting:
         console.print("All tables have what new ones would have")
@@ -62,8 +63,8 @@ def upgrade_table(
     console.print(shown)
     if dry_run or not (yes or is_confirmed(f"changes {count_text(len(waiting), 'table')} in one commit each")):
         return
-    for one in waiting:
-        with closing(factory.at(settings.sink, one.target)) as target:
+    for version in waiting:
+        with closing(factory.at(settings.sink, version.target)) as target:
             try:
                 target.upgrade(settings.sink, is_dry=False)
             except Exception as error:
@@ -71,7 +72,7 @@ def upgrade_table(
                     raise
                 raise TableError(
                     "WRITE_FAILED",
-                    f"{one.table}: somebody else has changed the table meanwhile",
+                    f"{version.table}: somebody else has changed the table meanwhile",
                     hint="Call the command again: tables that have the features already stay as they are",
                 ) from error
-        console.print(f"{one.table} is upgraded", markup=False)
+        console.print(f"{version.table} is upgraded", markup=False)

@@ -118,7 +118,7 @@ class TailView:
                 ("read/s", bytes_text(int(progress.size.per_second()))),
             ),
             (
-                ("behind", _NONE if lag is None else f"{count_text(lag.transactions, 'transaction')}"),
+                ("behind", _NONE if lag is None else count_text(lag.transactions, "transaction")),
                 ("seconds", _NONE if lag is None else f"{lag.seconds:,} s"),
                 ("bytes", _NONE if lag is None else bytes_text(lag.size)),
                 ("pages", _NONE if lag is None else f"{lag.pages:,}"),

@@ -31,11 +31,11 @@ from binlog_streaming.lake.delta.data_files import (
     row_ids_of,
     rows_at,
 )
-from binlog_streaming.lake.delta.features import ENABLED, FEED, upgrade
+from binlog_streaming.lake.delta.features import FEED, upgrade
 from binlog_streaming.lake.delta.log import catch_up, file_key, make_commit
 from binlog_streaming.lake.delta.mapping import file_columns
 from binlog_streaming.lake.delta.row_tracking import keeps_row_ids
-from binlog_streaming.lake.delta.vectors import DeltaVectorFile, read_vector
+from binlog_streaming.lake.delta.vectors import ENABLED, DeltaVectorFile, read_vector
 from binlog_streaming.lake.evolution import cast_table
 from binlog_streaming.lake.key_lookup import files_that_may_hold
 from binlog_streaming.lake.merge import WrittenFiles

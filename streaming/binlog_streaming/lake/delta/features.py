@@ -23,6 +23,7 @@ from binlog_streaming.lake.delta.generated import generated_columns
 from binlog_streaming.lake.delta.iceberg_compat import iceberg_changes, iceberg_restrictions
 from binlog_streaming.lake.delta.mapping import is_mapped, mapping_mode
 from binlog_streaming.lake.delta.row_checks import INVARIANT, row_checks
+from binlog_streaming.lake.delta.vectors import ENABLED
 from binlog_streaming.settings import Mode
 
 if TYPE_CHECKING:
@@ -38,7 +39,6 @@ VARIANTS = "variantType"
 VARIANT_NAME = "variant"
 """The type's name in `schemaString`."""
 _INNER_VARIANT = re.compile(rf'"(?:type|elementType|keyType|valueType)":\s*"{VARIANT_NAME}"')
-ENABLED = "delta.enableDeletionVectors"
 FEED = "delta.enableChangeDataFeed"
 NAMED_FEATURES = 3, 7
 """Versions of readers and writers from which on a protocol names its features."""

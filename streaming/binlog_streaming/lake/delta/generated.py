@@ -79,7 +79,7 @@ def _generated_column(
         function, name, numbers = _call(TokenReader(Lexer(expression)))
     except DdlSyntaxError as error:
         raise PredicateError(str(error), error.at) from error
-    base = next((one for one in columns if one["name"].casefold() == name.casefold()), None)
+    base = next((other for other in columns if other["name"].casefold() == name.casefold()), None)
     if base is None or GENERATION in base.get("metadata", {}):
         raise PredicateError(f"a column that is not generated expected, got {name}", 0)
     if base["type"] == "timestamp" and function:
@@ -88,7 +88,8 @@ def _generated_column(
     if (
         found is None
         or found[0] != column["type"]
-        or any(TEXT_LENGTH in one.get("metadata", {}) for one in (base, column))
+        or TEXT_LENGTH in base.get("metadata", {})
+        or TEXT_LENGTH in column.get("metadata", {})
     ):
         raise PredicateError(f"this function is not known for {base['type']} to {column['type']}", 0)
     return GeneratedColumn(column["name"], expression, base["name"], found[1])

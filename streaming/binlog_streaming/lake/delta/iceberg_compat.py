@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 import re
-from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from binlog_streaming.lake.delta.mapping import NESTED_IDS, is_mapped, nested_key
+from binlog_streaming.lake.delta.vectors import ENABLED
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterator
@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 
 _COMPATIBLE = re.compile(r"delta\.enableIcebergCompatV(\d+)")
 _KNOWN = ("1", "2")
-_VECTORS_PROPERTY = "delta.enableDeletionVectors"
 _INTEGERS = ("byte", "short", "integer")
 _DECIMAL = re.compile(r"decimal\((\d+),\s*(\d+)\)")
 _SIMPLE = (*_INTEGERS, "long", "float", "double", "string", "binary", "boolean", "timestamp", "timestamp_ntz", "date")
@@ -39,7 +38,7 @@ def iceberg_restrictions(metadata: Metadata, writer_features: Container[str] = (
         return
     if not is_mapped(metadata):
         yield f"{feature} without columnMapping"
-    has_vectors = metadata.configuration.get(_VECTORS_PROPERTY) == "true"
+    has_vectors = metadata.configuration.get(ENABLED) == "true"
     if has_vectors or (versions[0] == "1" and "deletionVectors" in writer_features):
         yield f"{feature} with deletionVectors"
     for column in json.loads(metadata.schema_string)["fields"]:
@@ -101,7 +100,5 @@ def _is_promotion(old: object, new: object) -> bool:
         return True
     if not isinstance(old, str) or not isinstance(new, str):
         return False
-    decimals = [_DECIMAL.fullmatch(kind) for kind in (old, new)]
-    return all(decimals) and all(
-        one[2] == two[2] and int(one[1]) <= int(two[1]) for one, two in pairwise(decimals) if one and two
-    )
+    before, after = _DECIMAL.fullmatch(old), _DECIMAL.fullmatch(new)
+    return before is not None and after is not None and before[2] == after[2] and int(before[1]) <= int(after[1])

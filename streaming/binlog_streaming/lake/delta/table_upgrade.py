@@ -11,7 +11,7 @@ from binlog_format.errors import TableError
 from binlog_streaming.lake.commit_id import MODE_PROPERTY
 from binlog_streaming.lake.delta.actions import statistics_of, statistics_text
 from binlog_streaming.lake.delta.data_files import recorded_count
-from binlog_streaming.lake.delta.features import ENABLED, VECTORS, features, named_features, with_properties
+from binlog_streaming.lake.delta.features import VECTORS, features, named_features, with_properties
 from binlog_streaming.lake.delta.iceberg_compat import iceberg_versions
 from binlog_streaming.lake.delta.maintenance import retention_properties
 from binlog_streaming.lake.delta.row_tracking import (
@@ -20,6 +20,7 @@ from binlog_streaming.lake.delta.row_tracking import (
     row_id_properties,
     with_row_ids,
 )
+from binlog_streaming.lake.delta.vectors import ENABLED
 from binlog_streaming.lake.target import Upgrade
 from binlog_streaming.settings import Merge, Mode
 

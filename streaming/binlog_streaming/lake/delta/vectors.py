@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 
     Rows = NDArray[np.int64]
 
+ENABLED = "delta.enableDeletionVectors"
+"""Property of a table whose rows may be marked."""
+
 VECTOR_FILE = re.compile(r"deletion_vector_[0-9a-f-]{36}\.bin")
 """Names of the files that hold vectors."""
 
