@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from binlog_format.kernels import empty_bytes
 from binlog_format.structured.layout import DATA_MAGIC, DATA_STRUCT, ENTRY_HEAD_SIZE, METADATA_MAGIC, METADATA_STRUCT
-from binlog_format.structured.recovery_kernels import walk_entries
+from binlog_format.structured.scan_kernels import walk_sizes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -179,7 +179,7 @@ def _is_whole(image: Image, block: MemoryBlock, note: Note) -> bool:
         window = _window(image, block, at, min(size - at, _PIECE))
         if len(window) < ENTRY_HEAD_SIZE:
             break
-        at += int(walk_entries(window))
+        at += int(walk_sizes(window))
     if at != size:
         note("ERRO", "  Buffer contains invalid entry")
     return at == size

@@ -273,3 +273,12 @@ def scan_entries(
         row += 1
         at += ENTRY_HEAD_SIZE + entry_size
     return EntryScan(_END, at, row, 0, 0)
+
+
+@kernel
+def walk_sizes(data: Bytes) -> int:
+    """Go from entry to entry as long as their sizes are in *data*; the byte after the last, maybe outside of *data*."""
+    at = 0
+    while at + ENTRY_HEAD_SIZE <= len(data):
+        at += ENTRY_HEAD_SIZE + load_u32(data, at)
+    return at

@@ -17,8 +17,15 @@ import pyarrow as pa
 from binlog_format.kernels import empty_bytes
 from binlog_format.rows.arrow_arrays import joined_texts, numbers_array, struct_array, text_array
 from binlog_format.rows.column_types import check_text_size
-from binlog_format.views.gtid_kernels import gtid_offsets, write_gtids
-from binlog_format.views.place_kernels import NO_SUCH_TEXT, fill_places, pair_changes, spread_offsets, spread_texts
+from binlog_format.views.place_kernels import (
+    NO_SUCH_TEXT,
+    fill_places,
+    gtid_offsets,
+    pair_changes,
+    spread_offsets,
+    spread_texts,
+    write_gtids,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

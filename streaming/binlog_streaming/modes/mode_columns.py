@@ -13,7 +13,7 @@ import pyarrow as pa
 from binlog_format.errors import TableError
 from binlog_format.views.changefeed import ABSENT_FIELD, CHANGE_FIELDS
 from binlog_format.views.columns import COMMIT_TIME_TYPE
-from binlog_streaming.modes.place_text_kernels import write_places
+from binlog_streaming.modes.text_kernels import write_places
 from binlog_streaming.settings.choices import Deletes, Mode, OnCascade
 
 if TYPE_CHECKING:

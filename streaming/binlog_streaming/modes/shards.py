@@ -26,7 +26,7 @@ from binlog_streaming.lake.row_values import comparable, one_array
 from binlog_streaming.modes.decoded_images import DecodedImages
 from binlog_streaming.modes.row_batches import RowBatch, StepImages
 from binlog_streaming.modes.row_keys import KeyTable, expected_rows
-from binlog_streaming.modes.shard_kernels import hash_texts
+from binlog_streaming.modes.text_kernels import hash_texts
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

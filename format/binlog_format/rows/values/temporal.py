@@ -20,7 +20,6 @@ from binlog_format.rows.arrow_arrays import array_mask, fixed_array, numbers_arr
 from binlog_format.rows.column_types import BadValueError, Family, ZeroDateError, check_text_size, old_digits, old_width
 from binlog_format.rows.declared.declared_types import split_declared
 from binlog_format.rows.decoding import TimeType, ZeroDates
-from binlog_format.rows.values import old_temporal_kernels as old_kernels
 from binlog_format.rows.values import temporal_kernels as kernels
 
 if TYPE_CHECKING:
@@ -76,7 +75,7 @@ def logged_date(column: Column, data: Bytes, place: int, digits: int = 0) -> str
 
 
 def _old_datetime(data: Bytes, place: int, digits: int) -> str:
-    # See `values.old_temporal_kernels`.
+    # See `temporal_kernels`.
     if not digits:
         packed = int.from_bytes(bytes(data[place : place + 8]), "little")
         date, time = divmod(packed, 1_000_000)
@@ -196,7 +195,7 @@ def _datetimes(column: Column, data: Bytes, offsets: Int32s, decoding: Decoding)
     if column.type is ColumnType.DATETIME:
         digits = fraction_digits(column)
         width = old_width(column.type, digits)
-        _check(old_kernels.gather_old_datetimes(data, offsets, digits, width, micros, valid))
+        _check(kernels.gather_old_datetimes(data, offsets, digits, width, micros, valid))
     else:
         _check(kernels.gather_datetimes(data, offsets, _fraction_size(column), micros, valid))
     return _shown(column, data, offsets, valid, fixed_array(_DATETIME, micros, valid), decoding)
@@ -207,7 +206,7 @@ def _timestamps(column: Column, data: Bytes, offsets: Int32s, decoding: Decoding
     if column.type is ColumnType.TIMESTAMP:
         digits = fraction_digits(column)
         width = old_width(column.type, digits)
-        _check(old_kernels.gather_old_timestamps(data, offsets, digits, width, micros, valid))
+        _check(kernels.gather_old_timestamps(data, offsets, digits, width, micros, valid))
     else:
         _check(kernels.gather_timestamps(data, offsets, _fraction_size(column), micros, valid))
     return _shown(column, data, offsets, valid, fixed_array(_TIMESTAMP, micros, valid), decoding)
@@ -218,7 +217,7 @@ def _times(column: Column, data: Bytes, offsets: Int32s, decoding: Decoding) -> 
     digits = fraction_digits(column)
     if column.type is ColumnType.TIME:
         width = old_width(column.type, digits)
-        _check(old_kernels.gather_old_times(data, offsets, digits, width, micros))
+        _check(kernels.gather_old_times(data, offsets, digits, width, micros))
     else:
         _check(kernels.gather_times(data, offsets, _fraction_size(column), micros))
     if decoding.time_type is TimeType.MICROS:

@@ -34,7 +34,7 @@ from binlog_format.rows.column_types import (
     size_prefix,
     unsupported,
 )
-from binlog_format.rows.values import enum_kernels, text_kernels
+from binlog_format.rows.values import text_kernels
 from binlog_format.rows.values.charset_kernels import UTF8_GROWTH_MAX, write_characters, write_units
 from binlog_format.rows.values.value_kernels import gather_1, gather_2, gather_set
 
@@ -338,12 +338,12 @@ def _sets(column: Column, data: Bytes, offsets: Int32s, _decoding: Decoding) -> 
     labels = [label.encode() for label in column.enum_values]
     label_offsets = np.cumsum([0, *map(len, labels)]).astype(np.int32)
     out_offsets = np.empty(len(offsets) + 1, dtype=np.int32)
-    bad_index = enum_kernels.set_offsets(masks, label_offsets, out_offsets)
+    bad_index = text_kernels.set_offsets(masks, label_offsets, out_offsets)
     if bad_index >= 0:
         raise BadValueError(bad_index, f"bits {row_value(hex(int(masks[bad_index])))} of {len(labels)} labels")
-    check_text_size(1 << 31 if bad_index == enum_kernels.TOO_LARGE else 0)
+    check_text_size(1 << 31 if bad_index == text_kernels.TOO_LARGE else 0)
     out = empty_bytes(int(out_offsets[-1]))
-    enum_kernels.write_sets(masks, label_offsets, as_bytes(b"".join(labels)), out)
+    text_kernels.write_sets(masks, label_offsets, as_bytes(b"".join(labels)), out)
     return text_array(pa.string(), out_offsets, out, valid)
 
 

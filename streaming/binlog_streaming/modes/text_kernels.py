@@ -1,4 +1,4 @@
-"""Kernel of places as text: `write_places`."""
+"""Places as text, and numbers out of texts that are the same in every process: `write_places`, `hash_texts`."""
 
 from __future__ import annotations
 
@@ -11,8 +11,13 @@ from binlog_format.kernels import kernel
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from binlog_format.kernels import Bytes
+
 _ZERO = ord("0")
 _COLON = np.uint8(ord(":"))
+_BASIS = 0x811C9DC5
+_PRIME = 0x01000193
+_LOW_32 = 0xFFFFFFFF
 
 
 @kernel
@@ -35,3 +40,21 @@ def write_places(numbers: NDArray[np.int64], widths: NDArray[np.int64], texts: N
             for place in range(widths[column]):
                 texts[row, end - 1 - place] = np.uint8(_ZERO + value % 10)
                 value //= 10
+
+
+@kernel
+def hash_texts(data: Bytes, offsets: NDArray[np.int64], hashes: NDArray[np.int64]) -> bool:
+    """FNV-1a in 32 bits of each text, `data[offsets[i] : offsets[i + 1]]`.
+
+    Returns:
+        False, with nothing more done, when a text is not within *data*.
+    """
+    for i in range(len(hashes)):
+        low, high = offsets[i], offsets[i + 1]
+        if low < 0 or high < low or high > len(data):
+            return False
+        value = _BASIS
+        for place in range(low, high):
+            value = ((value ^ data[place]) * _PRIME) & _LOW_32
+        hashes[i] = value
+    return True
