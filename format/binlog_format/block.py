@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from binlog_format.gtids.gtid import GtidSource
-    from binlog_format.kernels import Bytes
+    from binlog_format.kernels import Bytes, Int64s
 
     Table = NDArray[np.void]
     PlaceOf = Callable[[int], Place | None]
@@ -140,7 +140,7 @@ class Block:
     origins: Table | None = None
     path_of: Callable[[int], str] = "binlog file {}".format
 
-    def logs_virtual_values(self, rows: NDArray[np.int64]) -> bool:
+    def logs_virtual_values(self, rows: Int64s) -> bool:
         """False if NULL in a VIRTUAL column may tell nothing in the row events *rows*.
 
         MariaDB before 10.5 logs NULL for each VIRTUAL column that is in no key. A replica of MySQL, 9.7 too, logs NULL

@@ -8,19 +8,16 @@ from binlog_format.kernels import kernel
 from binlog_format.memory_kernels import copy_bytes, read_file
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
-    from binlog_format.kernels import Bytes
+    from binlog_format.kernels import Bytes, Int64s
 
 
 @kernel
 def gather(
     source: Bytes,
-    starts: NDArray[np.int64],
-    sizes: NDArray[np.int64],
+    starts: Int64s,
+    sizes: Int64s,
     target: Bytes,
-    target_starts: NDArray[np.int64],
+    target_starts: Int64s,
 ) -> bool:
     """Copy `source[starts[i] : starts[i] + sizes[i]]` to `target[target_starts[i]]` and on, for every i.
 
@@ -38,10 +35,10 @@ def gather(
 @kernel
 def gather_from_file(
     file: int,
-    offsets: NDArray[np.int64],
-    sizes: NDArray[np.int64],
+    offsets: Int64s,
+    sizes: Int64s,
     target: Bytes,
-    target_starts: NDArray[np.int64],
+    target_starts: Int64s,
 ) -> bool:
     """Read the *sizes[i]* bytes at *offsets[i]* of an open file to `target[target_starts[i]]` and on, for every i.
 

@@ -23,14 +23,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator
     from contextlib import AbstractContextManager
 
-    from numpy.typing import NDArray
-
     from binlog_format.block import Table
-    from binlog_format.kernels import Bytes
+    from binlog_format.kernels import Bytes, Int64s, Mask
     from binlog_format.source_file import SourceFile
-
-    Int64s = NDArray[np.int64]
-
 
 _GAP_MAX = 64 << 10
 """Bytes between two extents that are read and thrown away rather than read around."""
@@ -81,7 +76,7 @@ def read_extents(extents: Table, open_file: Callable[[int], AbstractContextManag
     return result
 
 
-def _runs(files: NDArray[np.int64], starts: NDArray[np.int64], sizes: NDArray[np.int64]) -> list[tuple[int, int]]:
+def _runs(files: Int64s, starts: Int64s, sizes: Int64s) -> list[tuple[int, int]]:
     """Rows `[first, end)` that one read each can fetch: ascending in one file, close to each other."""
     if len(files) == 0:
         return []
@@ -147,7 +142,7 @@ def select_groups(block: Block, first: int, stop: int) -> Block:
     return replace(block, groups=groups, events=events, origins=origins, next_position=next_position)
 
 
-def without_events(block: Block, dropped: NDArray[np.bool_]) -> Block:
+def without_events(block: Block, dropped: Mask) -> Block:
     """*block* without some events; what is left keeps its numbers, and every group its row."""
     kept = np.flatnonzero(~dropped)
     events = block.events.take(kept)

@@ -32,6 +32,12 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     Bytes = NDArray[np.uint8]
+    Int32s = NDArray[np.int32]
+    Int64s = NDArray[np.int64]
+    Uint64s = NDArray[np.uint64]
+    Mask = NDArray[np.bool_]
+    Indices = Int64s
+    """Numbers of rows."""
 
 _Function = TypeVar("_Function", bound="Callable[..., object]")
 

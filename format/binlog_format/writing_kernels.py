@@ -14,11 +14,7 @@ from binlog_format.kernels import kernel
 from binlog_format.memory_kernels import copy_bytes, load_u64
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from binlog_format.kernels import Bytes
-
-    Int64s = NDArray[np.int64]
+    from binlog_format.kernels import Bytes, Int64s
 
 QUOTE = 0x22
 COMMA = 0x2C

@@ -26,15 +26,12 @@ from binlog_format.vendor import Vendor, comment_version_of, server_version_of
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from numpy.typing import NDArray
-
     from binlog_format.block import Table
     from binlog_format.classic.file import ClassicFile
     from binlog_format.classic.format_description import FormatDescription
     from binlog_format.errors import BinlogError
-    from binlog_format.kernels import Bytes
+    from binlog_format.kernels import Bytes, Int32s, Int64s
     from binlog_format.position import Place
-
 
 NO_LIMIT = 1 << 62
 """A limit after every byte of a file."""
@@ -374,8 +371,8 @@ class GtidSources:
 
     def __init__(self) -> None:
         self.keys: Bytes = empty_bytes(_ROOM * SOURCE_KEY_SIZE)
-        self.slots: NDArray[np.int32] = np.full(4 * _ROOM, -1, dtype=np.int32)
-        self.counts: NDArray[np.int64] = np.zeros(2, dtype=np.int64)
+        self.slots: Int32s = np.full(4 * _ROOM, -1, dtype=np.int32)
+        self.counts: Int64s = np.zeros(2, dtype=np.int64)
         self._known: tuple[GtidSource, ...] = ()
 
     def known(self) -> tuple[GtidSource, ...]:

@@ -20,7 +20,7 @@ from binlog_format.vendor import Vendor
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from numpy.typing import NDArray
+    from binlog_format.kernels import Bytes
 
 MAGIC = b"\xfebin"
 MAGIC_ENCRYPTED = b"\xfdbin"
@@ -171,7 +171,7 @@ _MYSQL_TYPES = {
 }
 
 
-def _classes(own: Mapping[EventClass, tuple[EventType, ...]]) -> NDArray[np.uint8]:
+def _classes(own: Mapping[EventClass, tuple[EventType, ...]]) -> Bytes:
     classes = np.full(256, EventClass.UNKNOWN, dtype=np.uint8)
     for types in (_COMMON_TYPES, own):
         for event_class, codes in types.items():

@@ -29,14 +29,12 @@ from binlog_format.vendor import Vendor
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from numpy.typing import NDArray
-
     from binlog_format.block import Table
     from binlog_format.classic.file import ClassicFile
     from binlog_format.classic.file_scan import Piece
     from binlog_format.gtids.gtid import Gtid
     from binlog_format.gtids.gtid_set import GtidPoint
-    from binlog_format.kernels import Bytes
+    from binlog_format.kernels import Bytes, Int64s
     from binlog_format.position import Position
     from binlog_format.source_file import Directory, FileEntry, SourceFile
 
@@ -187,9 +185,9 @@ class ClassicLog(Log):
 
     def split(self, start: Position, end: Position, count: int) -> list[Position]:
         """Cut at the first group start after each equal share of the bytes; walks the headers once."""
-        files: list[NDArray[np.int64]] = []
-        offsets: list[NDArray[np.int64]] = []
-        sizes: list[NDArray[np.int64]] = []
+        files: list[Int64s] = []
+        offsets: list[Int64s] = []
+        sizes: list[Int64s] = []
         passed = 0
         for piece in self._scan(start, end, verify=False).pieces():
             begun = piece.groups[piece.groups["begins"]]
@@ -312,10 +310,10 @@ def _listed(file: ClassicFile) -> list[str] | None:
     return None if file.gtid_list is None else [str(gtid) for gtid in file.gtid_list]
 
 
-def _group_ends(piece: Piece, ended: Table) -> NDArray[np.int64]:
+def _group_ends(piece: Piece, ended: Table) -> Int64s:
     """Byte in the file after each group of *ended*, which are in *piece*."""
     last_events: Table = piece.events[ended["first_event"] + ended["event_count"] - 1]
-    ends: NDArray[np.int64] = last_events["start"] + last_events["size"]
+    ends: Int64s = last_events["start"] + last_events["size"]
     return ends + (piece.checksum_size + piece.file_offset)
 
 

@@ -36,10 +36,8 @@ from binlog_format.kernels import as_bytes, kernel
 from binlog_format.memory_kernels import load_u8, load_u16, load_u32
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from binlog_format.block import Table
-    from binlog_format.kernels import Bytes
+    from binlog_format.kernels import Bytes, Int32s, Int64s
 
 
 class ScanError(IntEnum):
@@ -207,8 +205,8 @@ def _read_gtid(
     groups: Table,
     row: int,
     keys: Bytes,
-    slots: NDArray[np.int32],
-    counts: NDArray[np.int64],
+    slots: Int32s,
+    counts: Int64s,
 ) -> tuple[int, int]:
     # Returns ScanError and GroupKind.
     event_type = load_u8(data, p + EVENT_TYPE_OFFSET)
@@ -259,14 +257,14 @@ def scan_groups(
     limit: int,
     checksum_size: int,
     verify: bool,
-    classes: NDArray[np.uint8],
+    classes: Bytes,
     open_group: bool,
     kind: int,
     groups: Table,
     events: Table,
     keys: Bytes,
-    slots: NDArray[np.int32],
-    counts: NDArray[np.int64],
+    slots: Int32s,
+    counts: Int64s,
 ) -> ClassicScan:
     """Fill the tables with what begins in `data[:size]`, up to the first event that is not whole.
 

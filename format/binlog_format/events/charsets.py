@@ -10,9 +10,7 @@ import numpy as np
 from binlog_format.events import charset_layout as layout
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    Int32s = NDArray[np.int32]
+    from binlog_format.kernels import Int32s
 
 INVALID = -1
 LEAD_2 = -2

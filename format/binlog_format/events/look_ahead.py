@@ -13,12 +13,8 @@ from binlog_format.kernels import kernel
 from binlog_format.memory_kernels import prefetch
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
+    from binlog_format.kernels import Bytes, Int64s
 
-    from binlog_format.kernels import Bytes
-
-    Int64s = NDArray[np.int64]
 
 # Far enough ahead for the bytes to come, near enough for them to be still there.
 _EVENTS_AHEAD = 12

@@ -22,7 +22,7 @@ from binlog_format.events.table_map_layout import (
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from numpy.typing import NDArray
+    from binlog_format.kernels import Bytes
 
 _EVENT_SIZE_BYTES = 4
 
@@ -110,6 +110,6 @@ def with_bits_of_years(content: bytes, types: Sequence[ColumnType], server_versi
     return inserted if is_known or inserted == content else None
 
 
-def _fits(stored: NDArray[np.uint8], count: int) -> bool:
+def _fits(stored: Bytes, count: int) -> bool:
     """True if these bits, of whole bytes, can be those of so many columns: the others in the last byte are 0."""
     return len(stored) == (count + 7) // 8 * 8 and not stored[count:].any()

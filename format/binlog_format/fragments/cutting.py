@@ -27,15 +27,10 @@ from binlog_format.rows.partial_image_kernels import open_images
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from numpy.typing import NDArray
-
     from binlog_format.block import Block, Table
-    from binlog_format.kernels import Bytes
+    from binlog_format.kernels import Bytes, Int32s, Int64s
     from binlog_format.position import Place
     from binlog_format.vendor import Vendor
-
-    Int64s = NDArray[np.int64]
-    Int32s = NDArray[np.int32]
 
 
 class SavedBytes(NamedTuple):

@@ -21,12 +21,9 @@ from binlog_format.fragments.walk_kernels import IS_NEXT, ORIGINAL, SIZE, START
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from numpy.typing import NDArray
-
     from binlog_format.block import Block
     from binlog_format.fragments.cutting import RowsPart
-
-    Int64s = NDArray[np.int64]
+    from binlog_format.kernels import Int64s
 
 JOINED_SIZE_MAX = EVENT_SIZE_MAX
 """Bytes of an original event that is joined whole, as others of that size are read whole; a larger one is cut."""

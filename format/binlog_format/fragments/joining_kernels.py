@@ -30,14 +30,8 @@ from binlog_format.rows.partial_image_kernels import image_end
 from binlog_format.rows.row_event_kernels import DELETE, OK, WRITE
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
     from binlog_format.block import Table
-    from binlog_format.kernels import Bytes
-
-    Int32s = NDArray[np.int32]
-    Int64s = NDArray[np.int64]
+    from binlog_format.kernels import Bytes, Int32s, Int64s
 
 FINISHED = 0
 NOT_ROWS = 1

@@ -15,12 +15,8 @@ from binlog_format.log_format import Finding
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from numpy.typing import NDArray
-
     from binlog_format.block import PlaceOf, Table
-    from binlog_format.kernels import Bytes
-
-    Int64s = NDArray[np.int64]
+    from binlog_format.kernels import Bytes, Int64s
 
 _REASONS = {
     kernels.TOO_SHORT: "it is too short for its fields",

@@ -21,13 +21,8 @@ from binlog_format.kernels import kernel
 from binlog_format.memory_kernels import load_u8, load_u32
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
     from binlog_format.block import Table
-    from binlog_format.kernels import Bytes
-
-    Int64s = NDArray[np.int64]
+    from binlog_format.kernels import Bytes, Int64s
 
 WALKED = 0
 TOO_SHORT = 1

@@ -17,11 +17,10 @@ from binlog_format.gtids.gtid_set import NO_GTIDS, AnyGtid, GtidPoint, GtidSet, 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from numpy.typing import NDArray
-
     from binlog_format.block import Table
     from binlog_format.gtids.gtid import GtidSource
     from binlog_format.gtids.gtid_set import AnyGtid
+    from binlog_format.kernels import Int64s, Mask, Uint64s
 
     Source = tuple[int, int]
     """Domain and server id."""
@@ -60,7 +59,7 @@ def gtids_of(groups: Table, sources: Sequence[GtidSource]) -> GtidPoint:
     return _position_of(groups, rows)
 
 
-def covered_groups(point: GtidSet, groups: Table, sources: Sequence[GtidSource]) -> NDArray[np.bool_]:
+def covered_groups(point: GtidSet, groups: Table, sources: Sequence[GtidSource]) -> Mask:
     """MySQL: true for each row of a group table that *point* covers; a group without GTID is covered by nothing."""
     covered = np.zeros(len(groups), dtype=np.bool_)
     for number in np.unique(groups["gtid_source"]).tolist():
@@ -72,14 +71,14 @@ def covered_groups(point: GtidSet, groups: Table, sources: Sequence[GtidSource])
     return covered
 
 
-def _within(seqnos: NDArray[np.uint64], intervals: tuple[tuple[int, int], ...]) -> NDArray[np.bool_]:
+def _within(seqnos: Uint64s, intervals: tuple[tuple[int, int], ...]) -> Mask:
     edges = np.array(intervals, dtype=np.uint64)
     # Of the intervals that begin at or before a number, only the last one can hold it.
     row = np.searchsorted(edges[:, 0], seqnos, side="right") - 1
     return np.asarray((row >= 0) & (seqnos <= edges[np.maximum(row, 0), 1]))
 
 
-def _position_of(groups: Table, rows: NDArray[np.int64]) -> GtidPosition:
+def _position_of(groups: Table, rows: Int64s) -> GtidPosition:
     # From the last row on, `unique` gives each domain's first place.
     backwards = rows[::-1]
     domains, places = np.unique(groups["domain"][backwards], return_index=True)
@@ -89,7 +88,7 @@ def _position_of(groups: Table, rows: NDArray[np.int64]) -> GtidPosition:
     return GtidPosition(last)
 
 
-def _set_of(numbers: NDArray[np.int64], all_seqnos: NDArray[np.uint64], sources: Sequence[GtidSource]) -> GtidSet:
+def _set_of(numbers: Int64s, all_seqnos: Uint64s, sources: Sequence[GtidSource]) -> GtidSet:
     found: dict[GtidSource, tuple[tuple[int, int], ...]] = {}
     for number in np.unique(numbers).tolist():
         seqnos = np.unique(all_seqnos[numbers == number])

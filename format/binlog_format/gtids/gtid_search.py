@@ -28,10 +28,9 @@ from binlog_format.log_format import GtidStart
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from numpy.typing import NDArray
-
     from binlog_format.block import Table
     from binlog_format.gtids.gtid_set import GtidPoint, GtidSet
+    from binlog_format.kernels import Mask
     from binlog_format.log.log import Log
     from binlog_format.log_format import Heads
     from binlog_format.position import Position
@@ -304,7 +303,7 @@ def _diverged(gtid: Gtid, other: Gtid) -> StartError:
     )
 
 
-def _of_domain(groups: Table, domain: int) -> NDArray[np.bool_]:
+def _of_domain(groups: Table, domain: int) -> Mask:
     return np.asarray(groups["has_gtid"] & (groups["domain"] == domain))
 
 

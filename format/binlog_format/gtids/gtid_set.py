@@ -21,9 +21,8 @@ from binlog_format.position import Position
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from numpy.typing import NDArray
-
     from binlog_format.block import Table
+    from binlog_format.kernels import Mask
 
     Interval = tuple[int, int]
     """First and last number, both included."""
@@ -307,7 +306,7 @@ class DomainStarts:
         """True if the log has not reached the GTID of a domain yet."""
         return self.places.get(domain) == NOT_REACHED
 
-    def covered(self, groups: Table) -> NDArray[np.bool_]:
+    def covered(self, groups: Table) -> Mask:
         """True for each row of a group table (`GROUP_DTYPE`) that has been taken; never for one without GTID."""
         covered = np.zeros(len(groups), dtype=np.bool_)
         for domain, place in self.places.items():
@@ -326,7 +325,7 @@ Taken: TypeAlias = DomainStarts | GtidSet
 """Groups that have been taken already, whatever the order of their GTIDs."""
 
 
-def _is_before(groups: Table, place: Position) -> NDArray[np.bool_]:
+def _is_before(groups: Table, place: Position) -> Mask:
     file_no, page = groups["file_no"], groups["page"]
     in_page = (page == place.page) & (groups["chunk"] < place.chunk)
     is_before = (file_no < place.file_no) | ((file_no == place.file_no) & ((page < place.page) | in_page))

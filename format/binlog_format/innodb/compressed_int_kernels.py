@@ -15,9 +15,7 @@ from binlog_format.kernels import kernel
 from binlog_format.memory_kernels import load_u8
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from binlog_format.kernels import Bytes
+    from binlog_format.kernels import Bytes, Uint64s
 
 INT_CUT_OFF = -1
 """The integer goes on beyond the end."""
@@ -55,7 +53,7 @@ def read_int(data: Bytes, at: int, end: int) -> tuple[int, np.uint64]:
 
 
 @kernel
-def read_ints(data: Bytes, at: int, end: int, values: NDArray[np.uint64]) -> tuple[int, int]:
+def read_ints(data: Bytes, at: int, end: int, values: Uint64s) -> tuple[int, int]:
     """Decode integers into *values* until it is full, or `data[at:end]` is used up.
 
     Returns:

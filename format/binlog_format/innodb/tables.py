@@ -12,11 +12,9 @@ import numpy as np
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from numpy.typing import NDArray
-
     from binlog_format.block import Table
     from binlog_format.innodb.pages.pages import PageRun, PageRuns
-    from binlog_format.kernels import Bytes
+    from binlog_format.kernels import Bytes, Int64s
 
 
 # One row per chunk of a window of pages. All chunks count, of whatever record.
@@ -109,8 +107,8 @@ class Pages(NamedTuple):
 
     data: Bytes
     page_size: int
-    file_no: NDArray[np.int64]
-    start: NDArray[np.int64]
+    file_no: Int64s
+    start: Int64s
 
 
 class Joined(NamedTuple):
@@ -135,8 +133,8 @@ class TableWalk(NamedTuple):
     nodes: Table
     given: Table
     stack: Table
-    state: NDArray[np.int64]
-    wanted: NDArray[np.int64]
+    state: Int64s
+    wanted: Int64s
     order: Table
 
 
@@ -177,7 +175,7 @@ def extent_runs(runs: PageRuns, extents: Table, page_size: int) -> Iterator[tupl
         row += count
 
 
-def _near_ends(file_nos: NDArray[np.int64], pages: NDArray[np.int64]) -> NDArray[np.int64]:
+def _near_ends(file_nos: Int64s, pages: Int64s) -> Int64s:
     """Extents whose next one is in another file, before the last one, or far away; the last of all too."""
     steps = np.diff(pages)
     is_far = (file_nos[1:] != file_nos[:-1]) | (steps < 0) | (steps > GAP_PAGES_MAX)

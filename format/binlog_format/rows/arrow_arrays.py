@@ -14,10 +14,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from binlog_format.kernels import Bytes
-
-    Int32s = NDArray[np.int32]
-    Mask = NDArray[np.bool_]
+    from binlog_format.kernels import Bytes, Int32s, Mask, Uint64s
 
 
 def validity(offsets: Int32s) -> Mask:
@@ -94,7 +91,7 @@ def boolean_array(values: Mask, valid: Mask) -> pa.Array:
     return fixed_array(pa.bool_(), np.packbits(values, bitorder="little"), valid)
 
 
-def unsigned_64_array(values: NDArray[np.uint64], valid: Mask) -> pa.Array:
+def unsigned_64_array(values: Uint64s, valid: Mask) -> pa.Array:
     """Numbers of 64 bits without sign as decimal128(20, 0): Arrow's readers know no such integers, Spark above all."""
     words = np.zeros((len(values), 2), dtype=np.uint64)
     words[:, 0] = values

@@ -14,10 +14,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     import pyarrow as pa
-    from numpy.typing import NDArray
 
     from binlog_format.events.table_map import Column, TableLayout
-    from binlog_format.kernels import Bytes
+    from binlog_format.kernels import Bytes, Int32s
     from binlog_format.rows.decoding import Decoding
 
 _FIXED_WIDTHS = {
@@ -82,7 +81,7 @@ class Family(NamedTuple):
     """
 
     arrow_type: Callable[[TableLayout, int, Decoding], pa.DataType]
-    decode: Callable[[Column, Bytes, NDArray[np.int32], Decoding], pa.Array]
+    decode: Callable[[Column, Bytes, Int32s, Decoding], pa.Array]
 
 
 class BadValueError(Exception):
@@ -107,7 +106,7 @@ class ZeroDateError(BadValueError):
         return UnsupportedError("ZERO_DATE", f"{name}: value {self.index}: {self.reason}", hint=self.hint)
 
 
-def value_widths(layout: TableLayout) -> NDArray[np.int32]:
+def value_widths(layout: TableLayout) -> Int32s:
     """Bytes of a value, for each column, hidden ones too; of values that carry their size, minus the bytes of the size.
 
     Raises:

@@ -22,13 +22,9 @@ from binlog_format.rows.values.temporal import DATES, DATETIMES, TIMES, TIMESTAM
 from binlog_format.rows.values.text import COMPRESSED, ENUMS, SETS, TEXTS
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
     from binlog_format.events.table_map import Column, TableLayout
-    from binlog_format.kernels import Bytes
+    from binlog_format.kernels import Bytes, Int32s
     from binlog_format.rows.column_types import Family
-
 
 _FAMILIES: dict[ColumnType, Family] = {
     ColumnType.TINY: INTEGERS,
@@ -84,7 +80,7 @@ def arrow_type(layout: TableLayout, column: int, decoding: Decoding = DEFAULT_DE
 
 
 def column_array(
-    layout: TableLayout, column: int, data: Bytes, offsets: NDArray[np.int32], *, decoding: Decoding = DEFAULT_DECODING
+    layout: TableLayout, column: int, data: Bytes, offsets: Int32s, *, decoding: Decoding = DEFAULT_DECODING
 ) -> pa.Array:
     """The values of a column, of the type that `arrow_type` gives.
 

@@ -28,15 +28,8 @@ from binlog_format.rows.row_event_kernels import (
 )
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
     from binlog_format.block import Table
-    from binlog_format.kernels import Bytes
-
-    Int32s = NDArray[np.int32]
-    Int64s = NDArray[np.int64]
-    Mask = NDArray[np.bool_]
+    from binlog_format.kernels import Bytes, Int32s, Int64s, Mask
 
 
 @kernel

@@ -25,15 +25,9 @@ from binlog_format.rows.partial_image_kernels import PARTIAL_FIELDS, count_image
 from binlog_format.vendor import Vendor
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from binlog_format.block import PlaceOf, Table
     from binlog_format.events.table_map import TableLayout
-    from binlog_format.kernels import Bytes
-
-    Int32s = NDArray[np.int32]
-    Int64s = NDArray[np.int64]
-    Mask = NDArray[np.bool_]
+    from binlog_format.kernels import Bytes, Int32s, Int64s, Mask
 
 NULL = codes.NULL
 ABSENT = codes.ABSENT

@@ -18,11 +18,10 @@ from binlog_format.kernels import empty_bytes
 from binlog_format.rows import table_kernels as kernels
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from binlog_format.block import Block
     from binlog_format.errors import BinlogError
     from binlog_format.events.table_map import TableLayout
+    from binlog_format.kernels import Int32s, Int64s
     from binlog_format.vendor import Vendor
 
 # Layouts are forgotten when their bytes are more than this: a log may see any number of tables come and go.
@@ -41,7 +40,7 @@ class TableEvents:
     """
 
     layout: TableLayout
-    events: NDArray[np.int64]
+    events: Int64s
     is_copied: bool = False
 
 
@@ -90,7 +89,7 @@ class TableMaps:
         count = int(state[kernels.STATE_FOUND])
         return self._by_layout(found[:count], layouts[:count])
 
-    def _by_layout(self, rows: NDArray[np.int64], layouts: NDArray[np.int32]) -> list[TableEvents]:
+    def _by_layout(self, rows: Int64s, layouts: Int32s) -> list[TableEvents]:
         counts = np.bincount(layouts)
         numbers = np.flatnonzero(counts)
         if len(numbers) == 1:
@@ -104,7 +103,7 @@ class TableMaps:
             for number in numbers
         ]
 
-    def _walk(self, block: Block, first: int, found: NDArray[np.int64], layouts: NDArray[np.int32]) -> tuple[int, int]:
+    def _walk(self, block: Block, first: int, found: Int64s, layouts: Int32s) -> tuple[int, int]:
         return kernels.resolve_events(
             block.data,
             block.events,
@@ -173,7 +172,7 @@ class TableMaps:
         self._table_map = grown
 
 
-def table_maps_of(block: Block, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+def table_maps_of(block: Block, rows: Int64s) -> Int64s:
     """The last table map before each row event with its table id, as a row of `Block.events`; -1: in another block."""
     maps = np.flatnonzero(block.events["type"] == EventType.TABLE_MAP)
     ids, ids_of_maps = _table_ids(block, rows), _table_ids(block, maps)
@@ -185,7 +184,7 @@ def table_maps_of(block: Block, rows: NDArray[np.int64]) -> NDArray[np.int64]:
     return found
 
 
-def _table_ids(block: Block, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+def _table_ids(block: Block, rows: Int64s) -> Int64s:
     places = block.events["start"][rows, None] + TABLE_ID_OFFSET + np.arange(TABLE_ID_SIZE)
     return block.data[places].astype(np.int64) @ (1 << 8 * np.arange(TABLE_ID_SIZE))
 

@@ -16,14 +16,8 @@ from binlog_format.memory_kernels import load_u8, load_u16, load_u32, load_u64
 from binlog_format.rows.row_event_kernels import row_action
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
     from binlog_format.block import Table
-    from binlog_format.kernels import Bytes
-
-    Int32s = NDArray[np.int32]
-    Int64s = NDArray[np.int64]
+    from binlog_format.kernels import Bytes, Int32s, Int64s
 
 DONE = 0
 NEW_LAYOUT = 1  # the table map's bytes are new: remember them, and go on at the same event

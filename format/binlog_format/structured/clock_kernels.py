@@ -15,13 +15,8 @@ from binlog_format.structured.layout import NS_PER_SECOND
 from binlog_format.writing_kernels import SIGN_BIT, U0, signed
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from binlog_format.block import Table
-
-    Int64s = NDArray[np.int64]
-    Uint64s = NDArray[np.uint64]
-    Mask = NDArray[np.bool_]
+    from binlog_format.kernels import Int64s, Mask, Uint64s
 
 _BILLION = np.uint64(NS_PER_SECOND)
 

@@ -26,19 +26,14 @@ from binlog_format.structured.metadata import ClockSync, EventSource, LogState
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from numpy.typing import NDArray
-
     from binlog_format.block import Block, Table
     from binlog_format.errors import CorruptError
     from binlog_format.gtids.gtid import Gtid
     from binlog_format.gtids.gtid_set import GtidPoint
-    from binlog_format.kernels import Bytes
+    from binlog_format.kernels import Bytes, Int64s, Mask
     from binlog_format.log_format import GtidStart, Heads
     from binlog_format.structured.file_scan import OnDamage
     from binlog_format.structured.metadata import WriterProp
-
-    Int64s = NDArray[np.int64]
-    Mask = NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True, repr=False)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from binlog_format.kernels import Bytes
+    from binlog_format.kernels import Bytes, Int32s, Int64s
 
 _ROOM = 64
 """Sources or writers that there is room for at first."""
@@ -42,7 +42,7 @@ class IdTable:
     """
 
     def __init__(self, source_ids: Iterable[int]) -> None:
-        self.ids: NDArray[np.int64] = np.fromiter(source_ids, dtype=np.int64)
+        self.ids: Int64s = np.fromiter(source_ids, dtype=np.int64)
         self.slots = _free_slots(max(_ROOM, len(self.ids)))
         enter_sources(self.ids, self.slots, 0, len(self.ids))
 
@@ -54,10 +54,10 @@ class KnownSources:
         ids: See `scan_entries`, as `slots`, `rows` and `used`.
     """
 
-    ids: NDArray[np.int64]
-    slots: NDArray[np.int32]
-    rows: NDArray[np.int32]
-    used: NDArray[np.int32]
+    ids: Int64s
+    slots: Int32s
+    rows: Int32s
+    used: Int32s
     _known: list[EventSource]
 
     def __init__(self, sources: Iterable[EventSource]) -> None:
@@ -116,10 +116,10 @@ class KnownWriters:
     """
 
     keys: Bytes
-    bounds: NDArray[np.int64]
-    slots: NDArray[np.int32]
-    rows: NDArray[np.int32]
-    used: NDArray[np.int32]
+    bounds: Int64s
+    slots: Int32s
+    rows: Int32s
+    used: Int32s
     _known: list[WriterProp]
 
     def __init__(self, writer: WriterProp) -> None:
@@ -171,7 +171,7 @@ def _key(writer: WriterProp) -> Bytes:
     return as_bytes(writer.entry()[WRITER_KEY_OFFSET:end])
 
 
-def _free_slots(room: int) -> NDArray[np.int32]:
+def _free_slots(room: int) -> Int32s:
     """Make empty slots, a power of two of them, as `find_source` needs them."""
     return np.full(1 << (_SLOTS_PER_NUMBER * room - 1).bit_length(), -1, dtype=np.int32)
 

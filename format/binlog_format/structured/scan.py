@@ -40,10 +40,8 @@ from binlog_format.structured.scan_kernels import (
 )
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from binlog_format.block import Table
-    from binlog_format.kernels import Bytes
+    from binlog_format.kernels import Bytes, Int64s
 
 _EVENT_ENTRY_MIN = ENTRY_HEAD_SIZE + EVENT_SIZE_MIN
 _ROWS_MAX = BLOCK_SIZE // _EVENT_ENTRY_MIN + 1
@@ -70,7 +68,7 @@ class EntryScanner:
         self._writers = KnownWriters(begin.writer)
         self._writer = begin.writer
         self._clock_syncs = [begin.clock_sync]
-        self._in_force: NDArray[np.int64] = np.zeros(IN_FORCE_SIZE, dtype=np.int64)
+        self._in_force: Int64s = np.zeros(IN_FORCE_SIZE, dtype=np.int64)
         self._tables = Recycler(LOG_EVENT_DTYPE)
 
     @property

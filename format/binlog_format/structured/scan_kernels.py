@@ -18,14 +18,8 @@ from binlog_format.structured.layout import (
 )
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
     from binlog_format.block import Table
-    from binlog_format.kernels import Bytes
-
-    Int32s = NDArray[np.int32]
-    Int64s = NDArray[np.int64]
+    from binlog_format.kernels import Bytes, Int32s, Int64s
 
 
 class EntryStop(IntEnum):

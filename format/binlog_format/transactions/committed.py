@@ -40,15 +40,14 @@ from binlog_format.transactions.prepared import PreparedXaRows
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from numpy.typing import NDArray
-
     from binlog_format.block import Block, Table
+    from binlog_format.kernels import Mask
     from binlog_format.log.log import Log
     from binlog_format.transactions.control_statements import ControlStatement, ControlStatements
     from binlog_format.transactions.xa import PreparedXa, XaId
 
 
-def rebuilt(block: Block, dropped: NDArray[np.bool_], insertions: Mapping[int, Block]) -> Block:
+def rebuilt(block: Block, dropped: Mask, insertions: Mapping[int, Block]) -> Block:
     """*block* without some events, and with others.
 
     Args:
@@ -210,7 +209,7 @@ class _Stage:
             yield _part(block, first, len(block.groups), dropped, insertions)
 
     def _decide(
-        self, block: Block, control_statements: ControlStatements, group: int, dropped: NDArray[np.bool_]
+        self, block: Block, control_statements: ControlStatements, group: int, dropped: Mask
     ) -> tuple[int, XaId] | None:
         """Note what a group loses; the prepared transaction that it commits, and the event that states it."""
         row = block.groups[group]
@@ -267,7 +266,7 @@ class _Stage:
         return bool(block.groups["begins"][group]) and not self._log.ends_committed(block.groups[group])
 
 
-def _part(block: Block, first: int, stop: int, dropped: NDArray[np.bool_], insertions: dict[int, Block]) -> Block:
+def _part(block: Block, first: int, stop: int, dropped: Mask, insertions: dict[int, Block]) -> Block:
     """The groups [*first*, *stop*) as they are to be given."""
     if first == 0 and stop == len(block.groups):
         return rebuilt(block, dropped, insertions)

@@ -11,13 +11,8 @@ from binlog_format.kernels import as_bytes, kernel
 from binlog_format.memory_kernels import load_u8
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
     from binlog_format.block import Table
-    from binlog_format.kernels import Bytes
-
-    Int64s = NDArray[np.int64]
+    from binlog_format.kernels import Bytes, Int64s
 
 STATEMENTS_DONE = 0
 STATEMENTS_BAD_EVENT = 1

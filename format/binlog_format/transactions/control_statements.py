@@ -30,13 +30,10 @@ from binlog_format.transactions.xa import XaId, parse_xid
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from numpy.typing import NDArray
-
     from binlog_format.block import Block, Table
+    from binlog_format.kernels import Int64s, Mask
     from binlog_format.log.log import Log
     from binlog_format.position import Position
-
-    Int64s = NDArray[np.int64]
 
 
 class StatementKind(Enum):
@@ -240,14 +237,14 @@ class GroupOutcome:
     committed: XaId | None = None
     rolled_back: XaId | None = None
 
-    def is_undone(self, event_nos: NDArray[np.int64]) -> NDArray[np.bool_]:
+    def is_undone(self, event_nos: Int64s) -> Mask:
         """True for each number of an event that is taken back."""
         borders = np.array(self.undone, dtype=np.int64).ravel()
         # An odd number of borders at or before it: inside of a range.
-        inside: NDArray[np.bool_] = np.searchsorted(borders, event_nos, side="right") % 2 == 1
+        inside: Mask = np.searchsorted(borders, event_nos, side="right") % 2 == 1
         return inside
 
-    def loses(self, events: Table) -> NDArray[np.bool_]:
+    def loses(self, events: Table) -> Mask:
         """True for each event of the group that is left out.
 
         Statements stay: they may be about tables without transactions, in which ROLLBACK takes nothing back.

@@ -31,12 +31,10 @@ from binlog_format.kernels import empty_bytes
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from numpy.typing import NDArray
-
     from binlog_format.block import Block, Table
     from binlog_format.events.compression.payload import PayloadPiece
+    from binlog_format.kernels import Int64s
 
-    Int64s = NDArray[np.int64]
 
 # Columns that an inner event has of its own.
 _INNER_COLUMNS = ("start", "size", "type", "flags", "timestamp", "server_id")

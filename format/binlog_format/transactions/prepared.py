@@ -32,14 +32,12 @@ from binlog_format.transactions.xa import XaKind, XaStep
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from numpy.typing import NDArray
-
     from binlog_format.block import Block
     from binlog_format.events.compression.payload import Payload, PayloadPiece
+    from binlog_format.kernels import Int64s
     from binlog_format.log.log import Log
     from binlog_format.transactions.control_statements import ControlStatements, GroupOutcome
     from binlog_format.transactions.xa import PreparedXa, XaId
-
 
 KEPT_SIZE_MAX = 8 << 20
 """Bytes of prepared groups that are kept in memory; others are read again at their XA COMMIT."""
@@ -171,7 +169,7 @@ _LOOK_SIZE = 64 << 20
 """Bytes of one step of the search: not much after the place that it leads up to is looked at."""
 
 
-def _event_rows(block: Block, group: int, outcome: GroupOutcome) -> NDArray[np.int64]:
+def _event_rows(block: Block, group: int, outcome: GroupOutcome) -> Int64s:
     """Rows of an XA COMMIT: without the GTID event, the event that prepares it, and rolled back events."""
     first = int(block.groups["first_event"][group])
     events = block.events[first : first + int(block.groups["event_count"][group])]

@@ -31,15 +31,11 @@ from binlog_format.views.selection import Selection
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Set
 
-    from numpy.typing import NDArray
-
     from binlog_format.block import Block, Table
     from binlog_format.events.table_map import Column, TableLayout
-    from binlog_format.kernels import Bytes
+    from binlog_format.kernels import Bytes, Indices, Int64s, Mask
     from binlog_format.position import Position
     from binlog_format.rows.images import Images
-
-    Rows = NDArray[np.int64]
 
 UPDATES = frozenset(
     [EventType.UPDATE_ROWS_V0, EventType.UPDATE_ROWS_V1, EventType.UPDATE_ROWS_V2, EventType.PARTIAL_UPDATE_ROWS]
@@ -91,32 +87,32 @@ class CascadingChange(NamedTuple):
     is_delete: bool
 
 
-def checked_events(block: Block, rows: Rows) -> tuple[Rows, Rows]:
+def checked_events(block: Block, rows: Indices) -> tuple[Indices, Indices]:
     """The updates and the deletes among the row events *rows* to which foreign keys apply below the log."""
     kinds = _KINDS[block.events["type"][rows]]
     kinds[~are_checked(block.data, block.events, rows, block.vendor)] = 0
     return rows[kinds == _UPDATE], rows[kinds == _DELETE]
 
 
-def are_checked(data: Bytes, events: Table, rows: Rows, vendor: Vendor) -> NDArray[np.bool_]:
+def are_checked(data: Bytes, events: Table, rows: Indices, vendor: Vendor) -> Mask:
     """Mask of the row events *rows* to which foreign keys apply in the engine: the log lacks their cascades.
 
     Args:
         rows: Numbers of row events.
     """
     done_elsewhere = ROWS_FLAG_NO_FOREIGN_KEY_CHECKS | _logged_flag(vendor)
-    mask: NDArray[np.bool_] = _flags(data, events, rows) & done_elsewhere == 0
+    mask: Mask = _flags(data, events, rows) & done_elsewhere == 0
     return mask
 
 
-def have_logged_cascades(block: Block, rows: Rows) -> bool:
+def have_logged_cascades(block: Block, rows: Indices) -> bool:
     """True if the log contains the cascades of each of the row events *rows*."""
     return bool((_flags(block.data, block.events, rows) & _logged_flag(block.vendor) != 0).all())
 
 
-def _flags(data: Bytes, events: Table, rows: Rows) -> NDArray[np.uint8]:
+def _flags(data: Bytes, events: Table, rows: Indices) -> Bytes:
     # The low one of their two bytes.
-    flags: NDArray[np.uint8] = data[events["start"][rows] + TABLE_FLAGS_OFFSET]
+    flags: Bytes = data[events["start"][rows] + TABLE_FLAGS_OFFSET]
     return flags
 
 
@@ -125,7 +121,7 @@ def _logged_flag(vendor: Vendor) -> int:
     return ROWS_FLAG_SQL_FOREIGN_KEYS if vendor is Vendor.MYSQL else 0
 
 
-def checked_counts(block: Block, rows: Rows, layout: TableLayout) -> NDArray[np.int64]:
+def checked_counts(block: Block, rows: Indices, layout: TableLayout) -> Int64s:
     """Number of row events among *rows* to which foreign keys apply in the engine.
 
     Args:
@@ -142,7 +138,7 @@ def checked_counts(block: Block, rows: Rows, layout: TableLayout) -> NDArray[np.
     return np.array([len(updated), may_delete, outside], dtype=np.int64)
 
 
-def _outside_transactions(block: Block, rows: Rows) -> int:
+def _outside_transactions(block: Block, rows: Indices) -> int:
     # An engine with transactions ends its groups by an XID event, or by statements about XA.
     groups, of_rows = block.groups, block.events["group"][rows]
     last = groups["first_event"][of_rows] + groups["event_count"][of_rows] - 1
@@ -169,7 +165,7 @@ def _may_be_period(column: Column) -> bool:
     return column.type is ColumnType.LONGLONG and column.unsigned is not False
 
 
-def removed_rows(images: Images, ends: RowEnds) -> NDArray[np.bool_]:
+def removed_rows(images: Images, ends: RowEnds) -> Mask:
     """Mask of images of rows that go for foreign keys: deletes, and the image before of updates that end a version.
 
     Args:
@@ -178,7 +174,7 @@ def removed_rows(images: Images, ends: RowEnds) -> NDArray[np.bool_]:
 
     """
     kinds = images.table["kind"]
-    mask: NDArray[np.bool_] = kinds == ImageKind.DELETE
+    mask: Mask = kinds == ImageKind.DELETE
     before = np.flatnonzero(kinds == ImageKind.UPDATE_BEFORE)
     for column in ends.columns:
         is_current = _is_open_end(images, column)
@@ -189,7 +185,7 @@ def removed_rows(images: Images, ends: RowEnds) -> NDArray[np.bool_]:
     return mask
 
 
-def _is_open_end(images: Images, column: int) -> NDArray[np.bool_]:
+def _is_open_end(images: Images, column: int) -> Mask:
     # By their bytes, whatever values are made of them. Rows whose image lacks the column may be current ones.
     mask = images.absent_mask(column)
     offsets = images.column_offsets(column)
@@ -253,7 +249,7 @@ def first_cascading(
     return None
 
 
-def _first_change(images: Images, columns: Set[str]) -> NDArray[np.int64]:
+def _first_change(images: Images, columns: Set[str]) -> Int64s:
     """The number of the first image of an update that changes one of *columns*; empty: none does."""
     before = np.flatnonzero(images.table["kind"] == ImageKind.UPDATE_BEFORE)
     changed = np.zeros(len(before), dtype=np.bool_)

@@ -13,9 +13,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     import pyarrow as pa
-    from numpy.typing import NDArray
 
     from binlog_format.block import Block
+    from binlog_format.kernels import Int64s
     from binlog_format.views.filters import GroupFilter, TableFilter
 
 _EVENT_TYPES = {"insert": WRITE_TYPES, "update": UPDATE_TYPES, "delete": DELETE_TYPES}
@@ -49,7 +49,7 @@ class StatementFinder(Protocol):
 class StatementRows(NamedTuple):
     """The statements of a block, as columns; `row_nos` count the tables of one statement."""
 
-    events: NDArray[np.int64]
+    events: Int64s
     row_nos: list[int]
     ops: list[str]
     databases: list[str | None]

@@ -27,11 +27,10 @@ from binlog_format.views.selection import Selection
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from numpy.typing import NDArray
-
     from binlog_format.block import Block, Table
     from binlog_format.events.table_map import TableLayout
     from binlog_format.gtids.gtid import GtidSource
+    from binlog_format.kernels import Int64s
     from binlog_format.rows.images import Images
 
 CHANGE_FIELDS = (
@@ -106,7 +105,7 @@ def change_columns(table: Table, events: Table, groups: Table, sources: tuple[Gt
     ]
 
 
-def commit_versions(groups: Table) -> NDArray[np.int64]:
+def commit_versions(groups: Table) -> Int64s:
     """One number for each group that grows in log order: its position in 63 bits."""
     versions = np.zeros(len(groups), dtype=np.int64)
     for name, bits in (("file_no", _FILE_BITS), ("page", _PAGE_BITS), ("chunk", _CHUNK_BITS)):

@@ -46,14 +46,11 @@ from binlog_format.views.selection import Selection, event_place
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from numpy.typing import NDArray
-
     from binlog_format.block import Block
     from binlog_format.events.table_map import TableLayout
+    from binlog_format.kernels import Bytes, Int32s, Int64s
     from binlog_format.rows.images import Images
     from binlog_format.rows.table_events import TableEvents
-
-    Int64s = NDArray[np.int64]
 
 TEXT_SIZE_MAX = 1 << 30
 """Bytes of a batch's texts before (or after) the changes; more are given in several batches."""
@@ -281,7 +278,7 @@ def _structs(images: Images, kind: pa.StructType, rows: Int64s) -> pa.Array:
     return struct_array(kind, columns, ~missing)
 
 
-def _with_query(batch: pa.RecordBatch, events: Int64s, said: tuple[NDArray[np.int32], pa.Array]) -> pa.RecordBatch:
+def _with_query(batch: pa.RecordBatch, events: Int64s, said: tuple[Int32s, pa.Array]) -> pa.RecordBatch:
     codes, texts = said
     of_rows = codes[events]
     query = texts.take(pa.array(of_rows, mask=of_rows < 0))
@@ -289,7 +286,7 @@ def _with_query(batch: pa.RecordBatch, events: Int64s, said: tuple[NDArray[np.in
     return pa.RecordBatch.from_arrays([*batch.columns, query], schema=schema)
 
 
-def _no_texts(block: Block) -> tuple[NDArray[np.int32], pa.Array]:
+def _no_texts(block: Block) -> tuple[Int32s, pa.Array]:
     return np.full(len(block.events), -1, dtype=np.int32), pa.array([], pa.string())
 
 
@@ -318,8 +315,8 @@ def _statement_batch(block: Block, statements: StatementRows, image_type: pa.Dat
 def _batch(
     block: Block,
     events: Int64s,
-    row_nos: NDArray[np.int32],
-    kinds: NDArray[np.uint8],
+    row_nos: Int32s,
+    kinds: Bytes,
     schema: pa.Schema,
     columns: dict[str, pa.Array],
 ) -> pa.RecordBatch:

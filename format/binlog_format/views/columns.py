@@ -34,13 +34,8 @@ if TYPE_CHECKING:
 
     from binlog_format.block import Table
     from binlog_format.gtids.gtid import GtidSource
-    from binlog_format.kernels import Bytes
+    from binlog_format.kernels import Bytes, Int32s, Int64s, Mask
     from binlog_format.rows.images import Images
-
-    Int32s = NDArray[np.int32]
-    Int64s = NDArray[np.int64]
-    Mask = NDArray[np.bool_]
-
 
 POSITION_TYPE = pa.struct(
     [pa.field("file_no", pa.int64()), pa.field("page", pa.int64()), pa.field("chunk", pa.int32())]
@@ -67,8 +62,8 @@ class Pairs:
     before: Int64s
     after: Int64s
     events: Int64s
-    row_nos: NDArray[np.int32]
-    kinds: NDArray[np.uint8]
+    row_nos: Int32s
+    kinds: Bytes
 
     def __len__(self) -> int:
         return len(self.first)

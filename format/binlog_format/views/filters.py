@@ -23,14 +23,10 @@ from binlog_format.gtids.gtid_history import covered_groups
 from binlog_format.gtids.gtid_set import DomainStarts
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from binlog_format.block import Block
     from binlog_format.events.table_map import TableLayout
     from binlog_format.gtids.gtid_set import Taken
-
-    Mask = NDArray[np.bool_]
-
+    from binlog_format.kernels import Int64s, Mask
 
 SNAPSHOT_DATABASE = "binlog_stream"
 """Database of shadows and marks: tables in it are nobody's source."""
@@ -47,7 +43,7 @@ _MARKS_NAME = b"".join(bytes([len(name)]) + name.encode() + b"\0" for name in (S
 """The name as the body of a table map begins with it."""
 
 
-def maps_of_marks(block: Block) -> NDArray[np.int64]:
+def maps_of_marks(block: Block) -> Int64s:
     """Table maps of the table of marks in a block, as rows of its events."""
     data = block.data
     maps = np.flatnonzero(block.events["type"] == EventType.TABLE_MAP)

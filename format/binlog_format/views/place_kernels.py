@@ -18,11 +18,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from binlog_format.block import Table
-    from binlog_format.kernels import Bytes
-
-    Int32s = NDArray[np.int32]
-    Int64s = NDArray[np.int64]
-    Uint64s = NDArray[np.uint64]
+    from binlog_format.kernels import Bytes, Int32s, Int64s, Uint64s
 
 _MICROS = 1_000_000
 

@@ -28,16 +28,11 @@ from binlog_format.rows.values.temporal import fraction_digits
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from numpy.typing import NDArray
-
     from binlog_format.events.table_map import Column, TableLayout
-    from binlog_format.kernels import Bytes
+    from binlog_format.kernels import Bytes, Int64s
     from binlog_format.position import Position
     from binlog_format.rows.images import Images
     from binlog_format.views.columns import Pairs
-
-    Int64s = NDArray[np.int64]
-
 
 _FRACTION_TYPES = frozenset({ColumnType.TIMESTAMP2, ColumnType.DATETIME2, ColumnType.TIMESTAMP, ColumnType.DATETIME})
 
@@ -141,7 +136,7 @@ def _text_array(sizes: Int64s, ends: Int64s, data: pa.Buffer) -> pa.Array:
 ABSENT_TYPE = pa.list_(pa.string())
 
 
-def absent_names(images: Images, rows: NDArray[np.int64]) -> pa.Array:
+def absent_names(images: Images, rows: Int64s) -> pa.Array:
     """Names of the columns that some images lack, and that a consumer must leave unchanged instead of setting to null.
 
     Args:
@@ -191,7 +186,7 @@ def _text(columns: pa.Schema) -> str:
     return ", ".join(f"{column.name} {column.type}" for column in columns)
 
 
-def in_order(parts: list[pa.RecordBatch], keys: list[NDArray[np.int64]]) -> pa.RecordBatch:
+def in_order(parts: list[pa.RecordBatch], keys: list[Int64s]) -> pa.RecordBatch:
     """One batch of the rows of all *parts*, by ascending key; rows of equal keys, which are of one part, keep order."""
     if len(parts) == 1:
         return parts[0]

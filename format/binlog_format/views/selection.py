@@ -17,10 +17,9 @@ from binlog_format.rows.table_events import TableEvents, TableMaps
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from numpy.typing import NDArray
-
     from binlog_format.block import Block
     from binlog_format.events.table_map import TableLayout
+    from binlog_format.kernels import Int64s
     from binlog_format.position import Place
     from binlog_format.rows.decoding import TableSchemas
     from binlog_format.views.filters import GroupFilter, TableFilter
@@ -150,7 +149,7 @@ class _CompletedLayouts:
         layout = touched.layout
         if layout.problem is not None:
             raise layout.problem
-        groups: NDArray[np.int64] = block.events["group"][touched.events]
+        groups: Int64s = block.events["group"][touched.events]
         edges = self._edges(layout, Position.of(block.groups[int(groups[0])]))
         start = 0
         while start < len(groups):

@@ -20,12 +20,10 @@ from binlog_format.views.snapshot_events import MARK_TYPE, SnapshotEvents, sourc
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    import numpy as np
-    from numpy.typing import NDArray
-
     from binlog_format.block import Block
     from binlog_format.errors import BinlogError
     from binlog_format.events.table_map import TableLayout
+    from binlog_format.kernels import Int64s
     from binlog_format.rows.table_events import TableEvents
     from binlog_format.views.snapshot_events import Shadow
 
@@ -164,7 +162,7 @@ class TablesView:
         on_problem = note_problem if self._tells_problems else raise_problem
         selection = Selection(self._tables, self._groups, decoding=self._decoding, on_problem=on_problem)
         found: dict[tuple[str, str, str, str], TouchedTable] = {}
-        others: dict[tuple[str, str], NDArray[np.int64]] = {}
+        others: dict[tuple[str, str], Int64s] = {}
         statements = _Statements()
         snapshots, shadows = SnapshotEvents(), _Shadows(self._tables, self._decoding)
         start: Position | None = None
@@ -283,7 +281,7 @@ def _problem(block: Block, touched: TableEvents, error: BinlogError) -> dict[str
     }
 
 
-def _count_others(others: dict[tuple[str, str], NDArray[np.int64]], block: Block, unwanted: list[TableEvents]) -> None:
+def _count_others(others: dict[tuple[str, str], Int64s], block: Block, unwanted: list[TableEvents]) -> None:
     for touched in unwanted:
         counts = checked_counts(block, touched.events, touched.layout)
         if counts.any():

@@ -19,13 +19,9 @@ from binlog_format.views.filters import ALL_GROUPS, GroupFilter, TableFilter
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from numpy.typing import NDArray
-
     from binlog_format.block import Block
     from binlog_format.events.table_map import TableLayout
-
-    Int64s = NDArray[np.int64]
-    Mask = NDArray[np.bool_]
+    from binlog_format.kernels import Int64s, Mask
 
 TRANSACTIONS_SCHEMA = pa.schema(
     [

@@ -14,12 +14,8 @@ from binlog_format.events.compression.compression_layout import PLAIN_TYPES
 from binlog_format.events.layout import EventType
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from binlog_format.block import PlaceOf, Table
-    from binlog_format.kernels import Bytes
-
-    Int64s = NDArray[np.int64]
+    from binlog_format.kernels import Bytes, Int64s
 
 _REASONS = {
     kernels.STREAM_TOO_SHORT: "it ends before its compressed part",
@@ -45,7 +41,7 @@ class CompressedEvents:
 
     starts: Int64s
     sizes: Int64s
-    types: NDArray[np.uint8]
+    types: Bytes
     head_sizes: Int64s
     plain_sizes: Int64s
     stream_starts: Int64s

@@ -27,12 +27,7 @@ from binlog_format.kernels import kernel
 from binlog_format.memory_kernels import copy_bytes, load_u8, load_u16
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
-    from binlog_format.kernels import Bytes
-
-    Int64s = NDArray[np.int64]
+    from binlog_format.kernels import Bytes, Int64s
 
 STREAM_FOUND = 0
 STREAM_TOO_SHORT = 1
@@ -52,7 +47,7 @@ _FIRST_V2 = int(EventType.WRITE_ROWS_COMPRESSED)
 
 
 @kernel
-def stored_form(types: NDArray[np.uint8], forms: NDArray[np.uint8]) -> int:
+def stored_form(types: Bytes, forms: Bytes) -> int:
     """The largest of the forms (`STORED_FORMS`) that *types* are of; 0: all are plain."""
     found = 0
     for i in range(len(types)):
@@ -100,7 +95,7 @@ def locate_streams(
     data: Bytes,
     starts: Int64s,
     sizes: Int64s,
-    types: NDArray[np.uint8],
+    types: Bytes,
     head_sizes: Int64s,
     plain_sizes: Int64s,
     stream_starts: Int64s,
@@ -156,7 +151,7 @@ def write_heads(
     starts: Int64s,
     head_sizes: Int64s,
     plain_sizes: Int64s,
-    plain_types: NDArray[np.uint8],
+    plain_types: Bytes,
     target: Bytes,
     target_starts: Int64s,
 ) -> bool:

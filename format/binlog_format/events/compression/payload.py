@@ -17,13 +17,9 @@ from binlog_format.kernels import empty_bytes
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from numpy.typing import NDArray
-
     from binlog_format.block import PlaceOf, Table
-    from binlog_format.kernels import Bytes
+    from binlog_format.kernels import Bytes, Int64s
     from binlog_format.position import Place
-
-    Int64s = NDArray[np.int64]
 
 _WINDOW_SIZE_MAX = 128 << 20
 """Zstandard's own limit; its highest level of compression needs as much."""

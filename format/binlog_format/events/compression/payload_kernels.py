@@ -46,13 +46,8 @@ from binlog_format.kernels import kernel
 from binlog_format.memory_kernels import load_u8, load_u16, load_u32
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
     from binlog_format.block import Table
-    from binlog_format.kernels import Bytes
-
-    Int64s = NDArray[np.int64]
+    from binlog_format.kernels import Bytes, Int64s
 
 PAYLOAD_FOUND = 0
 PAYLOAD_CUT_OFF = 1
@@ -244,7 +239,7 @@ def cut_inner_events(
     data: Bytes,
     starts: Int64s,
     ends: Int64s,
-    forms: NDArray[np.uint8],
+    forms: Bytes,
     events: Table,
     counts: Int64s,
     first: int,

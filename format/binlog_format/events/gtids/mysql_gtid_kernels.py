@@ -22,11 +22,8 @@ from binlog_format.kernels import kernel
 from binlog_format.memory_kernels import copy_bytes, load_u8, load_u32, load_u64
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
     from binlog_format.block import Table
-    from binlog_format.kernels import Bytes
+    from binlog_format.kernels import Bytes, Int32s, Int64s
 
 GTID_READ = 0
 GTID_BAD = 1
@@ -121,7 +118,7 @@ def _first_slot(keys: Bytes, at: int, slot_count: int) -> int:
 
 
 @kernel
-def rehash_sources(keys: Bytes, slots: NDArray[np.int32], count: int) -> None:
+def rehash_sources(keys: Bytes, slots: Int32s, count: int) -> None:
     """Enter the first *count* sources into *slots*, which are all free and more."""
     for source in range(count):
         slot = _first_slot(keys, source * SOURCE_KEY_SIZE, len(slots))
@@ -131,7 +128,7 @@ def rehash_sources(keys: Bytes, slots: NDArray[np.int32], count: int) -> None:
 
 
 @kernel
-def _find_source(keys: Bytes, slots: NDArray[np.int32], counts: NDArray[np.int64]) -> int:
+def _find_source(keys: Bytes, slots: Int32s, counts: Int64s) -> int:
     # The number of the source whose key comes after the known ones; it becomes known. -1: there is no room.
     count = int(counts[0])
     new = count * SOURCE_KEY_SIZE
@@ -161,8 +158,8 @@ def read_mysql_gtid(
     groups: Table,
     group: int,
     keys: Bytes,
-    slots: NDArray[np.int32],
-    counts: NDArray[np.int64],
+    slots: Int32s,
+    counts: Int64s,
 ) -> int:
     """Fill timestamp and GTID of a row of *groups* from its first event, a GTID event of any of the three types.
 

@@ -18,11 +18,9 @@ from binlog_format.kernels import kernel
 from binlog_format.memory_kernels import copy_bytes, load_u8
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from binlog_format.block import Table
     from binlog_format.innodb.tables import Joined, Pages, TableWalk
-    from binlog_format.kernels import Bytes
+    from binlog_format.kernels import Bytes, Int64s, Uint64s
 
 COMMIT_DONE = 0
 COMMIT_BAD_HEADER = -1
@@ -65,7 +63,7 @@ def _copy_record(
 
 
 @kernel
-def read_commit_integers(head: Bytes, size: int, values: NDArray[np.uint64]) -> int:
+def read_commit_integers(head: Bytes, size: int, values: Uint64s) -> int:
     """Decode the integers that a commit record begins with.
 
     Args:
@@ -97,7 +95,7 @@ def read_commit_integers(head: Bytes, size: int, values: NDArray[np.uint64]) -> 
 
 @kernel
 def read_commit_headers(
-    pages: Bytes, chunks: Table, records: Table, record_count: int, head: Bytes, values: NDArray[np.uint64]
+    pages: Bytes, chunks: Table, records: Table, record_count: int, head: Bytes, values: Uint64s
 ) -> tuple[int, int]:
     """Fill the columns of *records* from `header_size` on.
 
@@ -219,7 +217,7 @@ def append_groups(
     joined: Joined,
     groups: Table,
     events: Table,
-    used: NDArray[np.int64],
+    used: Int64s,
 ) -> tuple[int, int, int]:
     """Join commit records and the out-of-band data that they refer to, and cut each group into events.
 

@@ -48,16 +48,13 @@ from binlog_format.position import Position
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from numpy.typing import NDArray
-
     from binlog_format.block import Block, Table
     from binlog_format.innodb.inspection.file_views import FileView
     from binlog_format.innodb.inspection.page_walk import PageBatch
     from binlog_format.innodb.out_of_band.forest import FilePlace, OobSet
     from binlog_format.innodb.reader import InnodbLog
     from binlog_format.innodb.records import RecordReader
-    from binlog_format.kernels import Bytes
-
+    from binlog_format.kernels import Bytes, Int64s
 
 _DAMAGED = "The page has a good checksum, but not what a server writes; restore the file"
 _STATE_PAGES_MAX = 16
@@ -86,7 +83,7 @@ class PageCheck:
     file: FileView
     records: RecordReader
     oob_indexes: dict[FilePlace, int]
-    commits: list[NDArray[np.int64]] = field(default_factory=list)
+    commits: list[Int64s] = field(default_factory=list)
     states: list[int] = field(default_factory=list)
     prepared: list[tuple[OobSet, int]] = field(default_factory=list)
     _zero_from: int | None = None
@@ -293,7 +290,7 @@ class GroupCheck:
 
     log: InnodbLog
     file: FileView
-    commits: NDArray[np.int64]
+    commits: Int64s
     on_bytes: Callable[[int], None]
     groups: Table = field(default_factory=lambda: np.zeros(0, dtype=GROUP_DTYPE))
 

@@ -21,9 +21,8 @@ from binlog_format.innodb.scan_kernels import KIND_BIAS, NO_RECORD
 from binlog_format.kernels import kernel
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from binlog_format.block import Table
+    from binlog_format.kernels import Bytes, Int64s
 
 # One row per chunk, beside the chunk table.
 LINK_DTYPE = np.dtype(
@@ -58,7 +57,7 @@ _KIND_DUMMY = int(RecordKind.DUMMY)
 
 
 @kernel
-def _begin(state: NDArray[np.int64], slot: int, kind: int, file_no: int, page: int, chunk: int) -> None:
+def _begin(state: Int64s, slot: int, kind: int, file_no: int, page: int, chunk: int) -> None:
     state[slot + _KIND] = kind + KIND_BIAS
     state[slot + _FILE] = file_no
     state[slot + _PAGE] = page
@@ -66,7 +65,7 @@ def _begin(state: NDArray[np.int64], slot: int, kind: int, file_no: int, page: i
 
 
 @kernel
-def _write_record(links: Table, row: int, state: NDArray[np.int64], slot: int, is_unknown: bool) -> None:
+def _write_record(links: Table, row: int, state: Int64s, slot: int, is_unknown: bool) -> None:
     links["file_no"][row] = -1 if is_unknown else state[slot + _FILE]
     links["page"][row] = 0 if is_unknown else state[slot + _PAGE]
     links["chunk"][row] = 0 if is_unknown else state[slot + _CHUNK]
@@ -79,8 +78,8 @@ def link_chunks(
     file_no: int,
     first_page: int,
     page_size: int,
-    is_lost: NDArray[np.uint8],
-    state: NDArray[np.int64],
+    is_lost: Bytes,
+    state: Int64s,
     links: Table,
 ) -> None:
     """Fill a row of *links* for each chunk.

@@ -20,10 +20,9 @@ from binlog_format.position import Position
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from numpy.typing import NDArray
-
     from binlog_format.block import Block, Table
     from binlog_format.innodb.inspection.file_views import FileView
+    from binlog_format.kernels import Int64s
     from binlog_format.source_file import Directory
 
     OnProgress = Callable[[int, int], None]
@@ -62,7 +61,7 @@ class InnodbFileUsage:
     file_no: int
     name: str
     page_size: int
-    bytes: NDArray[np.int64]
+    bytes: Int64s
 
 
 @dataclass(slots=True)
@@ -79,9 +78,9 @@ class TransactionUsage:
     gtid: str | None
     position: Position
     size: int = 0
-    pages: list[NDArray[np.int64]] = field(default_factory=list)
+    pages: list[Int64s] = field(default_factory=list)
 
-    def page_bytes(self) -> NDArray[np.int64]:
+    def page_bytes(self) -> Int64s:
         """File number, page and bytes of each page it lies in."""
         return _summed(np.concatenate(self.pages)) if self.pages else np.zeros((0, 3), dtype=np.int64)
 
@@ -184,7 +183,7 @@ def _take_block(block: Block, found: dict[Position, TransactionUsage], page_size
         transaction.pages.append(_summed(_places(block.extents, start, start + int(group["size"]), page_size)))
 
 
-def _places(extents: Table, start: int, end: int, page_size: int) -> NDArray[np.int64]:
+def _places(extents: Table, start: int, end: int, page_size: int) -> Int64s:
     """File number, page and size of the extents that hold the bytes [*start*, *end*) of a block."""
     first = max(int(np.searchsorted(extents["data_start"], start, side="right")) - 1, 0)
     part = extents[first : int(np.searchsorted(extents["data_start"], end))]
@@ -193,7 +192,7 @@ def _places(extents: Table, start: int, end: int, page_size: int) -> NDArray[np.
     return np.stack([part["file_no"], part["file_offset"] // page_size, size], axis=1)
 
 
-def _summed(places: NDArray[np.int64]) -> NDArray[np.int64]:
+def _summed(places: Int64s) -> Int64s:
     """One row for each page."""
     if len(places) == 0:
         return places

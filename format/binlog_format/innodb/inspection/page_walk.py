@@ -27,11 +27,9 @@ from binlog_format.position import Position
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from numpy.typing import NDArray
-
     from binlog_format.block import Table
     from binlog_format.innodb.inspection.file_views import FileView
-    from binlog_format.kernels import Bytes
+    from binlog_format.kernels import Bytes, Int64s
     from binlog_format.source_file import Directory, SourceFile
 
 BATCH_SIZE = 1 << 20
@@ -61,9 +59,9 @@ class PageBatch:
     file: FileView
     first_page: int
     data: Bytes
-    states: NDArray[np.uint8]
-    ends: NDArray[np.uint8]
-    end_bytes: NDArray[np.int64]
+    states: Bytes
+    ends: Bytes
+    end_bytes: Int64s
     chunks: Table
     links: Table
 
@@ -169,7 +167,7 @@ class PageWalk:
         link_chunks(chunks, rows, file.file_no, first, page_size, is_lost, self._state, links)
         return PageBatch(file, first, data, states, ends, end_bytes, chunks, links)
 
-    def _page_states(self, source: SourceFile, first: int, data: Bytes, page_size: int) -> NDArray[np.uint8]:
+    def _page_states(self, source: SourceFile, first: int, data: Bytes, page_size: int) -> Bytes:
         """The state of each page; one that is not good is read again, since it may be written at this moment."""
         count = len(data) // page_size
         states = np.zeros(count, dtype=np.uint8)
@@ -189,7 +187,7 @@ class PageWalk:
             page += 1
         return states
 
-    def _scan(self, data: Bytes, states: NDArray[np.uint8], page_size: int, ends: NDArray[np.uint8]) -> int:
+    def _scan(self, data: Bytes, states: Bytes, page_size: int, ends: Bytes) -> int:
         """Fill the chunk table from all good pages, past pages that end early; return the rows."""
         rows = 0
         page = 0

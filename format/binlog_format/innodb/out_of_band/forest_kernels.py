@@ -19,11 +19,9 @@ from binlog_format.kernels import kernel
 from binlog_format.memory_kernels import copy_bytes
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from binlog_format.block import Table
     from binlog_format.innodb.tables import Pages, TableWalk
-    from binlog_format.kernels import Bytes
+    from binlog_format.kernels import Bytes, Int64s, Uint64s
 
 FOREST_DONE = 0
 FOREST_ORDER_FULL = 1
@@ -54,7 +52,7 @@ _KIND_OOB = int(RecordKind.OOB)
 
 
 @kernel
-def _read_header(data: Bytes, at: int, end: int, values: NDArray[np.uint64]) -> int:
+def _read_header(data: Bytes, at: int, end: int, values: Uint64s) -> int:
     """Decode the five integers of an out-of-band record; the byte after them, or a negative number."""
     for number in range(OOB_HEADER_INTS):
         at, value = read_int(data, at, end)
@@ -84,7 +82,7 @@ def _join_head(pages: Bytes, chunks: Table, row: int, head: Bytes) -> int:
 
 
 @kernel
-def _add_node(nodes: Table, count: int, place: tuple[int, int], header_size: int, values: NDArray[np.uint64]) -> int:
+def _add_node(nodes: Table, count: int, place: tuple[int, int], header_size: int, values: Uint64s) -> int:
     """Write a row of *nodes* when its numbers fit; rows in use then."""
     if (values[0] | values[1] | values[2] | values[3] | values[4]) >> np.uint64(NUMBER_BITS_MAX) != 0:
         return count
@@ -101,7 +99,7 @@ def _add_node(nodes: Table, count: int, place: tuple[int, int], header_size: int
 
 @kernel
 def collect_nodes(
-    pages: Pages, chunks: Table, nodes: Table, count: int, is_open: bool, head: Bytes, values: NDArray[np.uint64]
+    pages: Pages, chunks: Table, nodes: Table, count: int, is_open: bool, head: Bytes, values: Uint64s
 ) -> tuple[int, bool]:
     """Add the out-of-band records of a window to *nodes*; those that are in it already are left out.
 
@@ -196,7 +194,7 @@ def start_walk(
 
 
 @kernel
-def _check_order(stack: Table, top: int, state: NDArray[np.int64], wanted: NDArray[np.int64]) -> int:
+def _check_order(stack: Table, top: int, state: Int64s, wanted: Int64s) -> int:
     """Check that the record on top of the stack can be the next one."""
     file_no = stack["file_no"][top]
     offset = stack["offset"][top]

@@ -13,11 +13,9 @@ from binlog_format.kernels import empty_bytes
 from binlog_format.position import Position
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from binlog_format.innodb.files import OpenFile
     from binlog_format.innodb.pages.pages import PageReader
-    from binlog_format.kernels import Bytes
+    from binlog_format.kernels import Bytes, Int64s
 
 PAGES_MIN = 8
 """A window holds at least so many pages, however large they are."""
@@ -48,8 +46,8 @@ class PageWindow:
         self.page_size = file.page_size
         self.capacity = max(size // self.page_size, PAGES_MIN)
         self.data = self._buffer()
-        self.file_no: NDArray[np.int64] = np.zeros(self.capacity, dtype=np.int64)
-        self.page_start: NDArray[np.int64] = np.zeros(self.capacity, dtype=np.int64)
+        self.file_no: Int64s = np.zeros(self.capacity, dtype=np.int64)
+        self.page_start: Int64s = np.zeros(self.capacity, dtype=np.int64)
         self.count = 0
         self.passed = 0
         self.at_end = False

@@ -20,11 +20,8 @@ from binlog_format.vendor import Vendor
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    import numpy as np
-    from numpy.typing import NDArray
-
     from binlog_format.block import Block
-
+    from binlog_format.kernels import Int64s
 
 _SIZED = frozenset({ColumnType.STRING, ColumnType.VARCHAR, ColumnType.VAR_STRING, ColumnType.VARCHAR_COMPRESSED})
 
@@ -123,7 +120,7 @@ class LayoutCompletion:
             raise ValueError(f"not the completion of a layout: {text[:100]}") from error
 
 
-def as_logged(layout: TableLayout, block: Block, rows: NDArray[np.int64]) -> TableLayout:
+def as_logged(layout: TableLayout, block: Block, rows: Int64s) -> TableLayout:
     """*layout*, with its VIRTUAL columns as the server that wrote the row events *rows* of *block* logs them."""
     if Generated.VIRTUAL not in layout.completion or block.logs_virtual_values(rows):
         return layout

@@ -17,14 +17,9 @@ from binlog_format.rows.values.text_kernels import TOO_LARGE, first_not_utf8, te
 from binlog_format.rows.values.value_kernels import gather_8
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from binlog_format.events.table_map import Column
-    from binlog_format.kernels import Bytes
+    from binlog_format.kernels import Bytes, Int32s, Int64s, Mask
     from binlog_format.rows.decoding import Decoding
-
-    Int32s = NDArray[np.int32]
-    Int64s = NDArray[np.int64]
 
 _ASCII_MAX = 0x7F
 _CHARACTER_SIZE_MAX = 4
@@ -111,7 +106,7 @@ def with_doubles(data: Bytes, texts: Bytes, ends: Int32s, doubles: Int64s) -> tu
     return out[:end], out_ends.astype(np.int32)
 
 
-def _replaced(texts: Bytes, ends: Int32s, valid: NDArray[np.bool_]) -> pa.Array:
+def _replaced(texts: Bytes, ends: Int32s, valid: Mask) -> pa.Array:
     # Rare: texts that are damaged, and wanted all the same.
     whole = texts.tobytes()
     parts = [

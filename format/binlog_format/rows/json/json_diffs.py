@@ -23,12 +23,8 @@ from binlog_format.rows.row_event_kernels import ABSENT, CHANGES_ONLY, NULL, val
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    import numpy as np
-    from numpy.typing import NDArray
-
-    from binlog_format.kernels import Bytes
+    from binlog_format.kernels import Bytes, Int64s
     from binlog_format.rows.images import Images
-
 
 Leg = str | int
 """A step of a path: a key, or a number; one from the end is below 0."""
@@ -192,7 +188,7 @@ class PartialValueError(Exception):
         self.reason = reason
 
 
-def with_whole_values(images: Images, partial: NDArray[np.int64]) -> Images:
+def with_whole_values(images: Images, partial: Int64s) -> Images:
     """*images* with every value whole: changes applied to the value in the image before.
 
     Whole values that the log does not have are put after a copy of the data. Where the image before lacks the column

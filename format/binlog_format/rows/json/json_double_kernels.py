@@ -10,13 +10,7 @@ from binlog_format.rows.json.json_text_kernels import DOUBLE_BEFORE, DOUBLE_DOCU
 from binlog_format.writing_kernels import MINUS, POINT, put_signed
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
-    from binlog_format.kernels import Bytes
-
-    Int32s = NDArray[np.int32]
-    Int64s = NDArray[np.int64]
+    from binlog_format.kernels import Bytes, Int32s, Int64s
 
 _FRACTION_DIGITS_MAX = 15  # MySQL strings/dtoa.cc: MAX_DECPT_FOR_F_FORMAT
 _SIGNIFICANT_DIGITS_MAX = 17

@@ -32,8 +32,7 @@ from binlog_format.writing_kernels import (
 )
 
 if TYPE_CHECKING:
-    from binlog_format.kernels import Bytes
-    from binlog_format.rows.json.json_size_kernels import Int32s, Int64s, Uint64s
+    from binlog_format.kernels import Bytes, Int32s, Int64s, Uint64s
 
 _DAY_US = 86_400_000_000
 

@@ -29,11 +29,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from binlog_format.kernels import Bytes
-
-    Int32s = NDArray[np.int32]
-    Int64s = NDArray[np.int64]
-    Mask = NDArray[np.bool_]
+    from binlog_format.kernels import Bytes, Int32s, Int64s, Mask
 
 
 class BinaryText(Enum):

@@ -13,13 +13,7 @@ from binlog_format.kernels import allocating_kernel, kernel
 from binlog_format.writing_kernels import SIGN_BIT, U0, decimal_digits, digit_count, escaped_size, magnitude
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from binlog_format.kernels import Bytes
-
-    Int32s = NDArray[np.int32]
-    Int64s = NDArray[np.int64]
-    Uint64s = NDArray[np.uint64]
+    from binlog_format.kernels import Bytes, Int32s, Int64s, Uint64s
 
 ABSENT = 0
 NULL = 1

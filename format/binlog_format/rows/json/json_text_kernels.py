@@ -27,12 +27,7 @@ from binlog_format.rows.json.json_scalar_kernels import (
 from binlog_format.rows.row_event_kernels import value_size
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from binlog_format.kernels import Bytes
-
-    Int32s = NDArray[np.int32]
-    Int64s = NDArray[np.int64]
+    from binlog_format.kernels import Bytes, Int32s, Int64s
 
 OK = 0
 GROW = 1  # call again from there with more room

@@ -35,13 +35,7 @@ from binlog_format.rows.json.variant_string_kernels import (
 from binlog_format.writing_kernels import COMMA, MINUS, QUOTE
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from binlog_format.kernels import Bytes
-
-    Int32s = NDArray[np.int32]
-    Int64s = NDArray[np.int64]
-    Mask = NDArray[np.bool_]
+    from binlog_format.kernels import Bytes, Int32s, Int64s, Mask
 
 OK = 0
 GROW = 1  # call again from there with more room

@@ -16,11 +16,7 @@ from binlog_format.rows.json.variant_layout import BASIC_BITS, DECIMAL_DIGITS_MA
 from binlog_format.writing_kernels import MINUS, POINT, U0, bits_of, decimal_digits
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from binlog_format.kernels import Bytes
-
-    Int64s = NDArray[np.int64]
+    from binlog_format.kernels import Bytes, Int64s
 
 NO_NUMBER = -1
 IS_DOUBLE = -2

@@ -34,13 +34,7 @@ from binlog_format.rows.json.variant_number_kernels import DECIMAL_TEXT_MAX, DIG
 from binlog_format.writing_kernels import COMMA
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from binlog_format.kernels import Bytes
-
-    Int32s = NDArray[np.int32]
-    Int64s = NDArray[np.int64]
-    Mask = NDArray[np.bool_]
+    from binlog_format.kernels import Bytes, Int32s, Int64s, Mask
 
 NO_JSON = 7  # a value of a type that JSON does not have
 

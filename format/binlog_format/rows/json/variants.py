@@ -17,12 +17,7 @@ from binlog_format.rows.json.variant_number_kernels import LIMBS
 from binlog_format.rows.values.text_kernels import first_not_utf8
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from binlog_format.kernels import Bytes
-
-    Int32s = NDArray[np.int32]
-    Mask = NDArray[np.bool_]
+    from binlog_format.kernels import Bytes, Int32s, Int64s, Mask
 
 _TEXT_REASONS = {
     variant_string_kernels.BAD_TEXT: "it is no JSON text",
@@ -138,7 +133,7 @@ def _grown(data: Bytes, used: int) -> Bytes:
     return grown
 
 
-def _cut(data: Bytes, doubles: NDArray[np.int64]) -> tuple[Int32s, Bytes]:
+def _cut(data: Bytes, doubles: Int64s) -> tuple[Int32s, Bytes]:
     # The texts of doubles, one after the other: where each starts and the last ends, and their bytes.
     starts, ends = doubles[:, variant_kernels.DOUBLE_START], doubles[:, variant_kernels.DOUBLE_END]
     sizes = ends - starts

@@ -17,9 +17,7 @@ from binlog_format.rows.values.text_kernels import text_size
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from binlog_format.kernels import Bytes
-
-    Int32s = NDArray[np.int32]
+    from binlog_format.kernels import Bytes, Int32s
 
 UUID_SIZE = 16
 INET6_SIZE = 16

@@ -16,11 +16,7 @@ from binlog_format.memory_kernels import copy_bytes, load_u8, load_u16, load_u64
 from binlog_format.rows.values.text_kernels import TOO_LARGE, text_size
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from binlog_format.kernels import Bytes
-
-    Int32s = NDArray[np.int32]
+    from binlog_format.kernels import Bytes, Int32s
 
 UTF8_GROWTH_MAX = 3
 _OFFSET_MAX = (1 << 31) - 1

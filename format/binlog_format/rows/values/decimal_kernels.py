@@ -18,12 +18,7 @@ from binlog_format.kernels import kernel
 from binlog_format.memory_kernels import load_u8
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from binlog_format.kernels import Bytes
-
-    Int32s = NDArray[np.int32]
-    Int64s = NDArray[np.int64]
+    from binlog_format.kernels import Bytes, Int32s, Int64s, Uint64s
 
 _SIGN = 0x80
 _WORD = np.uint64(0xFFFFFFFF)
@@ -44,7 +39,7 @@ def _group(data: Bytes, place: int, size: int, flip: int) -> int:
 
 
 @kernel
-def gather_small_decimals(data: Bytes, offsets: Int32s, width: int, groups: Int64s, out: NDArray[np.int64]) -> int:
+def gather_small_decimals(data: Bytes, offsets: Int32s, width: int, groups: Int64s, out: Int64s) -> int:
     """Decimals of up to 18 digits as numbers without point; *out*, (count, 2): low and high word of 128-bit numbers."""
     for i in range(offsets.size):
         place = int(offsets[i])
@@ -74,7 +69,7 @@ def gather_small_decimals(data: Bytes, offsets: Int32s, width: int, groups: Int6
 
 
 @kernel
-def gather_decimals(data: Bytes, offsets: Int32s, width: int, groups: Int64s, out: NDArray[np.uint64]) -> int:
+def gather_decimals(data: Bytes, offsets: Int32s, width: int, groups: Int64s, out: Uint64s) -> int:
     """Like `gather_small_decimals`, for up to 38 digits; *out* holds words without sign."""
     for i in range(offsets.size):
         place = int(offsets[i])

@@ -32,12 +32,8 @@ if TYPE_CHECKING:
     from numpy.typing import DTypeLike, NDArray
 
     from binlog_format.events.table_map import Column, TableLayout
-    from binlog_format.kernels import Bytes
+    from binlog_format.kernels import Bytes, Int32s, Int64s
     from binlog_format.rows.decoding import Decoding
-
-    Int32s = NDArray[np.int32]
-    Int64s = NDArray[np.int64]
-
 
 _SIGNED = {
     ColumnType.TINY: pa.int8(),

@@ -25,14 +25,9 @@ from binlog_format.rows.values.text_kernels import copy_texts
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from numpy.typing import NDArray
-
     from binlog_format.events.table_map import Column
-    from binlog_format.kernels import Bytes
+    from binlog_format.kernels import Bytes, Int32s
     from binlog_format.rows.decoding import Decoding
-
-    Int32s = NDArray[np.int32]
-
 
 VECTOR_TYPE = pa.list_(pa.float32())
 _FLOAT_SIZE = 4

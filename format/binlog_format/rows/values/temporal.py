@@ -25,17 +25,10 @@ from binlog_format.rows.values import temporal_kernels as kernels
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from numpy.typing import NDArray
-
     from binlog_format.events.table_map import Column, TableLayout
-    from binlog_format.kernels import Bytes
+    from binlog_format.kernels import Bytes, Int32s, Int64s, Mask
     from binlog_format.rows.decoding import Decoding
     from binlog_format.rows.images import Images
-
-    Int32s = NDArray[np.int32]
-    Int64s = NDArray[np.int64]
-    Mask = NDArray[np.bool_]
-
 
 _DATETIME_BIAS = 1 << 39
 _TIME_BITS = 17
@@ -251,7 +244,7 @@ def _shown(column: Column, data: Bytes, offsets: Int32s, valid: Mask, values: pa
     return values
 
 
-def _texts(column: Column, data: Bytes, offsets: Int32s, values: pa.Array, zero: NDArray[np.int64]) -> pa.Array:
+def _texts(column: Column, data: Bytes, offsets: Int32s, values: pa.Array, zero: Int64s) -> pa.Array:
     # As the server prints them; *zero*: which values are dates that no calendar has.
     digits, width = 0, 3
     if pa.types.is_timestamp(values.type):

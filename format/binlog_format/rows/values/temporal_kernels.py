@@ -17,14 +17,7 @@ from binlog_format.kernels import kernel
 from binlog_format.memory_kernels import load_u8, load_u16, load_u32
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
-    from binlog_format.kernels import Bytes
-
-    Int32s = NDArray[np.int32]
-    Int64s = NDArray[np.int64]
-    Mask = NDArray[np.bool_]
+    from binlog_format.kernels import Bytes, Int32s, Int64s, Mask
 
 SECOND = 1_000_000
 DAY = 86_400 * SECOND

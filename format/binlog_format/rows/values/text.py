@@ -39,14 +39,9 @@ from binlog_format.rows.values.charset_kernels import UTF8_GROWTH_MAX, write_cha
 from binlog_format.rows.values.value_kernels import gather_1, gather_2, gather_set
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from binlog_format.events.table_map import Column, TableLayout
-    from binlog_format.kernels import Bytes
+    from binlog_format.kernels import Bytes, Int32s, Mask
     from binlog_format.rows.decoding import Decoding
-
-    Int32s = NDArray[np.int32]
-
 
 BINARY = "binary"
 _UTF8_CHARACTER_SIZES = {"utf8mb3": 3, "utf8mb4": 4}
@@ -163,7 +158,7 @@ def _converted(charset: str, values: RowValues, decoding: Decoding) -> tuple[Int
     return out_offsets, out[: out_offsets[-1]]
 
 
-def _replaced(offsets: Int32s, texts: Bytes, size_max: int, valid: NDArray[np.bool_]) -> pa.Array:
+def _replaced(offsets: Int32s, texts: Bytes, size_max: int, valid: Mask) -> pa.Array:
     # One by one, in Python: only for columns with damaged UTF-8.
     replaced = []
     for index, is_valid in enumerate(valid.tolist()):

@@ -16,11 +16,7 @@ from binlog_format.memory_kernels import copy_bytes, load_u8, load_u32, load_u64
 from binlog_format.rows.row_event_kernels import value_size
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from binlog_format.kernels import Bytes
-
-    Int32s = NDArray[np.int32]
+    from binlog_format.kernels import Bytes, Int32s, Uint64s
 
 TOO_LARGE = -2
 _OFFSET_MAX = (1 << 31) - 1
@@ -180,7 +176,7 @@ def first_not_utf8(out_offsets: Int32s, out: Bytes, size_max: int) -> int:
 
 
 @kernel
-def set_offsets(masks: NDArray[np.uint64], label_offsets: Int32s, out_offsets: Int32s) -> int:
+def set_offsets(masks: Uint64s, label_offsets: Int32s, out_offsets: Int32s) -> int:
     """Compute the place of each SET value's text: the labels of its bits, with commas between them.
 
     Args:
@@ -213,7 +209,7 @@ def set_offsets(masks: NDArray[np.uint64], label_offsets: Int32s, out_offsets: I
 
 
 @kernel
-def write_sets(masks: NDArray[np.uint64], label_offsets: Int32s, labels: Bytes, out: Bytes) -> None:
+def write_sets(masks: Uint64s, label_offsets: Int32s, labels: Bytes, out: Bytes) -> None:
     """Write the texts that `set_offsets` has measured."""
     end = 0
     for i in range(masks.size):

@@ -15,9 +15,7 @@ from binlog_format.memory_kernels import load_u8, load_u16, load_u32, load_u64
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from binlog_format.kernels import Bytes
-
-    Int32s = NDArray[np.int32]
+    from binlog_format.kernels import Bytes, Int32s, Uint64s
 
 
 @kernel
@@ -69,7 +67,7 @@ def gather_4(data: Bytes, offsets: Int32s, out: NDArray[np.uint32]) -> int:
 
 
 @kernel
-def gather_8(data: Bytes, offsets: Int32s, out: NDArray[np.uint64]) -> int:
+def gather_8(data: Bytes, offsets: Int32s, out: Uint64s) -> int:
     """Values of 8 bytes."""
     last = max(data.size - 8, -1)
     for i in range(offsets.size):
@@ -81,7 +79,7 @@ def gather_8(data: Bytes, offsets: Int32s, out: NDArray[np.uint64]) -> int:
 
 
 @kernel
-def gather_bits(data: Bytes, offsets: Int32s, width: int, out: NDArray[np.uint64]) -> int:
+def gather_bits(data: Bytes, offsets: Int32s, width: int, out: Uint64s) -> int:
     """Big-endian values of *width* bytes, 0 to 8."""
     last = max(data.size - width, -1)
     for i in range(offsets.size):
@@ -97,7 +95,7 @@ def gather_bits(data: Bytes, offsets: Int32s, width: int, out: NDArray[np.uint64
 
 
 @kernel
-def gather_set(data: Bytes, offsets: Int32s, width: int, out: NDArray[np.uint64]) -> int:
+def gather_set(data: Bytes, offsets: Int32s, width: int, out: Uint64s) -> int:
     """Little-endian values of *width* bytes, 1 to 8."""
     last = max(data.size - width, -1)
     for i in range(offsets.size):

@@ -41,14 +41,12 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from binlog_format.block import Table
-    from binlog_format.kernels import Bytes
+    from binlog_format.kernels import Bytes, Int32s, Int64s, Uint64s
     from binlog_format.structured.arguments.columns import ArgumentColumn
     from binlog_format.structured.arguments.source_decoder import FoundValues
 
-    Int32s = NDArray[np.int32]
     Numbers = NDArray[Any]
     Doubles = NDArray[np.float64]
-    Places = NDArray[np.int32]
 
 
 _FRACTION_BITS = 64
@@ -56,7 +54,7 @@ _DOUBLE_BITS = 53
 _DOUBLE_EXPONENT_MIN = -1022
 
 
-def doubles_of_extended(data: Bytes, places: Places) -> Doubles:
+def doubles_of_extended(data: Bytes, places: Int32s) -> Doubles:
     """The nearest double of each `long double`; 0 where there is none (place below 0)."""
     fractions = np.empty(len(places), dtype=np.uint64)
     ends = np.empty(len(places), dtype=np.uint16)
@@ -77,7 +75,7 @@ def doubles_of_extended(data: Bytes, places: Places) -> Doubles:
     return doubles
 
 
-def _rounded(fractions: NDArray[np.uint64], dropped: NDArray[np.int64]) -> Doubles:
+def _rounded(fractions: Uint64s, dropped: Int64s) -> Doubles:
     # Shifted right by *dropped* bits, 11 to 64, to the nearest whole number, of two the even one.
     last = np.uint64(1) << (dropped - 1).astype(np.uint64)  # of the bits that go, the highest
     kept = fractions >> (dropped - 1).astype(np.uint64) >> np.uint64(1)

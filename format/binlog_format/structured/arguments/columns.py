@@ -22,12 +22,9 @@ from binlog_format.structured.types.type_tags import field_names, parse_tags
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from numpy.typing import NDArray
-
     from binlog_format.block import Table
+    from binlog_format.kernels import Int64s
     from binlog_format.structured.types.type_tags import TypeNode
-
-    Int64s = NDArray[np.int64]
 
 NO_SLOT = -1
 EVENTS_FRAME = 0

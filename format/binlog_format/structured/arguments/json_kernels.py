@@ -19,14 +19,9 @@ from binlog_format.structured.layout import ARGUMENTS_OFFSET, ENTRY_HEAD_SIZE, E
 from binlog_format.writing_kernels import put_bytes
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
     from binlog_format.block import Table
-    from binlog_format.kernels import Bytes
+    from binlog_format.kernels import Bytes, Int32s, Int64s, Mask
     from binlog_format.structured.arguments.json_value_kernels import JsonTypes
-
-    Int64s = NDArray[np.int64]
 
 
 @kernel
@@ -69,7 +64,7 @@ def write_arguments(
     out_offsets: Int64s,
     floats: Table,
     float_count: int,
-    valid: NDArray[np.bool_],
+    valid: Mask,
     stack: Int64s,
     failure: Table,
 ) -> tuple[int, int, int]:
@@ -116,7 +111,7 @@ def write_arguments(
 
 @kernel
 def insert_floats(
-    source: Bytes, floats: Table, texts: Bytes, text_offsets: NDArray[np.int32], offsets: Int64s, out: Bytes
+    source: Bytes, floats: Table, texts: Bytes, text_offsets: Int32s, offsets: Int64s, out: Bytes
 ) -> None:
     """Put the texts of floats to where `write_value` has left them out, and move the starts of the texts.
 

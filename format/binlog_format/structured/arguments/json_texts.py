@@ -38,16 +38,10 @@ from binlog_format.structured.types.type_tags import field_names, parse_tags
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from numpy.typing import NDArray
-
     from binlog_format.block import Table
-    from binlog_format.kernels import Bytes
+    from binlog_format.kernels import Bytes, Int64s, Mask
     from binlog_format.structured.event_log import LogBlock
     from binlog_format.structured.metadata import EventSource
-
-    Int64s = NDArray[np.int64]
-    Mask = NDArray[np.bool_]
-
 
 _HINT = (
     "The event is damaged, or not of this source: a program that logs one statement through two sessions writes such "

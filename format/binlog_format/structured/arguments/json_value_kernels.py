@@ -38,13 +38,8 @@ from binlog_format.writing_kernels import (
 )
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from binlog_format.block import Table
-    from binlog_format.kernels import Bytes
-
-    Int64s = NDArray[np.int64]
-
+    from binlog_format.kernels import Bytes, Int64s
 
 NO_ROOM = -1
 

@@ -13,15 +13,9 @@ from binlog_format.structured.layout import ARGUMENTS_OFFSET, ENTRY_HEAD_SIZE, E
 from binlog_format.structured.types.type_layout import COUNT_SIZE
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
     from binlog_format.block import Table
-    from binlog_format.kernels import Bytes
+    from binlog_format.kernels import Bytes, Int32s, Int64s, Mask
     from binlog_format.structured.arguments.json_value_kernels import JsonTypes
-
-    Int32s = NDArray[np.int32]
-    Int64s = NDArray[np.int64]
 
 _FIXED = int(Op.FIXED)
 _TEXT = int(Op.TEXT)
@@ -90,7 +84,7 @@ class ArgumentSearch(NamedTuple):
     places: Int32s
     frames: Int64s
     room: JsonRoom
-    valid: NDArray[np.bool_]
+    valid: Mask
     failure: Table
 
 

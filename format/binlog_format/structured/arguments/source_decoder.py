@@ -40,19 +40,12 @@ from binlog_format.structured.types.type_tags import argument_names
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from numpy.typing import NDArray
-
     from binlog_format.errors import BinlogError
-    from binlog_format.kernels import Bytes
+    from binlog_format.kernels import Bytes, Int32s, Int64s, Mask
     from binlog_format.structured.arguments.columns import Plan
     from binlog_format.structured.arguments.json_value_kernels import JsonTypes
     from binlog_format.structured.event_log import LogBlock
     from binlog_format.structured.metadata import EventSource
-
-    Int32s = NDArray[np.int32]
-    Int64s = NDArray[np.int64]
-    Mask = NDArray[np.bool_]
-
 
 _JSON_ROOM_PER_BYTE = 4
 _GROWTH = 2

@@ -11,12 +11,8 @@ from binlog_format.memory_kernels import load_u8, load_u16, load_u32, load_u64
 from binlog_format.structured.types.type_layout import SCALAR_SIZES, TypeKind
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from binlog_format.block import Table
     from binlog_format.kernels import Bytes
-
-    Int64s = NDArray[np.int64]
 
 OK = 0
 GROW = 1  # call again from there with more room

@@ -41,11 +41,8 @@ from binlog_format.structured.metadata import ClockSync, ShortEntryError, read_m
 from binlog_format.structured.scan_kernels import EntryStop
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from binlog_format.kernels import Bytes
+    from binlog_format.kernels import Bytes, Int64s, Uint64s
     from binlog_format.source_file import SourceFile
-
 
 _ENTRY_MIN = ENTRY_HEAD_SIZE + TAG_STRUCT.size
 _ROWS_MAX = BLOCK_SIZE // _ENTRY_MIN + 1
@@ -66,8 +63,8 @@ class FileRange:
 
     start: int
     end: int
-    starts: NDArray[np.int64]
-    counts: NDArray[np.int64]
+    starts: Int64s
+    counts: Int64s
     events: int
     clock_sync: ClockSync | None
     data: Bytes
@@ -108,10 +105,10 @@ class FileRange:
         ids = self._words(ENTRY_HEAD_SIZE + TAG_STRUCT.size, sources)
         return set(ids[ids < METADATA_BIT].tolist())
 
-    def _words(self, offset: int, starts: NDArray[np.int64] | None = None) -> NDArray[np.uint64]:
+    def _words(self, offset: int, starts: Int64s | None = None) -> Uint64s:
         """Eight bytes of each entry."""
         at = (self.starts if starts is None else starts) - self.start + offset
-        words: NDArray[np.uint64] = self.data[at[:, None] + np.arange(8)].view("<u8")[:, 0]
+        words: Uint64s = self.data[at[:, None] + np.arange(8)].view("<u8")[:, 0]
         return words
 
     def _tag(self, row: int) -> int:
@@ -138,8 +135,8 @@ class EntryWalker:
 
     def __init__(self, events_max: int = 1 << 62) -> None:
         self._events_max = events_max
-        self._starts: NDArray[np.int64] = np.zeros(0, dtype=np.int64)
-        self._counts: NDArray[np.int64] = np.zeros(0, dtype=np.int64)
+        self._starts: Int64s = np.zeros(0, dtype=np.int64)
+        self._counts: Int64s = np.zeros(0, dtype=np.int64)
 
     def cut(self, data: Bytes, *, file_no: int, file_offset: int, path: str) -> Cut[FileRange]:
         """See `Cutter`."""

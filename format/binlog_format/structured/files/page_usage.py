@@ -20,9 +20,8 @@ from binlog_format.structured.scan import EntryScanner
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from numpy.typing import NDArray
-
     from binlog_format.errors import CorruptError
+    from binlog_format.kernels import Int64s
     from binlog_format.source_file import Directory, SourceFile
     from binlog_format.structured.event_log import LogBlock
 
@@ -60,7 +59,7 @@ class StructuredFileUsage:
     """One file. *bytes*: shape (virtual pages, uses). A file without a byte has one page, of zeros."""
 
     name: str
-    bytes: NDArray[np.int64]
+    bytes: Int64s
 
 
 def measure_pages(
@@ -111,7 +110,7 @@ def measure_pages(
     return files
 
 
-def _measure_file(source: SourceFile, file_no: int, scanner: EntryScanner) -> NDArray[np.int64]:
+def _measure_file(source: SourceFile, file_no: int, scanner: EntryScanner) -> Int64s:
     size = source.size()
     pages = _Pages(size)
 
@@ -127,7 +126,7 @@ def _measure_file(source: SourceFile, file_no: int, scanner: EntryScanner) -> ND
     return pages.bytes
 
 
-def _entries_of(block: LogBlock) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+def _entries_of(block: LogBlock) -> tuple[Int64s, Int64s, Int64s]:
     """Starts, ends and uses of the entries of *block* in the file."""
     entry_size_min = ENTRY_HEAD_SIZE + TAG_STRUCT.size
     starts = np.zeros(len(block.data) // entry_size_min + 1, dtype=np.int64)
@@ -152,16 +151,14 @@ class _Pages:
     """Adds up bytes by page and use. *size*: of the file; it may grow."""
 
     def __init__(self, size: int) -> None:
-        self.bytes: NDArray[np.int64] = np.zeros(
-            (max(-(-size // VIRTUAL_PAGE_SIZE), 1), len(StructuredUse)), dtype=np.int64
-        )
+        self.bytes: Int64s = np.zeros((max(-(-size // VIRTUAL_PAGE_SIZE), 1), len(StructuredUse)), dtype=np.int64)
 
     def add_range(self, start: int, end: int, use: StructuredUse) -> None:
         """Add the bytes [*start*, *end*) of the file, if there are any."""
         if start < end:
             self.add(np.array([start]), np.array([end]), np.array([int(use)]))
 
-    def add(self, starts: NDArray[np.int64], ends: NDArray[np.int64], uses: NDArray[np.int64]) -> None:
+    def add(self, starts: Int64s, ends: Int64s, uses: Int64s) -> None:
         """Add ranges of bytes, none of them empty; a range that crosses pages is shared between them."""
         first, last = starts // VIRTUAL_PAGE_SIZE, (ends - 1) // VIRTUAL_PAGE_SIZE
         missing = int(last[-1]) + 1 - len(self.bytes)

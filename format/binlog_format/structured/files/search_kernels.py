@@ -22,8 +22,7 @@ from binlog_format.structured.layout import (
 from binlog_format.structured.scan_kernels import find_source
 
 if TYPE_CHECKING:
-    from binlog_format.kernels import Bytes
-    from binlog_format.structured.scan_kernels import Int32s, Int64s
+    from binlog_format.kernels import Bytes, Int32s, Int64s
 
 _HIGH_WORD = 0xFFFFFFFF
 _SOURCE_LOW = SOURCE_TAG & _HIGH_WORD

@@ -19,8 +19,7 @@ from binlog_format.structured.layout import (
 from binlog_format.structured.scan_kernels import EntryStop
 
 if TYPE_CHECKING:
-    from binlog_format.kernels import Bytes
-    from binlog_format.structured.scan_kernels import Int64s
+    from binlog_format.kernels import Bytes, Int64s
 
 
 class EntryWalk(NamedTuple):

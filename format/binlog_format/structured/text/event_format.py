@@ -33,11 +33,9 @@ from binlog_format.structured.types.type_table import joined_tables, type_table
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from binlog_format.kernels import Bytes
+    from binlog_format.kernels import Bytes, Int64s
     from binlog_format.structured.metadata import EventSource
-    from binlog_format.structured.text.time_kernels import Int64s
     from binlog_format.structured.types.type_table import TypeTable
-
 
 PERCENT = ord("%")
 

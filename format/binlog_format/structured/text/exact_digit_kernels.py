@@ -9,9 +9,7 @@ import numpy as np
 from binlog_format.kernels import kernel
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    Uint64s = NDArray[np.uint64]
+    from binlog_format.kernels import Uint64s
 
 _LIMBS_MAX = 640
 """Words of 32 bits: more than 16,445, the bits of the smallest 80-bit number."""

@@ -15,9 +15,7 @@ from binlog_format.structured.text.exact_digit_kernels import exact_digits
 from binlog_format.writing_kernels import MINUS, POINT, put_digits, put_fixed
 
 if TYPE_CHECKING:
-    from binlog_format.kernels import Bytes
-    from binlog_format.structured.text.exact_digit_kernels import Uint64s
-
+    from binlog_format.kernels import Bytes, Uint64s
 
 FLOAT_TEXT_MAX = 32
 """More than the longest text: `-1.234567890123457e-4932`."""

@@ -15,11 +15,8 @@ from binlog_format.structured.types.type_layout import COUNT_SIZE, SCALAR_SIZES,
 from binlog_format.writing_kernels import MINUS, magnitude, put_bytes, put_digits, put_signed, signed
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from binlog_format.block import Table
-    from binlog_format.kernels import Bytes
-    from binlog_format.structured.text.exact_digit_kernels import Uint64s
+    from binlog_format.kernels import Bytes, Int64s, Uint64s
     from binlog_format.structured.text.time_kernels import Times, Zone
 
 # What becomes of a value, and of a line.
@@ -57,10 +54,10 @@ class TextScratch(NamedTuple):
         report: `REPORT_SIZE`; filled when a value is damaged.
     """
 
-    stack: NDArray[np.int64]
-    walk: NDArray[np.int64]
+    stack: Int64s
+    walk: Int64s
     words: Uint64s
-    report: NDArray[np.int64]
+    report: Int64s
 
 
 _BOOL = int(TypeKind.BOOL)

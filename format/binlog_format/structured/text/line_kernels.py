@@ -25,11 +25,10 @@ from binlog_format.writing_kernels import put_bytes, put_digits
 
 if TYPE_CHECKING:
     from binlog_format.block import Table
-    from binlog_format.kernels import Bytes
+    from binlog_format.kernels import Bytes, Int64s, Uint64s
     from binlog_format.structured.clock_kernels import Clocks
-    from binlog_format.structured.text.exact_digit_kernels import Uint64s
     from binlog_format.structured.text.leaf_kernels import TextScratch, Types
-    from binlog_format.structured.text.time_kernels import Int64s, Times
+    from binlog_format.structured.text.time_kernels import Times
 
 # Steps of a line.
 LITERAL = 0

@@ -30,11 +30,10 @@ from binlog_format.structured.text.value_kernels import STACK_SHAPE, WALK_SIZE
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from binlog_format.kernels import Bytes
+    from binlog_format.kernels import Bytes, Int64s
     from binlog_format.structured.event_log import LogBlock
     from binlog_format.structured.text.event_format import EventFormat
     from binlog_format.structured.text.line_kernels import Program
-    from binlog_format.structured.text.time_kernels import Int64s
     from binlog_format.structured.types.type_table import TypeTable
 
 DEFAULT_DATE_FORMAT = b"%Y-%m-%d %H:%M:%S.%N"

@@ -25,11 +25,8 @@ from binlog_format.writing_kernels import (
 )
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
+    from binlog_format.kernels import Bytes, Int64s
 
-    from binlog_format.kernels import Bytes
-
-    Int64s = NDArray[np.int64]
 
 # Steps of a date format.
 LITERAL = 0
@@ -86,7 +83,7 @@ class Times(NamedTuple):
     zones: Bytes
     zone_bounds: Int64s
     size_max: int
-    last: NDArray[np.int64]
+    last: Int64s
     last_text: Bytes
 
 

@@ -31,13 +31,9 @@ from binlog_format.structured.types.type_tags import parse_tags
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from numpy.typing import NDArray
-
     from binlog_format.block import Table
-    from binlog_format.kernels import Bytes
+    from binlog_format.kernels import Bytes, Int64s
     from binlog_format.structured.types.type_tags import ArgumentTypes, TypeNode
-
-    Int64s = NDArray[np.int64]
 
 _FIXED_MEMBERS = frozenset({TypeKind.TUPLE, TypeKind.STRUCT})
 _SIZE_MIN_MAX = 1 << 30

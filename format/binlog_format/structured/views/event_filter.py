@@ -17,11 +17,8 @@ from binlog_format.views.filters import split_expressions
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from numpy.typing import NDArray
-
+    from binlog_format.kernels import Int64s, Mask
     from binlog_format.structured.metadata import EventSource
-
-    Mask = NDArray[np.bool_]
 
 SEVERITY_NAMES = {int(severity): severity.name.lower() for severity in Severity}
 _SEVERITY_NUMBERS = {name: number for number, name in SEVERITY_NAMES.items()}
@@ -184,7 +181,7 @@ class EventFilter:
         """True if the time of events matters."""
         return self.first_ns is not None or self.last_ns is not None
 
-    def in_time(self, ns: NDArray[np.int64], has_time: Mask) -> Mask:
+    def in_time(self, ns: Int64s, has_time: Mask) -> Mask:
         """Mask of the events whose time is wanted."""
         keep = has_time.copy()
         if self.first_ns is not None:

@@ -7,14 +7,8 @@ from typing import TYPE_CHECKING
 from binlog_format.kernels import kernel
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
     from binlog_format.block import Table
-
-    Int32s = NDArray[np.int32]
-    Int64s = NDArray[np.int64]
-    Mask = NDArray[np.bool_]
+    from binlog_format.kernels import Int64s, Mask
 
 NO_SUCH_SOURCE = -1
 

@@ -40,16 +40,10 @@ from binlog_format.views.columns import POSITION_TYPE, texts_of_rows
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from numpy.typing import NDArray
-
+    from binlog_format.kernels import Int32s, Int64s
     from binlog_format.structured.event_log import LogBlock
     from binlog_format.structured.metadata import EventSource
     from binlog_format.structured.views.event_filter import EventFilter
-
-    Int32s = NDArray[np.int32]
-    Int64s = NDArray[np.int64]
-    Mask = NDArray[np.bool_]
-
 
 TIME_TYPE = pa.timestamp("us", "UTC")
 _INT64_MAX = (1 << 63) - 1

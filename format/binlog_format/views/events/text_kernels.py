@@ -17,13 +17,8 @@ from binlog_format.kernels import kernel
 from binlog_format.memory_kernels import load_u8, load_u16
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
     from binlog_format.block import Table
-    from binlog_format.kernels import Bytes
-
-    Int64s = NDArray[np.int64]
+    from binlog_format.kernels import Bytes, Int64s
 
 _QUERY = int(EventType.QUERY)
 _LOAD_QUERY = int(EventType.EXECUTE_LOAD_QUERY)

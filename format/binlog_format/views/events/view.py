@@ -31,16 +31,10 @@ from binlog_format.views.filters import ALL_GROUPS, SNAPSHOT_DATABASE, GroupFilt
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from numpy.typing import NDArray
-
     from binlog_format.block import Block
     from binlog_format.events.table_map import TableLayout
-    from binlog_format.kernels import Bytes
+    from binlog_format.kernels import Bytes, Int32s, Int64s, Mask
     from binlog_format.views.filters import TableFilter
-
-    Int64s = NDArray[np.int64]
-    Mask = NDArray[np.bool_]
-
 
 WRITE_TYPES = frozenset({EventType.WRITE_ROWS_V0, EventType.WRITE_ROWS_V1, EventType.WRITE_ROWS_V2})
 """Row events of inserts, as they are when everything is expanded."""
@@ -106,7 +100,7 @@ class StatementTexts:
     def __init__(self) -> None:
         self._open: str | None = None  # of the statement that goes on in the next piece of a group
 
-    def of_rows(self, block: Block) -> tuple[NDArray[np.int32], pa.Array]:
+    def of_rows(self, block: Block) -> tuple[Int32s, pa.Array]:
         """Find the statement that made each row event of *block*.
 
         Returns:

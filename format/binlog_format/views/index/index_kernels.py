@@ -10,11 +10,9 @@ from binlog_format.block import NOT_INNER
 from binlog_format.kernels import kernel
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from binlog_format.block import Table
+    from binlog_format.kernels import Int64s, Uint64s
 
-    Int64s = NDArray[np.int64]
 
 # Where in `table_index.COLUMNS` its parts begin.
 _STORED = 4
@@ -31,7 +29,7 @@ def index_events(
     origins: Table,
     extents: Table,
     columns: Int64s,
-    unsigned: NDArray[np.uint64],
+    unsigned: Uint64s,
 ) -> int:
     """Fill a column of *columns* for each extent of each event.
 
@@ -109,7 +107,7 @@ def _extent_of(data_starts: Int64s, start: int, near: int) -> int:
 
 
 @kernel
-def _describe(events: Table, groups: Table, row: int, columns: Int64s, unsigned: NDArray[np.uint64], at: int) -> None:
+def _describe(events: Table, groups: Table, row: int, columns: Int64s, unsigned: Uint64s, at: int) -> None:
     group = events["group"][row]
     columns[_EVENT, at] = events["type"][row]
     columns[_EVENT + 1, at] = events["flags"][row]

@@ -24,16 +24,12 @@ from binlog_format.kernels import empty_bytes
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from numpy.typing import NDArray
-
     from binlog_format.block import Table
     from binlog_format.events.compression.payload import Payload
     from binlog_format.events.table_map import TableLayout
     from binlog_format.gtids.gtid import GtidSource
-    from binlog_format.kernels import Bytes
+    from binlog_format.kernels import Bytes, Int64s
     from binlog_format.log.log import Log
-
-    Int64s = NDArray[np.int64]
 
 EXTENT_COLUMNS = ("extent_file_no", "extent_offset", "extent_size", "continues")
 EVENT_COLUMNS = ("type", "flags", "event_no")

@@ -49,16 +49,12 @@ from binlog_format.views.index.index_reading import (
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from numpy.typing import NDArray
-
     from binlog_format.block import Block
+    from binlog_format.kernels import Int64s
     from binlog_format.log.log import Log
     from binlog_format.rows.decoding import Decoding
     from binlog_format.rows.table_events import TableEvents
     from binlog_format.views.index.index_reading import EventPart
-
-    Int64s = NDArray[np.int64]
-
 
 VERSION = 4
 CHECKED_BYTES = 4 << 20
@@ -345,7 +341,7 @@ def rows_of_source(shadow: TouchedTable, layout: TableLayout, snapshot: str) -> 
     return rows
 
 
-def checked_columns(counts: NDArray[np.int64]) -> dict[str, int]:
+def checked_columns(counts: Int64s) -> dict[str, int]:
     """Values of `checked_counts`, by the names of the view's columns."""
     updates, deletes, outside = counts.tolist()
     return {"checked_updates": updates, "checked_deletes": deletes, "checked_outside": outside}
