@@ -20,16 +20,12 @@ from binlog_format.kernels import empty_bytes
 from binlog_format.views.columns import pair_images
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from binlog_connector.envelope.encoding import ChangeEncoder, Orders
     from binlog_connector.envelope.json.change_values import ChangeValues
     from binlog_connector.envelope.message_context import TableEnvelope
-    from binlog_format.kernels import Bytes
+    from binlog_format.kernels import Bytes, Int64s
     from binlog_format.rows.images import Images
     from binlog_format.views.columns import Pairs
-
-    Int64s = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,13 +17,9 @@ from binlog_format.rows.values.temporal import fraction_digits
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from numpy.typing import NDArray
-
     from binlog_connector.envelope.connect_schema import Schema
     from binlog_format.events.table_map import Column
-
-    Int64s = NDArray[np.int64]
-    Mask = NDArray[np.bool_]
+    from binlog_format.kernels import Int32s, Int64s, Mask, Uint64s
 
 
 class ValueRefusal(Exception):
@@ -88,7 +84,7 @@ def present_mask(values: pa.Array) -> Mask:
     return mask
 
 
-def value_words(values: pa.Array, count: int) -> NDArray[np.uint64]:
+def value_words(values: pa.Array, count: int) -> Uint64s:
     """The 64-bit words of each value, the lowest first, in an array of their own; of a null: anything."""
     words = np.frombuffer(values.buffers()[1] or b"", dtype=np.uint64)
     return words[count * values.offset : count * (values.offset + len(values))].reshape(-1, count).copy()
@@ -99,7 +95,7 @@ def micros_of(values: pa.Array) -> Int64s:
     return value_words(values, 1).view(np.int64)[:, 0]
 
 
-def value_offsets(values: pa.Array) -> NDArray[np.int32]:
+def value_offsets(values: pa.Array) -> Int32s:
     """Starts of texts, and the end of the last one."""
     offsets = np.frombuffer(values.buffers()[1] or bytes(4), dtype=np.int32)
     return offsets[values.offset : values.offset + len(values) + 1]

@@ -8,18 +8,13 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    import numpy as np
     import pyarrow as pa
-    from numpy.typing import NDArray
 
     from binlog_connector.envelope.json.change_values import ChangeValues
     from binlog_connector.envelope.message_context import BlockContext, TableEnvelope
     from binlog_connector.schema.definitions import TableName
-    from binlog_format.kernels import Bytes
+    from binlog_format.kernels import Bytes, Int32s, Int64s
     from binlog_format.rows.images import Images
-
-    Int32s = NDArray[np.int32]
-    Int64s = NDArray[np.int64]
 
 
 class Texts(Protocol):

@@ -17,15 +17,10 @@ from binlog_format.views.columns import COMMIT_TIME_TYPE, SURE_POSITION_TYPE, Pl
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from numpy.typing import NDArray
-
     from binlog_connector.envelope.encoding import Texts
     from binlog_connector.envelope.json.change_values import ChangeValues
     from binlog_format.block import Block
-    from binlog_format.kernels import Bytes
-
-    Int32s = NDArray[np.int32]
-    Int64s = NDArray[np.int64]
+    from binlog_format.kernels import Bytes, Int32s, Int64s
 
 
 class MessageKind(StrEnum):

@@ -27,21 +27,18 @@ from binlog_format.rows.json.json_rows import json_column, text_buffers
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from numpy.typing import NDArray
-
     from binlog_connector.envelope.connect_values import ConnectColumn
     from binlog_connector.envelope.options import EnvelopeOptions
     from binlog_connector.schema.log_ddl import DdlStatement
     from binlog_connector.schema.operations import Operation
     from binlog_format.block import Block
     from binlog_format.events.table_map import TableLayout
-    from binlog_format.kernels import Bytes
+    from binlog_format.kernels import Bytes, Int32s, Int64s
     from binlog_format.rows.decoding import Decoding
     from binlog_format.rows.images import Images
     from binlog_format.rows.json.json_rows import JsonColumn
     from binlog_format.views.filters import GroupFilter
 
-    Int32s = NDArray[np.int32]
     EventQueries = tuple[Int32s, pa.Array]
 
 
@@ -57,7 +54,7 @@ class BlockContext:
 
     block: Block
     options: EnvelopeOptions
-    threads: NDArray[np.int64]
+    threads: Int64s
     queries: EventQueries | None
     now_ns: int
 

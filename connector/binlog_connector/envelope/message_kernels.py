@@ -13,14 +13,8 @@ from binlog_format.memory_kernels import copy_bytes, load_u32
 from binlog_format.writing_kernels import COMMA, put_bytes, put_null
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from binlog_format.block import Table
-    from binlog_format.kernels import Bytes
-
-    Int32s = NDArray[np.int32]
-    Int64s = NDArray[np.int64]
-    Uint64s = NDArray[np.uint64]
+    from binlog_format.kernels import Bytes, Int32s, Int64s, Uint64s
 
 NO_IMAGE = -1
 UNKNOWN_THREAD = -1

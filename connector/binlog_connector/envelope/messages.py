@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
     import pyarrow as pa
-    from numpy.typing import NDArray
 
     from binlog_connector.envelope.encoding import BlockEncoder, MessageEncoding, Orders
     from binlog_connector.envelope.json.change_values import ChangeValues
@@ -45,11 +44,11 @@ if TYPE_CHECKING:
     from binlog_connector.schema.definitions import TableName
     from binlog_format.block import Block
     from binlog_format.events.table_map import TableLayout
+    from binlog_format.kernels import Int64s, Mask
     from binlog_format.rows.images import Images
     from binlog_format.rows.table_events import TableEvents
     from binlog_format.views.selection import SourceOf
 
-    Int64s = NDArray[np.int64]
     TopicOf = Callable[[MessageKind, str | None, str | None], str]
 
 
@@ -251,7 +250,7 @@ class _Encoders:
     # Of a block, by what its rows are: changes, or copies that a snapshot has made of existing rows.
     changed: BlockEncoder | None
     copied: BlockEncoder | None
-    is_copied: NDArray[np.bool_]  # of each event
+    is_copied: Mask  # of each event
 
 
 def _run(changes: ChangeMessages, orders: Orders | None) -> MessageRun:

@@ -38,8 +38,6 @@ from binlog_format.views.columns import PlaceColumns
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from numpy.typing import NDArray
-
     from binlog_connector.envelope.change_messages import ChangeMessages
     from binlog_connector.envelope.encoding import MessageEncoding, Texts
     from binlog_connector.envelope.message_context import BlockContext, LoggedStatement
@@ -48,10 +46,8 @@ if TYPE_CHECKING:
     from binlog_connector.schema.log_ddl import DdlStatement
     from binlog_connector.schema.operations import Operation
     from binlog_format.block import Block
+    from binlog_format.kernels import Int64s
     from binlog_format.views.filters import TableFilter
-
-    Int64s = NDArray[np.int64]
-    Mask = NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True)

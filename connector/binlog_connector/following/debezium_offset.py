@@ -43,6 +43,7 @@ if TYPE_CHECKING:
 
     from binlog_connector.following.watched import WatchedLog
     from binlog_format.gtids.gtid_set import GtidPoint
+    from binlog_format.kernels import Bytes, Int64s, Mask
     from binlog_format.log.log import Log
     from binlog_format.position import Position
 
@@ -179,15 +180,15 @@ class _Group(NamedTuple):
     # The first group at a place: its events, in order.
     vendor: Vendor
     transaction: str | None
-    types: NDArray[np.uint8]
-    event_nos: NDArray[np.int64]
+    types: Bytes
+    event_nos: Int64s
     places: list[int | None]  # bytes in the file of the first two events
     begin: int  # number of the event that BEGIN is; 0: there is none
 
 
 def _first_group(log: Log, position: Position) -> _Group:
-    types: list[NDArray[np.uint8]] = []
-    event_nos: list[NDArray[np.int64]] = []
+    types: list[Bytes] = []
+    event_nos: list[Int64s] = []
     places: list[int | None] = []
     vendor, transaction, begin = Vendor.MARIADB, None, 0
     for block in log.committed_blocks(position, log.span(position, size_max=1).end):
@@ -250,20 +251,20 @@ def _not_there(log: Log, given: DebeziumOffset, reason: str) -> StartError:
     )
 
 
-def rows_taken(taken: TakenChanges, event_nos: NDArray[Any], row_nos: NDArray[Any]) -> NDArray[np.bool_]:
+def rows_taken(taken: TakenChanges, event_nos: NDArray[Any], row_nos: NDArray[Any]) -> Mask:
     """True for those rows of the group that have been taken."""
-    is_taken: NDArray[np.bool_] = event_nos < taken.event_no
+    is_taken: Mask = event_nos < taken.event_no
     is_taken |= (event_nos == taken.event_no) & (row_nos < taken.row_no)
     return is_taken
 
 
-def of_group(position: Position, column: Callable[[str], NDArray[Any]]) -> NDArray[np.bool_]:
+def of_group(position: Position, column: Callable[[str], NDArray[Any]]) -> Mask:
     """True for those rows that are of the event group at *position*.
 
     Args:
         column: Gives parts of the positions of the rows' groups: `file_no`, `page`, `chunk`.
     """
-    same: NDArray[np.bool_] = np.logical_and.reduce(
+    same: Mask = np.logical_and.reduce(
         [column(name) == getattr(position, name) for name in ("file_no", "page", "chunk")]
     )
     return same

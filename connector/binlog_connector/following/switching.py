@@ -33,12 +33,11 @@ from binlog_format.transactions.control_statement_kernels import FIELD_EVENT, FI
 from binlog_format.transactions.control_statements import read_control_statements
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from binlog_connector.following.offsets import SourceOffset
     from binlog_connector.following.watched import WatchedLog
     from binlog_format.block import Table
     from binlog_format.gtids.gtid_set import GtidPoint
+    from binlog_format.kernels import Int64s, Mask
     from binlog_format.log.log import Log
     from binlog_format.log_format import GtidStart, Heads
 
@@ -76,7 +75,7 @@ class Ignored(NamedTuple):
     domains: frozenset[int] = frozenset()
     servers: frozenset[int] = frozenset()
 
-    def are_read(self, groups: Table) -> NDArray[np.bool_]:
+    def are_read(self, groups: Table) -> Mask:
         """True for each transaction that is read."""
         is_ignored = np.isin(groups["domain"], list(self.domains)) | np.isin(groups["server_id"], list(self.servers))
         return np.asarray(~is_ignored)
@@ -254,7 +253,7 @@ def _servers(point: GtidPosition) -> set[tuple[int, int]]:
     return {(gtid.domain, gtid.server) for gtid in point.last.values()}
 
 
-def _groups_until(log: Log, end: Position, taken: DomainStarts | None) -> tuple[Table, NDArray[np.bool_]]:
+def _groups_until(log: Log, end: Position, taken: DomainStarts | None) -> tuple[Table, Mask]:
     """Transactions of a log before *end*, and which of them *taken* covers; None: all."""
     parts, covered, start = [np.empty(0, _GROUP)], [np.empty(0, np.bool_)], log.start_position()
     if end < start:
@@ -279,7 +278,7 @@ def _gtid(group: np.void) -> Gtid:
     return Gtid(int(group["domain"]), int(group["server_id"]), int(group["seqno"]))
 
 
-def _goes_back(groups: Table) -> NDArray[np.bool_]:
+def _goes_back(groups: Table) -> Mask:
     """True where a transaction's number is not larger than all before it in its domain."""
     found = np.zeros(len(groups), np.bool_)
     for domain in np.unique(groups["domain"]):
@@ -345,7 +344,7 @@ def _changing(log: Log, groups: Table) -> Table:
     return groups[is_loud | ~is_read]
 
 
-def _unmatched(of_domain: NDArray[np.bool_], is_common: NDArray[np.bool_]) -> NDArray[np.int64]:
+def _unmatched(of_domain: Mask, is_common: Mask) -> Int64s:
     """Rows of a domain that one side alone has, after the first one that both have."""
     rows = np.flatnonzero(of_domain)
     common = np.flatnonzero(is_common[rows])

@@ -42,7 +42,6 @@ from binlog_format.position import Place
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
-    from types import TracebackType
     from typing import Self
 
     from binlog_connector.kafka.connection import Connection
@@ -136,9 +135,7 @@ class Publisher:
             raise
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._close()
 
     def stop(self) -> None:

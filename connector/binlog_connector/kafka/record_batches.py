@@ -22,11 +22,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from binlog_connector.kafka.producer import Headers, Messages
-    from binlog_format.kernels import Bytes
-
-    Int32s = NDArray[np.int32]
-    Int64s = NDArray[np.int64]
-    Bools = NDArray[np.bool_]
+    from binlog_format.kernels import Bytes, Int32s, Int64s, Mask
 
 
 # Murmur2, 32 bits, with the seed of Kafka's Utils.murmur2.
@@ -36,7 +32,7 @@ _R = np.uint32(24)
 _WORD = 4
 
 
-def key_partitions(keys: pa.Array, partition_count: int) -> NDArray[np.int32]:
+def key_partitions(keys: pa.Array, partition_count: int) -> Int32s:
     """The partition of each key; a null is hashed as no bytes, so that all messages without keys stay in their order.
 
     Args:
@@ -49,7 +45,7 @@ def key_partitions(keys: pa.Array, partition_count: int) -> NDArray[np.int32]:
     return ((hashes & np.uint32(0x7FFFFFFF)) % np.uint32(partition_count)).astype(np.int32)
 
 
-def _murmur2(starts: NDArray[np.int64], sizes: NDArray[np.int64], data: NDArray[np.uint8]) -> NDArray[np.uint32]:
+def _murmur2(starts: Int64s, sizes: Int64s, data: Bytes) -> NDArray[np.uint32]:
     hashes = _SEED ^ sizes.astype(np.uint32)
     words = sizes // _WORD
     for word in range(int(words.max(initial=0))):
@@ -68,7 +64,7 @@ def _murmur2(starts: NDArray[np.int64], sizes: NDArray[np.int64], data: NDArray[
     return hashes ^ (hashes >> np.uint32(15))
 
 
-def _word(data: NDArray[np.uint8], places: NDArray[np.int64]) -> NDArray[np.uint32]:
+def _word(data: Bytes, places: Int64s) -> NDArray[np.uint32]:
     word = data[places].astype(np.uint32)
     for byte in range(1, _WORD):
         word |= data[places + byte].astype(np.uint32) << np.uint32(8 * byte)
@@ -127,7 +123,7 @@ def record_batches(messages: Messages, partition_count: int, size_max: int, befo
 class _Column:
     data: Bytes
     offsets: Int32s
-    nulls: Bools
+    nulls: Mask
 
     @classmethod
     def of(cls, array: pa.Array) -> _Column:

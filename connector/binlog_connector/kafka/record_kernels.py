@@ -12,14 +12,7 @@ from binlog_format.kernels import kernel
 from binlog_format.memory_kernels import copy_bytes
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
-    from binlog_format.kernels import Bytes
-
-    Int32s = NDArray[np.int32]
-    Int64s = NDArray[np.int64]
-    Bools = NDArray[np.bool_]
+    from binlog_format.kernels import Bytes, Int32s, Int64s, Mask
 
 _HIGH_BIT = 0x80
 _LOW_BITS = 0x7F
@@ -71,9 +64,9 @@ def cut_batch(
     first: int,
     size_max: int,
     keys: Int32s,
-    null_keys: Bools,
+    null_keys: Mask,
     values: Int32s,
-    null_values: Bools,
+    null_values: Mask,
     headers: Int32s,
     bodies: Int64s,
 ) -> int:
@@ -124,10 +117,10 @@ def write_records(
     rows: Int64s,
     bodies: Int64s,
     keys: Int32s,
-    null_keys: Bools,
+    null_keys: Mask,
     key_data: Bytes,
     values: Int32s,
-    null_values: Bools,
+    null_values: Mask,
     value_data: Bytes,
     headers: Int32s,
     header_data: Bytes,

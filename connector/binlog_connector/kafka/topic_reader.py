@@ -31,14 +31,13 @@ from binlog_format.position import Place
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
-    from types import TracebackType
     from typing import Self
 
     from kafka.consumer.fetcher import ConsumerRecord
-    from numpy.typing import NDArray
 
     from binlog_connector.kafka.connection import Connection
     from binlog_connector.kafka.producer import FileOf
+    from binlog_format.kernels import Int64s
 
 FILES_AT_ONCE = 8
 """Files with values of messages that are read at a time: object stores take long to answer, and answer many at once."""
@@ -55,7 +54,7 @@ class PartitionMessages:
     """
 
     partition: FetchedPartition
-    offsets: NDArray[np.int64]
+    offsets: Int64s
     keys: pa.Array
     values: pa.Array
 
@@ -96,9 +95,7 @@ class TopicReader:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._fetcher.close()
         self._consumer.close(autocommit=False)
 

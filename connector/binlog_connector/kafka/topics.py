@@ -26,7 +26,6 @@ from binlog_connector.kafka.connection import CLIENT_ID, broker_error, failure
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
-    from types import TracebackType
     from typing import Self
 
     from kafka import TopicPartition
@@ -127,9 +126,7 @@ class Topics:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._client.close()
 
     def partition_count(self, topic: str) -> int | None:

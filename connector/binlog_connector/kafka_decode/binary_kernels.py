@@ -9,11 +9,7 @@ import numpy as np
 from binlog_format.kernels import kernel
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from binlog_format.kernels import Bytes
-
-    Int32s = NDArray[np.int32]
+    from binlog_format.kernels import Bytes, Int32s
 
 _PAD = np.uint8(ord("="))
 _NO_DIGIT = np.uint8(255)

@@ -27,7 +27,7 @@ from binlog_format.rows.arrow_arrays import fixed_array, struct_array, text_arra
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from numpy.typing import NDArray
+    from binlog_format.kernels import Bytes, Int32s, Mask
 
     Schema = dict[str, Any]
     Convert = Callable[[pa.Array], pa.Array]
@@ -99,7 +99,7 @@ def _plain_text(unscaled: int, scale: int) -> str:
     return f"{sign}{digits[:-scale]}.{digits[-scale:]}" if scale else f"{sign}{digits}"
 
 
-def _parts(values: pa.Array) -> tuple[NDArray[np.uint8], NDArray[np.int32], NDArray[np.bool_]]:
+def _parts(values: pa.Array) -> tuple[Bytes, Int32s, Mask]:
     # The bytes, where each value begins in them (and the last one ends), and which are there.
     _, offsets_buffer, data_buffer = values.buffers()
     offsets = np.frombuffer(offsets_buffer, np.int32)[values.offset : values.offset + len(values) + 1]

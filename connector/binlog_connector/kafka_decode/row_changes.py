@@ -24,12 +24,8 @@ from binlog_format.rows.arrow_arrays import mask_array, numbers_array
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from numpy.typing import NDArray
-
     from binlog_connector.kafka_decode.connect_columns import ReceivedColumn
-
-    Int64s = NDArray[np.int64]
-
+    from binlog_format.kernels import Int64s, Mask
 
 _HEAD, _BETWEEN = '{"schema":', ',"payload":'
 _SHOWN_MAX = 80
@@ -60,7 +56,7 @@ def payloads_by_schema(texts: pa.Array) -> list[Payloads]:
         MessageError: A text has no schema.
     """
     found = []
-    there: NDArray[np.bool_] = texts.is_valid().to_numpy(zero_copy_only=False)
+    there: Mask = texts.is_valid().to_numpy(zero_copy_only=False)
     left = there.copy()
     while left.any():
         first = int(np.argmax(left))

@@ -15,7 +15,6 @@ from binlog_format.messages import visible
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
-    from types import TracebackType
 
     from prometheus_client import CollectorRegistry
     from prometheus_client.core import Metric
@@ -120,9 +119,7 @@ class MetricsExporter(FollowerMetrics):
     def __enter__(self) -> MetricsExporter:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:

@@ -18,8 +18,6 @@ from binlog_connector.metrics.exporter import FollowerMetrics
 from binlog_format.errors import OptionError
 
 if TYPE_CHECKING:
-    from types import TracebackType
-
     from opentelemetry.sdk.metrics.export import Metric as OtlpMetric
     from opentelemetry.sdk.metrics.export import MetricsData
     from prometheus_client.core import Metric
@@ -72,9 +70,7 @@ class OtlpExporter(FollowerMetrics):
         self._thread.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._stopped.set()
         self._thread.join()
         self._exporter.shutdown()

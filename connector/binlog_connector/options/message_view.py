@@ -16,13 +16,10 @@ from binlog_format.rows.arrow_arrays import numbers_array, strings_array
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from numpy.typing import NDArray
-
     from binlog_connector.envelope.messages import MessagesView
     from binlog_connector.kafka.topic_names import TopicTemplates
     from binlog_format.block import Block
-
-    Int64s = NDArray[np.int64]
+    from binlog_format.kernels import Int64s
 
 _HEADER_TYPE = pa.struct([("key", pa.string()), ("value", pa.binary())])
 _SAME_NAMES = ("position", "event_no", "row_no", "commit_time")

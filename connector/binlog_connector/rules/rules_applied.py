@@ -40,11 +40,10 @@ if TYPE_CHECKING:
     from binlog_connector.schema.snapshot_marks import SnapshotChange
     from binlog_connector.schema.table_changes import ColumnFacts, StatementChange
     from binlog_format.events.table_map import Column
-    from binlog_format.kernels import Bytes
+    from binlog_format.kernels import Bytes, Int32s, Int64s
     from binlog_format.rows.decoding import Decoding
     from binlog_format.vendor import Vendor
 
-    Int32s = NDArray[np.int32]
     BoolMask = NDArray[np.bool_]
 
 
@@ -99,7 +98,7 @@ def _chosen(images: Images, table: ShownTable, predicate: Predicate) -> Images:
     return chosen
 
 
-def _check_entering(images: Images, entering: NDArray[np.int64], table: ShownTable) -> None:
+def _check_entering(images: Images, entering: Int64s, table: ShownTable) -> None:
     lacking = [column for column in table.columns if images.absent_mask(column)[entering].any()]
     if lacking:
         raise _lacking(images, lacking, "an update brings such a row into `where`")
@@ -138,9 +137,7 @@ def _masked(images: Images, table: ShownTable) -> Images:
     return replace(images, data=data)
 
 
-def _masked_values(
-    images: Images, table: ShownTable, column: int, mask: Mask, present: NDArray[np.int64]
-) -> tuple[Int32s, Bytes]:
+def _masked_values(images: Images, table: ShownTable, column: int, mask: Mask, present: Int64s) -> tuple[Int32s, Bytes]:
     # Texts with their sizes before them, each one once; and where the one for each value starts.
     if mask.kind is MaskKind.TEXT:
         text = mask.text.encode()
@@ -158,9 +155,7 @@ def _masked_values(
     return places, np.frombuffer(sized.buffers()[2], dtype=np.uint8, count=int(starts[-1]))
 
 
-def _values(
-    images: Images, table: ShownTable, column: int, decoding: Decoding, rows: NDArray[np.int64] | None = None
-) -> pa.Array:
+def _values(images: Images, table: ShownTable, column: int, decoding: Decoding, rows: Int64s | None = None) -> pa.Array:
     offsets = images.column_offsets(column)
     offsets = offsets if rows is None else offsets[rows]
     try:

@@ -27,14 +27,12 @@ from binlog_format.vendor import Vendor
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from numpy.typing import NDArray
-
     from binlog_connector.schema.table_names import SessionId
     from binlog_format.block import Block
     from binlog_format.events.query import QueryEvent, QueryStatus
+    from binlog_format.kernels import Mask
     from binlog_format.log.log import Log
     from binlog_format.transactions.control_statements import ControlStatements
-
 
 DELETE = "DELETE"
 
@@ -42,7 +40,7 @@ DELETE = "DELETE"
 _BEFORE = b" \t\r\n\f\v/-#("
 
 
-def _pairs(words: frozenset[str], before: bytes = _BEFORE) -> NDArray[np.bool_]:
+def _pairs(words: frozenset[str], before: bytes = _BEFORE) -> Mask:
     # By the first two letters of the words.
     table = np.zeros(1 << 16, dtype=np.bool_)
     for start in {word[:2] for word in words}:
@@ -67,7 +65,7 @@ _ACCOUNT_WORDS = DDL_WORDS | {"SET", "CHANGE", ""}
 _TEXT_TYPES = (EventType.QUERY, EventType.EXECUTE_LOAD_QUERY)
 
 
-def _types(*types: EventType) -> NDArray[np.bool_]:
+def _types(*types: EventType) -> Mask:
     table = np.zeros(256, dtype=np.bool_)
     table[list(types)] = True
     return table
@@ -230,9 +228,7 @@ def _may_be_undone(block: Block, row: int, control_statements: ControlStatements
     return any(is_kind(control, *kinds) for control in control_statements.of_group(number))
 
 
-def _statements(
-    block: Block, words: frozenset[str] | None, may_begin: NDArray[np.bool_]
-) -> Iterator[tuple[int, str, DdlStatement]]:
+def _statements(block: Block, words: frozenset[str] | None, may_begin: Mask) -> Iterator[tuple[int, str, DdlStatement]]:
     """Statements that begin with one of *words*; None: with any but `NO_ROWS_WORDS`, and what is no statement.
 
     Those about accounts are none of them: no reader needs them, and they contain passwords.
@@ -318,7 +314,7 @@ def statement_of_event(block: Block, event: np.void, text: str) -> DdlStatement:
     )
 
 
-def _candidates(block: Block, types: NDArray[np.bool_], may_begin: NDArray[np.bool_]) -> list[int]:
+def _candidates(block: Block, types: Mask, may_begin: Mask) -> list[int]:
     """Rows of events of *types*; of Query events those that *may_begin* so, or that are too short."""
     rows = np.flatnonzero(types[block.events["type"]])
     if len(rows) == 0:

@@ -38,14 +38,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     import pyarrow as pa
-    from numpy.typing import NDArray
 
     from binlog_connector.schema.log_ddl import DdlStatement, ServerRuns
     from binlog_format.block import Block
+    from binlog_format.kernels import Bytes, Indices, Int64s, Mask
     from binlog_format.rows.decoding import TableSchemas
-
-    Mask = NDArray[np.bool_]
-    Rows = NDArray[np.int64]
 
 _BEFORE = r"(?is)^(?:\s|/\*[^!M].*?\*/|(?:-- |#)[^\n]*\n)*"
 """Spaces and comments before the first word of a statement."""
@@ -155,7 +152,7 @@ def _may_replace(texts: pa.Array | None, tables: tuple[pa.Array, pa.Array], is_a
     return np.where(is_usual, np.asarray(pc.match_substring_regex(texts, _REPLACES)), ~keeps)
 
 
-def _is_alone(block: Block, maps: Rows, places: NDArray[np.int64]) -> Mask:
+def _is_alone(block: Block, maps: Indices, places: Int64s) -> Mask:
     """True for table maps whose group has none of a table with this name in another database."""
     every = np.flatnonzero(block.events["type"] == EventType.TABLE_MAP)
     names = [pc.utf8_lower(texts_at(block.data, place[:, every])).dictionary_encode() for place in places]
@@ -184,36 +181,36 @@ def _uses(text: str, table: TableName, is_alone: bool) -> bool:
     return False
 
 
-def _merging_updates(block: Block) -> Rows:
+def _merging_updates(block: Block) -> Indices:
     """Updates whose new image lacks columns, and has all of the old one: of a REPLACE, and of what adds or updates."""
     rows = np.flatnonzero(block.events["type"] == EventType.UPDATE_ROWS_V1)
     rows, (before, after) = _bitmaps(block, rows, 2)
-    found: Rows = rows[(before & ~after == 0).all(axis=0) & (after != _ALL).any(axis=0)]
+    found: Indices = rows[(before & ~after == 0).all(axis=0) & (after != _ALL).any(axis=0)]
     return found
 
 
-def _shortened_updates(block: Block) -> Rows:
+def _shortened_updates(block: Block) -> Indices:
     """Updates whose new image lacks columns of the old one: of an UPDATE, and before 10.5 of a REPLACE too."""
     if block.server_version is not None and block.server_version >= _WHOLE_REPLACES_SINCE:
         return np.empty(0, dtype=np.int64)
     rows = np.flatnonzero(block.events["type"] == EventType.UPDATE_ROWS_V1)
     rows, (before, after) = _bitmaps(block, rows, 2)
-    found: Rows = rows[(before & ~after != 0).any(axis=0)]
+    found: Indices = rows[(before & ~after != 0).any(axis=0)]
     return found
 
 
-def _partial_inserts_of_open_group(block: Block) -> Rows:
+def _partial_inserts_of_open_group(block: Block) -> Indices:
     """Inserts whose image lacks columns, in a group that goes on after the block: updates may follow without a text."""
     if len(block.groups) == 0 or block.groups["ends"][-1]:
         return np.empty(0, dtype=np.int64)
     is_open = block.events["group"] == len(block.groups) - 1
     rows = np.flatnonzero(is_open & (block.events["type"] == EventType.WRITE_ROWS_V1))
     rows, (new,) = _bitmaps(block, rows, 1)
-    found: Rows = rows[(new != _ALL).any(axis=0)]
+    found: Indices = rows[(new != _ALL).any(axis=0)]
     return found
 
 
-def _bitmaps(block: Block, rows: Rows, count: int) -> tuple[Rows, NDArray[np.uint8]]:
+def _bitmaps(block: Block, rows: Indices, count: int) -> tuple[Indices, Bytes]:
     """The bitmaps of columns in the heads of row events, byte by byte; bits that are no column are set.
 
     Returns:

@@ -30,7 +30,6 @@ from binlog_streaming.settings.model import Job
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from types import TracebackType
 
     from binlog_connector.following.offsets import SourceOffset
     from binlog_streaming.job_state.record import JobRecord
@@ -207,7 +206,7 @@ class JobLock:
         self.take()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+    def __exit__(self, *_: object) -> None:
         self.give_back()
 
     def take(self) -> None:

@@ -25,13 +25,8 @@ from binlog_streaming.lake.row_values import one_array
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from numpy.typing import NDArray
-
+    from binlog_format.kernels import Bytes, Indices, Int64s, Mask
     from binlog_streaming.lake.row_values import DifferentRow, Differing, RowsBefore
-
-    Indices = NDArray[np.int64]
-    Flags = NDArray[np.uint8]
-    Mask = NDArray[np.bool_]
 
 File = TypeVar("File")
 
@@ -173,9 +168,9 @@ class Change:
     patches: Patches | None = None
     appends: pa.Table | None = None
     current: str | None = None
-    expected: NDArray[np.uint8] | None = None
+    expected: Bytes | None = None
     gone: str | None = None
-    firsts: NDArray[np.int64] | None = None
+    firsts: Int64s | None = None
     before: RowsBefore | None = None
 
     def key_rows(self, keys: Sequence[str]) -> pa.Table:
@@ -239,7 +234,7 @@ class Expected(IntEnum):
     """The row that the first image of the key shows."""
 
 
-def needs_row(expected: Flags) -> Mask:
+def needs_row(expected: Bytes) -> Mask:
     """Mask of the keys for which a target must have a row."""
     needed: Mask = np.isin(expected, (Expected.ROW, Expected.THIS_ROW))
     return needed
@@ -258,7 +253,7 @@ class Contradictions:
     """
 
     numbers: Indices
-    expected: Flags
+    expected: Bytes
     held: Indices
     different: DifferentRow | None = None
 
@@ -278,7 +273,7 @@ class ContradictedError(Exception):
         self.contradictions = contradictions
 
 
-def contradictions(expected: Flags, held: Indices, differing: Differing | None = None) -> Contradictions | None:
+def contradictions(expected: Bytes, held: Indices, differing: Differing | None = None) -> Contradictions | None:
     """Find differences between a target's rows and the expected ones; None: there are none.
 
     Args:

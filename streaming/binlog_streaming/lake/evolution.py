@@ -27,8 +27,7 @@ from binlog_format.rows.json.variants import VariantError, is_json, is_variant, 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from numpy.typing import NDArray
-
+    from binlog_format.kernels import Int64s
 
 _INTEGER_DIGITS = {8: 3, 16: 5, 32: 10, 64: 19}
 """Digits of the integers with so many bits."""
@@ -305,7 +304,7 @@ def without_identity(schema: pa.Schema) -> pa.Schema:
     return pa.schema([field for field in schema if field.name not in IDENTITY.names])
 
 
-def identified(rows: pa.Table, ids: NDArray[np.int64] | None) -> pa.Table:
+def identified(rows: pa.Table, ids: Int64s | None) -> pa.Table:
     """*rows*, which the next commit brings or modifies, with the columns of `IDENTITY`.
 
     Args:

@@ -24,13 +24,11 @@ from binlog_streaming.settings.choices import Merge
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from types import TracebackType
     from typing import Self
 
-    import numpy as np
     import pyarrow as pa
-    from numpy.typing import NDArray
 
+    from binlog_format.kernels import Int64s
     from binlog_streaming.lake.change import Change, Contradictions
     from binlog_streaming.lake.commit_id import CommitId
     from binlog_streaming.lake.key_lookup import Search
@@ -42,9 +40,7 @@ class FilesWrite(TableFiles[File], Protocol[File]):
 
     def __enter__(self) -> Self: ...
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None: ...
+    def __exit__(self, *_: object) -> None: ...
 
     @property
     def is_empty(self) -> bool:
@@ -142,7 +138,7 @@ class FilesTarget(Target, Generic[Write]):
         return self._merge_kind is not Merge.REWRITE
 
     def superseded_by_later_part(
-        self, parts: Sequence[WrittenFiles[Any]], keys: pa.Table, by: NDArray[np.int64]
+        self, parts: Sequence[WrittenFiles[Any]], keys: pa.Table, by: Int64s
     ) -> WrittenFiles[Any]:
         """See `Target`."""
         with self._begin() as write:

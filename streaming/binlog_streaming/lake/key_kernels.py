@@ -9,9 +9,7 @@ import numpy as np
 from binlog_format.kernels import kernel
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from binlog_format.kernels import Bytes
+    from binlog_format.kernels import Bytes, Int64s, Uint64s
 
 SPREAD = np.uint64(0x9E3779B97F4A7C15)
 """2**64 by the golden ratio: neighbours fall far from each other."""
@@ -20,7 +18,7 @@ _BIT, _BITS = np.uint64(7), np.uint64(3)
 
 
 @kernel
-def find_candidates(values: NDArray[np.uint64], flags: Bytes, shift: np.uint64, rows: NDArray[np.int64]) -> int:
+def find_candidates(values: Uint64s, flags: Bytes, shift: np.uint64, rows: Int64s) -> int:
     """Numbers of *values* for which a flag is set, ascending, into *rows*.
 
     Args:

@@ -26,11 +26,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from binlog_format.kernels import Indices, Mask
     from binlog_streaming.lake.change import TableFiles
-
-    Indices = NDArray[np.int64]
-    Mask = NDArray[np.bool_]
-
 
 File = TypeVar("File")
 
@@ -82,12 +79,12 @@ def cover(values: Indices, count_max: int) -> tuple[Indices, Indices]:
     return values[np.concatenate([[0], widest + 1])], values[np.concatenate([widest, [len(values) - 1]])]
 
 
-def meeting(ranges: tuple[Indices, Indices], least: Indices, greatest: Indices) -> NDArray[np.bool_]:
+def meeting(ranges: tuple[Indices, Indices], least: Indices, greatest: Indices) -> Mask:
     """Mask of the files that overlap one of *ranges* (of `cover`), by the least and greatest value of each."""
     starts, ends = ranges
     # A range meets a file when the first range that ends at or after the file's least value starts within it.
     first = np.searchsorted(ends, least)
-    meets: NDArray[np.bool_] = (first < len(starts)) & (starts[np.minimum(first, len(starts) - 1)] <= greatest)
+    meets: Mask = (first < len(starts)) & (starts[np.minimum(first, len(starts) - 1)] <= greatest)
     return meets
 
 

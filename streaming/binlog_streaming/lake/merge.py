@@ -28,13 +28,9 @@ from binlog_streaming.settings.choices import Merge
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from numpy.typing import NDArray
-
+    from binlog_format.kernels import Indices, Mask
     from binlog_streaming.lake.change import Change, Contradictions, TableFiles
     from binlog_streaming.lake.row_values import Differing
-
-    Indices = NDArray[np.int64]
-    Mask = NDArray[np.bool_]
 
 THREADS = 2
 """Files of a table whose keys are looked at at a time."""

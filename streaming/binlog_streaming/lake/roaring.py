@@ -14,7 +14,7 @@ import numpy as np
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    Rows = NDArray[np.int64]
+    from binlog_format.kernels import Indices
 
 MAGIC = 1681511377
 """Begins an array of bitmaps: a number of 4 bytes, like all in it with the low byte first."""
@@ -39,7 +39,7 @@ class DamagedError(ValueError):
     """The bytes are no such set."""
 
 
-def encoded(rows: Rows) -> bytes:
+def encoded(rows: Indices) -> bytes:
     """The bytes of a set. *rows*: its numbers, ascending, none twice, each below 2**32."""
     upper, starts, counts = np.unique(rows >> 16, return_index=True, return_counts=True)
     lower = rows.astype("<u2")
@@ -50,7 +50,7 @@ def encoded(rows: Rows) -> bytes:
     return b"".join([head, described, begins.astype("<u4").tobytes(), *parts])
 
 
-def decoded(data: bytes) -> Rows:
+def decoded(data: bytes) -> Indices:
     """The numbers of a set, ascending. Raises `DamagedError`: *data* is no such set."""
     try:
         magic, count = _HEAD.unpack_from(data)
@@ -79,7 +79,7 @@ def _part(lower: NDArray[np.uint16]) -> bytes:
     return np.packbits(bits, bitorder="little").tobytes()
 
 
-def _bitmap(data: bytes, place: int) -> tuple[Rows, int]:
+def _bitmap(data: bytes, place: int) -> tuple[Indices, int]:
     # Rows below 2**32, and the place after them.
     (cookie,) = _WORD.unpack_from(data, place)
     place += 4
@@ -107,7 +107,7 @@ def _bitmap(data: bytes, place: int) -> tuple[Rows, int]:
     return np.concatenate(found), place
 
 
-def _runs(data: bytes, place: int) -> tuple[Rows, int]:
+def _runs(data: bytes, place: int) -> tuple[Indices, int]:
     (count,) = _COUNT.unpack_from(data, place)
     pairs = np.frombuffer(data, "<u2", 2 * count, place + 2).reshape(count, 2).astype(np.int64)
     lengths = pairs[:, 1] + 1
@@ -118,7 +118,7 @@ def _runs(data: bytes, place: int) -> tuple[Rows, int]:
     return np.repeat(pairs[:, 0], lengths) + np.arange(lengths.sum()) - first_of_run, place + 2 + 4 * count
 
 
-def _numbers(data: bytes, place: int, count: int) -> tuple[Rows, int]:
+def _numbers(data: bytes, place: int, count: int) -> tuple[Indices, int]:
     if count <= _LIST_MAX:
         return np.frombuffer(data, "<u2", count, place).astype(np.int64), place + 2 * count
     bits = np.unpackbits(np.frombuffer(data, np.uint8, _BITMAP_BYTES, place), bitorder="little")

@@ -26,13 +26,8 @@ from binlog_streaming.lake.key_lookup import distinct, integers
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from numpy.typing import NDArray
-
+    from binlog_format.kernels import Indices, Mask
     from binlog_streaming.lake.change import TableFiles
-
-    Indices = NDArray[np.int64]
-    Mask = NDArray[np.bool_]
-
 
 _BITS = {pa.float16(): pa.int16(), pa.float32(): pa.int32(), pa.float64(): pa.int64()}
 

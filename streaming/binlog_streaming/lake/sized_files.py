@@ -16,9 +16,7 @@ import pyarrow.parquet as pq
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from numpy.typing import NDArray
-
-    Rows = NDArray[np.int64]
+    from binlog_format.kernels import Indices
 
 ROW_GROUP_BYTES = 32 << 20
 """Rows that are written at once, as they are in memory; two such parts are in memory while a file is written."""
@@ -99,7 +97,7 @@ class SizedFiles(ABC, Generic[File]):
             self._writer = None
 
 
-def batches_at(file: pq.ParquetFile, rows: Rows, columns: Sequence[str]) -> Iterator[tuple[Rows, pa.RecordBatch]]:
+def batches_at(file: pq.ParquetFile, rows: Indices, columns: Sequence[str]) -> Iterator[tuple[Indices, pa.RecordBatch]]:
     """Some rows of a file: places in *rows*, and the rows there. *rows*: numbers of rows, ascending, none twice."""
     first = 0
     for group in range(file.num_row_groups):

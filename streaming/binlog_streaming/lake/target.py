@@ -34,10 +34,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from contextlib import AbstractContextManager
 
-    import numpy as np
     import pyarrow as pa
-    from numpy.typing import NDArray
 
+    from binlog_format.kernels import Int64s
     from binlog_streaming.lake.change import Change
     from binlog_streaming.lake.commit_id import Applied, CommitId
     from binlog_streaming.lake.evolution import SchemaChange
@@ -185,7 +184,7 @@ class Target(ABC):
         return False
 
     def superseded_by_later_part(
-        self, parts: Sequence[WrittenFiles[Any]], keys: pa.Table, by: NDArray[np.int64]
+        self, parts: Sequence[WrittenFiles[Any]], keys: pa.Table, by: Int64s
     ) -> WrittenFiles[Any]:
         """Rows of parts whose keys come again in later parts, as one more part.
 

@@ -24,13 +24,9 @@ from binlog_streaming.modes.table_history import AFTER_ALL
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from numpy.typing import NDArray
-
     from binlog_connector.schema.foreign_keys import ForeignKey
+    from binlog_format.kernels import Indices, Mask
     from binlog_streaming.modes.table_history import RowVersions, TableHistory
-
-    Indices = NDArray[np.int64]
-    Mask = NDArray[np.bool_]
 
 LEVELS_MAX = 15
 """Foreign keys, one after the other, through which InnoDB carries a change on; a statement that goes deeper fails."""

@@ -16,15 +16,11 @@ from binlog_streaming.modes.row_batches import RowBatch
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence, Set
 
-    from numpy.typing import NDArray
-
     from binlog_format.block import Table
     from binlog_format.events.table_map import TableLayout
+    from binlog_format.kernels import Indices, Mask
     from binlog_format.rows.images import Images
     from binlog_streaming.modes.cascades import RowChanges
-
-    Indices = NDArray[np.int64]
-    Mask = NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,15 +14,11 @@ from binlog_streaming.lake.evolution import common_schema
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from numpy.typing import NDArray
-
     from binlog_format.block import Table
+    from binlog_format.kernels import Indices, Mask
     from binlog_format.rows.decoding import Decoding
     from binlog_format.rows.images import Images
     from binlog_streaming.modes.row_batches import RowBatch
-
-    Indices = NDArray[np.int64]
-    Mask = NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True)

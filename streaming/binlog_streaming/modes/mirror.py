@@ -27,13 +27,9 @@ from binlog_streaming.settings.choices import Deletes
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from numpy.typing import NDArray
-
+    from binlog_format.kernels import Indices, Mask
     from binlog_streaming.modes.partial.rows import Lookup
     from binlog_streaming.modes.row_batches import StepImages
-
-    Indices = NDArray[np.int64]
-    Mask = NDArray[np.bool_]
 
 
 def mirror_change(

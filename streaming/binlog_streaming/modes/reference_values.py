@@ -19,10 +19,7 @@ from binlog_streaming.lake.row_values import comparable, one_array, row_ids
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from numpy.typing import NDArray
-
-    Indices = NDArray[np.int64]
-    Mask = NDArray[np.bool_]
+    from binlog_format.kernels import Indices, Mask
 
 _Values = TypeVar("_Values", pa.Array, pa.ChunkedArray)
 _FOLDED = ((r"\p{M}+", ""), ("ß", "s"), ("æ", "ae"), ("œ", "oe"), ("ø", "o"), ("đ", "d"), ("ł", "l"), ("s+", "s"))

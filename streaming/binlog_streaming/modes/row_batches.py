@@ -32,12 +32,11 @@ if TYPE_CHECKING:
     from binlog_format.block import Table
     from binlog_format.events.table_map import TableLayout
     from binlog_format.gtids.gtid import GtidSource
+    from binlog_format.kernels import Bytes, Indices, Mask
     from binlog_format.log.log import Log
     from binlog_format.rows.decoding import Decoding
     from binlog_streaming.modes.partial.absent_columns import AbsentFacts
 
-    Indices = NDArray[np.int64]
-    Mask = NDArray[np.bool_]
     _ColumnReader = Callable[["RowBatch", Indices, Mask], pa.Array]
 
     EventPlace = tuple[Position, int]
@@ -93,7 +92,7 @@ class RowBatch:
     decoding: Decoding = DEFAULT_DECODING
     snapshot: str = ""
     facts: AbsentFacts | None = None
-    expected: NDArray[np.uint8] | None = None
+    expected: Bytes | None = None
     is_derived: bool = False
 
     def places(self) -> tuple[Indices, Indices]:
@@ -168,7 +167,7 @@ class StepImages:
         return int(self._starts[-1])
 
     @cached_property
-    def kinds(self) -> NDArray[np.uint8]:
+    def kinds(self) -> Bytes:
         """`ImageKind` of each image."""
         return _joined([row_batch.images.table["kind"] for row_batch in self.row_batches], np.uint8)
 

@@ -25,13 +25,9 @@ from binlog_streaming.modes.partial.absent_columns import NO_FACTS, UNCHANGED_IF
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from numpy.typing import NDArray
-
     from binlog_format.events.table_map import TableLayout
+    from binlog_format.kernels import Bytes, Indices
     from binlog_streaming.modes.row_batches import RowBatch, StepImages
-
-    Indices = NDArray[np.int64]
-    Flags = NDArray[np.uint8]
 
 
 def key_columns(layout: TableLayout, keys: Sequence[str]) -> tuple[int, ...]:
@@ -195,14 +191,14 @@ _OF_KIND[[ImageKind.INSERT, ImageKind.UPDATE_AFTER]] = Expected.NO_ROW
 """An update that keeps its key begins with the image before it; so one after it comes first where the key is new."""
 
 
-def expected_rows(images: StepImages, firsts: Indices) -> Flags:
+def expected_rows(images: StepImages, firsts: Indices) -> Bytes:
     """`Expected` of keys. *firsts*: of each key the number of its first image."""
     if all(row_batch.expected is None and not row_batch.snapshot for row_batch in images.row_batches):
         return _OF_KIND[images.kinds[firsts]]
     return np.concatenate([_expected(row_batch) for row_batch in images.row_batches])[firsts]
 
 
-def _expected(row_batch: RowBatch) -> Flags:
+def _expected(row_batch: RowBatch) -> Bytes:
     if row_batch.snapshot:  # the target may hold the row already, the same one or another
         return np.full(len(row_batch.images.table), Expected.ANYTHING, np.uint8)
     return _OF_KIND[row_batch.images.table["kind"]] if row_batch.expected is None else row_batch.expected

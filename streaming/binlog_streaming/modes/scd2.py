@@ -31,13 +31,9 @@ from binlog_streaming.modes.whole_rows import WholeImages
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from numpy.typing import NDArray
-
+    from binlog_format.kernels import Indices, Mask
     from binlog_streaming.lake.target import Target
     from binlog_streaming.modes.row_batches import StepImages
-
-    Indices = NDArray[np.int64]
-    Mask = NDArray[np.bool_]
 
     CurrentRows = Callable[[pa.Table], pa.Table]
     """Function from keys to the current versions with these keys in the target (it may return others too), in any

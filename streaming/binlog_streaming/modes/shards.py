@@ -35,12 +35,10 @@ if TYPE_CHECKING:
 
     from binlog_format.block import Table
     from binlog_format.events.table_map import TableLayout
+    from binlog_format.kernels import Bytes, Indices, Mask, Uint64s
     from binlog_format.rows.decoding import Decoding
     from binlog_format.rows.images import Images
     from binlog_streaming.modes.partial.absent_columns import AbsentFacts
-
-    Indices = NDArray[np.int64]
-    Mask = NDArray[np.bool_]
 
 _PLACE_DTYPE = np.dtype(
     [
@@ -128,7 +126,7 @@ def sharded(
         yield shard, pickle.dumps(shipped, protocol=pickle.HIGHEST_PROTOCOL)
 
 
-def _without_image(expected: NDArray[np.uint8]) -> NDArray[np.uint8]:
+def _without_image(expected: Bytes) -> Bytes:
     return np.where(expected == Expected.THIS_ROW, np.uint8(Expected.ROW), expected)
 
 
@@ -167,7 +165,7 @@ def shard_numbers(keys: pa.Table, count: int) -> Indices:
     return numbers
 
 
-def _hashes(array: pa.Array) -> NDArray[np.uint64]:
+def _hashes(array: pa.Array) -> Uint64s:
     # There are no nulls in keys.
     kind = array.type
     if pa.types.is_boolean(kind):
@@ -178,7 +176,7 @@ def _hashes(array: pa.Array) -> NDArray[np.uint64]:
         width = array.type.bit_width
         unsigned = {8: np.uint8, 16: np.uint16, 32: np.uint32, 64: np.uint64}[width]
         held = np.frombuffer(array.buffers()[1], unsigned)[array.offset : array.offset + len(array)]
-        numbers: NDArray[np.uint64] = held.astype(np.uint64)
+        numbers: Uint64s = held.astype(np.uint64)
         return numbers
     texts = array.cast(pa.large_binary())
     hashes = np.zeros(len(texts), np.int64)
@@ -222,7 +220,7 @@ class _Shipped:
     layout: TableLayout
     snapshots: tuple[str, ...]
     facts: tuple[AbsentFacts | None, ...]
-    expected: NDArray[np.uint8] | None
+    expected: Bytes | None
 
     def row_batches(self, decoding: Decoding) -> list[RowBatch]:
         """One for each snapshot, and one for changes, as far as there are any; and for different facts."""

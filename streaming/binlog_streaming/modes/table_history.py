@@ -18,12 +18,8 @@ from binlog_streaming.modes.partial.absent_columns import UNCHANGED_IF_ABSENT, A
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from numpy.typing import NDArray
-
+    from binlog_format.kernels import Bytes, Indices, Mask
     from binlog_streaming.modes.row_batches import StepImages
-
-    Indices = NDArray[np.int64]
-    Mask = NDArray[np.bool_]
 
 BEFORE_ALL, AFTER_ALL = -1, np.iinfo(np.int64).max
 """Values in place of a time: before the first change of a step, and after the last one."""
@@ -267,6 +263,6 @@ class TableHistory:
         return found
 
 
-def _begins(kinds: NDArray[np.uint8]) -> Mask:
+def _begins(kinds: Bytes) -> Mask:
     mask: Mask = np.isin(kinds, (ImageKind.INSERT, ImageKind.UPDATE_AFTER))
     return mask

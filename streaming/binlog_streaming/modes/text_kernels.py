@@ -9,9 +9,7 @@ import numpy as np
 from binlog_format.kernels import kernel
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from binlog_format.kernels import Bytes
+    from binlog_format.kernels import Bytes, Int64s
 
 _ZERO = ord("0")
 _COLON = np.uint8(ord(":"))
@@ -21,7 +19,7 @@ _LOW_32 = 0xFFFFFFFF
 
 
 @kernel
-def write_places(numbers: NDArray[np.int64], widths: NDArray[np.int64], texts: NDArray[np.uint8]) -> None:
+def write_places(numbers: Int64s, widths: Int64s, texts: Bytes) -> None:
     """Write the numbers of each row with as many digits as their column has, and colons between them.
 
     Args:
@@ -43,7 +41,7 @@ def write_places(numbers: NDArray[np.int64], widths: NDArray[np.int64], texts: N
 
 
 @kernel
-def hash_texts(data: Bytes, offsets: NDArray[np.int64], hashes: NDArray[np.int64]) -> bool:
+def hash_texts(data: Bytes, offsets: Int64s, hashes: Int64s) -> bool:
     """FNV-1a in 32 bits of each text, `data[offsets[i] : offsets[i + 1]]`.
 
     Returns:

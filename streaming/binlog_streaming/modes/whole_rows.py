@@ -36,12 +36,8 @@ from binlog_streaming.modes.row_batches import NO_IMAGE
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from numpy.typing import NDArray
-
+    from binlog_format.kernels import Indices, Mask
     from binlog_streaming.modes.row_batches import StepImages
-
-    Indices = NDArray[np.int64]
-    Mask = NDArray[np.bool_]
 
 
 @dataclass(frozen=True)

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from matplotlib.legend import Legend
     from numpy.typing import NDArray
 
+    from binlog_format.kernels import Int64s, Mask
     from binlog_streaming.page_map.picture import LegendLine, Picture, PictureFile
 
 CELLS_MAX = 8192
@@ -127,13 +128,11 @@ def _draw_file(axes: Axes, file: PictureFile, top: float, layout: _Layout) -> No
         axes.add_collection(PolyCollection(list(corners), facecolors=color, edgecolors=color, linewidths=0.2))
 
 
-def _cell_corners(
-    cells: NDArray[np.int64], top: float, layout: _Layout
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def _cell_corners(cells: Int64s, top: float, layout: _Layout) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     return (cells % layout.columns).astype(np.float64), (top + cells // layout.columns).astype(np.float64)
 
 
-def _draw_dots(axes: Axes, dots: NDArray[np.bool_], color: str, top: float, layout: _Layout) -> None:
+def _draw_dots(axes: Axes, dots: Mask, color: str, top: float, layout: _Layout) -> None:
     has_dot = np.logical_or.reduceat(dots, np.arange(0, len(dots), layout.pages))
     x, y = _cell_corners(np.flatnonzero(has_dot), top, layout)
     axes.plot(

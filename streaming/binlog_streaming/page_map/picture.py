@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
     from binlog_format.errors import BinlogError
     from binlog_format.innodb.inspection.page_usage import InnodbFileUsage, LogUsage, TransactionUsage
+    from binlog_format.kernels import Int64s, Mask
     from binlog_format.log_format import OnProgress
     from binlog_format.position import Position
     from binlog_format.source_file import Directory
@@ -65,7 +66,7 @@ class PictureFile:
     size: int
     colors: list[str]
     amounts: NDArray[np.float64]
-    dots: NDArray[np.bool_] | None = None
+    dots: Mask | None = None
 
 
 @dataclass(slots=True)
@@ -143,15 +144,15 @@ def innodb_picture(usage: LogUsage) -> Picture:
     )
 
 
-def _file(file: InnodbFileUsage, shares: dict[int, NDArray[np.int64]], shown_count: int) -> PictureFile:
+def _file(file: InnodbFileUsage, shares: dict[int, Int64s], shown_count: int) -> PictureFile:
     colors, amounts = _strips(file, shares, shown_count)
     has_state = file.bytes[:, InnodbUse.GTID_STATE] > 0
     return PictureFile(file.name, len(file.bytes) * file.page_size, colors, amounts, has_state)
 
 
-def _transaction_shares(usage: LogUsage) -> dict[int, dict[int, NDArray[np.int64]]]:
+def _transaction_shares(usage: LogUsage) -> dict[int, dict[int, Int64s]]:
     """Bytes in each page, for each file and transaction (by rank)."""
-    shares: dict[int, dict[int, NDArray[np.int64]]] = {}
+    shares: dict[int, dict[int, Int64s]] = {}
     sizes = {file.file_no: len(file.bytes) for file in usage.files}
     for rank, transaction in enumerate(usage.transactions):
         rank = min(rank, len(TRANSACTION_COLORS))
@@ -166,13 +167,13 @@ def _transaction_shares(usage: LogUsage) -> dict[int, dict[int, NDArray[np.int64
 
 
 def _strips(
-    file: InnodbFileUsage, shares: dict[int, NDArray[np.int64]], shown_count: int
+    file: InnodbFileUsage, shares: dict[int, Int64s], shown_count: int
 ) -> tuple[list[str], NDArray[np.float64]]:
     """Colours, and for each page how many bytes have each of them."""
     colors: list[str] = []
     amounts: list[NDArray[np.float64]] = []
 
-    def add(color: str, values: NDArray[np.int64]) -> None:
+    def add(color: str, values: Int64s) -> None:
         colors.append(color)
         amounts.append(values.astype(np.float64))
 

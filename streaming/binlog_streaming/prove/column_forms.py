@@ -33,8 +33,7 @@ from binlog_streaming.snapshot.sql_text import quoted
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from numpy.typing import NDArray
-
+    from binlog_format.kernels import Int64s, Uint64s
     from binlog_streaming.settings.model import TableRule
     from binlog_streaming.snapshot.source_table import SourceColumn, SourceTable
 
@@ -325,7 +324,7 @@ class TableForms:
         """SQL for the message of a row's key."""
         return _message_sql(self.key_columns or self.columns)
 
-    def rows(self, column: Column, signs: NDArray[np.int64]) -> tuple[Rows, NDArray[np.int64]]:
+    def rows(self, column: Column, signs: Int64s) -> tuple[Rows, Int64s]:
         """Rows of the target as keys and hashes, and the bucket of each.
 
         Args:
@@ -338,7 +337,7 @@ class TableForms:
             keys = messages_of([forms[form] for form in self.key_columns], len(signs))
         return Rows(keys.texts(), hashes_of(row_messages), signs), buckets_of(keys, BUCKETS)
 
-    def column_hashes(self, column: Column, row_count: int) -> list[NDArray[np.uint64]]:
+    def column_hashes(self, column: Column, row_count: int) -> list[Uint64s]:
         """Hashes of each compared column's parts of the rows' messages."""
         return [hashes_of(messages_of([form.values(column(name))], row_count)) for form, name in self._named]
 

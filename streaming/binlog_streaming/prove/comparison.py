@@ -23,9 +23,8 @@ from binlog_streaming.prove.side_rows import changed_files
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from numpy.typing import NDArray
-
     from binlog_connector.schema.definitions import TableName
+    from binlog_format.kernels import Int64s, Uint64s
     from binlog_streaming.lake.target import Target
     from binlog_streaming.prove.column_forms import TableForms
     from binlog_streaming.prove.log_changes import LogChanges, LogPlace
@@ -86,7 +85,7 @@ def find_differences(expected: Rows, held: Rows) -> list[Difference]:
     return sorted(rows, key=lambda row: row.key)
 
 
-def _by_key(rows: Rows, ids: NDArray[np.int64], count: int) -> tuple[NDArray[np.int64], NDArray[np.uint64]]:
+def _by_key(rows: Rows, ids: Int64s, count: int) -> tuple[Int64s, Uint64s]:
     counts, totals = np.zeros(count, np.int64), np.zeros(count, np.uint64)
     np.add.at(counts, ids, rows.signs)
     coming = rows.signs > 0
@@ -101,7 +100,7 @@ def _kind(expected: int, held: int) -> DifferenceKind:
     return DifferenceKind.EXTRA if held > expected else DifferenceKind.DIFFERENT
 
 
-def first_buckets(buckets: list[int], counts: NDArray[np.int64]) -> list[int]:
+def first_buckets(buckets: list[int], counts: Int64s) -> list[int]:
     """The first buckets that together have no more rows than `ROWS_MAX`; at least one."""
     totals = np.cumsum(counts[buckets])
     return buckets[: max(1, int(np.searchsorted(totals, ROWS_MAX, side="right")))]
@@ -210,7 +209,7 @@ def compare_rows(
     result: ProofResult,
     sides: tuple[ComparedRows, ComparedRows],
     sums: tuple[Sums, Sums],
-    later: tuple[Rows, NDArray[np.int64]],
+    later: tuple[Rows, Int64s],
     sample: Sequence[int],
 ) -> ProofResult:
     """Compare what is expected with what a target holds.
@@ -297,7 +296,7 @@ def named_read_errors(sink: Sink, table: TableName, uri: str) -> Iterator[None]:
 
 def later_rows(
     changes: LogChanges, low: LogPlace, high: LogPlace, table: TableName, forms: TableForms
-) -> tuple[Rows, NDArray[np.int64]]:
+) -> tuple[Rows, Int64s]:
     """Rows that a log brings to a table, or takes from it, between two points of which either may be the later one.
 
     Returns:

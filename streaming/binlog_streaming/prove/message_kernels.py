@@ -10,9 +10,7 @@ from binlog_format.events.checksum_kernels import crc32
 from binlog_format.kernels import kernel
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from binlog_format.kernels import Bytes
+    from binlog_format.kernels import Bytes, Int64s, Mask, Uint64s
 
 NULL_MARK = np.uint8(ord("N"))
 SIZE_END = np.uint8(ord(":"))
@@ -29,7 +27,7 @@ def _digit_count(number: int) -> int:
 
 
 @kernel
-def add_sizes(valid: NDArray[np.bool_], offsets: NDArray[np.int64], sizes: NDArray[np.int64]) -> None:
+def add_sizes(valid: Mask, offsets: Int64s, sizes: Int64s) -> None:
     """Add what the values of a column take in the message of each row: `N`, or size, colon and bytes."""
     for row in range(len(valid)):
         if valid[row]:
@@ -40,9 +38,7 @@ def add_sizes(valid: NDArray[np.bool_], offsets: NDArray[np.int64], sizes: NDArr
 
 
 @kernel
-def put_values(
-    valid: NDArray[np.bool_], offsets: NDArray[np.int64], data: Bytes, places: NDArray[np.int64], messages: Bytes
-) -> None:
+def put_values(valid: Mask, offsets: Int64s, data: Bytes, places: Int64s, messages: Bytes) -> None:
     """Write the values of a column at *places*, which then are where the next column goes."""
     for row in range(len(valid)):
         at = places[row]
@@ -65,7 +61,7 @@ def put_values(
 
 
 @kernel
-def bucket_of_each(messages: Bytes, offsets: NDArray[np.int64], count: int, buckets: NDArray[np.int64]) -> None:
+def bucket_of_each(messages: Bytes, offsets: Int64s, count: int, buckets: Int64s) -> None:
     """The CRC-32 of each message, modulo *count*."""
     for row in range(len(buckets)):
         checksum = crc32(messages, offsets[row], offsets[row + 1])
@@ -74,11 +70,11 @@ def bucket_of_each(messages: Bytes, offsets: NDArray[np.int64], count: int, buck
 
 @kernel
 def add_to_buckets(
-    buckets: NDArray[np.int64],
-    hashes: NDArray[np.uint64],
+    buckets: Int64s,
+    hashes: Uint64s,
     sign: int,
-    counts: NDArray[np.int64],
-    sums: NDArray[np.uint64],
+    counts: Int64s,
+    sums: Uint64s,
 ) -> None:
     """Add rows to the counts and sums of their buckets (*sign* 1), or take them out (-1)."""
     for row in range(len(buckets)):

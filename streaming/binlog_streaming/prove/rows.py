@@ -26,10 +26,7 @@ from binlog_streaming.prove.sha256_kernels import sha256_of_each
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from numpy.typing import NDArray
-
-    from binlog_format.kernels import Bytes
-
+    from binlog_format.kernels import Bytes, Int64s, Mask, Uint64s
 
 BUCKETS = 1024
 _MODULUS = 1 << 64
@@ -50,10 +47,10 @@ class Rows(NamedTuple):
     """
 
     keys: pa.Array
-    hashes: NDArray[np.uint64]
-    signs: NDArray[np.int64]
+    hashes: Uint64s
+    signs: Int64s
 
-    def where(self, mask: NDArray[np.bool_]) -> Rows:
+    def where(self, mask: Mask) -> Rows:
         """The rows of *mask*."""
         return Rows(self.keys.filter(mask_array(mask)), self.hashes[mask], self.signs[mask])
 
@@ -71,8 +68,8 @@ class Rows(NamedTuple):
 class Sums:
     """Counts of rows and sums of their hashes, modulo 2**64, by bucket."""
 
-    counts: NDArray[np.int64]
-    totals: NDArray[np.uint64]
+    counts: Int64s
+    totals: Uint64s
 
     @staticmethod
     def empty() -> Sums:
@@ -89,7 +86,7 @@ class Sums:
         self.counts[bucket] += count
         self.totals[bucket] = np.uint64((int(self.totals[bucket]) + total) % _MODULUS)
 
-    def add_rows(self, rows: Rows, buckets: NDArray[np.int64]) -> None:
+    def add_rows(self, rows: Rows, buckets: Int64s) -> None:
         """Add rows, those that are taken out negatively."""
         for sign in (1, -1):
             chosen = rows.signs == sign
@@ -115,7 +112,7 @@ class RowMessages(NamedTuple):
     """RowMessages, one after the other. *offsets*: where each begins, and the last one ends."""
 
     data: Bytes
-    offsets: NDArray[np.int64]
+    offsets: Int64s
 
     def __len__(self) -> int:
         return len(self.offsets) - 1
@@ -140,13 +137,13 @@ def messages_of(columns: Sequence[pa.Array], row_count: int) -> RowMessages:
     return RowMessages(data, ends)
 
 
-def hashes_of(messages: RowMessages) -> NDArray[np.uint64]:
+def hashes_of(messages: RowMessages) -> Uint64s:
     """The first eight bytes of each message's SHA-256 as a number: in SQL `CONV(LEFT(SHA2(m, 256), 16), 16, 10)`."""
     halves = _digests(messages).reshape(-1, DIGEST_SIZE)[:, :8]
     return np.ascontiguousarray(halves).view(">u8").reshape(-1).astype(np.uint64)
 
 
-def buckets_of(messages: RowMessages, count: int) -> NDArray[np.int64]:
+def buckets_of(messages: RowMessages, count: int) -> Int64s:
     """A number below *count* for each message: in SQL `CRC32(m) % count`."""
     buckets = np.empty(len(messages), dtype=np.int64)
     bucket_of_each(messages.data, messages.offsets, count, buckets)
@@ -168,7 +165,7 @@ def _digests(messages: RowMessages) -> Bytes:
     return digests
 
 
-def _parts(array: pa.Array) -> tuple[NDArray[np.bool_], NDArray[np.int64], Bytes]:
+def _parts(array: pa.Array) -> tuple[Mask, Int64s, Bytes]:
     # Which values are there; where each begins, and the last one ends; and the bytes.
     large = array.cast(pa.large_binary())
     _, offsets_buffer, data_buffer = large.buffers()

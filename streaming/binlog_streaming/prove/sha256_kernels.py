@@ -12,7 +12,7 @@ from binlog_format.kernels import kernel
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from binlog_format.kernels import Bytes
+    from binlog_format.kernels import Bytes, Int64s
 
 _U = np.uint32
 _BLOCK = 64
@@ -70,7 +70,7 @@ def _take_block(data: Bytes, start: int, state: NDArray[np.uint32], words: NDArr
 @kernel
 def sha256_of_each(
     data: Bytes,
-    offsets: NDArray[np.int64],
+    offsets: Int64s,
     digests: Bytes,
     state: NDArray[np.uint32],
     words: NDArray[np.uint32],

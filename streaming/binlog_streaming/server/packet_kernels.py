@@ -8,12 +8,7 @@ from binlog_format.kernels import kernel
 from binlog_format.memory_kernels import load_u8, load_u16
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
-    from binlog_format.kernels import Bytes
-
-    Int64s = NDArray[np.int64]
+    from binlog_format.kernels import Bytes, Int64s
 
 MORE = 0  # the data end within a packet
 LAST = 1  # the packet after the last row

@@ -22,12 +22,9 @@ from binlog_streaming.server import packet_kernels as kernels
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from numpy.typing import NDArray
-
-    from binlog_format.kernels import Bytes
+    from binlog_format.kernels import Bytes, Int64s
     from binlog_streaming.server.session import ServerSession
 
-    Int64s = NDArray[np.int64]
 
 # MariaDB and MySQL, include/my_command.h.
 _PREPARE, _EXECUTE, _CLOSE = 0x16, 0x17, 0x19

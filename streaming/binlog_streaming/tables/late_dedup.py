@@ -22,15 +22,12 @@ from binlog_streaming.modes.shards import IndivisibleError, RefutedPartError, sh
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from numpy.typing import NDArray
-
     from binlog_format.block import Table
+    from binlog_format.kernels import Indices
     from binlog_streaming.lake.change import Change
     from binlog_streaming.lake.merge import WrittenFiles
     from binlog_streaming.modes.row_batches import ChangePlace
     from binlog_streaming.tables.division import Shard
-
-    Indices = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,8 +26,7 @@ from binlog_streaming.settings.choices import Begin, Evidence, Mode, OnPartition
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
-    from numpy.typing import NDArray
-
+    from binlog_format.kernels import Indices, Mask
     from binlog_streaming.lake.change import Change, Contradictions
     from binlog_streaming.lake.commit_id import CommitId
     from binlog_streaming.lake.row_values import DifferentRow
@@ -36,9 +35,6 @@ if TYPE_CHECKING:
     from binlog_streaming.modes.whole_rows import MissingRowsError
     from binlog_streaming.settings import TableRule
     from binlog_streaming.tables.evidence_watch import WantedEvidence
-
-    Indices = NDArray[np.int64]
-    Mask = NDArray[np.bool_]
 
 _TEXT_MAX = 200
 """Characters of a key, or of a value, in an error."""

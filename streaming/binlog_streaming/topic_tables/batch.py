@@ -31,12 +31,9 @@ from binlog_streaming.settings.model import TableRule  # noqa: TC001 - msgspec l
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from numpy.typing import NDArray
-
     from binlog_connector.kafka.topic_reader import PartitionMessages
+    from binlog_format.kernels import Int64s, Mask, Uint64s
 
-    Int64s = NDArray[np.int64]
-    Mask = NDArray[np.bool_]
     ChangePlace = tuple[int, ...]
     """file_no, page, chunk, event_no and row_no of a change, and number of its operation: as places sort."""
 
@@ -202,7 +199,7 @@ class _Gtids:
     # Of changes: the source of each GTID, a domain and server or an UUID with its tag, and the number there.
     names: list[str]
     sources: Int64s  # of each change its row in names; below 0: it has no GTID
-    numbers: NDArray[np.uint64]
+    numbers: Uint64s
 
     @classmethod
     def of(cls, texts: Sequence[pa.Array]) -> _Gtids:

@@ -52,18 +52,13 @@ from binlog_streaming.topic_tables.batch import TableState
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from numpy.typing import NDArray
-
     from binlog_format.block import Table
     from binlog_format.events.table_map import TableLayout
+    from binlog_format.kernels import Int64s, Mask
     from binlog_format.rows.images import Images
     from binlog_streaming.job_state.progress import TableProgress
     from binlog_streaming.settings import TableRule, TopicTablesJob
     from binlog_streaming.topic_tables.batch import TopicBatch, TopicTablesState, Truncate
-
-    Int64s = NDArray[np.int64]
-    Mask = NDArray[np.bool_]
-
 
 _KINDS = np.zeros(3, dtype=np.uint8)
 _KINDS[[DELETE, UPDATE, CREATE]] = ImageKind.DELETE, ImageKind.UPDATE_BEFORE, ImageKind.INSERT

@@ -48,17 +48,15 @@ from binlog_format.kernels import as_bytes
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from numpy.typing import NDArray
-
     from binlog_connector.envelope.avro.parts import AvroPart
     from binlog_connector.envelope.connect_schema import Schema
     from binlog_connector.envelope.encoding import Collections, SchemaChangeMessage, ValueRows
     from binlog_connector.envelope.message_context import BlockContext, TableEnvelope
     from binlog_connector.envelope.options import EnvelopeOptions
     from binlog_connector.schema.definitions import TableName
+    from binlog_format.kernels import Int64s
     from binlog_format.rows.images import Images
 
-    Int64s = NDArray[np.int64]
     TopicOf = Callable[[MessageKind, str | None, str | None], str]
 
 

@@ -15,13 +15,8 @@ from binlog_format.kernels import kernel
 from binlog_format.writing_kernels import put_bytes, put_fixed
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from binlog_format.block import Table
-    from binlog_format.kernels import Bytes
-
-    Int32s = NDArray[np.int32]
-    Int64s = NDArray[np.int64]
+    from binlog_format.kernels import Bytes, Int32s, Int64s
 
 PLAIN = 0
 """A value that is in no union."""

@@ -29,14 +29,11 @@ from binlog_connector.envelope.message_batch import OPS
 from binlog_format.rows.arrow_arrays import numbers_array
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from binlog_connector.envelope.avro.parts import AvroPart
     from binlog_connector.envelope.encoding import ValueRows
     from binlog_connector.envelope.message_context import BlockContext
     from binlog_format.events.table_map import TableLayout
-
-    Int64s = NDArray[np.int64]
+    from binlog_format.kernels import Int64s, Mask
 
 
 class AttributeParts(EventParts):
@@ -105,6 +102,6 @@ def _text(numbers: Int64s) -> AvroPart:
     return AvroTexts.of(numbers_array(numbers).cast(pa.string()), pa.string())
 
 
-def _optional(numbers: Int64s, present: NDArray[np.bool_] | None = None) -> AvroPart:
+def _optional(numbers: Int64s, present: Mask | None = None) -> AvroPart:
     there = np.ones(len(numbers), dtype=np.bool_) if present is None else present
     return AvroTexts.of(numbers_array(numbers).cast(pa.string()), pa.string(), union_states(there))

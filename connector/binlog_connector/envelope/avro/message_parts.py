@@ -49,13 +49,8 @@ if TYPE_CHECKING:
     from binlog_connector.envelope.connect_values import ConnectColumn
     from binlog_connector.envelope.encoding import Orders
     from binlog_connector.envelope.message_context import BlockContext
-    from binlog_format.kernels import Bytes
+    from binlog_format.kernels import Bytes, Int32s, Int64s
     from binlog_format.rows.json.json_rows import JsonStyle
-
-    Mask = NDArray[np.bool_]
-    Int32s = NDArray[np.int32]
-    Int64s = NDArray[np.int64]
-
 
 _HEAD, _TAIL = len('{"":"'), len('"}')
 

@@ -24,11 +24,7 @@ if TYPE_CHECKING:
 
     from binlog_connector.envelope.json.change_values import ChangeValues
     from binlog_connector.envelope.message_context import BlockContext
-    from binlog_format.kernels import Bytes
-
-    Int32s = NDArray[np.int32]
-    Int64s = NDArray[np.int64]
-    Mask = NDArray[np.bool_]
+    from binlog_format.kernels import Bytes, Int32s, Int64s, Mask
 
 NULL_BRANCH, VALUE_BRANCH = b"\x00", b"\x02"
 """Branches of a union `["null", type]`; with a default other than null the union is `[type, "null"]`, and they change

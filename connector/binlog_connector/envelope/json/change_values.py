@@ -11,15 +11,10 @@ from binlog_format.kernels import as_bytes
 from binlog_format.rows.json.json_kernels import write_same
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from binlog_connector.envelope.encoding import Texts
     from binlog_connector.envelope.json.message_template import MessageFields
-    from binlog_format.kernels import Bytes
+    from binlog_format.kernels import Bytes, Int64s
     from binlog_format.rows.json.json_rows import JsonRows
-
-    Int64s = NDArray[np.int64]
-
 
 _BEFORE, _AFTER = as_bytes(b'{"before":'), as_bytes(b',"after":')
 _COMMA, _BRACE, _DATA = as_bytes(b","), as_bytes(b"}"), as_bytes(b',"data":')

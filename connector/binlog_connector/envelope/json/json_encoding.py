@@ -48,18 +48,14 @@ from binlog_format.views.row_images import JsonTexts
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from numpy.typing import NDArray
-
     from binlog_connector.envelope.connect_schema import Schema
     from binlog_connector.envelope.encoding import Collections, SchemaChangeMessage, ValueRows
     from binlog_connector.envelope.json.change_values import ChangeValues
     from binlog_connector.envelope.message_context import BlockContext, TableEnvelope
     from binlog_connector.envelope.options import EnvelopeOptions
     from binlog_connector.schema.definitions import TableName
+    from binlog_format.kernels import Int64s
     from binlog_format.rows.images import Images
-
-    Int64s = NDArray[np.int64]
-
 
 _READY = JsonStyle(ready=True)
 _NO_ROWS = '{"before":null,"after":null}'

@@ -22,16 +22,11 @@ from binlog_format.views.row_images import JsonTexts
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from numpy.typing import NDArray
-
     from binlog_connector.envelope.connect_schema import SourceField
     from binlog_connector.envelope.message_context import BlockContext
     from binlog_connector.envelope.options import EnvelopeOptions
-    from binlog_format.kernels import Bytes
+    from binlog_format.kernels import Bytes, Int32s, Int64s
     from binlog_format.vendor import Vendor
-
-    Int32s = NDArray[np.int32]
-    Int64s = NDArray[np.int64]
 
 _OPS, _COPIED_OPS = ("c", "u", "d"), ("r", "r", "r")
 NO_SNAPSHOT, OF_SNAPSHOT = "false", "incremental"

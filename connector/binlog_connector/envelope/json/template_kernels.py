@@ -25,13 +25,9 @@ from binlog_format.writing_kernels import (
 )
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from binlog_format.block import Table
-    from binlog_format.kernels import Bytes
+    from binlog_format.kernels import Bytes, Int32s, Int64s
 
-    Int32s = NDArray[np.int32]
-    Int64s = NDArray[np.int64]
 
 # Fields of an event.
 NOTHING = 0

@@ -21,12 +21,9 @@ from binlog_format.rows.decoding import Decoding, TimeType, ZeroDates
 from binlog_format.vendor import Vendor
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from binlog_connector.schema.definitions import ColumnDefinition
+    from binlog_format.kernels import Mask
     from binlog_format.rows.declared.declared_types import Moment
-
-    Mask = NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,8 +27,8 @@ from binlog_connector.schema.effects.times import DATE, DATETIME, TIME, TIMESTAM
 from binlog_format.vendor import Vendor
 
 if TYPE_CHECKING:
-    from binlog_connector.schema.effects.conversion import Circumstances, ColumnSide, Effect, Mask
-    from binlog_connector.schema.effects.times import Int64s
+    from binlog_connector.schema.effects.conversion import Circumstances, ColumnSide, Effect
+    from binlog_format.kernels import Int64s, Mask
 
 _FORMS = {
     DATE: r"^\d{4}-\d{2}-\d{2}$",

@@ -27,11 +27,8 @@ from binlog_connector.schema.effects.time_readings import DAY, MICROS, TIME_MAX
 from binlog_format.vendor import Vendor
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from binlog_connector.schema.effects.conversion import Circumstances, ColumnSide, Effect, Mask
-
-    Int64s = NDArray[np.int64]
+    from binlog_connector.schema.effects.conversion import Circumstances, ColumnSide, Effect
+    from binlog_format.kernels import Int64s, Mask
 
 _MONTH_DAYS: Final = np.array([0, 31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31])
 _TIME_NUMBER_MAX = 8_385_959

@@ -21,11 +21,8 @@ from binlog_format.rows.arrow_arrays import mask_array
 from binlog_format.vendor import Vendor
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from binlog_connector.schema.effects.conversion import Circumstances, ColumnSide, Conversion, Effect, Mask
-
-    Int64s = NDArray[np.int64]
+    from binlog_connector.schema.effects.conversion import Circumstances, ColumnSide, Conversion, Effect
+    from binlog_format.kernels import Int64s, Mask
 
 DATE, DATETIME, TIMESTAMP, TIME = "date", "datetime", "timestamp", "time"
 MOMENTS: Final = frozenset({DATE, DATETIME, TIMESTAMP})
@@ -199,7 +196,7 @@ def micros_of_times(values: pa.Array) -> Int64s:
     return result
 
 
-def time_texts(micros: Int64s, valid: NDArray[np.bool_], digits: int) -> pa.Array:
+def time_texts(micros: Int64s, valid: Mask, digits: int) -> pa.Array:
     """Microseconds as a TIME with so many digits of a second is shown."""
     size = np.abs(micros)
     seconds = size // MICROS

@@ -26,13 +26,11 @@ from binlog_format.errors import SchemaError
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from numpy.typing import NDArray
-
     from binlog_connector.schema.definitions import ColumnDefinition, TableDefinition
     from binlog_connector.schema.partitions.values import Numbers
     from binlog_connector.schema.table_changes import PartitionsDropped
+    from binlog_format.kernels import Mask
 
-    Mask = NDArray[np.bool_]
     Constant = int | bytes | Expression | None
     """A value of a partition; None: NULL. MAXVALUE and DEFAULT stay what they are."""
     Row = Sequence[Constant]

@@ -25,8 +25,7 @@ if TYPE_CHECKING:
 
     from binlog_connector.schema.definitions import ColumnDefinition
     from binlog_connector.schema.partitions.definition import Expression
-
-    Mask = NDArray[np.bool_]
+    from binlog_format.kernels import Mask
 
 WHOLE_TYPES = frozenset(["tinyint", "smallint", "mediumint", "int", "bigint", "year", "bit"])
 DATE_TYPES = frozenset(["date", "datetime"])

@@ -44,19 +44,14 @@ from binlog_streaming.prefetch import prefetch
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
-    from types import TracebackType
     from typing import Self
 
-    import numpy as np
-    from numpy.typing import NDArray
-
+    from binlog_format.kernels import Indices
     from binlog_streaming.lake.change import Contradictions
     from binlog_streaming.lake.delta.actions import Metadata
     from binlog_streaming.lake.delta.log import Named, TableLog
     from binlog_streaming.lake.merge import Superseded
     from binlog_streaming.lake.storage.store import Store
-
-    Indices = NDArray[np.int64]
 
 _CHANGE_FOLDER = "_change_data"
 _METRICS = {
@@ -127,9 +122,7 @@ class DeltaTableWrite:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         for files in (self.files, self._feed):
             if files is not None and not self._is_kept:
                 files.abandon()

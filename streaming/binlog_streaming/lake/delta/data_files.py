@@ -49,13 +49,10 @@ from binlog_streaming.lake.sized_files import SizedFiles, batches_at
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from numpy.typing import NDArray
-
+    from binlog_format.kernels import Indices
     from binlog_streaming.lake.delta.actions import Metadata
     from binlog_streaming.lake.delta.log import TableLog
     from binlog_streaming.lake.storage.store import NewFile, Store
-
-    Rows = NDArray[np.int64]
 
 KEY_ROWS = 1 << 19
 """Rows whose keys are read at once."""
@@ -251,8 +248,8 @@ def key_batches(
 
 
 def rows_at(
-    store: Store, add: Add, rows: Rows, schema: pa.Schema, columns: FileColumns = SAME_NAMES
-) -> Iterator[tuple[Rows, pa.RecordBatch]]:
+    store: Store, add: Add, rows: Indices, schema: pa.Schema, columns: FileColumns = SAME_NAMES
+) -> Iterator[tuple[Indices, pa.RecordBatch]]:
     """Read some rows of a file.
 
     Args:
@@ -269,7 +266,7 @@ def rows_at(
 
 
 def live_rows(
-    store: Store, add: Add, schema: pa.Schema, gone: Rows | None = None, columns: FileColumns = SAME_NAMES
+    store: Store, add: Add, schema: pa.Schema, gone: Indices | None = None, columns: FileColumns = SAME_NAMES
 ) -> Iterator[pa.RecordBatch]:
     """Rows of a file but *gone*: numbers of all rows that are not in the table; None: those of its deletion vector."""
     gone = read_vector(store, add.deletion_vector) if gone is None else gone
@@ -278,7 +275,7 @@ def live_rows(
         yield batch
 
 
-def row_ids_of(store: Store, add: Add, rows: Rows, columns: FileColumns) -> Rows:
+def row_ids_of(store: Store, add: Add, rows: Indices, columns: FileColumns) -> Indices:
     """Ids of rows of a file, of a table that keeps them.
 
     Args:
@@ -297,7 +294,7 @@ def row_ids_of(store: Store, add: Add, rows: Rows, columns: FileColumns) -> Rows
 
 
 def identified_rows(
-    store: Store, add: Add, schema: pa.Schema, gone: Rows | None = None, columns: FileColumns = SAME_NAMES
+    store: Store, add: Add, schema: pa.Schema, gone: Indices | None = None, columns: FileColumns = SAME_NAMES
 ) -> Iterator[pa.RecordBatch]:
     """Like `live_rows`, of a table that keeps ids of rows: the columns of `IDENTITY` follow those of *schema*.
 

@@ -16,11 +16,8 @@ from binlog_streaming.lake.delta.actions import Vector
 from binlog_streaming.lake.roaring import DamagedError, decoded, encoded
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
+    from binlog_format.kernels import Indices
     from binlog_streaming.lake.storage.store import Store
-
-    Rows = NDArray[np.int64]
 
 ENABLED = "delta.enableDeletionVectors"
 """Property of a table whose rows may be marked."""
@@ -36,7 +33,7 @@ _WORD = struct.Struct(">I")
 """Four bytes of a text; before a vector its length, after it its CRC-32. All within it has the low byte first."""
 
 
-def read_vector(store: Store, vector: Vector | None) -> Rows:
+def read_vector(store: Store, vector: Vector | None) -> Indices:
     """Numbers of the rows that a vector takes out of its file, ascending. Raises `DeltaError`: it is damaged."""
     if vector is None:
         return np.empty(0, np.int64)
@@ -75,7 +72,7 @@ class DeltaVectorFile:
         self._content = bytearray(_FILE_VERSION)
         self.name = f"deletion_vector_{self._id}.bin"
 
-    def add(self, rows: Rows) -> Vector:
+    def add(self, rows: Indices) -> Vector:
         """Take a vector in. *rows*: ascending, none twice, at least one."""
         data = encoded(rows)
         vector = Vector(

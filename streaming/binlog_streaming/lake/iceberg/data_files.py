@@ -41,13 +41,12 @@ from binlog_streaming.lake.sized_files import SizedFiles, batches_at
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from numpy.typing import NDArray
     from pyiceberg.io import FileIO
     from pyiceberg.manifest import DataFile
     from pyiceberg.table.metadata import TableMetadata
     from pyiceberg.typedef import Record
 
-    Rows = NDArray[np.int64]
+    from binlog_format.kernels import Indices
 
 KEY_ROWS = 1 << 19
 """Rows whose keys are read at once."""
@@ -87,8 +86,8 @@ def key_batches(
 
 
 def rows_at(
-    metadata: TableMetadata, io: FileIO, file: DataFile, rows: Rows, schema: pa.Schema
-) -> Iterator[tuple[Rows, pa.RecordBatch]]:
+    metadata: TableMetadata, io: FileIO, file: DataFile, rows: Indices, schema: pa.Schema
+) -> Iterator[tuple[Indices, pa.RecordBatch]]:
     """Read some rows of a file.
 
     Args:
@@ -105,7 +104,7 @@ def rows_at(
 
 
 def live_rows(
-    metadata: TableMetadata, io: FileIO, live: LiveFile, gone: Rows | None = None
+    metadata: TableMetadata, io: FileIO, live: LiveFile, gone: Indices | None = None
 ) -> Iterator[pa.RecordBatch]:
     """Rows of a file in their order, with the columns that the table has now.
 
@@ -116,7 +115,7 @@ def live_rows(
         yield from _parts(batch)
 
 
-def row_ids(metadata: TableMetadata, io: FileIO, live: LiveFile, rows: Rows) -> Rows:
+def row_ids(metadata: TableMetadata, io: FileIO, live: LiveFile, rows: Indices) -> Indices:
     """Ids of rows of a file of version 3; `NO_ID`: a commit of that version has yet to give one.
 
     Args:
@@ -132,7 +131,7 @@ def row_ids(metadata: TableMetadata, io: FileIO, live: LiveFile, rows: Rows) -> 
 
 
 def identified_rows(
-    metadata: TableMetadata, io: FileIO, live: LiveFile, gone: Rows | None = None
+    metadata: TableMetadata, io: FileIO, live: LiveFile, gone: Indices | None = None
 ) -> Iterator[pa.RecordBatch]:
     """Like `live_rows`, of a table of version 3; the columns of `IDENTITY` follow those of the table.
 
@@ -151,8 +150,8 @@ def identified_rows(
 
 
 def _rows_left(
-    metadata: TableMetadata, io: FileIO, live: LiveFile, gone: Rows | None, schema: pa.Schema
-) -> Iterator[tuple[Rows, pa.RecordBatch]]:
+    metadata: TableMetadata, io: FileIO, live: LiveFile, gone: Indices | None, schema: pa.Schema
+) -> Iterator[tuple[Indices, pa.RecordBatch]]:
     # Rows of a file but *gone*, and their places in it.
     gone = marked_rows(io, live) if gone is None else gone
     left = complement(live.file.record_count, gone)

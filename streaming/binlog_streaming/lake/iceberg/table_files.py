@@ -39,13 +39,13 @@ from binlog_streaming.lake.target import RecordedFile
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from numpy.typing import NDArray
     from pyiceberg.io import FileIO
     from pyiceberg.manifest import DataFile, ManifestEntry
     from pyiceberg.table.locations import LocationProvider
     from pyiceberg.table.metadata import TableMetadata
 
-    Rows = NDArray[np.int64]
+    from binlog_format.kernels import Indices
+
     Partition = tuple[int, str]
 
 
@@ -80,7 +80,7 @@ def referenced_file(file: DataFile) -> str | None:
     return low.decode() if low is not None and low == high else None
 
 
-def read_deletes(io: FileIO, file: DataFile, path: str) -> Rows:
+def read_deletes(io: FileIO, file: DataFile, path: str) -> Indices:
     """Numbers of the rows that a delete file takes out of the data file at *path*, in any order.
 
     Raises:
@@ -91,11 +91,11 @@ def read_deletes(io: FileIO, file: DataFile, path: str) -> Rows:
             opened.seek(file[CONTENT_OFFSET])
             return _vector(opened.read(file[CONTENT_SIZE]), file)
         table = pq.read_table(opened, columns=["file_path", "pos"])
-    rows: Rows = table.filter(pc.equal(table.column("file_path"), path)).column("pos").to_numpy().astype(np.int64)
+    rows: Indices = table.filter(pc.equal(table.column("file_path"), path)).column("pos").to_numpy().astype(np.int64)
     return rows
 
 
-def write_position_deletes(io: FileIO, locations: LocationProvider, data_file: DataFile, rows: Rows) -> DataFile:
+def write_position_deletes(io: FileIO, locations: LocationProvider, data_file: DataFile, rows: Indices) -> DataFile:
     """Write a delete file for one data file.
 
     Args:
@@ -136,7 +136,7 @@ class IcebergVectorFile:
         self._content = bytearray(MAGIC_BYTES)
         self._vectors: list[tuple[DataFile, PuffinBlobMetadata, int]] = []
 
-    def add(self, data_file: DataFile, rows: Rows) -> None:
+    def add(self, data_file: DataFile, rows: Indices) -> None:
         """Take in the vector of a data file; *rows* as `write_position_deletes` takes them."""
         data = encoded(rows)
         blob = _WORD.pack(len(data)) + data + _WORD.pack(zlib.crc32(data))
@@ -180,7 +180,7 @@ class IcebergVectorFile:
         ]
 
 
-def _vector(blob: bytes, file: DataFile) -> Rows:
+def _vector(blob: bytes, file: DataFile) -> Indices:
     (size,) = _WORD.unpack_from(blob)
     data = blob[_WORD.size : _WORD.size + size]
     (checksum,) = _WORD.unpack_from(blob, _WORD.size + len(data))
@@ -242,7 +242,7 @@ def recorded_files(metadata: TableMetadata, io: FileIO, uri: str) -> Iterator[Re
         yield RecordedFile(path, live.file.file_size_in_bytes, live.file.record_count, io.new_input(path).open)
 
 
-def marked_rows(io: FileIO, live: LiveFile) -> Rows:
+def marked_rows(io: FileIO, live: LiveFile) -> Indices:
     """Numbers of the rows of a file that are not in the table any more, ascending.
 
     Raises:

@@ -40,19 +40,15 @@ from binlog_streaming.prefetch import prefetch
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
-    from types import TracebackType
     from typing import Self
 
-    import numpy as np
-    from numpy.typing import NDArray
     from pyiceberg.manifest import DataFile
     from pyiceberg.schema import Schema
     from pyiceberg.table import Table
 
+    from binlog_format.kernels import Indices
     from binlog_streaming.lake.change import Contradictions
     from binlog_streaming.lake.merge import Superseded
-
-    Rows = NDArray[np.int64]
 
 POSITION_DELETES_FROM = 2
 """The format version from which on rows can be marked."""
@@ -90,7 +86,7 @@ class IcebergTableWrite:
         self._new: dict[bool, IcebergDataFiles] = {}  # by whether their rows have identity
         self._live: list[LiveFile] | None = None
         self._removed: list[DataFile] = []
-        self._marked: list[tuple[LiveFile, Rows]] = []
+        self._marked: list[tuple[LiveFile, Indices]] = []
         self._attached: dict[str, DataFile] = {}
         self._dropped: list[str] = []
         self._deletes: list[DataFile] = []
@@ -99,9 +95,7 @@ class IcebergTableWrite:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         if not self._is_kept:
             for files in self._new.values():
                 files.abandon()
@@ -186,15 +180,15 @@ class IcebergTableWrite:
         """See `TableFiles`."""
         return key_batches(self._metadata, self._io, file.file, schema)
 
-    def rows_at(self, file: LiveFile, rows: Rows, schema: pa.Schema) -> Iterator[tuple[Rows, pa.RecordBatch]]:
+    def rows_at(self, file: LiveFile, rows: Indices, schema: pa.Schema) -> Iterator[tuple[Indices, pa.RecordBatch]]:
         """See `TableFiles`."""
         return rows_at(self._metadata, self._io, file.file, rows, schema)
 
-    def marked(self, file: LiveFile) -> Rows:
+    def marked(self, file: LiveFile) -> Indices:
         """See `TableFiles`."""
         return marked_rows(self._io, file)
 
-    def row_ids(self, file: LiveFile, rows: Rows) -> Rows:
+    def row_ids(self, file: LiveFile, rows: Indices) -> Indices:
         """See `TableFiles`."""
         return row_ids(self._metadata, self._io, file, rows)
 
@@ -217,7 +211,7 @@ class IcebergTableWrite:
             return
         self._removed += [file.file, *file.own_deletes]
 
-    def mark(self, file: LiveFile, rows: Rows) -> None:
+    def mark(self, file: LiveFile, rows: Indices) -> None:
         """See `TableFiles`; a file without other rows goes."""
         if len(rows) == file.file.record_count:
             self.remove(file)
@@ -225,7 +219,7 @@ class IcebergTableWrite:
         self._removed += file.own_deletes
         self._marked.append((file, rows))
 
-    def rewrite(self, file: LiveFile, gone: Rows | None = None) -> None:
+    def rewrite(self, file: LiveFile, gone: Indices | None = None) -> None:
         """See `TableFiles`; *gone* None: the rows that are marked."""
         self.remove(file)
         rows = identified_rows if self.keeps_identity else live_rows

@@ -35,16 +35,10 @@ from binlog_format.vendor import Vendor
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from numpy.typing import NDArray
-
     from binlog_format.events.table_map import Column, TableLayout
+    from binlog_format.kernels import Bytes, Indices, Mask
     from binlog_format.rows.decoding import Decoding
     from binlog_streaming.modes.row_batches import RowBatch, StepImages
-
-    Indices = NDArray[np.int64]
-    Mask = NDArray[np.bool_]
-    Kinds = NDArray[np.uint8]
-
 
 GENERATED_HINT = (
     'Set generated = "null" for the table (they are null where the log lacks them), or leave them out of a new target '
@@ -132,7 +126,7 @@ def _kind(column: Column, declared: ColumnCompletion | None, vendor: Vendor) -> 
     return UNCLEAR if column.nullable else UNCHANGED_IF_ABSENT
 
 
-def with_default(values: pa.ChunkedArray, chosen: NDArray[np.bool_], default: pa.Scalar) -> pa.ChunkedArray:
+def with_default(values: pa.ChunkedArray, chosen: Mask, default: pa.Scalar) -> pa.ChunkedArray:
     """*values*, and *default* in the *chosen* rows."""
     if not chosen.any():
         return values
@@ -176,9 +170,9 @@ class ImageFacts:
         known: Mask = np.array([name in facts_there.defaults for facts_there in self.known], np.bool_)
         return known[self.numbers]
 
-    def kinds(self, name: str) -> Kinds:
+    def kinds(self, name: str) -> Bytes:
         """Meaning of each image's lack of the column *name*, by its facts: `AbsentFacts.kind`."""
-        kinds: Kinds = np.array([facts_there.kind(name) for facts_there in self.known], np.uint8)
+        kinds: Bytes = np.array([facts_there.kind(name) for facts_there in self.known], np.uint8)
         return kinds[self.numbers]
 
     def can_be_null(self, name: str) -> Mask:
@@ -210,7 +204,7 @@ class AbsentKinds:
     images: StepImages
     schema: pa.Schema
 
-    def of(self, column: int) -> Kinds:
+    def of(self, column: int) -> Bytes:
         """Meaning of each image's lack: `UNCHANGED_IF_ABSENT`, `GENERATED` or `UNCLEAR`.
 
         An image before a change that has a column that can be NULL is not MINIMAL: that has columns of a key at most.

@@ -29,15 +29,11 @@ from binlog_streaming.modes.row_keys import KeyTable
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from numpy.typing import NDArray
-
+    from binlog_format.kernels import Bytes, Indices, Int64s, Mask
     from binlog_format.rows.images import Images
     from binlog_format.rows.json.json_text_changes import TextChange
     from binlog_streaming.lake.target import Target
     from binlog_streaming.modes.row_batches import RowBatch, StepImages
-
-    Indices = NDArray[np.int64]
-    Mask = NDArray[np.bool_]
 
     Documents = Callable[[pa.Table, str], pa.Table]
     """Function from keys, and the name of a column, to rows of the target with these columns; it may return others
@@ -149,12 +145,12 @@ def _changes(images: StepImages, column: int) -> dict[int, tuple[TextChange, ...
 
 @kernel
 def _find_bases(
-    order: NDArray[np.int64],
-    kinds: NDArray[np.uint8],
-    key_ids: NDArray[np.int64],
-    states: NDArray[np.uint8],
-    sources: NDArray[np.int64],
-    bases: NDArray[np.int64],
+    order: Int64s,
+    kinds: Bytes,
+    key_ids: Int64s,
+    states: Bytes,
+    sources: Int64s,
+    bases: Int64s,
 ) -> None:
     # Follows rows through the images. sources: of each key the image that has its document (or a mark), and the key
     # that its row had before the step. bases: of each image with changes these two, as they are before it.

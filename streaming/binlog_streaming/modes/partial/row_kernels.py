@@ -11,7 +11,7 @@ from binlog_format.rows.images import ImageKind
 from binlog_streaming.modes.partial.absent_columns import GENERATED, UNCHANGED_IF_ABSENT
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
+    from binlog_format.kernels import Bytes, Int64s, Mask
 
 # In place of the number of the image that has the value:
 UNCHANGED = -1  # as it is in the target, in the row with this key
@@ -30,14 +30,14 @@ _DELETE = np.uint8(ImageKind.DELETE)
 
 @kernel
 def fill_forward(
-    order: NDArray[np.int64],
-    kinds: NDArray[np.uint8],
-    key_ids: NDArray[np.int64],
-    present: NDArray[np.bool_],
-    absent_kinds: NDArray[np.uint8],
-    facts: NDArray[np.int64],
-    sources: NDArray[np.int64],
-    rows: NDArray[np.int64],
+    order: Int64s,
+    kinds: Bytes,
+    key_ids: Int64s,
+    present: Mask,
+    absent_kinds: Bytes,
+    facts: Int64s,
+    sources: Int64s,
+    rows: Int64s,
 ) -> None:
     """Follow the rows through the images.
 

@@ -40,13 +40,9 @@ from binlog_streaming.modes.row_batches import NO_IMAGE
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from numpy.typing import NDArray
-
+    from binlog_format.kernels import Indices, Int64s, Mask
     from binlog_streaming.modes.row_batches import StepImages
     from binlog_streaming.modes.row_keys import KeyTable
-
-    Indices = NDArray[np.int64]
-    Mask = NDArray[np.bool_]
 
     Lookup = Callable[[pa.Table], pa.Table]
     """Function from keys to the target's rows with these keys (it may return others too), with all columns, in any
@@ -102,7 +98,7 @@ class PartialRows:
     columns: tuple[int, ...]
     first: Indices
     last: Indices
-    sources: NDArray[np.int64]
+    sources: Int64s
     gone: Mask
     touched: Mask
     origins: Indices

@@ -38,11 +38,10 @@ from binlog_streaming.tables.rows_step import RowsContent, changelog_batch, targ
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from numpy.typing import NDArray
-
     from binlog_format.block import Table
     from binlog_format.events.table_map import TableLayout
     from binlog_format.gtids.gtid_set import AnyGtid
+    from binlog_format.kernels import Int64s
     from binlog_format.position import Position
     from binlog_format.rows.decoding import Decoding
     from binlog_streaming.lake.commit_id import CommitId
@@ -273,7 +272,7 @@ class TableRows:
         rules = self._decoding.rules
         return images if rules is None or self._decoding.shown(wire.layout) is wire.layout else rules.applied(images)
 
-    def _numbers(self, count: int) -> NDArray[np.int64]:
+    def _numbers(self, count: int) -> Int64s:
         # Of rows of a target, each once.
         with self._lock:
             first = self.row_count

@@ -17,11 +17,8 @@ from binlog_streaming.snapshot.reading import wire_kernels as kinds
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from numpy.typing import NDArray
-
     from binlog_format.events.table_map import Column, TableLayout
-
-    Int32s = NDArray[np.int32]
+    from binlog_format.kernels import Int32s
 
 _TEXT_PREFIX = 4
 _TEXT_CHARSET = "utf8mb4"

@@ -15,13 +15,8 @@ from binlog_format.rows.row_event_kernels import NULL
 from binlog_format.rows.values.temporal_kernels import days_since_1970
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
+    from binlog_format.kernels import Bytes, Int32s, Int64s
 
-    from binlog_format.kernels import Bytes
-
-    Int32s = NDArray[np.int32]
-    Int64s = NDArray[np.int64]
 
 # What a value is on the wire, and what becomes of it.
 NUMBER = 0  # some bytes, of which the first ones are taken

@@ -16,16 +16,12 @@ from binlog_streaming.modes.row_batches import RowBatch, version_of
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from numpy.typing import NDArray
-
     from binlog_connector.schema.definitions import TableName
+    from binlog_format.kernels import Indices, Mask
     from binlog_format.log.log import Log
     from binlog_format.rows.decoding import Decoding
     from binlog_streaming.plan.cascade_links import Link, LinkedRowsStep
     from binlog_streaming.plan.cascades import CascadeLog
-
-    Indices = NDArray[np.int64]
-    Mask = NDArray[np.bool_]
 
 
 @dataclass(frozen=True)

@@ -34,8 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from contextlib import AbstractContextManager
 
-    from numpy.typing import NDArray
-
+    from binlog_format.kernels import Indices, Mask
     from binlog_streaming.lake.commit_id import CommitId
     from binlog_streaming.lake.target import Target
     from binlog_streaming.modes.row_batches import ChangePlace
@@ -46,9 +45,6 @@ if TYPE_CHECKING:
     from binlog_streaming.tables.batch_run import BatchRun
     from binlog_streaming.tables.cascades.cascade_images import CascadeImages
     from binlog_streaming.tables.statements.log_facts import LogFacts
-
-    Indices = NDArray[np.int64]
-    Mask = NDArray[np.bool_]
 
     Naming = Callable[[str, str], AbstractContextManager[None]]
     """Context in which errors name a table, and the source from which it is read."""

@@ -34,17 +34,14 @@ from binlog_streaming.tables.statements.work import held_keys
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
-    from numpy.typing import NDArray
-
     from binlog_connector.schema.definitions import TableName
     from binlog_connector.schema.foreign_keys import ForeignKey
+    from binlog_format.kernels import Mask
     from binlog_format.rows.decoding import Decoding
     from binlog_streaming.lake.target import Target
     from binlog_streaming.settings import TableRule
     from binlog_streaming.tables.cascades.cascade_images import CascadeImages
     from binlog_streaming.tables.statements.log_facts import LogFacts
-
-    Mask = NDArray[np.bool_]
 
 
 @dataclass(frozen=True)

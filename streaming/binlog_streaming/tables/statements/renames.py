@@ -53,15 +53,12 @@ from binlog_streaming.tables.statements.work import Work, begun_anew, held_keys
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from numpy.typing import NDArray
-
     from binlog_connector.schema.table_changes import TableRenamed
+    from binlog_format.kernels import Indices, Mask
     from binlog_streaming.lake.commit_id import CommitId
     from binlog_streaming.lake.target import Target
     from binlog_streaming.plan.job_state import SelectedTable
     from binlog_streaming.tables.statements.work import StatementContext
-
-    Indices = NDArray[np.int64]
 
 
 def cut_over(context: StatementContext, target: Target, ghost: Target, mode: Mode, deletes: Deletes) -> Work:
@@ -163,7 +160,7 @@ class _GhostRows:
     """
 
     rows: pa.Table
-    is_new: NDArray[np.bool_]
+    is_new: Mask
     lookup: KeyLookup | None
     numbers: Indices
     key: tuple[str, ...]

@@ -37,15 +37,13 @@ from binlog_streaming.tables.statements.row_retention import has_rows, living
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from numpy.typing import NDArray
-
     from binlog_connector.schema.definitions import ColumnDefinition
     from binlog_connector.schema.effects.column_effects import ColumnChanged
     from binlog_connector.schema.effects.conversion import Effect
     from binlog_connector.schema.table_changes import ColumnFacts, TableAltered
+    from binlog_format.kernels import Mask
     from binlog_streaming.lake.target import Target
     from binlog_streaming.tables.statements.work import StatementContext
-
 
 UNDEFINED = (
     "it is not known how the column was defined before (binlog-stream snapshot JOB.toml --definitions brings the "
@@ -124,7 +122,7 @@ class RewrittenColumn:
         return Values(values.array, inexact if values.unknown is None else inexact | values.unknown)
 
 
-def _as_the_source(stored: pa.Array, kind: pa.DataType | None) -> tuple[pa.Array, NDArray[np.bool_] | None]:
+def _as_the_source(stored: pa.Array, kind: pa.DataType | None) -> tuple[pa.Array, Mask | None]:
     """Values of a target in the type of the source's column, and which of them it cannot hold.
 
     The target keeps the kind of a column that was dropped and added again, and its values have another text: 5.00.
