@@ -124,7 +124,12 @@ class BinlogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             # Where a program has begun its file anew, it has written nothing yet.
             if decision.is_waiting or (begin.ended_inode and not watched.has(accepted.position.file_no)):
                 return begin.to_json()
-            return self._end_of_batch(watched, accepted, limit).to_json()
+            end = self._end_of_batch(watched, accepted, limit)
+        if end.position.file_no != accepted.position.file_no:
+            # Files that were purged while the search went on are not missed, nor is another log that came meanwhile.
+            with self._open(begin) as watched:
+                self._decide(watched, accepted)
+        return end.to_json()
 
     @readable
     def prepareForTriggerAvailableNow(self) -> None:

@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from binlog_format.innodb.files import OpenFile
     from binlog_format.source_file import Directory
 
+_FILLER = bytes((CHUNK_FILLER,))
+
 
 class InnodbLiveFiles(LiveFiles):
     """See `LiveFiles`."""
@@ -142,21 +144,31 @@ def _first_chunks(page: bytes, chunk_count: int) -> bytes | None:
     """The bytes of the first *chunk_count* chunks; 0: the whole page.
 
     The page's checksum is not looked at: what comes after the chunks, and the checksum with it, changes while the
-    server fills the page.
+    server fills the page. Nor are the last bytes of a page, in which no chunk has room: the server fills them only
+    when it goes on, so they count as filled.
 
     Returns:
         None when there are not so many chunks.
     """
     end = len(page) - PAGE_CHECKSUM_SIZE
+    after, count = _end_of_chunks(page, end, chunk_count or end)
     if chunk_count == 0:
-        return page[:end] if page[0] != CHUNK_END_OF_DATA else None
-    start = 0
-    for _ in range(chunk_count):
-        if start + CHUNK_SPACE_MIN > end or page[start] in (CHUNK_END_OF_DATA, CHUNK_FILLER):
-            return None
+        is_full = after <= end < after + CHUNK_SPACE_MIN
+        whole = page[:after].ljust(end, _FILLER) if is_full else page[:end]
+        return None if page[0] == CHUNK_END_OF_DATA else whole
+    return page[:after] if count == chunk_count and after <= end else None
+
+
+def _end_of_chunks(page: bytes, end: int, count_max: int) -> tuple[int, int]:
+    """The byte after the first *count_max* chunks before byte *end*, or after as many as there are; and their count."""
+    start = count = 0
+    while count < count_max and start + CHUNK_SPACE_MIN <= end:
+        if page[start] in (CHUNK_END_OF_DATA, CHUNK_FILLER):
+            break
         _, size = CHUNK_HEADER_STRUCT.unpack_from(page, start)
         start += CHUNK_HEADER_SIZE + size
-    return page[:start] if start <= end else None
+        count += 1
+    return start, count
 
 
 # A page is final once a later one, or the next file's header, is on the disk.

@@ -67,6 +67,7 @@ class Disk:
         writes: Calls so far that changed something.
         reads: Calls so far that read the log.
         reached: Names of calls at which something happened.
+        has_lost_offset: A loss of power has taken the name of a file with an offset.
     """
 
     root: Path
@@ -78,6 +79,7 @@ class Disk:
     reads: int = 0
     is_dead: bool = False
     reached: list[str] = field(default_factory=list)
+    has_lost_offset: bool = False
     _here: str = ""
     _root: str = field(init=False)
     _names: list[_NameChange] = field(default_factory=list)
@@ -146,6 +148,7 @@ class Disk:
 
     def _undo_unsynced(self) -> None:
         kept = self.chance.randint(0, len(self._names))
+        self.has_lost_offset |= any(Path(change.folder).name == "offsets" for change in self._names[kept:])
         for change in reversed(self._names[kept:]):
             with suppress(FileNotFoundError, OSError):
                 change.undo()

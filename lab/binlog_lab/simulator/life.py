@@ -218,7 +218,9 @@ class Life:
                 self._reasons.may_have_lost |= not begun_anew.isdisjoint(self._lived.files_reached)
             self._is_reset = False
             self._last_look = look
-            self._reasons.is_stale = self._view.is_stale() or (self._is_running and self._reasons.is_stale)
+            is_mixed = look is Look.TORN and bool(begun_anew)  # with bytes of the file that had the name before
+            was_stale = self._is_running and self._reasons.is_stale
+            self._reasons.is_stale = self._view.is_stale() or is_mixed or was_stale
             self._reasons.is_torn = look is Look.TORN and isinstance(self._server.log, InnodbServerLog)
             if not self._reasons.is_torn:  # else bytes from before a crash may be seen still
                 self._survivors.clear()
@@ -284,6 +286,7 @@ class Life:
         self.outcome.reached |= {"task late"} if conduct.done_late else set()
         faults = list(disk.reached)
         self._reasons.has_lost_topics |= any("topics lost" in fault for fault in faults)
+        self._reasons.has_lost_offset = disk.has_lost_offset
         disk.restart()
         self._lived.restart()
         if isinstance(error, Killed):

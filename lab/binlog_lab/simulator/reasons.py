@@ -25,8 +25,10 @@ _SHORTER = "BINLOG_DATA_LOSS.TRUNCATED_TRANSACTION"
 """The log is shorter while the new bytes of a page are there in part."""
 _OF_TORN = frozenset({_SHORTER, "BINLOG_SWITCH.MISSING_GTIDS"})
 """The last page is taken for one that is not there."""
-_OF_PARTS = frozenset({"BINLOG_CORRUPT.BAD_EVENT", "BINLOG_CORRUPT.PAGE_CHECKSUM", _SHORTER})
-"""A later file shows that there is more than the reader sees of an earlier one."""
+_OF_PARTS = frozenset(
+    {"BINLOG_CORRUPT.BAD_EVENT", "BINLOG_CORRUPT.EVENT_CHECKSUM", "BINLOG_CORRUPT.PAGE_CHECKSUM", _SHORTER}
+)
+"""A later file shows that there is more than the reader sees of an earlier one, or a file has bytes of two."""
 _WITHIN_BATCH = "BINLOG_SWITCH.WITHIN_BATCH"
 """The job was killed in a batch, and the log that has the rest of it is gone, or lost the end."""
 _OF_MEANWHILE = frozenset({"BINLOG_SWITCH.PURGED", "BINLOG_SWITCH.MISSING_GTIDS"})
@@ -45,6 +47,8 @@ _OF_FAULTS = frozenset(
     }
 )
 """Errors for a disk or a broker that fails; the last one for a commit that arrived late."""
+_OF_LOST_OFFSET = "BINLOG_OPTION.INVALID_VALUE"
+"""A switch is decided, and the offset that it is about is not there."""
 _OTHER_PUBLISHER = "BINLOG_KAFKA.OTHER_PUBLISHER"
 _OF_LOST_TOPICS = frozenset({"BINLOG_KAFKA.OFFSETS_LOST", "BINLOG_KAFKA.TOPIC_NOT_FOUND"})
 
@@ -63,6 +67,7 @@ class Reasons:
         is_torn: The last page is: the job sees only a part of its new bytes.
         rotten: Folders of servers with a damaged file.
         has_lost_topics: The broker has.
+        has_lost_offset: A loss of power has taken a file with an offset, whose name could not be forced to the disk.
         is_old_log_cut: The log that the job was in lacks what it had not read: it is purged, gone, or torn at its end.
     """
 
@@ -76,6 +81,7 @@ class Reasons:
     rotten: list[VisibleFolder] = field(default_factory=list)
     is_old_log_cut: bool = False
     has_lost_topics: bool = False
+    has_lost_offset: bool = False
 
     def is_last(self, error: BinlogError, taken: int, faults: Sequence[str], *, clean: bool) -> bool:
         """True if the job cannot go on after *error*; False: the next run may.
@@ -113,6 +119,7 @@ class Reasons:
             (condition == _WITHIN_BATCH and self.is_old_log_cut)
             or (condition in _WITHOUT_GTIDS and not taken)
             or (condition in _OF_OTHER_PAST and self.may_have_lost)
+            or (condition == _OF_LOST_OFFSET and self.has_lost_offset)
         )
 
     def _is_rotten_at(self, error: BinlogError) -> bool:

@@ -218,6 +218,10 @@ class ServerLog(ABC):
         """Close all files."""
 
 
+_FIRST_LSN = 50_000
+"""LSN at which the first server's log begins."""
+
+
 class InnodbServerLog(ServerLog):
     """See `ServerLog`.
 
@@ -240,6 +244,7 @@ class InnodbServerLog(ServerLog):
             max_binlog_size=6 * page_size,
             state_interval=page_size * 2,
             sync=False,
+            lsn=_FIRST_LSN * terms.server,  # LSNs of two servers have nothing to do with each other
             redo_sync=RedoSync.COMMIT if is_synced else RedoSync.TIMER,
         )
         gtids = [Gtid(0, server, end) for server, _, end in terms.up_to(last)]

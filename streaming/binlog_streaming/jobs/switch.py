@@ -57,12 +57,14 @@ class SwitchStart:
     Attributes:
         offset: Where the job goes on there.
         unfinished: Number of a batch that was begun, and ends at `offset`; None: none was.
+        batch_start: Where that batch begins; None: none was begun, or it begins where the log does.
         tables: What it writes, for people.
     """
 
     path: str
     offset: SourceOffset
     unfinished: int | None
+    batch_start: SourceOffset | None
     tables: tuple[str, ...]
 
 
@@ -110,7 +112,8 @@ class Switch:
         if self.before.unfinished is not None and isinstance(self.job, Job):
             from binlog_streaming.jobs.replay.replay import ending_at  # a circle, without a need for it
 
-            run(ending_at(_reading(self.job, self.before.path), self.before.offset.position))
+            path = self.path if self.is_same_log else self.before.path
+            run(ending_at(_reading(self.job, path), self.before.offset.position))
         if isinstance(self.job, Job):
             self._apply_to_tables(self.job)
         else:
@@ -274,7 +277,7 @@ def _new_text(job: LogJob, file: str, path: str) -> str | None:
 def _place_of(job: LogJob) -> SwitchStart:
     path, state = without_archive(job.source.path), state_of(job)
     tables: tuple[str, ...] = ()
-    offset, unfinished = None, None
+    offset, unfinished, batch_start = None, None, None
     if isinstance(job, Job):
         record = read_record(state)
         if record is not None:
@@ -285,7 +288,7 @@ def _place_of(job: LogJob) -> SwitchStart:
             # A batch without changes that was cut off is no reason to run the job.
             if checkpoint.pending is not None:
                 unfinished = 0 if checkpoint.batch_id is None else checkpoint.batch_id + 1
-                offset = checkpoint.pending
+                offset, batch_start = checkpoint.pending, checkpoint.offset
     else:
         from binlog_streaming.topics.connecting import published_offset
         from binlog_streaming.topics.record import begun_with
@@ -308,7 +311,7 @@ def _place_of(job: LogJob) -> SwitchStart:
             at=Place(job.checkpoint),
             hint="Set source.path in the job file",
         )
-    return SwitchStart(path, offset, unfinished, tables)
+    return SwitchStart(path, offset, unfinished, batch_start, tables)
 
 
 def _reading(job: Job, path: str) -> Job:
@@ -323,7 +326,9 @@ def _old_log(opened: ExitStack, job: LogJob, before: SwitchStart) -> OldLog | No
     path = job.source.path if without_archive(job.source.path) == before.path else before.path
     try:
         watched = opened.enter_context(WatchedLog(path, job.source.format))
-        is_there = compare(watched, before.offset).loss is None and watched.has(before.offset.position.file_no)
+        needed = (before.offset,) if before.batch_start is None else (before.batch_start, before.offset)
+        is_there = all(compare(watched, offset).loss is None for offset in needed)
+        is_there &= watched.has(before.offset.position.file_no)
     except BinlogError:
         return None  # its machine is gone: the check goes on without it
     return OldLog(watched.log, before.offset.position) if is_there else None

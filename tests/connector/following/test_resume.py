@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import shutil
+from contextlib import closing
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
@@ -10,7 +11,18 @@ from binlog_connector.following.log_end import end_of_log
 from binlog_connector.following.offsets import SourceOffset
 from binlog_connector.following.resume import Decision, compare
 from binlog_connector.following.watched import WatchedLog
+from binlog_format.gtids.gtid import Gtid
+from binlog_format.innodb.layout import PAGE_CHECKSUM_SIZE
 from binlog_format.position import Position
+from binlog_lab.event_encoding.event_encoding import (
+    Origin,
+    encode_format_description,
+    encode_gtid,
+    encode_query,
+    encode_xid,
+)
+from binlog_lab.innodb_writer.options import WriterOptions
+from binlog_lab.innodb_writer.server import BinlogWriter
 from tests.connector.shop import Shop
 from tests.corpus import SERVER_CASES, corpus
 
@@ -18,6 +30,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 CLASSIC_CASE = SERVER_CASES / "mariadb-10.11" / "oltp_small"
+FORMAT_DESCRIPTION = encode_format_description("12.3.1-MariaDB-log", 1, Origin(1, 1))
 SMALL_FILES = 4 * 16384
 
 
@@ -40,6 +53,13 @@ def loss(directory: Path, offset: SourceOffset) -> tuple[str, str]:
     return decision.loss.subclass, str(decision.loss)
 
 
+def write_note(writer: BinlogWriter, seqno: int, size: int) -> None:
+    origin, gtid = Origin(1, 1), Gtid(0, 1, seqno)
+    events = [encode_query(f"INSERT INTO t VALUES ('{'x' * size}')", origin), encode_xid(seqno, origin)]
+    writer.write_group(gtid, encode_gtid(gtid, 1), events)
+    writer.checkpoint()
+
+
 def go_back(directory: Path, backup: Path) -> None:
     shutil.rmtree(directory)
     shutil.copytree(backup, directory)
@@ -54,6 +74,23 @@ def test_log_that_only_grew_is_the_same(tmp_path: Path) -> None:
         for count in (1, 30, 300):
             shop.sell(count)
             assert decide(tmp_path, offset).loss is None
+
+
+def test_last_bytes_of_a_page_without_room_for_a_chunk_were_not_read(tmp_path: Path) -> None:
+    """The server fills them when it goes on, which may be after all of the page was read."""
+    unfilled = 0
+    for size in range(60, 160):
+        directory = tmp_path / str(size)
+        directory.mkdir()
+        options = WriterOptions(page_size=512, max_binlog_size=8192, state_interval=0, sync=False)
+        with closing(BinlogWriter(directory, options, format_description=FORMAT_DESCRIPTION)) as writer:
+            write_note(writer, 1, size)
+            offset = end(directory)
+            page = (directory / "binlog-000000.ibb").read_bytes()[512:1024]
+            unfilled += offset.position.chunk == 0 and page[-PAGE_CHECKSUM_SIZE - 1] == 0
+            write_note(writer, 2, 1)
+            assert decide(directory, offset).loss is None
+    assert unfilled
 
 
 def test_restarted_server_goes_on_after_what_was_consumed(tmp_path: Path) -> None:

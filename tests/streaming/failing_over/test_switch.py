@@ -36,6 +36,8 @@ from tests.streaming.snapshot.live import run_sql, url_of
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from binlog_streaming.settings import Job
+
 
 pytestmark = pytest.mark.server
 
@@ -198,6 +200,37 @@ def test_a_batch_that_was_cut_off_needs_the_log_before(mariadb_pair: Pair, tmp_p
     old.write_text(JOB.format(log=gone))
     with pytest.raises(SwitchError, match=r"WITHIN_BATCH.*batch 1.*does not have all of it any more"):
         plan_switch(str(old), str(pair.replica.binlog_directory))
+
+
+def test_a_batch_that_was_cut_off_needs_its_beginning_too(mariadb_pair: Pair, tmp_path: Path) -> None:
+    pair = mariadb_pair
+    state = begun(tmp_path, pair)
+    pair.write(11)
+    purge(pair.primary)
+    pair.write(12)
+    pair.catch_up()
+    begin_batch(state, 1, pair.place())
+    with pytest.raises(SwitchError, match=r"WITHIN_BATCH.*batch 1.*does not have all of it any more"):
+        plan_switch(str(tmp_path / "job.toml"), str(pair.replica.binlog_directory))
+
+
+def test_a_batch_that_was_cut_off_is_completed_where_the_same_log_is_now(mariadb_pair: Pair, tmp_path: Path) -> None:
+    pair = mariadb_pair
+    state, file, gone, now = begun(tmp_path, pair), tmp_path / "job.toml", tmp_path / "gone", tmp_path / "now"
+    pair.write(11)
+    begin_batch(state, 1, pair.place())
+    record_path(state, str(gone))
+    file.write_text(JOB.format(log=gone))
+    now.symlink_to(pair.primary.binlog_directory)
+    read: list[str] = []
+
+    def complete(job: Job) -> None:
+        read.append(job.source.path)
+        end_batch(state, 1)
+
+    plan_switch(str(file), str(now)).apply(complete)
+    assert read == [str(now)]
+    assert job_at(str(file)).source.path == str(now)
 
 
 def contents(folder: Path) -> dict[str, bytes]:
