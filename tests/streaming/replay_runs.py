@@ -149,7 +149,7 @@ def _write(
         return BatchProgress(
             batch_id, tuple(written), 0.0, 0.0, None, plan.state_change, offset=offset, defined=defined
         )
-    check_folders(plan.components, job.sink.directory)
+    check_folders(plan.components, job.sink)
     batch = context.run(plan.end)
     with open_log(job.source.path) as log:
         tables = [table for component in plan.components for table in apply_component(batch, component, log)]

@@ -344,10 +344,15 @@ MISTAKES = {
         "INVALID_VALUE",
         r"sink\.json: expected text beside sink.format iceberg, got variant\. .*leave json out",
     ),
-    "catalog of Delta": (
-        MINIMAL + "[sink.catalog]\ntype = 'rest'",
+    "another catalog of Delta": (
+        MINIMAL + "[sink.catalog]\ntype = 'rest'\nuri = 'http://localhost'\nwarehouse = 'main'",
         "INVALID_VALUE",
-        r"sink\.catalog: expected nothing beside sink.format delta, which has no catalog",
+        r"sink\.catalog: expected type = \"unity\", uri, warehouse, and token or nothing else, beside .* delta",
+    ),
+    "catalog of Parquet": (
+        MINIMAL + "format = 'parquet'\n[sink.catalog]\ntype = 'rest'",
+        "INVALID_VALUE",
+        r"sink\.catalog: expected nothing beside sink.format parquet, which has no catalog",
     ),
     "Iceberg in an object store without a catalog": (
         MINIMAL.replace('"tables"', '"s3://lake/t"') + "format = 'iceberg'",

@@ -350,6 +350,10 @@ class CrashPoint(StrEnum):
     """All tasks that share the batch's rows have written theirs, and no reader sees them yet."""
     FILES_WRITTEN = "files written"
     """The batch's files are there, and no reader sees them yet."""
+    STAGED = "staged"
+    """The commit of a managed table is there, and its catalog does not know it yet."""
+    RATIFIED = "ratified"
+    """The catalog has taken the commit, and it is not published yet."""
     COMMITTED = "committed"
     """Readers see the batch."""
 

@@ -160,6 +160,11 @@ class TableFormat(StrEnum):
         return self is TableFormat.ICEBERG
 
     @property
+    def has_managed_tables(self) -> bool:
+        """True if Unity Catalog can manage tables (`[sink.catalog]`)."""
+        return self is TableFormat.DELTA
+
+    @property
     def has_partitions(self) -> bool:
         """True if tables can be partitioned by values of columns."""
         return self in (TableFormat.DELTA, TableFormat.ICEBERG)

@@ -83,13 +83,24 @@ def check_partitions(parts: Sequence[str], table_format: TableFormat, path: KeyP
             )
 
 
+_UNITY = {"type", "uri", "warehouse"}
+
+
 def _check_catalog(sink: Sink) -> None:
+    if sink.format.has_managed_tables and sink.catalog:
+        if _UNITY <= sink.catalog.keys() <= _UNITY | {"token"} and sink.catalog["type"] == "unity":
+            return
+        raise Mistake(
+            ("sink", "catalog"),
+            'expected type = "unity", uri, warehouse, and token or nothing else, beside sink.format delta',
+            "Delta tables can be managed by Unity Catalog: name its API and its catalog; or keep the tables in Iceberg",
+        )
     if not sink.format.has_catalog:
         if sink.catalog:
             raise Mistake(
                 ("sink", "catalog"),
                 f"expected nothing beside sink.format {sink.format}, which has no catalog",
-                "Leave it out, or keep the tables in Iceberg",
+                "Leave it out, or keep the tables in Iceberg or Delta",
             )
         return
     if "://" in sink.directory and not sink.catalog:

@@ -166,7 +166,8 @@ SINK = (
     Setting(
         "catalog",
         "Catalog of Iceberg tables, and access to their files, under the names of pyiceberg; without it there is a "
-        "catalog in the directory, which must be a folder.",
+        "catalog in the directory, which must be a folder. Unity Catalog for Delta tables that it manages: type = "
+        '"unity", uri, warehouse, token.',
         '{ type = "rest", uri = "https://catalog.example/", warehouse = "lake" }',
     ),
     Setting("target_file_size", "Bytes; with smaller files merges rewrite less, and readers open more files."),

@@ -248,7 +248,7 @@ def write_plan(context: BatchContext, plan: BatchPlan, tasks: Tasks) -> list[Tab
     if plan.end is None or not plan.components:
         return []
     if context.job.on_error is OnError.STOP:
-        check_folders(plan.components, context.job.sink.directory)
+        check_folders(plan.components, context.job.sink)
     joint = joint_commit(context.job.sink)
     writer = ComponentWriter(context.run(plan.end, context.schema_file(plan)), context.job.source.path, joint)
     if joint is None:

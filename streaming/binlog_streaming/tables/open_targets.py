@@ -179,17 +179,18 @@ def _gtid_position(target: Target) -> GtidPoint | None:
     return point
 
 
-def check_folders(components: Iterable[Component], directory: str) -> None:
+def check_folders(components: Iterable[Component], sink: Sink) -> None:
     """See that the folders of targets are there that a batch goes on with, before anything of it is written.
 
-    Whether there is a table in a folder, and what is in an object store, is seen when the target is looked at.
+    Whether there is a table in a folder, and what is in an object store or a catalog, is seen when the target is looked
+    at.
     """
-    if "://" in directory:
+    if "://" in sink.directory or sink.catalog:
         return
     for component in components:
         for table in component.tables.values():
             for mode in sorted(table.known):
-                uri = table.uri(directory, mode)
+                uri = table.uri(sink.directory, mode)
                 if not Path(uri).exists():
                     raise target_gone(table.name, mode, uri)
 

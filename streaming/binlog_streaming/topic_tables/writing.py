@@ -169,7 +169,7 @@ def write_batch(job: TopicTablesJob, state: TopicTablesState, batch: TopicBatch)
     changed = _Changed(job, state, batch)
     if not changed.components:
         return WrittenBatch((), state.tables)
-    check_folders(changed.components, job.sink.directory)
+    check_folders(changed.components, job.sink)
     position, evidence = changed.last_position, WantedEvidence(Evidence.OFF)
     run = BatchRun(state.query_id, state.batch_id, job.sink, position, evidence=evidence)
     joint = joint_commit(job.sink)
@@ -193,7 +193,7 @@ def check_batch(job: TopicTablesJob, state: TopicTablesState, batch: TopicBatch)
         BinlogError: It could not.
     """
     components, sink = _Changed(job, state, batch).components, job.sink
-    check_folders(components, sink.directory)
+    check_folders(components, sink)
     joint_commit(sink)  # asks the catalog
     if sink.format.has_catalog and not may_have_tables(sink):
         return  # a look would make the catalog

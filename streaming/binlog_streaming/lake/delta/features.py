@@ -36,6 +36,8 @@ _EXPLICIT = "delta.identity.allowExplicitInsert"
 
 VECTORS = "deletionVectors"
 VARIANTS = "variantType"
+MANAGED = "catalogManaged"
+"""Feature of tables whose commits a catalog takes; only through it they are read and written."""
 VARIANT_NAME = "variant"
 """The type's name in `schemaString`."""
 _INNER_VARIANT = re.compile(rf'"(?:type|elementType|keyType|valueType)":\s*"{VARIANT_NAME}"')
@@ -111,13 +113,20 @@ _NUMBERS = ("byte", "short", "integer", "long")
 _DECIMAL = re.compile(r"decimal\((\d+),\s*(\d+)\)")
 
 
-def check_features(uri: str, log: TableLog) -> None:
+def check_features(uri: str, log: TableLog, *, is_managed: bool = False) -> None:
     """See that a table can be written to.
+
+    Args:
+        is_managed: Whether it was found through its catalog.
 
     Raises:
         TableError: `TABLE_FEATURE`: it uses something that is not written correctly here.
     """
     uses = list(dict.fromkeys([*_unknown_features(log.protocol), *_restrictions(log.metadata)]))
+    if is_managed:
+        uses = [use for use in uses if use != MANAGED]
+        if "iceberg" in log.metadata.configuration.get("delta.universalFormat.enabledFormats", ""):
+            uses.append(f"{MANAGED} beside UniForm, whose metadata each commit has to bring")
     uses += iceberg_restrictions(log.metadata, features(log.protocol)[1])
     uses += [f"clustering (field {'.'.join(path)} of a struct)" for path in clustering_columns(log) if len(path) > 1]
     if any(":" in add.place or add.place.startswith("/") for add in log.files.values()):

@@ -231,7 +231,8 @@ def make_commit(
     """
     store.sync_names()
     about: dict[str, object] = {"timestamp": milliseconds(), "operation": operation, "operationParameters": {}}
-    if log.metadata.configuration.get(COMMIT_TIMESTAMPS) == "true":
+    changed = [action for _, action in actions if isinstance(action, Metadata)]
+    if (changed or [log.metadata])[-1].configuration.get(COMMIT_TIMESTAMPS) == "true":
         about = {"inCommitTimestamp": max(milliseconds(), _committed_at(store, log) + 1), **about}
     if log.version >= 0:
         about["readVersion"] = log.version
@@ -252,6 +253,8 @@ def make_commit(
 
 def _committed_at(store: Store, log: TableLog) -> int:
     # The newest commit's own timestamp, which a checkpoint does not have.
+    if log.version < 0:
+        return 0
     if log.committed_at is None:
         with suppress(FileNotFoundError):
             log.committed_at = _commit_time(decoded_lines(store.read(commit_name(log.version))))

@@ -19,6 +19,7 @@ from binlog_streaming.lake.delta.checkpoints import LOG_FOLDER, checkpoint_versi
 from binlog_streaming.lake.delta.columns import table_schema
 from binlog_streaming.lake.delta.commit import DeltaTableWrite
 from binlog_streaming.lake.delta.data_files import recorded_count
+from binlog_streaming.lake.delta.features import MANAGED
 from binlog_streaming.lake.delta.log import learn_checkpoint, newest_checkpoint
 from binlog_streaming.lake.delta.vectors import VECTOR_FILE, vector_file
 from binlog_streaming.lake.target import JOINED_MAX, to_be_joined
@@ -75,7 +76,12 @@ _DATA_FILE = re.compile(r"(?:.*/)?(?:part|cdc)-[0-9]{5}-[0-9a-f-]{36}[^/]*\.parq
 
 
 def maintain(store: Store, log: TableLog, sink: Sink) -> None:
-    """Do the maintenance that is due; *log* is the newest version then."""
+    """Do the maintenance that is due; *log* is the newest version then.
+
+    Tables that a catalog manages it maintains itself: for others that is forbidden.
+    """
+    if MANAGED in (log.protocol.writer_features or ()):
+        return
     # Whoever commits at the same time is welcome; the next look comes with the next commit.
     with suppress(CommitFailedError):
         rewrite(store, log, file_size=sink.target_file_size)

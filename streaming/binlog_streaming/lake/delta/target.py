@@ -41,6 +41,7 @@ from binlog_streaming.lake.delta.log import (
     recent_information,
 )
 from binlog_streaming.lake.delta.maintenance import maintain, retention_properties
+from binlog_streaming.lake.delta.managed_store import ManagedStore
 from binlog_streaming.lake.delta.mapping import file_columns, is_mapped
 from binlog_streaming.lake.delta.row_tracking import keeps_row_ids, row_id_properties
 from binlog_streaming.lake.delta.table_upgrade import table_upgrade
@@ -89,11 +90,11 @@ class DeltaTarget(FilesTarget[DeltaTableWrite]):
             TableError: `TABLE_FEATURE`: the table uses something of Delta that is not written here; `WRITE_FAILED`: it
                 cannot even be looked at.
         """
-        store = store_at(uri, sink.storage)
-        with looking_at(uri, DeltaError):
+        with looking_at(uri, DeltaError, access="sink.storage, sink.catalog: the access to it"):
+            store = ManagedStore.at(sink, uri) if sink.catalog else store_at(uri, sink.storage)
             log = newest_log(store)
         if log is not None:
-            check_features(uri, log)
+            check_features(uri, log, is_managed=isinstance(store, ManagedStore))
         return cls(uri, store, log, sink)
 
     def properties(self) -> Mapping[str, str] | None:
@@ -154,8 +155,14 @@ class DeltaTarget(FilesTarget[DeltaTableWrite]):
             return
         configuration = {
             **commit_id.table_properties(),
-            "delta.targetFileSize": str(self.sink.target_file_size),
-            **retention_properties(self.sink.retention_hours),
+            **(
+                {}
+                if isinstance(self.store, ManagedStore)  # the catalog maintains it as it likes
+                else {
+                    "delta.targetFileSize": str(self.sink.target_file_size),
+                    **retention_properties(self.sink.retention_hours),
+                }
+            ),
             **(row_id_properties() if self.sink.row_ids else {}),
         }
         # A key is looked up by its text.
@@ -170,10 +177,12 @@ class DeltaTarget(FilesTarget[DeltaTableWrite]):
             configuration=configuration,
             partition_by=commit_id.partition_by,
         )
+        if isinstance(self.store, ManagedStore):
+            recorded = self.store.as_new(recorded)
         log = empty_log()
         make_commit(self.store, log, "CREATE TABLE", recorded)
-        if self.sink.merge is Merge.MARK and commit_id.mode is not Mode.CHANGELOG:
-            make_commit(self.store, log, "SET TBLPROPERTIES", upgrade(log))
+        if self.sink.merge is Merge.MARK and commit_id.mode is not Mode.CHANGELOG and (actions := upgrade(log)):
+            make_commit(self.store, log, "SET TBLPROPERTIES", actions)
         self.log = log
         reached(CrashPoint.CREATED)
 

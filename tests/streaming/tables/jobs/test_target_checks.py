@@ -55,7 +55,7 @@ class Batches:
             batch = start, log.span(start).end
             planned = plan(log, batch, (self.rule,), written=self.written)
             if self.sink is not None:
-                check_folders(planned.components, self.sink.directory)
+                check_folders(planned.components, self.sink)
             directory = "memory" if self.sink is None else self.sink.directory
             tables = write(
                 log,
