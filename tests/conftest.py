@@ -14,6 +14,7 @@ import pytest
 
 from tests.chance import register_profiles
 from tests.faults.unsynced import do_not_sync
+from tests.raised_conditions import raises_its_conditions
 from tests.servers import made_data_folder, mariadb_server_in
 
 if TYPE_CHECKING:
@@ -93,6 +94,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(
         key=lambda item: (not _process_of(item.nodeid, names).startswith(("spark", "servers")), not _is_slow(item.path))
     )
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
+    """See that a test raises the conditions that it is named for."""
+    with raises_its_conditions(item.nodeid):
+        return (yield)
 
 
 @pytest.hookimpl(optionalhook=True)

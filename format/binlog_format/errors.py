@@ -139,7 +139,6 @@ class UnsupportedError(BinlogError):
             "ROWS_NOT_LOGGED",
             "FOREIGN_KEY_CASCADE",
             "VERSION",
-            "PAGE_SIZE",
             "FORMAT",
             "XA_TRANSACTION",
             "MESSAGE_VALUE",

@@ -319,5 +319,5 @@ def access_denied(path: str, action: str, error: PermissionError) -> AccessError
         "DENIED",
         f"cannot {action} it: {error.strerror}",
         at=Place(path),
-        hint="Run as a user who may read the server's files, for example in the group mysql",
+        hint="Run as a user who may read it: of a database server's files, one in the group mysql",
     )

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import ast
 import re
-from collections import Counter
 from pathlib import Path
 
 import pytest
 
-from tests.docs.errors_page import PAGE, conditions, families, page_text, sections
+from tests.docs.errors_page import PAGE, conditions, page_text, sections
+from tests.raised_conditions import raising_tests
 
 REPO = Path(__file__).resolve().parents[2]
 DOCS = sorted([*REPO.glob("*.md"), *(REPO / "docs").rglob("*.md")])
@@ -21,13 +22,6 @@ def test_links_between_documents_lead_somewhere(path: Path) -> None:
     assert missing == []
 
 
-UNTESTED = {
-    "BINLOG_DEMO.NO_CHECKOUT": "tests run from a checkout; the wheel has no tests",
-    "BINLOG_DEMO.STANDS_STILL": "it takes a server that stops to write for minutes",
-}
-"""Conditions that no test raises, with the reason."""
-
-
 def test_page_is_made_from_the_code() -> None:
     assert PAGE.read_text() == page_text(), "python -m tests.docs.errors_page"
 
@@ -37,16 +31,18 @@ def test_each_condition_has_a_meaning_and_no_other_has() -> None:
     assert described == set(conditions())
 
 
-def test_each_condition_is_expected_by_a_test() -> None:
-    files = [path for path in sorted((REPO / "tests").rglob("*.py")) if path != Path(__file__)]
-    words = [frozenset(re.findall(r"\w+", path.read_text())) for path in files]
-    counts = Counter(name.partition(".")[2] for name in conditions())
-    classes = {family.FAMILY: family.__name__ for family in families() if family.__module__.startswith("binlog_format")}
-    unexpected = []
-    for name in conditions():
-        family, _, subclass = name.partition(".")
-        # Several families may have a subclass of this name: the file has to name the family, or its class.
-        also = {family, classes.get(family, family)} if counts[subclass] > 1 else frozenset((subclass,))
-        if not any(subclass in found and also & found for found in words):
-            unexpected.append(name)
-    assert sorted(unexpected) == sorted(UNTESTED)
+def test_each_condition_is_raised_by_a_test_that_expects_it() -> None:
+    tests = raising_tests()
+    assert list(tests) == sorted(conditions())
+    for condition, test in tests.items():
+        file, _, name = test.partition("[")[0].partition("::")
+        text = _function(REPO / file, name)
+        assert re.search(rf"\b{condition.partition('.')[2]}\b", text), f"{test} does not name {condition}"
+
+
+def _function(file: Path, name: str) -> str:
+    """Text of a function with its decorators."""
+    text = file.read_text()
+    (found,) = [node for node in ast.parse(text).body if isinstance(node, ast.FunctionDef) and node.name == name]
+    first = min([found.lineno, *(one.lineno for one in found.decorator_list)])
+    return "\n".join(text.splitlines()[first - 1 : found.end_lineno])

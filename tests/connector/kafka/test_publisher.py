@@ -256,6 +256,12 @@ def test_a_fenced_publisher_whose_name_nobody_took_goes_on(case: Case) -> None:
 
 
 @pytest.mark.thorough_where("confluent")
+def test_a_topic_that_no_broker_can_hold_is_refused(case: Case) -> None:
+    with Topics(case.connection) as topics, pytest.raises(BrokerError, match=r"KAFKA\.REFUSED\].*eplication"):
+        topics.create("wide", partitions=1, replication=2, settings={})
+
+
+@pytest.mark.thorough_where("confluent")
 @pytest.mark.parametrize("policy", ["delete", "compact,delete"])
 def test_offsets_that_would_be_deleted_with_time_are_refused(case: Case, policy: str) -> None:
     with Topics(case.connection) as topics:

@@ -163,7 +163,7 @@ def test_directory_of_an_earlier_demo_is_made_anew(tmp_path: Path) -> None:
 
 def test_without_a_checkout_one_line_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(run, "find_real_log", lambda: None)
-    with pytest.raises(DemoError, match="the demo runs from a checkout") as caught:
+    with pytest.raises(DemoError, match=r"NO_CHECKOUT\] .*the demo runs from a checkout") as caught:
         run_demo(options_for(tmp_path / "demo"))
     assert "\n" not in str(caught.value)
     assert not (tmp_path / "demo").exists()

@@ -10,6 +10,8 @@ import pytest
 from rich.console import Console
 
 from binlog_lab.demo.alterations import ALTERATIONS
+from binlog_lab.demo.failures import DemoError
+from binlog_lab.demo.mariadb import source as mariadb_source
 from binlog_lab.demo.mariadb.load import BULK_ROWS
 from binlog_lab.demo.mariadb.source import CONNECTIONS, MariaDbSource
 from binlog_lab.demo.proof.comparison import compare_changelog
@@ -102,3 +104,11 @@ def test_tables_older_than_their_log_are_completed_and_proved(tmp_path: Path, mo
     assert "under load" in begun
     assert "4 tables, " in ended
     assert "shop.customers (mirror): different through " in output.getvalue()
+
+
+@pytest.mark.server
+def test_a_log_that_does_not_come_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(mariadb_source, "CATCH_UP_S", 0.0)  # no process is so fast
+    told = r"STANDS_STILL\] the repacked log has no file within 0 s"
+    with MariaDbSource(tmp_path, rows=1, seconds=1.0) as source, pytest.raises(DemoError, match=told):
+        source.start(tmp_path / "log", DemoState(), DemoView(Console(file=io.StringIO())))
