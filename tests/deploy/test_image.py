@@ -6,7 +6,6 @@ import ast
 import json
 import os
 import re
-import shutil
 import subprocess
 import sys
 import tomllib
@@ -138,18 +137,6 @@ def test_the_steps_of_the_dockerfile_install_the_program(tmp_path: Path) -> None
     assert "mysql-bin.000001" in done.stdout
     parts = parts_of((folder / "bill-of-materials.cdx.json").read_text())
     assert {name: Version(part["version"]) for name, part in parts.items()} == constraints()
-
-
-@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="there is no systemd-analyze here")
-def test_systemd_takes_the_unit(tmp_path: Path) -> None:
-    text = (REPO / "deploy/systemd/binlog-stream@.service").read_text()
-    unit = tmp_path / "binlog-stream@.service"
-    unit.write_text(text.replace("/opt/binlog-stream/bin/binlog-stream", "/bin/true"))  # it has to be there
-    done = subprocess.run(
-        ["systemd-analyze", "verify", "--man=no", f"{tmp_path}/binlog-stream@shop.service"],
-        capture_output=True, text=True, timeout=300, check=False,
-    )  # fmt: skip
-    assert [line for line in done.stderr.splitlines() if "binlog-stream" in line] == []
 
 
 def test_what_is_copied_is_there_and_is_not_ignored() -> None:

@@ -266,10 +266,10 @@ def place_errors(job: AnyJob) -> dict[str, BinlogError]:
 
 
 def _other_kind(job: AnyJob) -> dict[str, BinlogError]:
-    """The error for a checkpoint in a folder that a job of another kind has."""
+    """The error for a checkpoint that a job of another kind has."""
     own = next((file for kind, file in STATE_FILES.items() if isinstance(job, kind)), DATABASE_STATE_FILE)
     for file in {DATABASE_STATE_FILE, *STATE_FILES.values()} - {own}:
-        if Path(job.checkpoint, file).exists():
+        if state_of(job).read(file) is not None:
             reason = f"checkpoint: {job.checkpoint} is that of a job of another kind: it has {file}"
             return {"checkpoint": OptionError("INVALID_VALUE", reason, hint=OTHER_CHECKPOINT)}
     return {}

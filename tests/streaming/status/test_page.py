@@ -52,11 +52,11 @@ def get(url: str, path: str = "", **headers: str) -> tuple[int, str, Message]:
 
 
 def first_events(url: str, number: int, change: object = None) -> list[dict[str, object]]:
-    """What is sent to who has the page open; *change* is called after the first of it."""
+    """What is sent to who has the page open, at each new look at the log; *change* is called after the first of it."""
     found = []
     with urllib.request.urlopen(f"{url}events", timeout=WAIT_S) as answer:
         for line in answer:
-            if line.startswith(b"data: "):
+            if line.startswith(b"data: ") and b'"log":' in line:  # a look that took long is shown for longer
                 found.append(json.loads(line.removeprefix(b"data: ")))
                 if len(found) == 1 and callable(change):
                     change()

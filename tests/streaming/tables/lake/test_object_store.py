@@ -19,7 +19,7 @@ from pyarrow import fs
 from binlog_connector.crash_points import watched
 from binlog_format.errors import OptionError, StorageError, TableError
 from binlog_lab.demo.servers.object_store import BUCKET
-from binlog_streaming.job_state.checkpoint import read_checkpoint, state_of
+from binlog_streaming.job_state.checkpoint import read_checkpoint, require_places, state_of
 from binlog_streaming.job_state.record import RECORD_FILE
 from binlog_streaming.job_state.record_keeper import RecordKeeper
 from binlog_streaming.lake.change import Patches
@@ -426,5 +426,9 @@ def test_state_of_a_job_in_an_object_store(object_store: ObjectStore, tmp_path: 
     refused = structs.replace(job, sink=structs.replace(sink, storage=sink.storage | {"AWS_ACCESS_KEY_ID": "other"}))
     with pytest.raises(StorageError, match=r"state/checkpoint/metadata: cannot read it: .*403"):
         read_checkpoint(state_of(refused))
+    require_places(job)
+    state.write("topics.json", b"{}")
+    with pytest.raises(OptionError, match=r"checkpoint is that of a job of another kind: it has topics\.json"):
+        require_places(job)
     state.remove()
     assert (state.read("metadata"), list(state.names(""))) == (None, [])
