@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from binlog_format.position import Place, Position
-from binlog_format.vendor import Vendor
+from binlog_format.vendor import MARIADB_VIRTUAL_LOGGED_SINCE, Vendor
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -104,10 +104,6 @@ PART_FROM_FRAGMENTS = -3
 """The same, and rows of the original event follow in another one: the end of a statement is not marked in it."""
 
 
-_VIRTUAL_LOGGED_SINCE = 100500
-"""Seen on MariaDB 10.5.23, and not on 10.2.11."""
-
-
 @dataclass(frozen=True, slots=True, repr=False)
 class Block:
     """Whole event groups, or one piece of a group that is larger than a block.
@@ -149,7 +145,7 @@ class Block:
         if self.vendor is Vendor.MYSQL:
             return self.writer_id is None or bool((self.events["server_id"][rows] == self.writer_id).all())
         # Not known is a log of pages, which later servers write.
-        return self.server_version is None or self.server_version >= _VIRTUAL_LOGGED_SINCE
+        return self.server_version is None or self.server_version >= MARIADB_VIRTUAL_LOGGED_SINCE
 
     def __repr__(self) -> str:
         first = ":".join(str(self.groups[0][name]) for name in ("file_no", "page", "chunk")) if len(self.groups) else ""

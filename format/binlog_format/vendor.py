@@ -1,4 +1,7 @@
-"""Vendor and version of the server that wrote a log: `Vendor`, `vendor_of`, `server_version_of`."""
+"""Vendor and version of the server that wrote a log: `Vendor`, `vendor_of`, `server_version_of`.
+
+What servers do from a version on is listed at the end, each with where it was seen.
+"""
 
 from __future__ import annotations
 
@@ -44,3 +47,31 @@ def server_version_of(text: str) -> Version:
         return 0, 0, 0
     major, minor, patch = (int(number) for number in match.groups())
     return major, minor, patch
+
+
+# Versions as tuples, or as `comment_version_of` gives them: 100500 is 10.5.0, 80022 is 8.0.22.
+
+CHECKSUMS_SINCE: dict[Vendor, Version] = {Vendor.MARIADB: (5, 3, 0), Vendor.MYSQL: (5, 6, 1)}
+"""Format_description events have a checksum."""
+MYSQL_GTID_EVENTS_SINCE: Version = (5, 7, 5)
+"""Every group begins with a GTID event, anonymous while gtid_mode is OFF."""
+MYSQL_WITHOUT_YEAR_BITS_UNTIL = 8_00_20
+"""MySQL 8.0.12 has no bit for YEAR in SIGNEDNESS (seen on it), nor has the source until here (sql/field.h)."""
+MYSQL_YEAR_BITS_SINCE = 8_00_29
+"""Known to have it (`has_signedess_information_type` in sql/field_common_properties.h, a file of 2020)."""
+MARIADB_VIRTUAL_LOGGED_SINCE = 10_05_00
+"""Row images have virtual columns. Seen on 10.5.23, and not on 10.2.11."""
+MARIADB_WHOLE_REPLACES_SINCE = 10_05_00
+"""10.2.11 logs the old row whole, and shorter new ones, for a REPLACE; 10.5.23 was not seen to."""
+MARIADB_REVERSED_COMMENTS_SINCE = 13_00_00
+"""Text in `/*!!version ... */` is executed before that version."""
+MYSQL_WHOLE_DOUBLES_SINCE = 8_00_00
+"""5.7 writes the double 1.0 of a document as `1`, as it writes the integer 1."""
+INLINE_KEYS_SINCE: dict[Vendor, Version] = {Vendor.MARIADB: (10, 5, 0), Vendor.MYSQL: (9, 0, 0)}
+"""REFERENCES in a column's own definition makes a foreign key."""
+SNAPSHOTS_SINCE: dict[Vendor, Version] = {Vendor.MARIADB: (10, 3, 0), Vendor.MYSQL: (8, 0, 22)}
+"""MariaDB has NOWAIT; MySQL's FOR SHARE needs no right but SELECT, and CREATE TABLE ... SELECT goes with GTIDs."""
+REPLICA_WORDS_SINCE: dict[Vendor, Version] = {Vendor.MARIADB: (10, 5, 1), Vendor.MYSQL: (8, 0, 22)}
+"""SHOW REPLICA HOSTS, and MySQL's SHOW REPLICAS, in place of SHOW SLAVE HOSTS."""
+MYSQL_LOG_STATUS_SINCE: Version = (8, 2, 0)
+"""SHOW BINARY LOG STATUS in place of SHOW MASTER STATUS."""

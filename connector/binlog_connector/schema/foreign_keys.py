@@ -15,7 +15,7 @@ import msgspec
 from binlog_connector.schema.definitions import TableName  # noqa: TC001 - msgspec looks it up
 from binlog_connector.schema.operations import AlterTable, CreateTable, DropDatabase, DropTables, RenameTables
 from binlog_connector.schema.parsing.session import table_name
-from binlog_format.vendor import Vendor, server_version_of, vendor_of
+from binlog_format.vendor import INLINE_KEYS_SINCE, server_version_of, vendor_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from binlog_format.log_format import LogFile
 
 CASCADE, SET_NULL = "CASCADE", "SET NULL"
-_INLINE_SINCE = {Vendor.MARIADB: (10, 5, 0), Vendor.MYSQL: (9, 0, 0)}
 _WITH_FOREIGN_KEYS = frozenset(["innodb", "ndb", "ndbcluster"])
 """Engines that have foreign keys; others pass over them. Where a statement names none, it counts as one of these."""
 _GENERATED = "_ibfk_"  # InnoDB: `table_ibfk_1`; MariaDB from 12.1 on: `1`
@@ -71,7 +70,7 @@ class Cascade(NamedTuple):
 def take_inline_keys(files: Iterable[LogFile]) -> bool | None:
     """True if servers make a foreign key of REFERENCES in a column's own definition; None: some do, or unknown."""
     texts = {str(file.header.get("server_version", "")) for file in files}
-    found = {server_version_of(text) >= _INLINE_SINCE[vendor_of(text)] if text else None for text in texts}
+    found = {server_version_of(text) >= INLINE_KEYS_SINCE[vendor_of(text)] if text else None for text in texts}
     return found.pop() if len(found) == 1 else None
 
 

@@ -31,7 +31,7 @@ from binlog_format.events.table_map_layout import TABLE_BODY_OFFSET
 from binlog_format.position import Position
 from binlog_format.rows.declared.completion import LayoutCompletion
 from binlog_format.rows.table_events import table_maps_of
-from binlog_format.vendor import Vendor
+from binlog_format.vendor import MARIADB_WHOLE_REPLACES_SINCE, Vendor
 from binlog_format.views.events.view import StatementTexts, text_places, texts_at
 
 if TYPE_CHECKING:
@@ -51,9 +51,6 @@ _KEEPS = _BEFORE + r"(?:UPDATE|INSERT)\b"
 _KEEPS_FIRST = _KEEPS + r"(?:\s+(?:LOW_PRIORITY|HIGH_PRIORITY|DELAYED|IGNORE|INTO)\b)*\s*"
 """The same, up to the first table."""
 _REPLACES = _BEFORE + r"(?:REPLACE\b|LOAD\b.*\bREPLACE\b)"
-
-_WHOLE_REPLACES_SINCE = 100500
-"""10.2.11 logs the old row whole, and shorter new ones, for a REPLACE; 10.5.23 was not seen to."""
 
 _TWO_BYTES = 0xFC
 _ALL = 0xFF
@@ -191,7 +188,7 @@ def _merging_updates(block: Block) -> Indices:
 
 def _shortened_updates(block: Block) -> Indices:
     """Updates whose new image lacks columns of the old one: of an UPDATE, and before 10.5 of a REPLACE too."""
-    if block.server_version is not None and block.server_version >= _WHOLE_REPLACES_SINCE:
+    if block.server_version is not None and block.server_version >= MARIADB_WHOLE_REPLACES_SINCE:
         return np.empty(0, dtype=np.int64)
     rows = np.flatnonzero(block.events["type"] == EventType.UPDATE_ROWS_V1)
     rows, (before, after) = _bitmaps(block, rows, 2)

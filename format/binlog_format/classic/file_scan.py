@@ -12,7 +12,6 @@ import numpy as np
 
 from binlog_format.block import BLOCK_SIZE, EVENT_DTYPE, GROUP_DTYPE, copied
 from binlog_format.classic.file import check_incomplete_event, checksum_error, encrypted_by_mariadb
-from binlog_format.classic.format_description import MYSQL_GTID_EVENTS_SINCE
 from binlog_format.classic.layout import EVENT_CLASSES, START_ENCRYPTION_SIZE, EventClass, GroupKind
 from binlog_format.classic.scan_kernels import ClassicScan, ScanError, scan_groups
 from binlog_format.errors import CorruptError, DataLossError, UnsupportedError
@@ -21,7 +20,7 @@ from binlog_format.events.gtids.mysql_gtid_layout import SOURCE_KEY_SIZE, UUID_S
 from binlog_format.events.layout import EVENT_HEADER_SIZE, EventType
 from binlog_format.gtids.gtid import GtidSource
 from binlog_format.kernels import empty_bytes
-from binlog_format.vendor import Vendor, comment_version_of, server_version_of
+from binlog_format.vendor import MYSQL_GTID_EVENTS_SINCE, Vendor, comment_version_of, server_version_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -24,17 +24,10 @@ from binlog_format.events.layout import (
     EVENT_HEADER_STRUCT,
     EventType,
 )
-from binlog_format.vendor import Vendor, server_version_of, vendor_of
+from binlog_format.vendor import CHECKSUMS_SINCE, Vendor, server_version_of, vendor_of
 
 if TYPE_CHECKING:
     from binlog_format.position import Place
-    from binlog_format.vendor import Version
-
-MYSQL_GTID_EVENTS_SINCE: Version = (5, 7, 5)
-"""Since this version every group begins with a GTID event, anonymous while gtid_mode is OFF."""
-
-_CHECKSUMS_SINCE: dict[Vendor, Version] = {Vendor.MARIADB: (5, 3, 0), Vendor.MYSQL: (5, 6, 1)}
-"""Since these versions the Format_description event has a checksum."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +103,7 @@ def _check_checksum(event: bytes, server_version: str, at: Place) -> None:
     if stored == computed:
         return
     version = server_version_of(server_version)
-    if (0, 0, 0) < version < _CHECKSUMS_SINCE[vendor_of(server_version)]:
+    if (0, 0, 0) < version < CHECKSUMS_SINCE[vendor_of(server_version)]:
         raise UnsupportedError("VERSION", f"files of server version {server_version} are too old to be read", at=at)
     raise CorruptError(
         "EVENT_CHECKSUM", f"Format_description event CRC-32: stored {stored:#010x}, computed {computed:#010x}", at=at

@@ -18,6 +18,7 @@ from binlog_format.events.table_map_layout import (
     ColumnType,
     MetadataField,
 )
+from binlog_format.vendor import MYSQL_WITHOUT_YEAR_BITS_UNTIL, MYSQL_YEAR_BITS_SINCE
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -75,12 +76,6 @@ def packed_name(name: str) -> bytes:
     return bytes([len(data)]) + data + b"\0"
 
 
-_LAST_WITHOUT_YEARS = 8_00_20
-"""MySQL 8.0.12 has no bit for YEAR in SIGNEDNESS (seen on it), nor has the source until here (sql/field.h)."""
-_FIRST_WITH_YEARS = 8_00_29
-"""Known to have it (`has_signedess_information_type` in sql/field_common_properties.h, a file of 2020)."""
-
-
 def with_bits_of_years(content: bytes, types: Sequence[ColumnType], server_version: int | None) -> bytes | None:
     """SIGNEDNESS as later versions of MySQL, and MariaDB, write it: with a bit for YEAR, which is always unsigned.
 
@@ -95,7 +90,7 @@ def with_bits_of_years(content: bytes, types: Sequence[ColumnType], server_versi
         None: the column of each bit is not known.
     """
     numeric = [type_ for type_ in types if type_ in NUMERIC_TYPES]
-    if ColumnType.YEAR not in numeric or server_version is None or server_version >= _FIRST_WITH_YEARS:
+    if ColumnType.YEAR not in numeric or server_version is None or server_version >= MYSQL_YEAR_BITS_SINCE:
         return content
     is_year = np.array([type_ is ColumnType.YEAR for type_ in numeric])
     stored = np.unpackbits(np.frombuffer(content, np.uint8))
@@ -106,7 +101,7 @@ def with_bits_of_years(content: bytes, types: Sequence[ColumnType], server_versi
     unsigned = np.ones(len(numeric), np.uint8)
     unsigned[~is_year] = stored[:count]
     inserted = np.packbits(unsigned).tobytes()
-    is_known = server_version <= _LAST_WITHOUT_YEARS or not may_have_years
+    is_known = server_version <= MYSQL_WITHOUT_YEAR_BITS_UNTIL or not may_have_years
     return inserted if is_known or inserted == content else None
 
 

@@ -6,7 +6,6 @@ Named errors for what a server answers: `named_error(error)`, and the numbers th
 from __future__ import annotations
 
 import contextlib
-import re
 import ssl
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -18,11 +17,13 @@ from pymysql.cursors import Cursor
 from binlog_format.errors import ServerError
 from binlog_format.messages import row_value
 from binlog_format.position import Place
+from binlog_format.vendor import Vendor, server_version_of
 from binlog_streaming.server.address import ServerAddress, SslMode
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from binlog_format.vendor import Version
     from binlog_streaming.server.address import Credentials
 
     Row = tuple[Any, ...]
@@ -87,7 +88,6 @@ TABLE_WAIT_SECONDS = 10
 """Seconds that a statement waits for a table that another session has locked; the servers' default is a day or more."""
 _CONNECT_SECONDS = 10
 _PROGRAM = "binlog-stream"
-_VERSION = re.compile(r"(?:5\.5\.5-)?(\d+)\.(\d+)\.(\d+)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,15 +95,19 @@ class ServerVersion:
     """Version of a server. *number*: such as (10, 11, 19)."""
 
     text: str
-    is_mariadb: bool
-    number: tuple[int, int, int]
+    vendor: Vendor
+    number: Version
 
     @staticmethod
     def parse(text: str) -> ServerVersion:
         """Read `SELECT VERSION()`."""
-        found = _VERSION.match(text)
-        number = (int(found[1]), int(found[2]), int(found[3])) if found else (0, 0, 0)
-        return ServerVersion(text, "mariadb" in text.lower(), number)
+        vendor = Vendor.MARIADB if "mariadb" in text.lower() else Vendor.MYSQL
+        return ServerVersion(text, vendor, server_version_of(text))
+
+    @property
+    def is_mariadb(self) -> bool:
+        """True of MariaDB, false of MySQL."""
+        return self.vendor is Vendor.MARIADB
 
     def __str__(self) -> str:
         return self.text if self.is_mariadb else f"MySQL {self.text}"

@@ -9,6 +9,7 @@ import pymysql
 
 from binlog_connector.rules.predicate_parser import column_names, parse_predicate
 from binlog_format.errors import SchemaError
+from binlog_format.vendor import REPLICA_WORDS_SINCE
 from binlog_format.views.filters import SNAPSHOT_DATABASE, TableFilter
 from binlog_streaming.server.session import DENIED, number_of
 from binlog_streaming.settings.publish_model import PublishJob
@@ -191,10 +192,6 @@ def _lacking_columns(table: ServerTable, row_filter: str | None) -> str | None:
     return None if lacking is None else f"it has no column {lacking}, which the condition for its rows names"
 
 
-_MARIADB_REPLICA_WORDS = (10, 5, 1)
-_MYSQL_REPLICA_WORDS = (8, 0, 22)
-
-
 @dataclass(frozen=True, slots=True)
 class Replica:
     """A replica that is connected.
@@ -213,11 +210,9 @@ class Replica:
 
 def find_replicas(session: ServerSession) -> tuple[Replica, ...] | None:
     """Replicas that are connected; None: the account may not see them."""
-    number = session.version.number
-    if session.version.is_mariadb:
-        statement = "SHOW REPLICA HOSTS" if number >= _MARIADB_REPLICA_WORDS else "SHOW SLAVE HOSTS"
-    else:
-        statement = "SHOW REPLICAS" if number >= _MYSQL_REPLICA_WORDS else "SHOW SLAVE HOSTS"
+    version, statement = session.version, "SHOW SLAVE HOSTS"
+    if version.number >= REPLICA_WORDS_SINCE[version.vendor]:
+        statement = "SHOW REPLICA HOSTS" if version.is_mariadb else "SHOW REPLICAS"
     try:
         rows = session.try_rows(statement)
     except pymysql.MySQLError as error:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import pymysql
 
 from binlog_format.errors import ServerError
+from binlog_format.vendor import SNAPSHOTS_SINCE
 from binlog_format.views.filters import SNAPSHOT_DATABASE
 from binlog_streaming.server.session import DENIED, number_of
 from binlog_streaming.snapshot.shadow import ShadowEngine
@@ -142,8 +143,6 @@ _COMMAND_DENIED = frozenset({1142, 1143})
 _NO_SUCH_TABLE = frozenset({1146, 1049, 1051})
 
 
-_MARIADB_FIRST = (10, 3, 0)  # NOWAIT
-_MYSQL_FIRST = (8, 0, 22)  # FOR SHARE needs no other right than SELECT; CREATE TABLE ... SELECT with GTIDs
 _INSTALL = "INSTALL SONAME 'ha_blackhole'"
 
 
@@ -176,9 +175,9 @@ def check_server(session: ServerSession) -> None:
 def log_faults(session: ServerSession) -> Iterator[ServerError]:
     """Reasons why the log of the server lacks rows, or cannot be read: `VERSION`, `SETTINGS`; none: it is complete."""
     version = session.version
-    first = _MARIADB_FIRST if version.is_mariadb else _MYSQL_FIRST
+    first = SNAPSHOTS_SINCE[version.vendor]
     if version.number < first:
-        wanted = f"{'MariaDB' if version.is_mariadb else 'MySQL'} {'.'.join(map(str, first))} or later"
+        wanted = f"{version.vendor.label} {'.'.join(map(str, first))} or later"
         yield ServerError("VERSION", f"expected {wanted}, got {version}", at=session.place)
     yield from _fault(session, "log_bin", "ON", "Without a binlog there is nothing to tail")
     hint = "SET GLOBAL binlog_format = 'ROW', and connect applications anew"

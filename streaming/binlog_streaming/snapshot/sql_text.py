@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from binlog_format.vendor import MYSQL_LOG_STATUS_SINCE
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
@@ -16,7 +18,6 @@ if TYPE_CHECKING:
 LOCK_WAIT_SECONDS = 1
 """Seconds that a chunk of one row waits for its lock: the shortest time that the servers offer."""
 
-_MYSQL_LOG_STATUS = (8, 2, 0)
 # A value that would change on its way is an error. No mode that refuses values which rows already have (zero dates),
 # none that turns an id 0 into the next one, and not
 # NO_ENGINE_SUBSTITUTION: a replica without BLACKHOLE would stop, and makes an InnoDB table without it.
@@ -58,7 +59,7 @@ def log_status(session: ServerSession) -> list[Row]:
     Raises:
         pymysql.MySQLError: What the server answered; the account needs a right for it.
     """
-    is_new = not session.version.is_mariadb and session.version.number >= _MYSQL_LOG_STATUS
+    is_new = not session.version.is_mariadb and session.version.number >= MYSQL_LOG_STATUS_SINCE
     return session.try_rows("SHOW BINARY LOG STATUS" if is_new else "SHOW MASTER STATUS")
 
 

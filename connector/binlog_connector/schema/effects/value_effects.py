@@ -34,7 +34,7 @@ from binlog_connector.schema.effects.conversion import (
     widened,
 )
 from binlog_format.rows.values.special_types import address_texts
-from binlog_format.vendor import Vendor
+from binlog_format.vendor import MYSQL_WHOLE_DOUBLES_SINCE, Vendor
 
 if TYPE_CHECKING:
     from binlog_connector.schema.effects.conversion import Circumstances, Conversion, Effect
@@ -45,8 +45,6 @@ NUMBERS: Final = frozenset(
 )
 LABELS: Final = frozenset({"enum", "set"})
 
-_WHOLE_DOUBLES_SINCE: Final = 80000
-"""MySQL 5.7 writes the double 1.0 of a document as `1`, as it writes the integer 1."""
 _WHOLE_DOUBLE: Final = r"\.0(?:[,}\]]|$)"
 """Also found in some strings: these are named without need."""
 
@@ -116,7 +114,7 @@ def _into_text(old: ColumnSide, new: ColumnSide, how: Circumstances, *, is_binar
 
 
 def _text_of_json(how: Circumstances) -> Conversion:
-    if how.vendor is not Vendor.MYSQL or (how.server_version or 0) >= _WHOLE_DOUBLES_SINCE:
+    if how.vendor is not Vendor.MYSQL or (how.server_version or 0) >= MYSQL_WHOLE_DOUBLES_SINCE:
         return Values
 
     def convert(texts: pa.Array) -> Values:

@@ -7,7 +7,7 @@ import re
 from enum import IntEnum
 from typing import TYPE_CHECKING, NamedTuple
 
-from binlog_format.vendor import Vendor
+from binlog_format.vendor import MARIADB_REVERSED_COMMENTS_SINCE, Vendor
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -66,7 +66,6 @@ _NAME_CHARACTERS = "0-9A-Za-z_$\u0080-\U0010ffff"
 # A version from which on no server executes: `/*!999999\- enable the sandbox mode */` speaks to the client.
 _VERSION_OF_NO_SERVER = 900000
 _SIX_DIGITS = 100000
-_REVERSED_SINCE = 130000
 # MariaDB sql/sql_lex.cc: versions between 5.7 and 9.99 are MySQL's.
 _MYSQL_ALONE = range(50700, 100000)
 
@@ -195,7 +194,7 @@ class Lexer:
             raise DdlSyntaxError("a reversed comment of MariaDB", at)
         if self._server_version is not None:
             return self._server_version < version
-        if version > _REVERSED_SINCE:
+        if version > MARIADB_REVERSED_COMMENTS_SINCE:
             # Servers that know these comments are at least of the version from which on they are known.
             raise DdlSyntaxError("what is in this comment depends on the server's version", at)
         return False

@@ -124,7 +124,7 @@ def plan_reading(
     wanted = [table for table in found if tables is not None or not of_job.is_complete(table.name)]
     left_out = tuple(_left_out(session, wanted, is_live=at is None))
     refused = {left.name for left in left_out}
-    vendor = Vendor.MARIADB if session.version.is_mariadb else Vendor.MYSQL
+    vendor = session.version.vendor
     read = [_read_table(table, vendor, job) for table in wanted if table.source.full_name not in refused]
     known = [table for table in read if isinstance(table, ReadTable)]
     metadata = session.variable("binlog_row_metadata") if at is None else None

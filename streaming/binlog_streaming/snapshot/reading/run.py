@@ -27,7 +27,6 @@ from binlog_connector.schema.stated_definitions import definition_of_server
 from binlog_format import open_log
 from binlog_format.errors import BinlogError, SchemaError, ServerError
 from binlog_format.gtids.gtid import GtidPosition
-from binlog_format.vendor import Vendor
 from binlog_streaming.plan.batch_plan import ROWS_STEP, STEPS_PER_CHANGE, ChangeStep, Component, IndexPart, RowsStep
 from binlog_streaming.plan.job_state import TableSelection
 from binlog_streaming.plan.snapshots import PlannedSnapshot
@@ -50,6 +49,7 @@ if TYPE_CHECKING:
     from binlog_connector.following.offsets import SourceOffset
     from binlog_connector.schema.definitions import TableName
     from binlog_format.gtids.gtid_set import GtidPoint
+    from binlog_format.vendor import Vendor
     from binlog_streaming.job_state.progress import TableProgress
     from binlog_streaming.server.session import ServerSession
     from binlog_streaming.settings.model import Job
@@ -251,7 +251,7 @@ def _read_up_to_failure(
             definitions = {name: _definition(session, name) for name in names}
             # What foreign keys lead to from there decides what happens to rows of these.
             others = {name: _definition(session, name) for name in visible_parents(session, list(definitions))}
-            vendor = Vendor.MARIADB if session.version.is_mariadb else Vendor.MYSQL
+            vendor = session.version.vendor
         batch = JobBatch(job, run)
         batch.check()
         sessions, offset = _sessions(plan, job, connect, opened)
