@@ -268,3 +268,10 @@ def empty_bytes(size: int) -> Bytes:
 def as_bytes(data: bytes | bytearray | memoryview) -> Bytes:
     """A copy of *data* fit for kernels."""
     return np.frombuffer(data, dtype=np.uint8).copy()
+
+
+def offsets_of(sizes: Int64s) -> Int64s:
+    """Starts of things of these sizes, one after the other, and the end of the last one."""
+    offsets = np.zeros(len(sizes) + 1, dtype=np.int64)
+    np.cumsum(sizes, out=offsets[1:])
+    return offsets

@@ -1,4 +1,4 @@
-"""A place in a log where something starts: `Position`."""
+"""A place in a log where something starts: `Position`; bytes of files as positions: `position_of`, `byte_of`."""
 
 from __future__ import annotations
 
@@ -50,6 +50,20 @@ class Position:
             raise ValueError(f"position {text!r}: expected file_no:page:chunk, for example 0:12:3")
         file_no, page, chunk = (int(part) for part in parts)
         return cls(file_no, page, chunk)
+
+
+VIRTUAL_PAGE_SIZE = 16384
+"""Bytes of a page in positions of formats whose files have no pages."""
+
+
+def position_of(file_no: int, file_offset: int) -> Position:
+    """The position of a byte, in those formats."""
+    return Position(file_no, *divmod(file_offset, VIRTUAL_PAGE_SIZE))
+
+
+def byte_of(position: Position) -> int:
+    """The byte in its file that *position* stands for, in those formats."""
+    return position.page * VIRTUAL_PAGE_SIZE + position.chunk
 
 
 BEFORE_ALL = Position(0, 0, 0)

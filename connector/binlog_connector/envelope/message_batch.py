@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from binlog_connector.envelope.message_kernels import copy_texts
-from binlog_format.kernels import empty_bytes
+from binlog_format.kernels import empty_bytes, offsets_of
 from binlog_format.rows.arrow_arrays import fixed_array, mask_array, numbers_array, strings_array
 from binlog_format.views.columns import COMMIT_TIME_TYPE, SURE_POSITION_TYPE, PlaceColumns
 
@@ -189,7 +189,7 @@ def _values(values: Sequence[ChangeValues], ranks: Sequence[Int64s], count: int)
     sizes = np.zeros(count, dtype=np.int64)
     for of_run, valued in zip(values, ranks, strict=True):
         sizes[valued] = of_run.sizes
-    offsets = _offsets(sizes)
+    offsets = offsets_of(sizes)
     out = empty_bytes(int(offsets[-1]))
     for of_run, valued in zip(values, ranks, strict=True):
         of_run.write(out, offsets[valued])
@@ -213,18 +213,12 @@ def _keys(runs: Sequence[MessageRun], of_runs: Sequence[Int64s], keys: Sequence[
         if run.keys is not None:
             there = key >= 0
             sizes[ranks[there]] = run.keys.sizes[key[there]]
-    offsets = _offsets(sizes)
+    offsets = offsets_of(sizes)
     out = empty_bytes(int(offsets[-1]))
     for run, ranks, key in zip(runs, of_runs, keys, strict=True):
         if run.keys is not None:
             copy_texts(out, offsets[ranks], run.keys.data, run.keys.offsets, key)
     return _binary_array(sizes, offsets, out)
-
-
-def _offsets(sizes: Int64s) -> Int64s:
-    offsets = np.zeros(len(sizes) + 1, dtype=np.int64)
-    np.cumsum(sizes, out=offsets[1:])
-    return offsets
 
 
 def _binary_array(sizes: Int64s, offsets: Int64s, data: Bytes) -> pa.Array:

@@ -23,7 +23,7 @@ from binlog_connector.following.resume import states_gtids
 from binlog_format.errors import DataLossError, StartError, SwitchError
 from binlog_format.events.layout import EventType
 from binlog_format.gtids.gtid import Gtid, GtidPosition
-from binlog_format.gtids.gtid_history import covered_groups, gtid_of, gtids_of
+from binlog_format.gtids.gtid_history import covered_groups, gtid_of, gtids_of, mariadb_gtid
 from binlog_format.gtids.gtid_search import GtidSearch
 from binlog_format.gtids.gtid_set import DomainStarts, GtidSet
 from binlog_format.log.log import shown_position
@@ -270,12 +270,8 @@ def _groups_until(log: Log, end: Position, taken: DomainStarts | None) -> tuple[
 
 def _add(errant: ErrantTransactions, groups: Table) -> None:
     for group in groups[:_NAMED_MAX]:
-        errant.add(_gtid(group), group)
+        errant.add(mariadb_gtid(group), group)
     errant.count += max(0, len(groups) - _NAMED_MAX)
-
-
-def _gtid(group: np.void) -> Gtid:
-    return Gtid(int(group["domain"]), int(group["server_id"]), int(group["seqno"]))
 
 
 def _goes_back(groups: Table) -> Mask:
@@ -300,12 +296,12 @@ def _compare(log: Log, old: Log, errant: ErrantTransactions, before: Table, ours
     times = np.zeros(len(keys), np.uint32)
     times[here] = before["timestamp"]
     if not (times[there[is_here]] == ours["timestamp"][is_here]).any():
-        first = _gtid(ours[int(np.flatnonzero(is_here)[0])])
+        first = mariadb_gtid(ours[int(np.flatnonzero(is_here)[0])])
         raise _other_server(log, f"its transactions have the same numbers, and were committed at other times ({first})")
     for domain in np.unique(ours["domain"]):
         lacking = _changing(old, before[_unmatched(before["domain"] == domain, is_there)])
         if len(lacking):
-            raise _missing(log, ", ".join(str(_gtid(group)) for group in lacking[:_NAMED_MAX]), "later ones")
+            raise _missing(log, ", ".join(str(mariadb_gtid(group)) for group in lacking[:_NAMED_MAX]), "later ones")
         _add(errant, _changing(log, ours[_unmatched(ours["domain"] == domain, is_here)]))
 
 
@@ -316,7 +312,7 @@ def _last_change(log: Log, old: OldLog, rows: Table, gtid: Gtid) -> Gtid:
         rows: Its transactions of one domain.
     """
     for number in range(len(rows) - 1, max(-1, len(rows) - _LOOK_BACK), -1):
-        found = _gtid(rows[number])
+        found = mariadb_gtid(rows[number])
         if _place_after(log, found) is not None:
             return gtid if len(_changing(old.log, rows[number + 1 :])) else found
     return gtid

@@ -46,9 +46,6 @@ assert EVENT_HEADER_SIZE + START_ENCRYPTION_STRUCT.size == START_ENCRYPTION_SIZE
 FILE_NAME = re.compile(r"(?P<base>.+)\.(?P<number>\d{6,})")
 """`<base>.NNNNNN`; the number takes more digits when it needs them."""
 
-VIRTUAL_PAGE_SIZE = 16384
-"""There are no pages on disk; a position counts the bytes of a file in units of this."""
-
 BINLOG_VERSION = 4
 
 FORMAT_DESCRIPTION_STRUCT = struct.Struct(

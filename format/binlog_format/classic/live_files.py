@@ -13,13 +13,12 @@ from binlog_format.block import BLOCK_SIZE
 from binlog_format.classic.event_check_kernels import check_events
 from binlog_format.classic.file import ClassicFile, checksum_error, find_files
 from binlog_format.classic.file_scan import NO_LIMIT, ClassicFileScan, Scratch
-from binlog_format.classic.layout import MAGIC_SIZE, VIRTUAL_PAGE_SIZE
-from binlog_format.classic.log_scan import position_of
+from binlog_format.classic.layout import MAGIC_SIZE
 from binlog_format.errors import CorruptError
 from binlog_format.events.layout import EVENT_FLAGS_OFFSET
 from binlog_format.kernels import empty_bytes
 from binlog_format.live_files import EndMark, FinalBlock, FinalFile, LiveFiles
-from binlog_format.position import Position
+from binlog_format.position import VIRTUAL_PAGE_SIZE, Position, byte_of, position_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -138,7 +137,7 @@ class ClassicLiveFiles(LiveFiles):
         """See `LiveFiles`."""
         name = self._name(file_no)
         entry = None if name is None else self._directory.entry(name)
-        return Position(file_no, *divmod(0 if entry is None else entry.size, VIRTUAL_PAGE_SIZE))
+        return position_of(file_no, 0 if entry is None else entry.size)
 
     def look(self) -> EndMark:
         """See `LiveFiles`."""
@@ -148,7 +147,7 @@ class ClassicLiveFiles(LiveFiles):
 
     def byte_of(self, position: Position) -> int:
         """See `LiveFiles`."""
-        return position.page * VIRTUAL_PAGE_SIZE + position.chunk
+        return byte_of(position)
 
     def size_of(self, file_no: int) -> int:
         """See `LiveFiles`."""

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 from binlog_format.classic.file import ClassicFile
 from binlog_format.classic.file_scan import NO_LIMIT, ClassicFileScan, ScanStop
-from binlog_format.classic.layout import MAGIC_SIZE, VIRTUAL_PAGE_SIZE
+from binlog_format.classic.layout import MAGIC_SIZE
 from binlog_format.errors import CorruptError, DataLossError, StartError, UnsupportedError
 from binlog_format.gtids.gtid_history import gtids_of
 from binlog_format.gtids.gtid_set import GtidSet
-from binlog_format.position import Place, Position
+from binlog_format.position import Place, Position, byte_of, position_of
 from binlog_format.vendor import Vendor
 
 if TYPE_CHECKING:
@@ -19,16 +19,6 @@ if TYPE_CHECKING:
 
     from binlog_format.classic.file_scan import Piece, Scratch
     from binlog_format.source_file import Directory, FileEntry
-
-
-def position_of(file_no: int, file_offset: int) -> Position:
-    """The position of a byte."""
-    return Position(file_no, *divmod(file_offset, VIRTUAL_PAGE_SIZE))
-
-
-def byte_of(position: Position) -> int:
-    """The byte in its file that *position* stands for."""
-    return position.page * VIRTUAL_PAGE_SIZE + position.chunk
 
 
 def open_file(directory: Directory, file_no: int, entry: FileEntry) -> ClassicFile:

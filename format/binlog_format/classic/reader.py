@@ -12,7 +12,7 @@ from binlog_format.block import BLOCK_SIZE, EXTENT_DTYPE, Block
 from binlog_format.classic.file import find_files
 from binlog_format.classic.file_scan import NO_LIMIT, ClassicFileScan, ScanStop, Scratch
 from binlog_format.classic.layout import FILE_NAME, MAGIC_SIZE
-from binlog_format.classic.log_scan import LogScan, byte_of, open_file, position_of
+from binlog_format.classic.log_scan import LogScan, open_file
 from binlog_format.errors import DataLossError, UnsupportedError
 from binlog_format.events.layout import EVENT_CHECKSUM_SIZE
 from binlog_format.events.query import XID_SIZE, ends_in_xid
@@ -22,7 +22,7 @@ from binlog_format.gtids.gtid_history import gtid_of, gtids_of
 from binlog_format.gtids.gtid_set import NO_GTIDS, GtidSet
 from binlog_format.log.log import Log
 from binlog_format.log_format import FileGtids, Heads, LogFile, Span
-from binlog_format.position import Place
+from binlog_format.position import Place, byte_of, position_of
 from binlog_format.transactions.prepared import xa_steps
 from binlog_format.vendor import Vendor
 

@@ -11,7 +11,6 @@ from binlog_format.classic.layout import (
     EVENT_FLAG_IGNORABLE,
     ROWS_FLAG_STATEMENT_END,
     ROWS_FLAGS_OFFSET,
-    VIRTUAL_PAGE_SIZE,
     EventClass,
     GroupKind,
 )
@@ -34,6 +33,7 @@ from binlog_format.events.query_kernels import query_text_start
 from binlog_format.events.query_layout import QUERY_FIXED_SIZE
 from binlog_format.kernels import as_bytes, kernel
 from binlog_format.memory_kernels import load_u8, load_u16, load_u32
+from binlog_format.position import VIRTUAL_PAGE_SIZE
 
 if TYPE_CHECKING:
     from binlog_format.block import Table

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING
 from binlog_format.classic.file import checksum_error, find_files
 from binlog_format.classic.file_scan import NO_LIMIT, ClassicFileScan, ScanStop, Scratch
 from binlog_format.classic.layout import CHECKSUM_STRUCT, EVENT_CLASSES, EventClass
-from binlog_format.classic.log_scan import byte_of, open_file
+from binlog_format.classic.log_scan import open_file
 from binlog_format.errors import BinlogError, CorruptError, DataLossError, StartError
 from binlog_format.events.layout import EVENT_HEADER_SIZE, EVENT_HEADER_STRUCT, EVENT_SIZE_MAX
 from binlog_format.fragments.walk import FragmentWalk
 from binlog_format.gtids.gtid_history import GtidHistory, SetHistory
 from binlog_format.log_format import NOT_YET, NOTE, Finding, LogCheck
-from binlog_format.position import Place
+from binlog_format.position import Place, byte_of
 from binlog_format.vendor import Vendor
 
 if TYPE_CHECKING:

@@ -36,6 +36,11 @@ def gtid_of(group: np.void, sources: Sequence[GtidSource]) -> AnyGtid | None:
         return None
     if group["gtid_source"] >= 0:
         return MysqlGtid(sources[int(group["gtid_source"])], int(group["seqno"]))
+    return mariadb_gtid(group)
+
+
+def mariadb_gtid(group: np.void) -> Gtid:
+    """The GTID of a row of a group table of MariaDB, which has one."""
     return Gtid(int(group["domain"]), int(group["server_id"]), int(group["seqno"]))
 
 

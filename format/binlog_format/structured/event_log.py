@@ -18,9 +18,9 @@ import numpy as np
 from binlog_format.errors import StartError, UnsupportedError
 from binlog_format.gtids.gtid_set import NO_GTIDS
 from binlog_format.log.log import Log
-from binlog_format.position import Place, Position
+from binlog_format.position import Place, Position, position_of
 from binlog_format.structured.clock_kernels import Clocks, fill_times, wall_ns
-from binlog_format.structured.layout import NS_PER_SECOND, VIRTUAL_PAGE_SIZE
+from binlog_format.structured.layout import NS_PER_SECOND
 from binlog_format.structured.metadata import ClockSync, EventSource, LogState
 
 if TYPE_CHECKING:
@@ -226,5 +226,5 @@ def find_event_time(log: EventLog, seconds: int) -> Position:
         rows = np.flatnonzero(has_time & (ns >= seconds * NS_PER_SECOND))
         if len(rows):
             byte = block.file_offset + int(block.events["start"][rows[0]])
-            return Position(block.file_no, *divmod(byte, VIRTUAL_PAGE_SIZE))
+            return position_of(block.file_no, byte)
     raise StartError("TIMESTAMP_NOT_FOUND", "all events of the log happened before that time")

@@ -1,8 +1,6 @@
 """Numbers of the structured format (docs/formats/structured.md).
 
 Blocks of queued entries in the memory of a program that logs (docs/formats/structured.md), 64 bits.
-
-Bytes of a structured log's file as positions: `position_of`, `byte_of`.
 """
 
 from __future__ import annotations
@@ -11,11 +9,6 @@ import struct
 from enum import IntEnum
 
 import numpy as np
-
-from binlog_format.position import Position
-
-VIRTUAL_PAGE_SIZE = 1 << 14
-"""Structured files have no pages; positions count so many bytes as one."""
 
 SIZE_STRUCT = struct.Struct("<I")
 """Size field before each entry: the number of bytes that follow."""
@@ -105,13 +98,3 @@ DATA_STRUCT = struct.Struct(
     "Q"  # buffer: where they were; ignored
     "Q"  # read_index: next byte to consume
 )
-
-
-def position_of(file_no: int, file_offset: int) -> Position:
-    """The position of a byte."""
-    return Position(file_no, *divmod(file_offset, VIRTUAL_PAGE_SIZE))
-
-
-def byte_of(position: Position) -> int:
-    """The byte in its file that *position* stands for."""
-    return position.page * VIRTUAL_PAGE_SIZE + position.chunk

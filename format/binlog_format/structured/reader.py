@@ -12,12 +12,12 @@ from binlog_format.block import BLOCK_SIZE
 from binlog_format.format_traits import FORMAT_TRAITS, STRUCTURED
 from binlog_format.gtids.gtid_set import NO_GTIDS
 from binlog_format.log_format import LogFile, Span
-from binlog_format.position import BEFORE_ALL, Position
+from binlog_format.position import BEFORE_ALL, Position, byte_of, position_of
 from binlog_format.structured.event_log import EventLog, FoundDamage, ns_of
 from binlog_format.structured.file_scan import StructuredFileScan
 from binlog_format.structured.files.file_list import list_series
 from binlog_format.structured.files.head import EntryWalker
-from binlog_format.structured.layout import ENTRY_HEAD_SIZE, NS_PER_SECOND, SIZE_STRUCT, byte_of, position_of
+from binlog_format.structured.layout import ENTRY_HEAD_SIZE, NS_PER_SECOND, SIZE_STRUCT
 from binlog_format.structured.scan import EntryScanner
 from binlog_format.structured.series_scan import SeriesScan, SoundScan, state_at
 

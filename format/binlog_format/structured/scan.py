@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from binlog_format.block import BLOCK_SIZE, Recycler
+from binlog_format.position import position_of
 from binlog_format.structured.event_log import LogBlock
 from binlog_format.structured.file_scan import ENTRIES_IN_A_ROW, Cut, check_size
 from binlog_format.structured.known_metadata import IdTable, KnownSources, KnownWriters
@@ -17,7 +18,6 @@ from binlog_format.structured.layout import (
     METADATA_BIT,
     SIZE_STRUCT,
     TAG_STRUCT,
-    position_of,
 )
 from binlog_format.structured.metadata import (
     ClockSync,

@@ -6,17 +6,10 @@ from contextlib import closing
 from typing import TYPE_CHECKING, Generic
 
 from binlog_format.errors import CorruptError, StartError
-from binlog_format.position import BEFORE_ALL, Place, Position
+from binlog_format.position import BEFORE_ALL, Place, Position, byte_of, position_of
 from binlog_format.structured.file_scan import METADATA_SIZES_MIN, NO_LIMIT, Made, StructuredFileScan, damaged_entry
 from binlog_format.structured.files.head import FIRST_ENTRY_MAX, FileRange
-from binlog_format.structured.layout import (
-    ENTRY_HEAD_SIZE,
-    METADATA_BIT,
-    SIZE_STRUCT,
-    TAG_STRUCT,
-    byte_of,
-    position_of,
-)
+from binlog_format.structured.layout import ENTRY_HEAD_SIZE, METADATA_BIT, SIZE_STRUCT, TAG_STRUCT
 from binlog_format.structured.scan import EntryScanner
 from binlog_format.structured.scan_kernels import EntryStop
 

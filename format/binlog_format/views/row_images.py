@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from binlog_format.errors import SchemaError
 from binlog_format.events.table_map_layout import ColumnType
-from binlog_format.kernels import as_bytes, empty_bytes
+from binlog_format.kernels import as_bytes, empty_bytes, offsets_of
 from binlog_format.rows.arrow_arrays import mask_array, numbers_array, strings_array
 from binlog_format.rows.columns import arrow_schema
 from binlog_format.rows.decoding import DEFAULT_DECODING, Decoding
@@ -220,7 +220,7 @@ class JsonTexts:
     def of_rows(cls, rows: JsonRows, head: Bytes, tail: Bytes) -> JsonTexts:
         """Each row as an object between *head* and *tail*."""
         sizes = rows.sizes + (head.size + tail.size)
-        offsets = _offsets(sizes)
+        offsets = offsets_of(sizes)
         out = empty_bytes(int(offsets[-1]))
         cursors = offsets[:-1].copy()
         write.write_same(out, cursors, head)
@@ -228,9 +228,3 @@ class JsonTexts:
         cursors += rows.sizes
         write.write_same(out, cursors, tail)
         return cls(out, offsets)
-
-
-def _offsets(sizes: Int64s) -> Int64s:
-    offsets = np.zeros(len(sizes) + 1, dtype=np.int64)
-    np.cumsum(sizes, out=offsets[1:])
-    return offsets

@@ -18,7 +18,7 @@ from binlog_connector.spark import stream_reader
 from binlog_connector.spark.partitions import plan_partitions
 from binlog_format.classic import log_scan
 from binlog_format.classic.file_scan import ClassicFileScan
-from binlog_format.classic.log_scan import position_of
+from binlog_format.position import position_of
 from binlog_format.source_file import FileEntry, LocalDirectory
 from binlog_format.transactions.control_statements import GroupOutcome
 from binlog_format.transactions.prepared import PreparedXaRows

@@ -19,8 +19,8 @@ from binlog_format.format_traits import INNODB, STRUCTURED
 from binlog_format.formats.opening import detect_format
 from binlog_format.innodb.inspection.page_usage import InnodbUse
 from binlog_format.messages import count_text
+from binlog_format.position import VIRTUAL_PAGE_SIZE
 from binlog_format.structured.files.page_usage import StructuredUse
-from binlog_format.structured.layout import VIRTUAL_PAGE_SIZE
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from binlog_format.kernels import as_bytes, empty_bytes
+from binlog_format.kernels import as_bytes, empty_bytes, offsets_of
 from binlog_format.rows.arrow_arrays import mask_array, text_array
 from binlog_streaming.prove.message_kernels import add_sizes, add_to_buckets, bucket_of_each, put_values
 from binlog_streaming.prove.sha256_kernels import sha256_of_each
@@ -129,8 +129,7 @@ def messages_of(columns: Sequence[pa.Array], row_count: int) -> RowMessages:
     sizes = np.zeros(row_count, dtype=np.int64)
     for valid, offsets, _ in parts:
         add_sizes(valid, offsets, sizes)
-    ends = np.zeros(row_count + 1, dtype=np.int64)
-    np.cumsum(sizes, out=ends[1:])
+    ends = offsets_of(sizes)
     places, data = ends[:-1].copy(), empty_bytes(int(ends[-1]))
     for valid, offsets, values in parts:
         put_values(valid, offsets, values, places, data)

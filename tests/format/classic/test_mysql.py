@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 import pytest
 
 from binlog_format import DataLossError, OptionError, Position, StartError, open_log
-from binlog_format.classic.log_scan import byte_of
 from binlog_format.errors import UnsupportedError
 from binlog_format.events.layout import EventType
 from binlog_format.formats.opening import verify_log
@@ -19,6 +18,7 @@ from binlog_format.gtids.gtid_history import gtids_of
 from binlog_format.gtids.gtid_set import GtidPoint, GtidSet, MysqlGtid, parse_gtid
 from binlog_format.log.log import ReadRange
 from binlog_format.log.search import find_gtid
+from binlog_format.position import byte_of
 from binlog_format.vendor import Vendor
 from binlog_format.views.columns import gtid_texts
 from binlog_format.views.filters import GroupFilter

@@ -13,14 +13,13 @@ from binlog_format import open_log
 from binlog_format.archives.directories import open_directory
 from binlog_format.block import EXTENT_DTYPE
 from binlog_format.classic.layout import MAGIC_ENCRYPTED
-from binlog_format.classic.log_scan import byte_of
 from binlog_format.classic.reader import ClassicLog
 from binlog_format.errors import BinlogError, CorruptError, DataLossError, StartError, UnsupportedError
 from binlog_format.events.layout import EventType
 from binlog_format.gtids.gtid import Gtid, GtidPosition
 from binlog_format.gtids.gtid_search import GtidSearch
 from binlog_format.log.search import end_of_gtids, find_gtid
-from binlog_format.position import Position
+from binlog_format.position import Position, byte_of
 from binlog_format.source_file import LocalDirectory
 from tests.format.classic.logs import (
     DECODED_CASES,

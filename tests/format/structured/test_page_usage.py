@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 from binlog_format import StartError
 from binlog_format.archives.directories import open_directory
-from binlog_format.position import Position
+from binlog_format.position import VIRTUAL_PAGE_SIZE, Position
 from binlog_format.structured.files.page_usage import StructuredFileUsage, StructuredUse, measure_pages
-from binlog_format.structured.layout import VIRTUAL_PAGE_SIZE, Severity
+from binlog_format.structured.layout import Severity
 from binlog_format.structured.metadata import ClockSync
 from tests.format.structured.logs import entry, event, log_entries, source
 

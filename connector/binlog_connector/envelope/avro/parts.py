@@ -12,7 +12,7 @@ import numpy as np
 
 from binlog_connector.envelope.avro import avro_kernels as kernels
 from binlog_connector.envelope.json.template_kernels import SEQUENCE_WIDTHS
-from binlog_format.kernels import as_bytes, empty_bytes
+from binlog_format.kernels import as_bytes, empty_bytes, offsets_of
 from binlog_format.rows.json.json_kernels import write_same
 from binlog_format.rows.json.json_rows import text_buffers
 
@@ -151,8 +151,7 @@ class Encoded:
         sizes = np.zeros(count, dtype=np.int64)
         for part in parts:
             part.add_sizes(sizes)
-        offsets = np.zeros(count + 1, dtype=np.int64)
-        np.cumsum(sizes, out=offsets[1:])
+        offsets = offsets_of(sizes)
         out = empty_bytes(int(offsets[-1]))
         _write(parts, out, offsets[:-1], sizes)
         return cls(out, offsets)

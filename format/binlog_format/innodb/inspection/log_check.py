@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from binlog_format.errors import BinlogError, CorruptError, DataLossError, StartError
-from binlog_format.gtids.gtid import Gtid
-from binlog_format.gtids.gtid_history import GtidHistory
+from binlog_format.gtids.gtid_history import GtidHistory, mariadb_gtid
 from binlog_format.innodb.files import LogFiles
 from binlog_format.innodb.gtid_state import read_state
 from binlog_format.innodb.header import file_name
@@ -35,6 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from binlog_format.block import Table
+    from binlog_format.gtids.gtid import Gtid
     from binlog_format.innodb.gtid_state import GtidState
     from binlog_format.innodb.inspection.file_views import FileView
     from binlog_format.innodb.out_of_band.forest import FilePlace
@@ -69,7 +69,7 @@ class StateCheck:
             after = int(np.searchsorted(groups["page"], page))
             yield from self._apply(file, groups[taken:after])
             taken = after
-            following = _gtid(groups[after]) if after < len(groups) and groups["has_gtid"][after] else None
+            following = mariadb_gtid(groups[after]) if after < len(groups) and groups["has_gtid"][after] else None
             for reason in self._problems(file, page, state, following):
                 yield Finding.of(
                     CorruptError(
@@ -103,10 +103,6 @@ class StateCheck:
             yield from self._history.lacking(state.gtids)
         elif not self._has_restarted:
             yield from self._history.lacking(state.gtids, self._history.changed)
-
-
-def _gtid(group: np.void) -> Gtid:
-    return Gtid(int(group["domain"]), int(group["server_id"]), int(group["seqno"]))
 
 
 def check_header(file: FileView, before: FileView | None, is_last: bool) -> Iterator[Finding]:

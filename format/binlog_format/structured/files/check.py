@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING
 
 from binlog_format.errors import CorruptError, StartError
 from binlog_format.log_format import NOT_YET, NOTE, Finding, LogCheck
-from binlog_format.position import BEFORE_ALL, Place
+from binlog_format.position import BEFORE_ALL, Place, byte_of
 from binlog_format.structured.file_scan import NO_LIMIT, FileEnd, StructuredFileScan
 from binlog_format.structured.files.file_list import list_series
-from binlog_format.structured.layout import byte_of
 from binlog_format.structured.scan import EntryScanner
 
 if TYPE_CHECKING:

@@ -20,10 +20,10 @@ from typing import TYPE_CHECKING
 from binlog_format.errors import CorruptError, DataLossError, StartError, StorageError, UnsupportedError
 from binlog_format.kernels import empty_bytes
 from binlog_format.live_files import EndMark, LiveFiles
-from binlog_format.position import Place
+from binlog_format.position import VIRTUAL_PAGE_SIZE, Place, byte_of, position_of
 from binlog_format.source_file import PACKED_BY, is_pattern
 from binlog_format.structured.files.head import FileHead, FormatGuess, read_head
-from binlog_format.structured.layout import NS_PER_SECOND, VIRTUAL_PAGE_SIZE, byte_of, position_of
+from binlog_format.structured.layout import NS_PER_SECOND
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

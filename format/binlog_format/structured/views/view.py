@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from binlog_format.block import copied
 from binlog_format.errors import CorruptError
+from binlog_format.position import VIRTUAL_PAGE_SIZE
 from binlog_format.rows.arrow_arrays import (
     array_mask,
     fixed_array,
@@ -29,7 +30,7 @@ from binlog_format.rows.json.json_rows import JsonStyle
 from binlog_format.structured.arguments.json_texts import arguments_json
 from binlog_format.structured.arguments.source_decoder import SourceDecoder
 from binlog_format.structured.event_log import carried_times, event_times
-from binlog_format.structured.layout import NS_PER_MICRO, VIRTUAL_PAGE_SIZE
+from binlog_format.structured.layout import NS_PER_MICRO
 from binlog_format.structured.text.event_format import MESSAGE_FORMAT, EventFormat
 from binlog_format.structured.text.lines import LineWriter, messages
 from binlog_format.structured.types.type_tags import unique_names

@@ -20,7 +20,7 @@ from binlog_format.errors import CorruptError
 from binlog_format.events.layout import EVENT_TYPE_OFFSET, EventType
 from binlog_format.events.query import contain_passwords
 from binlog_format.extent_kernels import gather
-from binlog_format.kernels import empty_bytes
+from binlog_format.kernels import empty_bytes, offsets_of
 from binlog_format.rows.arrow_arrays import fixed_array, mask_array, numbers_array, strings_array
 from binlog_format.rows.json.json_rows import JsonStyle
 from binlog_format.rows.table_events import TableMaps
@@ -56,8 +56,7 @@ def texts_at(data: Bytes, places: Int64s) -> pa.Array:
     starts, sizes = places[0], places[1]
     there = sizes >= 0
     sizes = np.maximum(sizes, 0)
-    offsets = np.zeros(len(sizes) + 1, dtype=np.int64)
-    np.cumsum(sizes, out=offsets[1:])
+    offsets = offsets_of(sizes)
     joined = empty_bytes(int(offsets[-1]))
     done = gather(data, starts, sizes, joined, offsets[:-1])
     assert done, "a text lies outside of its data"
