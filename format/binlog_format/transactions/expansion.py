@@ -50,7 +50,11 @@ def expanded(blocks: Iterable[Block]) -> Iterator[Block]:
     """
     joiner, expander = FragmentJoiner(), _Expander()
     for block in blocks:
-        is_cut = joiner.is_open or stored_form(block.events["type"], STORED_FORMS) == FORM_FRAGMENT
+        form, groups = stored_form(block.events["type"], STORED_FORMS), block.groups
+        if not (form or joiner.is_open) and len(groups) and groups["begins"][0] and groups["ends"][-1]:
+            yield block  # of what was before and what comes after nothing depends on it
+            continue
+        is_cut = joiner.is_open or form == FORM_FRAGMENT
         for part in joiner.join(block) if is_cut else (joiner.passed(block),):
             yield from expander.expand(part)
 
