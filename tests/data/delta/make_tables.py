@@ -33,7 +33,10 @@ NOT_NEEDED = (
 
 @dataclass(frozen=True)
 class Made:
-    """How a table is made; `{table}` in *then* is its name."""
+    """How a table is made; `{table}` in *then* is its name.
+
+    *shreds*: parts of variants that have columns of their own.
+    """
 
     columns: str = "id INT, value STRING"
     properties: str = ""
@@ -41,11 +44,29 @@ class Made:
     values: str = "CAST(id AS INT), concat('v', id)"
     into: str = "(id, value)"
     then: tuple[str, ...] = ()
+    shreds: str = ""
 
 
 DELETE = "DELETE FROM {table} WHERE id IN (1, 3)"
 VECTORS = "'delta.enableDeletionVectors' = 'true'"
 MAPPING = "'delta.columnMapping.mode' = 'name'"
+SHREDS = (
+    "a struct<i: int, t: string, r: double>, l array<bigint>, o array<variant>, b boolean, y tinyint, s smallint, "
+    "f float, d decimal(5,2), e decimal(18,4), g decimal(38,3), day date, at timestamp, local timestamp_ntz, "
+    "raw binary, x string"
+)
+VARIANTS = """CASE id
+    WHEN 0 THEN to_variant_object(named_struct(
+        'a', named_struct('i', 7, 't', 'x', 'more', true), 'l', array(1L, -2L, 3L), 'o', array(5, 6), 'b', true,
+        'y', 1Y, 's', -300S, 'f', FLOAT(1.5), 'd', 12.25BD, 'e', CAST(-7.0001 AS DECIMAL(18,4)),
+        'g', CAST('12345678901234567890123456789012345.678' AS DECIMAL(38,3)), 'day', DATE'2020-02-29',
+        'at', TIMESTAMP'1969-12-31 23:59:59.999999Z', 'local', TIMESTAMP_NTZ'2020-01-01 00:00:00', 'raw', X'00FF',
+        'x', repeat('long ', 20), 'z', 1L))
+    WHEN 1 THEN parse_json('{"a": {"i": "no number", "r": 0.5, "q": {"r": 1}}, "l": [1, "two", null], "b": null,
+        "ü": "ä"}')
+    WHEN 2 THEN parse_json('[1, {"a": 2}]')
+    WHEN 3 THEN parse_json('{"a": {}, "l": [], "o": [{"k": [1]}, null], "x": "short"}')
+    WHEN 4 THEN parse_json('null') END"""
 TABLES = {
     "plain": Made(),
     "deletion_vectors": Made(properties=VECTORS, then=(DELETE,)),
@@ -88,6 +109,13 @@ TABLES = {
     "clustered": Made(clause="CLUSTER BY (id)"),
     "in_commit_timestamps": Made(properties="'delta.enableInCommitTimestamps' = 'true'"),
     "variant": Made(columns="id INT, value STRING, v VARIANT"),
+    "shredded": Made(
+        columns="id INT, value STRING, v VARIANT",
+        values=f"CAST(id AS INT), concat('v', id), {VARIANTS}",
+        into="(id, value, v)",
+        properties="'delta.enableVariantShredding' = 'true'",
+        shreds=SHREDS,
+    ),
     "vacuum_protocol_check": Made(properties="'delta.feature.vacuumProtocolCheck' = 'supported'"),
     "checkpoint_protection": Made(properties="'delta.feature.checkpointProtection' = 'supported'"),
     "iceberg_compat": Made(properties=f"{MAPPING}, 'delta.enableIcebergCompatV2' = 'true'"),
@@ -104,6 +132,7 @@ def session() -> SparkSession:
         "spark.databricks.delta.snapshotPartitions": "2",
         "spark.sql.shuffle.partitions": "2",
         "spark.ui.enabled": "false",
+        "spark.sql.session.timeZone": "UTC",
     }
     return SparkSession.builder.master("local[2]").config(map=settings).getOrCreate()
 
@@ -114,6 +143,8 @@ def make(spark: SparkSession, folder: Path, made: Made) -> None:
     properties = ", ".join(f"'{name}' = '{value}'" for name, value in OWNER.items())
     properties += f", {made.properties}" if made.properties else ""
     spark.sql(f"CREATE TABLE {table} ({made.columns}) USING delta {made.clause} TBLPROPERTIES ({properties})")
+    spark.conf.set("spark.sql.variant.writeShredding.enabled", bool(made.shreds))
+    spark.conf.set("spark.sql.variant.forceShreddingSchemaForTest", made.shreds)
     spark.sql(f"INSERT INTO {table} {made.into} SELECT {made.values} FROM range(0, 6, 1, 1)")
     for statement in made.then:
         spark.sql(statement.format(table=table))

@@ -15,6 +15,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from binlog_format.errors import TableError
+from binlog_format.rows.json.variant_shreds import ShredError, is_shredded, whole_of
+from binlog_format.rows.json.variants import is_variant
 from binlog_streaming.lake.delta.actions import (
     Add,
     file_statistics,
@@ -335,7 +337,7 @@ def _names_there(store: Store, add: Add, file: pq.ParquetFile, schema: pa.Schema
 
 def _shaped(batch: pa.RecordBatch, add: Add, schema: pa.Schema, columns: FileColumns) -> pa.RecordBatch:
     # A file does not have the columns by which the table is partitioned.
-    rows = cast_to_schema(columns.from_file(batch), schema)
+    rows = cast_to_schema(_unshredded(columns.from_file(batch), add, schema), schema)
     if not add.partition_values:
         return rows
     values = {
@@ -344,6 +346,24 @@ def _shaped(batch: pa.RecordBatch, add: Add, schema: pa.Schema, columns: FileCol
         if columns.name(field.name) in add.partition_values
     }
     return with_values(rows, values) if values else rows
+
+
+def _unshredded(rows: pa.RecordBatch, add: Add, schema: pa.Schema) -> pa.RecordBatch:
+    # Other writers may give parts of variants columns of their own.
+    variants = {field.name for field in schema if is_variant(field.type)}
+    for number, column in enumerate(rows.columns):
+        name = rows.schema.names[number]
+        if name not in variants or not is_shredded(column.type):
+            continue
+        try:
+            rows = rows.set_column(number, name, whole_of(column))
+        except ShredError as error:
+            raise TableError(
+                "TABLE_FEATURE",
+                f"{add.place}: column {name}: a shredded variant cannot be put together: {error}",
+                hint="Let the program that wrote the file write it anew, or name another target",
+            ) from error
+    return rows
 
 
 @contextmanager

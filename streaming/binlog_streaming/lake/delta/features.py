@@ -79,6 +79,8 @@ FEATURES = frozenset(
         "v2Checkpoint",
         "vacuumProtocolCheck",
         VARIANTS,
+        "variantShredding",
+        "variantShredding-preview",
     }
 )
 """Table features of the Delta protocol that a table may name; some of them only as long as it makes no use of them."""

@@ -7,6 +7,8 @@ import shutil
 import tarfile
 from contextlib import closing
 from dataclasses import replace
+from datetime import UTC, date, datetime
+from decimal import Decimal, localcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,6 +17,7 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
+from pyspark.sql.types import VariantVal
 
 from binlog_format.errors import TableError
 from binlog_streaming.lake.change import Patches
@@ -61,6 +64,7 @@ WRITTEN = {
     "row_tracking": (0, 1, 2, 3, 4, 5),
     "defaults": (0, 1, 2, 3, 4, 5),
     "variant": (0, 1, 2, 3, 4, 5),
+    "shredded": (0, 1, 2, 3, 4, 5),
     "check": (0, 1, 2, 3, 4, 5),
     "iceberg_compat": (0, 1, 2, 3, 4, 5),
 }
@@ -89,7 +93,8 @@ def find(path: Path, merge: Merge = Merge.AUTO) -> DeltaTarget:
 def values(path: Path) -> dict[int, str | None]:
     """What the table holds, as deltalake reads it with a new look; where it cannot, we do."""
     table = DeltaTable(str(path))
-    if {"typeWidening", "vacuumProtocolCheck"} & {*(table.protocol().reader_features or ())}:
+    unread = {"typeWidening", "vacuumProtocolCheck", "variantShredding-preview"}
+    if unread & {*(table.protocol().reader_features or ())}:
         rows = find(path).read().read_all().to_pylist()
     else:
         rows = pa.table(table.scan(columns=["id", "value"]).read_all()).to_pylist()
@@ -115,6 +120,53 @@ def _file(action: dict[str, object]) -> tuple[str, str | None]:
     vector = action.get("deletionVector")
     assert vector is None or isinstance(vector, dict)
     return str(action["path"]), None if vector is None else f"{vector['storageType']}{vector['pathOrInlineDv']}"
+
+
+SHREDDED = [
+    {
+        "a": {"i": 7, "more": True, "t": "x"},
+        "l": [1, -2, 3],
+        "o": [5, 6],
+        "b": True,
+        "y": 1,
+        "s": -300,
+        "f": 1.5,
+        "d": Decimal("12.25"),
+        "e": Decimal("-7.0001"),
+        "g": Decimal("12345678901234567890123456789012345.678"),
+        "day": date(2020, 2, 29),
+        "at": datetime(1969, 12, 31, 23, 59, 59, 999999, tzinfo=UTC),
+        "local": datetime(2020, 1, 1),  # noqa: DTZ001 (has no zone)
+        "raw": b"\0\xff",
+        "x": "long " * 20,
+        "z": 1,
+    },
+    {"a": {"i": "no number", "q": {"r": 1}, "r": Decimal("0.5")}, "b": None, "l": [1, "two", None], "ü": "ä"},
+    [1, {"a": 2}],
+    {"a": {}, "l": [], "o": [{"k": [1]}, None], "x": "short"},
+    None,
+]
+"""Variants of the table whose files have parts of them in columns of their own."""
+
+
+@pytest.mark.parametrize("merge", [Merge.REWRITE, Merge.MARK])
+def test_shredded_variants_are_read_and_stay_what_they_are(tables: Path, tmp_path: Path, merge: Merge) -> None:
+    path = tmp_path / "table"
+    shutil.copytree(tables / "shredded", path)
+
+    def found() -> list[object]:
+        rows = find(path).read().read_all().sort_by("id").slice(0, 6).column("v").to_pylist()
+        assert rows.pop() is None
+        return [VariantVal(row["value"], row["metadata"]).toPython() for row in rows]
+
+    with localcontext(prec=60):
+        assert found() == SHREDDED
+        find(path, merge).merge(change_of([(70, "n")], [71]), replace(MIRROR_COMMIT_ID, batch_id=1))
+        target = find(path, merge)
+        target.replace(target.read(), replace(MIRROR_COMMIT_ID, batch_id=2))
+        (name,) = live_files(path)
+        assert set(pq.read_schema(path / name).field("v").type.names) == {"metadata", "value"}
+        assert found() == SHREDDED
 
 
 def test_every_table_of_the_archive_is_judged(tables: Path) -> None:

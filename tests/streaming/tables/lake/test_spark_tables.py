@@ -130,6 +130,7 @@ def delta(path: Path, merge: Merge = Merge.AUTO) -> DeltaTarget:
         ("in_commit_timestamps", Merge.MARK),
         ("row_tracking", Merge.MARK),
         ("variant", Merge.MARK),
+        ("shredded", Merge.REWRITE),
     ],
 )
 def test_spark_reads_and_goes_on_with_what_is_written_without_it(
