@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 from numba.core import types
 from numba.core.caching import FunctionCache, IndexDataCacheFile
+from numba.core.runtime.nrt import rtsys
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -29,10 +30,15 @@ _DIGEST_SIZE = 16
 
 
 class KernelCache(FunctionCache):
-    """Numba's cache of the code of one function, which is of what that function is compiled from now."""
+    """Numba's cache of the code of one function, which is of what that function is compiled from now.
 
-    def __init__(self, function: Callable[..., object]) -> None:
+    Args:
+        allocates: Whether it makes arrays, for which it needs Numba's runtime.
+    """
+
+    def __init__(self, function: Callable[..., object], *, allocates: bool) -> None:
         super().__init__(function)  # type: ignore[no-untyped-call]
+        self._allocates = allocates
         # The stamp is in the names of the files: Numba writes the index before the code, and a process that is killed
         # between the two would leave an index of this stamp with the code of another one.
         stamp = stamp_of(function)
@@ -40,9 +46,11 @@ class KernelCache(FunctionCache):
         self._cache_file = IndexDataCacheFile(self._cache_path, self._kept_name, stamp)  # type: ignore[no-untyped-call]
 
     def load_overload(self, sig: object, target_context: object) -> object:
-        """See Numba."""
+        """See Numba, which loads all that its compiler knows first, a sixth of a second: kept code needs none."""
+        if self._allocates:
+            rtsys.initialize(target_context)
         try:
-            return super().load_overload(sig, target_context)  # type: ignore[no-untyped-call]
+            return self._load_overload(sig, target_context)  # type: ignore[no-untyped-call]
         except (AttributeError, ImportError):
             # Another version of this program kept it, with a class of an argument that has another name now.
             self.flush()  # type: ignore[no-untyped-call]

@@ -173,7 +173,7 @@ def _made(function: Callable[..., object], *, allocates: bool) -> Callable[..., 
     made = njit(nogil=True, _nrt=allocates)(function)
     try:
         if hasattr(made, "_cache"):  # the compiler is not switched off
-            made._cache = KernelCache(function)
+            made._cache = KernelCache(function, allocates=allocates)
     except RuntimeError as error:  # the compiler has no class of its own for it
         if "no locator available" not in str(error):
             raise

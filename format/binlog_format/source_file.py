@@ -11,8 +11,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, TypeVar, cast
 
-import pyarrow.fs
-
 from binlog_format.errors import AccessError, OptionError, StartError
 from binlog_format.kernels import empty_bytes
 from binlog_format.messages import KEYS_IN_URL, has_keys
@@ -20,6 +18,8 @@ from binlog_format.position import Place
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    import pyarrow.fs
 
     from binlog_format.kernels import Bytes
 
@@ -242,8 +242,10 @@ class ArrowDirectory(Directory):
 
     def entries(self) -> list[FileEntry]:
         """Its files."""
+        from pyarrow.fs import FileSelector  # local files need no Arrow
+
         try:
-            infos = self._filesystem.get_file_info(pyarrow.fs.FileSelector(self._root))
+            infos = self._filesystem.get_file_info(FileSelector(self._root))
         except FileNotFoundError as error:
             raise path_not_found(self.path) from error
         return [FileEntry(info.base_name, info.size, info.mtime_ns or 0) for info in infos if info.is_file]

@@ -14,18 +14,18 @@ import signal
 import sys
 from importlib import import_module
 from importlib.metadata import entry_points, version
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 from rich.console import Console
-from typer.core import TyperCommand, TyperGroup
+from typer.core import TyperGroup
 from typer.main import get_command
 
 from binlog_connector.installing import missing_extra
 from binlog_format.errors import BinlogError, storage_error
 from binlog_format.kernels import watch_compiling
 from binlog_format.messages import told_options
-from binlog_streaming.cli.output import ENDED_BY_SIGNAL, VisibleFormatter, escaped, print_traceback
+from binlog_streaming.cli.output import ENDED_BY_SIGNAL, SIGNALLED, VisibleFormatter, escaped, print_traceback
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -48,14 +48,6 @@ class _Line:
         elif self._depth == 0:
             sys.stderr.write(_CLEAR)
         sys.stderr.flush()
-
-
-class _VerbatimCommand(TyperCommand):
-    # Leaves all words in `args` of the context.
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        # Typer has a click of its own or takes the one installed, so *ctx* has no type to name.
-        ctx.args = list(args)
-        return []
 
 
 def show_compiling() -> None:
@@ -105,7 +97,7 @@ OTHER_COMMANDS = "binlog_stream.commands"
 """Entry points with functions `register(app)`, by the names of their commands: those of the laboratory, for one."""
 
 VERBATIM_COMMANDS = ("bread", "brecovery")
-"""Commands that take their words apart themselves, as the programs do whose place they take."""
+"""Commands that take their words apart themselves, as the programs do whose place they take: functions `run(words)`."""
 
 JOB_COMMANDS = (
     "init",
@@ -180,7 +172,7 @@ def register_commands(arguments: Sequence[str]) -> None:
 def _add(name: str, module: str) -> None:
     function = getattr(import_module(f"binlog_streaming.cli.{module}"), name.replace("-", "_"))
     if module.startswith("logs."):
-        app.command(name, cls=_VerbatimCommand if name in VERBATIM_COMMANDS else None)(function)
+        app.command(name)(function)
     else:
         app.command(name, help=_help_of(function), rich_help_panel="Tables kept in step")(function)
 
@@ -195,7 +187,10 @@ def _help_of(command: Callable[..., None]) -> str:
 
 def _run() -> int:
     """The exit status of the program; what it prints may still be in a buffer."""
+    name, *words = sys.argv[1:] or [""]
     try:
+        if name in VERBATIM_COMMANDS:
+            _run_verbatim(name, words)
         app()
     except BinlogError as error:
         return _report(error)
@@ -212,6 +207,16 @@ def _run() -> int:
             raise error.__context__ from error
         return error.code if isinstance(error.code, int) else int(error.code is not None)
     return 0
+
+
+def _run_verbatim(name: str, words: list[str]) -> NoReturn:
+    # Not through Typer, which takes longer to load what it needs than a million events take to be printed.
+    run: Callable[[list[str]], int] = import_module(f"binlog_streaming.cli.{COMMANDS[name]}").run
+    try:
+        status = run(words)
+    except KeyboardInterrupt:  # as Typer does
+        status = SIGNALLED + signal.SIGINT
+    sys.exit(status)
 
 
 def _report(error: BinlogError) -> int:

@@ -201,6 +201,19 @@ def test_bread_colours_severities_on_a_terminal_alone(tmp_path: Path) -> None:
         os.close(ours)
 
 
+def test_ctrl_c_ends_it_while_it_waits_for_a_pipe() -> None:
+    pipe = subprocess.PIPE
+    with subprocess.Popen([PROGRAM, "bread", "-f", "%m"], stdin=pipe, stdout=pipe, stderr=pipe) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdin.write(HEAD + _event("first"))
+        process.stdin.flush()
+        assert process.stdout.readline() == b"event first\n"
+        process.send_signal(signal.SIGINT)
+        assert (process.stderr.read(), process.wait(300)) == (b"interrupted\n", 130)
+
+
 class _Followed:
     """A `bread --follow` that runs; its lines are waited for."""
 

@@ -13,6 +13,7 @@ from binlog_format.gtids.gtid import Gtid
 from binlog_lab.event_encoding.event_encoding import Origin, encode_gtid, encode_xid
 from binlog_lab.innodb_writer.options import WriterOptions
 from binlog_lab.innodb_writer.server import BinlogWriter
+from tests.connector.program import NAME, Program
 from tests.corpus import SERVER_CASES
 
 if TYPE_CHECKING:
@@ -103,6 +104,18 @@ def test_rows_are_printed_without_pandas(command: str) -> None:
     printed, loaded = _run(None, command, str(SERVER_CASES / "mariadb-10.11" / "oltp_small"), "--output", "jsonl")
     assert printed
     assert loaded == ["numba"]
+
+
+def test_text_of_a_structured_log_needs_neither_arrow_nor_typer_s_models(tmp_path: Path) -> None:
+    """They take as long to load as half a million events to be printed."""
+    with Program(tmp_path) as logged:
+        logged.log()
+    looked_for = _PROGRAM.replace('"numba", "pandas"', '"pyarrow", "pydantic"')
+    for options, loaded in (("-f%m", "loaded:"), ("--output=jsonl", "loaded: pyarrow")):
+        command = [sys.executable, "-c", looked_for, "bread", options, str(tmp_path / NAME)]
+        done = subprocess.run(command, capture_output=True, text=True, check=True)
+        assert done.stdout.count("\n") == 1
+        assert done.stderr.splitlines() == [loaded]
 
 
 def test_compiling_is_seen_by_these_tests(log: str, tmp_path: Path) -> None:

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
-import pyarrow as pa
 
 from binlog_format.errors import CorruptError
 from binlog_format.kernels import as_bytes, empty_bytes
@@ -29,6 +28,8 @@ from binlog_format.structured.text.value_kernels import STACK_SHAPE, WALK_SIZE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    import pyarrow as pa
 
     from binlog_format.kernels import Bytes, Int64s
     from binlog_format.structured.event_log import LogBlock
@@ -146,6 +147,8 @@ class LineWriter:
 
 def messages(block: LogBlock, writer: LineWriter) -> pa.BinaryArray:
     """The messages of a block's events, as the bytes that they are. *writer*: made with `MESSAGE_FORMAT`."""
+    import pyarrow as pa  # text alone needs none
+
     texts: list[bytes] = []
     offsets = np.zeros(len(block.events) + 1, dtype=np.int64)
     size = 0

@@ -10,8 +10,6 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import typer
-
 from binlog_streaming.cli.output import write_output
 
 if TYPE_CHECKING:
@@ -44,9 +42,8 @@ Example:
 """
 
 
-def brecovery(context: typer.Context) -> None:
+def brecovery() -> None:
     """Recover structured logs (C++ Binlog) from a memory image, as the library's brecovery does."""
-    raise typer.Exit(run(context.args))
 
 
 def run(words: list[str]) -> int:

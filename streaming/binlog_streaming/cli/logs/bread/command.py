@@ -8,13 +8,12 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING
 
-import typer
-
 from binlog_format.errors import CorruptError, OptionError
 from binlog_streaming.cli.logs.bread.arguments import HELP, UsageError, parse_arguments
 from binlog_streaming.cli.output import write_output
 
 if TYPE_CHECKING:
+    from binlog_format.structured.text.lines import LineWriter
     from binlog_format.structured.views.event_filter import EventFilter
     from binlog_streaming.cli.logs.bread.arguments import BreadArguments
     from binlog_streaming.cli.logs.bread.sinks import BreadSink, OnDamage
@@ -24,9 +23,8 @@ CANNOT_OPEN = 2
 DAMAGED = 3
 
 
-def bread(context: typer.Context) -> None:
+def bread() -> None:
     """Print structured logs (C++ Binlog) as text, as the library's bread does."""
-    raise typer.Exit(run(context.args))
 
 
 def run(words: list[str]) -> int:
@@ -44,7 +42,7 @@ def run(words: list[str]) -> int:
 
 
 def _print(arguments: BreadArguments) -> int:
-    # Compiled code takes a moment to load: not for the help.
+    # Here and below: a start pays for what it needs alone.
     from binlog_streaming.cli.logs.bread.streams import LogDamage, OpenFailure
 
     skipped: list[str] = []
@@ -90,34 +88,44 @@ def _wanted(arguments: BreadArguments) -> EventFilter | None:
 
 
 def _sink(arguments: BreadArguments, on_damage: OnDamage | None) -> BreadSink:
-    from binlog_connector.options.view_options import duration_ns
-    from binlog_format.structured.text.event_format import EventFormat
-    from binlog_format.structured.text.lines import LineWriter
-    from binlog_format.structured.views.event_filter import ALL_EVENTS
-    from binlog_streaming.cli.logs.bread.sinks import (
-        ClockSink,
-        FilteredSink,
-        JsonSink,
-        TextSink,
-        severity_colors,
-    )
-    from binlog_streaming.cli.logs.bread.sorting import SortedSink, WindowSink
+    if not arguments.is_extended:
+        return _text_sink(arguments, on_damage)
+    from binlog_streaming.cli.logs.bread.extended import ClockSink, FilteredSink, JsonSink
 
     wanted = _wanted(arguments)
     sink: BreadSink
     if arguments.jsonl:
         sink = JsonSink(on_damage)
+    elif arguments.sort_window is not None:
+        from binlog_connector.options.view_options import duration_ns
+        from binlog_format.structured.views.event_filter import ALL_EVENTS
+        from binlog_streaming.cli.logs.bread.sorting import WindowSink
+
+        window_ns = duration_ns("--sort-window", arguments.sort_window)
+        sink = WindowSink(_writer(arguments), window_ns, wanted or ALL_EVENTS, _complain, on_damage)
+        wanted = None
     else:
-        writer = LineWriter(EventFormat(arguments.event_format, severity_colors()), arguments.date_format)
-        if arguments.sort_window is not None:
-            window_ns = duration_ns("--sort-window", arguments.sort_window)
-            sink = WindowSink(writer, window_ns, wanted or ALL_EVENTS, _complain, on_damage)
-            wanted = None
-        else:
-            sink = (SortedSink if arguments.sort else TextSink)(writer, on_damage)
-    if arguments.is_extended:
-        sink = ClockSink(sink, _complain)
+        sink = _text_sink(arguments, on_damage)
+    sink = ClockSink(sink, _complain)
     return sink if wanted is None else FilteredSink(sink, wanted)
+
+
+def _text_sink(arguments: BreadArguments, on_damage: OnDamage | None) -> BreadSink:
+    if arguments.sort:
+        from binlog_streaming.cli.logs.bread.sorting import SortedSink
+
+        return SortedSink(_writer(arguments), on_damage)
+    from binlog_streaming.cli.logs.bread.sinks import TextSink
+
+    return TextSink(_writer(arguments), on_damage)
+
+
+def _writer(arguments: BreadArguments) -> LineWriter:
+    from binlog_format.structured.text.event_format import EventFormat
+    from binlog_format.structured.text.lines import LineWriter
+    from binlog_streaming.cli.logs.bread.sinks import severity_colors
+
+    return LineWriter(EventFormat(arguments.event_format, severity_colors()), arguments.date_format)
 
 
 def _read_all(arguments: BreadArguments, sink: BreadSink, on_damage: OnDamage | None) -> None:
@@ -133,7 +141,6 @@ def _read_all(arguments: BreadArguments, sink: BreadSink, on_damage: OnDamage | 
 
 def _read(arguments: BreadArguments, sink: BreadSink, on_damage: OnDamage | None) -> None:
     from binlog_format.structured.scan import EntryScanner
-    from binlog_streaming.cli.logs.bread.following import follow, read_file
     from binlog_streaming.cli.logs.bread.streams import opened, stream_blocks
 
     scanner = EntryScanner()
@@ -142,12 +149,16 @@ def _read(arguments: BreadArguments, sink: BreadSink, on_damage: OnDamage | None
         files.append(last)
     for path in files:
         if on_damage is not None:
+            from binlog_streaming.cli.logs.bread.following import read_file
+
             read_file(path, scanner, sink, on_damage)
             continue
         with opened(path) as descriptor:
             for block in stream_blocks(descriptor, path, scanner, partial(_wait, sink)):
                 sink.take(block)
     if arguments.follow:
+        from binlog_streaming.cli.logs.bread.following import follow
+
         follow(last, scanner, sink, on_damage)
 
 
