@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 from kafka.record.util import encode_varint
 
-from binlog_connector.kafka.record_kernels import cut_batch, records_size, write_records
+from binlog_connector.kafka.record_kernels import RecordParts, cut_batch, records_size, write_records
 from binlog_format.kernels import as_bytes
 from binlog_format.rows.json.json_rows import text_buffers
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from binlog_connector.kafka.producer import Headers, Messages
-    from binlog_format.kernels import Bytes, Int32s, Int64s, Mask
+    from binlog_format.kernels import Bytes, Int32s, Int64s
 
 
 # Murmur2, 32 bits, with the seed of Kafka's Utils.murmur2.
@@ -93,42 +93,29 @@ def record_batches(messages: Messages, partition_count: int, size_max: int, befo
     """
     if not len(messages):
         return
-    keys, values = _Column.of(messages.keys), _Column.of(messages.values)
-    header_offsets, header_data = _headers(messages.headers, len(messages))
+    keys, values = _parts(messages.keys), _parts(messages.values)
+    headers = _headers(messages.headers, len(messages))
     for partition, rows in _by_partition(messages, partition_count):
         bodies, first = np.empty(len(rows), dtype=np.int64), 0
         while first < len(rows):
-            end = cut_batch(
-                rows, first, size_max, keys.offsets, keys.nulls, values.offsets, values.nulls, header_offsets, bodies
-            )
+            end = cut_batch(rows, first, size_max, keys, values, headers, bodies)
             records = bytearray(before + records_size(bodies[first:end]))
+            # The view of the bytes gets no name: whoever takes them may make more of them.
             write_records(
                 rows[first:end],
                 bodies[first:end],
-                keys.offsets,
-                keys.nulls,
-                keys.data,
-                values.offsets,
-                values.nulls,
-                values.data,
-                header_offsets,
-                header_data,
+                keys,
+                values,
+                headers,
                 np.frombuffer(records, dtype=np.uint8)[before:],
             )
             yield RecordBatch(partition, end - first, records)
             first = end
 
 
-@dataclass(frozen=True, slots=True)
-class _Column:
-    data: Bytes
-    offsets: Int32s
-    nulls: Mask
-
-    @classmethod
-    def of(cls, array: pa.Array) -> _Column:
-        data, offsets = text_buffers(array, pa.binary())
-        return cls(data, offsets, array.is_null().to_numpy(zero_copy_only=False))
+def _parts(array: pa.Array) -> RecordParts:
+    data, offsets = text_buffers(array, pa.binary())
+    return RecordParts(data, offsets, array.is_null().to_numpy(zero_copy_only=False))
 
 
 def _by_partition(messages: Messages, count: int) -> Iterator[tuple[int, Int64s]]:
@@ -141,13 +128,14 @@ def _by_partition(messages: Messages, count: int) -> Iterator[tuple[int, Int64s]
         yield int(partitions[rows[0]]), rows
 
 
-def _headers(headers: Sequence[Headers] | None, count: int) -> tuple[Int32s, Bytes]:
+def _headers(headers: Sequence[Headers] | None, count: int) -> RecordParts:
+    nulls = np.zeros(count, dtype=np.bool_)
     if headers is None:
-        return np.arange(count + 1, dtype=np.int32), np.zeros(count, dtype=np.uint8)
+        return RecordParts(np.zeros(count, dtype=np.uint8), np.arange(count + 1, dtype=np.int32), nulls)
     written = [_header_bytes(header) for header in headers]
     offsets = np.zeros(count + 1, dtype=np.int32)
     np.cumsum([len(record) for record in written], out=offsets[1:])
-    return offsets, as_bytes(b"".join(written))
+    return RecordParts(as_bytes(b"".join(written)), offsets, nulls)
 
 
 def _header_bytes(headers: Headers) -> bytes:

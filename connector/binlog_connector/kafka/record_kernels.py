@@ -6,7 +6,7 @@ those of its batch, then key, value and headers. Whole numbers are zigzag varint
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from binlog_format.kernels import kernel
 from binlog_format.memory_kernels import copy_bytes
@@ -20,6 +20,18 @@ _NULL_SIZE = 1
 """Bytes of the size of a null."""
 
 _ATTRIBUTES_AND_TIME = 2
+
+
+class RecordParts(NamedTuple):
+    """Keys, values or headers of messages: bytes one after the other, with the start and end of each.
+
+    Attributes:
+        nulls: Which are none; of headers none is.
+    """
+
+    data: Bytes
+    offsets: Int32s
+    nulls: Mask
 
 
 @kernel
@@ -44,17 +56,23 @@ def _put_varint(out: Bytes, at: int, number: int) -> int:
 
 
 @kernel
-def _field_size(size: int, is_null: bool) -> int:
-    return _NULL_SIZE if is_null else _varint_size(size) + size
+def _field_size(parts: RecordParts, row: int) -> int:
+    size = int(parts.offsets[row + 1] - parts.offsets[row])
+    return _NULL_SIZE if parts.nulls[row] else _varint_size(size) + size
 
 
 @kernel
-def _put_field(out: Bytes, at: int, data: Bytes, start: int, size: int, is_null: bool) -> int:
-    if is_null:
+def _put_field(out: Bytes, at: int, parts: RecordParts, row: int) -> int:
+    if parts.nulls[row]:
         out[at] = 1  # -1
         return at + 1
-    at = _put_varint(out, at, size)
-    copy_bytes(out, at, data, start, size)
+    return _put_part(out, _put_varint(out, at, parts.offsets[row + 1] - parts.offsets[row]), parts, row)
+
+
+@kernel
+def _put_part(out: Bytes, at: int, parts: RecordParts, row: int) -> int:
+    size = int(parts.offsets[row + 1] - parts.offsets[row])
+    copy_bytes(out, at, parts.data, parts.offsets[row], size)
     return at + size
 
 
@@ -63,11 +81,9 @@ def cut_batch(
     rows: Int64s,
     first: int,
     size_max: int,
-    keys: Int32s,
-    null_keys: Mask,
-    values: Int32s,
-    null_values: Mask,
-    headers: Int32s,
+    keys: RecordParts,
+    values: RecordParts,
+    headers: RecordParts,
     bodies: Int64s,
 ) -> int:
     """Find the end of a batch.
@@ -76,11 +92,7 @@ def cut_batch(
         rows: The messages of one partition.
         first: The first one of the batch, as an index in *rows*.
         size_max: Bytes of its records; one record may take more.
-        keys: Offsets of keys.
-        null_keys: Which keys are none.
-        values: Offsets of values.
-        null_values: Which values are none.
-        headers: Offsets of headers, as they are written.
+        headers: As they are written.
         bodies: Gets the sizes of the records, without their sizes, at the places of *rows*.
 
     Returns:
@@ -92,9 +104,9 @@ def cut_batch(
         body = (
             _ATTRIBUTES_AND_TIME
             + _varint_size(place - first)
-            + _field_size(keys[row + 1] - keys[row], null_keys[row])
-            + _field_size(values[row + 1] - values[row], null_values[row])
-            + (headers[row + 1] - headers[row])
+            + _field_size(keys, row)
+            + _field_size(values, row)
+            + (headers.offsets[row + 1] - headers.offsets[row])
         )
         size += _varint_size(body) + body
         if size > size_max and place > first:
@@ -114,31 +126,14 @@ def records_size(bodies: Int64s) -> int:
 
 @kernel
 def write_records(
-    rows: Int64s,
-    bodies: Int64s,
-    keys: Int32s,
-    null_keys: Mask,
-    key_data: Bytes,
-    values: Int32s,
-    null_values: Mask,
-    value_data: Bytes,
-    headers: Int32s,
-    header_data: Bytes,
-    out: Bytes,
+    rows: Int64s, bodies: Int64s, keys: RecordParts, values: RecordParts, headers: RecordParts, out: Bytes
 ) -> None:
     """Write the records of a batch; all of them have its time.
 
     Args:
         rows: Its messages.
         bodies: See `cut_batch`, of these messages.
-        keys: Offsets in *key_data*.
-        null_keys: Which keys are none.
-        key_data: Bytes of keys.
-        values: Offsets in *value_data*.
-        null_values: Which values are none.
-        value_data: Bytes of values.
-        headers: Offsets in *header_data*.
-        header_data: Headers as they are written.
+        headers: As they are written.
         out: Gets `records_size` bytes.
     """
     at = 0
@@ -148,8 +143,6 @@ def write_records(
         out[at] = 0
         out[at + 1] = 0
         at = _put_varint(out, at + _ATTRIBUTES_AND_TIME, number)
-        at = _put_field(out, at, key_data, keys[row], keys[row + 1] - keys[row], null_keys[row])
-        at = _put_field(out, at, value_data, values[row], values[row + 1] - values[row], null_values[row])
-        size = headers[row + 1] - headers[row]
-        copy_bytes(out, at, header_data, headers[row], size)
-        at += size
+        at = _put_field(out, at, keys, row)
+        at = _put_field(out, at, values, row)
+        at = _put_part(out, at, headers, row)

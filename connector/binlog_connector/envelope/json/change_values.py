@@ -6,13 +6,14 @@ from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
+from binlog_connector.envelope.json.template_kernels import add_message_sizes, write_messages
 from binlog_connector.envelope.message_kernels import copy_texts, image_pair_sizes, write_image_pairs
 from binlog_format.kernels import as_bytes
 from binlog_format.rows.json.json_kernels import write_same
 
 if TYPE_CHECKING:
     from binlog_connector.envelope.encoding import Texts
-    from binlog_connector.envelope.json.message_template import MessageFields
+    from binlog_connector.envelope.json.template_kernels import MessageFields
     from binlog_format.kernels import Bytes, Int64s
     from binlog_format.rows.json.json_rows import JsonRows
 
@@ -55,11 +56,11 @@ class AttributeValues:
     def __init__(self, fields: MessageFields) -> None:
         self._fields = fields
         self.sizes: Int64s = np.zeros(len(fields.events), dtype=np.int64)
-        fields.add_sizes(_BRACE.size, self.sizes)
+        add_message_sizes(fields, _BRACE.size, self.sizes)
 
     def write(self, out: Bytes, starts: Int64s) -> None:
         """Write value i at `out[starts[i]:starts[i] + sizes[i]]`."""
-        self._fields.write(out, starts.copy(), _BRACE)
+        write_messages(self._fields, out, starts.copy(), _BRACE)
 
 
 class DebeziumValues:
@@ -92,9 +93,9 @@ class DebeziumValues:
         self.sizes: Int64s = np.empty(len(before), dtype=np.int64)
         image_pair_sizes(before, after, images.sizes, self._head.size + _AFTER.size + _COMMA.size, self.sizes)
         if event is not None:
-            event.add_sizes(_DATA.size, self.sizes)
+            add_message_sizes(event, _DATA.size, self.sizes)
         if fields is not None:
-            fields.add_sizes(self._tail.size, self.sizes)
+            add_message_sizes(fields, self._tail.size, self.sizes)
         else:
             self.sizes += self._tail.size - _COMMA.size
 
@@ -102,12 +103,12 @@ class DebeziumValues:
         """Write value i at `out[starts[i]:starts[i] + sizes[i]]`."""
         cursors = starts.copy()
         if self._event is not None:
-            self._event.write(out, cursors, _DATA)
+            write_messages(self._event, out, cursors, _DATA)
         image_starts = np.empty(len(self._images.sizes), dtype=np.int64)
         write_image_pairs(out, cursors, self._head, _AFTER, self._before, self._after, self._images.sizes, image_starts)
         self._images.write(out, image_starts)
         if self._fields is not None:
-            self._fields.write(out, cursors, self._tail)
+            write_messages(self._fields, out, cursors, self._tail)
         else:
             cursors -= _COMMA.size
             write_same(out, cursors, self._tail)
@@ -124,7 +125,7 @@ class FlatValues:
         self._fields = fields
         self._head, self._tail = wrapping[0], np.concatenate([_BRACE, wrapping[1]])
         self.sizes: Int64s = rows.sizes + self._head.size  # a comma takes the place of the row's closing brace
-        fields.add_sizes(self._tail.size, self.sizes)
+        add_message_sizes(fields, self._tail.size, self.sizes)
 
     def write(self, out: Bytes, starts: Int64s) -> None:
         """Write value i at `out[starts[i]:starts[i] + sizes[i]]`."""
@@ -133,5 +134,5 @@ class FlatValues:
         self._rows.write(out, cursors)
         cursors += self._rows.sizes - 1
         write_same(out, cursors, _COMMA)
-        self._fields.write(out, cursors, self._tail)
+        write_messages(self._fields, out, cursors, self._tail)
         assert np.array_equal(cursors, starts + self.sizes), "values were written with other sizes than computed"

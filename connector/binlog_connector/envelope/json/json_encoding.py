@@ -27,7 +27,6 @@ from binlog_connector.envelope.connect_schema import (
 from binlog_connector.envelope.json.change_values import AttributeValues, DebeziumValues, FlatValues, TextValues
 from binlog_connector.envelope.json.message_template import (
     EventTexts,
-    MessageFields,
     MessageTemplate,
     op_letters,
     op_texts,
@@ -38,6 +37,7 @@ from binlog_connector.envelope.json.template_kernels import (
     ROW,
     SEQUENCE_ROW,
     SEQUENCE_WIDTHS,
+    MessageFields,
 )
 from binlog_connector.envelope.message_kernels import DELETE
 from binlog_connector.envelope.options import EnvelopeFormat
@@ -199,7 +199,8 @@ def _filled(part: _Part | None, rows: ValueRows) -> MessageFields | None:
     if part is None:
         return None
     orders = (rows.events, rows.events) if rows.orders is None else (rows.orders.total, rows.orders.of_table)
-    return MessageFields(part[0], rows.events, rows.row_nos, *orders, rows.ops, part[1])
+    texts, ops = part
+    return MessageFields(texts, rows.events, rows.row_nos, *orders, rows.ops, ops.data, ops.offsets)
 
 
 def _listed(collections: Collections) -> pa.Array:

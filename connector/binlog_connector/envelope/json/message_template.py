@@ -1,12 +1,9 @@
-"""Parts of messages beside their rows: `MessageTemplate`, filled in for the events of a block by `EventTexts`.
-
-Values with such parts: `MessageFields`.
-"""
+"""Parts of messages beside their rows: `MessageTemplate`, filled in for the events of a block by `EventTexts`."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -25,7 +22,7 @@ if TYPE_CHECKING:
     from binlog_connector.envelope.connect_schema import SourceField
     from binlog_connector.envelope.message_context import BlockContext
     from binlog_connector.envelope.options import EnvelopeOptions
-    from binlog_format.kernels import Bytes, Int32s, Int64s
+    from binlog_format.kernels import Bytes, Int64s
     from binlog_format.vendor import Vendor
 
 _OPS, _COPIED_OPS = ("c", "u", "d"), ("r", "r", "r")
@@ -193,8 +190,7 @@ def op_texts(options: EnvelopeOptions, now_ns: int, *, are_copied: bool = False)
     return JsonTexts.of([f'"{op}",{made}' for op in ops])
 
 
-@dataclass(frozen=True, slots=True)
-class EventTexts:
+class EventTexts(NamedTuple):
     """Templates with the fields of events filled in.
 
     Attributes:
@@ -249,61 +245,3 @@ class EventTexts:
         slots = np.full(len(block.events), -1, dtype=np.int64)
         slots[rows] = np.arange(len(rows))
         return cls(data, segments, slots, message_fields)
-
-
-@dataclass(frozen=True, slots=True)
-class MessageFields:
-    """Fields that are filled in for each value.
-
-    Attributes:
-        texts: Of the events.
-        events: Of each value its event.
-        row_nos: Number of its row in the event.
-        total_orders: Its number in the transaction.
-        table_orders: Its number there among those of the same table.
-        ops: `CREATE`, `UPDATE` or `DELETE`.
-        op_texts: What is written for them.
-    """
-
-    texts: EventTexts
-    events: Int64s
-    row_nos: Int32s
-    total_orders: Int64s
-    table_orders: Int64s
-    ops: Int64s
-    op_texts: JsonTexts
-
-    def add_sizes(self, around: int, sizes: Int64s) -> None:
-        """Add to each size the bytes that `write` writes; *around*: of the tail."""
-        kernels.add_message_sizes(
-            self.texts.message_fields,
-            self.texts.segments,
-            self.texts.slots,
-            self.events,
-            self.row_nos,
-            self.total_orders,
-            self.table_orders,
-            self.ops,
-            self.op_texts.offsets,
-            around,
-            sizes,
-        )
-
-    def write(self, out: Bytes, cursors: Int64s, tail: Bytes) -> None:
-        """Write the template's part at each cursor, and *tail*; the cursors move on."""
-        kernels.write_messages(
-            out,
-            cursors,
-            self.texts.message_fields,
-            self.texts.data,
-            self.texts.segments,
-            self.texts.slots,
-            self.events,
-            self.row_nos,
-            self.total_orders,
-            self.table_orders,
-            self.ops,
-            self.op_texts.data,
-            self.op_texts.offsets,
-            tail,
-        )

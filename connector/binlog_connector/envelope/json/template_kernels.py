@@ -25,6 +25,7 @@ from binlog_format.writing_kernels import (
 )
 
 if TYPE_CHECKING:
+    from binlog_connector.envelope.json.message_template import EventTexts
     from binlog_format.block import Table
     from binlog_format.kernels import Bytes, Int32s, Int64s
 
@@ -278,92 +279,73 @@ def _order_size(number: int) -> int:
     return digit_count(np.uint64(number))
 
 
-@kernel
-def add_message_sizes(
-    message_fields: Int64s,
-    segments: Int64s,
-    slots: Int64s,
-    events: Int64s,
-    row_nos: Int32s,
-    total_orders: Int64s,
-    table_orders: Int64s,
-    ops: Int64s,
-    op_offsets: Int64s,
-    around: int,
-    sizes: Int64s,
-) -> None:
-    """Add to *sizes* the bytes that `write_messages` writes for each message; *around* are those of its *tail*.
+class MessageFields(NamedTuple):
+    """Fields that are filled in for each value.
 
-    The other arguments are those of the same names there.
+    Attributes:
+        texts: Of the events.
+        events: Of each value its event.
+        row_nos: Number of its row in the event.
+        total_orders: Its number in the transaction.
+        table_orders: Its number there among those of the same table.
+        ops: `CREATE`, `UPDATE` or `DELETE`.
+        op_data: What is written for them.
+        op_offsets: Where each of these begins, and the last one ends.
     """
+
+    texts: EventTexts
+    events: Int64s
+    row_nos: Int32s
+    total_orders: Int64s
+    table_orders: Int64s
+    ops: Int64s
+    op_data: Bytes
+    op_offsets: Int64s
+
+
+@kernel
+def add_message_sizes(fields: MessageFields, around: int, sizes: Int64s) -> None:
+    """Add to *sizes* the bytes that `write_messages` writes for each value; *around* are those of its *tail*."""
+    texts, ops, op_offsets = fields.texts, fields.ops, fields.op_offsets
+    count = len(texts.message_fields)
     for row in range(len(sizes)):
-        first = slots[events[row]] * (len(message_fields) + 1)
-        size = around + segments[first + len(message_fields) + 1] - segments[first]
-        for k in range(len(message_fields)):
-            field = message_fields[k]
+        first = texts.slots[fields.events[row]] * (count + 1)
+        size = around + texts.segments[first + count + 1] - texts.segments[first]
+        for k in range(count):
+            field = texts.message_fields[k]
             if field == SEQUENCE_ROW:
                 size += SEQUENCE_WIDTHS[4]
             elif field == ROW:
-                size += _order_size(row_nos[row])
+                size += _order_size(fields.row_nos[row])
             elif field == TOTAL_ORDER:
-                size += _order_size(total_orders[row])
+                size += _order_size(fields.total_orders[row])
             elif field == TABLE_ORDER:
-                size += _order_size(table_orders[row])
+                size += _order_size(fields.table_orders[row])
             else:
                 size += op_offsets[ops[row] + 1] - op_offsets[ops[row]]
         sizes[row] += size
 
 
 @kernel
-def write_messages(
-    out: Bytes,
-    cursors: Int64s,
-    message_fields: Int64s,
-    texts: Bytes,
-    segments: Int64s,
-    slots: Int64s,
-    events: Int64s,
-    row_nos: Int32s,
-    total_orders: Int64s,
-    table_orders: Int64s,
-    ops: Int64s,
-    op_data: Bytes,
-    op_offsets: Int64s,
-    tail: Bytes,
-) -> None:
-    """Write a template's part of each message, and *tail*.
-
-    Args:
-        out: Where to write.
-        cursors: Where each message has come to; moved on.
-        message_fields: The fields of messages in the template.
-        texts: What `fill_events` has written.
-        segments: Where its segments are.
-        slots: Of each event of the block its number in *segments*.
-        events: Of each message its event.
-        row_nos: Number of its row in the event.
-        total_orders: Its number in the transaction.
-        table_orders: Its number among those of the same table.
-        ops: Number of its operation.
-        op_data: What is written for the operations.
-        op_offsets: Where each begins, and the last one ends.
-        tail: Comes after it.
-    """
+def write_messages(fields: MessageFields, out: Bytes, cursors: Int64s, tail: Bytes) -> None:
+    """Write a template's part of each value, and *tail*, at *cursors*, which move on."""
+    texts, ops, op_offsets = fields.texts, fields.ops, fields.op_offsets
+    count = len(texts.message_fields)
     for row in range(len(cursors)):
-        segment = slots[events[row]] * (len(message_fields) + 1)
-        at = put_bytes(out, cursors[row], texts, segments[segment], segments[segment + 1])
-        for k in range(len(message_fields)):
-            field = message_fields[k]
+        segment = texts.slots[fields.events[row]] * (count + 1)
+        at = put_bytes(out, cursors[row], texts.data, texts.segments[segment], texts.segments[segment + 1])
+        for k in range(count):
+            field = texts.message_fields[k]
             if field == SEQUENCE_ROW:
-                at = put_fixed(out, at, row_nos[row], SEQUENCE_WIDTHS[4])
+                at = put_fixed(out, at, fields.row_nos[row], SEQUENCE_WIDTHS[4])
             elif field == ROW:
-                at = put_digits(out, at, np.uint64(row_nos[row]))
+                at = put_digits(out, at, np.uint64(fields.row_nos[row]))
             elif field == TOTAL_ORDER:
-                at = put_digits(out, at, np.uint64(total_orders[row]))
+                at = put_digits(out, at, np.uint64(fields.total_orders[row]))
             elif field == TABLE_ORDER:
-                at = put_digits(out, at, np.uint64(table_orders[row]))
+                at = put_digits(out, at, np.uint64(fields.table_orders[row]))
             else:
-                at = put_bytes(out, at, op_data, op_offsets[ops[row]], op_offsets[ops[row] + 1])
+                at = put_bytes(out, at, fields.op_data, op_offsets[ops[row]], op_offsets[ops[row] + 1])
             segment += 1
-            at = put_bytes(out, at, texts, segments[segment], segments[segment + 1])
+            at = put_bytes(out, at, texts.data, texts.segments[segment], texts.segments[segment + 1])
         cursors[row] = put_bytes(out, at, tail, 0, tail.size)
