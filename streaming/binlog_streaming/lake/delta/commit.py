@@ -24,7 +24,6 @@ from binlog_streaming.lake.delta.checkpoints import commit_name
 from binlog_streaming.lake.delta.data_files import (
     DeltaDataFiles,
     file_layout,
-    identified_rows,
     key_batches,
     live_rows,
     recorded_count,
@@ -213,8 +212,7 @@ class DeltaTableWrite:
     def rewrite(self, file: Add, gone: Indices | None = None) -> None:
         """See `TableFiles`; *gone* None: the rows that are marked."""
         self.remove(file)
-        rows = identified_rows if self.keeps_identity else live_rows
-        self.write(rows(self.store, file, self.schema, gone, self._columns))
+        self.write(live_rows(self.store, file, self.schema, gone, self._columns, identified=self.keeps_identity))
 
     def row_ids(self, file: Add, rows: Indices) -> Indices:
         """See `TableFiles`."""

@@ -268,13 +268,33 @@ def rows_at(
 
 
 def live_rows(
-    store: Store, add: Add, schema: pa.Schema, gone: Indices | None = None, columns: FileColumns = SAME_NAMES
+    store: Store,
+    add: Add,
+    schema: pa.Schema,
+    gone: Indices | None = None,
+    columns: FileColumns = SAME_NAMES,
+    *,
+    identified: bool = False,
 ) -> Iterator[pa.RecordBatch]:
-    """Rows of a file but *gone*: numbers of all rows that are not in the table; None: those of its deletion vector."""
+    """Rows of a file in their order.
+
+    Args:
+        schema: As in `rows_at`.
+        gone: Numbers of all rows that are not in the table; None: those of its deletion vector.
+        identified: The columns of `IDENTITY` follow those of *schema*, of a table that keeps ids of rows. They are null
+            where the next commit gives the file its ids.
+    """
     gone = read_vector(store, add.deletion_vector) if gone is None else gone
     left = complement(recorded_count(store, add), gone)
-    for _, batch in rows_at(store, add, left, schema, columns):
-        yield batch
+    wanted = with_identity(schema) if identified else schema
+    for places, batch in rows_at(store, add, left, wanted, columns):
+        if identified and add.base_row_id is not None:
+            *values, ids, versions = batch.columns
+            ids = pc.coalesce(ids, pa.array(add.base_row_id + left[places]))
+            versions = pc.coalesce(versions, pa.scalar(add.default_row_commit_version, pa.int64()))
+            yield pa.RecordBatch.from_arrays([*values, ids, versions], schema=wanted)
+        else:
+            yield batch
 
 
 def row_ids_of(store: Store, add: Add, rows: Indices, columns: FileColumns) -> Indices:
@@ -293,24 +313,6 @@ def row_ids_of(store: Store, add: Add, rows: Indices, columns: FileColumns) -> I
         for places, batch in batches_at(file, rows, there) if there else ():
             ids[places] = pc.coalesce(batch.column(0), pa.array(ids[places])).to_numpy()
     return ids
-
-
-def identified_rows(
-    store: Store, add: Add, schema: pa.Schema, gone: Indices | None = None, columns: FileColumns = SAME_NAMES
-) -> Iterator[pa.RecordBatch]:
-    """Like `live_rows`, of a table that keeps ids of rows: the columns of `IDENTITY` follow those of *schema*.
-
-    They are null where the next commit gives the file its ids.
-    """
-    gone = read_vector(store, add.deletion_vector) if gone is None else gone
-    left = complement(recorded_count(store, add), gone)
-    wanted = with_identity(schema)
-    for places, batch in rows_at(store, add, left, wanted, columns):
-        *values, ids, versions = batch.columns
-        if add.base_row_id is not None:
-            ids = pc.coalesce(ids, pa.array(add.base_row_id + left[places]))
-            versions = pc.coalesce(versions, pa.scalar(add.default_row_commit_version, pa.int64()))
-        yield pa.RecordBatch.from_arrays([*values, ids, versions], schema=wanted)
 
 
 def recorded_count(store: Store, add: Add) -> int:

@@ -27,7 +27,7 @@ from binlog_streaming.lake.commit_id import (
 from binlog_streaming.lake.delta.actions import Metadata, statistics_of
 from binlog_streaming.lake.delta.columns import created, delta_schema, table_schema, widens, with_columns
 from binlog_streaming.lake.delta.commit import DeltaTableWrite
-from binlog_streaming.lake.delta.data_files import identified_rows, live_rows
+from binlog_streaming.lake.delta.data_files import live_rows
 from binlog_streaming.lake.delta.features import FEED, check_changed, check_features, upgrade, with_properties
 from binlog_streaming.lake.delta.generated import generated_columns
 from binlog_streaming.lake.delta.iceberg_compat import iceberg_versions
@@ -232,21 +232,17 @@ class DeltaTarget(FilesTarget[DeltaTableWrite]):
 
     def read(self) -> pa.RecordBatchReader:
         """See `Target`."""
-        schema, store = self.schema(), self.store
-        files = list(self._there().files.values())
-        columns = file_columns(self._there().metadata)
-        batches = (rows for add in files for rows in live_rows(store, add, schema, columns=columns))
-        return pa.RecordBatchReader.from_batches(schema, batches)
+        return self._rows(identified=False)
 
     def identified_rows(self) -> pa.RecordBatchReader:
         """See `Target`."""
-        metadata, schema, store = self._there().metadata, self.schema(), self.store
-        if not keeps_row_ids(metadata):
-            return self.read()
-        files = list(self._there().files.values())
-        columns = file_columns(metadata)
-        batches = (rows for add in files for rows in identified_rows(store, add, schema, columns=columns))
-        return pa.RecordBatchReader.from_batches(with_identity(schema), batches)
+        return self._rows(identified=keeps_row_ids(self._there().metadata))
+
+    def _rows(self, *, identified: bool) -> pa.RecordBatchReader:
+        schema, store, files = self.schema(), self.store, list(self._there().files.values())
+        read = partial(live_rows, columns=file_columns(self._there().metadata), identified=identified)
+        batches = (rows for add in files for rows in read(store, add, schema))
+        return pa.RecordBatchReader.from_batches(with_identity(schema) if identified else schema, batches)
 
     def recorded_files(self) -> Iterator[RecordedFile]:
         """See `Target`."""

@@ -2,7 +2,7 @@
 
 Columns are found by their numbers, so a file from before a column was renamed or widened is read rightly. Rows of
 version 3 have ids, by their file and their place in it, and keep them in files of rows that are copied or updated, as
-columns (specification of Iceberg, "Row Lineage"): `row_ids`, `identified_rows`.
+columns (specification of Iceberg, "Row Lineage").
 """
 
 from __future__ import annotations
@@ -104,15 +104,28 @@ def rows_at(
 
 
 def live_rows(
-    metadata: TableMetadata, io: FileIO, live: LiveFile, gone: Indices | None = None
+    metadata: TableMetadata, io: FileIO, live: LiveFile, gone: Indices | None = None, *, identified: bool = False
 ) -> Iterator[pa.RecordBatch]:
     """Rows of a file in their order, with the columns that the table has now.
 
     Args:
         gone: Numbers of all rows that are not in the table; None: those that its delete files name.
+        identified: The columns of `IDENTITY` follow those of the table, which is of version 3. They are null where the
+            row gets its id from the next commit: its file is not in the table yet, or is older than the version of the
+            table.
     """
-    for _, batch in _rows_left(metadata, io, live, gone, arrow_schema(metadata.schema())):
-        yield from _parts(batch)
+    gone = marked_rows(io, live) if gone is None else gone
+    left = complement(live.file.record_count, gone)
+    schema, first = arrow_schema(metadata.schema()), live.file[FIRST_ROW_ID]
+    wanted = with_identity(schema) if identified else schema
+    own = arrow_schema(Schema(*metadata.schema().fields, *IDENTITY_FIELDS)) if identified else schema
+    for places, batch in rows_at(metadata, io, live.file, left, own):
+        columns = batch.columns
+        if identified and first is not None:
+            *columns, ids, versions = columns
+            columns.append(pc.coalesce(ids, pa.array(first + left[places])))
+            columns.append(pc.coalesce(versions, pa.scalar(live.sequence_number, pa.int64())))
+        yield from _parts(pa.RecordBatch.from_arrays(columns, schema=wanted))
 
 
 def row_ids(metadata: TableMetadata, io: FileIO, live: LiveFile, rows: Indices) -> Indices:
@@ -128,35 +141,6 @@ def row_ids(metadata: TableMetadata, io: FileIO, live: LiveFile, rows: Indices) 
         for places, batch in batches_at(opened, rows, columns.names) if columns.are_there else ():
             ids[places] = pc.coalesce(columns.of(batch).column(0), pa.array(ids[places])).to_numpy()
     return ids
-
-
-def identified_rows(
-    metadata: TableMetadata, io: FileIO, live: LiveFile, gone: Indices | None = None
-) -> Iterator[pa.RecordBatch]:
-    """Like `live_rows`, of a table of version 3; the columns of `IDENTITY` follow those of the table.
-
-    They are null where the row gets its id from the next commit: its file is not in the table yet, or is older than the
-    version of the table.
-    """
-    own = arrow_schema(Schema(*metadata.schema().fields, *IDENTITY_FIELDS))
-    wanted = with_identity(arrow_schema(metadata.schema()))
-    first = live.file[FIRST_ROW_ID]
-    for places, batch in _rows_left(metadata, io, live, gone, own):
-        *columns, ids, versions = batch.columns
-        if first is not None:
-            ids = pc.coalesce(ids, pa.array(first + places))
-            versions = pc.coalesce(versions, pa.scalar(live.sequence_number, pa.int64()))
-        yield from _parts(pa.RecordBatch.from_arrays([*columns, ids, versions], schema=wanted))
-
-
-def _rows_left(
-    metadata: TableMetadata, io: FileIO, live: LiveFile, gone: Indices | None, schema: pa.Schema
-) -> Iterator[tuple[Indices, pa.RecordBatch]]:
-    # Rows of a file but *gone*, and their places in it.
-    gone = marked_rows(io, live) if gone is None else gone
-    left = complement(live.file.record_count, gone)
-    for places, batch in rows_at(metadata, io, live.file, left, schema):
-        yield left[places], batch
 
 
 class _Columns:

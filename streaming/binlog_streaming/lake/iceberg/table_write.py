@@ -18,7 +18,6 @@ from binlog_streaming.lake.iceberg.data_files import (
     IDENTITY_FIELDS,
     IDENTITY_FROM,
     IcebergDataFiles,
-    identified_rows,
     key_batches,
     live_rows,
     remove_files,
@@ -222,8 +221,7 @@ class IcebergTableWrite:
     def rewrite(self, file: LiveFile, gone: Indices | None = None) -> None:
         """See `TableFiles`; *gone* None: the rows that are marked."""
         self.remove(file)
-        rows = identified_rows if self.keeps_identity else live_rows
-        self.write(rows(self._metadata, self._io, file, gone))
+        self.write(live_rows(self._metadata, self._io, file, gone, identified=self.keeps_identity))
 
     def detach(
         self, superseded: Sequence[Superseded[LiveFile]], row_count: int, contradicted: Contradictions | None = None

@@ -57,7 +57,7 @@ from binlog_streaming.lake.iceberg.commit import (
     WaitingTable,
     WaitingUpdates,
 )
-from binlog_streaming.lake.iceberg.data_files import IDENTITY_FROM, identified_rows, live_rows
+from binlog_streaming.lake.iceberg.data_files import IDENTITY_FROM, live_rows
 from binlog_streaming.lake.iceberg.maintenance import maintain
 from binlog_streaming.lake.iceberg.partitions import partition_spec
 from binlog_streaming.lake.iceberg.schema import arrow_schema, evolved, iceberg_schema, replaced
@@ -274,18 +274,17 @@ class IcebergTarget(FilesTarget[IcebergTableWrite]):
 
     def read(self) -> pa.RecordBatchReader:
         """See `Target`; a table with what is not read here is `TABLE_FEATURE`."""
-        metadata, io = self.table.metadata, self.table.io
-        batches = chain.from_iterable(live_rows(metadata, io, live) for live in live_files(metadata, io, self.uri))
-        return pa.RecordBatchReader.from_batches(self.schema(), batches)
+        return self._rows(identified=False)
 
     def identified_rows(self) -> pa.RecordBatchReader:
         """See `Target`."""
-        metadata, io = self.table.metadata, self.table.io
-        if metadata.format_version < IDENTITY_FROM:
-            return self.read()
+        return self._rows(identified=self.table.metadata.format_version >= IDENTITY_FROM)
+
+    def _rows(self, *, identified: bool) -> pa.RecordBatchReader:
+        metadata, io, schema = self.table.metadata, self.table.io, self.schema()
         files = live_files(metadata, io, self.uri)
-        batches = chain.from_iterable(identified_rows(metadata, io, live) for live in files)
-        return pa.RecordBatchReader.from_batches(with_identity(self.schema()), batches)
+        batches = chain.from_iterable(live_rows(metadata, io, live, identified=identified) for live in files)
+        return pa.RecordBatchReader.from_batches(with_identity(schema) if identified else schema, batches)
 
     def recorded_files(self) -> Iterator[RecordedFile]:
         """See `Target`."""
