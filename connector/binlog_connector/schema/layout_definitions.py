@@ -122,7 +122,7 @@ def merged_definition(layout: TableLayout, definition: TableDefinition | None) -
 
 
 def _merged_column(own: ColumnDefinition, other: ColumnDefinition) -> ColumnDefinition:
-    unknown = set(other.unknown)
+    unknown = set(other.unknown - {"nullable"})
     values: dict[str, object] = {"nullable": own.nullable}
     for name in ("unsigned", "charset", "enum_values"):
         value = getattr(own, name)

@@ -112,9 +112,10 @@ class ClassicFile:
             size = EVENT_HEADER_SIZE + body + self.description.checksum_size
             if end < size + MAGIC_SIZE:
                 continue
-            _, stored_type, _, stored_size, _, _ = EVENT_HEADER_STRUCT.unpack(
-                self.read(end - size, EVENT_HEADER_SIZE).tobytes()
-            )
+            header = self.read(end - size, EVENT_HEADER_SIZE)
+            if len(header) < EVENT_HEADER_SIZE:
+                return False  # the file was cut, or begun anew, since *end* was found
+            _, stored_type, _, stored_size, _, _ = EVENT_HEADER_STRUCT.unpack(header.tobytes())
             if (stored_type, stored_size) == (event_type, size):
                 return True
         return False

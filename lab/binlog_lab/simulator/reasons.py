@@ -23,7 +23,8 @@ _OF_OTHER_PAST = frozenset({"BINLOG_TABLE.CONTRADICTED", "BINLOG_TABLE.KEYS_CHAN
 numbers."""
 _SHORTER = "BINLOG_DATA_LOSS.TRUNCATED_TRANSACTION"
 """The log is shorter while the new bytes of a page are there in part."""
-_OF_TORN = frozenset({_SHORTER, "BINLOG_SWITCH.MISSING_GTIDS"})
+_MISSING_GTIDS = "BINLOG_SWITCH.MISSING_GTIDS"
+_OF_TORN = frozenset({_SHORTER, _MISSING_GTIDS})
 """The last page is taken for one that is not there."""
 _OF_PARTS = frozenset(
     {"BINLOG_CORRUPT.BAD_EVENT", "BINLOG_CORRUPT.EVENT_CHECKSUM", "BINLOG_CORRUPT.PAGE_CHECKSUM", _SHORTER}
@@ -31,7 +32,7 @@ _OF_PARTS = frozenset(
 """A later file shows that there is more than the reader sees of an earlier one, or a file has bytes of two."""
 _WITHIN_BATCH = "BINLOG_SWITCH.WITHIN_BATCH"
 """The job was killed in a batch, and the log that has the rest of it is gone, or lost the end."""
-_OF_MEANWHILE = frozenset({"BINLOG_SWITCH.PURGED", "BINLOG_SWITCH.MISSING_GTIDS"})
+_OF_MEANWHILE = frozenset({"BINLOG_SWITCH.PURGED", _MISSING_GTIDS})
 """Files went, or their pages were written, between two looks of a switch."""
 _WITHOUT_GTIDS = frozenset({"BINLOG_SWITCH.NO_GTIDS", "BINLOG_DATA_LOSS.FILE_PURGED"})
 """A job that has an offset, and has taken no group yet, is to go on in another log, or its file is gone: nothing tells
@@ -96,8 +97,11 @@ class Reasons:
         """
         if faults and not clean and error.condition in _OF_FAULTS:
             return False
-        if error.condition == _OTHER_PUBLISHER and any("another publisher" in fault for fault in faults):
-            return False
+        if any("another publisher" in fault for fault in faults):
+            if error.condition == _OTHER_PUBLISHER:
+                return False
+            if error.condition == _MISSING_GTIDS:
+                return True  # the other one has published what the log so far has, and the new one lacks
         if error.condition in _OF_LOST_TOPICS and self.has_lost_topics:
             return True
         if self.has_changed_meanwhile and (isinstance(error, DataLossError) or error.condition in _OF_MEANWHILE):

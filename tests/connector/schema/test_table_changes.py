@@ -546,6 +546,17 @@ def test_values_are_as_the_reader_wants_them() -> None:
     assert added("DATE", strict).existing == pa.scalar(None, pa.date32())
 
 
+@pytest.mark.parametrize("literal", ["''", "_latin1 ''", "('')"])
+def test_empty_literal_is_null_in_sessions_of_mariadb_that_say_so(literal: str) -> None:
+    for vendor, value in ((Vendor.MARIADB, None), (Vendor.MYSQL, "")):
+        facts = added(f"VARCHAR(5) DEFAULT {literal}", vendor=vendor, sql_mode=1 << 32)
+        assert facts.existing is not None
+        assert facts.existing.as_py() == value
+    facts = added("VARBINARY(5) DEFAULT x''", vendor=Vendor.MARIADB, sql_mode=1 << 32)
+    assert facts.existing is not None
+    assert facts.existing.as_py() == b""
+
+
 @pytest.mark.parametrize(
     ("declaration", "text"),
     [

@@ -50,6 +50,7 @@ if TYPE_CHECKING:
 _STRICT = 1 << 21 | 1 << 22
 _NO_AUTO_VALUE_ON_ZERO = 1 << 19
 _INVALID_DATES = 1 << 25
+_PAD_CHAR = 1 << 31
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,6 +173,8 @@ def _plain_change(
         sides = _side(before, old, how), _side(after, new, how)
     except BinlogError as error:
         return ColumnChanged(old, new, SAME if _is_equal(old, new) else Unknown(error.reason))
+    if sql_mode & _PAD_CHAR and sides[0].type_name == "char" != sides[1].type_name:
+        return ColumnChanged(old, new, Unknown("sql_mode has PAD_CHAR_TO_FULL_LENGTH: values get spaces at their end"))
     effect = _without_null(_compared_effect(*sides, how), *sides, how)
     return ColumnChanged(old, new, _numbered(effect, old, new, sql_mode), sides[1].arrow_type, sides[0].arrow_type)
 
@@ -216,14 +219,15 @@ def _without_null(effect: Effect, old: ColumnSide, new: ColumnSide, how: Circums
     """Add the effect on NULL, where the column must not be NULL any more."""
     # 0000-00-00 is null in targets, also of a column that takes no NULL; it is no address, and becomes what NULL does.
     may_be_null = old.nullable or (old.type_name in times.MOMENTS and new.type_name in ADDRESSES)
-    if not may_be_null or new.nullable or isinstance(effect, Unknown):
+    may_be_nullable = new.nullable and (new.definition.knows("nullable") or old.definition == new.definition)
+    if not may_be_null or may_be_nullable or isinstance(effect, Unknown):
         return effect
     if how.strict and new.type_name != times.TIMESTAMP:
         return effect  # the statement was refused where there is a NULL, which a TIMESTAMP takes for the time of now
     keeps_default = _null_may_become_default(old, new, how)
     if new.type_name in (times.DATE, times.DATETIME) and how.null_may_be_zero_date and not keeps_default:
         return effect  # 0000-00-00, which is null in targets
-    value = None if keeps_default else _implicit_value(new, how)
+    value = None if keeps_default or new.nullable else _implicit_value(new, how)
 
     # A null may be 0000-00-00 already, which a TIMESTAMP keeps.
     is_open = old.type_name in times.MOMENTS and new.type_name == times.TIMESTAMP

@@ -93,6 +93,7 @@ class ParsedColumn:
         expression: Of a generated column, see `ColumnDefinition`.
         comment: COMMENT; empty: none.
         json_check: There is a CHECK of `json_valid` on itself alone: how MariaDB shows a JSON column.
+        unknown: Attributes of the column that the session decides, and the log does not tell.
     """
 
     name: str
@@ -114,6 +115,7 @@ class ParsedColumn:
     compressed: bool = False
     expression: tuple[str, ...] = ()
     comment: str = ""
+    unknown: frozenset[str] = frozenset()
 
 
 def parse_column(reader: TokenReader, name: str, session: StatementSession) -> ParsedColumn:
@@ -133,8 +135,11 @@ def parse_column(reader: TokenReader, name: str, session: StatementSession) -> P
 
 
 def _timed(spec: ParsedColumn, session: StatementSession) -> ParsedColumn:
-    """A TIMESTAMP, whose default depends on more of the session than others do."""
+    """A TIMESTAMP, whose default depends on more of the session than others do, as does whether it takes NULL."""
     default = spec.default
+    if spec.nullable is None and spec.generated is None and not session.explicit_timestamps:
+        is_known = session.explicit_timestamps is not None
+        spec = replace(spec, nullable=False) if is_known else replace(spec, unknown=frozenset(["nullable"]))
     if default is None and spec.nullable is not True and not session.explicit_timestamps:
         return replace(spec, default=IMPLICIT_TIMESTAMP)
     return spec if default is None else replace(spec, default=replace(default, time_zone=session.time_zone))
@@ -337,6 +342,7 @@ def resolved(spec: ParsedColumn, default_charset: str | None, vendor: Vendor | N
     labels = spec.values if name in ("enum", "set") else None
     if labels is not None and charset is not None and charset != BINARY and not can_hold("".join(labels), charset):
         labels = None  # the server has others: a lax session puts a question mark where a character is missing
+    unknown = {"enum_values"} if spec.values and labels is None and name in ("enum", "set") else set()
     return ColumnDefinition(
         spec.name,
         name + (f"({','.join(map(str, numbers))})" if numbers else ""),
@@ -352,9 +358,7 @@ def resolved(spec: ParsedColumn, default_charset: str | None, vendor: Vendor | N
         compressed=spec.compressed,
         expression=spec.expression,
         comment=spec.comment,
-        unknown=frozenset(["enum_values"])
-        if spec.values and labels is None and name in ("enum", "set")
-        else frozenset(),
+        unknown=spec.unknown | unknown,
     )
 
 

@@ -77,7 +77,7 @@ def _bared(tokens: list[Token]) -> list[Token]:
 def _simple(reader: TokenReader, session: StatementSession) -> DeclaredDefault:
     token = reader.peek()
     if token.kind is TokenKind.STRING:
-        return _text(_texts(reader))
+        return _text(_texts(reader), session)
     if token.kind is TokenKind.BYTES:
         return _bytes(reader.take().text, session)
     if token.kind is TokenKind.NUMBER:
@@ -85,10 +85,10 @@ def _simple(reader: TokenReader, session: StatementSession) -> DeclaredDefault:
     if token.kind is TokenKind.SYMBOL and token.text in "+-" and reader.peek(1).kind is TokenKind.NUMBER:
         sign = reader.take().text.replace("+", "")
         return DeclaredDefault(DefaultKind.NUMBER, sign + reader.take().text)
-    return _worded(reader)
+    return _worded(reader, session)
 
 
-def _worded(reader: TokenReader) -> DeclaredDefault:
+def _worded(reader: TokenReader, session: StatementSession) -> DeclaredDefault:
     word = reader.take().word
     following = reader.peek().kind
     if word == "NULL":
@@ -98,9 +98,10 @@ def _worded(reader: TokenReader) -> DeclaredDefault:
     if word in _NOW:
         return _now(reader)
     if word in ("DATE", "TIME", "TIMESTAMP") and following is TokenKind.STRING:
-        return _text(_texts(reader))
+        return _text(_texts(reader), session)
     if word.startswith("_") and following is TokenKind.STRING:
-        return _introduced(charset_name(word[1:]), _texts(reader))
+        text = _texts(reader)
+        return _introduced(charset_name(word[1:]), text) if text else _text(text, session)
     if word.startswith("_") and following is TokenKind.BYTES:
         reader.take()  # MariaDB takes the bytes of such a default for text now and then: `_latin1 x'e9'` is `xE9`
         return EXPRESSION
@@ -111,7 +112,9 @@ def _worded(reader: TokenReader) -> DeclaredDefault:
     return EXPRESSION
 
 
-def _text(text: str) -> DeclaredDefault:
+def _text(text: str, session: StatementSession) -> DeclaredDefault:
+    if not text and session.empty_text_is_null:
+        return _NULL
     # U+FFFD and surrogates stand for bytes that are no text in the character set of the statement.
     if _NO_TEXT.search(text):
         return EXPRESSION

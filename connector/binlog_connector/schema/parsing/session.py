@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 # Bits of sql_mode: MySQL sql/system_variables.h and MariaDB sql/sql_class.h, MODE_*.
 _TIME_TRUNCATE_FRACTIONAL = 1 << 32
 _TIME_ROUND_FRACTIONAL = 1 << 34
+_EMPTY_STRING_IS_NULL = 1 << 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +57,11 @@ class StatementSession:
     def cuts_fractions(self) -> bool | None:
         """True if fractional digits that a column lacks are truncated, not rounded; None: unknown."""
         return None if self.vendor is None else cuts_fractions(self.vendor, self.sql_mode)
+
+    @property
+    def empty_text_is_null(self) -> bool:
+        """True if an empty literal is NULL."""
+        return self.vendor is Vendor.MARIADB and bool(self.sql_mode & _EMPTY_STRING_IS_NULL)
 
 
 def cuts_fractions(vendor: Vendor, sql_mode: int) -> bool:

@@ -7,7 +7,7 @@ from contextlib import contextmanager, suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
-from binlog_format.errors import BinlogError
+from binlog_format.errors import BinlogError, OptionError
 from binlog_lab.simulator.lived_job import LivedJob
 from binlog_lab.simulator.topics.model_clients import installed
 from binlog_lab.simulator.topics.topic_verdict import TopicVerdict
@@ -101,7 +101,13 @@ class LivedTopicsJob(LivedJob[PublishJob]):
             self.move_to(path)
             return
         complete_begun(job_to_switch(str(self._file)))
-        plan = plan_switch(str(self._file), str(path))
+        try:
+            plan = plan_switch(str(self._file), str(path))
+        except OptionError:
+            if self.offsets()[0] is not None:
+                raise
+            self.move_to(path)  # as the error says: the first transaction was never decided
+            return
         if not plan.is_done:
             plan.apply(lambda _: None)
         self._load()

@@ -449,6 +449,32 @@ def test_fraction_of_a_year_is_rounded_before_mariadb_10_2(version: int | None, 
     assert found.convert(pa.array([79.5, 7.578])).array.to_pylist() == expected
 
 
+@pytest.mark.parametrize("is_explicit", [False, None])
+def test_timestamp_takes_null_by_a_setting_of_the_session(is_explicit: bool | None) -> None:
+    """A null may be 0000-00-00 too: what it becomes is not known in either case."""
+    session = StatementSession("w", vendor=MARIADB, explicit_timestamps=is_explicit)
+    before = table("id INT PRIMARY KEY, a TIMESTAMP NULL, b TIMESTAMP, c TIMESTAMP NULL")
+    (alter,) = parse_ddl("ALTER TABLE w.t MODIFY a TIMESTAMP, MODIFY c TIMESTAMP NULL", session)
+    assert isinstance(alter, AlterTable)
+    found = alter_effects(before, altered(before, alter, Defaults(MARIADB, "utf8mb4")), alter, how())
+    assert isinstance(found["a"].effect, Converted)
+    values = found["a"].effect.convert(pa.array([0, None], pa.timestamp("us", "UTC")))
+    assert values.unknown is not None
+    assert values.unknown.tolist() == [False, True]
+    assert {name: isinstance(change.effect, Same) for name, change in found.items() if name != "a"} == {
+        "id": True,
+        "b": True,
+        "c": True,
+    }
+
+
+def test_chars_get_their_spaces_in_sessions_that_pad_them() -> None:
+    found = effects("a CHAR(3), b CHAR(3), c VARCHAR(3)", "MODIFY a VARCHAR(9), MODIFY b CHAR(5)", sql_mode=1 << 31)
+    assert isinstance(found["a"], Unknown)
+    assert isinstance(found["b"], Same)
+    assert isinstance(found["c"], Same)
+
+
 def test_unknown_attribute_is_not_taken_for_none() -> None:
     before = table("id INT PRIMARY KEY, a DECIMAL(10,4), b INT")
     assert before.columns is not None
