@@ -14,11 +14,11 @@ from pyspark.sql.types import VariantVal
 from binlog_format.rows.json.variant_layout import BasicType, PrimitiveType
 from binlog_format.rows.json.variant_shreds import ShredError, _members, is_shredded, whole_of
 from binlog_format.rows.json.variants import texts_of, variants_of
-from tests.format.test_variants import KEYS, VALUES, text_of
+from tests.format.test_variants import KEYS, SCALARS, text_of
 
 SHREDS: dict[str, object] = {"a": {"a": int, "b": str, "": [int]}, "b": str, "c": [{"a": [str], "x": int}], "d": []}
 NAMES = st.one_of(st.sampled_from(["a", "b", "c", "d", "x", ""]), KEYS)
-NAMED = st.recursive(VALUES, lambda inner: st.one_of(st.lists(inner), st.dictionaries(NAMES, inner)), max_leaves=20)
+NAMED = st.recursive(SCALARS, lambda inner: st.one_of(st.lists(inner), st.dictionaries(NAMES, inner)), max_leaves=20)
 INTEGERS = {PrimitiveType.INT8: 1, PrimitiveType.INT16: 2, PrimitiveType.INT32: 4, PrimitiveType.INT64: 8}
 EMPTY = b"\x01\x00\x00"
 
@@ -134,6 +134,7 @@ def test_ids_and_nanoseconds_keep_their_types() -> None:
         ),
         (typed(pa.struct({}), {}, b"\x02\x01\x00\x00\x09\x00", b"\x01\x01\x00\x01a"), "outside of it"),
         (typed(pa.struct({}), {}, b"\x02\x09\x00", b"\x01\x01\x00\x01a"), "outside of it"),
+        (typed(pa.struct({"a": kind_of(int)}), {"a": {"typed_value": 1}}, None, b""), "no dictionary"),
         (typed(pa.uint64(), 1), "the type uint64"),
     ],
 )

@@ -186,6 +186,8 @@ def _members(value: bytes, dictionary: bytes) -> Iterator[tuple[bytes, bytes]]:
 @lru_cache(_METADATA_CACHED)
 def _numbers(dictionary: bytes) -> dict[bytes, int]:
     # Keys of a dictionary, in its order, and their numbers.
+    if not dictionary:
+        raise ShredError("a value has no dictionary")
     size = (dictionary[0] >> _METADATA_SIZE_BIT) + 1
     count = int.from_bytes(dictionary[1 : 1 + size], "little")
     offsets = _integers(dictionary, 1 + size, count + 1, size)

@@ -1,21 +1,26 @@
 """Files of a Delta table's log: names of commits, and checkpoints, of which `checkpoint_lines` gives the actions.
 
 Checkpoints of both specifications are read, with all names that they may have, with parts and sidecars.
+`write_checkpoint` writes one of version 2, in one file, for tables that deltalake makes none of.
 """
 
 from __future__ import annotations
 
+import json
 import re
+import uuid
 from typing import TYPE_CHECKING
 
 import msgspec
+import pyarrow as pa
 import pyarrow.parquet as pq
 
-from binlog_streaming.lake.delta.actions import Line
+from binlog_streaming.lake.delta.actions import DeltaTransaction, Line, milliseconds
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from binlog_streaming.lake.delta.log import TableLog
     from binlog_streaming.lake.storage.store import Store
 
 LOG_FOLDER = "_delta_log"
@@ -31,6 +36,54 @@ class _Hint(msgspec.Struct):
 
 
 _HINT = msgspec.json.Decoder(_Hint)
+_TEXTS = pa.map_(pa.string(), pa.string())
+_VECTOR = pa.struct(
+    {
+        "storageType": pa.string(),
+        "pathOrInlineDv": pa.string(),
+        "offset": pa.int32(),
+        "sizeInBytes": pa.int32(),
+        "cardinality": pa.int64(),
+    }
+)
+_FILE = {
+    "path": pa.string(),
+    "partitionValues": _TEXTS,
+    "size": pa.int64(),
+    "dataChange": pa.bool_(),
+    "deletionVector": _VECTOR,
+    "baseRowId": pa.int64(),
+    "defaultRowCommitVersion": pa.int64(),
+}
+_FEATURES = pa.list_(pa.string())
+_CHECKPOINT_COLUMNS = {
+    "checkpointMetadata": {"version": pa.int64()},
+    "protocol": {
+        "minReaderVersion": pa.int32(),
+        "minWriterVersion": pa.int32(),
+        "readerFeatures": _FEATURES,
+        "writerFeatures": _FEATURES,
+    },
+    "metaData": {
+        "id": pa.string(),
+        "name": pa.string(),
+        "description": pa.string(),
+        "format": pa.struct({"provider": pa.string(), "options": _TEXTS}),
+        "schemaString": pa.string(),
+        "partitionColumns": _FEATURES,
+        "configuration": _TEXTS,
+        "createdTime": pa.int64(),
+    },
+    "txn": {"appId": pa.string(), "version": pa.int64(), "lastUpdated": pa.int64()},
+    "domainMetadata": {"domain": pa.string(), "configuration": pa.string(), "removed": pa.bool_()},
+    "add": _FILE
+    | {"modificationTime": pa.int64(), "stats": pa.string(), "tags": _TEXTS, "clusteringProvider": pa.string()},
+    "remove": _FILE | {"deletionTimestamp": pa.int64(), "extendedFileMetadata": pa.bool_()},
+}
+_RETENTION = "delta.deletedFileRetentionDuration"
+_RETENTION_MS = 7 * 86_400_000
+"""Time for which a checkpoint has files that were replaced, where the table does not say another one."""
+
 _MAPS = frozenset({"partitionValues", "tags", "options", "configuration"})
 
 
@@ -98,3 +151,31 @@ def _plain(value: object, name: str = "") -> object:
     if isinstance(value, dict):
         return {key: _plain(inner, key) for key, inner in value.items() if inner is not None}
     return value
+
+
+def write_checkpoint(store: Store, log: TableLog) -> None:
+    """Write a checkpoint of the version of *log*: all that its commits and the checkpoint before have left."""
+    since = 0 if _RETENTION in log.metadata.configuration else milliseconds() - _RETENTION_MS
+    lines = [Line(protocol=log.protocol), Line(meta_data=log.metadata)]
+    lines += [Line(txn=DeltaTransaction(app_id=name, version=number)) for name, number in log.transactions.items()]
+    lines += [Line(domain_metadata=domain) for domain in log.domains.values()]
+    lines += [Line(add=msgspec.structs.replace(add, data_change=False)) for add in log.files.values()]
+    removed = [old for old in log.removed.values() if (old.deletion_timestamp or 0) > since]
+    lines += [Line(remove=msgspec.structs.replace(old, data_change=False)) for old in removed]
+    rows = [
+        {"checkpointMetadata": {"version": log.version}},
+        *(_with_pairs(msgspec.to_builtins(line)) for line in lines),
+    ]
+    schema = pa.schema({name: pa.struct(fields) for name, fields in _CHECKPOINT_COLUMNS.items()})
+    file = store.new_file(f"{commit_name(log.version).removesuffix('.json')}.checkpoint.{uuid.uuid4()}.parquet")
+    pq.write_table(pa.Table.from_pylist(rows, schema), file.sink, compression="zstd")
+    file.finish()
+    store.sync_names()
+    store.write(f"{LOG_FOLDER}/_last_checkpoint", json.dumps({"version": log.version, "size": len(rows)}).encode())
+
+
+def _with_pairs(value: object, name: str = "") -> object:
+    # Arrow takes maps as lists of pairs.
+    if not isinstance(value, dict):
+        return value
+    return list(value.items()) if name in _MAPS else {key: _with_pairs(inner, key) for key, inner in value.items()}

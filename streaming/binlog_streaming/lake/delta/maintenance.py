@@ -15,12 +15,13 @@ from deltalake import DeltaTable
 from deltalake.exceptions import CommitFailedError
 
 from binlog_streaming.lake.delta.actions import milliseconds
-from binlog_streaming.lake.delta.checkpoints import LOG_FOLDER, checkpoint_version, commit_name
+from binlog_streaming.lake.delta.checkpoints import LOG_FOLDER, checkpoint_version, commit_name, write_checkpoint
 from binlog_streaming.lake.delta.columns import table_schema
 from binlog_streaming.lake.delta.commit import DeltaTableWrite
 from binlog_streaming.lake.delta.data_files import recorded_count
 from binlog_streaming.lake.delta.features import MANAGED
 from binlog_streaming.lake.delta.log import learn_checkpoint, newest_checkpoint
+from binlog_streaming.lake.delta.managed_store import ManagedStore
 from binlog_streaming.lake.delta.vectors import VECTOR_FILE, vector_file
 from binlog_streaming.lake.target import JOINED_MAX, to_be_joined
 
@@ -37,6 +38,9 @@ CHECKPOINT_EVERY = 16
 
 CHECKPOINT_FILES = 2048
 """A checkpoint with more files, those that were replaced included, is worth a commit more for each of so many."""
+
+MANAGED_CHECKPOINT_EVERY, MANAGED_CHECKPOINT_FILES = 128, 64
+"""The same of tables that a catalog manages: the job must not remove older checkpoints there."""
 
 CHECKPOINT_AGE_S = 60
 """A checkpoint that has a newer one stays for so long: readers may be about to read it."""
@@ -78,9 +82,11 @@ _DATA_FILE = re.compile(r"(?:.*/)?(?:part|cdc)-[0-9]{5}-[0-9a-f-]{36}[^/]*\.parq
 def maintain(store: Store, log: TableLog, sink: Sink) -> None:
     """Do the maintenance that is due; *log* is the newest version then.
 
-    Tables that a catalog manages it maintains itself: for others that is forbidden.
+    Tables that a catalog manages it maintains itself; what others may do there are checkpoints of published versions.
     """
     if MANAGED in (log.protocol.writer_features or ()):
+        if isinstance(store, ManagedStore) and store.is_published(log.version):
+            checkpoint(store, log, sink)
         return
     # Whoever commits at the same time is welcome; the next look comes with the next commit.
     with suppress(CommitFailedError):
@@ -110,14 +116,22 @@ def checkpoint(store: Store, log: TableLog, sink: Sink) -> int:
     Returns:
         Version of the checkpoint before it, or of the newest one if none was made.
     """
-    every = CHECKPOINT_EVERY + (len(log.files) + len(log.removed)) // CHECKPOINT_FILES
+    count, is_managed = len(log.files) + len(log.removed), isinstance(store, ManagedStore)
+    every = (
+        MANAGED_CHECKPOINT_EVERY + count // MANAGED_CHECKPOINT_FILES
+        if is_managed
+        else CHECKPOINT_EVERY + count // CHECKPOINT_FILES
+    )
     if log.version - log.checkpoint < every:
         return log.checkpoint
     newest = newest_checkpoint(store, log)  # several processes write the table in turn, and each has its own look
     if log.version - newest < every:
         learn_checkpoint(store, log, newest)
         return newest
-    DeltaTable(store.uri, storage_options=dict(sink.storage), version=log.version).create_checkpoint()
+    if is_managed:
+        write_checkpoint(store, log)
+    else:
+        DeltaTable(store.uri, storage_options=dict(sink.storage), version=log.version).create_checkpoint()
     learn_checkpoint(store, log, log.version)
     return newest
 

@@ -212,6 +212,10 @@ class ManagedStore(Store):
         }
         self._take(self._catalog.update(self._name, self._table.metadata.table_uuid, [published]))
 
+    def is_published(self, version: int) -> bool:
+        """True if the commits up to a version that the catalog has taken are published."""
+        return version <= self._latest and all(version < staged for staged in self._staged)
+
     def as_new(self, actions: Sequence[Named]) -> list[Named]:
         """The first actions of a table at a place that the catalog chooses, with what the catalog asks of it."""
         new = self._catalog.stage(self._name)

@@ -25,6 +25,7 @@ from binlog_streaming.lake.commit_id import MODE_PROPERTY
 from binlog_streaming.lake.delta import log as log_module
 from binlog_streaming.lake.delta import maintenance
 from binlog_streaming.lake.delta.actions import Domain, statistics_of
+from binlog_streaming.lake.delta.checkpoints import write_checkpoint
 from binlog_streaming.lake.delta.features import CLUSTERING, clustering_columns, is_widening, named_features
 from binlog_streaming.lake.delta.target import DeltaTarget
 from binlog_streaming.lake.evolution import SchemaChange
@@ -120,6 +121,29 @@ def _file(action: dict[str, object]) -> tuple[str, str | None]:
     vector = action.get("deletionVector")
     assert vector is None or isinstance(vector, dict)
     return str(action["path"]), None if vector is None else f"{vector['storageType']}{vector['pathOrInlineDv']}"
+
+
+@pytest.mark.parametrize("name", ["v2_checkpoint", "everything"])
+def test_others_read_a_checkpoint_of_ours(tables: Path, tmp_path: Path, name: str) -> None:
+    path = tmp_path / "table"
+    shutil.copytree(tables / name, path)
+    target = find(path)
+    assert target.log is not None
+    for file in path.joinpath("_delta_log").rglob("*"):
+        if ".checkpoint." in file.name or file.parent.name == "_sidecars":
+            file.unlink()
+    write_checkpoint(target.store, target.log)
+    for version in range(target.log.version):
+        path.joinpath("_delta_log", f"{version:020}.json").unlink()
+    assert set(values(path)) == set(WRITTEN[name])
+    log_module._kept.clear()
+    again = find(path).log
+    assert again is not None
+    assert (again.checkpoint, again.files, again.metadata) == (
+        target.log.version,
+        target.log.files,
+        target.log.metadata,
+    )
 
 
 SHREDDED = [

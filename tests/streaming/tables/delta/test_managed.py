@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -17,10 +18,12 @@ from binlog_connector.crash_points import watched
 from binlog_format.errors import OptionError, TableError
 from binlog_lab.demo.servers.object_store import BUCKET
 from binlog_streaming.lake.delta import log as log_module
+from binlog_streaming.lake.delta import maintenance
 from binlog_streaming.lake.delta.target import DeltaTarget
 from binlog_streaming.lake.evolution import SchemaChange
 from binlog_streaming.lake.target import CrashPoint
 from binlog_streaming.settings import Merge, Mode, Sink
+from binlog_streaming.settings.choices import partition_rule
 from binlog_streaming.tables.open_targets import OpenTargets
 from tests.faults.cuts import Cut, CutAt
 from tests.faults.unity_catalog import UNPUBLISHED_MAX, Refused, UnityServer
@@ -178,6 +181,43 @@ def test_what_is_staged_or_published_and_not_ratified_is_not_read(server: UnityS
     table.log(f"{2:020}.json").unlink()
     assert step(sink, 1)
     assert rows(sink) == held(1)
+
+
+def test_checkpoints_of_published_versions(
+    tmp_path: Path, server: UnityServer, sink: Sink, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Partitions, vectors, ids of rows, domains and transactions are in them; older commits need not be there."""
+    monkeypatch.setattr(maintenance, "MANAGED_CHECKPOINT_EVERY", 3)
+    sink = structs.replace(sink, merge=Merge.MARK, row_ids=True)
+    place = replace(MIRROR_COMMIT_ID, partition_by=(partition_rule("value"),))
+    target = look(sink)
+    target.create(INT_KEY, place)
+    target.append(numbers(*range(10)).to_reader(), place)
+    for batch_id in range(1, 6):
+        with watched(CutAt(CrashPoint.RATIFIED if batch_id == 2 else CrashPoint.CREATED)), suppress(Cut):
+            step(sink, batch_id)
+        look(sink).maintain(sink)
+    table = server.tables["shop", "orders"]
+    names = sorted(path.name for path in (table.folder / "_delta_log").glob("*.checkpoint.*.parquet"))
+    assert [int(name[:20]) for name in names] == [4]
+    before = log_module.read_log(look(sink).store)
+    for version in range(4):
+        table.log(f"{version:020}.json").unlink()
+    log_module._kept.clear()
+    after = look(sink).log
+    assert before is not None
+    assert after is not None
+    assert after.checkpoint == 4
+    assert (before.files, before.removed, before.domains) == (after.files, after.removed, after.domains)
+    assert (before.protocol, before.metadata, before.transactions) == (
+        after.protocol,
+        after.metadata,
+        after.transactions,
+    )
+    assert rows(sink) == held(5)
+    assert step(sink, 6)
+    assert look(sink).is_done(commit_id(6))
+    assert rows(sink) == held(6)
 
 
 def lost(body: Body) -> None:
