@@ -15,7 +15,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from binlog_format import open_log
-from binlog_format.classic.event_check_kernels import check_events
+from binlog_format.classic.scan_kernels import check_events
 from binlog_format.formats.opening import verify_log
 from binlog_format.kernels import empty_bytes
 from binlog_format.source_file import with_archive

@@ -92,12 +92,12 @@ class _Mark:
 
     @classmethod
     def of(cls, watched: WatchedLog, position: Position) -> _Mark:
-        return cls(position, watched.identity(position.file_no))
+        return cls(position, watched.files.identity(position.file_no))
 
     def is_in(self, watched: WatchedLog) -> bool:
         """True if its file is there, and is the one that was read."""
         file_no = self.position.file_no
-        return watched.has(file_no) and watched.identity(file_no) == self.identity
+        return watched.has(file_no) and watched.files.identity(file_no) == self.identity
 
 
 @dataclass(slots=True)

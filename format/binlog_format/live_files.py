@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 from binlog_format.errors import UnsupportedError
+from binlog_format.position import VIRTUAL_PAGE_SIZE, byte_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -91,7 +92,7 @@ class LiveFiles(ABC):
         page_size: Bytes of a page, as positions count them.
     """
 
-    page_size: int
+    page_size: int = VIRTUAL_PAGE_SIZE
     unstable_byte: ClassVar[int | None] = None
     """The byte of each file that the server changes although it is final; None: there is none."""
 
@@ -151,9 +152,9 @@ class LiveFiles(ABC):
             BinlogError: The newest file's start cannot be read, or there are no files.
         """
 
-    @abstractmethod
     def byte_of(self, position: Position) -> int:
         """The byte of *position* in its file; the start of its page when what it counts there is not there."""
+        return byte_of(position)
 
     @abstractmethod
     def size_of(self, file_no: int) -> int:
@@ -167,9 +168,9 @@ class LiveFiles(ABC):
             return 0
         return sum(self.size_of(file_no) for file_no in numbers if file_no < last) + self.byte_of(self.end_of(last))
 
-    @abstractmethod
     def oldest_reference(self, file_no: int) -> int:
         """The oldest file that groups of this file, or of later ones, may have data in, as its start records."""
+        return file_no
 
     def final_file(self, file_no: int) -> FinalFile | None:
         """The final bytes of a file that is there now; None: nothing has been written into it yet, or it has gone.

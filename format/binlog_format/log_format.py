@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
-from binlog_format.position import Position
+from binlog_format.position import Position, byte_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -167,9 +167,9 @@ class LogFormat(ABC):
         """Bytes on disk of the files with numbers in [*first*, *stop*), by number; files are not looked into."""
         return {file.file_no: file.size for file in self.files() if first <= file.file_no < stop}
 
-    @abstractmethod
     def size_before(self, position: Position) -> int:
         """Bytes of its file up to *position*, or up to the end of its page; nothing is looked for at *position*."""
+        return byte_of(position)
 
     def file_gtids(self, files: Sequence[LogFile]) -> list[FileGtids]:
         """GTIDs that each of *files*, results of `files`, records; reads a few places of each."""

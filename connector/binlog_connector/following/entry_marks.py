@@ -60,7 +60,7 @@ def marks_at(watched: WatchedLog, position: Position) -> EntryMarks:
     events = watched.log.events
     if events is None:
         return NO_MARKS
-    read = {number: watched.size_of(number) for number in watched.names()}
+    read = {number: watched.files.size_of(number) for number in watched.names()}
     files = _known_files(watched, position, read)
     return EntryMarks(events.state_at(position).entries(), files, _ended_inode(watched, position))
 
@@ -84,12 +84,12 @@ def marks_after(watched: WatchedLog, start: SourceOffset, end: Position) -> Entr
 def _read_before(watched: WatchedLog, start: SourceOffset) -> dict[int, int]:
     """Bytes of each file that have been read at *start*."""
     read = {file.file_no: file.read_size for file in start.files if file.read_size is not None}
-    return read | {start.position.file_no: watched.byte_of(start.position)}
+    return read | {start.position.file_no: watched.files.byte_of(start.position)}
 
 
 def _files_at(watched: WatchedLog, end: Position, read: dict[int, int]) -> tuple[KnownFile, ...]:
     """The other files, at *end*; at the end of one that was passed may stand what a killed program left of an entry."""
-    passed = {number: max(size, watched.size_of(number)) for number, size in read.items() if number < end.file_no}
+    passed = {number: max(size, watched.files.size_of(number)) for number, size in read.items() if number < end.file_no}
     return _known_files(watched, end, read | passed)
 
 
@@ -162,8 +162,8 @@ def _parsed(state: bytes) -> LogState:
 def _ended_inode(watched: WatchedLog, position: Position) -> int:
     """Inode of the file of *position*, if no whole event follows there in the file; else 0."""
     file_no = position.file_no
-    inode = watched.inode(file_no) if file_no in watched.names() else 0
-    if inode and watched.byte_of(position) < watched.size_of(file_no):
+    inode = watched.files.inode(file_no) if file_no in watched.names() else 0
+    if inode and watched.files.byte_of(position) < watched.files.size_of(file_no):
         try:
             return 0 if watched.log.span(position, size_max=1).groups else inode
         except CorruptError:
@@ -174,7 +174,7 @@ def _ended_inode(watched: WatchedLog, position: Position) -> int:
 def _known_files(watched: WatchedLog, position: Position, read: Mapping[int, int]) -> tuple[KnownFile, ...]:
     """All files but that of *position*; of one before it that nothing is known of, nothing was wanted."""
     return tuple(
-        KnownFile(number, read.get(number, watched.size_of(number)) if number < position.file_no else None)
+        KnownFile(number, read.get(number, watched.files.size_of(number)) if number < position.file_no else None)
         for number in watched.names()
         if number != position.file_no
     )

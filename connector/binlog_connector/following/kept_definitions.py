@@ -150,7 +150,7 @@ def goes_on(watched: WatchedLog, position: Position, identity: str, crc: int | N
     """
     file_no = position.file_no
     if watched.has(file_no):
-        return watched.identity(file_no) == identity and watched.consumed_crc(position) == crc
+        return watched.files.identity(file_no) == identity and watched.consumed_crc(position) == crc
     # A job writes the state anew when its offset comes into another file: of a purged one it had read all.
     return file_no + 1 >= watched.log.start_position().file_no
 
@@ -174,7 +174,7 @@ def state_of_history(
     states = [(name, base.tables[name]) for name in altered if name in base.tables]
     return KeptState(
         position=position,
-        identity=watched.identity(position.file_no),
+        identity=watched.files.identity(position.file_no),
         crc=watched.consumed_crc(position),
         ignore_case=base.ignore_case,
         tables=tuple(state for _, state in states if isinstance(state, TableDefinition)),

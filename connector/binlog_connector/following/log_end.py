@@ -40,13 +40,13 @@ def offset_at(
         DataLossError: `TRUNCATED_TRANSACTION`: the log was cut since *position* was found; nothing would show it later.
     """
     is_there = watched.has(position.file_no)
-    fingerprint = watched.identity(position.file_no) if is_there else ""
+    fingerprint = watched.files.identity(position.file_no) if is_there else ""
     crc = watched.consumed_crc(position) if is_there else None
     if fingerprint and crc is None and position > file_start(position.file_no) and watched.log.traits.has_changes:
         raise DataLossError(
             "TRUNCATED_TRANSACTION",
             f"the log ended at {position} a moment ago, and ends before that now",
-            at=Place(watched.path_of(watched.names()[position.file_no]), page=position.page),
+            at=Place(watched.files.path_of(watched.names()[position.file_no]), page=position.page),
             hint="The server crashed and lost its last transactions; start again",
         )
     marks = marks_at(watched, position) if marks is None else marks
@@ -126,7 +126,7 @@ def _last_span(watched: WatchedLog) -> tuple[Position, Span] | None:
     names = watched.names()
     for file_no in reversed(names):
         is_after_gap = file_no - 1 not in names and file_no > min(names)
-        if watched.identity(file_no):
+        if watched.files.identity(file_no):
             # Of a long record that began in an earlier file, this file alone would show nothing.
             start = file_start(file_no)
             span = watched.log.span(start)

@@ -83,8 +83,8 @@ def _compare_place(watched: WatchedLog, offset: SourceOffset) -> Decision | None
     file_no = offset.position.file_no
     if not watched.has(file_no):
         return _file_is_gone(watched, offset)
-    at = Place(watched.path_of(watched.names()[file_no]))
-    identity = watched.identity(file_no)
+    at = Place(watched.files.path_of(watched.names()[file_no]))
+    identity = watched.files.identity(file_no)
     if offset.fingerprint and identity != offset.fingerprint:
         reason = f"this is not the file that was read before: identity stored {offset.fingerprint}, now {identity}"
         return lost("FILE_REUSED", reason, at=at, go_on=start_of_file(watched, file_no), hint=_APPEND_ONLY)
@@ -96,14 +96,14 @@ def _file_is_gone(watched: WatchedLog, offset: SourceOffset) -> Decision:
     later = [number for number in watched.names() if number > file_no]
     if not offset.fingerprint and (not later or offset.position == BEFORE_ALL):
         return Decision(offset, "nothing had been written yet")
-    if offset.ended_inode and (later or watched.is_emptied(offset.ended_inode)):
+    if offset.ended_inode and (later or watched.files.is_emptied(offset.ended_inode)):
         if not later:
             return Decision(offset, "the program has begun its file anew, and has written nothing yet", is_waiting=True)
-        if watched.inode(later[0]) == offset.ended_inode:
+        if watched.files.inode(later[0]) == offset.ended_inode:
             return _begun_anew(watched, offset, later[0])
     reason = (
         f"{watched.log.path}: the file that was being read is gone (its number is {file_no}; it had been read up to "
-        f"byte {watched.byte_of(offset.position):,}): what was written to it after that is missing"
+        f"byte {watched.files.byte_of(offset.position):,}): what was written to it after that is missing"
     )
     go_on = start_of_file(watched, later[0]) if later else end_of_log(watched)
     return lost("FILE_PURGED", reason, go_on=go_on, hint=_KEEP_ROTATED_FILES)
@@ -113,11 +113,11 @@ def _begun_anew(watched: WatchedLog, offset: SourceOffset, file_no: int) -> Deci
     """The decision for a file that was read to its end, and that a program has cut since and writes again."""
     reason = (
         "the program has begun this file anew (the same file, with another first event). The file before it had been "
-        f"read to its end at byte {watched.byte_of(offset.position):,}; what may have been written to it after that is "
-        "not known"
+        f"read to its end at byte {watched.files.byte_of(offset.position):,}; what may have been written to it after "
+        "that is not known"
     )
     doubt = DataLossError(
-        "FILE_PURGED", reason, at=Place(watched.path_of(watched.names()[file_no])), hint=_ROTATE_AT_START
+        "FILE_PURGED", reason, at=Place(watched.files.path_of(watched.names()[file_no])), hint=_ROTATE_AT_START
     )
     return Decision(start_of_file(watched, file_no), reason, doubt=doubt)
 
@@ -128,9 +128,9 @@ def _compare_entry_bytes(watched: WatchedLog, offset: SourceOffset, at: Place) -
     computed = watched.consumed_crc(offset.position)
     if computed == offset.last_page_crc:
         return None
-    byte = watched.byte_of(offset.position)
+    byte = watched.files.byte_of(offset.position)
     if computed is None:
-        size = watched.size_of(offset.position.file_no)
+        size = watched.files.size_of(offset.position.file_no)
         reason = f"the file was read up to byte {byte:,}, and has {size:,} bytes now: it was cut"
         go_on = _end_of_file(watched, offset.position.file_no)
         return lost("TRUNCATED_TRANSACTION", reason, at=at, go_on=go_on, hint=_APPEND_ONLY)
@@ -168,18 +168,18 @@ def _compare_files(watched: WatchedLog, offset: SourceOffset) -> Decision:
         if file.read_size is None and not is_there:
             reason = f"{watched.log.path}: a file is gone that had not been read (its number is {file.file_no})"
             return lost("FILE_PURGED", reason, go_on=_accepted(watched, offset), hint=_KEEP_ROTATED_FILES)
-        if file.read_size is not None and is_there and watched.size_of(file.file_no) > file.read_size:
+        if file.read_size is not None and is_there and watched.files.size_of(file.file_no) > file.read_size:
             reason = (
-                f"the file grew to {watched.size_of(file.file_no):,} bytes after reading had gone on in a later one, "
-                f"at its byte {file.read_size:,}: what was written to it after that is missing"
+                f"the file grew to {watched.files.size_of(file.file_no):,} bytes after reading had gone on in a later "
+                f"one, at its byte {file.read_size:,}: what was written to it after that is missing"
             )
-            at = Place(watched.path_of(watched.names()[file.file_no]))
+            at = Place(watched.files.path_of(watched.names()[file.file_no]))
             return lost("FILE_GREW", reason, at=at, go_on=_accepted(watched, offset), hint=_ONE_WRITER)
     known = {offset.position.file_no, *(file.file_no for file in offset.files)}
     earlier = [number for number in watched.names() if number < offset.position.file_no and number not in known]
     if earlier and offset.fingerprint:
         reason = "the file came up after reading had gone on in a later one, but its first event is of an earlier time"
-        at = Place(watched.path_of(watched.names()[earlier[0]]))
+        at = Place(watched.files.path_of(watched.names()[earlier[0]]))
         return lost("FILE_GREW", reason, at=at, go_on=_accepted(watched, offset), hint=_ONE_WRITER)
     return Decision(offset, "what was read is still there")
 
@@ -188,7 +188,7 @@ def _accepted(watched: WatchedLog, offset: SourceOffset) -> SourceOffset:
     """*offset*, with the files as they are now: what is lost is told once."""
     file_no = offset.position.file_no
     files = tuple(
-        KnownFile(number, watched.size_of(number) if number < file_no else None)
+        KnownFile(number, watched.files.size_of(number) if number < file_no else None)
         for number in watched.names()
         if number != file_no
     )
@@ -260,7 +260,7 @@ def _compare(watched: WatchedLog, offset: SourceOffset) -> Decision:
 
 def _compare_with_file(watched: WatchedLog, offset: SourceOffset, names: dict[int, str]) -> Decision:
     file_no = offset.position.file_no
-    identity = watched.identity(file_no)
+    identity = watched.files.identity(file_no)
     if offset.fingerprint and not identity:
         return _upper_end_is_gone(watched, offset, {number: names[number] for number in names if number < file_no})
     if offset.fingerprint and identity != offset.fingerprint:
@@ -321,9 +321,9 @@ def states_gtids(watched: WatchedLog, file_no: int) -> bool:
 def _upper_end_is_gone(watched: WatchedLog, offset: SourceOffset, left: dict[int, str]) -> Decision:
     """The file has been read, and is not there or unwritten now; *left* are the files before it."""
     reason = f"{watched.log.path}: file {offset.position.file_no} has been read, but the log ends before it now"
-    last = next((number for number in reversed(left) if watched.identity(number)), None)
+    last = next((number for number in reversed(left) if watched.files.identity(number)), None)
     # The server goes on with a higher order after RESET MASTER; after a crash, what is left was written before.
-    if last is None or written_order(watched.identity(last)) >= written_order(offset.fingerprint):
+    if last is None or written_order(watched.files.identity(last)) >= written_order(offset.fingerprint):
         return lost("LOG_RESET", reason, go_on=start_of_log(watched), hint=_LOG_RESET)
     end = end_of_log(watched)
     return lost("TRUNCATED_TRANSACTION", reason + _was_read(offset, end), go_on=end, hint=_SERVER_CRASHED)
@@ -331,10 +331,10 @@ def _upper_end_is_gone(watched: WatchedLog, offset: SourceOffset, left: dict[int
 
 def _other_file(watched: WatchedLog, offset: SourceOffset, names: dict[int, str], identity: str) -> Decision:
     file_no = offset.position.file_no
-    at = Place(watched.path_of(names[file_no]))
+    at = Place(watched.files.path_of(names[file_no]))
     reason = f"this is not the file that was read before: identity stored {offset.fingerprint}, now {identity}"
     lowest = min(names)
-    if written_order(watched.identity(lowest)) > written_order(offset.fingerprint):
+    if written_order(watched.files.identity(lowest)) > written_order(offset.fingerprint):
         reason += f"; the whole log is newer, from {names[lowest]} on"
         return lost("LOG_RESET", reason, at=at, go_on=start_of_log(watched), hint=_LOG_RESET)
     hint = f"The server recovered from a crash, or the files were restored from a backup. {START_AGAIN}"
@@ -348,7 +348,7 @@ def _compare_bytes(watched: WatchedLog, offset: SourceOffset, name: str) -> Deci
     computed = watched.consumed_crc(position)
     if computed == offset.last_page_crc:
         return Decision(offset, "what was consumed is still there")
-    at = Place(watched.path_of(name), page=position.page)
+    at = Place(watched.files.path_of(name), page=position.page)
     if computed is None:
         reason = f"the log was read up to {position}, but ends before that now"
         end = end_of_log(watched)

@@ -340,7 +340,7 @@ class Tailer:
                 start=begin,
                 end=end,
                 group_count=found.event_count,
-                size=watched.byte_of(end.position) - watched.byte_of(begin.position),
+                size=watched.files.byte_of(end.position) - watched.files.byte_of(begin.position),
                 last_timestamp=None,
                 loss=None if found.event_count else found.error,
                 doubt=None,

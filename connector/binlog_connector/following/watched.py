@@ -24,6 +24,10 @@ if TYPE_CHECKING:
 class WatchedLog:
     """A log as a query sees it over time; a context manager, like the log.
 
+    Attributes:
+        log: The log.
+        files: Its files.
+
     Args:
         path: Directory of the binlog files, one file, or a URL.
         format_name: The format that the log must have; None: whatever it is.
@@ -34,7 +38,7 @@ class WatchedLog:
 
     def __init__(self, path: str, format_name: str | None = None, *, bound: Bound = Bound.VISIBLE) -> None:
         self.log: Log = open_log(path, format_name=format_name, bound=bound)
-        self._files: LiveFiles = open_live_files(path, self.log.format_name)
+        self.files: LiveFiles = open_live_files(path, self.log.format_name)
         self._names: dict[int, str] | None = None
         if not self.names():
             self.log.close()
@@ -53,12 +57,8 @@ class WatchedLog:
     def names(self) -> dict[int, str]:
         """Names of the files by number, ascending, as the directory was when this object first looked."""
         if self._names is None:
-            self._names = self._files.names()
+            self._names = self.files.names()
         return self._names
-
-    def path_of(self, name: str) -> str:
-        """Path of the file of that name, for messages."""
-        return self._files.path_of(name)
 
     def last_number(self) -> int:
         """Number of the last file that is there, written or not."""
@@ -67,60 +67,32 @@ class WatchedLog:
     def has(self, file_no: int) -> bool:
         """True if a file exists; reads the directory again before it returns False."""
         if file_no not in self.names():
-            self._names = self._files.names()
+            self._names = self.files.names()
         return file_no in self.names()
 
     def is_gone(self, file_no: int) -> bool:
         """True if a file does not exist any more; reads the directory again."""
-        self._names = self._files.names()
+        self._names = self.files.names()
         return file_no not in self._names
-
-    def identity(self, file_no: int) -> str:
-        """Identity of a file's writer: `order:detail`, with a larger order for a later file; empty: nothing yet."""
-        return self._files.identity(file_no)
-
-    def inode(self, file_no: int) -> int:
-        """See `LiveFiles.inode`."""
-        return self._files.inode(file_no)
-
-    def is_emptied(self, inode: int) -> bool:
-        """See `LiveFiles.is_emptied`."""
-        return self._files.is_emptied(inode)
-
-    def server_id(self, file_no: int) -> int | None:
-        """Id of the server that wrote a file; None: its format does not state it."""
-        return self._files.server_id(file_no)
-
-    def size_of(self, file_no: int) -> int:
-        """Bytes of a file, as the directory was when this object last looked; 0 when it is not there."""
-        return self._files.size_of(file_no)
-
-    def byte_of(self, position: Position) -> int:
-        """The byte of *position* in its file."""
-        return self._files.byte_of(position)
 
     def consumed_crc(self, position: Position) -> int | None:
         """CRC-32C of the last page's bytes before *position*.
 
         None when nothing lies before it in its file, and when there are not so many bytes (any more).
         """
-        consumed = self._files.consumed(position)
+        consumed = self.files.consumed(position)
         return None if consumed is None else crc32c.crc32c(consumed)
 
     def last_written(self) -> int | None:
         """Number of the newest file that something has been written into."""
-        return next((file_no for file_no in reversed(self.names()) if self.identity(file_no)), None)
-
-    def written_size(self, file_no: int) -> int:
-        """Approximate bytes from the start of a file to the end of all data, by sizes alone."""
-        return self._files.written_size(file_no)
+        return next((file_no for file_no in reversed(self.names()) if self.files.identity(file_no)), None)
 
     def end_of_bytes(self) -> Position:
         """Approximate end of the data on disk, by sizes alone: for a display, never to read from."""
         file_no = self.last_written()
         if file_no is None:
             return self.log.start_position()
-        return self._files.end_of(file_no)
+        return self.files.end_of(file_no)
 
 
 def file_start(file_no: int) -> Position:

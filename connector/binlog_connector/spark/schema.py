@@ -142,7 +142,7 @@ def _before(watched: WatchedLog, end: Position) -> Iterator[_Range]:
     sizes = watched.log.file_sizes(0, end.file_no + 1)
     for file_no in sorted(sizes, reverse=True):
         begin = file_start(file_no)
-        if begin >= end or not watched.identity(file_no):
+        if begin >= end or not watched.files.identity(file_no):
             continue
         count = max(1, -(-sizes[file_no] // PART_SIZE))
         cuts = watched.log.split(begin, end, count) if count > 1 else []

@@ -208,7 +208,7 @@ class BinlogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._options.of_log(watched.log)
             self._format = watched.log.format_name
             first = watched.log.start_position().file_no if offset is None else offset.position.file_no
-            with interpreted_if_small(lambda: watched.written_size(first)):
+            with interpreted_if_small(lambda: watched.files.written_size(first)):
                 yield watched
 
     def _accept(

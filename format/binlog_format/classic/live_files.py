@@ -10,15 +10,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from binlog_format.block import BLOCK_SIZE
-from binlog_format.classic.event_check_kernels import check_events
 from binlog_format.classic.file import ClassicFile, checksum_error, find_files
 from binlog_format.classic.file_scan import NO_LIMIT, ClassicFileScan, Scratch
 from binlog_format.classic.layout import MAGIC_SIZE
+from binlog_format.classic.scan_kernels import check_events
 from binlog_format.errors import CorruptError
 from binlog_format.events.layout import EVENT_FLAGS_OFFSET
 from binlog_format.kernels import empty_bytes
 from binlog_format.live_files import EndMark, FinalBlock, FinalFile, LiveFiles
-from binlog_format.position import VIRTUAL_PAGE_SIZE, Position, byte_of, position_of
+from binlog_format.position import VIRTUAL_PAGE_SIZE, Position, position_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -88,7 +88,6 @@ class ClassicFinalFile(FinalFile):
 class ClassicLiveFiles(LiveFiles):
     """See `LiveFiles`."""
 
-    page_size = VIRTUAL_PAGE_SIZE
     unstable_byte = IN_USE_BYTE
 
     def __init__(self, directory: Directory, only: str | None) -> None:
@@ -145,17 +144,9 @@ class ClassicLiveFiles(LiveFiles):
         newest = max(self._names)
         return EndMark(newest, identity=self._names[newest], size=self._sizes[newest])
 
-    def byte_of(self, position: Position) -> int:
-        """See `LiveFiles`."""
-        return byte_of(position)
-
     def size_of(self, file_no: int) -> int:
         """See `LiveFiles`."""
         return self._sizes.get(file_no, 0)
-
-    def oldest_reference(self, file_no: int) -> int:
-        """See `LiveFiles`."""
-        return file_no
 
     def final_file(self, file_no: int) -> FinalFile | None:
         """See `LiveFiles`."""

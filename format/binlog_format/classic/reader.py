@@ -207,10 +207,6 @@ class ClassicLog(Log):
         for piece in self._scan(start or self.start_position(), end, verify=True).pieces():
             yield _block(piece)
 
-    def size_before(self, position: Position) -> int:
-        """See `Log`."""
-        return byte_of(position)
-
     def begins_server_run(self, file_no: int) -> bool:
         """See `Log`."""
         return self.start_event(file_no) is not None

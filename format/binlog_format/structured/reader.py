@@ -81,10 +81,6 @@ class StructuredLog(EventLog):
         """See `Log`."""
         return {number: file.size for number, file in self._list().begun.items() if first <= number < stop}
 
-    def size_before(self, position: Position) -> int:
-        """See `Log`."""
-        return byte_of(position)
-
     def start_position(self) -> Position:
         """The start of the oldest file; of a log without an event, before all files."""
         begun = self._list().begun

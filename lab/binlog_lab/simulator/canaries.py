@@ -119,8 +119,8 @@ def _torn_tail_taken_for_an_event() -> AbstractContextManager[None]:
     def greedy(watched: Any, begin: Any, **limits: Any) -> Any:
         found = advance(watched, begin, **limits)
         position = found.offset.position
-        size = watched.size_of(position.file_no)
-        if watched.log.traits.is_indexed or size <= watched.byte_of(position):
+        size = watched.files.size_of(position.file_no)
+        if watched.log.traits.is_indexed or size <= watched.files.byte_of(position):
             return found
         return found._replace(offset=replace(found.offset, position=position_of(position.file_no, size)))
 

@@ -80,8 +80,8 @@ def read_checkpoint(state: StateFolder) -> Checkpoint | None:
         return Checkpoint(
             query_id,
             batch_id,
-            None if batch_id is None else _offset(state, batch_id),
-            None if begun is None or begun == batch_id else _offset(state, begun),
+            None if batch_id is None else read_offset(state, batch_id),
+            None if begun is None or begun == batch_id else read_offset(state, begun),
         )
     except (ValueError, KeyError, TypeError) as error:
         raise OptionError(
@@ -117,10 +117,6 @@ def end_batch(state: StateFolder, batch_id: int) -> None:
 
 def read_offset(state: StateFolder, batch_id: int) -> SourceOffset | None:
     """Read the end of a batch; None: the checkpoint does not have it."""
-    return _offset(state, batch_id)
-
-
-def _offset(state: StateFolder, batch_id: int) -> SourceOffset | None:
     content = state.read(f"offsets/{batch_id}")
     if content is None:
         return None

@@ -104,7 +104,7 @@ class DefinitionKeeper:
         if self._job.kept_definitions is None or history is None:
             return
         self._note(statements)
-        history.known_to, self._reached = end, (watched.identity(end.file_no), watched.consumed_crc(end))
+        history.known_to, self._reached = end, (watched.files.identity(end.file_no), watched.consumed_crc(end))
         last = self._states[-1]
         is_near = last.position.file_no == end.file_no and last.identity == self._reached[0]
         if is_near and self._is_written and not self._noted:

@@ -130,7 +130,7 @@ def _check_vendor(session: ServerSession, path: str, gtids: GtidPoint) -> None:
 
 
 def _check_server_id(session: ServerSession, path: str, watched: WatchedLog, file_no: int) -> None:
-    logged = watched.server_id(file_no)
+    logged = watched.files.server_id(file_no)
     own = int(session.value("SELECT @@GLOBAL.server_id"))
     if logged is not None and logged != own:
         reason = f"{watched.names()[file_no]} at {path} was written by server id {logged}, this server has {own}"
@@ -211,7 +211,7 @@ def _check_last_group(session: ServerSession, path: str, watched: WatchedLog, en
 
 def _last_group(watched: WatchedLog, end: Position) -> tuple[AnyGtid | None, set[str], np.void] | None:
     """The log's last group and its GTID, and the UUIDs of what the writer of its file has committed itself."""
-    own, last, uuids = watched.server_id(end.file_no), None, set()
+    own, last, uuids = watched.files.server_id(end.file_no), None, set()
     for block in watched.log.committed_blocks(file_start(end.file_no), end):
         servers = block.events["server_id"][block.groups["first_event"]]
         for source in set(block.groups["gtid_source"][servers == own].tolist()):

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 from binlog_format.errors import CorruptError, DataLossError, StartError, StorageError, UnsupportedError
 from binlog_format.kernels import empty_bytes
 from binlog_format.live_files import EndMark, LiveFiles
-from binlog_format.position import VIRTUAL_PAGE_SIZE, Place, byte_of, position_of
+from binlog_format.position import VIRTUAL_PAGE_SIZE, Place, position_of
 from binlog_format.source_file import PACKED_BY, is_pattern
 from binlog_format.structured.files.head import FileHead, FormatGuess, read_head
 from binlog_format.structured.layout import NS_PER_SECOND
@@ -300,8 +300,6 @@ def _is_start_of(directory: Directory, short: SeriesFile, long: SeriesFile) -> b
 class StructuredLiveFiles(LiveFiles):
     """See `LiveFiles`."""
 
-    page_size = VIRTUAL_PAGE_SIZE
-
     def __init__(self, directory: Directory, only: str | None) -> None:
         super().__init__(directory, only)
         self._series: Series | None = None
@@ -356,18 +354,10 @@ class StructuredLiveFiles(LiveFiles):
             return EndMark(newest)
         return EndMark(newest, begun[newest].head.identity, begun[newest].size, checksums=all_of_them)
 
-    def byte_of(self, position: Position) -> int:
-        """See `LiveFiles`."""
-        return byte_of(position)
-
     def size_of(self, file_no: int) -> int:
         """See `LiveFiles`."""
         file = self._file(file_no)
         return 0 if file is None else file.size
-
-    def oldest_reference(self, file_no: int) -> int:
-        """See `LiveFiles`."""
-        return file_no
 
     def close(self) -> None:
         """See `LiveFiles`: none is kept open."""

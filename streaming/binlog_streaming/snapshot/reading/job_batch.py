@@ -325,7 +325,7 @@ def offset_of(watched: WatchedLog, point: LogPoint | GtidPoint, seen: SeenEnd | 
         place = ServerPosition(point.name, point.byte)
         position = resolve_position(watched.log, "startingOffsets", place)
         is_seen = seen is not None and _groups_before(watched, position, seen) is not None
-        identity = watched.identity(position.file_no) if is_seen else ""
+        identity = watched.files.identity(position.file_no) if is_seen else ""
         start = SourceOffset(position, fingerprint=identity, gtid=point.gtid)
     else:
         start = point.gtid
