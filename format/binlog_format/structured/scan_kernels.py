@@ -19,7 +19,7 @@ from binlog_format.structured.layout import (
 
 if TYPE_CHECKING:
     from binlog_format.block import Table
-    from binlog_format.kernels import Bytes, Int32s, Int64s
+    from binlog_format.kernels import Bytes, Int32s, Int64s, Mask
 
 
 class EntryStop(IntEnum):
@@ -92,6 +92,9 @@ _HIGH_WORD = 0xFFFFFFFF  # of the known metadata's tags
 _LOWEST_KNOWN = (WRITER_TAG & _HIGH_WORD) - 1
 _WRITER_LOW = WRITER_TAG & _HIGH_WORD
 _HIGH_BIT = 31
+
+
+NO_SUCH_SOURCE = -1
 
 
 @kernel
@@ -276,3 +279,25 @@ def walk_sizes(data: Bytes) -> int:
     while at + ENTRY_HEAD_SIZE <= len(data):
         at += ENTRY_HEAD_SIZE + load_u32(data, at)
     return at
+
+
+@kernel
+def rows_of_sources(events: Table, wanted: Mask, rows: Int64s) -> int:
+    """Choose the events of some sources.
+
+    Args:
+        wanted: For each source whether its events are.
+        rows: Gets their rows, ascending; as long as *events*.
+
+    Returns:
+        How many there are; or `NO_SUCH_SOURCE`.
+    """
+    sources = events["source"]
+    count = 0
+    for row in range(len(sources)):
+        source = sources[row]
+        if source < 0 or source >= len(wanted):
+            return NO_SUCH_SOURCE
+        rows[count] = row
+        count += wanted[source]
+    return count

@@ -20,8 +20,13 @@ import pyarrow as pa
 
 from binlog_format.kernels import as_bytes, empty_bytes, offsets_of
 from binlog_format.rows.arrow_arrays import mask_array, text_array
-from binlog_streaming.prove.message_kernels import add_sizes, add_to_buckets, bucket_of_each, put_values
-from binlog_streaming.prove.sha256_kernels import sha256_of_each
+from binlog_streaming.prove.message_kernels import (
+    add_sizes,
+    add_to_buckets,
+    bucket_of_each,
+    put_values,
+    sha256_of_each,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -31,11 +31,11 @@ from binlog_format.structured.arguments.json_texts import arguments_json
 from binlog_format.structured.arguments.source_decoder import SourceDecoder
 from binlog_format.structured.event_log import carried_times, event_times
 from binlog_format.structured.layout import NS_PER_MICRO
+from binlog_format.structured.scan_kernels import NO_SUCH_SOURCE, rows_of_sources
 from binlog_format.structured.text.event_format import MESSAGE_FORMAT, EventFormat
 from binlog_format.structured.text.lines import LineWriter, messages
 from binlog_format.structured.types.type_tags import unique_names
 from binlog_format.structured.views.event_filter import ALL_EVENTS, severity_name, shown_text, shown_texts
-from binlog_format.structured.views.event_kernels import NO_SUCH_SOURCE, rows_of_sources
 from binlog_format.views.columns import POSITION_TYPE, texts_of_rows
 
 if TYPE_CHECKING:
