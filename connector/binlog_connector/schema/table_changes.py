@@ -206,12 +206,10 @@ class PartitionsDropped(UnsupportedChange):
 
     Attributes:
         partitions: Their names.
-        is_drop: The partitions are gone, too.
         if_exists: There may be none of these names.
     """
 
     partitions: tuple[str, ...] = ()
-    is_drop: bool = False
     if_exists: bool = False
 
     @property
@@ -362,7 +360,7 @@ def _emptied(name: TableName, change: PartitionChange) -> Iterator[TableChange]:
     elif change.emptied:
         what = f"{'DROP' if change.removed else 'TRUNCATE'} PARTITION {', '.join(change.emptied)}"
         reason = f"{what} takes rows that the log does not name"
-        yield PartitionsDropped((name,), reason, change.emptied, bool(change.removed), change.if_possible)
+        yield PartitionsDropped((name,), reason, change.emptied, change.if_possible)
 
 
 def _column_changes(alter: AlterTable, server_charset: str | None, about: _About) -> TableAltered:

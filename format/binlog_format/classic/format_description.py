@@ -41,7 +41,6 @@ class FormatDescription:
         created: Equal to `timestamp` in the first file after a server start, else 0.
         in_use: The file was not closed: it is being written, or its server was killed.
         algorithm: What follows the other events.
-        post_header_sizes: Size of the fixed part by event type; index 0 is type 1.
     """
 
     server_version: str
@@ -50,7 +49,6 @@ class FormatDescription:
     created: int
     in_use: bool
     algorithm: ChecksumAlgorithm
-    post_header_sizes: bytes
 
     @property
     def vendor(self) -> Vendor:
@@ -82,8 +80,7 @@ def parse_format_description(event: bytes, at: Place) -> FormatDescription:
     algorithm = event[-FORMAT_DESCRIPTION_TAIL_SIZE]
     if algorithm not in ChecksumAlgorithm.__members__.values():
         raise UnsupportedError("VERSION", f"checksum algorithm {algorithm}, expected 0 (none) or 1 (CRC-32)", at=at)
-    sizes = event[FORMAT_DESCRIPTION_FIXED_SIZE:-FORMAT_DESCRIPTION_TAIL_SIZE]
-    _check_post_headers(sizes, at)
+    _check_post_headers(event[FORMAT_DESCRIPTION_FIXED_SIZE:-FORMAT_DESCRIPTION_TAIL_SIZE], at)
     return FormatDescription(
         server_version=text,
         server_id=server_id,
@@ -91,7 +88,6 @@ def parse_format_description(event: bytes, at: Place) -> FormatDescription:
         created=created,
         in_use=bool(flags & EVENT_FLAG_IN_USE),
         algorithm=ChecksumAlgorithm(algorithm),
-        post_header_sizes=sizes,
     )
 
 

@@ -40,14 +40,13 @@ _TYPE_GTID = int(EventType.MARIADB_GTID)
 
 @kernel
 def cut_events(
-    data: Bytes, start: int, end: int, checksum_size: int, events: Table, row: int, group: int, event_no: int
+    data: Bytes, start: int, end: int, events: Table, row: int, group: int, event_no: int
 ) -> tuple[int, int, int]:
     """Write one row of *events* for each whole event in `data[start:end]`.
 
     Args:
         start: Byte where the first event's header is.
         end: Byte after the last one; at most the size of *data*.
-        checksum_size: Bytes after every event that its size counts and the table's `size` does not; 0 in `.ibb` files.
         row: First row to write.
         group: Row of their group in the group table.
         event_no: Number of the first of them in its group.
@@ -69,14 +68,14 @@ def cut_events(
         if end - at < EVENT_HEADER_SIZE:
             return EVENTS_CUT_OFF, row, at
         size = load_u32(data, at + EVENT_SIZE_OFFSET)
-        if size < EVENT_HEADER_SIZE + checksum_size or size > EVENT_SIZE_MAX:
+        if size < EVENT_HEADER_SIZE or size > EVENT_SIZE_MAX:
             return EVENTS_BAD_SIZE, row, at
         if size > end - at:
             return EVENTS_CUT_OFF, row, at
         if row >= len(column_start):
             return EVENTS_TABLE_FULL, row, at
         column_start[row] = at
-        column_size[row] = size - checksum_size
+        column_size[row] = size
         column_type[row] = data[at + EVENT_TYPE_OFFSET]
         column_flags[row] = load_u16(data, at + EVENT_FLAGS_OFFSET)
         column_timestamp[row] = load_u32(data, at)

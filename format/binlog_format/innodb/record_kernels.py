@@ -104,13 +104,11 @@ def walk_record(
 
 
 @kernel
-def copy_pieces(pages: Bytes, pieces: Table, count: int, skip: int, size_max: int, data: Bytes, to: int) -> int:
-    """Join at most *size_max* bytes of *pieces*, without the first *skip* of them.
+def copy_pieces(pages: Bytes, pieces: Table, size_max: int, data: Bytes, to: int) -> int:
+    """Join at most *size_max* bytes of *pieces*.
 
     Args:
         pages: What the pieces point into.
-        count: Rows of it.
-        skip: Bytes to leave out at the start.
         size_max: Bytes to copy at most.
         data: Where they go; as long as needed.
         to: First byte there.
@@ -121,11 +119,9 @@ def copy_pieces(pages: Bytes, pieces: Table, count: int, skip: int, size_max: in
     column_start = pieces["start"]
     column_size = pieces["size"]
     limit = to + size_max
-    for row in range(count):
-        left_out = min(skip, column_size[row])
-        skip -= left_out
-        size = min(column_size[row] - left_out, limit - to)
-        copy_bytes(data, to, pages, column_start[row] + left_out, size)
+    for row in range(len(pieces)):
+        size = min(column_size[row], limit - to)
+        copy_bytes(data, to, pages, column_start[row], size)
         to += size
     return to
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -39,22 +38,6 @@ PIECES_MAX = 512
 _NO_LIMIT = 1 << 62
 
 
-@dataclass(frozen=True, slots=True)
-class Pieces:
-    """Stretches of a record's data in one run of pages.
-
-    Attributes:
-        table: `PIECE_DTYPE`; overwritten by the next step.
-        file_start: Byte in the file where the run begins.
-        ends: The record ends with these.
-    """
-
-    run: PageRun
-    table: Table
-    file_start: int
-    ends: bool
-
-
 class RecordReader:
     """Follows one record after the other from their first chunks."""
 
@@ -71,16 +54,16 @@ class RecordReader:
         head = empty_bytes(size)
         taken = 0
         ahead = RUN_SIZE_MAX // PAGE_SIZE_MIN if is_next else 1
-        for pieces in self.pieces(file_no, offset, kind, size_max=size, ahead=ahead):
-            taken = copy_pieces(pieces.run.data, pieces.table, len(pieces.table), 0, size - taken, head, taken)
+        for run, pieces in self.pieces(file_no, offset, kind, size_max=size, ahead=ahead):
+            taken = copy_pieces(run.data, pieces, size - taken, head, taken)
             if taken == size:
                 break
         return head[:taken]
 
     def pieces(
         self, file_no: int, offset: int, kind: RecordKind, *, size_max: int = _NO_LIMIT, ahead: int = 1
-    ) -> Iterator[Pieces]:
-        """The stretches of a record's data, run by run.
+    ) -> Iterator[tuple[PageRun, Table]]:
+        """The stretches of a record's data, run by run: `PIECE_DTYPE`, overwritten by the next step.
 
         Args:
             offset: Byte of the first chunk in the file.
@@ -104,9 +87,8 @@ class RecordReader:
             code, count, at, begun = walk_record(run.data, start, page_size, int(kind), begun, size_max, self._table)
             if code not in (WALK_DONE, WALK_ENOUGH, WALK_MORE, WALK_TABLE_FULL):
                 raise walk_error(code, file, run, at, kind)
-            ends = code == WALK_DONE
-            yield Pieces(run, self._table[:count], run.first_page * page_size, ends)
-            if ends or code == WALK_ENOUGH:
+            yield run, self._table[:count]
+            if code in (WALK_DONE, WALK_ENOUGH):
                 return
             page, at_in_page = divmod(run.first_page * page_size + at, page_size)
 

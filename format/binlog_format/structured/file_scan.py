@@ -314,7 +314,7 @@ def find_entries_in_file(
         size = source.read_into(start, buffer)
         is_end = size < window
         looked_at = min(size if is_end else window // 2, limit - start)
-        found = find_entries(buffer, 0, looked_at, size, count, is_end, known.ids, known.slots)
+        found = find_entries(buffer, looked_at, size, count, is_end, known.ids, known.slots)
         if found >= 0:
             return start + found
         if is_end:

@@ -284,20 +284,17 @@ def test_rows_that_no_log_has_are_told_with_both_tables(text: str, tables: list[
 
 
 @pytest.mark.parametrize(
-    ("actions", "partitions", "is_drop", "if_exists"),
+    ("actions", "partitions", "if_exists"),
     [
-        ("DROP PARTITION p0", ("p0",), True, False),
-        ("DROP PARTITION IF EXISTS p0, `p 1`", ("p0", "p 1"), True, True),
-        ("TRUNCATE PARTITION p0, p1", ("p0", "p1"), False, False),
+        ("DROP PARTITION p0", ("p0",), False),
+        ("DROP PARTITION IF EXISTS p0, `p 1`", ("p0", "p 1"), True),
+        ("TRUNCATE PARTITION p0, p1", ("p0", "p1"), False),
     ],
 )
-def test_partitions_that_lose_their_rows_are_named(
-    actions: str, partitions: tuple[str, ...], is_drop: bool, if_exists: bool
-) -> None:
+def test_partitions_that_lose_their_rows_are_named(actions: str, partitions: tuple[str, ...], if_exists: bool) -> None:
     (change,) = changes(f"ALTER TABLE t {actions}")
     assert isinstance(change, PartitionsDropped)
-    assert (change.name, change.partitions) == (T, partitions)
-    assert (change.is_drop, change.if_exists) == (is_drop, if_exists)
+    assert (change.name, change.partitions, change.if_exists) == (T, partitions, if_exists)
 
 
 def test_all_partitions_truncated_are_the_table_truncated() -> None:

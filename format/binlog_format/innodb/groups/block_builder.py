@@ -243,7 +243,6 @@ class BlockBuilder:
                 self._data,
                 self._group_start,
                 self.size,
-                0,
                 self._events,
                 int(self._used[_EVENTS]),
                 self.group_count,

@@ -41,23 +41,21 @@ _KIND_COMMIT = int(RecordKind.COMMIT)
 
 
 @kernel
-def _copy_record(
-    pages: Bytes, chunks: Table, first: int, end: int, skip: int, size_max: int, data: Bytes, to: int
-) -> int:
-    """Join up to *size_max* bytes of a commit record, without the first *skip*; return the byte after the last."""
+def _copy_record(pages: Bytes, chunks: Table, first: int, end: int, skip: int, size_max: int, data: Bytes) -> int:
+    """Join up to *size_max* bytes of a commit record, without the first *skip*; how many they are."""
     chunk_type = chunks["type"]
     chunk_start = chunks["start"]
     chunk_size = chunks["size"]
-    limit = to + size_max
+    to = 0
     for row in range(first, end):
         if int(chunk_type[row]) & CHUNK_KIND_MASK != _KIND_COMMIT:
             continue
         left_out = min(skip, chunk_size[row])
         skip -= left_out
-        size = min(chunk_size[row] - left_out, limit - to)
+        size = min(chunk_size[row] - left_out, size_max - to)
         copy_bytes(data, to, pages, chunk_start[row] + left_out, size)
         to += size
-        if to >= limit:
+        if to >= size_max:
             break
     return to
 
@@ -122,7 +120,7 @@ def read_commit_headers(
             oob_records[record] = 0
             oob_records_second[record] = 0
             continue
-        size = _copy_record(pages, chunks, first[record], end[record], 0, COMMIT_HEADER_SIZE_MAX, head, 0)
+        size = _copy_record(pages, chunks, first[record], end[record], 0, COMMIT_HEADER_SIZE_MAX, head)
         taken = read_commit_integers(head, size, values)
         if taken < 0 or values[0] >> np.uint64(62) != 0 or values[5] >> np.uint64(62) != 0:
             return COMMIT_BAD_HEADER, record
@@ -158,7 +156,7 @@ def read_first_events(
     end = records["end"]
     header_size = records["header_size"]
     for record in range(record_count):
-        size = _copy_record(pages, chunks, first[record], end[record], header_size[record], GTID_SIZE_MIN, head, 0)
+        size = _copy_record(pages, chunks, first[record], end[record], header_size[record], GTID_SIZE_MIN, head)
         groups["has_gtid"][record] = False
         groups["timestamp"][record] = 0
         groups["gtid_source"][record] = -1
@@ -252,7 +250,7 @@ def append_groups(
             code, size, extent = append_oob_sets(pages, records, record, commit, walk, joined, size, extent)
             if code != OOB_DONE:
                 return (COMMIT_ELSEWHERE if code == OOB_ELSEWHERE else COMMIT_NO_ROOM), record, size
-        code, next_event, at = cut_events(joined.data, start, size, 0, events, event, group, 0)
+        code, next_event, at = cut_events(joined.data, start, size, events, event, group, 0)
         is_cut = code == EVENTS_DONE and size > start
         if not is_cut or not read_gtid(joined.data, start, events["size"][event], groups, group):
             if code == EVENTS_TABLE_FULL:

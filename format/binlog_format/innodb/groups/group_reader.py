@@ -219,10 +219,10 @@ def group_tail(reader: PageReader, file_no: int, file_offset: int) -> bytes:
 
 def _data(records: RecordReader, file_no: int, offset: int, kind: RecordKind) -> bytes:
     joined: list[bytes] = []
-    for pieces in records.pieces(file_no, offset, kind):
-        size = int(pieces.table["size"].sum())
+    for run, pieces in records.pieces(file_no, offset, kind):
+        size = int(pieces["size"].sum())
         data = empty_bytes(size)
-        copy_pieces(pieces.run.data, pieces.table, len(pieces.table), 0, size, data, 0)
+        copy_pieces(run.data, pieces, size, data, 0)
         joined = [*joined[-1:], data.tobytes()]
     return b"".join(joined)
 

@@ -17,7 +17,6 @@ from binlog_format.events.layout import EVENT_CHECKSUM_SIZE, EventType
 from binlog_format.fragments.walk import FragmentWalk
 from binlog_format.innodb.groups.commit_kernels import read_commit_integers
 from binlog_format.innodb.inspection.contents import (
-    HEAD_SIZE,
     place_text,
     read_oob_header,
     read_xa_complete,
@@ -174,7 +173,7 @@ class PageCheck:
             yield from self._check_state_place(batch, row)
 
     def _check_commit(self, batch: PageBatch, row: int) -> Iterator[Finding]:
-        head = record_head(batch, row, self.records, HEAD_SIZE)
+        head = record_head(batch, row, self.records)
         values = np.zeros(COMMIT_HEADER_INTS_MAX, dtype=np.uint64)
         if head is None or self.file.header is None or read_commit_integers(head, len(head), values) < 0:
             return  # reading the groups shows what is wrong
@@ -188,7 +187,7 @@ class PageCheck:
                 yield Finding.of(self._error("OOB_REFERENCE", batch.chunk_offset(row), reason))
 
     def _check_oob(self, batch: PageBatch, row: int) -> Iterator[Finding]:
-        head = record_head(batch, row, self.records, HEAD_SIZE)
+        head = record_head(batch, row, self.records)
         if head is None:
             return  # it goes on where nothing can be read
         header = read_oob_header(head)
@@ -229,7 +228,7 @@ class PageCheck:
             yield Finding.of(self._error("OOB_REFERENCE", offset, reason))
 
     def _check_xa(self, batch: PageBatch, row: int, kind: int) -> Iterator[Finding]:
-        head = record_head(batch, row, self.records, HEAD_SIZE)
+        head = record_head(batch, row, self.records)
         if head is None:
             return
         if kind == RecordKind.XA_COMPLETE:

@@ -36,25 +36,24 @@ if TYPE_CHECKING:
 _KNOWN_KINDS = frozenset(int(kind) for kind in RecordKind)
 
 
-def record_head(batch: PageBatch, row: int, records: RecordReader, size: int) -> Bytes | None:
-    """Up to *size* bytes of the record whose first chunk is *row* of the batch's chunk table.
+def record_head(batch: PageBatch, row: int, records: RecordReader) -> Bytes | None:
+    """Up to `HEAD_SIZE` bytes of the record whose first chunk is *row* of the batch's chunk table.
 
     Args:
         records: For what follows the batch.
-        size: Bytes wanted; fewer come only when the record has no more.
 
     Returns:
         None when the record goes on where nothing can be read.
     """
     chunk = batch.chunks[row]
     start, length = int(chunk["start"]), int(chunk["size"])
-    if length >= size or int(chunk["type"]) & CHUNK_LAST:
-        return as_bytes(batch.data[start : start + min(length, size)].data)
+    if length >= HEAD_SIZE or int(chunk["type"]) & CHUNK_LAST:
+        return as_bytes(batch.data[start : start + min(length, HEAD_SIZE)].data)
     kind = int(chunk["type"]) & CHUNK_KIND_MASK
     if kind not in _KNOWN_KINDS:
         return as_bytes(batch.data[start : start + length].data)
     try:
-        return records.head(batch.file.file_no, batch.chunk_offset(row), RecordKind(kind), size)
+        return records.head(batch.file.file_no, batch.chunk_offset(row), RecordKind(kind), HEAD_SIZE)
     except BinlogError:
         return None
 
@@ -204,7 +203,7 @@ class _Lister:
         record = batch.record_position(row)
         content = Content(kind_name(kind), {}, f"goes on from {record}" if record is not None else "goes on")
         if begins:
-            head = record_head(batch, row, self._records, HEAD_SIZE)
+            head = record_head(batch, row, self._records)
             content = Content(kind_name(kind), {}, "goes on after what can be read")
             if head is not None:
                 content = describe(kind, head)

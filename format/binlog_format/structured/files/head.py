@@ -308,5 +308,5 @@ def guess_format(data: Bytes) -> FormatGuess:
     if len(data) < ENTRY_HEAD_SIZE + size:
         return FormatGuess.LOG
     none = IdTable(())
-    is_whole = find_entries(data, 0, 1, len(data), 1, False, none.ids, none.slots) == 0
+    is_whole = find_entries(data, 1, len(data), 1, False, none.ids, none.slots) == 0
     return FormatGuess.LOG if is_whole else FormatGuess.OTHER

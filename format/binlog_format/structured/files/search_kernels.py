@@ -69,16 +69,13 @@ def _entry_end(data: Bytes, at: int, size: int, ids: Int64s, slots: Int32s) -> i
 
 
 @kernel
-def find_entries(
-    data: Bytes, at: int, limit: int, size: int, count: int, at_end: bool, ids: Int64s, slots: Int32s
-) -> int:
-    """The first byte in `data[at:limit]` where *count* entries follow one another; -1: there is none.
+def find_entries(data: Bytes, limit: int, size: int, count: int, at_end: bool, ids: Int64s, slots: Int32s) -> int:
+    """The first byte in `data[:limit]` where *count* entries follow one another; -1: there is none.
 
     Entries of unknown kinds do not count; fewer will do where they end with `data[:size]` and *at_end* is set.
 
     Args:
         data: Bytes of a log.
-        at: Where to begin.
         limit: No entry is looked for from there on.
         size: How many bytes are there.
         count: Entries wanted.
@@ -86,7 +83,7 @@ def find_entries(
         ids: Of the sources that events can be of; as *slots* for `find_source`.
         slots: See *ids*.
     """
-    for start in range(at, limit):
+    for start in range(limit):
         place = start
         for _ in range(count):
             end = _entry_end(data, place, size, ids, slots)

@@ -113,14 +113,11 @@ def _put_wall_time(
 
 
 @kernel
-def put_lines(
-    out: Bytes, at: int, data: Bytes, events: Table, row: int, context: Context, ends: Int64s
-) -> tuple[int, int, int]:
-    """Put the lines of events from *row* on to out[at:], as many as there is room for.
+def put_lines(out: Bytes, data: Bytes, events: Table, row: int, context: Context, ends: Int64s) -> tuple[int, int, int]:
+    """Put the lines of events from *row* on to *out*, as many as there is room for.
 
     Args:
         out: Where to.
-        at: The first byte there.
         data: Of the block.
         events: Of the block.
         row: The first event.
@@ -133,7 +130,7 @@ def put_lines(
     """
     program, types, writers, clocks, times, scratch = context
     starts, sizes, sources = events["start"], events["size"], events["source"]
-    steps, bounds, room = program.steps, program.bounds, len(out)
+    steps, bounds, room, at = program.steps, program.bounds, len(out), 0
     for event in range(row, len(events)):
         line = at
         place = starts[event] + ARGUMENTS_OFFSET

@@ -108,7 +108,7 @@ class LineWriter:
         while not is_done:
             # What leaves 64 bits wraps around; without the compiler NumPy would warn of it.
             with np.errstate(over="ignore"):
-                code, stopped, at = put_lines(self._out, 0, block.data, block.events, first_row, context, ends)
+                code, stopped, at = put_lines(self._out, block.data, block.events, first_row, context, ends)
             row = int(stopped)
             if code == NO_ROOM and row == first_row:
                 self._enlarge(block, row)

@@ -65,16 +65,14 @@ class ReplayTarget:
 
 @dataclass(frozen=True, slots=True)
 class Sorted:
-    """Targets by where they are.
+    """Targets by where they are, but those that the replay itself has written, before it was cut off.
 
     Attributes:
-        own: Written by the replay itself, before it was cut off.
         at_first: Where it begins.
         at_last: Where it ends, so there is nothing to do.
         elsewhere: Neither.
     """
 
-    own: tuple[ReplayTarget, ...]
     at_first: tuple[ReplayTarget, ...]
     at_last: tuple[ReplayTarget, ...]
     elsewhere: tuple[ReplayTarget, ...]
@@ -129,10 +127,9 @@ class ReplayTables:
             TableError: `STANDS_ELSEWHERE`: the job that keeps one was cut off within a batch; or of one table some
                 targets are at the end, and others are not.
         """
-        own, at_first, at_last, elsewhere_ = [], [], [], []
+        at_first, at_last, elsewhere_ = [], [], []
         for target in self.there():
             if target.state.owner == query_id:
-                own.append(target)
                 continue
             self._check_is_whole(target)
             if is_at(target, last, touched):
@@ -142,7 +139,7 @@ class ReplayTables:
             else:
                 elsewhere_.append(target)
         self._check_are_together(at_last)
-        return Sorted(tuple(own), tuple(at_first), tuple(at_last), tuple(elsewhere_))
+        return Sorted(tuple(at_first), tuple(at_last), tuple(elsewhere_))
 
     def check_ownership_can_transfer(self, targets: Iterable[ReplayTarget]) -> None:
         """See that a replay can go on with *targets*."""

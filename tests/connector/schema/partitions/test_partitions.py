@@ -44,7 +44,7 @@ def names(*statements: str) -> list[str]:
 
 
 def emptied(*partitions: str, if_exists: bool = False) -> PartitionsDropped:
-    return PartitionsDropped((T,), "", partitions, is_drop=True, if_exists=if_exists)
+    return PartitionsDropped((T,), "", partitions, if_exists=if_exists)
 
 
 def rows(
