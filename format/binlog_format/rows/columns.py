@@ -22,7 +22,7 @@ from binlog_format.rows.values.temporal import DATES, DATETIMES, TIMES, TIMESTAM
 from binlog_format.rows.values.text import COMPRESSED, ENUMS, SETS, TEXTS
 
 if TYPE_CHECKING:
-    from binlog_format.events.table_map import Column, TableLayout
+    from binlog_format.events.table_map import TableLayout
     from binlog_format.kernels import Bytes, Int32s
     from binlog_format.rows.column_types import Family
 
@@ -111,11 +111,6 @@ def _family(layout: TableLayout, index: int) -> Family:
 __all__ = ["arrow_schema", "arrow_type"]
 
 
-def _is_json(column: Column) -> bool:
-    # MariaDB has text in its log, and only a definition tells.
-    return column.type is ColumnType.JSON or column.declared == "json"
-
-
 def arrow_schema(layout: TableLayout, decoding: Decoding = DEFAULT_DECODING) -> pa.Schema:
     """Names and types of all columns that are shown, as `Images.column` gives them; JSON has `JSON_FIELD`.
 
@@ -132,6 +127,8 @@ def arrow_schema(layout: TableLayout, decoding: Decoding = DEFAULT_DECODING) -> 
                 f"{layout.full_name}: the log does not record what the columns are called",
                 hint=NO_METADATA_HINT,
             )
-        metadata = JSON_FIELD if _is_json(column) else None
+        # MariaDB has text in its log, and only a definition tells.
+        is_json = column.type is ColumnType.JSON or column.declared == "json"
+        metadata = JSON_FIELD if is_json else None
         fields.append(pa.field(column.name, arrow_type(layout, index, decoding), metadata=metadata))
     return pa.schema(fields)

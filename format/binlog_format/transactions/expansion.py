@@ -48,12 +48,15 @@ def expanded(blocks: Iterable[Block]) -> Iterator[Block]:
     Args:
         blocks: Of one log, in its order.
     """
-    joiner, expander = FragmentJoiner(), _Expander()
+    joiner: FragmentJoiner | None = None
+    expander = _Expander()
     for block in blocks:
         form, groups = stored_form(block.events["type"], STORED_FORMS), block.groups
-        if not (form or joiner.is_open) and len(groups) and groups["begins"][0] and groups["ends"][-1]:
+        is_whole = len(groups) and groups["begins"][0] and groups["ends"][-1]
+        if not form and is_whole and (joiner is None or not joiner.is_open):
             yield block  # of what was before and what comes after nothing depends on it
             continue
+        joiner = joiner or FragmentJoiner()
         is_cut = joiner.is_open or form == FORM_FRAGMENT
         for part in joiner.join(block) if is_cut else (joiner.passed(block),):
             yield from expander.expand(part)
