@@ -60,7 +60,12 @@ def text_effect(old: ColumnSide, new: ColumnSide, how: Circumstances) -> Effect:
 
 def lost_characters(old: ColumnSide, new: ColumnSide, how: Circumstances) -> list[Conversion]:
     """Conversions of characters that the new character set lacks; empty: it has all."""
-    return [_LOSSES.get(new.definition.charset or "", _only_ascii)] if _may_lose_characters(old, new, how) else []
+    if not _may_lose_characters(old, new, how):
+        return []
+    charset = new.definition.charset or ""
+    # The statement may have had `utf8`, which is utf8mb4 without UTF8_IS_UTF8MB3 in `old_mode`, and no log has that.
+    is_either = charset == "utf8mb3" and how.utf8_may_be_whole
+    return [_only_first_plane if is_either else _LOSSES.get(charset, _only_ascii)]
 
 
 def in_turn(steps: list[Conversion]) -> Conversion:
@@ -86,7 +91,8 @@ def _may_lose_characters(old: ColumnSide, new: ColumnSide, how: Circumstances) -
     before, after = old.definition.charset, new.definition.charset
     if how.strict or before == after is not None or after in _WHOLE_UNICODE:
         return False  # a strict session refuses what would be lost
-    return not (after in _FIRST_PLANE and before is not None and before not in _WHOLE_UNICODE)
+    is_narrow = before is not None and before not in _WHOLE_UNICODE and not how.utf8_may_be_whole
+    return not (after in _FIRST_PLANE and is_narrow)
 
 
 def _only_ascii(texts: pa.Array) -> Values:
@@ -94,9 +100,16 @@ def _only_ascii(texts: pa.Array) -> Values:
     return where_known(texts, other)
 
 
+_BEYOND_FIRST_PLANE = "[\\x{10000}-\\x{10FFFF}]"
+
+
 def _replace_above(texts: pa.Array) -> Values:
     """Characters beyond the first plane of Unicode become a question mark."""
-    return Values(pc.replace_substring_regex(texts, "[\\x{10000}-\\x{10FFFF}]", "?"))
+    return Values(pc.replace_substring_regex(texts, _BEYOND_FIRST_PLANE, "?"))
+
+
+def _only_first_plane(texts: pa.Array) -> Values:
+    return where_known(texts, true_mask(pc.match_substring_regex(texts, _BEYOND_FIRST_PLANE)))
 
 
 def _replace_foreign(value: object) -> object:
