@@ -131,7 +131,7 @@ def local_session(
         raise OptionError(
             "INVALID_VALUE",
             f"Spark does not start: {str(error).splitlines()[0]}{where}",
-            hint="It needs Java 17 or newer, and settings ([spark]) that it takes",
+            hint="It needs Java 17 or newer, a user whom getent passwd knows, and settings ([spark]) that it takes",
         ) from error
     jvm = session.sparkContext._jvm
     assert jvm is not None
