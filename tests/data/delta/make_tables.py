@@ -119,6 +119,13 @@ TABLES = {
     "vacuum_protocol_check": Made(properties="'delta.feature.vacuumProtocolCheck' = 'supported'"),
     "checkpoint_protection": Made(properties="'delta.feature.checkpointProtection' = 'supported'"),
     "iceberg_compat": Made(properties=f"{MAPPING}, 'delta.enableIcebergCompatV2' = 'true'"),
+    "iceberg_compat_3": Made(
+        columns="id INT, value STRING, l ARRAY<INT>",
+        values="CAST(id AS INT), concat('v', id), array(CAST(id AS INT))",
+        into="(id, value, l)",
+        properties=f"{MAPPING}, {VECTORS}, 'delta.enableRowTracking' = 'true', 'delta.enableIcebergCompatV3' = 'true'",
+        then=(DELETE,),
+    ),
 }
 
 

@@ -1,4 +1,4 @@
-"""Delta tables that Iceberg's readers can have, too (`delta.enableIcebergCompatV1` and V2): what they must not have."""
+"""Delta tables that Iceberg's readers can have, too (`delta.enableIcebergCompatV1` to V3): what they must not have."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from binlog_streaming.lake.delta.mapping import NESTED_IDS, is_mapped, nested_key
+from binlog_streaming.lake.delta.row_tracking import keeps_row_ids
 from binlog_streaming.lake.delta.vectors import ENABLED
 
 if TYPE_CHECKING:
@@ -15,7 +16,8 @@ if TYPE_CHECKING:
     from binlog_streaming.lake.delta.actions import Metadata
 
 _COMPATIBLE = re.compile(r"delta\.enableIcebergCompatV(\d+)")
-_KNOWN = ("1", "2")
+_KNOWN = ("1", "2", "3")
+_WITH_VECTORS = "3"
 _INTEGERS = ("byte", "short", "integer")
 _DECIMAL = re.compile(r"decimal\((\d+),\s*(\d+)\)")
 _SIMPLE = (*_INTEGERS, "long", "float", "double", "string", "binary", "boolean", "timestamp", "timestamp_ntz", "date")
@@ -25,6 +27,11 @@ def iceberg_versions(metadata: Metadata) -> list[str]:
     """Versions of Iceberg compatibility that are on in a table."""
     found = {name: _COMPATIBLE.fullmatch(name) for name, value in metadata.configuration.items() if value == "true"}
     return sorted(match[1] for match in found.values() if match is not None)
+
+
+def forbids_vectors(metadata: Metadata) -> bool:
+    """True if rows of a table must not be marked, for Iceberg's readers."""
+    return bool(set(iceberg_versions(metadata)) - {_WITH_VECTORS})
 
 
 def iceberg_restrictions(metadata: Metadata, writer_features: Container[str] = ()) -> Iterator[str]:
@@ -39,7 +46,10 @@ def iceberg_restrictions(metadata: Metadata, writer_features: Container[str] = (
     if not is_mapped(metadata):
         yield f"{feature} without columnMapping"
     has_vectors = metadata.configuration.get(ENABLED) == "true"
-    if has_vectors or (versions[0] == "1" and "deletionVectors" in writer_features):
+    if versions[0] == _WITH_VECTORS:
+        if not keeps_row_ids(metadata):
+            yield f"{feature} without rowTracking"
+    elif has_vectors or (versions[0] == "1" and "deletionVectors" in writer_features):
         yield f"{feature} with deletionVectors"
     for column in json.loads(metadata.schema_string)["fields"]:
         yield from (f"{feature} with {use} (column {column['name']})" for use in _column_uses(column, versions[0]))
@@ -85,8 +95,10 @@ def _type_uses(kind: Any, version: str) -> Iterator[str]:
                 yield "lists"
             yield from _type_uses(element, version)
         case {"type": "map"}:
-            # Other writers have them in version 2; no row of ours brings one.
+            # Other writers have them from version 2 on; no row of ours brings one.
             yield "maps"
+        case "variant" if version == _WITH_VECTORS:
+            return
         case _:
             if kind not in _SIMPLE and not _DECIMAL.fullmatch(kind):
                 yield f"type {kind}"

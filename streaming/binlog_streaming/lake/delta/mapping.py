@@ -26,6 +26,12 @@ _NUMBER = b"PARQUET:field_id"
 _MAX_ID = "delta.columnMapping.maxColumnId"
 _ID = "delta.columnMapping.id"
 _NAME = "delta.columnMapping.physicalName"
+_NUMBER_ALL = "delta.enableIcebergCompatV2", "delta.enableIcebergCompatV3"
+"""Properties of tables in which values of lists have numbers; with the last one columns of `IDENTITY` do, too."""
+
+_IDENTITY_NUMBERS = dict(zip(IDENTITY.names, (2147483540, 2147483539), strict=True))
+"""Iceberg's own numbers for a row's id and the commit that changed it last."""
+
 NESTED_IDS = "delta.columnMapping.nested.ids"
 """Metadata of a column: numbers of the values in its lists and maps, which readers of Iceberg find them by."""
 
@@ -106,9 +112,9 @@ class FileColumns:
         number = _number(column)
         if self.by_number and number is not None:
             return next((name for name, own in self.numbers.items() if own == number), unknown)
-        # By number: only columns of `IDENTITY` have none.
+        # By number: only columns of `IDENTITY` may have none.
         found = next((name for name, there in self.names.items() if there == column.name), unknown)
-        return unknown if self.by_number and found in self.numbers else found
+        return unknown if self.by_number and found in self.numbers.keys() - set(IDENTITY.names) else found
 
 
 def is_mapped(metadata: Metadata) -> bool:
@@ -129,7 +135,9 @@ def file_columns(metadata: Metadata) -> FileColumns:
     if not keeps_row_ids(metadata):
         return columns
     materialized = (metadata.configuration[name] for name in MATERIALIZED)
-    return replace(columns, names={**columns.names, **dict(zip(IDENTITY.names, materialized, strict=True))})
+    names = {**columns.names, **dict(zip(IDENTITY.names, materialized, strict=True))}
+    numbers = _IDENTITY_NUMBERS if metadata.configuration.get(_NUMBER_ALL[1]) == "true" else {}
+    return replace(columns, names=names, numbers={**columns.numbers, **numbers})
 
 
 def mapped(metadata: Metadata, schema: dict[str, Any]) -> tuple[dict[str, Any], dict[str, str]]:
@@ -144,7 +152,7 @@ def mapped(metadata: Metadata, schema: dict[str, Any]) -> tuple[dict[str, Any], 
     if not is_mapped(metadata):
         return schema, {}
     last = int(metadata.configuration.get(_MAX_ID, "0"))
-    has_nested = metadata.configuration.get("delta.enableIcebergCompatV2") == "true"
+    has_nested = any(metadata.configuration.get(name) == "true" for name in _NUMBER_ALL)
     schema, last = _numbered(schema, last, has_nested=has_nested)
     return schema, {_MAX_ID: str(last)}
 

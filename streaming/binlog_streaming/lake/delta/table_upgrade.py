@@ -12,7 +12,7 @@ from binlog_streaming.lake.commit_id import MODE_PROPERTY
 from binlog_streaming.lake.delta.actions import statistics_of, statistics_text
 from binlog_streaming.lake.delta.data_files import recorded_count
 from binlog_streaming.lake.delta.features import VECTORS, features, named_features, with_properties
-from binlog_streaming.lake.delta.iceberg_compat import iceberg_versions
+from binlog_streaming.lake.delta.iceberg_compat import forbids_vectors
 from binlog_streaming.lake.delta.maintenance import retention_properties
 from binlog_streaming.lake.delta.row_tracking import (
     ROW_ID_FEATURES,
@@ -55,7 +55,7 @@ def table_upgrade(uri: str, store: Store, log: TableLog, sink: Sink) -> tuple[li
         writers.update(ROW_ID_FEATURES)
     is_changelog = configuration.get(MODE_PROPERTY) == Mode.CHANGELOG
     if sink.merge is Merge.MARK and not is_changelog and configuration.get(ENABLED) != "true":
-        if iceberg_versions(log.metadata):
+        if forbids_vectors(log.metadata):
             raise TableError(
                 "TABLE_FEATURE",
                 f"{uri}: the table has Iceberg compatibility, which forbids {VECTORS}",

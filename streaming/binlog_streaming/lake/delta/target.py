@@ -30,7 +30,7 @@ from binlog_streaming.lake.delta.commit import DeltaTableWrite
 from binlog_streaming.lake.delta.data_files import live_rows
 from binlog_streaming.lake.delta.features import FEED, check_changed, check_features, upgrade, with_properties
 from binlog_streaming.lake.delta.generated import generated_columns
-from binlog_streaming.lake.delta.iceberg_compat import iceberg_versions
+from binlog_streaming.lake.delta.iceberg_compat import forbids_vectors
 from binlog_streaming.lake.delta.log import (
     conflict,
     empty_log,
@@ -202,7 +202,7 @@ class DeltaTarget(FilesTarget[DeltaTableWrite]):
     @property
     def _merge_kind(self) -> Merge:
         metadata = self._there().metadata
-        is_plain = metadata.configuration.get(MODE_PROPERTY) == Mode.CHANGELOG or iceberg_versions(metadata)
+        is_plain = metadata.configuration.get(MODE_PROPERTY) == Mode.CHANGELOG or forbids_vectors(metadata)
         return Merge.REWRITE if is_plain else self.sink.merge
 
     def evolve(self, change: SchemaChange, commit_id: CommitId) -> None:

@@ -68,6 +68,7 @@ WRITTEN = {
     "shredded": (0, 1, 2, 3, 4, 5),
     "check": (0, 1, 2, 3, 4, 5),
     "iceberg_compat": (0, 1, 2, 3, 4, 5),
+    "iceberg_compat_3": (0, 2, 4, 5),
 }
 """Tables, and the rows that they hold."""
 

@@ -19,8 +19,9 @@ from binlog_streaming.lake.delta.actions import Metadata, Protocol
 from binlog_streaming.lake.delta.columns import created, table_schema
 from binlog_streaming.lake.delta.features import features, named_features, with_properties
 from binlog_streaming.lake.delta.mapping import NESTED_IDS, mapped
+from binlog_streaming.lake.delta.row_tracking import ROW_ID_FEATURES, row_id_properties
 from binlog_streaming.lake.delta.target import DeltaTarget
-from binlog_streaming.lake.evolution import SchemaChange
+from binlog_streaming.lake.evolution import IDENTITY, SchemaChange
 from binlog_streaming.settings import Json, Merge, Sink
 from binlog_streaming.settings.choices import partition_rule
 from tests.streaming.tables.lake.sink_cases import MIRROR_COMMIT_ID, change_of, rows_of
@@ -63,7 +64,8 @@ def made(path: Path, columns: pa.Schema, version: int = 2, **more: str) -> None:
     schema, mapped_to = mapped(metadata, json.loads(metadata.schema_string))
     metadata = with_fields(with_properties(metadata, mapped_to), schema_string=json.dumps(schema))
     readers, writers = features(protocol)
-    protocol = named_features(readers | {"columnMapping"}, writers | {"columnMapping", f"icebergCompatV{version}"})
+    writers |= {"columnMapping", f"icebergCompatV{version}"} | (set(ROW_ID_FEATURES) if version == 3 else set())
+    protocol = named_features(readers | {"columnMapping"}, writers)
     log = log_module.empty_log()
     log_module.make_commit(target.store, log, "CREATE TABLE", [("protocol", protocol), ("metaData", metadata)])
 
@@ -127,10 +129,40 @@ def test_files_have_partitions_and_a_number_for_each_value(tmp_path: Path, merge
     assert table_schema(log.metadata).names == [*COLUMNS.names, "more"]
 
 
+def test_rows_of_version_3_are_marked_and_their_ids_have_the_numbers_of_iceberg(tmp_path: Path) -> None:
+    ids = {name.removeprefix("delta."): value for name, value in row_id_properties().items()}
+    made(tmp_path, COLUMNS, 3, enableDeletionVectors="true", **ids)
+    names = [ids["rowTracking.materializedRowIdColumnName"], ids["rowTracking.materializedRowCommitVersionColumnName"]]
+    rows = [("a", number, "x", None, [number]) for number in range(3)]
+    find(tmp_path, Merge.MARK).append(rows_of(COLUMNS, rows).to_reader(), MIRROR_COMMIT_ID)
+    change = change_of([("a", 1, "y", None, None)], schema=COLUMNS)
+    find(tmp_path, Merge.MARK).merge(change, replace(MIRROR_COMMIT_ID, batch_id=1))
+    log = find(tmp_path).log
+    assert log is not None
+    marked, added = sorted(log.files.values(), key=lambda add: add.base_row_id or 0)
+    assert marked.deletion_vector is not None
+    kept = numbers(pq.read_schema(tmp_path / added.place))
+    assert [kept[name] for name in names] == [[2147483540], [2147483539]]
+    assert not {*names} & {*pq.read_schema(tmp_path / marked.place).names}
+    for target in (find(tmp_path), by_number(tmp_path)):
+        found = target.identified_rows().read_all().sort_by("id")
+        assert found.column(IDENTITY.names[0]).to_pylist() == [0, 1, 2]
+        assert found.column("value").to_pylist() == ["x", "y", "x"]
+
+
+def by_number(path: Path) -> DeltaTarget:
+    """The same table, whose columns are found by their numbers alone."""
+    target = find(path)
+    assert target.log is not None
+    target.log.metadata = with_properties(target.log.metadata, {"delta.columnMapping.mode": "id"})
+    return target
+
+
 @pytest.mark.parametrize(
     ("columns", "version", "more", "told"),
     [
-        (PLAIN, 3, {}, "icebergCompatV3"),
+        (PLAIN, 3, {}, "icebergCompatV3 without rowTracking"),
+        (PLAIN, 4, {}, "icebergCompatV4"),
         (PLAIN, 2, {"enableIcebergCompatV1": "true"}, "icebergCompatV1, icebergCompatV2"),
         (PLAIN, 2, {"columnMapping.mode": "none"}, "icebergCompatV2 without columnMapping"),
         (PLAIN, 2, {"enableDeletionVectors": "true"}, "icebergCompatV2 with deletionVectors"),
@@ -144,7 +176,7 @@ def test_what_iceberg_cannot_follow_is_refused(
     with pytest.raises(TableError, match=rf"TABLE_FEATURE\] .* only Spark writes correctly: {told}(\. |, )") as refused:
         find(tmp_path)
     property_name = "UNSET TBLPROPERTIES ('delta.enableIcebergCompatV"
-    assert (property_name in (refused.value.hint or "")) == (version != 3)
+    assert (property_name in (refused.value.hint or "")) == (version < 3)
 
 
 @pytest.mark.parametrize(

@@ -131,6 +131,7 @@ def delta(path: Path, merge: Merge = Merge.AUTO) -> DeltaTarget:
         ("row_tracking", Merge.MARK),
         ("variant", Merge.MARK),
         ("shredded", Merge.REWRITE),
+        ("iceberg_compat_3", Merge.MARK),
     ],
 )
 def test_spark_reads_and_goes_on_with_what_is_written_without_it(
