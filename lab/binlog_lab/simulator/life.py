@@ -216,6 +216,10 @@ class Life:
                 self._reasons.may_have_lost |= reached > min(self._survivors)
             if begun_anew:
                 self._reasons.may_have_lost |= not begun_anew.isdisjoint(self._lived.files_reached)
+            # GTIDs alone do not tell two groups of one number apart, once the file that was read is gone.
+            self._is_loss_hidden |= (
+                self._reasons.may_have_lost and not self._lived.files_reached <= self._view.numbers()
+            )
             self._is_reset = False
             self._last_look = look
             is_mixed = look is Look.TORN and bool(begun_anew)  # with bytes of the file that had the name before

@@ -58,8 +58,8 @@ class VisibleFolder:
     rotten: dict[str, tuple[int, int]] = field(default_factory=dict)
 
     def rot(self, chance: random.Random) -> str | None:
-        """Damage a bit of a file that the server has closed; its name, None: there is no such file."""
-        closed = sorted(self.server.iterdir())[:-1]
+        """Damage a bit of a file that the server has closed; its name, None: there is no such file that is whole."""
+        closed = [path for path in sorted(self.server.iterdir())[:-1] if path.name not in self.rotten]
         if not closed:
             return None
         path = chance.choice(closed)
@@ -101,6 +101,10 @@ class VisibleFolder:
     def names(self) -> set[str]:
         """Names of the files that the reader sees."""
         return {path.name for path in self.path.iterdir()}
+
+    def numbers(self) -> set[int]:
+        """Numbers of the files that the reader sees."""
+        return {_number(name) for name in self.names()}
 
     def is_first_cut(self, page_size: int | None) -> bool:
         """True if the first file that the reader sees is not there to its end, or has no page after its header yet."""
@@ -164,7 +168,7 @@ class VisibleFolder:
             return frozenset()
         seen, written = starts
         return frozenset(
-            int("".join(filter(str.isdigit, name)))
+            _number(name)
             for name, start in seen.items()
             if (len(start) == START_SIZE and written.get(name, start) != start) or name > max(written)
         )
@@ -184,6 +188,10 @@ class VisibleFolder:
         with path.open("r+b") as file:
             file.write(content)
             file.truncate()
+
+
+def _number(name: str) -> int:
+    return int("".join(filter(str.isdigit, name)))
 
 
 def _start(path: Path) -> bytes:

@@ -307,7 +307,7 @@ class Alterations:
 
     def _declared(self, kind: Kind, *, with_default: bool) -> str:
         declared = kind.declared.removesuffix(" NULL")
-        null = self._chance.choice((" NULL", " NULL", " NULL", " NOT NULL"))
+        null = self._chance.choice((" NULL", " NULL", " NULL", " NOT NULL", ""))
         has_default = with_default and self._chance.random() < 0.35 and kind.can_be_key and kind.family != "geometry"
         return f"{declared}{null}{f' DEFAULT {self._chance.choice(kind.values)}' if has_default else ''}"
 

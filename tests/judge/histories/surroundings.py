@@ -19,20 +19,24 @@ SETTINGS = (
     *("sql_mode = 'ANSI_QUOTES'", f"sql_mode = '{STRICT},NO_AUTO_VALUE_ON_ZERO'", "timestamp = 1711846800.25"),
     *("time_zone = '+02:00'", "time_zone = '-05:30'", "time_zone = 'SYSTEM'", "foreign_key_checks = 0"),
     *("foreign_key_checks = 1", "unique_checks = 0", "character_set_client = latin1", "character_set_client = utf8mb4"),
+    "sql_mode = 'PAD_CHAR_TO_FULL_LENGTH'",
 )
 MARIADB_SETTINGS = (
     *("binlog_alter_two_phase = 1", "explicit_defaults_for_timestamp = 0", "explicit_defaults_for_timestamp = 1"),
     *("system_versioning_alter_history = KEEP", "character_set_collations = ''", "alter_algorithm = COPY"),
+    *("sql_mode = 'EMPTY_STRING_IS_NULL'", "sql_mode = 'TIME_ROUND_FRACTIONAL'", "old_mode = ''"),
 )
 MYSQL_SETTINGS = (
     *("binlog_row_value_options = PARTIAL_JSON", "binlog_row_value_options = ''", "binlog_transaction_compression = 1"),
     *("explicit_defaults_for_timestamp = 0", "sql_generate_invisible_primary_key = 1"),
+    "sql_mode = 'TIME_TRUNCATE_FRACTIONAL'",
 )
 DEFAULTS = (
     *("DATETIME(3) DEFAULT CURRENT_TIMESTAMP(3)", "TIMESTAMP NOT NULL DEFAULT CURRENT_TIMESTAMP"),
     *("TIMESTAMP NULL DEFAULT NULL ON UPDATE CURRENT_TIMESTAMP", "DATETIME DEFAULT NOW() ON UPDATE NOW()"),
     *("VARCHAR(20) DEFAULT (CONCAT('a', 'b'))", "INT DEFAULT (1 + 1)", "VARCHAR(36) DEFAULT (UUID())", "TIMESTAMP"),
     *("INT NOT NULL DEFAULT '7'", "DECIMAL(8,3) DEFAULT 1.0005", "BIT(4) DEFAULT b'101'", "BINARY(4) DEFAULT 'a'"),
+    *("VARCHAR(5) DEFAULT ''", "CHAR(4) DEFAULT 'a'"),
 )
 VERSIONED = (
     "CREATE TABLE versioned (id INT PRIMARY KEY, n INT) WITH SYSTEM VERSIONING",
