@@ -35,6 +35,7 @@ from binlog_format.events.table_map import TableLayout
 from binlog_format.rows.columns import arrow_type
 from binlog_format.rows.declared.completion import column_of
 from binlog_format.rows.declared.declared_types import DefaultKind
+from binlog_format.rows.images import same_values
 from binlog_format.vendor import Vendor
 
 if TYPE_CHECKING:
@@ -195,8 +196,7 @@ def _compared_effect(old: ColumnSide, new: ColumnSide, how: Circumstances) -> Ef
         # As texts, values of one type that have no place in the other can be compared too.
         same = fits.array.type == found.array.type
         pair = [array if same else array.cast(pa.string()) for array in (found.array, fits.array)]
-        alike = pc.fill_null(pc.equal(*pair), pc.equal(*[array.is_null() for array in pair]))
-        return Values(found.array, either(either(found.unknown, fits.unknown), true_mask(pc.invert(alike))))
+        return Values(found.array, either(either(found.unknown, fits.unknown), ~same_values(*pair)))
 
     return Converted(convert, effect.what)
 

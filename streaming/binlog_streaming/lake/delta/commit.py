@@ -233,7 +233,8 @@ class DeltaTableWrite:
                 file_size=self._file_size,
                 folder=_CHANGE_FOLDER,
             )
-        self._feed.write(cast_table(rows.drop_columns(self.generated), rows.schema))
+        made = self.generated
+        self._feed.write(cast_table(rows.drop_columns(made), rows.schema) if made else rows)
 
     def detach(
         self, superseded: Sequence[Superseded[Add]], row_count: int, contradicted: Contradictions | None = None
