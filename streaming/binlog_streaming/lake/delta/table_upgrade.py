@@ -11,7 +11,7 @@ from binlog_format.errors import TableError
 from binlog_streaming.lake.commit_id import MODE_PROPERTY
 from binlog_streaming.lake.delta.actions import statistics_of, statistics_text
 from binlog_streaming.lake.delta.data_files import recorded_count
-from binlog_streaming.lake.delta.features import VECTORS, features, named_features, with_properties
+from binlog_streaming.lake.delta.features import MANAGED, VECTORS, features, named_features, with_properties
 from binlog_streaming.lake.delta.iceberg_compat import forbids_vectors
 from binlog_streaming.lake.delta.maintenance import retention_properties
 from binlog_streaming.lake.delta.row_tracking import (
@@ -43,11 +43,10 @@ def table_upgrade(uri: str, store: Store, log: TableLog, sink: Sink) -> tuple[li
     """
     configuration = log.metadata.configuration
     upgrades: list[Upgrade] = []
-    properties = {
-        name: value for name, value in retention_properties(sink.retention_hours).items() if name not in configuration
-    }
-    upgrades += [Upgrade(f"{name} = {value}", "nobody") for name, value in properties.items()]
     readers, writers = features(log.protocol)
+    retention = {} if MANAGED in writers else retention_properties(sink.retention_hours)  # it is the catalog's
+    properties = {name: value for name, value in retention.items() if name not in configuration}
+    upgrades += [Upgrade(f"{name} = {value}", "nobody") for name, value in properties.items()]
     if sink.row_ids and not keeps_row_ids(log.metadata):
         upgrades.append(Upgrade("rowTracking", _NOBODY))
         properties |= {name: configuration.get(name, value) for name, value in row_id_properties().items()}

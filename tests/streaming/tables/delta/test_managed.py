@@ -183,6 +183,16 @@ def test_what_is_staged_or_published_and_not_ratified_is_not_read(server: UnityS
     assert rows(sink) == held(1)
 
 
+def test_an_upgrade_leaves_to_the_catalog_what_is_its_own(server: UnityServer, sink: Sink) -> None:
+    begin(sink, *range(10))
+    assert look(sink).upgrade(sink, is_dry=False) == []
+    (upgrade,) = look(sink).upgrade(structs.replace(sink, row_ids=True), is_dry=False)
+    assert upgrade.feature == "rowTracking"
+    assert "rowTracking" in server.tables["shop", "orders"].protocol["writer-features"]
+    assert step(sink, 1)
+    assert rows(sink) == held(1)
+
+
 def test_checkpoints_of_published_versions(
     tmp_path: Path, server: UnityServer, sink: Sink, monkeypatch: pytest.MonkeyPatch
 ) -> None:
