@@ -152,6 +152,8 @@ FOUND: Mapping[str, Expected] = {
     "text_of_a_column_added_again": EQUAL,
     "time_fraction": EQUAL,
     "timestamp_takes_no_null": Expected(named=r"REWRITTEN_BY_SERVER\] h1\.t: column a\b.*\bNULL\b"),
+    "utf8_of_four_bytes": EQUAL,
+    "utf8_that_loses_nothing": Expected(named=r"REWRITTEN_BY_SERVER\] h1\.t: column a\b.*\butf8\b"),
     "versioned_parent": Expected(named=r"FOREIGN_KEY_CASCADE\] .* a DELETE from h1\.p may change rows of h1\.c\b"),
     "versioned_parent, followed": Expected(rule={"foreign_keys": "apply"}),
     "versions_dropped": Expected(named=r"ROWS_NOT_LOGGED\] .*h1\.a: DROP SYSTEM VERSIONING removes"),

@@ -131,7 +131,7 @@ _PERIOD = (
     ColumnDefinition("row_end", "timestamp(6)", nullable=False, invisible=True, system_role="end", implicit=True),
 )
 _IMPLICIT = tuple(replace(column, default=SYSTEM_TIME) for column in _PERIOD)
-_UTF8 = {"utf8mb3", "utf8mb4"}
+_UTF8 = {"utf8", "utf8mb3", "utf8mb4"}
 _WIDE = {"ucs2", "utf16", "utf16le", "utf32"}
 _TEXT_BYTES = {"tinytext": (1 << 8) - 1, "text": (1 << 16) - 1, "mediumtext": (1 << 24) - 1}
 

@@ -114,6 +114,7 @@ CODECS: dict[str, str] = {
     "utf16": "utf-16-be",
     "utf16le": "utf-16-le",
     "utf32": "utf-32-be",
+    "utf8": "utf-8",  # of MariaDB: utf8mb3 or utf8mb4, which a statement that has it does not tell
     "utf8mb3": "utf-8",
     "utf8mb4": "utf-8",
 }

@@ -67,7 +67,7 @@ def can_hold(text: str, charset: str) -> bool:
         return True
     if not is_known(charset) or charset == "ascii":
         return False
-    if charset in ("utf8mb3", "ucs2"):
+    if charset in ("utf8", "utf8mb3", "ucs2"):
         return max(text) <= chr(_LAST_BMP)
     if charset in layout.UPPER_HALVES:
         return set(map(ord, text)) <= set(charset_tables(charset).singles.tolist())

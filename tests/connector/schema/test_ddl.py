@@ -156,6 +156,25 @@ def test_new_database_has_the_charset_of_the_server() -> None:
     assert [one.charset for one in table(catalog, database="d").columns or ()] == ["latin2"]
 
 
+@pytest.mark.parametrize(
+    ("vendor", "version", "charset"),
+    [
+        (Vendor.MARIADB, 101119, "utf8"),
+        (Vendor.MARIADB, None, "utf8"),
+        (Vendor.MARIADB, 100523, "utf8mb3"),
+        (Vendor.MYSQL, 90704, "utf8mb3"),
+        (None, None, "utf8mb3"),
+    ],
+)
+def test_utf8_is_one_of_two_character_sets_on_new_mariadb(
+    vendor: Vendor | None, version: int | None, charset: str
+) -> None:
+    """By `old_mode`, which no log has."""
+    session = StatementSession("shop", vendor=vendor, server_version=version)
+    catalog = after("CREATE TABLE t (a TEXT CHARSET UTF8, b TEXT COLLATE utf8_bin, c TEXT) CHARSET=utf8", session=session)
+    assert [column.charset for column in table(catalog).columns or ()] == [charset] * 3
+
+
 def test_sql_mode_decides_what_quotes_are() -> None:
     ansi = StatementSession("shop", MODE_ANSI_QUOTES | MODE_NO_BACKSLASH_ESCAPES)
     catalog = after("""CREATE TABLE "t" ("a ""b" ENUM('x\\', 'it''s'), c CHAR(3) DEFAULT '"')""", session=ansi)

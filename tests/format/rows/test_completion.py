@@ -236,6 +236,8 @@ def test_old_temporal_types_have_no_metadata_and_fit_any_precision() -> None:
 def test_size_of_a_text_fits_any_charset_where_none_is_known() -> None:
     for size in (50, 100, 150, 200):
         assert fits(Column(None, ColumnType.VARCHAR, size, True), "varchar(50)", None, None, Vendor.MARIADB)
+    for size, does in ((100, False), (150, True), (200, True)):
+        assert fits(Column(None, ColumnType.VARCHAR, size, True), "varchar(50)", "utf8", None, Vendor.MARIADB) is does
     assert not fits(Column(None, ColumnType.VARCHAR, 199, True), "varchar(50)", None, None, Vendor.MARIADB)
 
 

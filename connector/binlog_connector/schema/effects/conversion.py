@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from binlog_format.rows.arrow_arrays import mask_array
 from binlog_format.rows.declared.declared_types import split_declared
 from binlog_format.rows.decoding import Decoding, TimeType, ZeroDates
-from binlog_format.vendor import MARIADB_UTF8_BY_MODE_SINCE, Vendor
+from binlog_format.vendor import Vendor
 
 if TYPE_CHECKING:
     from binlog_connector.schema.definitions import ColumnDefinition
@@ -112,12 +112,6 @@ class Circumstances:
     def is_old_mariadb(self) -> bool:
         """True before MariaDB 10.2, where the type to convert from decided more (Copy_field::get_copy_func)."""
         return self.vendor is Vendor.MARIADB and (self.server_version or _NEW_MARIADB) < _NEW_MARIADB
-
-    @property
-    def utf8_may_be_whole(self) -> bool:
-        """True if `utf8` in a statement may be utf8mb4."""
-        version = self.server_version or MARIADB_UTF8_BY_MODE_SINCE
-        return self.vendor is Vendor.MARIADB and version >= MARIADB_UTF8_BY_MODE_SINCE
 
     @property
     def may_lose_small_times(self) -> bool:

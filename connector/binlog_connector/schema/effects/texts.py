@@ -37,10 +37,9 @@ TEXT_TYPES: Final = frozenset({"char", "varchar", "tinytext", "text", "mediumtex
 BINARY_TYPES: Final = frozenset({"binary", "varbinary", "tinyblob", "blob", "mediumblob", "longblob"})
 _BYTES_MAX: Final = {"tiny": (1 << 8) - 1, "": (1 << 16) - 1, "medium": (1 << 24) - 1, "long": (1 << 32) - 1}
 _WHOLE_UNICODE: Final = frozenset({UTF8MB4, "utf16", "utf16le", "utf32", "gb18030"})
-_FIRST_PLANE: Final = frozenset({"utf8mb3", "ucs2"})
-_ONE_BYTE_ASCII: Final = frozenset(
-    {UTF8MB4, "utf8mb3", "latin1", "latin2", "latin5", "latin7", "ascii", "cp1250", "cp1251"}
-)
+_FIRST_PLANE: Final = frozenset({"utf8", "utf8mb3", "ucs2"})
+_UTF8: Final = frozenset({"utf8", "utf8mb3", UTF8MB4})
+_ONE_BYTE_ASCII: Final = frozenset({*_UTF8, "latin1", "latin2", "latin5", "latin7", "ascii", "cp1250", "cp1251"})
 
 
 def text_effect(old: ColumnSide, new: ColumnSide, how: Circumstances) -> Effect:
@@ -60,12 +59,7 @@ def text_effect(old: ColumnSide, new: ColumnSide, how: Circumstances) -> Effect:
 
 def lost_characters(old: ColumnSide, new: ColumnSide, how: Circumstances) -> list[Conversion]:
     """Conversions of characters that the new character set lacks; empty: it has all."""
-    if not _may_lose_characters(old, new, how):
-        return []
-    charset = new.definition.charset or ""
-    # The statement may have had `utf8`, which is utf8mb4 without UTF8_IS_UTF8MB3 in `old_mode`, and no log has that.
-    is_either = charset == "utf8mb3" and how.utf8_may_be_whole
-    return [_only_first_plane if is_either else _LOSSES.get(charset, _only_ascii)]
+    return [_LOSSES.get(new.definition.charset or "", _only_ascii)] if _may_lose_characters(old, new, how) else []
 
 
 def in_turn(steps: list[Conversion]) -> Conversion:
@@ -91,8 +85,7 @@ def _may_lose_characters(old: ColumnSide, new: ColumnSide, how: Circumstances) -
     before, after = old.definition.charset, new.definition.charset
     if how.strict or before == after is not None or after in _WHOLE_UNICODE:
         return False  # a strict session refuses what would be lost
-    is_narrow = before is not None and before not in _WHOLE_UNICODE and not how.utf8_may_be_whole
-    return not (after in _FIRST_PLANE and is_narrow)
+    return not (after in _FIRST_PLANE and before is not None and before not in (*_WHOLE_UNICODE, "utf8"))
 
 
 def _only_ascii(texts: pa.Array) -> Values:
@@ -120,6 +113,7 @@ def _replace_foreign(value: object) -> object:
 
 _CONTROLS = re.compile("[\x80-\x9f]")
 _LOSSES: Final[dict[str, Conversion]] = {
+    "utf8": _only_first_plane,
     "utf8mb3": _replace_above,
     "latin1": by_distinct(_replace_foreign, pa.string()),
 }
@@ -213,7 +207,7 @@ def _padded(values: pa.Array, size: int) -> pa.Array:
 def bytes_of_text_effect(old: ColumnSide, new: ColumnSide, how: Circumstances) -> Effect:
     """Effect on texts whose column becomes a binary string."""
     charset = old.definition.charset
-    if charset in (UTF8MB4, "utf8mb3"):
+    if charset in _UTF8:
         first: Conversion = plain(lambda texts: texts.cast(pa.binary()))
     elif charset in _BYTES_OF:
         first = by_distinct(_BYTES_OF[charset], pa.binary())
@@ -314,6 +308,7 @@ def _utf16_text(value: bytes, _how: Circumstances) -> object:
 _FOUR_BYTES = 0xF0
 _TEXTS_OF: Final[dict[str, Callable[[bytes, Circumstances], object]]] = {
     UTF8MB4: _utf8_text,
+    "utf8": _first_plane_text,
     "utf8mb3": _first_plane_text,
     "latin1": _latin_text,
     "utf16": _utf16_text,
@@ -332,7 +327,7 @@ def as_latin(values: pa.Array) -> Values:
 
 def as_labels(new: ColumnSide) -> Conversion:
     """Bytes as texts that may be labels; in UTF-8, bytes that are no text are no label either."""
-    is_utf8 = new.definition.charset in (UTF8MB4, "utf8mb3")
+    is_utf8 = new.definition.charset in _UTF8
 
     def text(value: object) -> object:
         assert isinstance(value, bytes)

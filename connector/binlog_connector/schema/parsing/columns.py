@@ -225,7 +225,7 @@ def _attribute(reader: TokenReader, spec: ParsedColumn, session: StatementSessio
         return spec
     word = reader.peek().word
     if word in ("CHARACTER", "CHAR", "CHARSET", "COLLATE", "ASCII", "UNICODE", "BYTE"):
-        return _charset_attribute(reader, spec)
+        return _charset_attribute(reader, spec, session)
     if word == "GENERATED" or word == "AS":
         return _generated(reader, spec)
     if word == "CHECK":
@@ -283,7 +283,7 @@ def _flag(reader: TokenReader, spec: ParsedColumn, word: str) -> ParsedColumn:
     return spec
 
 
-def _charset_attribute(reader: TokenReader, spec: ParsedColumn) -> ParsedColumn:
+def _charset_attribute(reader: TokenReader, spec: ParsedColumn, session: StatementSession) -> ParsedColumn:
     word = reader.take().word
     if word == "ASCII":
         return replace(spec, charset="latin1")
@@ -293,13 +293,13 @@ def _charset_attribute(reader: TokenReader, spec: ParsedColumn) -> ParsedColumn:
         return replace(spec, charset=BINARY)
     if word == "COLLATE":
         reader.accept_symbol("=")
-        return replace(spec, charset=charset_of_collation_name(_value(reader)) or spec.charset)
+        return replace(spec, charset=charset_of_collation_name(_value(reader), session) or spec.charset)
     if word != "CHARSET" and not reader.accept("SET"):
         return spec
     reader.accept_symbol("=")
     if reader.accept("DEFAULT"):
         return spec
-    return replace(spec, charset=charset_name(_value(reader)))
+    return replace(spec, charset=charset_name(_value(reader), session))
 
 
 def _value(reader: TokenReader) -> str:

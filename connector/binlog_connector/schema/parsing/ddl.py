@@ -167,7 +167,7 @@ def _create(reader: TokenReader, session: StatementSession) -> list[Operation]:
     if reader.accept("DATABASE") or reader.accept("SCHEMA"):
         if_not_exists = accept_if_exists(reader)
         name = reader.name()
-        charset = _database_charset(reader) or session.server_charset
+        charset = _database_charset(reader, session) or session.server_charset
         return [SetDatabaseCharset(name, charset, if_not_exists, creates=True)]
     return []
 
@@ -217,10 +217,10 @@ def _create_index(reader: TokenReader, session: StatementSession, unique: bool) 
     return AlterTable(table, new_keys=(KeySpec(name, unique, parts, hashed),))
 
 
-def _database_charset(reader: TokenReader) -> str | None:
+def _database_charset(reader: TokenReader, session: StatementSession) -> str | None:
     found = None
     while not reader.at_end():
-        charset = parse_default_charset(reader)
+        charset = parse_default_charset(reader, session)
         if charset is None:
             reader.skip()
         else:
@@ -250,7 +250,7 @@ def _alter(reader: TokenReader, session: StatementSession) -> list[Operation]:
         options = ("DEFAULT", "CHARACTER", "CHAR", "CHARSET", "COLLATE", "UPGRADE", "COMMENT", "ENCRYPTION", "READ")
         if not reader.at_any(*options):
             database = reader.name()
-        charset = _database_charset(reader)
+        charset = _database_charset(reader, session)
         return [SetDatabaseCharset(database, charset)] if charset else []
     return []
 

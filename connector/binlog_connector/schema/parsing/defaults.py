@@ -101,7 +101,7 @@ def _worded(reader: TokenReader, session: StatementSession) -> DeclaredDefault:
         return _text(_texts(reader), session)
     if word.startswith("_") and following is TokenKind.STRING:
         text = _texts(reader)
-        return _introduced(charset_name(word[1:]), text) if text else _text(text, session)
+        return _introduced(charset_name(word[1:], session), text) if text else _text(text, session)
     if word.startswith("_") and following is TokenKind.BYTES:
         reader.take()  # MariaDB takes the bytes of such a default for text now and then: `_latin1 x'e9'` is `xE9`
         return EXPRESSION

@@ -20,7 +20,7 @@ from binlog_connector.schema.parsing.lexer import (
     TokenReader,
 )
 from binlog_format.events.charsets import decode_text, is_known
-from binlog_format.vendor import Vendor
+from binlog_format.vendor import MARIADB_UTF8_BY_MODE_SINCE, Vendor
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -57,6 +57,12 @@ class StatementSession:
     def cuts_fractions(self) -> bool | None:
         """True if fractional digits that a column lacks are truncated, not rounded; None: unknown."""
         return None if self.vendor is None else cuts_fractions(self.vendor, self.sql_mode)
+
+    @property
+    def utf8_may_be_whole(self) -> bool:
+        """True if `utf8` may be utf8mb4."""
+        version = self.server_version or MARIADB_UTF8_BY_MODE_SINCE
+        return self.vendor is Vendor.MARIADB and version >= MARIADB_UTF8_BY_MODE_SINCE
 
     @property
     def empty_text_is_null(self) -> bool:
@@ -104,18 +110,16 @@ UTF8MB4 = "utf8mb4"
 NATIONAL = "utf8mb3"
 """Character set of NATIONAL CHAR (both vendors, until now)."""
 
-_ALIASES = {"utf8": "utf8mb3"}
 
-
-def charset_name(text: str) -> str:
-    """The name that the server has for a character set: `UTF8` is `utf8mb3`."""
+def charset_name(text: str, session: StatementSession) -> str:
+    """The name that the server has for a character set: `UTF8` is utf8mb3; it stays `utf8` where it may be utf8mb4."""
     name = text.lower()
-    return _ALIASES.get(name, name)
+    return "utf8mb3" if name == "utf8" and not session.utf8_may_be_whole else name
 
 
-def charset_of_collation_name(text: str) -> str | None:
+def charset_of_collation_name(text: str, session: StatementSession) -> str | None:
     """Character set of a collation; None for one that goes with several (`uca1400_ai_ci`)."""
-    name = charset_name(text.lower().partition("_")[0])
+    name = charset_name(text.partition("_")[0], session)
     return name if name == BINARY or is_known(name) else None
 
 

@@ -111,7 +111,7 @@ def _parse_options(reader: TokenReader, session: StatementSession) -> TableOptio
         elif reader.at_any(*_SELECT_WORDS) or (reader.at_symbol("(") and reader.peek(1).word in _SELECT_WORDS):
             return replace(options, selects=True)
         else:
-            charset = parse_default_charset(reader)
+            charset = parse_default_charset(reader, session)
             if charset is None:
                 _skip_option(reader)
             else:
@@ -145,7 +145,7 @@ def _skip_option(reader: TokenReader) -> None:
         reader.skip()
 
 
-def parse_default_charset(reader: TokenReader) -> str | None:
+def parse_default_charset(reader: TokenReader, session: StatementSession) -> str | None:
     """`[DEFAULT] CHARACTER SET [=] x` or `[DEFAULT] COLLATE [=] x`: the character set.
 
     Returns:
@@ -166,8 +166,8 @@ def parse_default_charset(reader: TokenReader) -> str | None:
         return ""
     text = reader.take().text if reader.peek().kind is TokenKind.STRING else reader.name()
     if word == "COLLATE":
-        return charset_of_collation_name(text) or ""
-    return charset_name(text)
+        return charset_of_collation_name(text, session) or ""
+    return charset_name(text, session)
 
 
 def parse_alter_table(reader: TokenReader, session: StatementSession) -> AlterTable:
@@ -224,7 +224,7 @@ def _action(reader: TokenReader, alter: AlterTable, session: StatementSession) -
         return _convert(reader, alter, session)
     if reader.accept("ALTER"):
         return _alter_column(reader, alter, session)
-    charset = parse_default_charset(reader)
+    charset = parse_default_charset(reader, session)
     if charset is not None:
         return replace(alter, charset=charset or alter.charset)
     return _other_action(reader, alter, session)
@@ -386,8 +386,8 @@ def _convert(reader: TokenReader, alter: AlterTable, session: StatementSession) 
         moves = f"CONVERT TABLE {table} TO PARTITION moves rows that the log does not name"
         return replace(alter, table_to_partition=table, partitions=change, moves_rows=moves)
     _expect(reader, "TO")
-    charset = parse_default_charset(reader)
+    charset = parse_default_charset(reader, session)
     if charset is None:
         raise reader.error("CHARACTER SET expected")
-    collate = parse_default_charset(reader)
+    collate = parse_default_charset(reader, session)
     return replace(alter, charset=collate or charset or None, convert=True, convert_to_default=not (collate or charset))

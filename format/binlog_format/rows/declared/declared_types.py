@@ -24,6 +24,7 @@ _DECLARED = re.compile(r"([a-z_0-9 ]+?)\s*(?:\(([0-9, ]*)\))?")
 # Bytes of the longest character (SHOW CHARACTER SET: Maxlen); 1 for those that are not here.
 _CHARACTER_SIZES = {
     "utf8mb4": 4,
+    "utf8": 3,  # or 4
     "utf8mb3": 3,
     "utf16": 4,
     "utf16le": 4,
@@ -170,7 +171,7 @@ def _varchar_fits(column: Column, numbers: tuple[int, ...], charset: str | None,
 
 
 def _size_fits(size: int, characters: int, charset: str | None) -> bool:
-    sizes = (1, 2, 3, 4) if charset is None else (character_size(charset),)
+    sizes = {None: (1, 2, 3, 4), "utf8": (3, 4)}.get(charset) or (character_size(charset or ""),)
     return any(size == characters * each for each in sizes)
 
 

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from binlog_format.rows.decoding import Decoding
 
 BINARY = "binary"
-_UTF8_CHARACTER_SIZES = {"utf8mb3": 3, "utf8mb4": 4}
+_UTF8_CHARACTER_SIZES = {"utf8": 4, "utf8mb3": 3, "utf8mb4": 4}
 _LAST_OF_THREE_BYTES = "\uffff"
 _REPLACEMENT = "\ufffd"
 _TOO_LARGE = 1 << 31
