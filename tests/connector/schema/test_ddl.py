@@ -171,7 +171,9 @@ def test_utf8_is_one_of_two_character_sets_on_new_mariadb(
 ) -> None:
     """By `old_mode`, which no log has."""
     session = StatementSession("shop", vendor=vendor, server_version=version)
-    catalog = after("CREATE TABLE t (a TEXT CHARSET UTF8, b TEXT COLLATE utf8_bin, c TEXT) CHARSET=utf8", session=session)
+    catalog = after(
+        "CREATE TABLE t (a TEXT CHARSET UTF8, b TEXT COLLATE utf8_bin, c TEXT) CHARSET=utf8", session=session
+    )
     assert [column.charset for column in table(catalog).columns or ()] == [charset] * 3
 
 
