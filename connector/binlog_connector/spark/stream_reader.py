@@ -125,8 +125,10 @@ class BinlogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             if decision.is_waiting or (begin.ended_inode and not watched.has(accepted.position.file_no)):
                 return begin.to_json()
             end = self._end_of_batch(watched, accepted, limit)
-        if end.position.file_no != accepted.position.file_no:
-            # Files that were purged while the search went on are not missed, nor is another log that came meanwhile.
+            is_in_next_file = end.position.file_no != accepted.position.file_no
+            is_at_risk = is_in_next_file and watched.log.traits.has_changes
+        if is_at_risk:
+            # The search passes over files that were purged meanwhile, and does not see another log in their place.
             with self._open(begin) as watched:
                 self._decide(watched, accepted)
         return end.to_json()

@@ -219,8 +219,8 @@ def _without_null(effect: Effect, old: ColumnSide, new: ColumnSide, how: Circums
     """Add the effect on NULL, where the column must not be NULL any more."""
     # 0000-00-00 is null in targets, also of a column that takes no NULL; it is no address, and becomes what NULL does.
     may_be_null = old.nullable or (old.type_name in times.MOMENTS and new.type_name in ADDRESSES)
-    may_be_nullable = new.nullable and (new.definition.knows("nullable") or old.definition == new.definition)
-    if not may_be_null or may_be_nullable or isinstance(effect, Unknown):
+    takes_null = new.nullable and (new.definition.knows("nullable") or old.definition == new.definition)
+    if not may_be_null or takes_null or isinstance(effect, Unknown):
         return effect
     if how.strict and new.type_name != times.TIMESTAMP:
         return effect  # the statement was refused where there is a NULL, which a TIMESTAMP takes for the time of now
