@@ -182,7 +182,8 @@ class Life:
         # GTIDs do not tell which of two groups with one number a server has, if nobody looks at the first one's files.
         is_lost = bool(self._survivors) and self._lived.reached > min(self._survivors)
         self._is_loss_hidden |= is_lost or self._reasons.may_have_lost
-        is_cut = self._reasons.is_torn or self._server.purged_to > self._lived.taken
+        is_seen_in_part = self._reasons.is_torn or self._reasons.is_stale  # and nobody will show the rest
+        is_cut = is_seen_in_part or self._server.purged_to > self._lived.taken
         lost = self._server.fail_over(self._view.server, chance)
         if not self._lived.files_reached:  # there is no place to switch from
             self._lived.move_to(self._view.path)

@@ -69,7 +69,8 @@ class Reasons:
         rotten: Folders of servers with a damaged file.
         has_lost_topics: The broker has.
         has_lost_offset: A loss of power has taken a file with an offset, whose name could not be forced to the disk.
-        is_old_log_cut: The log that the job was in lacks what it had not read: it is purged, gone, or torn at its end.
+        is_old_log_cut: The log that the job was in lacks what it had not read: it is purged, gone, torn at its end, or
+            seen as it was before.
     """
 
     server: ModelServer
@@ -120,7 +121,7 @@ class Reasons:
 
     def _is_last_of_its_kind(self, condition: str, taken: int) -> bool:
         return (
-            (condition == _WITHIN_BATCH and self.is_old_log_cut)
+            (condition in (_WITHIN_BATCH, _SHORTER) and self.is_old_log_cut)
             or (condition in _WITHOUT_GTIDS and not taken)
             or (condition in _OF_OTHER_PAST and self.may_have_lost)
             or (condition == _OF_LOST_OFFSET and self.has_lost_offset)
