@@ -10,14 +10,13 @@ import http.client
 import json
 import secrets
 import threading
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from typing import TYPE_CHECKING, Any, ClassVar
 from urllib.parse import parse_qs
 
-if TYPE_CHECKING:
-    from types import TracebackType
-    from typing import Self
+from tests.faults.http_service import HttpService
 
+if TYPE_CHECKING:
     from tests.faults.rest_catalog import RestCatalog
 
 CLIENT, SECRET = "job", "Never-To-Be-Seen-1"
@@ -27,7 +26,7 @@ _PER_HOP = frozenset(
 )
 
 
-class GuardedCatalog:
+class GuardedCatalog(HttpService):
     """The front, while it is entered.
 
     Attributes:
@@ -53,20 +52,7 @@ class GuardedCatalog:
         self.token_status: int | None = None
         self.tokens: dict[str, int] = {}
         self._lock = threading.Lock()
-        handler = type("Handler", (_Handler,), {"front": self})
-        self._http = ThreadingHTTPServer(("127.0.0.1", 0), handler)
-        self._thread = threading.Thread(target=self._http.serve_forever, daemon=True)
-
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._http.shutdown()
-        self._thread.join()
-        self._http.server_close()
+        super().__init__(type("Handler", (_Handler,), {"front": self}))
 
     @property
     def secrets(self) -> set[str]:
@@ -75,7 +61,7 @@ class GuardedCatalog:
 
     def settings(self, **more: str) -> dict[str, str]:
         """`sink.catalog` for it: no access to files."""
-        uri = f"http://127.0.0.1:{self._http.server_address[1]}"
+        uri = self.url
         access = {"credential": f"{CLIENT}:{SECRET}", "oauth2-server-uri": f"{uri}{TOKENS}", "scope": "lake"}
         return {"type": "rest", "uri": uri, **access, **self._shared, **more}
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import threading
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import TYPE_CHECKING, Self
+from http.server import BaseHTTPRequestHandler
+from typing import TYPE_CHECKING
+
+from tests.faults.http_service import HttpService
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -12,14 +14,13 @@ if TYPE_CHECKING:
 PATIENCE_S = 300
 
 
-class HttpReceiver:
-    """Listens on 127.0.0.1 while it is entered.
+class HttpReceiver(HttpService):
+    """Listens while it is entered.
 
     Attributes:
         status: What it answers; what is answered with an error is counted, and not kept.
         bodies: What was posted, in order.
         refused: How many requests were refused.
-        url: Of the server.
     """
 
     def __init__(self) -> None:
@@ -40,18 +41,7 @@ class HttpReceiver:
             def log_message(self, format: str, *args: object) -> None:
                 """Say nothing."""
 
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.url = f"http://127.0.0.1:{self._server.server_port}"
-
-    def __enter__(self) -> Self:
-        self._thread = threading.Thread(target=self._server.serve_forever, daemon=True)
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._server.shutdown()
-        self._server.server_close()
-        self._thread.join()
+        super().__init__(Handler)
 
     def wait_until(self, condition: Callable[[HttpReceiver], bool]) -> None:
         """Return when it is true, after some request or at once."""

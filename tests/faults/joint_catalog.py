@@ -11,7 +11,7 @@ import json
 import threading
 import uuid
 from enum import StrEnum
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 from urllib.parse import unquote, urlsplit
@@ -26,10 +26,10 @@ from pyiceberg.table.sorting import UNSORTED_SORT_ORDER
 from pyiceberg.table.update import update_table_metadata
 from pyiceberg.typedef import IcebergBaseModel
 
+from tests.faults.http_service import HttpService
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
-    from types import TracebackType
-    from typing import Self
 
     Name = tuple[str, str]
     State = Mapping[Name, TableMetadata]
@@ -87,7 +87,7 @@ class _Refused(Exception):
         self.status = status
 
 
-class JointCatalog:
+class JointCatalog(HttpService):
     """The server, while it is entered.
 
     Args:
@@ -112,20 +112,7 @@ class JointCatalog:
         self._replies: dict[int, bytes] = {}
         self._late: list[dict[str, Any]] = []
         self._lock = threading.Lock()
-        handler = type("Handler", (_Handler,), {"catalog": self})
-        self._http = ThreadingHTTPServer(("127.0.0.1", 0), handler)
-        self._thread = threading.Thread(target=self._http.serve_forever, daemon=True)
-
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._http.shutdown()
-        self._thread.join()
-        self._http.server_close()
+        super().__init__(type("Handler", (_Handler,), {"catalog": self}))
 
     @property
     def tables(self) -> State:
@@ -134,7 +121,7 @@ class JointCatalog:
 
     def settings(self) -> dict[str, str]:
         """`sink.catalog` for it."""
-        return {"type": "rest", "uri": f"http://127.0.0.1:{self._http.server_address[1]}"}
+        return {"type": "rest", "uri": self.url}
 
     def config(self) -> dict[str, Any]:
         """What it is, and what it can do."""

@@ -12,15 +12,15 @@ import re
 import secrets
 import threading
 import uuid
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from typing import TYPE_CHECKING, Any, ClassVar
 from urllib.parse import parse_qs, urlsplit
+
+from tests.faults.http_service import HttpService
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
-    from types import TracebackType
-    from typing import Self
 
     Body = dict[str, Any]
     Reply = tuple[int, Body]
@@ -109,7 +109,7 @@ class Table:
         return self.folder / "_delta_log" / name
 
 
-class UnityServer:
+class UnityServer(HttpService):
     """The server, while it is entered.
 
     Args:
@@ -135,24 +135,11 @@ class UnityServer:
         self.before: Callable[[Body], None] = lambda _: None
         self.after: Callable[[Body], None] = lambda _: None
         self._lock = threading.Lock()
-        handler = type("Handler", (_Handler,), {"server_": self})
-        self._http = ThreadingHTTPServer(("127.0.0.1", 0), handler)
-        self._thread = threading.Thread(target=self._http.serve_forever, daemon=True)
-
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._http.shutdown()
-        self._thread.join()
-        self._http.server_close()
+        super().__init__(type("Handler", (_Handler,), {"server_": self}))
 
     def settings(self, **more: str) -> dict[str, str]:
         """`sink.catalog` for it."""
-        uri = f"http://127.0.0.1:{self._http.server_address[1]}{ROOT.removesuffix('/delta/v1')}"
+        uri = f"{self.url}{ROOT.removesuffix('/delta/v1')}"
         return {"type": "unity", "uri": uri, "warehouse": CATALOG, "token": self.token, **more}
 
     def reply(self, method: str, path: str, body: Body) -> Reply:
