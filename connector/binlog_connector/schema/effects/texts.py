@@ -37,6 +37,7 @@ TEXT_TYPES: Final = frozenset({"char", "varchar", "tinytext", "text", "mediumtex
 BINARY_TYPES: Final = frozenset({"binary", "varbinary", "tinyblob", "blob", "mediumblob", "longblob"})
 _BYTES_MAX: Final = {"tiny": (1 << 8) - 1, "": (1 << 16) - 1, "medium": (1 << 24) - 1, "long": (1 << 32) - 1}
 _WHOLE_UNICODE: Final = frozenset({UTF8MB4, "utf16", "utf16le", "utf32", "gb18030"})
+_MAY_BE_WHOLE: Final = _WHOLE_UNICODE | {"utf8"}
 _FIRST_PLANE: Final = frozenset({"utf8", "utf8mb3", "ucs2"})
 _UTF8: Final = frozenset({"utf8", "utf8mb3", UTF8MB4})
 _ONE_BYTE_ASCII: Final = frozenset({*_UTF8, "latin1", "latin2", "latin5", "latin7", "ascii", "cp1250", "cp1251"})
@@ -85,7 +86,7 @@ def _may_lose_characters(old: ColumnSide, new: ColumnSide, how: Circumstances) -
     before, after = old.definition.charset, new.definition.charset
     if how.strict or before == after is not None or after in _WHOLE_UNICODE:
         return False  # a strict session refuses what would be lost
-    return not (after in _FIRST_PLANE and before is not None and before not in (*_WHOLE_UNICODE, "utf8"))
+    return not (after in _FIRST_PLANE and before is not None and before not in _MAY_BE_WHOLE)
 
 
 def _only_ascii(texts: pa.Array) -> Values:

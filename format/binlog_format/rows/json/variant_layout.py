@@ -37,7 +37,7 @@ class BasicType(IntEnum):
 
 
 class PrimitiveType(IntEnum):
-    """Types of primitives that JSON has; others are dates, times, bytes, UUIDs and floats of 32 bits."""
+    """Types of primitives; JSON has those up to `DECIMAL16`, and `STRING`. `NTZ`: without a time zone."""
 
     NULL = 0
     TRUE = 1
@@ -50,7 +50,16 @@ class PrimitiveType(IntEnum):
     DECIMAL4 = 8
     DECIMAL8 = 9
     DECIMAL16 = 10
+    DATE = 11
+    TIMESTAMP = 12
+    TIMESTAMP_NTZ = 13
+    FLOAT = 14
+    BINARY = 15
     STRING = 16
+    TIME_NTZ = 17
+    TIMESTAMP_NS = 18
+    TIMESTAMP_NTZ_NS = 19
+    UUID = 20
 
 
 SHORT_STRING_MAX = 63

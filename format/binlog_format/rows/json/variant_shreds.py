@@ -1,4 +1,4 @@
-"""Shredded variants, parts of which have columns of their own: `whole_of` puts them together again.
+"""Shredded variants, parts of which have columns of their own: `whole_of` joins these parts.
 
 By Parquet's "Variant Shredding" (apache/parquet-format, VariantShredding.md). A value that was whole keeps its bytes.
 """
@@ -34,20 +34,19 @@ _NULL = bytes([PrimitiveType.NULL << BASIC_BITS])
 _OFFSET_BITS, _ID_BITS, _LARGE_OBJECT_BIT, _LARGE_ARRAY_BIT = 2, 4, 6, 4
 _BASIC_MASK, _SIZE_MASK, _METADATA_SIZE_BIT = 3, 3, 6
 _LARGE_COUNT_BYTES = 4
-_BINARY, _UUID = 15, 20
 _LAYOUTS = {
     pa.int8(): (PrimitiveType.INT8, "<i1"),
     pa.int16(): (PrimitiveType.INT16, "<i2"),
     pa.int32(): (PrimitiveType.INT32, "<i4"),
     pa.int64(): (PrimitiveType.INT64, "<i8"),
-    pa.float32(): (14, "<f4"),
+    pa.float32(): (PrimitiveType.FLOAT, "<f4"),
     pa.float64(): (PrimitiveType.DOUBLE, "<f8"),
-    pa.date32(): (11, "<i4"),
-    pa.timestamp("us", "UTC"): (12, "<i8"),
-    pa.timestamp("us"): (13, "<i8"),
-    pa.time64("us"): (17, "<i8"),
-    pa.timestamp("ns", "UTC"): (18, "<i8"),
-    pa.timestamp("ns"): (19, "<i8"),
+    pa.date32(): (PrimitiveType.DATE, "<i4"),
+    pa.timestamp("us", "UTC"): (PrimitiveType.TIMESTAMP, "<i8"),
+    pa.timestamp("us"): (PrimitiveType.TIMESTAMP_NTZ, "<i8"),
+    pa.time64("us"): (PrimitiveType.TIME_NTZ, "<i8"),
+    pa.timestamp("ns", "UTC"): (PrimitiveType.TIMESTAMP_NS, "<i8"),
+    pa.timestamp("ns"): (PrimitiveType.TIMESTAMP_NTZ_NS, "<i8"),
 }
 """Types of numbers, dates and times, and how they are laid out."""
 
@@ -87,7 +86,7 @@ def whole_of(array: pa.StructArray) -> pa.StructArray:
 
 
 def _values(array: pa.StructArray, dictionaries: Sequence[bytes]) -> list[Value]:
-    # Of values and their typed ones; None: there is none, as of a key that an object lacks. Of each, its dictionary.
+    # The value of each row, of its untyped and its typed part; None: it has neither, as where an object lacks a key.
     parts = _parts(array)
     untyped = parts["value"].to_pylist() if "value" in parts else [None] * len(array)
     if TYPED not in parts:
@@ -143,7 +142,7 @@ def _lists(typed: pa.Array, dictionaries: Sequence[bytes]) -> list[Value]:
 def _object(members: list[tuple[bytes, bytes]], dictionary: bytes) -> bytes:
     numbers = _numbers(dictionary)
     members.sort()
-    if any(one[0] == other[0] for one, other in itertools.pairwise(members)):
+    if any(key == after for (key, _), (after, _) in itertools.pairwise(members)):
         raise ShredError("an object has a key twice")
     try:
         ids = [numbers[name] for name, _ in members]
@@ -208,7 +207,7 @@ def _size(largest: int) -> int:
 
 def _primitives(array: pa.Array) -> list[Value]:
     if isinstance(array.type, pa.UuidType):
-        return [value and bytes([_UUID << BASIC_BITS]) + value for value in array.storage.to_pylist()]
+        return [value and bytes([PrimitiveType.UUID << BASIC_BITS]) + value for value in array.storage.to_pylist()]
     if (layout := _LAYOUTS.get(array.type)) is not None:
         return _numbered(array, *layout)
     encode = _encoder(array.type)
@@ -232,7 +231,7 @@ def _encoder(kind: pa.DataType) -> Callable[[Any], bytes]:
     if pa.types.is_string(kind) or pa.types.is_large_string(kind):
         return lambda value: _text(value.encode())
     if pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
-        return lambda value: _sized(_BINARY, value)
+        return lambda value: _sized(PrimitiveType.BINARY, value)
     raise ShredError(f"a part has the type {kind}, which variants do not have")
 
 

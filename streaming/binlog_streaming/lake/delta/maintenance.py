@@ -116,12 +116,11 @@ def checkpoint(store: Store, log: TableLog, sink: Sink) -> int:
     Returns:
         Version of the checkpoint before it, or of the newest one if none was made.
     """
-    count, is_managed = len(log.files) + len(log.removed), isinstance(store, ManagedStore)
-    every = (
-        MANAGED_CHECKPOINT_EVERY + count // MANAGED_CHECKPOINT_FILES
-        if is_managed
-        else CHECKPOINT_EVERY + count // CHECKPOINT_FILES
-    )
+    is_managed = isinstance(store, ManagedStore)
+    every, files = CHECKPOINT_EVERY, CHECKPOINT_FILES
+    if is_managed:
+        every, files = MANAGED_CHECKPOINT_EVERY, MANAGED_CHECKPOINT_FILES
+    every += (len(log.files) + len(log.removed)) // files
     if log.version - log.checkpoint < every:
         return log.checkpoint
     newest = newest_checkpoint(store, log)  # several processes write the table in turn, and each has its own look

@@ -153,18 +153,10 @@ class DeltaTarget(FilesTarget[DeltaTableWrite]):
         """See `Target`. Raises `CommitFailedError`: somebody else was faster."""
         if self.log is not None:
             return
-        configuration = {
-            **commit_id.table_properties(),
-            **(
-                {}
-                if isinstance(self.store, ManagedStore)  # the catalog maintains it as it likes
-                else {
-                    "delta.targetFileSize": str(self.sink.target_file_size),
-                    **retention_properties(self.sink.retention_hours),
-                }
-            ),
-            **(row_id_properties() if self.sink.row_ids else {}),
-        }
+        configuration = {**commit_id.table_properties(), **(row_id_properties() if self.sink.row_ids else {})}
+        if not isinstance(self.store, ManagedStore):  # a catalog maintains its tables itself
+            configuration["delta.targetFileSize"] = str(self.sink.target_file_size)
+            configuration |= retention_properties(self.sink.retention_hours)
         # A key is looked up by its text.
         columns = [
             schema.field(stored.name) if stored.name in commit_id.keys else stored
