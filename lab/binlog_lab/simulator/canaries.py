@@ -253,6 +253,3 @@ CANARIES: dict[str, Callable[[], AbstractContextManager[None]]] = {
     "a total order that begins anew after a switch": _total_order_begins_anew,
 }
 """Each makes the product wrong while it is entered."""
-
-FOUND_BY = {"a total order that begins anew after a switch": 7279}
-"""Seeds that find bugs which a thousand lives do not find."""

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from binlog_format.classic.layout import MAGIC_SIZE
 from binlog_format.errors import BinlogError, CorruptError, DataLossError, SwitchError
+from binlog_lab.simulator.topics.model_broker import STILL_ENDING
 from binlog_lab.simulator.verdict import DefectError
 
 if TYPE_CHECKING:
@@ -34,17 +35,21 @@ _WITHIN_BATCH = "BINLOG_SWITCH.WITHIN_BATCH"
 """The job was killed in a batch, and the log that has the rest of it is gone, or lost the end."""
 _OF_MEANWHILE = frozenset({"BINLOG_SWITCH.PURGED", _MISSING_GTIDS})
 """Files went, or their pages were written, between two looks of a switch."""
-_WITHOUT_GTIDS = frozenset({"BINLOG_SWITCH.NO_GTIDS", "BINLOG_DATA_LOSS.FILE_PURGED"})
+_NO_GTIDS = "BINLOG_SWITCH.NO_GTIDS"
+_WITHOUT_GTIDS = frozenset({_NO_GTIDS, "BINLOG_DATA_LOSS.FILE_PURGED"})
 """A job that has an offset, and has taken no group yet, is to go on in another log, or its file is gone: nothing tells
 whether there were groups."""
 _NO_FILES = "BINLOG_START.NO_LOG_FILES"
 """Files of which nothing is there yet are no log yet, nor is a first one without the GTIDs before it."""
 
+_JOB_CHANGED = "BINLOG_SWITCH.JOB_CHANGED"
+_OF_LATE_COMMIT = frozenset({_JOB_CHANGED, _NO_GTIDS})
+"""A switch was planned while a commit was decided, and not to be read yet; it may be the first one with a GTID."""
 _OF_FAULTS = frozenset(
     {
         *("BINLOG_STORAGE.NO_SPACE", "BINLOG_STORAGE.FAILED", "BINLOG_TABLE.WRITE_FAILED"),
         *("BINLOG_KAFKA.UNREACHABLE", "BINLOG_KAFKA.FAILED", "BINLOG_KAFKA.TRANSACTION_OPEN"),
-        "BINLOG_SWITCH.JOB_CHANGED",
+        _JOB_CHANGED,
     }
 )
 """Errors for a disk or a broker that fails; the last one for a commit that arrived late."""
@@ -96,7 +101,7 @@ class Reasons:
         Raises:
             DefectError: The error's reason is not true.
         """
-        if faults and not clean and error.condition in _OF_FAULTS:
+        if (faults and not clean and error.condition in _OF_FAULTS) or self._is_late_commit(error, faults):
             return False
         if any("another publisher" in fault for fault in faults):
             if error.condition == _OTHER_PUBLISHER:
@@ -118,6 +123,10 @@ class Reasons:
         if error.condition == _NO_FILES and not self._has_start() and (self.rotten or not clean):
             return bool(self.rotten)
         raise DefectError(f"an error whose reason is not true: {error}") from error
+
+    @staticmethod
+    def _is_late_commit(error: BinlogError, faults: Sequence[str]) -> bool:
+        return error.condition in _OF_LATE_COMMIT and any(STILL_ENDING in fault for fault in faults)
 
     def _is_last_of_its_kind(self, condition: str, taken: int) -> bool:
         return (

@@ -59,6 +59,13 @@ _WEIGHTS = {
 }
 LENGTHS = (5, 8, 10, 14, 20)
 """Steps of a life; short ones find as much in the same time."""
+_SWITCH_SHARE = 0.1
+"""Share of the lives in which a job that has taken something goes on in the log of a replica."""
+_SWITCH = (
+    *(Act.TRANSACTION, Act.TRANSACTION, Act.ROTATE, Act.TRANSACTION, Act.FLUSH, Act.SHOW, Act.RUN, Act.RUN),
+    *(Act.FAILOVER, Act.TRANSACTION, Act.TRANSACTION, Act.TRANSACTION),
+)
+"""Acts that come together in such a life, beside all else: by chance alone they are too rare."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +105,10 @@ class Script:
         """The script of a seed."""
         chance = random.Random(f"script {seed}")
         acts = chance.choices(list(_WEIGHTS), list(_WEIGHTS.values()), k=chance.choice(LENGTHS))
+        switch = random.Random(f"switch {seed}")
+        if switch.random() < _SWITCH_SHARE:
+            place = switch.randint(0, len(acts))
+            acts[place:place] = _SWITCH
         return cls(
             seed, tuple(LifeStep(number, act, chance.getrandbits(60)) for number, act in enumerate(acts, start=1))
         )

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from binlog_lab.simulator.canaries import CANARIES, FOUND_BY
+from binlog_lab.simulator.canaries import CANARIES
 from binlog_lab.simulator.disk import Disk, Killed
 from binlog_lab.simulator.run import find_canary, live, run_seeds, shrunk
 from binlog_lab.simulator.script import Script
@@ -22,11 +22,11 @@ if TYPE_CHECKING:
 CONTENT = b"as it is written"
 
 
-TABLES_FOUND = (1383, 1494, 1803, 2082, 2596, 3427, 4657, 5064, 11989, 13183, 62166, 75924, 99646)
-TOPICS_FOUND = (647, 2485, 3223, 3306, 3354, 3548, 6058, 8063, 9727, 45547, 56967, 60829, 90277)
-SWITCH_FOUND = (4718, 4839, 5878, 52039, 90281, 93064, 99154)
-JUDGED_FOUND = (1147, 1189, 1427, 1781, 2374, 2806, 2978, 3449, 5279, 5605, 10040, 11617, 46446, 49732, 54492, 55209)
-JUDGED_LATER = (58339, 58365, 60953, 62517, 62788, 64254, 64828, 65069, 65806, 68645, 73455, 74514, 74910, 84505, 84744)
+TABLES_FOUND = (529, 1494, 1803, 2082, 2596, 3427, 4657, 5064, 11989, 13183, 62166, 75924, 99646)
+TOPICS_FOUND = (647, 2485, 3223, 3306, 3354, 3548, 3982, 6058, 9727, 45547, 56967, 60829, 90277)
+SWITCH_FOUND = (4718, 5878, 52039, 90281, 93064, 99154)
+JUDGED_FOUND = (1147, 1189, 1427, 1781, 2806, 2978, 3449, 5279, 5605, 10040, 11617, 46446, 49732, 54492, 55209)
+JUDGED_LATER = (58339, 58365, 60953, 62517, 62788, 64254, 64828, 65069, 65806, 73455, 74514, 74910, 84505)
 JUDGED_LAST = (93890, 401471, 402872, 406205, 608372)
 FOUND = (*TABLES_FOUND, *TOPICS_FOUND, *SWITCH_FOUND, *JUDGED_FOUND, *JUDGED_LATER, *JUDGED_LAST)
 """Seeds that have found something."""
@@ -60,11 +60,6 @@ def test_a_known_bug_is_found_and_made_short() -> None:
         assert len(few.steps) < len(Script.of(seed).steps)
         assert live(few).defect is not None
     assert live(few).defect is None
-
-
-@pytest.mark.parametrize("name", FOUND_BY)
-def test_rare_bugs_are_found_by_the_seeds_that_are_known_for_them(name: str) -> None:
-    assert find_canary(name, ()) is not None
 
 
 @pytest.mark.thorough

@@ -34,6 +34,8 @@ Answer = TypeVar("Answer")
 TIMEOUT_SECONDS = 10
 """Time that a client waits for a reply."""
 
+STILL_ENDING = "ends a transaction of the process before"
+"""Note in `Disk.reached` of a commit that was decided, and is not to be read in all partitions yet."""
 _AT_ONCE = 0.7
 """Share of the transactions that end in all partitions with their commit."""
 _COMMIT = "commit"
@@ -195,6 +197,8 @@ class ModelBroker:
         self._calls, self._at = self._calls + 1, name
         self.at_call.pop(self._calls, nothing)()
         self._at = name  # another process may have been here meanwhile
+        if self._calls == 1 and self._ending:
+            self.note(STILL_ENDING)
         self._end_somewhere()
         if self._frozen:
             self._frozen -= 1
