@@ -16,6 +16,7 @@ from binlog_connector.following.log_end import end_of_log, start_of_log
 from binlog_connector.following.watched import WatchedLog
 from binlog_format.errors import DataLossError, OptionError, StartError
 from binlog_lab.event_encoding.table_encoding import ColumnSpec, TableSpec
+from binlog_lab.simulator.structured.program import LoggingProgram
 from binlog_streaming.job_state.checkpoint import StateFolder, place_errors, read_checkpoint, read_offset
 from binlog_streaming.job_state.record_keeper import RecordKeeper
 from binlog_streaming.jobs.check import check_job
@@ -36,7 +37,6 @@ from binlog_streaming.settings import (
     TableRule,
     load_job,
 )
-from tests.connector.program import Program
 from tests.corpus import SERVER_CASES
 from tests.program import run_program
 from tests.streaming.tables.oltp import CHANGES, OLTP, TABLES
@@ -284,7 +284,7 @@ def test_places_that_cannot_be_written_are_problems(tmp_path: Path, monkeypatch:
 
 
 def test_check_of_a_structured_log_names_places_too(tmp_path: Path) -> None:
-    with Program(tmp_path / "log") as program:
+    with LoggingProgram(tmp_path / "log") as program:
         program.log(5)
     (tmp_path / "tables").write_text("a file")
     text = 'checkpoint = "checkpoint"\n[source]\npath = "log"\n[[tables]]\n[sink]\ndirectory = "tables"\n'

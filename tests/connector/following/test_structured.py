@@ -16,7 +16,7 @@ from binlog_format import open_log
 from binlog_format.errors import CorruptError, DataLossError, OptionError, StartError
 from binlog_format.gtids.gtid_set import parse_gtids
 from binlog_format.structured.views.view import LogsView
-from tests.connector.program import FIRST_NS, NAME, Program
+from binlog_lab.simulator.structured.program import FIRST_NS, NAME, LoggingProgram
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -48,7 +48,11 @@ def look_on(tailer: Tailer) -> None:
 
 
 def tail(
-    program: Program, start: Start = Edge.EARLIEST, *, how: FollowOptions = FAST, saved: SourceOffset | None = None
+    program: LoggingProgram,
+    start: Start = Edge.EARLIEST,
+    *,
+    how: FollowOptions = FAST,
+    saved: SourceOffset | None = None,
 ) -> Tailer:
     return Tailer(str(program.directory), start, saved=saved, how=how)
 
@@ -61,7 +65,7 @@ def test_events_come_once_whatever_becomes_of_the_files(tmp_path: Path) -> None:
     """Each step by another tailer, which begins with the saved offset of the one before."""
     numbers: list[int] = []
     saved: SourceOffset | None = None
-    with Program(tmp_path / "log") as program:
+    with LoggingProgram(tmp_path / "log") as program:
         for turn in range(12):
             program.log(turn * 7 % 13 + 1)
             if turn % 3 == 1:
@@ -78,7 +82,7 @@ def test_events_come_once_whatever_becomes_of_the_files(tmp_path: Path) -> None:
 
 
 def test_offset_carries_what_events_after_it_need(tmp_path: Path) -> None:
-    with Program(tmp_path) as program:
+    with LoggingProgram(tmp_path) as program:
         program.log(20)
         with tail(program, Edge.LATEST) as tailer:
             offset = saved_again(tailer.offset)
@@ -94,7 +98,7 @@ def test_offset_carries_what_events_after_it_need(tmp_path: Path) -> None:
 
 
 def test_starts(tmp_path: Path) -> None:
-    with Program(tmp_path) as program:
+    with LoggingProgram(tmp_path) as program:
         program.log(9)
         program.rotate()
         program.log(9)
@@ -116,7 +120,7 @@ def test_starts(tmp_path: Path) -> None:
 
 
 def test_unfinished_entry_is_waited_for(tmp_path: Path) -> None:
-    with Program(tmp_path) as program:
+    with LoggingProgram(tmp_path) as program:
         program.log(2)
         entry = (tmp_path / NAME).read_bytes()[-30:]
         with tail(program) as tailer:
@@ -128,7 +132,7 @@ def test_unfinished_entry_is_waited_for(tmp_path: Path) -> None:
 
 
 def test_removed_file_is_a_named_loss(tmp_path: Path) -> None:
-    with Program(tmp_path) as program:
+    with LoggingProgram(tmp_path) as program:
         program.log(5)
         with tail(program) as tailer:
             assert len(taken(tailer)) == 5
@@ -144,7 +148,7 @@ def test_removed_file_is_a_named_loss(tmp_path: Path) -> None:
 
 
 def test_file_that_was_to_come_is_gone(tmp_path: Path) -> None:
-    with Program(tmp_path) as program:
+    with LoggingProgram(tmp_path) as program:
         program.log(5)
         program.rotate()
         program.log(5)
@@ -161,7 +165,7 @@ def test_file_that_was_to_come_is_gone(tmp_path: Path) -> None:
 
 
 def test_passed_file_that_grows_is_a_named_loss(tmp_path: Path) -> None:
-    with Program(tmp_path) as program:
+    with LoggingProgram(tmp_path) as program:
         program.log(5)
         first = program.rotate()
         program.log(5)
@@ -181,7 +185,7 @@ def test_passed_file_that_grows_is_a_named_loss(tmp_path: Path) -> None:
 
 
 def test_cut_and_rewritten_files_are_named(tmp_path: Path) -> None:
-    with Program(tmp_path) as program:
+    with LoggingProgram(tmp_path) as program:
         program.log(5)
         with tail(program) as tailer:
             taken(tailer)

@@ -10,7 +10,7 @@ from binlog_connector.following.starts import Edge
 from binlog_connector.following.tailer import FollowOptions, Tailer
 from binlog_connector.metrics import lag as lag_module
 from binlog_connector.metrics.lag import Consumed, Lag, LagMeter
-from tests.connector.program import FIRST_NS, STEP_NS, Program
+from binlog_lab.simulator.structured.program import FIRST_NS, STEP_NS, LoggingProgram
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -22,13 +22,13 @@ ONE_BY_ONE = FollowOptions(step_size_max=1)
 
 
 @pytest.fixture
-def program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Program]:
+def program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[LoggingProgram]:
     monkeypatch.setattr(lag_module, "WALK_SIZE", 300)  # some four events
-    with Program(tmp_path / "log") as program:
+    with LoggingProgram(tmp_path / "log") as program:
         yield program
 
 
-def steps(program: Program) -> list[Step]:
+def steps(program: LoggingProgram) -> list[Step]:
     """One for each event."""
     found = []
     with Tailer(str(program.directory), Edge.EARLIEST, how=ONE_BY_ONE) as tailer:
@@ -42,7 +42,7 @@ def lag(meter: LagMeter, step: Step) -> Lag:
     return meter.lag(lambda: Consumed(step.end, step.last_timestamp))
 
 
-def test_events_that_wait_are_counted(program: Program) -> None:
+def test_events_that_wait_are_counted(program: LoggingProgram) -> None:
     for _ in range(3):
         program.log(20)
         program.rotate()
@@ -58,7 +58,7 @@ def test_events_that_wait_are_counted(program: Program) -> None:
     meter.close()
 
 
-def test_lag_grows_with_the_log_and_ends_with_it(program: Program) -> None:
+def test_lag_grows_with_the_log_and_ends_with_it(program: LoggingProgram) -> None:
     program.log(10)
     meter = LagMeter(str(program.directory))
     (*_, last) = steps(program)
@@ -75,7 +75,7 @@ def test_lag_grows_with_the_log_and_ends_with_it(program: Program) -> None:
     meter.close()
 
 
-def test_seconds_are_those_between_events(program: Program) -> None:
+def test_seconds_are_those_between_events(program: LoggingProgram) -> None:
     program.log(2)
     first, _ = steps(program)
     program.count = 42 * 10**9 // STEP_NS
@@ -88,7 +88,7 @@ def test_seconds_are_those_between_events(program: Program) -> None:
     meter.close()
 
 
-def test_files_that_have_been_read_may_go(program: Program) -> None:
+def test_files_that_have_been_read_may_go(program: LoggingProgram) -> None:
     program.log(30)
     meter = LagMeter(str(program.directory))
     taken = steps(program)
@@ -103,7 +103,7 @@ def test_files_that_have_been_read_may_go(program: Program) -> None:
     meter.close()
 
 
-def test_consumer_that_goes_back_is_counted_anew(program: Program) -> None:
+def test_consumer_that_goes_back_is_counted_anew(program: LoggingProgram) -> None:
     program.log(30)
     taken = steps(program)
     meter = LagMeter(str(program.directory))

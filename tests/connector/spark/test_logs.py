@@ -20,7 +20,8 @@ from binlog_format.errors import CorruptError, OptionError, SchemaError
 from binlog_format.structured.layout import Severity
 from binlog_format.structured.views.event_filter import ALL_EVENTS
 from binlog_format.structured.views.view import LOGS_SCHEMA, LogsView
-from tests.connector.program import FIRST_NS, NOISE, STEP_NS, Program, damaged_before_first_event, damaged_log
+from binlog_lab.simulator.structured.program import FIRST_NS, STEP_NS, LoggingProgram
+from tests.connector.damaged_program import NOISE, damaged_before_first_event, damaged_log
 from tests.connector.shop import Shop
 
 if TYPE_CHECKING:
@@ -66,7 +67,7 @@ def whole(directory: Path, wanted: EventFilter = ALL_EVENTS) -> pa.Table:
 @pytest.fixture(scope="module")
 def log(tmp_path_factory: pytest.TempPathFactory) -> Path:
     directory = tmp_path_factory.mktemp("log")
-    with Program(directory) as program:
+    with LoggingProgram(directory) as program:
         for _ in range(3):
             program.log(100)
             program.rotate()
@@ -87,7 +88,7 @@ def test_stream_gives_each_event_once(tmp_path: Path) -> None:
     """Every micro-batch is read twice, and the second reader goes on from a checkpoint."""
     rows: list[Row] = []
     offset = None
-    with Program(tmp_path) as program:
+    with LoggingProgram(tmp_path) as program:
         for turn in range(6):
             program.log(30)
             if turn % 2:
@@ -202,7 +203,7 @@ def test_arguments_of_a_source_are_columns(log: Path) -> None:
 
 
 def test_sources_of_one_selector_must_agree(tmp_path: Path) -> None:
-    with Program(tmp_path) as program:
+    with LoggingProgram(tmp_path) as program:
         program.session.add_source("x {}", "i", file="a.cpp", line=1, severity=Severity.INFO)
         program.session.add_source("y {} {}", "ii", file="b/a.cpp", line=1, severity=Severity.INFO)
         program.log(1)
@@ -211,7 +212,7 @@ def test_sources_of_one_selector_must_agree(tmp_path: Path) -> None:
 
 
 def test_source_that_gets_other_arguments_ends_the_query(tmp_path: Path) -> None:
-    with Program(tmp_path) as program:
+    with LoggingProgram(tmp_path) as program:
         program.log(10)
         reader = batch_reader(tmp_path, source="net.cpp:20")
         writer_source = program.session.add_source("failed: code={} in {}", "i[c", file="src/net.cpp", line=20)
@@ -220,7 +221,7 @@ def test_source_that_gets_other_arguments_ends_the_query(tmp_path: Path) -> None
             _log_other(program, reader)
 
 
-def _log_other(program: Program, reader: BinlogBatchReader) -> None:
+def _log_other(program: LoggingProgram, reader: BinlogBatchReader) -> None:
     from binlog_format.structured.writing import SessionWriter
 
     SessionWriter(program.session, id=5).add_event(program.failure, 1, 5, "x")

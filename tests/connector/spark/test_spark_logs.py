@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.connector.program import Program
+from binlog_lab.simulator.structured.program import LoggingProgram
 from tests.connector.spark.test_logs import direct
 from tests.connector.spark.test_spark import load, rows_of, run_once, stream
 
@@ -23,7 +23,7 @@ pytestmark = [
 
 
 def test_batches_and_streams_give_the_log(spark: SparkSession, tmp_path: Path) -> None:
-    with Program(tmp_path / "log") as program:
+    with LoggingProgram(tmp_path / "log") as program:
         program.log(60)
         run_once(stream(spark, tmp_path / "log", maxBytesPerTrigger="1k"), tmp_path)
         program.rotate()

@@ -20,7 +20,7 @@ from binlog_format.formats.opening import open_live_files, verify_log
 from binlog_format.position import BEFORE_ALL
 from binlog_format.structured.metadata import ClockSync
 from binlog_format.structured.reader import StructuredLog
-from tests.connector.program import NOISE, damaged_before_first_event
+from tests.connector.damaged_program import NOISE, damaged_before_first_event
 from tests.format.structured.logs import defined, event, log_entries, source
 from tests.format.structured.model import Model, events_of
 

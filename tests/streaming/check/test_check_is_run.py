@@ -20,11 +20,11 @@ from deltalake import write_deltalake
 
 from binlog_format.structured.layout import SIZE_STRUCT
 from binlog_lab.event_encoding.table_encoding import ColumnSpec, TableSpec
+from binlog_lab.simulator.structured.program import LoggingProgram
 from binlog_streaming.cli.status.observing import NO_PAGE, TOKEN_VARIABLE, observed
 from binlog_streaming.jobs.mirror import any_job_at
 from binlog_streaming.status.page.serving import TOKEN_LENGTH_MIN
 from binlog_streaming.status.view import StatusFile
-from tests.connector.program import Program
 from tests.faults.small_disk import fill, small_disk
 from tests.program import run_program
 from tests.streaming.tables.shop import ShopLog
@@ -135,7 +135,7 @@ class Trial:
     def logs_more(self) -> Trial:
         """One more row, or event, is in the log."""
         if self.kind == EVENTS:
-            with Program(self.log) as program:
+            with LoggingProgram(self.log) as program:
                 program.log(1)
             return self
         with ShopLog(self.log, LOGGED) as shop:
@@ -335,7 +335,7 @@ def trial(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: p
     if kind == TABLES:
         request.getfixturevalue("spark")
     if kind == EVENTS:
-        with Program(tmp_path / "log") as program:
+        with LoggingProgram(tmp_path / "log") as program:
             program.log(50)
     else:
         with ShopLog(tmp_path / "log") as shop:

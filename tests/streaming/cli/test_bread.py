@@ -18,10 +18,10 @@ from binlog_format.kernels import as_bytes
 from binlog_format.structured.layout import ENTRY_HEAD_SIZE
 from binlog_format.structured.metadata import ClockSync, EventSource, WriterProp
 from binlog_format.structured.scan import EntryScanner
+from binlog_lab.simulator.structured.program import FIRST_NS, NAME, STEP_NS, LoggingProgram
 from binlog_streaming.cli.logs.bread.arguments import HELP
 from binlog_streaming.cli.logs.bread.command import CANNOT_OPEN, DAMAGED, WRONG_USE, run
 from tests.chance import some
-from tests.connector.program import FIRST_NS, NAME, STEP_NS, Program
 from tests.corpus import corpus
 from tests.format.structured.logs import event
 from tests.program import PROGRAM
@@ -345,7 +345,7 @@ def test_bread_sorts_in_parts_as_it_does_in_memory(
     merged: int,
 ) -> None:
     random = Random(clocks)
-    with Program(tmp_path) as program:
+    with LoggingProgram(tmp_path) as program:
         for number in range(40):
             for writer in range(3):
                 clock = FIRST_NS + random.randrange(clocks)
@@ -380,7 +380,7 @@ def test_bread_sorts_in_parts_as_it_does_in_memory(
 def test_bread_prints_events_that_are_wanted(
     tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes], words: list[str], numbers: list[int]
 ) -> None:
-    with Program(tmp_path) as program:
+    with LoggingProgram(tmp_path) as program:
         program.log(20)
     assert run([*words, "-f", "%r", str(tmp_path / NAME)]) == 0
     sys.stdout.flush()
@@ -401,7 +401,7 @@ def test_bread_prints_events_that_are_wanted(
 def test_bread_refuses_values_that_select_nothing(
     tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes], words: list[str], told: str
 ) -> None:
-    with Program(tmp_path) as program:
+    with LoggingProgram(tmp_path) as program:
         program.log(2)
     assert run([str(tmp_path / NAME), *words]) == WRONG_USE
     assert told in capfdbinary.readouterr().err.decode()

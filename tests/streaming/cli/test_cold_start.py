@@ -13,7 +13,7 @@ from binlog_format.gtids.gtid import Gtid
 from binlog_lab.event_encoding.event_encoding import Origin, encode_gtid, encode_xid
 from binlog_lab.innodb_writer.options import WriterOptions
 from binlog_lab.innodb_writer.server import BinlogWriter
-from tests.connector.program import NAME, Program
+from binlog_lab.simulator.structured.program import NAME, LoggingProgram
 from tests.corpus import SERVER_CASES
 
 if TYPE_CHECKING:
@@ -108,7 +108,7 @@ def test_rows_are_printed_without_pandas(command: str) -> None:
 
 def test_text_of_a_structured_log_needs_neither_arrow_nor_typer_s_models(tmp_path: Path) -> None:
     """They take as long to load as half a million events to be printed."""
-    with Program(tmp_path) as logged:
+    with LoggingProgram(tmp_path) as logged:
         logged.log()
     looked_for = _PROGRAM.replace('"numba", "pandas"', '"pyarrow", "pydantic"')
     for options, loaded in (("-f%m", "loaded:"), ("--output=jsonl", "loaded: pyarrow")):

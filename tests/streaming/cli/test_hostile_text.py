@@ -19,9 +19,9 @@ import pytest
 from binlog_format.messages import HIDDEN, SHOW_VALUES, library_text, row_value
 from binlog_format.structured.layout import Severity
 from binlog_lab.event_encoding.table_encoding import ColumnSpec, TableSpec
+from binlog_lab.simulator.structured.program import LoggingProgram
 from binlog_streaming.cli.output import traceback_text
 from binlog_streaming.topics.step_messages import Notifications
-from tests.connector.program import Program
 from tests.program import PROGRAM, run_program
 from tests.streaming.tables.shop import ShopLog
 
@@ -130,7 +130,7 @@ def test_settings(tmp_path: Path, setting: str) -> None:
 
 
 def test_jobs_of_events(tmp_path: Path) -> None:
-    with Program(tmp_path / "log") as program:
+    with LoggingProgram(tmp_path / "log") as program:
         names = {"category": HOSTILE, "function": HOSTILE, "file": HOSTILE}
         program.failure = program.session.add_source(f"{HOSTILE}{{}}", "i", severity=Severity.ERROR, line=1, **names)
         program.log_with()

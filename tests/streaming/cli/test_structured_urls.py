@@ -9,7 +9,7 @@ import pyarrow.fs
 import pytest
 
 from binlog_lab.demo.servers.object_store import BUCKET
-from tests.connector.program import Program
+from binlog_lab.simulator.structured.program import LoggingProgram
 from tests.program import run_program
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ def shown(*arguments: object) -> str:
 
 
 def test_commands_show_of_a_bucket_what_they_show_of_a_folder(url: str, tmp_path: Path) -> None:
-    with Program(tmp_path / "log") as program:
+    with LoggingProgram(tmp_path / "log") as program:
         for _ in range(3):
             program.log(30)
             program.rotate()
@@ -64,7 +64,7 @@ def test_commands_show_of_a_bucket_what_they_show_of_a_folder(url: str, tmp_path
 
 
 def test_damage_in_a_bucket_is_named_with_its_place(url: str, tmp_path: Path) -> None:
-    with Program(tmp_path / "log") as program:
+    with LoggingProgram(tmp_path / "log") as program:
         program.log(30)
         old = program.rotate()
         program.log(5)
@@ -81,7 +81,7 @@ def test_damage_in_a_bucket_is_named_with_its_place(url: str, tmp_path: Path) ->
 def test_tail_goes_on_where_it_was_as_objects_are_written_anew(url: str, tmp_path: Path) -> None:
     saved = tmp_path / "offset.json"
     numbers: list[int] = []
-    with Program(tmp_path / "log") as program:
+    with LoggingProgram(tmp_path / "log") as program:
         for turn in range(4):
             program.log(7)
             if turn % 2:

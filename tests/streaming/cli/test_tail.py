@@ -28,10 +28,10 @@ from binlog_connector.metrics.follower import Follower
 from binlog_connector.metrics.lag import Consumed, LagMeter
 from binlog_format.errors import BinlogError, DataLossError, OptionError, StartError
 from binlog_format.views.changes import ChangesView
+from binlog_lab.simulator.structured.program import FIRST_NS, LoggingProgram
 from binlog_streaming.cli.logs import changes, tail
 from binlog_streaming.cli.logs.tail_steps import EventLines, Saving
 from binlog_streaming.cli.logs.tail_view import TailView
-from tests.connector.program import FIRST_NS, Program
 from tests.connector.shop import Shop
 from tests.corpus import SERVER_CASES, corpus
 
@@ -66,7 +66,7 @@ def gtids(text: str) -> list[str]:
 
 
 def test_events_of_a_structured_log_are_measured(tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]) -> None:
-    with Program(tmp_path) as program:
+    with LoggingProgram(tmp_path) as program:
         program.log(30)
     for is_readable in (False, True):
         follower = Follower("tail", None)

@@ -16,9 +16,9 @@ import pytest
 from binlog_connector.crash_points import watched
 from binlog_format.errors import BinlogError
 from binlog_format.position import Position
+from binlog_lab.simulator.structured.program import FIRST_NS, NAME, STEP_NS, LoggingProgram
 from binlog_streaming.event_tables.run import EventTablesRun
 from binlog_streaming.event_tables.state import EventTablesStateFile
-from tests.connector.program import FIRST_NS, NAME, STEP_NS, Program
 from tests.faults.processes import Kill, files_up_to, in_a_process
 from tests.streaming.event_tables.test_losses import gaps
 from tests.streaming.event_tables.test_run import ONE_TABLE, job_at, numbers, run_once, table
@@ -50,7 +50,7 @@ class History:
 
     folder: Path
     random: random.Random
-    program: Program = field(init=False)
+    program: LoggingProgram = field(init=False)
     places: dict[int, Position] = field(default_factory=dict)
     rotated: dict[Path, int] = field(default_factory=dict)
     known: set[int] = field(default_factory=set)
@@ -59,7 +59,7 @@ class History:
     _first: int | None = None
 
     def __post_init__(self) -> None:
-        self.program = Program(self.folder / "log")
+        self.program = LoggingProgram(self.folder / "log")
 
     @property
     def job(self) -> EventTablesJob:

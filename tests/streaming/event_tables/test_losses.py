@@ -13,10 +13,11 @@ import pytest
 
 from binlog_connector.crash_points import watched
 from binlog_format.errors import CorruptError, DataLossError, StartError
+from binlog_lab.simulator.structured.program import NAME, LoggingProgram
 from binlog_streaming.event_tables.run import EventTablesRun
 from binlog_streaming.event_tables.writing import table_rows
 from binlog_streaming.job_state.checkpoint import BatchStep
-from tests.connector.program import NAME, NOISE, Program, damaged_before_first_event, damaged_log
+from tests.connector.damaged_program import NOISE, damaged_before_first_event, damaged_log
 from tests.faults.processes import Kill, in_a_process
 from tests.streaming.event_tables.test_run import job_at, numbers, run_once, table
 
@@ -53,7 +54,7 @@ def killed_at(step: BatchStep, job: Callable[[], EventTablesJob]) -> None:
 @pytest.mark.parametrize("sink", ["delta", pytest.param("iceberg", marks=pytest.mark.thorough)])
 @pytest.mark.parametrize("step", [BatchStep.BEGUN, BatchStep.IN_TABLES])
 def test_file_of_a_batch_that_was_under_way_is_gone(tmp_path: Path, step: BatchStep, sink: str) -> None:
-    with Program(tmp_path / "log") as program:
+    with LoggingProgram(tmp_path / "log") as program:
         program.log(20)
         killed_at(step, lambda: job_at(tmp_path, source=ACCEPTING, sink=sink))
         program.rotate().unlink()
@@ -72,7 +73,7 @@ def test_file_of_a_batch_that_was_under_way_is_gone(tmp_path: Path, step: BatchS
         assert len(gaps(job)) == 1
 
 
-def three_files(program: Program) -> list[Path]:
+def three_files(program: LoggingProgram) -> list[Path]:
     """Files with ten events each; the last one is that which the program writes to."""
     files = []
     for turn in range(3):
@@ -85,7 +86,7 @@ def three_files(program: Program) -> list[Path]:
 @pytest.mark.parametrize("gone", [0, 1])
 def test_files_go_between_planning_and_reading(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, gone: int) -> None:
     """A file between two others leaves no trace in what is read: it is counted what was planned."""
-    with Program(tmp_path / "log") as program:
+    with LoggingProgram(tmp_path / "log") as program:
         files = three_files(program)
 
         def remove_first(*batch: Any) -> Any:
@@ -109,12 +110,12 @@ def test_program_that_opens_its_log_anew_is_a_restart(tmp_path: Path) -> None:
     """It cuts its file, as the examples of the library do; all that was there had been read."""
     job = job_at(tmp_path)
     path = tmp_path / "log" / NAME
-    with Program(tmp_path / "log") as program:
+    with LoggingProgram(tmp_path / "log") as program:
         program.log(10)
         run_once(job)
         path.open("wb").close()
         assert run_once(job).progress.batches == 0, "nothing has been written yet"
-    with Program(tmp_path / "log") as again:
+    with LoggingProgram(tmp_path / "log") as again:
         again.count = 100
         again.log(10)
         run_once(job)
@@ -126,12 +127,12 @@ def test_program_that_opens_its_log_anew_is_a_restart(tmp_path: Path) -> None:
 
 def test_what_was_cut_before_it_was_read_is_a_loss(tmp_path: Path) -> None:
     job = job_at(tmp_path)
-    with Program(tmp_path / "log") as program:
+    with LoggingProgram(tmp_path / "log") as program:
         program.log(40)
         running = EventTablesRun(job, once=True, listener=lambda _: running.stop())
         running.run()
         (tmp_path / "log" / NAME).open("wb").close()
-    with Program(tmp_path / "log") as again:
+    with LoggingProgram(tmp_path / "log") as again:
         again.count = 100
         again.log(10)
         with pytest.raises(DataLossError, match="FILE_PURGED"):
@@ -150,7 +151,7 @@ def test_first_file_is_waited_for(tmp_path: Path, start: str) -> None:
     thread = threading.Thread(target=running.wait)
     thread.start()
     try:
-        with Program(tmp_path / "log") as program:
+        with LoggingProgram(tmp_path / "log") as program:
             program.log(5)
             assert taken.wait(60)
     finally:
@@ -197,7 +198,7 @@ def test_damage_before_the_first_event_of_a_file_is_skipped(
 
 def test_file_without_an_event_that_can_be_read_is_moved_away(tmp_path: Path) -> None:
     job = job_at(tmp_path, source=SKIPPING)
-    with Program(tmp_path / "log") as program:
+    with LoggingProgram(tmp_path / "log") as program:
         program.log(5)
         program.rotate()
         program.append(NOISE["too short"])

@@ -12,11 +12,11 @@ from binlog_connector.crash_points import watched
 from binlog_connector.metrics.exporter import lag_of
 from binlog_format.errors import DataLossError, OptionError, SchemaError, StorageError, TableError
 from binlog_lab.demo.proof.targets import read_target
+from binlog_lab.simulator.structured.program import FIRST_NS, STEP_NS, LoggingProgram
 from binlog_streaming.event_tables.run import EventTablesRun
 from binlog_streaming.lake.sinks import sink_type
 from binlog_streaming.settings import EventTablesJob, TableFormat, parse_any_job
 from binlog_streaming.status.recorder import StatusRecorder
-from tests.connector.program import FIRST_NS, STEP_NS, Program
 from tests.faults.processes import Kill, in_a_process
 from tests.program import run_program
 
@@ -80,7 +80,7 @@ def assert_tables_hold(job: EventTablesJob, count: int) -> None:
 
 @pytest.mark.parametrize("sink", ["delta", "iceberg", "parquet"])
 def test_events_are_in_the_tables_once(tmp_path: Path, sink: str) -> None:
-    with Program(tmp_path / "log") as program:
+    with LoggingProgram(tmp_path / "log") as program:
         program.log(40)
         job = job_at(tmp_path, sink=sink, source="")  # the format is detected
         assert run_once(job).progress.batches > 1
@@ -101,7 +101,7 @@ def test_killed_at_each_step_while_files_are_rotated(tmp_path: Path, sink: str) 
             run_once(job_at(tmp_path, sink=sink))
 
     ends = []
-    with Program(tmp_path / "log") as program:
+    with LoggingProgram(tmp_path / "log") as program:
         for turn, left in enumerate(range(1, 20, 2)):
             program.log(11)
             if turn % 3 == 2:
@@ -116,7 +116,7 @@ def test_killed_at_each_step_while_files_are_rotated(tmp_path: Path, sink: str) 
 
 def test_a_second_process_on_the_same_checkpoint_is_kept_out(tmp_path: Path) -> None:
     """It would give the number of a batch to other events; after the first one has ended, it goes on."""
-    with Program(tmp_path / "log") as program:
+    with LoggingProgram(tmp_path / "log") as program:
         program.log(40)
         job = job_at(tmp_path)
 
@@ -138,7 +138,7 @@ def test_new_and_changed_sources(tmp_path: Path) -> None:
     """A source that comes later adds its table; one with more arguments adds columns; with another type, it ends."""
     rules = '[[tables]]\narguments = "columns"\ntarget = "{category}"\n'
     job = job_at(tmp_path, rules)
-    with Program(tmp_path / "log") as program:
+    with LoggingProgram(tmp_path / "log") as program:
         program.log(10)
         run_once(job)
         program.failure = program.session.add_source("failed: code={} after={}", "ld", category="net")
@@ -157,7 +157,7 @@ def test_new_and_changed_sources(tmp_path: Path) -> None:
 
 def test_metrics_tell_what_is_taken_and_what_waits(tmp_path: Path) -> None:
     job = job_at(tmp_path)
-    with Program(tmp_path / "log") as program:
+    with LoggingProgram(tmp_path / "log") as program:
         program.log(40)
         with StatusRecorder(job) as recorder:
             running = EventTablesRun(job, once=True, listener=recorder.batch)
@@ -183,7 +183,7 @@ def test_rules_select_events(tmp_path: Path) -> None:
         '[[tables]]\ntarget = "none"\nformats = "nothing"\n'
     )
     job = job_at(tmp_path, rules)
-    with Program(tmp_path / "log") as program:
+    with LoggingProgram(tmp_path / "log") as program:
         program.log(20)
     run_once(job)
     assert numbers(table(job, "problems")) == [9, 19] == numbers(table(job, "by/error"))
@@ -193,7 +193,7 @@ def test_rules_select_events(tmp_path: Path) -> None:
 
 def test_what_is_lost_or_foreign_is_named(tmp_path: Path) -> None:
     job = job_at(tmp_path)
-    with Program(tmp_path / "log") as program:
+    with LoggingProgram(tmp_path / "log") as program:
         program.log(20)
         run_once(job)
         other = job_at(tmp_path, '[[tables]]\ntarget = "other"\n')
@@ -215,14 +215,14 @@ def test_what_is_lost_or_foreign_is_named(tmp_path: Path) -> None:
 def test_two_rules_with_one_table_are_refused(tmp_path: Path) -> None:
     with pytest.raises(OptionError, match=r"tables\[1\].target: expected another target"):
         job_at(tmp_path, ONE_TABLE + ONE_TABLE)
-    with Program(tmp_path / "log") as program:
+    with LoggingProgram(tmp_path / "log") as program:
         program.log(10)
     with pytest.raises(TableError, match="SAME_TARGET"):
         run_once(job_at(tmp_path, '[[tables]]\ntarget = "net"\n[[tables]]\ntarget = "{category}"\n'))
 
 
 def test_commands_know_such_jobs(tmp_path: Path) -> None:
-    with Program(tmp_path / "log") as program:
+    with LoggingProgram(tmp_path / "log") as program:
         program.log(20)
     made = run_program("init", tmp_path / "log")
     assert made.returncode == 0, made.stderr
@@ -250,7 +250,7 @@ def test_commands_know_such_jobs(tmp_path: Path) -> None:
 def test_clock_that_cannot_be_is_named_once(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, clock: int, year: str
 ) -> None:
-    with Program(tmp_path / "log") as program:
+    with LoggingProgram(tmp_path / "log") as program:
         program.log(5)
         run_once(job_at(tmp_path))
         assert "clock" not in caplog.text

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from binlog_lab.simulator.structured.program import LoggingProgram
 from binlog_streaming.settings.source_texts import publish_job_text
-from tests.connector.program import Program
 from tests.program import PROGRAM, run_program
 from tests.streaming.tables.oltp import CHANGES, OLTP
 from tests.streaming.topics.publishing import publish_job, recorded
@@ -67,7 +67,7 @@ def test_a_job_of_tables_is_watched_and_killed(tmp_path: Path) -> None:
 
 
 def test_a_job_of_events_is_recorded(tmp_path: Path) -> None:
-    with Program(tmp_path / "log") as program:
+    with LoggingProgram(tmp_path / "log") as program:
         program.log(40)
     file = tmp_path / "job.toml"
     file.write_text(
