@@ -295,7 +295,9 @@ class Tailer:
     def _end_of_step(self, watched: WatchedLog, begin: SourceOffset, span: Span) -> SourceOffset:
         target = self._target
         # Where all groups were read and purged, the end that was set is the start of what is left, before *begin*.
-        is_cut = target is not None and begin.position <= target.position < span.end
+        # An end that sizes tell may be within an entry: there no step ends.
+        may_cut = not self._how.skip_damaged
+        is_cut = target is not None and may_cut and begin.position <= target.position < span.end
         gtid = begin.gtid.advanced_by(target.gtid if target is not None and is_cut else span.gtids)
         position = target.position if target is not None and is_cut else span.end
         steps = [step for step in span.xa if step.position < position]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
@@ -129,6 +130,29 @@ def test_unfinished_entry_is_waited_for(tmp_path: Path) -> None:
             assert taken(tailer) == []
             program.append(b"\x00" + (2).to_bytes(8, "little") + bytes(8) + (77).to_bytes(4, "little"))
             assert taken(tailer) == [77]
+
+
+@pytest.mark.parametrize("cut", [1, 30])
+@pytest.mark.parametrize("is_left", [True, False])
+def test_an_end_within_an_entry_ends_no_step(tmp_path: Path, cut: int, *, is_left: bool) -> None:
+    """Where damage is skipped, sizes tell the end; what was unfinished is completed, or what a killed program left."""
+    how = FollowOptions(poll_interval=0.01, ends=True, skip_damaged=True)
+    with LoggingProgram(tmp_path) as program:
+        program.log(5)
+        path = tmp_path / NAME
+        rest = path.read_bytes()[-cut:]
+        os.truncate(path, path.stat().st_size - cut)
+        with tail(program, how=how) as tailer:
+            if is_left:
+                program.rotate()
+            else:
+                program.append(rest)
+            program.log(3)
+            found = taken(tailer)
+            assert found[:4] == list(range(4))
+            assert (4 in found) is not is_left
+        with tail(program, saved=saved_again(tailer.offset)) as tailer:
+            assert sorted([*found, *taken(tailer)]) == [number for number in range(8) if number != 4 or not is_left]
 
 
 def test_removed_file_is_a_named_loss(tmp_path: Path) -> None:
