@@ -24,6 +24,8 @@ from binlog_format.transactions.control_statements import GroupOutcome
 from binlog_format.transactions.prepared import PreparedXaRows
 from binlog_lab.simulator.model_tables import ModelTarget
 from binlog_lab.simulator.scheduler import ModelSession
+from binlog_streaming.event_tables import run as event_tables_run
+from binlog_streaming.event_tables.run import EventBatch, EventTablesRun
 from binlog_streaming.job_state.checkpoint import end_batch
 from binlog_streaming.jobs import switch
 from binlog_streaming.lake.change import Change
@@ -227,6 +229,14 @@ def _total_order_begins_anew() -> AbstractContextManager[None]:
     )
 
 
+def _gaps_not_named() -> AbstractContextManager[None]:
+    return _replaced(event_tables_run, "write_gaps", lambda *_: None)
+
+
+def _begun_events_taken_for_done() -> AbstractContextManager[None]:
+    return _replaced(EventTablesRun, "_begun_batch", lambda _, __, end: EventBatch((), end, None))
+
+
 CANARIES: dict[str, Callable[[], AbstractContextManager[None]]] = {
     "an offset before the commit": _offset_before_the_commit,
     "a lost fsync": _lost_fsync,
@@ -251,5 +261,7 @@ CANARIES: dict[str, Callable[[], AbstractContextManager[None]]] = {
     "a lost reply of a broker taken for not committed": _lost_reply_taken_for_not_committed,
     "another publisher not noticed": _other_publisher_not_noticed,
     "a total order that begins anew after a switch": _total_order_begins_anew,
+    "a gap of events that nobody names": _gaps_not_named,
+    "events of a batch that was begun taken for done": _begun_events_taken_for_done,
 }
 """Each makes the product wrong while it is entered."""

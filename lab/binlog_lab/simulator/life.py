@@ -2,23 +2,17 @@
 
 from __future__ import annotations
 
-import errno
 import shutil
-from contextlib import ExitStack
 from random import Random
 from typing import TYPE_CHECKING
 
-from deltalake.exceptions import DeltaError
-
-from binlog_connector.crash_points import watched
-from binlog_format.errors import BinlogError
-from binlog_lab.simulator.disk import Disk, Killed
+from binlog_lab.simulator.any_life import RUNS_TO_CATCH_UP, AnyLife
+from binlog_lab.simulator.disk import Killed
 from binlog_lab.simulator.lived_job import LivedTablesJob
-from binlog_lab.simulator.machine import Clock, forget_process, one_machine
 from binlog_lab.simulator.model_tables import ModelLake
 from binlog_lab.simulator.reasons import Reasons
 from binlog_lab.simulator.scheduler import Conduct
-from binlog_lab.simulator.script import Act, LifeResult, LifeStep, Script
+from binlog_lab.simulator.script import Act, LifeStep, Script
 from binlog_lab.simulator.server import ModelServer
 from binlog_lab.simulator.server_log import InnodbServerLog, Terms
 from binlog_lab.simulator.settings import DELTA_SHARE, TOPICS_SHARE, new_log, write_job, write_publish_job
@@ -28,12 +22,7 @@ from binlog_lab.simulator.verdict import DefectError
 from binlog_lab.simulator.visible_folder import LOOKS, Look, VisibleFolder
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from enum import StrEnum
     from pathlib import Path
-
-RUNS_TO_CATCH_UP = 3
-"""Runs within which a job without faults has to reach the end of the log."""
 
 CLOCK_JUMPS = (-86400, -3600, -5, 5, 3600, 86400)
 """Seconds by which the server's clock jumps."""
@@ -42,26 +31,20 @@ _TOLD = ("savepoint", "rollback to savepoint", "ROLLBACK", "XA PREPARE", "XA COM
 """Parts of statements that count as reached."""
 
 
-class Life:
-    """A life.
+class Life(AnyLife):
+    """A life of a server.
 
     Args:
-        script: What happens.
-        folder: For its files; removed at its end.
+        script: See `AnyLife`.
+        folder: See `AnyLife`.
     """
 
     def __init__(self, script: Script, folder: Path) -> None:
-        self.script = script
-        self.outcome = LifeResult()
-        self._folder = folder
-        self._clock = Clock()
-        shutil.rmtree(folder, ignore_errors=True)
-        folder.mkdir(parents=True)
+        super().__init__(script, folder)
         chance = script.chance
         log = new_log(chance, folder / "server-1", int(self._clock.now))
         self._server = ModelServer.new(log, self._clock)
         self._reasons = Reasons(self._server, VisibleFolder(folder / "server-1", folder / "log-1"))
-        self._disk = Disk(folder / "job", folder / "log-", Random(script.seed))
         self._seen_terms = Terms(list(log.terms.starts))  # by which groups of the reader's files have their numbers
         self._lived = self._new_job(chance)
         self.outcome.kind = self._lived.kind
@@ -89,38 +72,15 @@ class Life:
         """The log as the job sees it."""
         return self._reasons.view
 
-    def live(self) -> LifeResult:
-        """Live it."""
-        tell, log = self._tell, self._server.log
-        tell(f"a server with a log {log.kind}; {self._lived.name}")
-        with ExitStack() as machine:
-            machine.enter_context(one_machine(self._clock, Random(f"ids {self.script.seed}")))
-            machine.callback(self._end)
-            try:
-                self._begin()
-                for step in self.script.steps:
-                    self._clock.sleep(1)
-                    self._do(step)
-                    if self.outcome.named is not None:
-                        return self.outcome
-                self._catch_up()
-            except (DefectError, BinlogError, DeltaError) as error:  # the last two: of files that are to be looked at
-                self.outcome.defect = str(error)
-                tell(f"DEFECT: {error}")
-        return self.outcome
-
-    def _tell(self, line: str) -> None:
-        self.outcome.story.append(line)
-
     def _begin(self) -> None:
+        self._tell(f"a server with a log {self._server.log.kind}; {self._lived.name}")
         for number in range(self.script.chance.choice((1, 2, 3))):
             self._tell(f"server: {self._server.create(number)}")
         self._show(Look.ALL, Random(0))
 
     def _end(self) -> None:
         self._server.log.close()
-        forget_process()
-        shutil.rmtree(self._folder, ignore_errors=True)
+        super()._end()
 
     # --- steps ---------------------------------------------------------------------------------------------------
 
@@ -134,7 +94,7 @@ class Life:
             self._tell(f"{step.number}. server: {self._of_server(step)}")
 
     def _of_server(self, step: LifeStep) -> str:
-        server, chance, act = self._server, step.chance, step.act
+        server, chance, act = self._server, step.chance, Act(step.act)
         statements = {
             Act.TRANSACTION: server.transaction,
             Act.XA: server.xa,
@@ -240,18 +200,10 @@ class Life:
         disk.restart()
         kind = chance.choice(self._lived.faults)
         at = chance.randint(1, self._lived.first_calls)
-        actions: dict[str, Callable[[], None]] = {
-            "kill": disk.kill,
-            "power": disk.lose_power,
-            "EIO": disk.fail(errno.EIO),
-            "ENOSPC": disk.fail(errno.ENOSPC),
-        }
         if kind == "meanwhile":
             disk.at_read[at] = lambda: self._meanwhile(step)
-        elif kind in actions:
-            disk.at_write[at] = actions[kind]
-        elif kind:
-            self._lived.happen(kind, at)
+        else:
+            self._put_fault(kind, at, self._lived.happen)
         conduct = Conduct(chance, twice=chance.choice((0, 0, 0.5)), late=chance.choice((0, 0, 0.3)))
         self._tell(f"{step.number}. job runs{f', {kind} at call {at}' if kind else ''}")
         self._run(conduct)
@@ -270,29 +222,24 @@ class Life:
 
     def _run(self, conduct: Conduct, *, clean: bool = False) -> bool:
         """Let the job take what is there; True: it has ended by itself."""
-        disk, done = self._disk, ""
+        done = ""
         is_first = self._lived.taken == 0
-        disk.reached.clear()
         had_lost, self._is_running, self._reasons.has_changed_meanwhile = self._reasons.may_have_lost, True, False
-        error: BaseException | None = None
-        with disk.installed(), watched(self._at_crash_point), self._lived.installed():
-            try:
-                if self._view.path.exists() and self._lived.job.source.path != str(self._view.path):
-                    self._lived.switch_to(self._view.path, conduct)
-                    self.outcome.reached.add("switch")
-                done = self._lived.run(conduct)
-            except (Killed, Exception) as raised:
-                error = raised
-        forget_process()
+
+        def work() -> None:
+            nonlocal done
+            if self._view.path.exists() and self._lived.job.source.path != str(self._view.path):
+                self._lived.switch_to(self._view.path, conduct)
+                self.outcome.reached.add("switch")
+            done = self._lived.run(conduct)
+
+        error, faults = self._process(work, self._lived.installed())
         self._is_running = False
         self._reasons.began_late |= is_first and self._server.purged_to > 0
-        self.outcome.reached |= set(disk.reached)
         self.outcome.reached |= {"task twice"} if conduct.done_twice else set()
         self.outcome.reached |= {"task late"} if conduct.done_late else set()
-        faults = list(disk.reached)
         self._reasons.has_lost_topics |= any("topics lost" in fault for fault in faults)
-        self._reasons.has_lost_offset = disk.has_lost_offset
-        disk.restart()
+        self._reasons.has_lost_offset = self._disk.has_lost_offset
         self._lived.restart()
         if isinstance(error, Killed):
             self._tell(f"   {faults[-1]}")
@@ -310,24 +257,15 @@ class Life:
             self._lived.check(self._truth, began_late=self._reasons.began_late)
         return has_ended
 
-    def _at_crash_point(self, step: StrEnum) -> None:
-        if self._disk.is_dead:
-            raise Killed
-        self.outcome.reached.add(f"step {step}")
-
     # --- verdicts ------------------------------------------------------------------------------------------------
 
     def _judge(self, error: BaseException, faults: list[str], *, clean: bool) -> None:
         """See that an error is named, and its reason true."""
-        if not isinstance(error, BinlogError):
-            raise DefectError(f"an error without a name: {type(error).__name__}: {error}") from error
-        self._tell(f"   {error.condition}: {error.reason[:160]}")
-        self.outcome.reached.add(f"error {error.condition}")
-        if self._reasons.is_last(error, self._lived.taken, faults, clean=clean):
-            self.outcome.named = error.condition
+        named = self._named(error)
+        if self._reasons.is_last(named, self._lived.taken, faults, clean=clean):
+            self.outcome.named = named.condition
 
     def _catch_up(self) -> None:
-        """Faults end: the job has to reach the end of the log."""
         self._server.log.flush()
         self._show(Look.ALL, Random(0))
         for _ in range(RUNS_TO_CATCH_UP):

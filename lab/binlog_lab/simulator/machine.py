@@ -17,6 +17,7 @@ from binlog_connector.following.tailer import Tailer
 from binlog_connector.kafka import publisher
 from binlog_connector.kafka.publisher import Publisher
 from binlog_connector.spark import stream_reader
+from binlog_format.structured.files.file_list import known_heads
 from binlog_streaming.lake import parquet
 from binlog_streaming.lake.delta import log as delta_log
 from binlog_streaming.tables import job as tables_job
@@ -121,6 +122,9 @@ class _ClockWatch:
         self._clock.sleep(timeout)
         return True
 
+    def wake(self) -> None:
+        """Nobody waits."""
+
     def close(self) -> None:
         """Nothing is watched."""
 
@@ -192,3 +196,4 @@ def forget_process() -> None:
     delta_log._kept.clear()
     delta_log._seen.clear()
     parquet._newest_names.clear()
+    known_heads.cache_clear()

@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from binlog_connector.crash_points import reached
+from binlog_streaming.event_tables import writing as event_tables_writing
 from binlog_streaming.lake.commit_id import (
     BATCH_KEY,
     GTID_POSITION_KEY,
@@ -94,7 +95,7 @@ class ModelLake:
     @contextmanager
     def installed(self) -> Iterator[None]:
         """Let jobs have their tables here, whatever their format is called."""
-        modules = (apply, batch_run, division)
+        modules = (apply, batch_run, division, event_tables_writing)
         before = sink_type
         for module in modules:
             module.sink_type = lambda _: self  # type: ignore[attr-defined]

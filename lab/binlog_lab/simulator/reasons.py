@@ -45,7 +45,7 @@ _NO_FILES = "BINLOG_START.NO_LOG_FILES"
 _JOB_CHANGED = "BINLOG_SWITCH.JOB_CHANGED"
 _OF_LATE_COMMIT = frozenset({_JOB_CHANGED, _NO_GTIDS})
 """A switch was planned while a commit was decided, and not to be read yet; it may be the first one with a GTID."""
-_OF_FAULTS = frozenset(
+OF_FAULTS = frozenset(
     {
         *("BINLOG_STORAGE.NO_SPACE", "BINLOG_STORAGE.FAILED", "BINLOG_TABLE.WRITE_FAILED"),
         *("BINLOG_KAFKA.UNREACHABLE", "BINLOG_KAFKA.FAILED", "BINLOG_KAFKA.TRANSACTION_OPEN"),
@@ -101,7 +101,7 @@ class Reasons:
         Raises:
             DefectError: The error's reason is not true.
         """
-        if (faults and not clean and error.condition in _OF_FAULTS) or self._is_late_commit(error, faults):
+        if (faults and not clean and error.condition in OF_FAULTS) or self._is_late_commit(error, faults):
             return False
         if any("another publisher" in fault for fault in faults):
             if error.condition == _OTHER_PUBLISHER:

@@ -23,6 +23,8 @@ from binlog_connector.kafka.publisher import PublishStep
 from binlog_lab.simulator.canaries import CANARIES
 from binlog_lab.simulator.life import Life
 from binlog_lab.simulator.script import Act, LifeResult, Script
+from binlog_lab.simulator.structured.program_life import ProgramLife
+from binlog_lab.simulator.structured.program_log import ProgramAct
 from binlog_lab.simulator.visible_folder import Look
 from binlog_streaming.lake.target import CrashPoint
 
@@ -36,7 +38,7 @@ _PART = 20
 _STEPS = (CrashPoint.LOOKED, CrashPoint.CREATED, CrashPoint.FILES_WRITTEN, CrashPoint.COMMITTED)
 _CALLS = ("open", "fsync", "rename", "link", "unlink", "commit, after")
 WANTED = (
-    *map(str, Act),
+    *map(str, (*Act, *ProgramAct)),
     *(f"look {look}" for look in Look),
     *(f"step {step}" for step in _STEPS),
     *(
@@ -72,7 +74,8 @@ FEW = 1000
 def live(script: Script) -> LifeResult:
     """Live a script, in files that are gone afterwards."""
     root = _MEMORY if os.access(_MEMORY, os.W_OK) else Path(tempfile.gettempdir())
-    return Life(script, root / f"binlog-stream-life-{os.getpid()}").live()
+    kind = ProgramLife if script.is_of_program else Life
+    return kind(script, root / f"binlog-stream-life-{os.getpid()}").live()
 
 
 def shrunk(script: Script) -> Script:

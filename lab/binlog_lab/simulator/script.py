@@ -5,6 +5,12 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from typing import TYPE_CHECKING
+
+from binlog_lab.simulator.structured.program_log import ProgramAct
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 
 class Act(StrEnum):
@@ -37,7 +43,7 @@ class Act(StrEnum):
     """The job takes what it sees."""
 
 
-_WEIGHTS = {
+_WEIGHTS: Mapping[Act | ProgramAct, float] = {
     Act.TRANSACTION: 30,
     Act.ALTER: 4,
     Act.CREATE: 3,
@@ -68,6 +74,23 @@ _SWITCH = (
 """Acts that come together in such a life, beside all else: by chance alone they are too rare."""
 
 
+_PROGRAM_SHARE = 0.08
+"""Share of the lives of programs that log."""
+_PROGRAM_WEIGHTS: Mapping[Act | ProgramAct, float] = {
+    ProgramAct.LOG: 8,
+    ProgramAct.NO_TIME: 1,
+    ProgramAct.IN_PART: 2,
+    ProgramAct.ROTATE: 3,
+    ProgramAct.RENAME: 1,
+    ProgramAct.REMOVE: 2,
+    ProgramAct.EMPTY: 1,
+    ProgramAct.RESTART: 1,
+    ProgramAct.TEAR: 1,
+    ProgramAct.NOISE: 1,
+    ProgramAct.RUN: 8,
+}
+
+
 @dataclass(frozen=True, slots=True)
 class LifeStep:
     """One thing that happens.
@@ -79,7 +102,7 @@ class LifeStep:
     """
 
     number: int
-    act: Act
+    act: Act | ProgramAct
     seed: int
 
     @property
@@ -104,14 +127,20 @@ class Script:
     def of(cls, seed: int) -> Script:
         """The script of a seed."""
         chance = random.Random(f"script {seed}")
-        acts = chance.choices(list(_WEIGHTS), list(_WEIGHTS.values()), k=chance.choice(LENGTHS))
+        weights = _PROGRAM_WEIGHTS if _is_of_program(seed) else _WEIGHTS
+        acts = chance.choices(list(weights), list(weights.values()), k=chance.choice(LENGTHS))
         switch = random.Random(f"switch {seed}")
-        if switch.random() < _SWITCH_SHARE:
+        if weights is _WEIGHTS and switch.random() < _SWITCH_SHARE:
             place = switch.randint(0, len(acts))
             acts[place:place] = _SWITCH
         return cls(
             seed, tuple(LifeStep(number, act, chance.getrandbits(60)) for number, act in enumerate(acts, start=1))
         )
+
+    @property
+    def is_of_program(self) -> bool:
+        """True if it is the life of a program that logs; else it is that of a server."""
+        return _is_of_program(self.seed)
 
     def only(self, numbers: frozenset[int]) -> Script:
         """The same with some of its steps."""
@@ -140,3 +169,7 @@ class LifeResult:
     named: str | None = None
     reached: set[str] = field(default_factory=set)
     kind: str = ""
+
+
+def _is_of_program(seed: int) -> bool:
+    return random.Random(f"program {seed}").random() < _PROGRAM_SHARE

@@ -68,6 +68,23 @@ partitions = {partitions}
 """
 
 
+_EVENT_JOB = """\
+checkpoint = "{checkpoint}"
+
+[source]
+path = "{log}"
+format = "structured"
+maxBytesPerTrigger = {size}
+failOnDataLoss = {fails}
+skipDamaged = {skips}
+
+[[tables]]
+
+[sink]
+directory = "{tables}"
+"""
+
+
 def new_log(chance: Random, folder: Path, second: int) -> ServerLog:
     """The log of the first server, which starts at *second*, in *folder*."""
     is_synced = chance.random() < _SYNCED_SHARE
@@ -108,4 +125,21 @@ def write_publish_job(chance: Random, folder: Path, log: Path) -> Path:
     job.mkdir()
     file.parent.mkdir()
     file.write_text(_PUBLISH_JOB.format(checkpoint=job / "checkpoint", log=log, partitions=chance.choice((1, 3))))
+    return file
+
+
+def write_event_job(chance: Random, folder: Path, log: Path, *, has_model_tables: bool, accepts: bool) -> Path:
+    """Write the file of a job with the events of *log*, as `write_job` does. *accepts*: it goes on after losses."""
+    job, file = folder / "job", folder / "settings" / "job.toml"
+    job.mkdir()
+    file.parent.mkdir()
+    text = _EVENT_JOB.format(
+        checkpoint=job / "checkpoint",
+        log=log,
+        size=chance.choice((256, 1024, 65536)),
+        fails=str(not accepts).lower(),
+        skips=str(accepts).lower(),
+        tables="model://tables" if has_model_tables else job / "tables",
+    )
+    file.write_text(text)
     return file
