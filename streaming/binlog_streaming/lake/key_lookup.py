@@ -158,7 +158,7 @@ class KeyLookup:
     looked up only for the rows that have all values before it.
 
     Args:
-        keys: One row for a key.
+        keys: One row for a key; of several the last one counts.
     """
 
     def __init__(self, keys: pa.Table) -> None:

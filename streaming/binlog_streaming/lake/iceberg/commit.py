@@ -38,6 +38,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from binlog_streaming.lake.iceberg.catalog import reading_replies
 from binlog_streaming.lake.iceberg.data_files import remove_files
 from binlog_streaming.lake.iceberg.manifests import ManifestWriter, entry_of, file_id, live_entries, manifests_of
+from binlog_streaming.lake.iceberg.schema import with_schema
 from binlog_streaming.lake.iceberg.snapshots import follows, sequence_number
 
 if TYPE_CHECKING:
@@ -367,9 +368,3 @@ def _is_final(error: Exception) -> bool:
     if isinstance(error, (CommitFailedException, ValidationError, ValidationException, SQLAlchemyError)):
         return True
     return isinstance(error, OSError) and error.errno is not None
-
-
-def with_schema(metadata: TableMetadata, schema: Schema) -> TableMetadata:
-    """The table with other columns, as files are written for it that get there together with them."""
-    schemas = [*metadata.schemas, schema]
-    return metadata.model_copy(update={"schemas": schemas, "current_schema_id": schema.schema_id})

@@ -1,36 +1,27 @@
-"""Data files of Iceberg tables: `key_batches`, `rows_at` and `live_rows` read of them, `IcebergDataFiles` writes them.
+"""Data files of Iceberg tables: `live_rows` reads them, `IcebergDataFiles` writes them.
 
-Columns are found by their numbers, so a file from before a column was renamed or widened is read rightly. Rows of
-version 3 have ids, by their file and their place in it, and keep them in files of rows that are copied or updated, as
-columns (specification of Iceberg, "Row Lineage").
+Rows of version 3 have ids, by their file and their place in it, and keep them in files of rows that are copied or
+updated, as columns (specification of Iceberg, "Row Lineage").
 """
 
 from __future__ import annotations
 
 import uuid
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from pyiceberg.io.pyarrow import (
-    ArrowAccessor,
-    ArrowProjectionVisitor,
-    compute_statistics_plan,
-    parquet_path_to_id_mapping,
-    pyarrow_to_schema,
-    schema_to_pyarrow,
-)
+from pyiceberg.io.pyarrow import compute_statistics_plan, parquet_path_to_id_mapping, schema_to_pyarrow
 from pyiceberg.manifest import DataFileContent, FileFormat
-from pyiceberg.schema import Schema, prune_columns, visit_with_partner
+from pyiceberg.schema import Schema
 from pyiceberg.table import TableProperties
 from pyiceberg.table.locations import load_location_provider
-from pyiceberg.transforms import IdentityTransform
-from pyiceberg.types import ListType, LongType, MapType, NestedField
 
-from binlog_streaming.lake.evolution import NO_ID, cast_to_schema, check_values, dictionary_columns, with_identity
+from binlog_streaming.lake.evolution import NO_ID, check_values, dictionary_columns, with_identity
+from binlog_streaming.lake.iceberg.file_columns import IDENTITY_FIELDS, ReadColumns, opened_file, rows_at
 from binlog_streaming.lake.iceberg.manifests import FIRST_ROW_ID, new_file
 from binlog_streaming.lake.iceberg.partitions import file_facts, partitioned
 from binlog_streaming.lake.iceberg.schema import arrow_schema, file_schema
@@ -48,15 +39,6 @@ if TYPE_CHECKING:
 
     from binlog_format.kernels import Indices
 
-KEY_ROWS = 1 << 19
-"""Rows whose keys are read at once."""
-
-IDENTITY_FIELDS = (
-    NestedField(2147483540, "_row_id", LongType(), required=False),
-    NestedField(2147483539, "_last_updated_sequence_number", LongType(), required=False),
-)
-"""Id of a version 3 row, and the number of the commit that changed it last; null: both follow from file and place."""
-
 IDENTITY_FROM = 3
 """The format version from which on rows have ids."""
 
@@ -64,43 +46,6 @@ _IDS = pa.schema([(IDENTITY_FIELDS[0].name, pa.int64())])
 
 BATCH_BYTES_MAX = 1 << 30
 """Plain strings of Arrow hold 2 GiB in one array; those of pyiceberg any number."""
-
-
-def key_batches(
-    metadata: TableMetadata, io: FileIO, file: DataFile, schema: pa.Schema
-) -> Iterator[tuple[int, pa.RecordBatch]]:
-    """Read some columns of a file.
-
-    Args:
-        schema: The columns, in the types that the table has; one that the file lacks is null.
-
-    Yields:
-        The number of a batch's first row, and the batch.
-    """
-    with _opened(io, file) as opened:
-        columns = _Columns(metadata, file, opened.schema_arrow, schema)
-        first = 0
-        for batch in opened.iter_batches(KEY_ROWS, columns=columns.names):
-            yield first, columns.of(batch)
-            first += batch.num_rows
-
-
-def rows_at(
-    metadata: TableMetadata, io: FileIO, file: DataFile, rows: Indices, schema: pa.Schema
-) -> Iterator[tuple[Indices, pa.RecordBatch]]:
-    """Read some rows of a file.
-
-    Args:
-        rows: Numbers of rows, ascending, none twice.
-        schema: The columns that are wanted, in the types that the table has.
-
-    Yields:
-        Places in *rows*, and the rows there.
-    """
-    with _opened(io, file) as opened:
-        columns = _Columns(metadata, file, opened.schema_arrow, schema)
-        for places, batch in batches_at(opened, rows, columns.names):
-            yield places, columns.of(batch)
 
 
 def live_rows(
@@ -114,7 +59,7 @@ def live_rows(
             row gets its id from the next commit: its file is not in the table yet, or is older than the version of the
             table.
     """
-    gone = marked_rows(io, live) if gone is None else gone
+    gone = marked_rows(metadata, io, live) if gone is None else gone
     left = complement(live.file.record_count, gone)
     schema, first = arrow_schema(metadata.schema()), live.file[FIRST_ROW_ID]
     wanted = with_identity(schema) if identified else schema
@@ -136,50 +81,11 @@ def row_ids(metadata: TableMetadata, io: FileIO, live: LiveFile, rows: Indices) 
     """
     first = live.file[FIRST_ROW_ID]
     ids = np.full(len(rows), NO_ID, np.int64) if first is None else first + rows
-    with _opened(io, live.file) as opened:
-        columns = _Columns(metadata, live.file, opened.schema_arrow, _IDS)
+    with opened_file(io, live.file) as opened:
+        columns = ReadColumns(metadata, live.file, opened.schema_arrow, _IDS)
         for places, batch in batches_at(opened, rows, columns.names) if columns.are_there else ():
             ids[places] = pc.coalesce(columns.of(batch).column(0), pa.array(ids[places])).to_numpy()
     return ids
-
-
-class _Columns:
-    # Columns of a file, and how they become those of the table.
-    #
-    # Attributes: *names* are those in the file that are read, at least one; *are_there*: whether it has any of those
-    # that are wanted.
-
-    def __init__(self, metadata: TableMetadata, file: DataFile, there: pa.Schema, wanted: pa.Schema) -> None:
-        self._wanted = wanted
-        fields = {field.name: field for field in (*IDENTITY_FIELDS, *metadata.schema().fields)}
-        self._schema = Schema(*(fields[name] for name in wanted.names))
-        version = metadata.format_version
-        in_file = pyarrow_to_schema(
-            there, metadata.name_mapping(), downcast_ns_timestamp_to_us=version < 3, format_version=version
-        )
-        numbers = {
-            number
-            for number in self._schema.field_ids
-            if not isinstance(self._schema.find_type(number), (MapType, ListType))
-        }
-        read = prune_columns(in_file, numbers, select_full_types=False)
-        self.are_there = bool(read.fields)
-        self.names = [column.name for column in read.fields] or there.names[:1]
-        # The values of these are the partition's, in files that came from elsewhere.
-        partitions = {
-            field.source_id: file.partition[place]
-            for place, field in enumerate(metadata.specs()[file.spec_id].fields)
-            if isinstance(field.transform, IdentityTransform) and field.source_id not in in_file.field_ids
-        }
-        self._visitor = ArrowProjectionVisitor(
-            read, version < 3, projected_missing_fields=partitions, allow_timestamp_tz_mismatch=True
-        )
-        self._accessor = ArrowAccessor(read)
-
-    def of(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        shaped = visit_with_partner(self._schema, batch, self._visitor, self._accessor)
-        assert isinstance(shaped, pa.StructArray)
-        return cast_to_schema(pa.RecordBatch.from_struct_array(shaped), self._wanted)
 
 
 class IcebergDataFiles:
@@ -295,13 +201,6 @@ def remove_files(io: FileIO, paths: Iterable[str]) -> None:
     for path in paths:
         with suppress(OSError):
             io.delete(path)
-
-
-@contextmanager
-def _opened(io: FileIO, file: DataFile) -> Iterator[pq.ParquetFile]:
-    # Spark may keep times in 96 bits; in nanoseconds most years would not be there.
-    with io.new_input(file.file_path).open() as opened:
-        yield pq.ParquetFile(opened, coerce_int96_timestamp_unit="us", pre_buffer=False)
 
 
 def _parts(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:

@@ -21,11 +21,12 @@ from binlog_streaming.lake.iceberg.table_write import IcebergTableWrite
 from binlog_streaming.lake.target import JOINED_MAX, to_be_joined
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from pyiceberg.table import Table
     from pyiceberg.table.snapshots import Snapshot
 
+    from binlog_format.kernels import Indices
     from binlog_streaming.lake.iceberg.table_files import LiveFile
 
 MARKED_SHARE_MAX = 1 / 3
@@ -79,30 +80,41 @@ def is_due(since: int, now: int) -> bool:
 def compact(table: Table, uri: str, *, file_size: int) -> Table:
     """Write those files anew that are small and many, or of which too many rows are marked, as many as go at once.
 
-    Rows keep their numbers (version 3). Not those that something of somebody else is in the way of.
+    Rows keep their numbers (version 3). Not those that something of somebody else is in the way of. Equality delete
+    files of others go: the rows that they take out are marked, or left out.
     """
     with IcebergTableWrite(table, uri, file_size=file_size) as write:
         try:
             files = write.files()
         except TableError:
             return table
-        for live in _worth_rewriting(files, file_size):
+        by_key = {live.file.file_path: write.key_deleted(live) for live in files if live.key_deletes}
+        chosen = _worth_rewriting(files, by_key, file_size)
+        for live in chosen:
             write.rewrite(live)
+        rewritten = {live.file.file_path for live in chosen}
+        for live in files:
+            if live.file.file_path not in rewritten and len(by_key.get(live.file.file_path, ())):
+                write.mark(live, write.marked(live))
+        write.drop_key_deletes()
         if write.is_empty:
             return table
         write.prepare()
         return write.commit()
 
 
-def _worth_rewriting(files: Sequence[LiveFile], file_size: int) -> list[LiveFile]:
+def _worth_rewriting(files: Sequence[LiveFile], by_key: Mapping[str, Indices], file_size: int) -> list[LiveFile]:
     def size(live: LiveFile) -> int:
         return live.file.file_size_in_bytes
 
+    def marked_share(live: LiveFile) -> float:
+        return live.marked_share + len(by_key.get(live.file.file_path, ())) / max(live.file.record_count, 1)
+
     left = JOINED_MAX * file_size
     chosen: list[LiveFile] = []
-    for live in sorted(files, key=lambda live: -live.marked_share):
+    for live in sorted(files, key=lambda live: -marked_share(live)):
         left -= size(live)
-        if live.marked_share <= MARKED_SHARE_MAX or (chosen and left < 0):
+        if marked_share(live) <= MARKED_SHARE_MAX or (chosen and left < 0):
             break
         chosen.append(live)
     paths = {live.file.file_path for live in chosen}

@@ -38,7 +38,7 @@ from pyiceberg.manifest import (
     manifest_entry_schema_with_data_file,
 )
 from pyiceberg.table import TableProperties
-from pyiceberg.types import StructType
+from pyiceberg.types import IntegerType, ListType, NestedField, StructType
 from pyiceberg.utils.schema_conversion import AvroSchemaConversion
 
 from binlog_streaming.lake.iceberg.partitions import partition_summaries
@@ -300,10 +300,15 @@ def _counts(entries: Sequence[ManifestEntry], status: ManifestEntryStatus) -> tu
     return len(rows), sum(rows)
 
 
+# Other readers insist on 32 bits, which the specification sets; the library writes 64.
+_EQUALITY_IDS = NestedField(135, "equality_ids", ListType(136, IntegerType(), element_required=True), required=False)
+
+
 def _entry_schema(partition: StructType, version: int) -> Schema:
     if version == 1:
         return manifest_entry_schema_with_data_file(1, data_file_with_partition(partition, 1))
-    file = data_file_with_partition(partition, NEWEST)
+    fields = data_file_with_partition(partition, NEWEST).fields
+    file = StructType(*(_EQUALITY_IDS if field.field_id == _EQUALITY_IDS.field_id else field for field in fields))
     if version == NEWEST:
         return manifest_entry_schema_with_data_file(NEWEST, file)
     return manifest_entry_schema_with_data_file(

@@ -195,3 +195,9 @@ def _next_schema(metadata: TableMetadata, fields: list[NestedField]) -> Schema:
             return schema  # a catalog gives these columns their number from before
     new = 1 + max(schema.schema_id for schema in metadata.schemas)
     return Schema(*fields, schema_id=new, identifier_field_ids=key)
+
+
+def with_schema(metadata: TableMetadata, schema: Schema) -> TableMetadata:
+    """The table with other columns, as files are written for it that get there together with them."""
+    schemas = [*metadata.schemas, schema]
+    return metadata.model_copy(update={"schemas": schemas, "current_schema_id": schema.schema_id})

@@ -2,7 +2,7 @@
 
 Rows that are taken out of data files: position delete files (version 2) and deletion vectors (3), read and written.
 
-A vector is the same bytes as Delta's, in a Puffin file. Equality deletes are read by nobody here.
+A vector is the same bytes as Delta's, in a Puffin file. Equality delete files of others are read (`KeyDeletes`).
 """
 
 from __future__ import annotations
@@ -21,9 +21,11 @@ import pyarrow.parquet as pq
 from pyiceberg.conversions import to_bytes
 from pyiceberg.manifest import DataFileContent, FileFormat, ManifestContent
 from pyiceberg.table.puffin import MAGIC_BYTES, Footer, PuffinBlobMetadata
+from pyiceberg.transforms import VoidTransform
 from pyiceberg.types import LongType, StringType
 
 from binlog_format.errors import TableError
+from binlog_streaming.lake.iceberg.key_deletes import KeyDeletes, key_field
 from binlog_streaming.lake.iceberg.manifests import (
     CONTENT_OFFSET,
     CONTENT_SIZE,
@@ -41,12 +43,13 @@ if TYPE_CHECKING:
 
     from pyiceberg.io import FileIO
     from pyiceberg.manifest import DataFile, ManifestEntry
+    from pyiceberg.partitioning import PartitionSpec
     from pyiceberg.table.locations import LocationProvider
     from pyiceberg.table.metadata import TableMetadata
 
     from binlog_format.kernels import Indices
 
-    Partition = tuple[int, str]
+    _Partition = tuple[int, str]
 
 
 PATH_FIELD, POSITION_FIELD = 2147483546, 2147483545
@@ -199,18 +202,20 @@ class LiveFile:
     Attributes:
         own_deletes: Delete files about this file alone; they go with it.
         shared_deletes: Delete files that may be about others too.
+        key_deletes: Equality deletes that may be about it.
         sequence_number: Of the commit that wrote its rows; 0: it is not in the table yet.
     """
 
     file: DataFile
     own_deletes: tuple[DataFile, ...] = ()
     shared_deletes: tuple[DataFile, ...] = ()
+    key_deletes: tuple[KeyDeletes, ...] = ()
     sequence_number: int = 0
 
     @property
     def is_marked(self) -> bool:
         """True if some of its rows may not be in the table any more."""
-        return bool(self.own_deletes or self.shared_deletes)
+        return bool(self.own_deletes or self.shared_deletes or self.key_deletes)
 
     @property
     def marked_share(self) -> float:
@@ -229,10 +234,10 @@ def live_files(metadata: TableMetadata, io: FileIO, uri: str) -> list[LiveFile]:
     for manifest in manifests_of(metadata, io):
         if manifest.has_added_files() or manifest.has_existing_files():
             (data if manifest.content == ManifestContent.DATA else deletes).extend(live_entries(io, manifest))
-    _require_known(data, deletes, uri)
+    _require_known(metadata, data, deletes, uri)
     data.sort(key=lambda entry: (entry.sequence_number or 0, entry.data_file.file_path))
-    own, shared = _by_reach(deletes)
-    return [_with_deletes(entry, own, shared) for entry in data]
+    known = _Deletes(metadata, deletes)
+    return [known.added_to(entry) for entry in data]
 
 
 def recorded_files(metadata: TableMetadata, io: FileIO, uri: str) -> Iterator[RecordedFile]:
@@ -242,7 +247,7 @@ def recorded_files(metadata: TableMetadata, io: FileIO, uri: str) -> Iterator[Re
         yield RecordedFile(path, live.file.file_size_in_bytes, live.file.record_count, io.new_input(path).open)
 
 
-def marked_rows(io: FileIO, live: LiveFile) -> Indices:
+def marked_rows(metadata: TableMetadata, io: FileIO, live: LiveFile) -> Indices:
     """Numbers of the rows of a file that are not in the table any more, ascending.
 
     Raises:
@@ -252,54 +257,88 @@ def marked_rows(io: FileIO, live: LiveFile) -> Indices:
     # Where there is a vector, position deletes are in it already.
     deletes = vectors or [*live.own_deletes, *live.shared_deletes]
     parts = [read_deletes(io, delete, live.file.file_path) for delete in deletes]
-    return union([np.empty(0, np.int64), *parts])
+    return union([key_deleted_rows(metadata, io, live), *parts])
 
 
-def _by_reach(
-    deletes: Iterable[ManifestEntry],
-) -> tuple[dict[str, list[ManifestEntry]], dict[Partition, list[ManifestEntry]]]:
-    own: dict[str, list[ManifestEntry]] = defaultdict(list)
-    shared: dict[Partition, list[ManifestEntry]] = defaultdict(list)
-    for entry in deletes:
-        path = referenced_file(entry.data_file)
-        if path is not None:
-            own[path].append(entry)
-        else:
-            shared[_partition(entry.data_file)].append(entry)
-    return own, shared
+def key_deleted_rows(metadata: TableMetadata, io: FileIO, live: LiveFile) -> Indices:
+    """Numbers of the rows that equality delete files take out of a file, in any order."""
+    parts = [deletes.rows(metadata, io, live.file, live.sequence_number) for deletes in live.key_deletes]
+    return np.concatenate([np.empty(0, np.int64), *parts])
 
 
-def _with_deletes(
-    entry: ManifestEntry, own: dict[str, list[ManifestEntry]], shared: dict[Partition, list[ManifestEntry]]
-) -> LiveFile:
-    # Deletes are about files that were there when they came, or came with them.
-    def applying(found: list[ManifestEntry]) -> tuple[DataFile, ...]:
-        return tuple(
-            delete.data_file for delete in found if (delete.sequence_number or 0) >= (entry.sequence_number or 0)
+class _Deletes:
+    # Delete files by the data files that they may be about: one, those of a partition, or (equality deletes) all.
+
+    def __init__(self, metadata: TableMetadata, deletes: Iterable[ManifestEntry]) -> None:
+        self._own: dict[str, list[ManifestEntry]] = defaultdict(list)
+        self._shared: dict[_Partition, list[ManifestEntry]] = defaultdict(list)
+        by_key: dict[tuple[_Partition | None, tuple[int, ...]], list[tuple[DataFile, int]]] = defaultdict(list)
+        global_specs = {number for number, spec in metadata.specs().items() if _is_global(spec)}
+        for entry in deletes:
+            file = entry.data_file
+            if file.content == DataFileContent.EQUALITY_DELETES:
+                partition = None if file.spec_id in global_specs else _partition(file)
+                by_key[partition, tuple(sorted(file.equality_ids or ()))].append((file, entry.sequence_number or 0))
+            elif (path := referenced_file(file)) is not None:
+                self._own[path].append(entry)
+            else:
+                self._shared[_partition(file)].append(entry)
+        self._by_key: dict[_Partition | None, list[KeyDeletes]] = defaultdict(list)
+        for (partition, _), some in by_key.items():
+            self._by_key[partition].append(KeyDeletes(some))
+
+    def added_to(self, entry: ManifestEntry) -> LiveFile:
+        """A data file with its deletes."""
+        file, number = entry.data_file, entry.sequence_number or 0
+        partition = _partition(file)
+
+        # Deletes by position are about files that were there when they came, or came with them.
+        def applying(found: list[ManifestEntry]) -> tuple[DataFile, ...]:
+            return tuple(delete.data_file for delete in found if (delete.sequence_number or 0) >= number)
+
+        by_key = [*self._by_key.get(None, []), *self._by_key.get(partition, [])]
+        return LiveFile(
+            file,
+            applying(self._own.get(file.file_path, [])),
+            applying(self._shared.get(partition, [])),
+            tuple(deletes for deletes in by_key if deletes.newest > number),
+            number,
         )
 
-    file = entry.data_file
-    own_deletes, shared_deletes = applying(own.get(file.file_path, [])), applying(shared.get(_partition(file), []))
-    return LiveFile(file, own_deletes, shared_deletes, entry.sequence_number or 0)
+
+def _is_global(spec: PartitionSpec) -> bool:
+    # Version 1 leaves a field that was dropped in its place, as null in all files from then on.
+    return all(isinstance(field.transform, VoidTransform) for field in spec.fields)
 
 
-def _partition(file: DataFile) -> Partition:
+def key_delete_files(metadata: TableMetadata, io: FileIO) -> list[DataFile]:
+    """Equality delete files of the current snapshot."""
+    return [
+        entry.data_file
+        for manifest in manifests_of(metadata, io)
+        if manifest.content == ManifestContent.DELETES
+        for entry in live_entries(io, manifest)
+        if entry.data_file.content == DataFileContent.EQUALITY_DELETES
+    ]
+
+
+def _partition(file: DataFile) -> _Partition:
     return file.spec_id, repr(file.partition)
 
 
-def _require_known(data: Iterable[ManifestEntry], deletes: Iterable[ManifestEntry], uri: str) -> None:
+def _require_known(
+    metadata: TableMetadata, data: Iterable[ManifestEntry], deletes: Iterable[ManifestEntry], uri: str
+) -> None:
     foreign = {entry.data_file.file_format for entry in data} - {FileFormat.PARQUET}
     if foreign:
         names = ", ".join(sorted(str(kind.value) for kind in foreign))
         raise refused(uri, f"data files in {names}", "Rewrite them as Parquet with who wrote them")
-    by_key = sum(entry.data_file.content == DataFileContent.EQUALITY_DELETES for entry in deletes)
-    if by_key:
-        raise refused(
-            uri,
-            f"{by_key} equality delete files",
-            "Compact it with who wrote them (Spark: CALL system.rewrite_data_files with 'delete-file-threshold' 1), "
-            "and let only this job write to it",
-        )
+    numbers = {number for entry in deletes for number in entry.data_file.equality_ids or ()}
+    nested = sorted(number for number in numbers if key_field(metadata, number) is None)
+    if nested:
+        names = ", ".join(map(str, nested))
+        way = "Compact it with who wrote them, and let them delete by columns that are not within others"
+        raise refused(uri, f"equality delete files by columns within others (ids {names})", way)
     unread = {entry.data_file.file_format for entry in deletes} - {FileFormat.PARQUET, FileFormat.PUFFIN}
     if unread:
         names = ", ".join(sorted(str(kind.value) for kind in unread))

@@ -13,21 +13,21 @@ from pyiceberg.transforms import UnknownTransform
 from pyiceberg.types import IntegerType, LongType
 
 from binlog_streaming.lake.evolution import has_identity
-from binlog_streaming.lake.iceberg.commit import IcebergCommit, with_schema
+from binlog_streaming.lake.iceberg.commit import IcebergCommit
 from binlog_streaming.lake.iceberg.data_files import (
-    IDENTITY_FIELDS,
     IDENTITY_FROM,
     IcebergDataFiles,
-    key_batches,
     live_rows,
     remove_files,
     row_ids,
-    rows_at,
 )
-from binlog_streaming.lake.iceberg.schema import arrow_schema
+from binlog_streaming.lake.iceberg.file_columns import IDENTITY_FIELDS, integer_bounds, key_batches, rows_at
+from binlog_streaming.lake.iceberg.schema import arrow_schema, with_schema
 from binlog_streaming.lake.iceberg.table_files import (
     IcebergVectorFile,
     LiveFile,
+    key_delete_files,
+    key_deleted_rows,
     live_files,
     marked_rows,
     refused,
@@ -158,7 +158,7 @@ class IcebergTableWrite:
         }
 
         def bounds(live: LiveFile, names: Sequence[str]) -> dict[str, tuple[int, int]]:
-            found = {name: _bounds(live.file, numbers[name]) for name in names if name in numbers}
+            found = {name: integer_bounds(live.file, numbers[name]) for name in names if name in numbers}
             return {name: pair for name, pair in found.items() if pair is not None}
 
         files = self.files() if among is None else among
@@ -185,7 +185,15 @@ class IcebergTableWrite:
 
     def marked(self, file: LiveFile) -> Indices:
         """See `TableFiles`."""
-        return marked_rows(self._io, file)
+        return marked_rows(self._metadata, self._io, file)
+
+    def key_deleted(self, file: LiveFile) -> Indices:
+        """Numbers of the rows that equality delete files take out of a file, in any order."""
+        return key_deleted_rows(self._metadata, self._io, file)
+
+    def drop_key_deletes(self) -> None:
+        """Take all equality delete files out of the table: their rows are marked, or left out, in every data file."""
+        self._removed += key_delete_files(self._table.metadata, self._io)
 
     def row_ids(self, file: LiveFile, rows: Indices) -> Indices:
         """See `TableFiles`."""
@@ -299,14 +307,6 @@ class IcebergTableWrite:
         ).on(self._table)
         remove_files(self._io, self._dropped)
         return table
-
-
-def _bounds(file: DataFile, number: int) -> tuple[int, int] | None:
-    # Least and greatest value of a column of integers. One that was widened has shorter ones in its old files.
-    low, high = ((bounds or {}).get(number) for bounds in (file.lower_bounds, file.upper_bounds))
-    if low is None or high is None:
-        return None
-    return int.from_bytes(low, "little", signed=True), int.from_bytes(high, "little", signed=True)
 
 
 FORMAT_VERSION_MAX = 3

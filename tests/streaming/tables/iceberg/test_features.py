@@ -124,20 +124,6 @@ def test_old_rows_keep_the_default_of_a_column_that_another_writer_added(place: 
         target.append(numbers(9).to_reader(), NEXT)
 
 
-REWRITES: dict[str, Callable[[Target], object]] = {
-    **{name: write for name, write in WRITES.items() if name in ("merge", "replace")},
-    "evolve": lambda target: target.evolve(SchemaChange(retyped={"id": pa.string()}), NEXT),
-    "read": lambda target: target.read(),
-}
-
-
-@pytest.mark.parametrize("write", REWRITES.values(), ids=REWRITES)
-def test_equality_deletes_are_refused_by_who_reads(place: Place, write: Callable[[Target], object]) -> None:
-    """Which rows they take out is a question of values; to leave them out would bring rows back."""
-    delete_row(place, 0, by_key=True)
-    check_refused(place, "1 equality delete files", write)
-
-
 @pytest.mark.parametrize("is_for_all", [False, True], ids=["one file", "all files"])
 def test_rows_that_another_writer_marked_stay_gone(place: Place, is_for_all: bool) -> None:
     place.append(1, numbers(5, 6), replace(NEXT, step=1))

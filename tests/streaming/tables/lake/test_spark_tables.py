@@ -38,6 +38,7 @@ from binlog_streaming.spark_session import local_session
 from binlog_streaming.tables.open_targets import read_target_state
 from tests.faults.rest_catalog import RestCatalog
 from tests.streaming.tables.delta.test_features import ARCHIVE
+from tests.streaming.tables.iceberg.iceberg_cases import upsert
 from tests.streaming.tables.iceberg.test_catalogs import upgrade
 from tests.streaming.tables.lake.sink_cases import (
     INT_KEY,
@@ -529,14 +530,7 @@ def test_spark_reads_and_goes_on_with_iceberg_tables(session: SparkSession, tmp_
     place = Place(tmp_path, TableFormat.ICEBERG)
     place.append(0, numbers(1, 2, 3), MIRROR_COMMIT_ID)
     place.bring(change_of([(1, "y")], [2]), batch_id=1)
-    other = session.newSession()
-    catalog = "spark.sql.catalog.binlog_stream"
-    other.conf.set(catalog, "org.apache.iceberg.spark.SparkCatalog")
-    other.conf.set(f"{catalog}.type", "jdbc")
-    other.conf.set(f"{catalog}.uri", f"jdbc:sqlite:{tmp_path / CATALOG_FILE}")
-    other.conf.set(f"{catalog}.warehouse", str(tmp_path))
-    other.conf.set(f"{catalog}.cache-enabled", "false")
-    table = "binlog_stream.shop.orders"
+    other, table = _in_folder(session, tmp_path)
     assert sorted(tuple(row) for row in other.table(table).collect()) == [(1, "y"), (3, "x")]
     other.sql(f"DELETE FROM {table} WHERE id = 3")
     other.sql(f"INSERT INTO {table} VALUES (9, 'spark')")
@@ -546,6 +540,31 @@ def test_spark_reads_and_goes_on_with_iceberg_tables(session: SparkSession, tmp_
     rows = [(1, "z"), (4, "n"), (9, "spark")]
     assert sorted(tuple(row) for row in other.table(table).collect()) == place.sorted_rows() == rows
     assert place.read().schema.names == INT_KEY.names
+
+
+def test_spark_reads_equality_deletes_and_what_we_make_of_them(session: SparkSession, tmp_path: Path) -> None:
+    place = Place(tmp_path, TableFormat.ICEBERG, merge_kind=Merge.AUTO)
+    rows = [*((number, "x") for number in range(9)), (None, "n"), (None, None)]
+    place.append(0, rows_of(INT_KEY, rows), MIRROR_COMMIT_ID)
+    upsert(place, numbers(1, 20), numbers(0, 1).select(["id"]))
+    no_text = pa.table({"value": [None]}, INT_KEY.remove(0))
+    upsert(place, numbers(), rows_of(INT_KEY, [(2, "x"), (3, "y"), (None, "n")]), no_text)
+    other, table = _in_folder(session, tmp_path)
+
+    def check(*wanted: int) -> None:
+        assert sorted(row.id for row in other.table(table).collect()) == list(wanted)
+        assert sorted(place.read().column("id").to_pylist()) == list(wanted)
+
+    check(1, 3, 4, 5, 6, 7, 8, 20)
+    assert place.bring(change_of([(2, "ours"), (1, "ours")], [20]))
+    check(1, 2, 3, 4, 5, 6, 7, 8)
+    other.sql(f"DELETE FROM {table} WHERE id = 8")
+    upsert(place, numbers(), numbers(2, 3).select(["id"]))
+    check(1, 4, 5, 6, 7)
+    with closing(IcebergTarget.at(place.sink, place.uri)) as target:
+        maintenance.compact(target.table, place.uri, file_size=place.file_size)
+    check(1, 4, 5, 6, 7)
+    assert other.sql(f"SELECT * FROM {table}.delete_files WHERE content = 2").count() == 0
 
 
 FOLLOWED: dict[str, tuple[Mode, Merge, list[tuple[int, str]], list[int]]] = {
@@ -580,12 +599,7 @@ def test_our_steps_follow_compactions_of_spark(
             target.append(begun.to_reader(), replace(commit_id, step=first))
     other, table = session.newSession(), f"delta.`{uri}`"
     if kind is TableFormat.ICEBERG:
-        table = "binlog_stream.shop.orders"
-        catalog = "spark.sql.catalog.binlog_stream"
-        other.conf.set(catalog, "org.apache.iceberg.spark.SparkCatalog")
-        settings = {"type": "jdbc", "uri": f"jdbc:sqlite:{tmp_path / CATALOG_FILE}", "warehouse": str(tmp_path)}
-        for setting, value in {**settings, "cache-enabled": "false"}.items():
-            other.conf.set(f"{catalog}.{setting}", value)
+        other, table = _in_folder(session, tmp_path)
     waiting = ["b", "c"]
 
     def compact(step: CrashPoint) -> None:
@@ -714,6 +728,16 @@ def test_rows_keep_their_numbers_whoever_writes_their_files_anew(
         assert {key: now[key] for key in now.keys() - {20}} == {key: known[key] for key in known.keys() - {20, 30}}
         assert now[20][0] == known[20][0]
         assert now[20][1] > known[20][1]
+
+
+def _in_folder(session: SparkSession, folder: Path) -> tuple[SparkSession, str]:
+    """A session with the catalog of a folder, which Java reads over JDBC, and the table `shop/orders` in it."""
+    other, catalog = session.newSession(), "spark.sql.catalog.binlog_stream"
+    other.conf.set(catalog, "org.apache.iceberg.spark.SparkCatalog")
+    settings = {"type": "jdbc", "uri": f"jdbc:sqlite:{folder / CATALOG_FILE}", "warehouse": str(folder)}
+    for setting, value in {**settings, "cache-enabled": "false"}.items():
+        other.conf.set(f"{catalog}.{setting}", value)
+    return other, "binlog_stream.shop.orders"
 
 
 def _in_catalog(rest: RestCatalog, session: SparkSession, folder: Path) -> tuple[CatalogPlace, SparkSession]:
