@@ -56,7 +56,6 @@ class SchemaFile:
     """A schema file, read once where the query is planned.
 
     Attributes:
-        path: Where it was.
         stamp: Tells its contents from others at that path.
     """
 

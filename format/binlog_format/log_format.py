@@ -76,7 +76,6 @@ class Span:
 
     Attributes:
         end: Where the next read starts; after the last whole event group (or other whole record).
-        groups: Event groups in the span.
         size: Bytes that the span takes in the files.
         gtids: Last GTID of each domain in the span; of a MySQL log the set of all.
         last_timestamp: Of the last group's first event, seconds since 1970 UTC; None without groups.

@@ -120,7 +120,6 @@ def write_image_pairs(
     """Write what is around the images of each message, leave room for them, and tell where that is.
 
     Args:
-        out: Where to write.
         cursors: Where each message starts; moved on to the byte after the comma that ends the images.
         head: Comes before the first image.
         between: Comes between the images.
@@ -153,7 +152,6 @@ def copy_texts(out: Bytes, starts: Int64s, data: Bytes, offsets: Int64s, texts: 
     """Copy to each start one of some texts.
 
     Args:
-        out: Where to write.
         starts: Of each row.
         data: The texts.
         offsets: Where each begins, and the last one ends.

@@ -49,7 +49,6 @@ class KeptState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         identity: Of the file of that position: a log that was begun anew is another one.
         crc: `WatchedLog.consumed_crc`, for the same reason.
         ignore_case: Names of tables are folded.
-        tables: Definitions.
         unclear: Tables of which none is known any more.
         altered: All tables that statements were about, dropped ones among them: a schema file does not count for them.
         databases: Default character sets.

@@ -55,7 +55,6 @@ class PreparedHistory:
     """Prepared transactions at each place of a range.
 
     Attributes:
-        start: Where the range begins.
         prepared: At its start.
         steps: After it, in order; None: they have not been looked at.
         kept: Prepared at the start, and still so at the end.
@@ -284,7 +283,6 @@ def skip_after(log: Log, offset: SourceOffset, position: Position, consumed: Gti
     """Select what is still left out at *position*, the end of a batch from *offset*.
 
     Args:
-        position: Where the batch ends.
         consumed: The log's GTIDs before *position*.
     """
     taken = taken_in(log, offset, position)

@@ -290,7 +290,6 @@ def open_producer(connection: Connection, settings: ProducerSettings, client: st
     """A producer that is ready.
 
     Args:
-        connection: To the brokers.
         settings: How it writes.
         client: `confluent-kafka` or `kafka-python`; None: the first of them that is installed.
     """

@@ -64,7 +64,6 @@ def read_unscaled(data: Bytes, offsets: Int32s, words: Bytes) -> int:
     """Numbers in two's complement, high byte first, as such of 16 bytes, low byte first.
 
     Args:
-        data: Of the numbers.
         offsets: Where each begins, and the last one ends.
         words: Shape (count, 16); filled.
 
@@ -86,7 +85,6 @@ def read_little_endian(data: Bytes, offsets: Int32s, words: Bytes) -> int:
     """Numbers without sign, low byte first, as such of 8 bytes.
 
     Args:
-        data: Of the numbers.
         offsets: Where each begins, and the last one ends.
         words: Shape (count, 8); filled.
 

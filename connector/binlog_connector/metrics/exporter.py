@@ -148,7 +148,6 @@ class _Metric(NamedTuple):
 
     Attributes:
         samples: Values of the labels after `name`, each with a number, by the progress and the lag of a follower.
-        labels: Names of these labels.
         part: Attribute of `LogProgress`: followers in which it is None have no such metric; empty: all have it.
     """
 

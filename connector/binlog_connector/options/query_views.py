@@ -43,7 +43,6 @@ class Wanted:
         first: Only groups there or after it.
         last: Only groups there or before.
         nothing: No row can be wanted.
-        events: Which events of a structured log.
     """
 
     databases: frozenset[str] | None = None

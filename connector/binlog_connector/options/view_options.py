@@ -155,7 +155,6 @@ class EventOptions:
 
     Attributes:
         source: The sources whose arguments become columns: an id, `file:line`, or a format string; None: of none.
-        rules: Which sources.
         sort_window_ns: Rows come in the order of time as far as they are so far from it, in nanoseconds; None: in the
             order of the log.
         skip_damaged: Whether what cannot be read is left out, with a warning; else it ends the query.

@@ -60,7 +60,6 @@ class Catalog:
     """Tables and default character sets of databases.
 
     Attributes:
-        tables: What is known, by name.
         databases: Default character sets by name of the database; None: not known.
         ignore_case: Names of databases and tables in upper and lower case are the same (`lower_case_table_names`).
         temporary: Temporary tables, whatever their names are.

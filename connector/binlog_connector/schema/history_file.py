@@ -60,7 +60,6 @@ def save_history(history: SchemaHistory, path: str) -> None:
     """Write *history* so that after a crash either the old file or the new one is there, whole.
 
     Args:
-        history: Stays as it is.
         path: Of a local file; its directory is there.
     """
     states = history.base.tables.items()

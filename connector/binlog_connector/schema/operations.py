@@ -101,8 +101,6 @@ class ColumnChange:
     Attributes:
         column: What it is from now on.
         old_name: Of the column that is changed; None: it is added.
-        first: FIRST.
-        after: AFTER this column.
         if_possible: IF [NOT] EXISTS: nothing happens where it cannot.
     """
 

@@ -183,11 +183,7 @@ class RowsMoved(RowsChanged):
 
 @dataclass(frozen=True, slots=True)
 class EventsLost:
-    """An INCIDENT event: the server made changes, of any table, that are not in the log.
-
-    Attributes:
-        message: The server's own.
-    """
+    """An INCIDENT event: the server made changes, of any table, that are not in the log."""
 
     message: str
 
@@ -205,7 +201,6 @@ class PartitionsDropped(UnsupportedChange):
     """DROP PARTITION, TRUNCATE PARTITION: the rows of some partitions are gone.
 
     Attributes:
-        partitions: Their names.
         if_exists: There may be none of these names.
     """
 

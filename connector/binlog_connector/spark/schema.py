@@ -114,7 +114,6 @@ def find_layout(
         table: `database.table`.
         file: A schema file; None: there is none.
         declared_types: See `RangeSchemas`.
-        defined_tables: See there.
 
     Raises:
         SchemaError: `TABLE_NOT_FOUND`: neither the log nor the file knows it.

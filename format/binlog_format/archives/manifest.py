@@ -54,7 +54,6 @@ class ArchivedFile:
     """A file of the log, as far as it is archived.
 
     Attributes:
-        name: Its name on the server.
         identity: Who wrote it (`LiveFiles.identity`).
         parts: Its bytes from the first one on, in order.
         is_complete: Whether these are all; only the last file can lack some.

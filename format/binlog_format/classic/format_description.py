@@ -36,7 +36,6 @@ class FormatDescription:
 
     Attributes:
         server_version: For example `10.11.19-MariaDB-log`.
-        server_id: Of the server that wrote the file.
         timestamp: When the file was begun, seconds since 1970 UTC.
         created: Equal to `timestamp` in the first file after a server start, else 0.
         in_use: The file was not closed: it is being written, or its server was killed.

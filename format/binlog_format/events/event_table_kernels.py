@@ -95,7 +95,6 @@ def read_gtid(data: Bytes, start: int, size: int, groups: Table, group: int) -> 
     Args:
         start: Byte of the group's first event, of which the whole header is there.
         size: Bytes of that event that are there.
-        group: The row.
 
     Returns:
         False: it is a GTID event, but too short to be one.

@@ -31,7 +31,6 @@ def expect_event(data: Bytes, starts: Int64s, row: int) -> None:
     Args:
         data: What *starts* point into.
         starts: Of all events that are walked over.
-        row: The event at hand.
     """
     ahead = row + _EVENTS_AHEAD
     if ahead < len(starts):
@@ -45,10 +44,7 @@ def expect_row_event(data: Bytes, starts: Int64s, sizes: Int64s, rows: Int64s, i
 
     Args:
         data: What *starts* point into.
-        starts: Of events.
-        sizes: Of the same.
         rows: Which of them are walked over.
-        index: The one of *rows* at hand.
     """
     ahead = index + _ROW_EVENTS_AHEAD
     if ahead < len(rows):

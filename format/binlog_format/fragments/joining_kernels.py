@@ -65,8 +65,6 @@ def original_type(data: Bytes, start: int, size: int, plain_types: Bytes) -> int
     """The type that an original event is to have: compressed only where its rows are.
 
     Args:
-        data: What it is in.
-        start: Of the event.
         size: Bytes of it that are there.
         plain_types: `PLAIN_TYPES`.
 
@@ -97,7 +95,6 @@ def finish_joined(data: Bytes, events: Table, rows: Int64s, plain_types: Bytes, 
     Args:
         data: What the events are in; type and size in their headers are set.
         events: `EVENT_DTYPE`: start and size are there, what a header tells is filled in.
-        rows: Which of *events*.
         plain_types: `PLAIN_TYPES`.
         inner_nos: Column of `ORIGIN_DTYPE`, for all *events*.
 

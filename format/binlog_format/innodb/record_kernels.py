@@ -54,7 +54,6 @@ def walk_record(
     Args:
         pages: Whole pages with good checksums, consecutive ones of one file.
         at: Byte of a chunk in *pages*: the record's first one, or, when *begun*, the one to go on with.
-        kind: The record's.
         begun: The record's first chunk has been passed.
         size_max: Stop when this many bytes of data have been found.
 
@@ -179,7 +178,6 @@ def append_record(
     """Join one out-of-band record after what *joined* holds.
 
     Args:
-        pages: Some pages.
         at: Byte of a chunk in them: the record's first one, or, when *begun*, the one to go on with.
         begun: The record's first chunk has been passed.
         skip: Bytes of the record to leave out.
@@ -254,7 +252,6 @@ def append_nodes(
     Args:
         pages: Pages of one file.
         order: `ORDER_DTYPE`: the records.
-        row: The one to begin with.
         at: Byte in *pages* to go on from within it; negative: it has not been begun.
         begun: Its first chunk has been passed.
         skip: Bytes of it to leave out.
@@ -292,7 +289,6 @@ def pages_ahead(order: Table, row: int, page: int, page_size: int, gap_max: int,
         row: A record that starts or goes on in *page*.
         page: Number of a page in that record's file.
         gap_max: Pages that nobody wants are read along when there are no more of them at a time.
-        pages_max: Most pages.
     """
     file_no = order["file_no"][row]
     last = page

@@ -106,9 +106,7 @@ class _Step:
     """Contents of one window, and the place to continue.
 
     Attributes:
-        window: For the caller.
         error: What is wrong after it.
-        finished: It is the last one.
         page: Index of the page to go on with.
         chunk: First chunk there.
         open_kind: Biased kind of the record that is open there.

@@ -64,7 +64,6 @@ def image_end(data: Bytes, start: int, end: int, present: Int32s, count: int, wi
 
     Args:
         data: The bytes that it is in.
-        start: Where it begins.
         end: After the last byte that it may have.
         present: The columns that it has.
         count: How many these are.
@@ -96,9 +95,6 @@ def open_images(
 
     Args:
         data: The bytes that it is in.
-        start: Of the event.
-        size: Of the event.
-        kind: Its type.
         column_count: Columns of the table map.
         present: Shape (2, *column_count*): gets the columns that the images before and after have.
 
@@ -207,7 +203,6 @@ def count_images(
     """Count the row images of *rows* of *events*.
 
     Args:
-        rows: Which of them.
         widths: Of `value_widths`.
         is_json: 1 for each column of the type JSON, else 0.
         json_count: How many of them are 1.
@@ -321,11 +316,6 @@ def fill_images(
 
     Args:
         data: As for `count_images`, as the five that follow.
-        events: See there.
-        rows: See there.
-        widths: See there.
-        is_json: See there.
-        json_count: See there.
         present: Scratch, as there.
         slots: For each column its row of *cells*.
         table: `IMAGE_DTYPE`, as long as counted.

@@ -190,7 +190,6 @@ def resolve_events(
     Args:
         data: What *events* (`EVENT_DTYPE`) point into.
         events: All of a block.
-        first: Row to start at.
         exemplar_data: Table map bytes (from the database name on) of all layouts known.
         exemplars: Shape (capacity, `EXEMPLAR_FIELDS`): where they are.
         exemplar_count: How many.

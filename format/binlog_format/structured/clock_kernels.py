@@ -56,7 +56,6 @@ def fill_times(events: Table, clocks: Clocks, ns: Int64s, has_time: Mask) -> Non
     """Compute the times of events.
 
     Args:
-        clocks: Their clock syncs.
         ns: Gets nanoseconds since 1970 UTC; 0 where there is no time.
         has_time: Gets where there is one: not before the first sync, and with none of a frequency that cannot be.
     """

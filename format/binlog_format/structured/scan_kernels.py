@@ -128,9 +128,7 @@ def find_writer(data: Bytes, at: int, size: int, keys: Bytes, bounds: Int64s, sl
 
     Args:
         data: Where the writer's key is: its id, and its name with the size before it.
-        at: The byte where.
         size: Of the key.
-        keys: Of all known writers.
         bounds: Where in *keys* they are, by number: from one bound to the next.
         slots: Numbers; -1: free, and there is at least one such.
     """
@@ -286,7 +284,6 @@ def rows_of_sources(events: Table, wanted: Mask, rows: Int64s) -> int:
     """Choose the events of some sources.
 
     Args:
-        wanted: For each source whether its events are.
         rows: Gets their rows, ascending; as long as *events*.
 
     Returns:

@@ -141,7 +141,6 @@ class ControlStatement(NamedTuple):
         event: Row of the event table.
         event_no: Its number in its group.
         statement: What it contains; None for an XA_prepare event.
-        prepared: The XA transaction that an XA_prepare event prepares.
         one_phase: That event commits it at once.
     """
 

@@ -47,12 +47,7 @@ SEARCH_SIZE_MAX = 16 << 30
 
 
 class PreparedXaRows:
-    """The prepared XA transactions of a log, as reading goes on.
-
-    Args:
-        log: Where rows are read again.
-        prepared: What is known to be prepared there.
-    """
+    """The prepared XA transactions of a log, as reading goes on."""
 
     def __init__(self, log: Log, start: Position | None, prepared: Iterable[PreparedXa]) -> None:
         self._log = log

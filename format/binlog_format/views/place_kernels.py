@@ -86,11 +86,8 @@ def fill_places(
         rows: Of *events*.
         group_rows: Gets for each of *rows* its group; as long as *rows*, as are all that follow.
         file_no: Gets the file of the group's position.
-        page: Gets its page.
-        chunk: Gets its chunk.
         event_no: Gets the number of the event in its group.
         micros: Gets the time of the group's first event, microseconds since 1970 UTC.
-        server_id: Gets the server of the event.
 
     Returns:
         The first row whose event or group is not there; -1 when all are.

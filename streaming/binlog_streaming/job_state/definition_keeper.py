@@ -213,7 +213,6 @@ def keep_batch(
 
     Args:
         start: Where the batch begins; None: it is the job's first one.
-        end: Where it ends.
     """
     source = job.source
     with WatchedLog(source.path, source.format) as watched:

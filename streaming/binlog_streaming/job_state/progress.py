@@ -236,7 +236,6 @@ class _News:
 
     Attributes:
         notes: Tables, and what was logged of them.
-        waiting: Tables that wait for their snapshots.
         snapshots: Those that have ended.
     """
 

@@ -213,7 +213,6 @@ class RecordChange:
     """A setting that is not what it was.
 
     Attributes:
-        reason: What it was, and what it is now.
         hint: What would go wrong, and what to do.
     """
 

@@ -92,7 +92,6 @@ class JobReport:
     """Report on a job without running it.
 
     Attributes:
-        start: Where from.
         tables: What it would write, by name.
         left_out: Names of tables that no rule wants.
         scan_size: Bytes of the log that were looked at for tables.

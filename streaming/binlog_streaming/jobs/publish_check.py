@@ -89,7 +89,6 @@ class PublishReport:
     """Report on a job without running it.
 
     Attributes:
-        start: Where from.
         registry: Address of the registry of schemas; None: the job needs none.
         left_out: Names of tables that no rule selects.
         scan_size: Bytes of the log that were looked at for tables.

@@ -73,7 +73,6 @@ class Switch:
     """A switch that can be made.
 
     Attributes:
-        job: The settings, as they are.
         file: The job file, or the folder of the job.
         before: The job's place in the log so far.
         after: Its offset in the other log; as before, if it is the same log under another path.

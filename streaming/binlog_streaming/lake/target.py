@@ -55,7 +55,6 @@ class RecordedFile:
         name: Its path, for messages.
         size: Its bytes.
         row_count: Its rows, deleted ones included; None: this is not recorded.
-        open: Opens it, to be read.
     """
 
     name: str

@@ -41,7 +41,6 @@ class RowChanges:
     Attributes:
         before: The rows before, or some of their columns.
         after: The rows after; of deletes anything.
-        deletes: Whether the row was deleted.
         origins: Number of the image that the log has of the change, or of the one that was carried on to it.
         nodes: The state that the row was in, or that a foreign key made this one of; see `TableHistory`.
     """

@@ -26,7 +26,6 @@ class CastImages:
     """Images under the columns of another schema: those that they never had are null in them, not absent.
 
     Attributes:
-        schema: Columns that they are to have.
         sources: Of each column its index in *images*; None: they do not have it.
     """
 

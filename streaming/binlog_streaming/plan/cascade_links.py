@@ -79,7 +79,6 @@ class Appliance:
     """Cascades that can be applied to targets.
 
     Attributes:
-        is_applied: Whether a table has targets in which it is done.
         takes_inline: Whether the servers make a foreign key of REFERENCES in a column's own words; None: some do.
     """
 

@@ -153,7 +153,6 @@ class CascadeLog:
         """The first change of *parent* in [*start*, *end*) that is not carried on within the log; None: there is none.
 
         Args:
-            deletes: Whether deletes count.
             columns: Of these, updates do.
         """
         options, file = self._options(), self._schema_file()

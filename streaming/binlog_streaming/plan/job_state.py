@@ -79,7 +79,6 @@ class JobState:
         from_first: The job reads the log from the server's first transaction on, so that whatever it does not create
             did not exist; None: not known, and completeness is not looked at.
         complete: Of tables that batches before have met: whether all their rows lie in what was read.
-        set_aside: Tables that do not go on.
         scope: What statements of batches before mean for later ones.
         snapshots: The newest snapshot of each table that has one.
         earlier: Selections of tables that the job had before; a table outside of any of them is new to it.
@@ -113,7 +112,6 @@ class StateChange:
         scope: After its statements.
         snapshots: The newest one of each table that has one.
         returned: Tables that were set aside, and go on.
-        waiting: Tables that wait for their snapshots.
         definitions: Statements, and definitions of marks, that may have defined tables, in log order.
     """
 

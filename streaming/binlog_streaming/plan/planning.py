@@ -35,7 +35,6 @@ class Planning:
     """Facts of a batch, as far as it was read.
 
     Attributes:
-        snapshots: What snapshots do to tables.
         returning: Tables that were set aside, and of which a snapshot begins.
         complete: Whether all rows of a table lie in what was read, of tables that the batch meets.
         assumed: Those of them that nothing in the log created or emptied.

@@ -76,7 +76,6 @@ class TableChecks:
         find: The table of the job that has a name; None: there is none.
         known: Tables of the job that exist, or existed, as far as that is known by now.
         fail_on_data_loss: Stop where the server states that it did not log changes.
-        snapshots: What snapshots do to tables.
         tells_texts: Whether errors show the text of statements.
         refusals: The first refusal of each table that has one.
         assumed: Tables that count as complete because the log begins with the server's first transaction: nothing in it

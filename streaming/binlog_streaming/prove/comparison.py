@@ -59,7 +59,6 @@ class Difference:
     """A row that differs.
 
     Attributes:
-        kind: How.
         key: The message of its key.
         columns: Names of the columns that differ, where they were looked at.
     """
@@ -151,7 +150,6 @@ class ProofProgress:
         table: `database.table`.
         doing: `server`, `target`, `other target`, or `job`: it waits for the job.
         row_estimate: How many there are, about.
-        job_at: Where the job is.
     """
 
     table: str
@@ -168,7 +166,6 @@ class ProofResult:
 
     Attributes:
         table: `database.table`.
-        outcome: Whether it is the same.
         reason: Why it was not compared, or cannot be the same.
         gtids: Up to where in the log this is true; a position of the server where it has no GTIDs.
         differences: Rows that differ, as far as they were looked at.

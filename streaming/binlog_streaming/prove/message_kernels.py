@@ -157,7 +157,6 @@ def sha256_of_each(
     """Digest messages that lie one after the other.
 
     Args:
-        data: The messages.
         offsets: Where each begins, and the last one ends.
         digests: 32 bytes for each.
         state: Scratch space, 8 numbers.

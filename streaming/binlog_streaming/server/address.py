@@ -44,7 +44,6 @@ class ServerAddress:
 
     Attributes:
         host: Name or address; unused where there is a socket.
-        port: TCP port.
         user: None: the one of `~/.my.cnf`, else that of the operating system.
         socket: Path of a Unix socket; None: TCP.
         ssl_mode: What TLS it needs.

@@ -210,7 +210,6 @@ class PartitionRule:
     """One part of a table's partitioning.
 
     Attributes:
-        column: Name of a column.
         function: `identity`, or what is made of its values.
         size: Buckets, or width; None: the function has none.
     """

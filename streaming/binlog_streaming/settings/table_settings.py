@@ -10,7 +10,6 @@ class Setting:
     """One line of a job file.
 
     Attributes:
-        name: Its name in the file.
         example: What is shown, commented out, where it has no default.
     """
 

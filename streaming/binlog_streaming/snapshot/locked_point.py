@@ -34,7 +34,6 @@ class LogPoint:
     """A place in a server's log, as it names it.
 
     Attributes:
-        byte: In the file.
         gtid: The last GTID of each domain before it; empty: there are none, or they are not known.
     """
 

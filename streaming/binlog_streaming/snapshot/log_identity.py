@@ -71,7 +71,6 @@ def begin_writing(session: ServerSession, source: JobLogSource) -> None:
 
     Args:
         session: On the server; it is set up to write. `check_is_writer` has looked at it.
-        source: The log that the job reads.
     """
     prepare_session(session)
     check_log_receives(session, source.path, source.format)

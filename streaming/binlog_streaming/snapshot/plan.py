@@ -41,7 +41,6 @@ class PlannedTable:
     """A table that is to be taken.
 
     Attributes:
-        purpose: What its snapshot is for.
         is_resumed: A snapshot of it was cut off, and goes on.
     """
 

@@ -101,7 +101,6 @@ class SnapshotStatus:
         rows: That have been applied.
         chunks: Event groups that had them.
         begun_gtid: Where it begins in the log.
-        is_ended: All rows are there.
         problem: Why it does not complete the table; None: it does, or may still.
     """
 
@@ -172,7 +171,6 @@ class Minute:
     """Work done within a minute.
 
     Attributes:
-        start: Of the minute.
         changes: Row changes, events, or messages.
         size: Bytes of the log.
         lag_seconds: The longest time from a commit to its being in the target, of the minute's batches; None: no batch.

@@ -22,12 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class KnownTables:
-    """Tables in a job's record, for looking up.
-
-    Attributes:
-        record: The job's.
-        waiting: Tables that wait for their snapshots.
-    """
+    """Tables in a job's record, for looking up."""
 
     record: JobRecord
     waiting: Collection[TableName] = ()

@@ -68,7 +68,6 @@ class PartsWriter:
     """A rows step of one target, written in parts; tasks get it pickled.
 
     Attributes:
-        targets: Makes targets.
         source_table: `database.table`.
         keys: Names of the key columns; empty: rows only come new.
         columns: Of the table, without those of the mode.

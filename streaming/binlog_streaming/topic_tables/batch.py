@@ -45,7 +45,6 @@ class PartitionState(msgspec.Struct, frozen=True, kw_only=True):
     """Progress in a partition.
 
     Attributes:
-        partition: Its number there.
         place: Of the last change: file_no, page, chunk, event_no, row_no and number of its operation; None: there was
             none.
         seconds: The latest time of a change, seconds since 1970 UTC.
@@ -110,7 +109,6 @@ class Truncate:
 
     Attributes:
         seconds: When it began, seconds since 1970 UTC.
-        gtid: Of its transaction.
     """
 
     table: TableName

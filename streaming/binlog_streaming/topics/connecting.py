@@ -113,7 +113,6 @@ class PublishedOffset(NamedTuple):
     """Content of the record of a job in the offsets topic.
 
     Attributes:
-        offset: At which the job continues.
         files_before: `EnvelopeOptions.files_before` of what it publishes there.
     """
 

@@ -39,7 +39,6 @@ class Claim(msgspec.Struct, frozen=True):
 
     Attributes:
         claim: Path or URL of the file.
-        bytes: Its size.
         sha256: Of its content, in hexadecimal digits.
     """
 
@@ -121,10 +120,6 @@ class ClaimedValues:
 
     def file_of(self, value: bytes | None, at: Place) -> ClaimedFile:
         """The file that a claim names; only its name counts, wherever the claim says that it is.
-
-        Args:
-            value: The claim.
-            at: The message.
 
         Raises:
             UnsupportedError: `MESSAGE`: there is no store, or no such claim is published.

@@ -112,7 +112,6 @@ class Notifications:
     and `timestamp` (milliseconds since 1970 UTC), as JSON without a schema; the key has the `id`.
 
     Attributes:
-        topic: For them.
         publisher: The job's `topic_prefix`.
     """
 

@@ -140,9 +140,7 @@ def write_chosen(out: Bytes, cursors: Int64s, data: Bytes, offsets: Int64s, chos
     """Write for each row one of some values that are encoded already.
 
     Args:
-        out: Where to write.
         cursors: Where each row has come to; moved on.
-        data: The values.
         offsets: Where each begins, and the last one ends.
         chosen: Of each row its value; below 0: null, or nothing.
         in_union: Whether they are in a union with null.
@@ -164,7 +162,6 @@ def write_sequences(
     """Write the total order of each row's change, as digits alone.
 
     Args:
-        out: Where to write.
         cursors: Where each row has come to; moved on.
         event_rows: Of each row its event.
         row_nos: Number of its row in the event.

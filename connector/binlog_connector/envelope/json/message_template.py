@@ -40,7 +40,6 @@ class MessageTemplate:
     """Literals with a field after each; the same fields for all tables.
 
     Attributes:
-        literals: Texts.
         fields: Of `template_kernels`; the last one may be `NOTHING`.
     """
 

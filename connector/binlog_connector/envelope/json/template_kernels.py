@@ -213,7 +213,6 @@ def fill_events(
     """Fill in the fields of events.
 
     Args:
-        sources: What they are filled in from.
         rows: Which events, by their row.
         templates: Of each of *rows* its template.
         out: Room for what `room_for_events` asks for.
@@ -283,7 +282,6 @@ class MessageFields(NamedTuple):
     """Fields that are filled in for each value.
 
     Attributes:
-        texts: Of the events.
         events: Of each value its event.
         row_nos: Number of its row in the event.
         total_orders: Its number in the transaction.

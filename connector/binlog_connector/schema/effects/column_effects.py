@@ -59,8 +59,6 @@ class ColumnChanged:
     """A column that existing rows have before and after a statement.
 
     Attributes:
-        old: Before it.
-        new: After it.
         arrow_type: Of the values after the statement; None: it has a type that is not read.
         old_arrow_type: Of these before it, as the definition states them; None: not known.
     """

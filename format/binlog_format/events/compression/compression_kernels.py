@@ -103,7 +103,6 @@ def locate_streams(
     """Find the compressed part of events that MariaDB has compressed.
 
     Args:
-        data: What the events are in.
         starts: Byte of each event's header.
         sizes: Of each event, checksum not counted.
         types: Type codes of compressed events.

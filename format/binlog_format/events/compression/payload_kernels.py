@@ -195,7 +195,6 @@ def locate_payloads(data: Bytes, starts: Int64s, sizes: Int64s, found: Int64s) -
     """Take TRANSACTION_PAYLOAD events apart, without decompressing anything.
 
     Args:
-        data: What the events are in.
         starts: Byte of each event's header.
         sizes: Of each event, checksum not counted.
         found: Shape (number of events, `FOUND_FIELDS`): gets what they contain.

@@ -166,7 +166,6 @@ def read_mysql_gtid(
     Args:
         start: Byte of the event, all of which is there.
         size: Its bytes, checksum not counted.
-        group: The row.
         keys: Keys of the sources known, and room for another one.
         slots: Hash table of their numbers; -1: free.
         counts: How many sources are known, and the one found last.

@@ -98,7 +98,6 @@ def read_commit_headers(
     """Fill the columns of *records* from `header_size` on.
 
     Args:
-        pages: The window.
         records: `RECORD_DTYPE`, from `link_records`.
         record_count: Rows of it.
         head: Scratch, `HEAD_SIZE` bytes.
@@ -147,7 +146,6 @@ def read_first_events(
     A record whose first event is too short to be told gets no GTID here; reading its events finds the damage.
 
     Args:
-        pages: The window.
         records: `RECORD_DTYPE`, headers read.
         record_count: Rows of it.
         head: Scratch, `HEAD_SIZE` bytes.
@@ -220,7 +218,6 @@ def append_groups(
     """Join commit records and the out-of-band data that they refer to, and cut each group into events.
 
     Args:
-        pages: The window.
         records: `RECORD_DTYPE`, headers read.
         record: First record to take.
         walk: Knows the out-of-band records that the scan has passed; the rest is scratch.

@@ -64,11 +64,7 @@ _NODES_MIN = 1024
 
 
 class NodeTable:
-    """Remembers the last records, rolled back or not; when there are too many, the older half is forgotten.
-
-    Args:
-        nodes_max: Records to remember.
-    """
+    """Remembers the last records, rolled back or not; when there are too many, the older half is forgotten."""
 
     def __init__(self, nodes_max: int = NODES_MAX) -> None:
         self._nodes_max = nodes_max
@@ -114,7 +110,6 @@ class OobSet:
     """Contents of a commit record about one set of out-of-band data.
 
     Attributes:
-        first: The first one.
         last: The root of the last tree.
     """
 

@@ -104,7 +104,6 @@ def collect_nodes(
     """Add the out-of-band records of a window to *nodes*; those that are in it already are left out.
 
     Args:
-        pages: The window.
         nodes: `NODE_DTYPE`, with room for a row more per chunk.
         count: Rows of it in use.
         is_open: The last of them goes on after the window before.

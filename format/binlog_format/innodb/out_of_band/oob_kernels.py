@@ -94,7 +94,6 @@ def append_oob_sets(
     """Join a group's out-of-band data after what *joined* holds.
 
     Args:
-        pages: The window.
         records: `RECORD_DTYPE`, headers read.
         record: The group's commit record.
         commit: File and byte of it.

@@ -289,7 +289,6 @@ def write_times(micros: Int64s, valid: Mask, digits: int, out_offsets: Int32s, o
 
     Args:
         micros: Microseconds.
-        valid: Which values are there.
         digits: Of the fraction.
         out_offsets: Where each text starts, and the end of the last.
         out: Room for the longest text, `TIME_TEXT_MAX`, of each value.

@@ -112,7 +112,6 @@ class Plan(NamedTuple):
         columns: Of each argument; None for those without bytes, which have one possible value.
         program: `PROGRAM_DTYPE`.
         targets: Steps of the options of variants.
-        slot_frames: The frame of each slot.
         json_steps: How many steps write JSON.
     """
 

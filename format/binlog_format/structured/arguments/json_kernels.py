@@ -73,7 +73,6 @@ def write_arguments(
     Args:
         types: Of all sources that the events name.
         data: What *events* points into.
-        rows: Which of them.
         first: Index in *rows* to start at.
         skip_damaged: An event whose arguments cannot be read gets no text, and is not *valid*.
         out: Room for the texts.

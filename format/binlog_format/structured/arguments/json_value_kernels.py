@@ -309,14 +309,12 @@ def write_value(
     """Write one value as JSON, or (node below 0) the members on the stack; without the floats in it.
 
     Args:
-        node: The value's.
         level: Of the stack, which has as many values that contain others.
         depth: How many others those on the stack are nested in.
         data: The bytes.
         place: Its first byte.
         end: Where its event ends.
         out: Room for the text.
-        at: Where that begins.
         floats: `OMITTED_FLOAT_DTYPE`, as many as fit into the data: gets each float.
         float_count: How many of them there are already.
         stack: Scratch, `STACK_SHAPE`.

@@ -43,7 +43,6 @@ class JsonRoom(NamedTuple):
     """Room for values that become JSON.
 
     Attributes:
-        types: Of the source.
         out: Room for the texts.
         offsets: Gets the start of each text, and the end of the last; 0 at first.
         floats: `OMITTED_FLOAT_DTYPE`: gets the floats in them.
@@ -66,7 +65,6 @@ class ArgumentSearch(NamedTuple):
         program: `PROGRAM_DTYPE`.
         targets: Steps of the options of variants.
         data: What *events* points into.
-        rows: Which of them.
         step_starts: Where the slot of each step starts in *places*; below 0: it has none, or only elements are counted.
         places: -1 at first. Gets where values are: bytes of *data*, ends of lists, numbers of JSON texts.
         frames: Shape (number of frames, `FRAME_FIELDS`); 0 at first. Gets how many elements they have.

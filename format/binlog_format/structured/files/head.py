@@ -57,7 +57,6 @@ class FileRange:
         end: After the last one.
         starts: Of each entry, in the file; valid until the next stretch is made, as *counts*.
         counts: Events before each entry, from *start* on.
-        events: In all.
         clock_sync: The last one; None: there is none.
     """
 

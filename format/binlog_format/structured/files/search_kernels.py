@@ -78,7 +78,6 @@ def find_entries(data: Bytes, limit: int, size: int, count: int, at_end: bool, i
         data: Bytes of a log.
         limit: No entry is looked for from there on.
         size: How many bytes are there.
-        count: Entries wanted.
         at_end: The log ends with the data.
         ids: Of the sources that events can be of; as *slots* for `find_source`.
         slots: See *ids*.

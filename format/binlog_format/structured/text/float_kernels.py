@@ -130,7 +130,6 @@ def put_double(out: Bytes, at: int, bits: np.uint64, words: Uint64s) -> int:
 
     Args:
         out: Room for `FLOAT_TEXT_MAX` bytes.
-        at: Where to.
         bits: As they are in memory.
         words: Scratch of `SCRATCH_WORDS`.
     """
@@ -165,7 +164,6 @@ def put_long_double(out: Bytes, at: int, mantissa: np.uint64, sign_exponent: int
 
     Args:
         out: Room for `FLOAT_TEXT_MAX` bytes.
-        at: Where to.
         mantissa: Its first 8 bytes.
         sign_exponent: Its last 2.
         words: Scratch of `SCRATCH_WORDS`.

@@ -79,9 +79,6 @@ class Context(NamedTuple):
 
     Attributes:
         program: What lines consist of.
-        types: Of arguments.
-        writers: Of the block.
-        clocks: Of the block.
         times: How times are written; the name of UTC's zone is the first, those of the block's clock syncs follow.
         scratch: Space; its report is filled when an argument is damaged.
     """
@@ -117,10 +114,6 @@ def put_lines(out: Bytes, data: Bytes, events: Table, row: int, context: Context
     """Put the lines of events from *row* on to *out*, as many as there is room for.
 
     Args:
-        out: Where to.
-        data: Of the block.
-        events: Of the block.
-        row: The first event.
         context: What else lines are made from.
         ends: Of each event, where its line ends; filled.
 

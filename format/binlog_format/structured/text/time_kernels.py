@@ -196,8 +196,6 @@ def put_time(out: Bytes, at: int, times: Times, zone: Zone, ns: int) -> int:
 
     Args:
         out: Room for `size_max` of *times*.
-        at: Where to.
-        zone: Of the time.
         ns: Nanoseconds since 1970 UTC.
     """
     local = signed(bits_of(ns) + bits_of(zone.offset * NS_PER_SECOND))

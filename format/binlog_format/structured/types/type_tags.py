@@ -81,7 +81,6 @@ class TypeNode:
         members: In order.
         enumerators: Of an enum, by value.
         integer: Of an enum: what its values are.
-        special: Of a struct.
         fields: Of a struct: the text that describes its fields, where it has or refers to any. Structs of one
             argument with equal slices are the same type.
         refers: A struct whose fields are described elsewhere in its argument.

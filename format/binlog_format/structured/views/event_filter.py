@@ -132,7 +132,6 @@ class EventFilter:
     """Selection of a log's events; all given conditions must hold.
 
     Attributes:
-        rules: Which sources.
         source: What names them, as for `is_named_by`; None: nothing does.
         severities: Names of severities, as `severity_name` gives them; None: any.
         severity_least: The least number of a severity.

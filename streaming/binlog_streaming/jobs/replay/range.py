@@ -36,7 +36,6 @@ class ReplayRange:
     """Start and end of a replay.
 
     Attributes:
-        start: Where it begins.
         stop: The first place that is not read.
         wanted: Only groups that this covers are wanted; None: all.
         first: What tables hold before it, by GTID.

@@ -74,7 +74,6 @@ class FileLayout:
         required: See `required_columns`.
         measured: Columns, as files call them, of which statistics are needed wherever they are.
         generated: Columns whose values are made of others, which rows have then.
-        checks: Rules for the rows.
     """
 
     partitions: tuple[str, ...] = ()

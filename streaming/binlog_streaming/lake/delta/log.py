@@ -58,8 +58,6 @@ class TableLog:
     """State of a table's version.
 
     Attributes:
-        protocol: The last one.
-        metadata: The last one.
         files: Data files, by path and deletion vector.
         removed: Files that were replaced, as far back as the log and its checkpoint have them.
         transactions: Which commit of each application it holds.

@@ -83,9 +83,7 @@ class RowCheck:
 
     Attributes:
         feature: Of Delta's, to which the rule belongs.
-        name: Of the rule.
         columns: Columns that it asks for, by their numbers.
-        keys: The table's key.
     """
 
     feature: str

@@ -54,7 +54,6 @@ class DocumentError(Exception):
 
     Args:
         image: Number of the image with the changes.
-        column: Name of the column.
         held: What there is in place of such a document.
     """
 
@@ -71,7 +70,6 @@ def with_documents(
     """*images* whose changes to JSON values are whole values; they are absent where the target does not have the row.
 
     Args:
-        images: Of the step.
         schema: Columns of the table, without those of the mode.
         keys: Indices of the key columns.
         there: Finds documents of the target as they are before the step.
@@ -110,9 +108,7 @@ def documents_of(target: Target, current: str | None, keys: pa.Table, column: st
     """Key columns and *column* of rows that may have one of *keys*; of files that cannot, nothing is read.
 
     Args:
-        target: Whose rows.
         current: A boolean column that is true in each of them; None: any rows.
-        keys: Rows of the key columns.
         column: Of the documents.
     """
     columns = (*keys.column_names, *(() if current is None else (current,)))

@@ -69,7 +69,6 @@ class CascadeRecord:
 
     Attributes:
         store: Of the records of the job's query.
-        name: In it.
         facts: What is the same whenever the step is repeated.
     """
 

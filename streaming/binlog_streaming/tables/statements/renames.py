@@ -156,7 +156,6 @@ class _GhostRows:
         rows: In the target's columns.
         is_new: Which of them are not in the target yet.
         lookup: Finds those that can be found by key, by the numbers in `numbers`; None: none can.
-        numbers: Of rows.
     """
 
     rows: pa.Table

@@ -90,12 +90,10 @@ class BreadArguments:
         sort: By clock value.
         help: Print `HELP`, and nothing else.
         follow: Go on when the file grows.
-        all_files: Read them all.
         skip_damaged: Go on after damage.
         jsonl: JSON instead of text.
         sort_window: Sort by time, as far as events are so far from it; None: not.
         wanted: Values of the options that select events, by name; empty: all are wanted.
-        files: As given.
     """
 
     event_format: bytes = DEFAULT_EVENT_FORMAT
