@@ -74,8 +74,8 @@ def _replacing(block: Block, schemas: TableSchemas | None) -> Iterator[tuple[int
     """Statements that may be a REPLACE with rows that are not whole: one for each table and text of a group."""
     if block.vendor is not Vendor.MARIADB:
         return
-    merging = _merging_updates(block)
-    rows = np.sort(np.concatenate([merging, _shortened_updates(block), _partial_inserts_of_open_group(block)]))
+    merging, shortened = _partial_updates(block)
+    rows = np.sort(np.concatenate([merging, shortened, _partial_inserts_of_open_group(block)]))
     if len(rows) == 0:
         return
     events = block.events
@@ -178,22 +178,18 @@ def _uses(text: str, table: TableName, is_alone: bool) -> bool:
     return False
 
 
-def _merging_updates(block: Block) -> Indices:
-    """Updates whose new image lacks columns, and has all of the old one: of a REPLACE, and of what adds or updates."""
+def _partial_updates(block: Block) -> tuple[Indices, Indices]:
+    """Updates whose new image lacks columns.
+
+    Returns:
+        Those that have all columns of the old image: of a REPLACE, and of what adds or updates. And those that do not:
+        of an UPDATE, and before 10.5 of a REPLACE too; none from a later server.
+    """
     rows = np.flatnonzero(block.events["type"] == EventType.UPDATE_ROWS_V1)
     rows, (before, after) = _bitmaps(block, rows, 2)
-    found: Indices = rows[(before & ~after == 0).all(axis=0) & (after != _ALL).any(axis=0)]
-    return found
-
-
-def _shortened_updates(block: Block) -> Indices:
-    """Updates whose new image lacks columns of the old one: of an UPDATE, and before 10.5 of a REPLACE too."""
-    if block.server_version is not None and block.server_version >= MARIADB_WHOLE_REPLACES_SINCE:
-        return np.empty(0, dtype=np.int64)
-    rows = np.flatnonzero(block.events["type"] == EventType.UPDATE_ROWS_V1)
-    rows, (before, after) = _bitmaps(block, rows, 2)
-    found: Indices = rows[(before & ~after != 0).any(axis=0)]
-    return found
+    is_shorter = (before & ~after != 0).any(axis=0)
+    replaces_whole = block.server_version is not None and block.server_version >= MARIADB_WHOLE_REPLACES_SINCE
+    return rows[~is_shorter & (after != _ALL).any(axis=0)], rows[:0] if replaces_whole else rows[is_shorter]
 
 
 def _partial_inserts_of_open_group(block: Block) -> Indices:

@@ -319,22 +319,15 @@ class _Details:
         return dict(zip(columns, numbers, strict=True))
 
     def _collations(self, columns: list[int], default: MetadataField, each: MetadataField) -> dict[int, str]:
-        cursor = self._cursor(default)
-        if cursor is not None:
-            numbers = [cursor.varint()] * len(columns)
+        numbers = self._numbers(columns, each)
+        if (cursor := self._cursor(default)) is not None:
+            numbers = dict.fromkeys(columns, cursor.varint())
             while cursor.remaining:
                 index, collation = cursor.varint(), cursor.varint()
                 if index >= len(columns):
                     raise cursor.error(f"there is no text column {index}")
-                numbers[index] = collation
-        else:
-            cursor = self._cursor(each)
-            if cursor is None:
-                return {}
-            numbers = cursor.varints()
-            if len(numbers) != len(columns):
-                raise cursor.error(f"{len(numbers)} collations for {len(columns)} columns")
-        return {column: charset_of_collation(number) for column, number in zip(columns, numbers, strict=True)}
+                numbers[columns[index]] = collation
+        return {column: charset_of_collation(number) for column, number in numbers.items()}
 
     def _names(self) -> list[str]:
         cursor = self._cursor(MetadataField.COLUMN_NAME)

@@ -65,7 +65,7 @@ def read_state(reader: PageReader, file: OpenFile, page: int = FIRST_DATA_PAGE) 
         assert stop is not PageStop.FULL
         return None
     runs = PageRuns(reader)
-    runs.borrow([PageRun(file.file_no, page, 1, buffer)])
+    runs.borrowed = [PageRun(file.file_no, page, 1, buffer)]
     records = RecordReader(reader, runs)
     try:
         data = records.head(file.file_no, page * file.page_size, RecordKind.GTID_STATE, STATE_SIZE_MAX)

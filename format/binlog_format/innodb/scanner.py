@@ -251,7 +251,8 @@ class CommitScanner:
             return None
         if open_kind != NO_RECORD or pages.file_no[page] != pages.file_no[page + 1]:
             return _cut_record(pages, page, byte)
-        return _early_end_mark(pages, page, byte)
+        reason = f"the data end here, but page {_page_no(pages, page + 1)} has been written"
+        return CorruptError("BAD_CHUNK", reason, at=_place(pages, page, byte), hint=_DAMAGED)
 
     def _first_row_after_end(self, pages: PageWindow, chunks: Table) -> int:
         """Row of the first chunk at or after the end of the range."""
@@ -271,7 +272,10 @@ class CommitScanner:
         code, count = read_commit_headers(pages.data, chunks, records, len(records), self._head, self._integers)
         if code == COMMIT_DONE:
             return records, error
-        return records[:count], _bad_commit_header(pages, chunks, int(records["first"][count]))
+        chunk = chunks[int(records["first"][count])]
+        place = _place(pages, int(chunk["page"]), int(chunk["start"]) - CHUNK_HEADER_SIZE)
+        reason = "the header of the commit record is cut off"
+        return records[:count], CorruptError("BAD_CHUNK", reason, at=place, hint=_DAMAGED)
 
     def _continue_long(self, pages: PageWindow, chunks: Table) -> LongRecord | None:
         """Add the window's part of a long record; give the record when it ends here."""
@@ -328,12 +332,6 @@ def _no_position(path: str, position: Position, reason: str) -> StartError:
     )
 
 
-def _early_end_mark(pages: PageWindow, page: int, byte: int) -> CorruptError:
-    """The data end in a page, but later pages have been written."""
-    reason = f"the data end here, but page {_page_no(pages, page + 1)} has been written"
-    return CorruptError("BAD_CHUNK", reason, at=_place(pages, page, byte), hint=_DAMAGED)
-
-
 def _cut_record(pages: PageWindow, page: int, byte: int) -> DataLossError:
     """The data of a file end before it was full, but a later file has been begun."""
     reason = "the data end here, but a later file has been begun"
@@ -359,12 +357,6 @@ def _bad_link(pages: PageWindow, chunks: Table, code: int, row: int) -> BinlogEr
         else "a record goes on here, but none has begun"
     )
     return CorruptError("BAD_CHUNK", reason, at=place, hint=_DAMAGED)
-
-
-def _bad_commit_header(pages: PageWindow, chunks: Table, row: int) -> CorruptError:
-    """The integers of the commit record whose first chunk is *row* cannot be read."""
-    place = _place(pages, int(chunks["page"][row]), int(chunks["start"][row]) - CHUNK_HEADER_SIZE)
-    return CorruptError("BAD_CHUNK", "the header of the commit record is cut off", at=place, hint=_DAMAGED)
 
 
 def _page_no(pages: PageWindow, page: int) -> int:

@@ -329,7 +329,7 @@ def _components(planning: Planning) -> Iterator[Component]:
         steps[name] += _linked_steps(planning, tables[name])
     for name, members in tables.items():
         if steps[name] or any(table.set_aside is not None for table in members.values()):
-            yield Component(members, tuple(sorted(steps[name], key=lambda step: (step.number, _name_of(step)))))
+            yield Component(members, tuple(sorted(steps[name], key=_order)))
 
 
 def _linked_steps(planning: Planning, members: Mapping[TableName, SelectedTable]) -> Iterator[LinkedRowsStep]:
@@ -350,5 +350,5 @@ def _known(planning: Planning, table: SelectedTable, about: Sequence[ChangeStep]
     return known & frozenset(table.rule.modes) - {Mode.CHANGELOG}
 
 
-def _name_of(step: RowsStep | LinkedRowsStep | ChangeStep) -> str:
-    return str(step.table) if isinstance(step, RowsStep) else ""
+def _order(step: RowsStep | LinkedRowsStep | ChangeStep) -> tuple[int, str]:
+    return step.number, str(step.table) if isinstance(step, RowsStep) else ""

@@ -75,7 +75,8 @@ def named_changes(planning: Planning, walk: Callable[[StatementScope], Changes])
     # As it is, until the log proves something: what is noted under other names would have to be taken back.
     scope = before if before.names.folds is not None else copy.deepcopy(before)
     changes = walk(scope)
-    start = _last_drop(changes)
+    drops = [statement for statement, some in changes if any(isinstance(change, DatabaseDropped) for change in some)]
+    start = max((statement.position for statement in drops), default=None)  # rows before it were of other tables
     scope.names.take_rows([part.table for part in planning.touched if start is None or part.start >= start])
     if scope.names.folds and not before.names.folds:
         scope = before
@@ -160,12 +161,6 @@ def take_unclear_keys(planning: Planning, states: Sequence[tuple[Position, Forei
 def _follows(planning: Planning, child: TableName) -> bool:
     table = planning.find(child)
     return table is not None and planning.holds_rows(child) and table.rule.foreign_keys is not OnCascade.IGNORE
-
-
-def _last_drop(changes: Changes) -> Position | None:
-    """Place of the last DROP DATABASE: rows before it were of other tables."""
-    drops = [statement for statement, some in changes if any(isinstance(change, DatabaseDropped) for change in some)]
-    return max((statement.position for statement in drops), default=None)
 
 
 def _names(

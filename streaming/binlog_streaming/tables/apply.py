@@ -139,7 +139,7 @@ class _ComponentRun:
                 continue  # a statement about several tables is a step of each of their components
             for mode in self._component.tables[name].rule.modes:
                 self._apply_change(step, self._component.tables[name], mode)
-            self._rows.forget_layout(name)
+            self._rows.layouts.pop(name, None)  # the statement may have changed it
 
     def check_targets(self) -> None:
         """Check before all steps that the required targets exist."""
@@ -276,7 +276,7 @@ class _ComponentRun:
 
     def _apply_change(self, step: ChangeStep, table: SelectedTable, mode: Mode) -> None:
         plain = replace(self._run.decoding, rules=None)  # the plan has put statements under the rules
-        rules, layout = self._run.decoding.rules, self._rows.layout_before(table.name)
+        rules, layout = self._run.decoding.rules, self._rows.layouts.get(table.name)
         shown_by = rules.of(*table.name) if isinstance(rules, TableRules) else None
         context, change = StatementContext(step, table, mode, plain, self._facts, layout, shown_by), step.change
 
@@ -287,7 +287,9 @@ class _ComponentRun:
             place = ChangePlace(*step.place, step.statement.commit_time, step.statement.gtid)
             commit_id = self._commit_id(table, mode, step.number, place, held_keys(target.properties() or {}))
             is_done = target.is_done(commit_id)
-            if is_done and (not _is_last(target, commit_id) or self._has_recorded(context, commit_id)):
+            applied = target.applied(commit_id) if is_done else None
+            is_last = applied is not None and applied.place == commit_id.place
+            if is_done and (not is_last or self._has_recorded(context, commit_id)):
                 tally.count_step(Outcome.REPEATED)
                 return 0
             target.check_owner(commit_id)
@@ -393,7 +395,3 @@ class _ComponentRun:
                 notes=notes_about(table),
             )
         return self._tallies[uri]
-
-
-def _is_last(target: Target, commit_id: CommitId) -> bool:
-    return (applied := target.applied(commit_id)) is not None and applied.place == commit_id.place

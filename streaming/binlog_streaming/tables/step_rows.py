@@ -147,13 +147,8 @@ class ReceivedPart(IndexPart):
     row_batches: tuple[RowBatch, ...] = ()
 
 
-def no_types() -> Mapping[str, str]:
-    """No types: only the layouts of columns are known."""
-    return {}
-
-
 def part_row_batches(
-    part: IndexPart, log: Log | None, decoding: Decoding, types: Callable[[], Mapping[str, str]] = no_types
+    part: IndexPart, log: Log | None, decoding: Decoding, types: Callable[[], Types]
 ) -> list[RowBatch]:
     """Row batches of *part*.
 
@@ -170,6 +165,9 @@ def part_row_batches(
 class StepRows:
     """Reads the rows of steps, which are asked for in their order.
 
+    Attributes:
+        layouts: Layout of each table's last rows so far; who knows that a table was changed takes it out.
+
     Args:
         log: Where its parts point to; None: all of them have been received.
         types: What columns of a table are, where no definition was found (`with_types`).
@@ -180,7 +178,7 @@ class StepRows:
         component: Component,
         log: Log | None,
         decoding: Decoding,
-        types: Callable[[TableName], Mapping[str, str]] = lambda _: {},
+        types: Callable[[TableName], Types],
     ) -> None:
         self._types = types
         self._log = log
@@ -188,7 +186,7 @@ class StepRows:
         # A part at which several steps have a share is read once.
         self._uses = Counter(id(part) for step in component.rows_steps() for part in step.parts)
         self._read: dict[int, list[RowBatch]] = {}
-        self._layouts: dict[TableName, TableLayout] = {}
+        self.layouts: dict[TableName, TableLayout] = {}
 
     def of(self, step: RowsStep) -> list[RowBatch]:
         """The row batches of a step, by their first image."""
@@ -200,16 +198,8 @@ class StepRows:
         except BinlogError as error:
             raise naming(error, str(step.table)) from error
         if found:
-            self._layouts[step.table] = max(found, key=RowBatch.end).layout
+            self.layouts[step.table] = max(found, key=RowBatch.end).layout
         return found
-
-    def layout_before(self, table: TableName) -> TableLayout | None:
-        """Layout of the table's last rows since a statement about it; None: there are none in the steps so far."""
-        return self._layouts.get(table)
-
-    def forget_layout(self, table: TableName) -> None:
-        """A statement may have changed the table: what its rows looked like is over."""
-        self._layouts.pop(table, None)
 
     def _part(self, part: IndexPart, table: TableName) -> list[RowBatch]:
         row_batches, asked = self._read.pop(id(part), None), False

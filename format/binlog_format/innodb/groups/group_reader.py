@@ -90,13 +90,13 @@ class GroupReader:
         """Blocks that have become large enough; the rest stays in the builder."""
         for window in self._scanner.windows():
             self._page_size = window.pages.page_size
-            self._runs.borrow(window.pages.runs())
+            self._runs.borrowed = window.pages.runs()
             self._nodes.collect(window.pages.pages(), window.chunks)
             yield from self._take(window)
             self._position = window.next_position
             is_oob = window.chunks["type"] & CHUNK_KIND_MASK == RecordKind.OOB
             if is_oob.any() and not window.records["oob_records"].any():
-                window.pages.retain()  # a large transaction, whose commit record comes later
+                window.pages.retains = True  # a large transaction, whose commit record comes later
 
     def _take(self, window: CommitWindow) -> Iterator[Block]:
         """Take all groups of a window."""
@@ -288,25 +288,21 @@ def measure(reader: PageReader, scanner: CommitScanner, start: Position, size_ma
     for window in scanner.windows():
         if span.take(window, reader):
             break
-    return span.result()
+    return Span(span.end, span.group_count, span.size, span.gtids, span.last_timestamp, span.last_gtid)
 
 
 class _SpanBuilder:
     def __init__(self, start: Position, size_max: int | None) -> None:
         self._start = start
         self._size_max = size_max
-        self._end = start
-        self._size = 0
-        self._group_count = 0
-        self._last_timestamp: int | None = None
-        self._last_gtid: AnyGtid | None = None
-        self._gtids = NO_GTIDS
+        self.end = start
+        self.size = 0
+        self.group_count = 0
+        self.last_timestamp: int | None = None
+        self.last_gtid: AnyGtid | None = None
+        self.gtids = NO_GTIDS
         self._start_byte: int | None = None  # of `start` in the first page
         self._heads = GroupHeads()
-
-    def result(self) -> Span:
-        """The range that has been taken."""
-        return Span(self._end, self._group_count, self._size, self._gtids, self._last_timestamp, self._last_gtid)
 
     def take(self, window: CommitWindow, reader: PageReader) -> bool:
         """Take a window, or the part of it that the limit allows; True: the limit has been reached."""
@@ -321,33 +317,33 @@ class _SpanBuilder:
         count = len(records)
         if self._size_max is not None:
             count = int(np.searchsorted(ends, self._size_max, side="right"))
-            count = max(count, 1) if self._group_count == 0 and len(records) > 0 else count
+            count = max(count, 1) if self.group_count == 0 and len(records) > 0 else count
         if count > 0:
             self._take_heads(self._heads.of(window, count))
         if count < len(records):
             row = int(records["end"][count - 1]) if count > 0 else None
             if row is not None:
-                self._end = window.pages.position(int(chunks["page"][row]), int(chunks["number"][row]))
-                self._size = int(ends[count - 1])
+                self.end = window.pages.position(int(chunks["page"][row]), int(chunks["number"][row]))
+                self.size = int(ends[count - 1])
             elif window.long_record is not None:
                 first = int(records["first"][0])
-                self._end = window.pages.position(int(chunks["page"][first]), int(chunks["number"][first]))
-                self._size = before
+                self.end = window.pages.position(int(chunks["page"][first]), int(chunks["number"][first]))
+                self.size = before
             return True
-        self._end = window.next_position
+        self.end = window.next_position
         if window.boundary > 0:
             last = window.boundary - 1
-            self._size = int(before + chunks["start"][last] + chunks["size"][last])
-        return self._size_max is not None and self._group_count > 0 and self._size >= self._size_max
+            self.size = int(before + chunks["start"][last] + chunks["size"][last])
+        return self._size_max is not None and self.group_count > 0 and self.size >= self._size_max
 
     def _take_heads(self, groups: Table) -> None:
-        self._group_count += len(groups)
-        self._last_timestamp, self._last_gtid = int(groups["timestamp"][-1]), gtid_of(groups[-1], ())
-        self._gtids = self._gtids.advanced_by(gtids_of(groups, ()))
+        self.group_count += len(groups)
+        self.last_timestamp, self.last_gtid = int(groups["timestamp"][-1]), gtid_of(groups[-1], ())
+        self.gtids = self.gtids.advanced_by(gtids_of(groups, ()))
 
     def _take_long(self, record: LongRecord, reader: PageReader, size: int) -> bool:
         """Take a record longer than a window, unless the limit is reached before its end, at about *size*."""
-        if self._size_max is not None and self._group_count > 0 and size > self._size_max:
+        if self._size_max is not None and self.group_count > 0 and size > self._size_max:
             return False
         self._take_heads(self._heads.of_long(record, reader))
         return True

@@ -34,6 +34,8 @@ class PageWindow:
         page_start: Byte in its file where each page is.
         at_end: The last fill stopped because nothing more is there yet.
         limited: The last fill stopped at its limit.
+        file: The file that is being read.
+        retains: Keep what the window holds now for `runs`, though it moves on; set for one move.
 
     Args:
         size: Bytes of the buffer.
@@ -41,7 +43,7 @@ class PageWindow:
 
     def __init__(self, reader: PageReader, file: OpenFile, page: int, size: int) -> None:
         self._reader = reader
-        self._file = file
+        self.file = file
         self._next_page = page
         self.page_size = file.page_size
         self.capacity = max(size // self.page_size, PAGES_MIN)
@@ -52,7 +54,7 @@ class PageWindow:
         self.passed = 0
         self.at_end = False
         self.limited = False
-        self._retains = False
+        self.retains = False
         self._past: list[tuple[Bytes, list[PageRun]]] = []
 
     def path(self, file_no: int) -> str:
@@ -79,8 +81,8 @@ class PageWindow:
                 return
             start = self.count * self.page_size
             buffer = self.data[start : start + wanted * self.page_size]
-            count, stop = self._reader.read(self._file, self._next_page, buffer)
-            self.file_no[self.count : self.count + count] = self._file.file_no
+            count, stop = self._reader.read(self.file, self._next_page, buffer)
+            self.file_no[self.count : self.count + count] = self.file.file_no
             numbers = np.arange(self._next_page, self._next_page + count, dtype=np.int64)
             self.page_start[self.count : self.count + count] = numbers * self.page_size
             self.count += count
@@ -93,24 +95,24 @@ class PageWindow:
 
     def _wanted(self, limit: Position | None, room: int) -> int:
         """Number of pages that may be read from the present file."""
-        if limit is None or self._file.file_no < limit.file_no:
+        if limit is None or self.file.file_no < limit.file_no:
             return room
-        if self._file.file_no > limit.file_no:
+        if self.file.file_no > limit.file_no:
             return 0
         page_end = limit.page + (1 if limit.chunk > 0 else 0)
         return max(min(room, page_end - self._next_page), 0)
 
     def _next_file(self, limit: Position | None) -> bool:
-        if limit is not None and Position(self._file.file_no + 1, FIRST_DATA_PAGE, 0) >= limit:
+        if limit is not None and Position(self.file.file_no + 1, FIRST_DATA_PAGE, 0) >= limit:
             self.limited = True
             return False
-        following = self._reader.next_file(self._file)
+        following = self._reader.next_file(self.file)
         if following is None:
             self.at_end = True
             return False
         # The next file has been begun, so that this one is final: it may have grown since it was read.
-        if self._file.page_count() <= self._next_page:
-            self._file = following
+        if self.file.page_count() <= self._next_page:
+            self.file = following
             self._next_page = FIRST_DATA_PAGE
         return True
 
@@ -122,15 +124,15 @@ class PageWindow:
             chunk: Number of the chunk in the page.
         """
         if page >= self.count:
-            return Position(self._file.file_no, self._next_page, chunk)
+            return Position(self.file.file_no, self._next_page, chunk)
         return Position(int(self.file_no[page]), int(self.page_start[page]) // self.page_size, chunk)
 
     def keep(self, first: int, end: int) -> None:
         """Keep the pages from index *first* up to *end*; go on reading with page *end*."""
         if end < self.count:
             position = self.position(end, 0)
-            if position.file_no != self._file.file_no:
-                self._file = self._reader.files.existing(position.file_no)
+            if position.file_no != self.file.file_no:
+                self.file = self._reader.files.existing(position.file_no)
             self._next_page = position.page
         self.passed += first
         size = (end - first) * self.page_size
@@ -146,19 +148,15 @@ class PageWindow:
         data = self.data[: self.count * self.page_size]
         return Pages(data, self.page_size, self.file_no[: self.count], self.page_start[: self.count])
 
-    def retain(self) -> None:
-        """Keep what the window holds now for `runs`, though it moves on."""
-        self._retains = True
-
     def runs(self) -> list[PageRun]:
         """The pages as runs, one for each file; and those that have been retained."""
         return self._runs_before(self.count) + [run for _, runs in reversed(self._past) for run in runs]
 
     def _next_buffer(self, end: int) -> Bytes:
         """The buffer to go on with; when the present one is retained, pages from index *end* on are not worth it."""
-        if not self._retains:
+        if not self.retains:
             return self.data
-        self._retains = False
+        self.retains = False
         self._past.append((self.data, self._runs_before(end)))
         if len(self._past) <= PAST_WINDOWS_MAX:
             return self._buffer()
@@ -183,10 +181,5 @@ class PageWindow:
     def next_is_empty(self) -> bool:
         """True if the page after the window exists and is zero (not merely torn)."""
         page = empty_bytes(self.page_size)
-        size = self._file.source.read_into(self._next_page * self.page_size, page)
+        size = self.file.source.read_into(self._next_page * self.page_size, page)
         return size < self.page_size or not page.any()
-
-    @property
-    def file(self) -> OpenFile:
-        """The file that is being read."""
-        return self._file

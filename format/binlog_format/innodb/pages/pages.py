@@ -207,27 +207,27 @@ class PageRun:
 
 @dataclass(slots=True)
 class PageRuns:
-    """Gives the run that holds a page; reads it when none does."""
+    """Gives the run that holds a page; reads it when none does.
+
+    Attributes:
+        borrowed: Runs that someone else has read, where pages are looked for, too.
+    """
 
     reader: PageReader
-    _borrowed: Sequence[PageRun] = ()
+    borrowed: Sequence[PageRun] = ()
     _ahead: PageRun | None = None
     _buffer: Bytes = field(default_factory=lambda: empty_bytes(0))
     _singles: dict[tuple[int, int], PageRun] = field(default_factory=dict)
 
-    def borrow(self, runs: Sequence[PageRun]) -> None:
-        """Look into *runs* too, which someone else has read; until the next call."""
-        self._borrowed = runs
-
     def forget(self) -> None:
         """Drop everything: pages may have changed."""
-        self._borrowed = ()
+        self.borrowed = ()
         self._ahead = None
         self._singles.clear()
 
     def find(self, file_no: int, page: int) -> PageRun | None:
         """The run that holds *page*, when one does already."""
-        for run in self._borrowed:
+        for run in self.borrowed:
             if run.holds(file_no, page):
                 return run
         if self._ahead is not None and self._ahead.holds(file_no, page):
