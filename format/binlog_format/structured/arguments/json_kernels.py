@@ -20,7 +20,7 @@ from binlog_format.writing_kernels import put_bytes
 
 if TYPE_CHECKING:
     from binlog_format.block import Table
-    from binlog_format.kernels import Bytes, Int32s, Int64s, Mask
+    from binlog_format.kernels import Bytes, Int32s, Int64s
     from binlog_format.structured.arguments.json_value_kernels import JsonTypes
 
 
@@ -59,12 +59,10 @@ def write_arguments(
     events: Table,
     rows: Int64s,
     first: int,
-    skip_damaged: bool,
     out: Bytes,
     out_offsets: Int64s,
     floats: Table,
     float_count: int,
-    valid: Mask,
     stack: Int64s,
     failure: Table,
 ) -> tuple[int, int, int]:
@@ -74,12 +72,10 @@ def write_arguments(
         types: Of all sources that the events name.
         data: What *events* points into.
         first: Index in *rows* to start at.
-        skip_damaged: An event whose arguments cannot be read gets no text, and is not *valid*.
         out: Room for the texts.
         out_offsets: Gets the start of each text, and the end of the last; filled up to *first*.
         floats: As in `write_value`, and so are *float_count*, *stack* and *failure*.
         float_count: How many of them there are already.
-        valid: All True at first.
         stack: Scratch.
         failure: One row.
 
@@ -97,14 +93,10 @@ def write_arguments(
         code, at, count = _write_event(
             types, sources[row], data, place, end, out, out_offsets[i], floats, float_count, stack, failure
         )
-        if code == OK:
-            out_offsets[i + 1] = at
-            float_count = count
-        elif code != GROW and skip_damaged:
-            valid[i] = False
-            out_offsets[i + 1] = out_offsets[i]
-        else:
+        if code != OK:
             return code, i, float_count
+        out_offsets[i + 1] = at
+        float_count = count
     return OK, rows.size, float_count
 
 

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from binlog_format.block import Table
-    from binlog_format.kernels import Bytes, Int64s, Mask
+    from binlog_format.kernels import Bytes, Int64s
     from binlog_format.structured.event_log import LogBlock
     from binlog_format.structured.metadata import EventSource
 
@@ -90,35 +90,28 @@ _ROOM_PER_BYTE = 3
 _ROOM_PER_EVENT = 64
 
 
-def arguments_json(block: LogBlock, rows: Int64s, *, skip_damaged: bool = False) -> pa.StringArray:
-    """All arguments of each event as a JSON array.
-
-    Args:
-        rows: Which of `block.events`.
-        skip_damaged: Null for events whose arguments cannot be read, instead of an error.
-    """
+def arguments_json(block: LogBlock, rows: Int64s) -> pa.StringArray:
+    """All arguments of each event as a JSON array. *rows*: which of `block.events`."""
     check_size(len(block.data))
     types = json_types(tuple(source.argument_tags for source in block.sources))
     size = int((block.events["size"][rows]).sum())
     out = empty_bytes(_ROOM_PER_BYTE * size + _ROOM_PER_EVENT * len(rows))
     offsets = np.zeros(len(rows) + 1, dtype=np.int64)
     floats = np.empty(size // FLOAT_SIZE_MIN, dtype=OMITTED_FLOAT_DTYPE)
-    valid = np.ones(len(rows), dtype=np.bool_)
     stack = np.empty(STACK_SHAPE, dtype=np.int64)
     failure = new_failure()
     done = float_count = 0
     while True:
         code, done, float_count = write_arguments(
-            types, block.data, block.events, rows, done, skip_damaged, out, offsets, floats, float_count, valid, stack,
-            failure,
-        )  # fmt: skip
+            types, block.data, block.events, rows, done, out, offsets, floats, float_count, stack, failure
+        )
         if code != GROW:
             break
         check_size(int(offsets[done]))
         out = grown(out, int(offsets[done]))
     if code != OK:
         raise argument_error(block, code, failure, types.nodes["kind"][failure["node"][0]])
-    return finished_texts(block.data, out, offsets, floats[:float_count], valid)
+    return finished_texts(block.data, out, offsets, floats[:float_count])
 
 
 def grown(out: Bytes, used: int) -> Bytes:
@@ -128,12 +121,11 @@ def grown(out: Bytes, used: int) -> Bytes:
     return larger
 
 
-def finished_texts(data: Bytes, out: Bytes, offsets: Int64s, floats: Table, valid: Mask | None) -> pa.StringArray:
+def finished_texts(data: Bytes, out: Bytes, offsets: Int64s, floats: Table) -> pa.StringArray:
     """Complete the texts that kernels have written, with their floats.
 
     Args:
         offsets: Where each text starts, and the end of the last.
-        valid: Texts that are not are null. None: all are.
     """
     if len(floats):
         texts, text_offsets = text_buffers(float_texts_of(data, floats), pa.string())
@@ -141,7 +133,7 @@ def finished_texts(data: Bytes, out: Bytes, offsets: Int64s, floats: Table, vali
         insert_floats(out, floats, texts, text_offsets, offsets, finished)
         out = finished
     check_size(int(offsets[-1]))
-    return text_array(pa.string(), offsets.astype(np.int32), out[: offsets[-1]], valid)
+    return text_array(pa.string(), offsets.astype(np.int32), out[: offsets[-1]], None)
 
 
 @functools.lru_cache(maxsize=_CACHED_TABLES)

@@ -8,13 +8,13 @@ from binlog_format.kernels import kernel
 from binlog_format.memory_kernels import load_u8, load_u32
 from binlog_format.structured.arguments.json_value_kernels import write_value
 from binlog_format.structured.arguments.layout import Op
-from binlog_format.structured.arguments.value_kernels import BAD_VALUE, GROW, OK, OUTSIDE, SHORT, fail
+from binlog_format.structured.arguments.value_kernels import BAD_VALUE, OK, OUTSIDE, SHORT, fail
 from binlog_format.structured.layout import ARGUMENTS_OFFSET, ENTRY_HEAD_SIZE, EVENT_SIZE_MIN
 from binlog_format.structured.types.type_layout import COUNT_SIZE
 
 if TYPE_CHECKING:
     from binlog_format.block import Table
-    from binlog_format.kernels import Bytes, Int32s, Int64s, Mask
+    from binlog_format.kernels import Bytes, Int32s, Int64s
     from binlog_format.structured.arguments.json_value_kernels import JsonTypes
 
 _FIXED = int(Op.FIXED)
@@ -69,7 +69,6 @@ class ArgumentSearch(NamedTuple):
         places: -1 at first. Gets where values are: bytes of *data*, ends of lists, numbers of JSON texts.
         frames: Shape (number of frames, `FRAME_FIELDS`); 0 at first. Gets how many elements they have.
         room: For JSON.
-        valid: Gets which events could be read.
         failure: `FAILURE_DTYPE`, one row: gets the value that could not be read last.
     """
 
@@ -82,7 +81,6 @@ class ArgumentSearch(NamedTuple):
     places: Int32s
     frames: Int64s
     room: JsonRoom
-    valid: Mask
     failure: Table
 
 
@@ -137,15 +135,15 @@ def _read_array(
 
 
 @kernel
-def find_places(search: ArgumentSearch, skip_damaged: bool) -> tuple[int, int]:
-    """Run a program over events; one that cannot be read is not *valid*, and ends it unless damaged ones are skipped.
+def find_places(search: ArgumentSearch) -> tuple[int, int]:
+    """Run a program over events; one that cannot be read ends it.
 
     Returns:
         A code, and the step that it is about. After `GROW` begin anew with more room for JSON.
     """
     program, targets, data, rows = search.program, search.targets, search.data, search.rows
     step_starts, places, frames, room = search.step_starts, search.places, search.frames, search.room
-    valid, failure = search.valid, search.failure
+    failure = search.failure
     # Each field is taken once: a view that is made in the loop costs more than a step.
     starts, event_sizes, failed_row = search.events["start"], search.events["size"], failure["row"]
     ops, sizes, next_steps = program["op"], program["size"], program["target"]
@@ -203,7 +201,6 @@ def find_places(search: ArgumentSearch, skip_damaged: bool) -> tuple[int, int]:
             if step_starts[step] >= 0:
                 places[step_starts[step] + frames[outer_frames[step], _ELEMENT]] = noted
             step = following
-        valid[i] = code == OK
-        if code == GROW or (code != OK and not skip_damaged):
+        if code != OK:
             return code, step
     return OK, 0

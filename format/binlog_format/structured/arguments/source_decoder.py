@@ -1,6 +1,6 @@
 """Events of one source as typed Arrow columns: `SourceDecoder`.
 
-Search for the values of events: `find_values`, which gives `find_places` the room that it needs.
+Search for the values of events: `find_places`, which gets the room that it needs.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from binlog_format.errors import BinlogError
-    from binlog_format.kernels import Bytes, Int32s, Int64s, Mask
+    from binlog_format.kernels import Bytes, Int32s, Int64s
     from binlog_format.structured.arguments.columns import Plan
     from binlog_format.structured.arguments.json_value_kernels import JsonTypes
     from binlog_format.structured.event_log import LogBlock
@@ -59,36 +59,27 @@ class FoundValues(NamedTuple):
         places: Of each slot, an element of its frame each: a byte of *data*, the end of a list, the number of a text in
             *json*; below 0 where there is none.
         json: Values that become JSON.
-        valid: Which events could be read.
     """
 
     data: Bytes
     places: Sequence[Int32s]
     json: pa.StringArray
-    valid: Mask
-
-
-def find_values(plan: Plan, types: JsonTypes, block: LogBlock, rows: Int64s, *, skip_damaged: bool) -> FoundValues:
-    """Find the values of events. *skip_damaged*: as in `SourceDecoder.decode`."""
-    check_size(len(block.data))
-    return _Search(plan, types, block, rows, skip_damaged).values()
 
 
 class _Search:
     """Runs the program of a plan until what it finds has room."""
 
-    def __init__(self, plan: Plan, types: JsonTypes, block: LogBlock, rows: Int64s, skip_damaged: bool) -> None:
+    def __init__(self, plan: Plan, types: JsonTypes, block: LogBlock, rows: Int64s) -> None:
         self._plan = plan
         self._types = types
         self._block = block
         self._rows = rows
-        self._skip_damaged = skip_damaged
-        self._valid = np.ones(len(rows), dtype=np.bool_)
         self._failure = new_failure()
         self._json_bytes = int(block.events["size"][rows].sum()) if plan.json_steps else 0  # at most
         self._json_room = _JSON_ROOM_PER_BYTE * self._json_bytes
 
     def values(self) -> FoundValues:
+        check_size(len(self._block.data))
         code = GROW
         while code == GROW:
             check_size(self._json_room)
@@ -98,12 +89,12 @@ class _Search:
                 np.cumsum(lengths[self._plan.slot_frames], out=bounds[1:-1])
                 bounds[-1] = NO_SLOT  # steps without a slot have the last
                 search = self._search(bounds[self._plan.program["slot"]], int(bounds[-2]), text_count)
-                code, step = find_places(search, self._skip_damaged)
+                code, step = find_places(search)
             self._json_room *= _GROWTH
         if code != OK:
             raise self._error(code, step)
         places = [search.places[start:end] for start, end in itertools.pairwise(bounds[:-1].tolist())]
-        return FoundValues(self._block.data, places, self._texts(search.room), self._valid)
+        return FoundValues(self._block.data, places, self._texts(search.room))
 
     def _lengths(self) -> tuple[int, int, Int64s, int]:
         # A code, and the step that it is about; how many elements each frame has; how many texts there are at most.
@@ -111,7 +102,7 @@ class _Search:
         if self._plan.frame_count == 1:
             return OK, 0, lengths, self._plan.json_steps * len(self._rows)
         search = self._search(np.full(len(self._plan.program), NO_SLOT), 0, 0)
-        code, step = find_places(search, self._skip_damaged)
+        code, step = find_places(search)
         lengths[EVENTS_FRAME + 1 :] = search.frames[EVENTS_FRAME + 1 :, FRAME_COUNT]
         return code, step, lengths, int(search.room.counts[JSON_TEXTS])
 
@@ -134,7 +125,6 @@ class _Search:
             places=np.full(place_count, -1, dtype=np.int32),
             frames=np.zeros((self._plan.frame_count, FRAME_FIELDS), dtype=np.int64),
             room=room,
-            valid=self._valid,
             failure=self._failure,
         )
 
@@ -156,7 +146,7 @@ class _Search:
         if not self._plan.json_steps:
             return _NO_TEXTS
         texts, floats = room.counts.tolist()
-        return finished_texts(self._block.data, room.out, room.offsets[: texts + 1], room.floats[:floats], None)
+        return finished_texts(self._block.data, room.out, room.offsets[: texts + 1], room.floats[:floats])
 
 
 class SourceDecoder:
@@ -181,15 +171,12 @@ class SourceDecoder:
         """The fields of `type`."""
         return pa.schema(list(self.type))
 
-    def decode(self, block: LogBlock, rows: Int64s, *, skip_damaged: bool = False) -> pa.StructArray:
+    def decode(self, block: LogBlock, rows: Int64s) -> pa.StructArray:
         """The arguments of events.
 
         Args:
             rows: Which of `block.events`; all of sources with the argument tags of this one.
-            skip_damaged: Null for events whose arguments cannot be read, instead of an error.
         """
-        found = find_values(self._plan, self._types, block, rows, skip_damaged=skip_damaged)
+        found = _Search(self._plan, self._types, block, rows).values()
         arrays = [column_array(column, found) for column in self._columns]
-        if arrays:
-            return struct_array(self.type, arrays, found.valid)
-        return pa.array([{} if is_valid else None for is_valid in found.valid.tolist()], self.type)
+        return struct_array(self.type, arrays) if arrays else pa.array([{}] * len(rows), self.type)
