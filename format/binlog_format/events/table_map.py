@@ -309,17 +309,17 @@ class _Details:
         bits = cursor.take((len(columns) + 7) // 8)
         return {column: bool(bits[i >> 3] << (i & 7) & 0x80) for i, column in enumerate(columns)}
 
-    def _numbers(self, columns: list[int], field: MetadataField) -> dict[int, int]:
+    def _numbers(self, columns: list[int], field: MetadataField, what: str = "numbers") -> dict[int, int]:
         cursor = self._cursor(field)
         if cursor is None:
             return {}
         numbers = cursor.varints()
         if len(numbers) != len(columns):
-            raise cursor.error(f"{len(numbers)} numbers for {len(columns)} columns")
+            raise cursor.error(f"{len(numbers)} {what} for {len(columns)} columns")
         return dict(zip(columns, numbers, strict=True))
 
     def _collations(self, columns: list[int], default: MetadataField, each: MetadataField) -> dict[int, str]:
-        numbers = self._numbers(columns, each)
+        numbers = self._numbers(columns, each, "collations")
         if (cursor := self._cursor(default)) is not None:
             numbers = dict.fromkeys(columns, cursor.varint())
             while cursor.remaining:
