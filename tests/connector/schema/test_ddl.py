@@ -13,7 +13,7 @@ from binlog_connector.schema.catalog import Catalog, Unclear
 from binlog_connector.schema.definitions import TableDefinition, TableName
 from binlog_connector.schema.operations import DropTables, NotParsed
 from binlog_connector.schema.parsing.ddl import parse_ddl
-from binlog_connector.schema.parsing.lexer import MODE_ANSI_QUOTES, MODE_MAXDB, MODE_NO_BACKSLASH_ESCAPES
+from binlog_connector.schema.parsing.lexer import MODE_ANSI_QUOTES, MODE_MAXDB, MODE_NO_BACKSLASH_ESCAPES, MODE_ORACLE
 from binlog_connector.schema.parsing.session import StatementSession
 from binlog_format.vendor import Vendor
 
@@ -187,6 +187,22 @@ def test_sql_mode_decides_what_quotes_are() -> None:
     assert plain[0].enum_values == ("x'", 'y"', "tab\t", 'q"q')
     maxdb = after("CREATE TABLE t (a TIMESTAMP(3))", session=StatementSession("shop", MODE_MAXDB))
     assert columns(maxdb) == ["a datetime(3)"]
+
+
+@pytest.mark.parametrize(
+    ("vendor", "version", "types"),
+    [
+        (Vendor.MARIADB, 101119, ["a datetime", "b longblob"]),
+        (Vendor.MARIADB, None, ["a datetime", "b longblob"]),
+        (Vendor.MARIADB, 100211, ["a date", "b blob"]),
+        (Vendor.MYSQL, 50722, ["a date", "b blob"]),
+    ],
+)
+def test_mode_of_oracle_has_its_types_where_the_server_has_them(
+    vendor: Vendor, version: int | None, types: list[str]
+) -> None:
+    session = StatementSession("shop", MODE_ORACLE, vendor=vendor, server_version=version)
+    assert columns(after("CREATE TABLE t (a DATE, b BLOB)", session=session)) == types
 
 
 @pytest.mark.parametrize(

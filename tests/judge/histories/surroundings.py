@@ -19,7 +19,8 @@ SETTINGS = (
     *("sql_mode = 'ANSI_QUOTES'", f"sql_mode = '{STRICT},NO_AUTO_VALUE_ON_ZERO'", "timestamp = 1711846800.25"),
     *("time_zone = '+02:00'", "time_zone = '-05:30'", "time_zone = 'SYSTEM'", "foreign_key_checks = 0"),
     *("foreign_key_checks = 1", "unique_checks = 0", "character_set_client = latin1", "character_set_client = utf8mb4"),
-    "sql_mode = 'PAD_CHAR_TO_FULL_LENGTH'",
+    *("sql_mode = 'PAD_CHAR_TO_FULL_LENGTH'", "sql_mode = 'REAL_AS_FLOAT'"),
+    *("sql_mode = 'ORACLE'", "sql_mode = 'MAXDB'"),
 )
 MARIADB_SETTINGS = (
     *("binlog_alter_two_phase = 1", "explicit_defaults_for_timestamp = 0", "explicit_defaults_for_timestamp = 1"),

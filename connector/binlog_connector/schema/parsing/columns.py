@@ -15,7 +15,7 @@ from binlog_connector.schema.parsing.defaults import (
     held_time,
     parse_default,
 )
-from binlog_connector.schema.parsing.lexer import MODE_MAXDB, MODE_ORACLE, MODE_REAL_AS_FLOAT, TokenKind
+from binlog_connector.schema.parsing.lexer import MODE_MAXDB, MODE_REAL_AS_FLOAT, TokenKind
 from binlog_connector.schema.parsing.session import BINARY, NATIONAL, UTF8MB4, charset_name, charset_of_collation_name
 from binlog_format.events.charsets import can_hold
 from binlog_format.rows.declared.declared_types import Generated, character_size
@@ -124,7 +124,7 @@ def parse_column(reader: TokenReader, name: str, session: StatementSession) -> P
     Raises:
         DdlSyntaxError: There is no type, or something in it has no end.
     """
-    spec = _parse_type(reader, name, session.sql_mode)
+    spec = _parse_type(reader, name, session)
     while not (reader.at_clause_end() or reader.at_any("FIRST", "AFTER")):
         spec = _attribute(reader, spec, session)
     if spec.default is not None and spec.type in TIME_TYPES:
@@ -145,7 +145,7 @@ def _timed(spec: ParsedColumn, session: StatementSession) -> ParsedColumn:
     return spec if default is None else replace(spec, default=replace(default, time_zone=session.time_zone))
 
 
-def _parse_type(reader: TokenReader, name: str, sql_mode: int) -> ParsedColumn:
+def _parse_type(reader: TokenReader, name: str, session: StatementSession) -> ParsedColumn:
     token = reader.peek()
     word = reader.name().lower()
     if token.kind is not TokenKind.WORD:
@@ -164,7 +164,7 @@ def _parse_type(reader: TokenReader, name: str, sql_mode: int) -> ParsedColumn:
     if type_name in ("enum", "set"):
         return replace(spec, type=type_name, values=_values(reader.group()))
     numbers = _numbers(reader)
-    type_name = _by_mode(word, type_name, numbers, sql_mode)
+    type_name = _by_mode(word, type_name, numbers, session)
     if type_name == "float" and len(numbers) == 1:
         type_name, numbers = ("float" if numbers[0] <= _FLOAT_DIGITS_MAX else "double"), ()
     return replace(spec, type=type_name, numbers=numbers)
@@ -186,16 +186,16 @@ def _two_words(reader: TokenReader, name: str) -> str:
     return name
 
 
-def _by_mode(word: str, name: str, numbers: tuple[int, ...], sql_mode: int) -> str:
+def _by_mode(word: str, name: str, numbers: tuple[int, ...], session: StatementSession) -> str:
     if word == "real":
-        return "float" if sql_mode & MODE_REAL_AS_FLOAT else "double"
+        return "float" if session.sql_mode & MODE_REAL_AS_FLOAT else "double"
     if word == "number" and not numbers:
         return "double"
-    if sql_mode & MODE_ORACLE and word == "date":
+    if session.has_oracle_types and word == "date":
         return "datetime"
-    if sql_mode & MODE_ORACLE and word == "blob" and not numbers:
+    if session.has_oracle_types and word == "blob" and not numbers:
         return "longblob"
-    if sql_mode & MODE_MAXDB and word == "timestamp":
+    if session.sql_mode & MODE_MAXDB and word == "timestamp":
         return "datetime"
     return name
 

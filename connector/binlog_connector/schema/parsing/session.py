@@ -14,13 +14,14 @@ from binlog_connector.schema.definitions import TableName
 from binlog_connector.schema.parsing.lexer import (
     MODE_ANSI_QUOTES,
     MODE_NO_BACKSLASH_ESCAPES,
+    MODE_ORACLE,
     DdlSyntaxError,
     Lexer,
     TokenKind,
     TokenReader,
 )
 from binlog_format.events.charsets import decode_text, is_known
-from binlog_format.vendor import MARIADB_UTF8_BY_MODE_SINCE, Vendor
+from binlog_format.vendor import MARIADB_ORACLE_TYPES_SINCE, MARIADB_UTF8_BY_MODE_SINCE, Vendor
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -61,13 +62,20 @@ class StatementSession:
     @property
     def utf8_may_be_whole(self) -> bool:
         """True if `utf8` may be utf8mb4."""
-        version = self.server_version or MARIADB_UTF8_BY_MODE_SINCE
-        return self.vendor is Vendor.MARIADB and version >= MARIADB_UTF8_BY_MODE_SINCE
+        return self._is_mariadb_since(MARIADB_UTF8_BY_MODE_SINCE)
+
+    @property
+    def has_oracle_types(self) -> bool:
+        """True if names of types mean what they do in Oracle. Servers without such types have the mode's bit too."""
+        return bool(self.sql_mode & MODE_ORACLE) and self._is_mariadb_since(MARIADB_ORACLE_TYPES_SINCE)
 
     @property
     def empty_text_is_null(self) -> bool:
         """True if an empty literal is NULL."""
         return self.vendor is Vendor.MARIADB and bool(self.sql_mode & _EMPTY_STRING_IS_NULL)
+
+    def _is_mariadb_since(self, version: int) -> bool:
+        return self.vendor is Vendor.MARIADB and (self.server_version or version) >= version
 
 
 def cuts_fractions(vendor: Vendor, sql_mode: int) -> bool:
