@@ -63,7 +63,7 @@ NAMES = {
     "take_back": "resume_tables, clear_position",
     "take_out": "remove_rows",
     "takes_overruled": "supports_late_dedup",
-    "takes_parts": "supports_parallel_write",
+    "supports_parts": "supports_parallel_write",
     "truth": "expected rows",
     "truths": "expected rows",
 }

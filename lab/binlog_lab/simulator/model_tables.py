@@ -221,6 +221,7 @@ class _OneFile:
     keeps_identity = False
     defaulted = ()
     generated = ()
+    numbered = ()
 
     def __init__(self, rows: pa.Table) -> None:
         self.rows = rows.combine_chunks()

@@ -95,6 +95,11 @@ class Target(ABC):
     def at(cls, sink: Sink, uri: str) -> Target:
         """Read the table at *uri*. Raises `OptionError`: `INVALID_VALUE`: the format cannot be kept there."""
 
+    @property
+    def supports_parts(self) -> bool:
+        """True if several processes may write parts of a step into this table, which is there."""
+        return self.supports_parallel_write
+
     @abstractmethod
     def properties(self) -> Mapping[str, str] | None:
         """`CommitId.table_properties` of whoever made the table; None while there is no table."""

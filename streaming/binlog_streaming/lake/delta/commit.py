@@ -31,6 +31,7 @@ from binlog_streaming.lake.delta.data_files import (
     rows_at,
 )
 from binlog_streaming.lake.delta.features import FEED, upgrade
+from binlog_streaming.lake.delta.identity_columns import NUMBERED, identity_columns, with_last_numbers
 from binlog_streaming.lake.delta.log import catch_up, file_key, make_commit
 from binlog_streaming.lake.delta.mapping import file_columns
 from binlog_streaming.lake.delta.row_tracking import keeps_row_ids
@@ -109,6 +110,7 @@ class DeltaTableWrite:
         self._layout = file_layout(log, metadata or log.metadata, schema)
         self._vectors = DeltaVectorFile()
         self.files = DeltaDataFiles(store, schema, self._layout, file_size=file_size, data_change=data_change)
+        self._numbered = identity_columns(metadata or log.metadata)
         self._feed: DeltaDataFiles | None = None
         self._file_size = file_size
         self._data_change = data_change
@@ -161,6 +163,11 @@ class DeltaTableWrite:
     def generated(self) -> Sequence[str]:
         """See `TableFiles`."""
         return [column.name for column in self._layout.generated]
+
+    @property
+    def numbered(self) -> Sequence[str]:
+        """See `TableFiles`."""
+        return [column.name for column in self._numbered]
 
     def files_with(self, keys: pa.Table, current: str | None = None, among: Sequence[Add] | None = None) -> list[Add]:
         """See `TableFiles`; statistics have nothing about *current*."""
@@ -221,7 +228,10 @@ class DeltaTableWrite:
     def write(self, rows: Iterable[pa.RecordBatch]) -> None:
         """See `TableFiles`."""
         for batch in prefetch(rows):
-            self.files.write(pa.Table.from_batches([batch]))
+            table = pa.Table.from_batches([batch])
+            for column in self._numbered:
+                table = column.put(self.store.uri, table)
+            self.files.write(table)
 
     def feed(self, rows: pa.Table) -> None:
         """See `TableFiles`: what the change data feed has."""
@@ -240,6 +250,7 @@ class DeltaTableWrite:
         self, superseded: Sequence[Superseded[Add]], row_count: int, contradicted: Contradictions | None = None
     ) -> WrittenFiles[Add]:
         """End the files, for another one to commit them; they stay."""
+        assert not self._numbered, "only the commit tells which numbers are free"
         fed = () if self._feed is None else tuple(self._feed.close())
         added = tuple(self.files.close())
         written = WrittenFiles(str(self.log.version), added, fed, tuple(superseded), row_count, contradicted)
@@ -276,8 +287,11 @@ class DeltaTableWrite:
             self.actions[:0] = upgrade(self.log)
             self._vectors.write(self.store)
         reached(CrashPoint.FILES_WRITTEN)
-        actions = [*self.actions, *added]
+        changes = [*self.actions, *added]
+        actions = with_last_numbers(changes, self.log.metadata, self._numbered)
         about = {"isBlindAppend": is_append, **(recorded or {})}
+        if len(actions) > len(changes):
+            about["tags"] = {NUMBERED: "true"}
         about["operationMetrics"] = _metrics(operation, actions)
         application = None
         if transaction is not None:

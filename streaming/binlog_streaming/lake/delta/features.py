@@ -21,6 +21,7 @@ from binlog_streaming.lake.commit_id import MODE_PROPERTY
 from binlog_streaming.lake.delta.actions import Protocol
 from binlog_streaming.lake.delta.generated import generated_columns
 from binlog_streaming.lake.delta.iceberg_compat import iceberg_changes, iceberg_restrictions
+from binlog_streaming.lake.delta.identity_columns import EXPLICIT, identity_columns, is_numbered
 from binlog_streaming.lake.delta.mapping import is_mapped, mapping_mode
 from binlog_streaming.lake.delta.row_checks import INVARIANT, row_checks
 from binlog_streaming.lake.delta.vectors import ENABLED
@@ -31,8 +32,6 @@ if TYPE_CHECKING:
 
     from binlog_streaming.lake.delta.actions import Metadata
     from binlog_streaming.lake.delta.log import Named, TableLog
-
-_EXPLICIT = "delta.identity.allowExplicitInsert"
 
 VECTORS = "deletionVectors"
 VARIANTS = "variantType"
@@ -100,6 +99,7 @@ _REMEDIES = {
     r"checkConstraints \(([^:]+)": ("DROP CONSTRAINT `{0}`",),
     r"clustering": ("CLUSTER BY NONE",),
     r"columnMapping of": ("SET TBLPROPERTIES ('delta.columnMapping.mode' = 'none')",),
+    r"identityColumns GENERATED ALWAYS beside": ("UNSET TBLPROPERTIES ('delta.enableChangeDataFeed')",),
     r"generatedColumns|identityColumns|variantType in|invariants": _DROP_COLUMN,
     r"(typeWidening|coordinatedCommits-preview)": ("DROP FEATURE `{0}`",),
 }
@@ -197,8 +197,12 @@ def _restrictions(metadata: Metadata) -> Iterator[str]:
     if is_mapped(metadata) and _NESTED.search(metadata.schema_string):
         yield "columnMapping of structs in a list or a map"
     # Only changelogs are never written anew.
-    if configuration.get("delta.appendOnly") == "true" and configuration.get(MODE_PROPERTY) != Mode.CHANGELOG:
-        yield "appendOnly"
+    if configuration.get(MODE_PROPERTY) != Mode.CHANGELOG:
+        if configuration.get("delta.appendOnly") == "true":
+            yield "appendOnly"
+        # Rows of the feed and of the table would have to get the same numbers.
+        if configuration.get(FEED) == "true" and identity_columns(metadata):
+            yield "identityColumns GENERATED ALWAYS beside changeDataFeed"
     yield from row_checks(metadata)[1]
     yield from generated_columns(metadata)[1]
     for column in json.loads(metadata.schema_string)["fields"]:
@@ -207,8 +211,8 @@ def _restrictions(metadata: Metadata) -> Iterator[str]:
 
 def _column_uses(column: Mapping[str, Any]) -> Iterator[str]:
     metadata = column.get("metadata", {})
-    if metadata.get(_EXPLICIT) is False:
-        yield "identityColumns GENERATED ALWAYS"
+    if metadata.get(EXPLICIT) is False and not is_numbered(column):
+        yield "identityColumns GENERATED ALWAYS without start or step"
     if not isinstance(column["type"], str) and _INNER_VARIANT.search(json.dumps(column["type"])):
         yield f"{VARIANTS} in a struct, a list or a map"
     if not isinstance(column["type"], str) and _REQUIRED.search(json.dumps(column["type"])):
@@ -225,7 +229,7 @@ def required_columns(metadata: Metadata) -> dict[str, str]:
     columns = json.loads(metadata.schema_string)["fields"]
     required = {column["name"]: "NOT NULL" for column in columns if not column["nullable"]}
     return required | {
-        column["name"]: "identityColumns" for column in columns if _EXPLICIT in column.get("metadata", {})
+        column["name"]: "identityColumns" for column in columns if EXPLICIT in column.get("metadata", {})
     }
 
 

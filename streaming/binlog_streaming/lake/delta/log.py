@@ -237,7 +237,8 @@ def make_commit(
     # A commit is known by its number alone; the id tells it from another one of that number.
     about |= {"engineInfo": "binlog-stream", "txnId": str(uuid.uuid4()), **(recorded or {})}
     if keeps_row_ids(log.metadata):
-        about["tags"] = {ROWS_KEPT: "true"}
+        tags = about.get("tags")
+        about["tags"] = {ROWS_KEPT: "true", **(tags if isinstance(tags, dict) else {})}
     lines: list[Named] = [("commitInfo", about), *with_row_ids(log, actions)]
     content = b"".join(_ENCODER.encode({name: action}) + b"\n" for name, action in lines)
     name = commit_name(log.version + 1)

@@ -31,6 +31,7 @@ from binlog_streaming.lake.delta.data_files import live_rows
 from binlog_streaming.lake.delta.features import FEED, check_changed, check_features, upgrade, with_properties
 from binlog_streaming.lake.delta.generated import generated_columns
 from binlog_streaming.lake.delta.iceberg_compat import forbids_vectors
+from binlog_streaming.lake.delta.identity_columns import identity_columns
 from binlog_streaming.lake.delta.log import (
     conflict,
     empty_log,
@@ -185,6 +186,11 @@ class DeltaTarget(FilesTarget[DeltaTableWrite]):
         if not wanted.items() <= log.metadata.configuration.items():
             actions = [("metaData", with_properties(log.metadata, wanted))]
             make_commit(self.store, log, "SET TBLPROPERTIES", actions)
+
+    @property
+    def supports_parts(self) -> bool:
+        """See `Target`."""
+        return not identity_columns(self._there().metadata)
 
     @property
     def supports_late_dedup(self) -> bool:

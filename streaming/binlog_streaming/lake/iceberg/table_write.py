@@ -136,6 +136,11 @@ class IcebergTableWrite:
         """See `TableFiles`: Iceberg has none."""
         return ()
 
+    @property
+    def numbered(self) -> Sequence[str]:
+        """See `TableFiles`: Iceberg has none."""
+        return ()
+
     def files(self) -> list[LiveFile]:
         """Data files of the table before the commit, oldest first.
 

@@ -10,6 +10,7 @@ from contextlib import closing
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 from deltalake import DeltaTable
@@ -26,6 +27,8 @@ from binlog_format.rows.decoding import DEFAULT_DECODING, Decoding
 from binlog_format.views.index.table_index import TableIndex
 from binlog_lab.event_encoding.table_encoding import ColumnSpec, TableSpec
 from binlog_streaming.job_state.progress import Outcome
+from binlog_streaming.lake.delta.target import DeltaTarget
+from binlog_streaming.lake.evolution import SchemaChange
 from binlog_streaming.lake.sinks import sink_type
 from binlog_streaming.lake.target import CrashPoint
 from binlog_streaming.modes.shards import IndivisibleError
@@ -37,6 +40,7 @@ from binlog_streaming.tables.batch import ComponentWriter
 from binlog_streaming.tables.division import is_divided, part_count, task_counts
 from tests.faults.cuts import Cut, CutOff
 from tests.streaming.tables.batches import cut, plan, run
+from tests.streaming.tables.delta.test_identity_columns import FACTS, give
 from tests.streaming.tables.lake.sink_cases import MIRROR_COMMIT_ID, Place
 from tests.streaming.tables.oltp import IMAGES, OLTP, TABLES, mirror, play_changelog, truth
 from tests.streaming.tables.shop import ShopLog
@@ -351,6 +355,30 @@ def test_step_that_must_be_whole_is_left_to_one_task(tmp_path: Path, monkeypatch
     assert len(writer.write(planned.components)) == len(TABLES)
     for name in TABLES:
         assert mirror(tmp_path, name) == truth(name)
+
+
+def test_table_that_numbers_its_rows_is_left_to_one_task(tmp_path: Path) -> None:
+    """Tasks do not know which numbers others give."""
+    with open_log(str(OLTP)) as log:
+        first, second = (plan(log, batch) for batch in cut(log, 2))
+    assert first.end is not None
+    assert second.end is not None
+    ComponentWriter(run(tmp_path, 0, first.end), str(OLTP)).write(first.components)
+    path = tmp_path / "sb" / TABLES[0]
+    before = set(mirror(tmp_path, TABLES[0]))
+    target = DeltaTarget.at(Sink(directory=str(tmp_path)), str(path))
+    commit_id = replace(MIRROR_COMMIT_ID, step=1 << 20)
+    target.evolve(SchemaChange(added=pa.schema([("n", pa.int64())])), commit_id)
+    give(path, FACTS, {})
+    (own,) = [component for component in second.components if TABLES[0] in component.name]
+    writer = ComponentWriter(run(tmp_path, 1, second.end), str(OLTP))
+    assert writer.write_divided(own, TasksHere(2), 2) is None
+    writer.write([own])
+    rows = DeltaTarget.at(Sink(directory=str(tmp_path)), str(path)).read().read_all().to_pylist()
+    assert sorted((row["id"], row["k"], row["c"], row["pad"]) for row in rows) == truth(TABLES[0])
+    new = [row["n"] for row in rows if (row["id"], row["k"], row["c"], row["pad"]) not in before]
+    assert None not in new
+    assert len(set(new)) == len(new) > 0
 
 
 KEYLESS = TableSpec("shop", "notes", (ColumnSpec("n", "int"), ColumnSpec("text", "varchar(20)")))

@@ -463,7 +463,7 @@ REFUSED = {
     "checks": ("id INT", "", ("ADD CONSTRAINT `odd one` CHECK (id % 2 = 0)",)),
     "invariants": ("id INT, s STRUCT<a: INT NOT NULL>", "", ()),
     "generated": ("id INT, twice INT GENERATED ALWAYS AS (id * 2)", "", ()),
-    "identity": ("id INT, n BIGINT GENERATED ALWAYS AS IDENTITY", "", ()),
+    "identity": ("id INT, n BIGINT GENERATED ALWAYS AS IDENTITY", "'delta.enableChangeDataFeed' = 'true'", ()),
     "append_only": ("id INT", "'delta.appendOnly' = 'true'", ()),
     "clustering": ("id INT, s STRUCT<a: INT>", "CLUSTER BY (s.a)", ()),
     "mapping": ("id INT, s ARRAY<STRUCT<a: INT>>", "'delta.columnMapping.mode' = 'name'", ()),
@@ -498,6 +498,32 @@ def test_spark_takes_what_the_message_says(session: SparkSession, tmp_path: Path
     row = pa.table({"id": pa.array([1], pa.int32())})
     delta(path).append(row.to_reader(), MIRROR_COMMIT_ID)
     assert [row.id for row in session.sql(f"SELECT id FROM delta.`{path}`").collect()] == [1]
+
+
+@pytest.mark.parametrize("merge", [Merge.REWRITE, Merge.MARK])
+def test_spark_and_we_number_rows_together(session: SparkSession, tmp_path: Path, merge: Merge) -> None:
+    path = tmp_path / "orders"
+    said = ", ".join(f"'{name}' = '{value}'" for name, value in MIRROR_COMMIT_ID.table_properties().items())
+    kind = "BIGINT GENERATED ALWAYS AS IDENTITY (START WITH 100 INCREMENT BY -10)"
+    session.sql(f"CREATE TABLE delta.`{path}` (id INT, value STRING, n {kind}) USING delta TBLPROPERTIES ({said})")
+
+    def known() -> dict[int, int]:
+        rows = session.sql(f"SELECT id, n FROM delta.`{path}`").collect()
+        assert len({row.n for row in rows}) == len(rows)
+        assert all(row.n <= 100 and row.n % 10 == 0 for row in rows)
+        return {row.id: row.n for row in rows}
+
+    delta(path, merge).append(numbers(1, 2).to_reader(), MIRROR_COMMIT_ID)
+    assert known() == {1: 100, 2: 90}
+    for batch_id in range(1, 4):
+        session.sql(f"INSERT INTO delta.`{path}` (id, value) VALUES ({10 * batch_id}, 'spark')")
+        before = known()
+        change = change_of([(2, "u"), (10 * batch_id, "u"), (10 * batch_id + 1, "n")], [10 * batch_id - 9])
+        delta(path, merge).merge(change, replace(MIRROR_COMMIT_ID, batch_id=batch_id))
+        before.pop(10 * batch_id - 9)
+        after = known()
+        assert after.pop(10 * batch_id + 1) < min(before.values())
+        assert after == before
 
 
 def test_delta_tables_that_spark_wrote_for_a_job_go_on(session: SparkSession, tmp_path: Path) -> None:
