@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from binlog_format.errors import BinlogError, CorruptError, SchemaError, UnsupportedError
 from binlog_format.events.table_map_layout import ColumnType
 from binlog_format.rows.declared.declared_types import split_declared
+from binlog_format.rows.values.value_kernels import gather_numbers
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     import pyarrow as pa
+    from numpy.typing import DTypeLike, NDArray
 
     from binlog_format.events.table_map import Column, TableLayout
     from binlog_format.kernels import Bytes, Int32s
@@ -169,6 +171,13 @@ def decimal_size(digits: int) -> int:
     """Bytes of the digits on one side of a decimal's point."""
     groups, rest = divmod(digits, DECIMAL_GROUP_DIGITS)
     return groups * DECIMAL_GROUP_SIZE + DECIMAL_REST_SIZES[rest]
+
+
+def gathered(data: Bytes, offsets: Int32s, dtype: DTypeLike) -> NDArray[Any]:
+    """Numbers of 1, 2, 4 or 8 bytes; 0 where the offset is below 0."""
+    values: NDArray[Any] = np.empty(len(offsets), dtype=dtype)
+    check_gathered(gather_numbers(data, offsets, values.view(f"u{values.itemsize}")))
+    return values
 
 
 def check_gathered(bad_index: int) -> None:

@@ -10,11 +10,17 @@ import pyarrow.compute as pc
 
 from binlog_format.kernels import empty_bytes
 from binlog_format.rows.arrow_arrays import text_array, validity
-from binlog_format.rows.column_types import BadValueError, Family, check_gathered, check_text_size, size_prefix
+from binlog_format.rows.column_types import (
+    BadValueError,
+    Family,
+    check_gathered,
+    check_text_size,
+    gathered,
+    size_prefix,
+)
 from binlog_format.rows.json import json_text_kernels as kernels
 from binlog_format.rows.json.json_double_kernels import DIGITS_MAX, DOUBLE_TEXT_MAX, insert_doubles
 from binlog_format.rows.values.text_kernels import TOO_LARGE, first_not_utf8, text_offsets
-from binlog_format.rows.values.value_kernels import gather_8
 
 if TYPE_CHECKING:
     from binlog_format.events.table_map import Column
@@ -86,9 +92,8 @@ def document_texts(data: Bytes, offsets: Int32s, prefix: int) -> tuple[Bytes, In
 def with_doubles(data: Bytes, texts: Bytes, ends: Int32s, doubles: Int64s) -> tuple[Bytes, Int32s]:
     """Put the doubles that a kernel has noted (`json_texts`) into its texts; these, and where each starts and ends."""
     # Arrow finds the shortest digits that give the same number; the kernel puts them as the server does.
-    bits = np.empty(len(doubles), dtype=np.uint64)
-    check_gathered(gather_8(data, doubles[:, kernels.DOUBLE_PLACE].astype(np.int32), bits))
-    numbers = pc.cast(pa.array(bits.view(np.float64)), pa.string())
+    values = gathered(data, doubles[:, kernels.DOUBLE_PLACE].astype(np.int32), np.float64)
+    numbers = pc.cast(pa.array(values), pa.string())
     _, number_ends, number_texts = numbers.buffers()
     out = empty_bytes(int(ends[-1]) + len(doubles) * DOUBLE_TEXT_MAX)
     out_ends = np.empty(len(ends), dtype=np.int64)

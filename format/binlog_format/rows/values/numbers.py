@@ -21,15 +21,14 @@ from binlog_format.rows.column_types import (
     check_gathered,
     check_text_size,
     decimal_size,
+    gathered,
     no_metadata,
 )
 from binlog_format.rows.values.decimal_kernels import gather_decimals, gather_small_decimals, write_decimals
-from binlog_format.rows.values.value_kernels import gather_1, gather_2, gather_3, gather_4, gather_8, gather_bits
+from binlog_format.rows.values.value_kernels import gather_3, gather_bits
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from numpy.typing import DTypeLike, NDArray
+    from numpy.typing import NDArray
 
     from binlog_format.events.table_map import Column, TableLayout
     from binlog_format.kernels import Bytes, Int32s, Int64s
@@ -49,14 +48,7 @@ _UNSIGNED = {
     ColumnType.LONG: pa.int64(),
     ColumnType.LONGLONG: pa.decimal128(20, 0),
 }
-# The kernel, and what it fills.
-_GATHER: dict[ColumnType, tuple[Callable[[Bytes, Int32s, NDArray[Any]], int], DTypeLike]] = {
-    ColumnType.TINY: (gather_1, np.uint8),
-    ColumnType.SHORT: (gather_2, np.uint16),
-    ColumnType.INT24: (gather_3, np.uint32),
-    ColumnType.LONG: (gather_4, np.uint32),
-    ColumnType.LONGLONG: (gather_8, np.uint64),
-}
+_SIZES = {ColumnType.TINY: 1, ColumnType.SHORT: 2, ColumnType.LONG: 4, ColumnType.LONGLONG: 8}
 _INT24_SIGN = 0x800000
 # A byte holds the years 1901 to 2155; 0 is the year 0000.
 _YEAR_BASE = 1900
@@ -70,9 +62,11 @@ def _integer_type(layout: TableLayout, index: int, _decoding: Decoding) -> pa.Da
 
 
 def _integers(column: Column, data: Bytes, offsets: Int32s, _decoding: Decoding) -> pa.Array:
-    gather, dtype = _GATHER[column.type]
-    values: NDArray[Any] = np.empty(len(offsets), dtype=dtype)
-    check_gathered(gather(data, offsets, values))
+    if column.type is ColumnType.INT24:
+        values: NDArray[Any] = np.empty(len(offsets), dtype=np.uint32)
+        check_gathered(gather_3(data, offsets, values))
+    else:
+        values = gathered(data, offsets, f"u{_SIZES[column.type]}")
     valid = validity(offsets)
     if column.unsigned:
         if column.type is ColumnType.LONGLONG:
@@ -87,8 +81,7 @@ def _integers(column: Column, data: Bytes, offsets: Int32s, _decoding: Decoding)
 
 
 def _years(_column: Column, data: Bytes, offsets: Int32s, _decoding: Decoding) -> pa.Array:
-    values = np.empty(len(offsets), dtype=np.uint8)
-    check_gathered(gather_1(data, offsets, values))
+    values = gathered(data, offsets, np.uint8)
     years = values.astype(np.int32)
     years[values != 0] += _YEAR_BASE
     return fixed_array(pa.int32(), years, validity(offsets))
@@ -134,13 +127,8 @@ def _float_type(layout: TableLayout, index: int, _decoding: Decoding) -> pa.Data
 
 
 def _floats(column: Column, data: Bytes, offsets: Int32s, _decoding: Decoding) -> pa.Array:
-    if column.type is ColumnType.FLOAT:
-        singles = np.empty(len(offsets), dtype=np.uint32)
-        check_gathered(gather_4(data, offsets, singles))
-        return fixed_array(pa.float32(), singles, validity(offsets))
-    doubles = np.empty(len(offsets), dtype=np.uint64)
-    check_gathered(gather_8(data, offsets, doubles))
-    return fixed_array(pa.float64(), doubles, validity(offsets))
+    kind = pa.float32() if column.type is ColumnType.FLOAT else pa.float64()
+    return fixed_array(kind, gathered(data, offsets, kind.to_pandas_dtype()), validity(offsets))
 
 
 FLOATS = Family(_float_type, _floats)

@@ -30,13 +30,14 @@ from binlog_format.rows.column_types import (
     check_gathered,
     check_text_size,
     column_name,
+    gathered,
     no_metadata,
     size_prefix,
     unsupported,
 )
 from binlog_format.rows.values import text_kernels
 from binlog_format.rows.values.charset_kernels import UTF8_GROWTH_MAX, write_characters, write_units
-from binlog_format.rows.values.value_kernels import gather_1, gather_2, gather_set
+from binlog_format.rows.values.value_kernels import gather_set
 
 if TYPE_CHECKING:
     from binlog_format.events.table_map import Column, TableLayout
@@ -301,14 +302,7 @@ def _label_type(layout: TableLayout, index: int, _decoding: Decoding) -> pa.Data
 
 
 def _enums(column: Column, data: Bytes, offsets: Int32s, _decoding: Decoding) -> pa.Array:
-    if column.metadata >> 8 == 1:
-        small = np.empty(len(offsets), dtype=np.uint8)
-        check_gathered(gather_1(data, offsets, small))
-        values = small.astype(np.int32)
-    else:
-        large = np.empty(len(offsets), dtype=np.uint16)
-        check_gathered(gather_2(data, offsets, large))
-        values = large.astype(np.int32)
+    values = gathered(data, offsets, np.uint8 if column.metadata >> 8 == 1 else np.uint16).astype(np.int32)
     numbers = fixed_array(pa.int32(), values, validity(offsets))
     if column.enum_values is None:
         return numbers.cast(pa.string())

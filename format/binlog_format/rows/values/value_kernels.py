@@ -1,11 +1,11 @@
-"""Gather loops for values of 1 to 8 bytes: `gather_1` to `gather_8`, `gather_set`; big-endian ones: `gather_bits`.
+"""Gather loops for values of 1 to 8 bytes: `gather_numbers`, `gather_3`, `gather_set`; big-endian ones: `gather_bits`.
 
 Offsets below 0 (NULL, absent) give 0. Each returns the index of the first value that is not in the data, or -1.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -19,26 +19,24 @@ if TYPE_CHECKING:
 
 
 @kernel
-def gather_1(data: Bytes, offsets: Int32s, out: Bytes) -> int:
-    """Values of 1 byte."""
-    last = max(data.size - 1, -1)
+def gather_numbers(data: Bytes, offsets: Int32s, out: NDArray[np.unsignedinteger[Any]]) -> int:
+    """Values of as many bytes as each of *out* has: 1, 2, 4 or 8."""
+    size = out.itemsize
+    last = max(data.size - size, -1)
     for i in range(offsets.size):
         place = int(offsets[i])
         if place > last:
             return i
-        out[i] = 0 if place < 0 else load_u8(data, place)
-    return -1
-
-
-@kernel
-def gather_2(data: Bytes, offsets: Int32s, out: NDArray[np.uint16]) -> int:
-    """Values of 2 bytes."""
-    last = max(data.size - 2, -1)
-    for i in range(offsets.size):
-        place = int(offsets[i])
-        if place > last:
-            return i
-        out[i] = 0 if place < 0 else load_u16(data, place)
+        if place < 0:
+            out[i] = 0
+        elif size == 1:
+            out[i] = load_u8(data, place)
+        elif size == 2:
+            out[i] = load_u16(data, place)
+        elif size == 4:
+            out[i] = load_u32(data, place)
+        else:
+            out[i] = np.uint64(load_u64(data, place))
     return -1
 
 
@@ -51,30 +49,6 @@ def gather_3(data: Bytes, offsets: Int32s, out: NDArray[np.uint32]) -> int:
         if place > last:
             return i
         out[i] = 0 if place < 0 else load_u16(data, place) | load_u8(data, place + 2) << 16
-    return -1
-
-
-@kernel
-def gather_4(data: Bytes, offsets: Int32s, out: NDArray[np.uint32]) -> int:
-    """Values of 4 bytes."""
-    last = max(data.size - 4, -1)
-    for i in range(offsets.size):
-        place = int(offsets[i])
-        if place > last:
-            return i
-        out[i] = 0 if place < 0 else load_u32(data, place)
-    return -1
-
-
-@kernel
-def gather_8(data: Bytes, offsets: Int32s, out: Uint64s) -> int:
-    """Values of 8 bytes."""
-    last = max(data.size - 8, -1)
-    for i in range(offsets.size):
-        place = int(offsets[i])
-        if place > last:
-            return i
-        out[i] = np.uint64(0) if place < 0 else np.uint64(load_u64(data, place))
     return -1
 
 

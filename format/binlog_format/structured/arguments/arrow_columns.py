@@ -21,11 +21,10 @@ from binlog_format.rows.arrow_arrays import (
     unsigned_64_array,
     validity,
 )
-from binlog_format.rows.column_types import check_gathered
+from binlog_format.rows.column_types import gathered
 from binlog_format.rows.decoding import Decoding
 from binlog_format.rows.json.json_rows import float_texts
 from binlog_format.rows.values.text import RowValues, text_values
-from binlog_format.rows.values.value_kernels import gather_1, gather_2, gather_4, gather_8
 from binlog_format.structured.arguments.columns import NO_SLOT, ColumnKind
 from binlog_format.structured.arguments.layout import (
     EXTENDED_BIAS,
@@ -36,8 +35,6 @@ from binlog_format.structured.arguments.layout import (
 from binlog_format.structured.types.type_layout import COUNT_SIZE, SCALAR_SIZES, TypeKind
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from numpy.typing import NDArray
 
     from binlog_format.block import Table
@@ -56,10 +53,8 @@ _DOUBLE_EXPONENT_MIN = -1022
 
 def doubles_of_extended(data: Bytes, places: Int32s) -> Doubles:
     """The nearest double of each `long double`; 0 where there is none (place below 0)."""
-    fractions = np.empty(len(places), dtype=np.uint64)
-    ends = np.empty(len(places), dtype=np.uint16)
-    check_gathered(gather_8(data, places, fractions))
-    check_gathered(gather_2(data, np.where(places < 0, places, places + EXTENDED_FRACTION_SIZE), ends))
+    fractions = gathered(data, places, np.uint64)
+    ends = gathered(data, np.where(places < 0, places, places + EXTENDED_FRACTION_SIZE), np.uint16)
     powers = (ends & EXTENDED_EXPONENT_MAX).astype(np.int64)
     # Bits that a double has no room for go, rounded to even; more of them where it is subnormal.
     exponents = np.maximum(powers, 1) - EXTENDED_BIAS
@@ -93,21 +88,18 @@ def float_texts_of(data: Bytes, floats: Table) -> pa.StringArray:
         floats: `OMITTED_FLOAT_DTYPE`.
     """
     kinds, places = floats["kind"], np.ascontiguousarray(floats["place"])
-    doubles: Doubles = np.empty(len(floats), dtype=np.float64)
     is_single = kinds == TypeKind.FLOAT
     is_extended = kinds == TypeKind.EXTENDED
-    check_gathered(gather_8(data, np.where(kinds == TypeKind.DOUBLE, places, -1), doubles.view(np.uint64)))
+    doubles = gathered(data, np.where(kinds == TypeKind.DOUBLE, places, -1), np.float64)
     if is_extended.any():
         doubles[is_extended] = doubles_of_extended(data, places[is_extended])
     texts = float_texts(numbers_array(doubles))
     if is_single.any():
-        singles = np.empty(len(floats), dtype=np.float32)
-        check_gathered(gather_4(data, np.where(is_single, places, -1), singles.view(np.uint32)))
+        singles = gathered(data, np.where(is_single, places, -1), np.float32)
         texts = pc.if_else(mask_array(is_single), float_texts(numbers_array(singles)), texts)
     return texts
 
 
-_GATHER: dict[int, Callable[[Bytes, Int32s, Numbers], int]] = {1: gather_1, 2: gather_2, 4: gather_4, 8: gather_8}
 _SIGNED = frozenset({TypeKind.CHAR, TypeKind.INT8, TypeKind.INT16, TypeKind.INT32, TypeKind.INT64})
 _CHARACTERS = strings_array([chr(byte) if byte < 0x80 else "\ufffd" for byte in range(256)])
 _UTF8 = "utf8mb4"
@@ -138,7 +130,7 @@ def _number_array(column: ArgumentColumn, data: Bytes, places: Int32s) -> pa.Arr
     valid = validity(places)
     if column.number is TypeKind.EXTENDED:
         return fixed_array(column.type, doubles_of_extended(data, places), valid)
-    numbers = _gathered(column.number, data, places)
+    numbers = gathered(data, places, f"u{SCALAR_SIZES[column.number]}")
     if column.number is TypeKind.BOOL:
         return boolean_array(numbers != 0, valid)
     if column.number is TypeKind.CHAR:
@@ -151,14 +143,6 @@ def _number_array(column: ArgumentColumn, data: Bytes, places: Int32s) -> pa.Arr
     return fixed_array(column.type, stored, valid)
 
 
-def _gathered(kind: TypeKind, data: Bytes, places: Int32s) -> Numbers:
-    # The bytes of each number, without sign; 0 where there is none.
-    size = SCALAR_SIZES[kind]
-    numbers = np.empty(len(places), dtype=np.dtype(f"u{size}"))
-    check_gathered(_GATHER[size](data, places, numbers))
-    return numbers
-
-
 def _signed(kind: TypeKind, numbers: Numbers) -> Numbers:
     return numbers.view(np.dtype(f"i{numbers.itemsize}")) if kind in _SIGNED else numbers
 
@@ -166,7 +150,7 @@ def _signed(kind: TypeKind, numbers: Numbers) -> Numbers:
 def _enum_array(column: ArgumentColumn, data: Bytes, places: Int32s) -> pa.Array:
     assert column.labels is not None, "an enum has labels, if none of its values"
     valid = validity(places)
-    numbers = _gathered(column.number, data, places)
+    numbers = gathered(data, places, f"u{SCALAR_SIZES[column.number]}")
     values = (numbers != 0 if column.number is TypeKind.BOOL else _signed(column.number, numbers)).astype(np.int64)
     rows = np.searchsorted(column.labels.values, values)
     known = np.append(column.labels.values, 0)[rows] == values
