@@ -132,7 +132,7 @@ class TableEnvelope:
             OptionError: `INVALID_VALUE`: the table does not have a column that is to be in its key.
         """
         kinds = arrow_schema(layout, decoding).types
-        facts = declared_columns(layout, decoding) if _shows_declarations(options) else ()
+        facts = declared_columns(layout, decoding) if (options.schemas and not options.is_first_version) else ()
         columns = tuple(
             connect_column(layout, index, kind, options, decoding.zero_dates, *facts[index : index + 1])
             for index, kind in enumerate(kinds)
@@ -185,10 +185,6 @@ class TableEnvelope:
             'columns, which MariaDB leaves out all the same, are null with generated = "null" in the rule of its '
             'table, and not shown with generated = "drop"',
         )
-
-
-def _shows_declarations(options: EnvelopeOptions) -> bool:
-    return options.schemas and not options.is_first_version
 
 
 def _key(layout: TableLayout, options: EnvelopeOptions) -> tuple[int, ...]:

@@ -105,7 +105,7 @@ def with_own_names(sink: Mapping[str, object]) -> tuple[dict[str, object], dict[
     for name, value in sink.items():
         for path, dotted, item in _parts(name, value):
             own = OWN_NAMES.get(dotted)
-            if own is None and dotted not in _HINTS and not _is_foreign(dotted):
+            if own is None and dotted not in _HINTS and not ("." in dotted and hint_for(dotted) is not None):
                 settings[name] = value
                 break
             if own is not None and (own in settings or not isinstance(sink.get(own, {}), dict)):
@@ -119,10 +119,6 @@ def hint_for(name: str) -> str | None:
     """Advice for a setting of Debezium that has no equal here; None: it is not one of Debezium's."""
     found = _HINTS.get(name)
     return found or next((hint for prefix, hint in _HINT_PREFIXES if name.startswith(prefix)), None)
-
-
-def _is_foreign(name: str) -> bool:
-    return "." in name and hint_for(name) is not None
 
 
 def _parts(name: str, value: object) -> Iterator[tuple[KeyPath, str, object]]:

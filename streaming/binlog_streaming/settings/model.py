@@ -239,7 +239,7 @@ class JobSettings(Section, frozen=True, kw_only=True):
     @property
     def kept_definitions(self) -> str | None:
         """File in which the job keeps definitions of its tables; None: it keeps none."""
-        return kept_definitions_in(self.checkpoint)
+        return None if "://" in self.checkpoint else f"{self.checkpoint.rstrip('/')}/{KEPT_DEFINITIONS_FILE}"
 
 
 class Job(JobSettings, frozen=True):
@@ -295,11 +295,6 @@ KEPT_DEFINITIONS_FILE = "binlog-stream-definitions.json"
 """File in the checkpoint's directory, see `jobs.definitions.definition_keeper`."""
 GHOST_TABLES = r".*\._.+_(gho|new)"
 """Names that gh-ost and pt-online-schema-change give to the table that will replace a table."""
-
-
-def kept_definitions_in(checkpoint: str) -> str | None:
-    """File of kept definitions in a checkpoint; None: that is in an object store, where workers do not look."""
-    return None if "://" in checkpoint else f"{checkpoint.rstrip('/')}/{KEPT_DEFINITIONS_FILE}"
 
 
 def source_options(source: Section) -> dict[str, str]:

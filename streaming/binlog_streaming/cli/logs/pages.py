@@ -248,7 +248,7 @@ class PageView:
             yield Text.assemble((f"  {part.caption}", f"bold {part.style}".strip()))
             style = f"{part.style} dim" if is_alternate and part.style else part.style
             yield from self._hex(part, style)
-        if not self._is_full and self._is_shortened():
+        if not self._is_full and any(_is_long(part) for part in self._parts()):
             yield Text("--full shows all bytes", style="dim")
 
     def _title(self) -> Text:
@@ -317,9 +317,6 @@ class PageView:
         style = "magenta" if stored == computed else "bold red"
         start = self._page_size - PAGE_CHECKSUM_SIZE
         return _Part(start, self._page_size, style, f"CRC-32C {stored:#010x}, {shown}")
-
-    def _is_shortened(self) -> bool:
-        return any(_is_long(part) for part in self._parts())
 
     def _hex(self, part: _Part, style: str) -> Iterator[Text]:
         if self._is_full or not _is_long(part):
