@@ -290,7 +290,6 @@ def open_producer(connection: Connection, settings: ProducerSettings, client: st
     """A producer that is ready.
 
     Args:
-        settings: How it writes.
         client: `confluent-kafka` or `kafka-python`; None: the first of them that is installed.
     """
     return CLIENTS[client or default_client()](connection, settings)

@@ -103,7 +103,6 @@ class Lag:
             from that of the first one not taken.
         end: After the last whole transaction, or records after it.
         gtid: The last GTID of each domain there; of a MySQL log the set of all.
-        oldest_file_no: The oldest file that is still needed.
         waiting_since: Commit time of the first transaction not taken, seconds since 1970 UTC; None: all are taken, or
             it is not known.
     """

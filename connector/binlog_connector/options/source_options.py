@@ -98,7 +98,6 @@ class SourceOptions:
         zero_dates: What becomes of dates that are none.
         replace_invalid_text: Bytes invalid in their character set become U+FFFD; else they are an error.
         events: What is wanted of a structured log.
-        given: Names of the options that were given.
     """
 
     path: str

@@ -282,9 +282,6 @@ def find_files(directory: Directory, only: str | None = None) -> dict[int, FileE
 
     Files belong together when they have the name `<base>.NNNNNN` with the same base; files of each base are looked
     into, up to the first one that shows it. A file that has just been made may be empty still; it counts.
-
-    Args:
-        only: Take this file alone.
     """
     if only is not None:
         return _only_file(directory, only)

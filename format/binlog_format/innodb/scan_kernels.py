@@ -61,7 +61,6 @@ def scan_chunks(
 
     Args:
         pages: Pages with good checksums, one after the other.
-        page_count: How many.
         first_chunk: Chunks of the first page to pass over.
 
     Returns:

@@ -107,7 +107,6 @@ def fill_whole_images(
     """Note where every value starts, as long as every image has all columns and all of each value.
 
     Args:
-        first: Index in *rows* to start at.
         images: How many images there are already.
         widths: Of `value_widths`.
         table: `IMAGE_DTYPE`; its length is the room for images.

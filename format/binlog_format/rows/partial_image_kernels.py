@@ -66,7 +66,6 @@ def image_end(data: Bytes, start: int, end: int, present: Int32s, count: int, wi
         data: The bytes that it is in.
         end: After the last byte that it may have.
         present: The columns that it has.
-        count: How many these are.
         widths: Of `value_widths`.
     """
     place = start + ((count + 7) >> 3)

@@ -192,7 +192,6 @@ def resolve_events(
         events: All of a block.
         exemplar_data: Table map bytes (from the database name on) of all layouts known.
         exemplars: Shape (capacity, `EXEMPLAR_FIELDS`): where they are.
-        exemplar_count: How many.
         buckets: Layouts by hash; a power of two, never full.
         hints: Shape (power of two, 2): table id and its last layout.
         table_map: Shape (power of two, `MAP_FIELDS`): layouts by table id in the group at hand.

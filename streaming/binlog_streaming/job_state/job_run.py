@@ -57,10 +57,6 @@ class JobRun(ABC, Generic[Batch, Report, Sums]):
     Args:
         once: End at what is in the source when this starts.
         listener: Told of each batch that is applied; what it raises ends the job.
-
-    Attributes:
-        once: See above.
-        progress: See above.
     """
 
     is_fenced: ClassVar[bool] = False

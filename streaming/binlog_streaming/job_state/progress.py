@@ -150,7 +150,6 @@ class BatchProgress:
         seconds: From the start of the batch to the last commit.
         finished_at: When the batch was in the tables, seconds since 1970 UTC.
         bytes_behind: Bytes of the log after `position` at that time; None when no table was touched.
-        state_change: What later batches have to know.
         read_seconds: Of `seconds`, until what to write was known.
         offset: Where the job goes on in its log; None: it reads none, or that is not known.
         transactions: Event groups that it took; None: the GTIDs of offsets tell.

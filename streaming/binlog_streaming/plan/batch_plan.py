@@ -164,7 +164,6 @@ class BatchPlan:
     Attributes:
         components: They do not depend on each other; by their names.
         end: Where the log goes on after all that was touched; None: nothing was.
-        state_change: What later batches have to know.
     """
 
     components: tuple[Component, ...]

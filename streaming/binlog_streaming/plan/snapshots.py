@@ -50,7 +50,6 @@ class PlannedSnapshot(msgspec.Struct, frozen=True, kw_only=True):
         chunks: Event groups with rows, so far.
         rows: What they have, together.
         ended_gtid: Of the group of its last mark; None: it has not ended, or that has no GTID.
-        is_ended: All chunks have come.
         problem: Why it does not complete the table; None: it does, or may still.
     """
 

@@ -46,7 +46,6 @@ class ServerAddress:
         host: Name or address; unused where there is a socket.
         user: None: the one of `~/.my.cnf`, else that of the operating system.
         socket: Path of a Unix socket; None: TCP.
-        ssl_mode: What TLS it needs.
         ca_file: PEM file of certificates to trust; None: those that the system trusts.
         certificate_file: PEM file of the client's certificate.
         key_file: PEM file of its key.

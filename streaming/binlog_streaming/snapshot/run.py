@@ -151,7 +151,6 @@ class SnapshotProgress:
         row_estimate: How many it has, about.
         chunk_size: Rows of the next chunk.
         is_locked: The rows that come next are locked by others.
-        is_done: All of the table is in the log.
     """
 
     table: str
@@ -167,7 +166,6 @@ class SnapshotResult:
     """Result of a run.
 
     Attributes:
-        tables: How many tables.
         rows: Rows in them, those of runs before that were cut off included.
         load: On the server.
         failed: Tables that could not be taken, and why.

@@ -55,7 +55,6 @@ class WantedTables(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         tables: Regular expression for `database.table`.
-        is_table: It is the name of one table, which the server has.
         has_begun: Its snapshot has begun, and goes on.
         is_stopped: Its snapshot, which has begun, is to be cancelled.
         filters: Conditions for the rows that are taken, by names of tables or expressions for them.

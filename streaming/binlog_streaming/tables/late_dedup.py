@@ -36,7 +36,6 @@ class LogPart:
 
     Attributes:
         attempt: No other part, and no other attempt at this one, is called so.
-        start: Place of the first image.
         end: Place of the last one.
         written: The files, and what they take the place of.
     """

@@ -121,7 +121,6 @@ class TargetState:
     """State of a target.
 
     Attributes:
-        owner: Id of the query that owns it.
         gtid: What of the log it holds; None: it does not record it.
         batch_id: The last batch of its query in it; None: none is.
     """

@@ -52,7 +52,6 @@ class OversizedValues:
     """Stores values that are too large.
 
     Attributes:
-        store: Place of the files.
         size_max: Bytes of the largest key and value that stay together in a message.
     """
 

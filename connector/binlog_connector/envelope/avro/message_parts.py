@@ -59,7 +59,6 @@ def column_part(column: ConnectColumn, values: pa.Array) -> AvroPart:
     """A column as a field of each row.
 
     Args:
-        column: What it is called, and its schema.
         values: Made by `ConnectColumn.values`.
     """
     if pa.types.is_dictionary(values.type):

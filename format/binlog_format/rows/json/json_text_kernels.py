@@ -298,7 +298,6 @@ def json_texts(
         data: What the offsets point into.
         offsets: Below 0 for no value.
         prefix: Bytes of the size before each document.
-        first: Index to start at.
         out: Room for the texts.
         out_offsets: Gets the start of each text, and the end of the last; filled up to *first*.
         doubles: Shape (as many as fit into the documents, `DOUBLE_FIELDS`): gets each double.

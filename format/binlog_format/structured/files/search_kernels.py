@@ -80,7 +80,6 @@ def find_entries(data: Bytes, limit: int, size: int, count: int, at_end: bool, i
         size: How many bytes are there.
         at_end: The log ends with the data.
         ids: Of the sources that events can be of; as *slots* for `find_source`.
-        slots: See *ids*.
     """
     for start in range(limit):
         place = start

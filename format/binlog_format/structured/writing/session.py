@@ -255,7 +255,6 @@ class SessionWriter:
 
     Args:
         id: Written before each batch of its events, with its name.
-        name: Free; for example that of the thread.
         queue_size: Bytes of one queue.
     """
 

@@ -68,7 +68,6 @@ class FileLayout:
     """Requirements of a table on its files, and on rows that come into them.
 
     Attributes:
-        partitions: Names of the columns by which it is partitioned.
         materialized: Files have these columns, too, behind all others; else they do not have them.
         columns: Names of columns in files.
         required: See `required_columns`.

@@ -222,7 +222,6 @@ def make_commit(
     Args:
         log: Newest version of the table, as far as we know.
         operation: The name that Delta has for what the commit does.
-        recorded: More of its information.
 
     Raises:
         CommitFailedError: Somebody else has made the next version.

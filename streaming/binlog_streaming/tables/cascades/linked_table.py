@@ -227,7 +227,6 @@ class HeldRows:
 
         Args:
             keys: Names of the key columns.
-            schema: Columns of the result.
         """
         if self.target is None or not any(len(values) for values in wanted):
             return schema.empty_table()

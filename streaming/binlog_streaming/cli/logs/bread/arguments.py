@@ -90,7 +90,6 @@ class BreadArguments:
         sort: By clock value.
         help: Print `HELP`, and nothing else.
         follow: Go on when the file grows.
-        skip_damaged: Go on after damage.
         jsonl: JSON instead of text.
         sort_window: Sort by time, as far as events are so far from it; None: not.
         wanted: Values of the options that select events, by name; empty: all are wanted.
