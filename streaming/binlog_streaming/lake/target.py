@@ -96,7 +96,7 @@ class Target(ABC):
         """Read the table at *uri*. Raises `OptionError`: `INVALID_VALUE`: the format cannot be kept there."""
 
     @property
-    def supports_parts(self) -> bool:
+    def is_divisible(self) -> bool:
         """True if several processes may write parts of a step into this table, which is there."""
         return self.supports_parallel_write
 

@@ -118,7 +118,7 @@ class DividedRows:
     def bring_into(self, target: Target, commit_id: CommitId) -> int:
         """See `PreparedRows`. Raises `IndivisibleError`: the step has to be merged as a whole."""
         division, content = self.division, self.content
-        if not target.supports_parts:
+        if not target.is_divisible:
             raise IndivisibleError(content.source_table)
         schema = target_schema(content, commit_id.mode)
         writer = PartsWriter(

@@ -188,7 +188,7 @@ class DeltaTarget(FilesTarget[DeltaTableWrite]):
             make_commit(self.store, log, "SET TBLPROPERTIES", actions)
 
     @property
-    def supports_parts(self) -> bool:
+    def is_divisible(self) -> bool:
         """See `Target`."""
         return not identity_columns(self._there().metadata)
 

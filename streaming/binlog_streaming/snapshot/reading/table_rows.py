@@ -206,7 +206,7 @@ class TableRows:
         schema = target_schema(content, commit_id.mode)
         ranges = KeyRanges(self._finder, self._table, self._row_size)
         make = _maker(content, commit_id.mode, schema)
-        if not target.supports_parts:
+        if not target.is_divisible:
             row_batches = self._checked(self._row_batches(self._readers[0], ranges))
             target.append(pa.RecordBatchReader.from_batches(schema, map(make, row_batches)), commit_id)
             return self.row_count

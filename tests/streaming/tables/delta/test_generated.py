@@ -177,9 +177,7 @@ def test_rows_that_bring_the_column_are_refused(tmp_path: Path) -> None:
         lambda target, commit_id: target.merge(change_of([row], schema=schema), commit_id),
     ]
     for step in steps:
-        with pytest.raises(
-            TableError, match=r"TABLE_FEATURE\] new rows have a column year \(generatedColumns\), whose"
-        ):
+        with pytest.raises(TableError, match=r"TABLE_FEATURE\] new rows have a column year \(generatedColumns\)"):
             step(find(tmp_path), MIRROR_COMMIT_ID)
     find(tmp_path).append(rows_of(SOURCE, [row[:4]]).to_reader(), MIRROR_COMMIT_ID)
     with pytest.raises(
