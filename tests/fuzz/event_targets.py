@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from binlog_connector.schema.history import SchemaHistory
 from binlog_connector.schema.log_ddl import ddl_statements
 from binlog_format.block import BLOCK_SIZE, GROUP_DTYPE
-from binlog_format.classic.file_scan import GtidSources
+from binlog_format.classic.scratch import GtidSources
 from binlog_format.errors import BinlogError
 from binlog_format.events.gtids.gtid import parse_gtid_list, parse_previous_gtids, parse_xa_prepare_event
 from binlog_format.events.gtids.mysql_gtid_kernels import GTID_READ, GTID_SOURCES_FULL, read_mysql_gtid

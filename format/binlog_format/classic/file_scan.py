@@ -2,24 +2,16 @@
 
 from __future__ import annotations
 
-import uuid
 from dataclasses import dataclass, field
 from enum import Enum
-from functools import cached_property
 from typing import TYPE_CHECKING
 
-import numpy as np
-
-from binlog_format.block import BLOCK_SIZE, EVENT_DTYPE, GROUP_DTYPE, copied
+from binlog_format.block import copied
 from binlog_format.classic.file import check_incomplete_event, checksum_error, encrypted_by_mariadb
 from binlog_format.classic.layout import EVENT_CLASSES, START_ENCRYPTION_SIZE, EventClass, GroupKind
 from binlog_format.classic.scan_kernels import ClassicScan, ScanError, scan_groups
 from binlog_format.errors import CorruptError, DataLossError, UnsupportedError
-from binlog_format.events.gtids.mysql_gtid_kernels import rehash_sources
-from binlog_format.events.gtids.mysql_gtid_layout import SOURCE_KEY_SIZE, UUID_SIZE
 from binlog_format.events.layout import EVENT_HEADER_SIZE, EventType
-from binlog_format.gtids.gtid import GtidSource
-from binlog_format.kernels import empty_bytes
 from binlog_format.vendor import MYSQL_GTID_EVENTS_SINCE, Vendor, comment_version_of, server_version_of
 
 if TYPE_CHECKING:
@@ -28,58 +20,14 @@ if TYPE_CHECKING:
     from binlog_format.block import Table
     from binlog_format.classic.file import ClassicFile
     from binlog_format.classic.format_description import FormatDescription
+    from binlog_format.classic.scratch import Scratch
     from binlog_format.errors import BinlogError
-    from binlog_format.kernels import Bytes, Int32s, Int64s
+    from binlog_format.gtids.gtid import GtidSource
+    from binlog_format.kernels import Bytes
     from binlog_format.position import Place
 
 NO_LIMIT = 1 << 62
 """A limit after every byte of a file."""
-
-_EVENT_ROWS = 1 << 17
-_GROUP_ROWS = 1 << 16
-"""Rows of the scratch tables: more than 2 MiB of the smallest events can fill."""
-
-
-@dataclass
-class GroupWalk:
-    """Progress of a scan in a group that is not complete, so that the next look continues there.
-
-    Attributes:
-        key: The file, its time, and the byte where the group starts.
-        next_offset: Byte in the file of the first event not seen.
-        open_group: Row of the group; None before its first event.
-    """
-
-    key: tuple[int, int, int] | None = None
-    next_offset: int = 0
-    open_group: Table | None = None
-    kind: int = GroupKind.TRANSACTION
-
-
-class Scratch:
-    """Tables that the scans of a log share: the kernel fills them, for one scan at a time.
-
-    Args:
-        read_size: Bytes to read at a time.
-        sources: What the log's `gtid_source` counts.
-    """
-
-    def __init__(self, read_size: int = BLOCK_SIZE, sources: GtidSources | None = None) -> None:
-        self.read_size = read_size
-        self.sources = GtidSources() if sources is None else sources
-        self.walk = GroupWalk()
-
-    # Made at the first scan, as many logs are opened for a look at their files; without zeros, which take milliseconds.
-
-    @cached_property
-    def groups(self) -> Table:
-        """Event groups."""
-        return np.empty(_GROUP_ROWS, dtype=GROUP_DTYPE)
-
-    @cached_property
-    def events(self) -> Table:
-        """Events."""
-        return np.empty(_EVENT_ROWS, dtype=EVENT_DTYPE)
 
 
 class ScanStop(Enum):
@@ -96,6 +44,7 @@ class Piece:
 
     Attributes:
         data: Bytes of the file from `file_offset` on, to the end of the last event in the tables.
+        skipped: Bytes before `data` that belong to its first group, and are in no piece.
         next_offset: Where the scan goes on.
         checksum_size: Bytes after each event, which its size does not count.
         server_version, writer_id: See `Block`.
@@ -113,6 +62,7 @@ class Piece:
     writer_id: int
     gtid_sources: tuple[GtidSource, ...]
     path: str
+    skipped: int = 0
 
 
 @dataclass
@@ -124,6 +74,7 @@ class ClassicFileScan:
         start: An event starts there.
         limit: No group is begun there or after it.
         scratch: Used by no other scan at the same time.
+        ends_only: Of a group that is larger than one read, only the part with its end is given.
         stop: Why it ended, once `pieces` has ended.
         stopped_at: The next byte to read; a group that is not complete starts there.
         has_incomplete_event: With `INCOMPLETE`: an event, not just a group, is cut off by the end of the file.
@@ -134,6 +85,7 @@ class ClassicFileScan:
     limit: int
     scratch: Scratch
     verify: bool
+    ends_only: bool = False
     stop: ScanStop = ScanStop.END
     stopped_at: int = field(init=False)
     has_incomplete_event: bool = False
@@ -152,12 +104,15 @@ class ClassicFileScan:
         size = self.scratch.read_size
         open_group: Table | None = None
         kind: int = GroupKind.TRANSACTION
+        skipped = 0
         while True:
             available = self.file.size() - offset
             data = self.file.read(offset, max(0, min(size, available)))
             scan = self._scan(data, offset, open_group, kind, verify=self.verify)
             if scan.groups_done:
-                yield self._piece(data[: scan.data_done], offset, scan.done, scan.groups_done, scan.events_done)
+                piece = self._piece(data[: scan.data_done], offset, scan.done, scan.groups_done, scan.events_done)
+                piece.skipped, skipped = skipped, 0
+                yield piece
             if scan.error:
                 # By headers alone a damaged size shows at what is taken for the next event.
                 scan = self._scan(data, offset, open_group, kind, verify=True)
@@ -181,6 +136,11 @@ class ClassicFileScan:
             if open_group is None and not self._ends_on_disk(offset):
                 self.stop = ScanStop.INCOMPLETE
                 return
+            if open_group is None and self.ends_only:
+                walk = self.scratch.walk  # it has stopped before the read that has the end
+                skipped, offset = walk.next_offset - offset, walk.next_offset
+                open_group, kind, size = walk.open_group, walk.kind, self.scratch.read_size
+                continue
             yield piece
             open_group = self._go_on(piece.groups, scan.events)
             kind = scan.kind
@@ -353,44 +313,3 @@ def _type_name(event_type: int) -> str:
         return f"{event_type} ({EventType(event_type).name})"
     except ValueError:
         return str(event_type)
-
-
-_ROOM = 64
-"""Sources that there is room for at first; a log has a handful."""
-
-
-class GtidSources:
-    """The sources that `gtid_source` counts in the group tables of one log; sources are only ever added.
-
-    Attributes:
-        keys: See `read_mysql_gtid`, as `slots` and `counts`.
-        slots: Hash table.
-        counts: How many sources are known, and the one found last.
-    """
-
-    def __init__(self) -> None:
-        self.keys: Bytes = empty_bytes(_ROOM * SOURCE_KEY_SIZE)
-        self.slots: Int32s = np.full(4 * _ROOM, -1, dtype=np.int32)
-        self.counts: Int64s = np.zeros(2, dtype=np.int64)
-        self._known: tuple[GtidSource, ...] = ()
-
-    def known(self) -> tuple[GtidSource, ...]:
-        """All sources that have come up, by number."""
-        count = int(self.counts[0])
-        if count > len(self._known):
-            self._known += tuple(self._source(number) for number in range(len(self._known), count))
-        return self._known
-
-    def grow(self) -> None:
-        """Make room for twice as many."""
-        keys = empty_bytes(2 * len(self.keys))
-        keys[: len(self.keys)] = self.keys
-        self.keys = keys
-        old = self.slots
-        self.slots = np.full(2 * len(old), -1, dtype=np.int32)
-        rehash_sources(self.keys, self.slots, int(self.counts[0]))
-
-    def _source(self, number: int) -> GtidSource:
-        key = self.keys[number * SOURCE_KEY_SIZE : (number + 1) * SOURCE_KEY_SIZE].tobytes()
-        tag = key[UUID_SIZE:].rstrip(b"\0").decode("ascii")
-        return GtidSource(str(uuid.UUID(bytes=key[:UUID_SIZE])), tag)

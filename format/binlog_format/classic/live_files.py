@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING
 
 from binlog_format.block import BLOCK_SIZE
 from binlog_format.classic.file import ClassicFile, checksum_error, find_files
-from binlog_format.classic.file_scan import NO_LIMIT, ClassicFileScan, Scratch
+from binlog_format.classic.file_scan import NO_LIMIT, ClassicFileScan
 from binlog_format.classic.layout import MAGIC_SIZE
 from binlog_format.classic.scan_kernels import check_events
+from binlog_format.classic.scratch import Scratch
 from binlog_format.errors import CorruptError
 from binlog_format.events.layout import EVENT_FLAGS_OFFSET
 from binlog_format.kernels import empty_bytes

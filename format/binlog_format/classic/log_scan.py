@@ -17,7 +17,8 @@ from binlog_format.vendor import Vendor
 if TYPE_CHECKING:
     from collections.abc import Generator
 
-    from binlog_format.classic.file_scan import Piece, Scratch
+    from binlog_format.classic.file_scan import Piece
+    from binlog_format.classic.scratch import Scratch
     from binlog_format.source_file import Directory, FileEntry
 
 
@@ -38,6 +39,7 @@ class LogScan:
         start: Where an event starts.
         end: None: the end of the log.
         scratch: Used by no other scan at the same time.
+        ends_only: See `ClassicFileScan`.
 
     Attributes:
         end: Where the next read starts, once `pieces` has ended.
@@ -52,6 +54,7 @@ class LogScan:
         scratch: Scratch,
         *,
         verify: bool,
+        ends_only: bool = False,
     ) -> None:
         self._directory = directory
         self._listing = listing
@@ -59,6 +62,7 @@ class LogScan:
         self._limit = end
         self._scratch = scratch
         self._verify = verify
+        self._ends_only = ends_only
         self._vendor: Vendor | None = None
         self.end = start
 
@@ -121,7 +125,8 @@ class LogScan:
         limit = NO_LIMIT
         if self._limit is not None and self._limit.file_no == file.file_no:
             limit = byte_of(self._limit)
-        return ClassicFileScan(file, max(start, file.events_start), limit, self._scratch, verify=self._verify)
+        start = max(start, file.events_start)
+        return ClassicFileScan(file, start, limit, self._scratch, verify=self._verify, ends_only=self._ends_only)
 
     def _is_all_before(self, later: ClassicFile) -> bool:
         """True if *later* states just those GTIDs that are known up to `end`: the files between had no groups."""

@@ -10,9 +10,10 @@ import numpy as np
 
 from binlog_format.block import BLOCK_SIZE, EXTENT_DTYPE, Block
 from binlog_format.classic.file import find_files
-from binlog_format.classic.file_scan import NO_LIMIT, ClassicFileScan, ScanStop, Scratch
+from binlog_format.classic.file_scan import NO_LIMIT, ClassicFileScan, ScanStop
 from binlog_format.classic.layout import FILE_NAME, MAGIC_SIZE
 from binlog_format.classic.log_scan import LogScan, open_file
+from binlog_format.classic.scratch import Scratch
 from binlog_format.errors import DataLossError, UnsupportedError
 from binlog_format.events.layout import EVENT_CHECKSUM_SIZE
 from binlog_format.events.query import XID_SIZE, ends_in_xid
@@ -148,18 +149,20 @@ class ClassicLog(Log):
                 return result
             if file.vendor is Vendor.MYSQL and not result:
                 result = GtidSet({})
-            scan = ClassicFileScan(file, file.events_start, byte_of(position), self._scratch, verify=False)
+            start, end = file.events_start, byte_of(position)
+            scan = ClassicFileScan(file, start, end, self._scratch, verify=False, ends_only=True)
             for piece in scan.pieces():
                 result = result.advanced_by(gtids_of(piece.groups, piece.gtid_sources))
             return result
 
     def span(self, start: Position, *, end: Position | None = None, size_max: int | None = None) -> Span:
         """Measure from *start* on by headers alone; checksums are left to `blocks`."""
-        scan = self._scan(start, end, verify=False)
+        scan = LogScan(self._directory, self._list(), start, end, self._scratch, verify=False, ends_only=True)
         span = Span(start, 0, 0, NO_GTIDS, None)
         passed = 0
         with closing(scan.pieces()) as pieces:
             for piece in pieces:
+                passed += piece.skipped
                 ended = piece.groups[piece.groups["ends"]]
                 ends = _group_ends(piece, ended)
                 sizes = passed + ends - piece.file_offset
@@ -282,7 +285,7 @@ class ClassicLog(Log):
                 return LogFile(file_no, entry.name, size, "empty", 0, {})
             used = size
             if is_newest:
-                scan = ClassicFileScan(file, file.events_start, NO_LIMIT, self._scratch, verify=False)
+                scan = ClassicFileScan(file, file.events_start, NO_LIMIT, self._scratch, verify=False, ends_only=True)
                 for _ in scan.pieces():
                     continue
                 used = size if scan.stop is ScanStop.END else scan.stopped_at

@@ -8,9 +8,10 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from binlog_format.classic.file import checksum_error, find_files
-from binlog_format.classic.file_scan import NO_LIMIT, ClassicFileScan, ScanStop, Scratch
+from binlog_format.classic.file_scan import NO_LIMIT, ClassicFileScan, ScanStop
 from binlog_format.classic.layout import CHECKSUM_STRUCT, EVENT_CLASSES, EventClass
 from binlog_format.classic.log_scan import open_file
+from binlog_format.classic.scratch import Scratch
 from binlog_format.errors import BinlogError, CorruptError, DataLossError, StartError
 from binlog_format.events.layout import EVENT_HEADER_SIZE, EVENT_HEADER_STRUCT, EVENT_SIZE_MAX
 from binlog_format.fragments.walk import FragmentWalk

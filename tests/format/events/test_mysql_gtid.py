@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from binlog_format.block import GROUP_DTYPE
-from binlog_format.classic.file_scan import GtidSources
+from binlog_format.classic.scratch import GtidSources
 from binlog_format.errors import CorruptError, UnsupportedError
 from binlog_format.events.gtids.gtid import parse_previous_gtids
 from binlog_format.events.gtids.mysql_gtid_kernels import GTID_BAD, GTID_READ, GTID_SOURCES_FULL, read_mysql_gtid
