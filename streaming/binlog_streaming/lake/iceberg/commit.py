@@ -128,13 +128,23 @@ class IcebergCommit:
             updates.append(RemovePropertiesUpdate(removals=cleared))
         requirements = _requirements(table.metadata)
         if isinstance(table, WaitingTable):
-            return table.updated(requirements, tuple(updates))
+            return table.updated(self, requirements, tuple(updates))
         try:
             with reading_replies():
                 response = table.catalog.commit_table(table, requirements, tuple(updates))
         except Exception as error:
             return self._after(error, table, new)
         return Table(table.name(), response.metadata, response.metadata_location, table.io, table.catalog, table.config)
+
+    @property
+    def is_plain(self) -> bool:
+        """True if it changes rows, and nothing else that the table is looked at for."""
+        return self.snapshot and self.schema is None and not self.upgrades
+
+    @property
+    def is_append(self) -> bool:
+        """True if it means the same whatever others did to the rows."""
+        return self.is_blind and _operation(self) is Operation.APPEND
 
     def _after(self, error: Exception, table: Table, new: _NewSnapshot) -> Table:
         # What became of a commit that the catalog gave an error for: a reply may be lost, or be that to a second try.
@@ -145,10 +155,8 @@ class IcebergCommit:
         if self._is_in(now, new.number):
             return now
         if _is_final(error):
-            is_append = self.is_blind and _operation(self) is Operation.APPEND
-            is_plain = self.snapshot and self.schema is None and not self.upgrades
-            may_follow = is_plain and isinstance(error, CommitFailedException)
-            if may_follow and follows(table.metadata, now, self.removed, self.added, is_append=is_append):
+            may_follow = self.is_plain and isinstance(error, CommitFailedException)
+            if may_follow and follows(table.metadata, now, self.removed, self.added, is_append=self.is_append):
                 new.abandon_manifests()
                 return self.on(now)
             new.abandon()
@@ -171,6 +179,8 @@ class WaitingUpdates:
         name: Of the table in the catalog.
         metadata: Of the table after them.
         base: `sequence_number` of the table before them.
+        before: The table before them, without its history.
+        commits: Themselves, in their order.
         requirements: Of the first of them: the table as it was looked at.
         updates: Of all of them, in their order.
     """
@@ -178,6 +188,8 @@ class WaitingUpdates:
     name: tuple[str, ...]
     metadata: TableMetadata
     base: int
+    before: TableMetadata
+    commits: tuple[IcebergCommit, ...] = ()
     requirements: tuple[TableRequirement, ...] = ()
     updates: tuple[TableUpdate, ...] = ()
 
@@ -197,13 +209,18 @@ class WaitingTable(Table):
         self._uri = uri
         self._waiting = waiting
 
-    def updated(self, requirements: tuple[TableRequirement, ...], updates: tuple[TableUpdate, ...]) -> WaitingTable:
+    def updated(
+        self, commit: IcebergCommit, requirements: tuple[TableRequirement, ...], updates: tuple[TableUpdate, ...]
+    ) -> WaitingTable:
         """The table after one more commit, which waits."""
         metadata = update_table_metadata(self.metadata, updates)
         before = self._waiting.get(self._uri)
         if before is None:
-            before = WaitingUpdates(self.name(), self.metadata, sequence_number(self), requirements)
-        self._waiting[self._uri] = replace(before, metadata=metadata, updates=before.updates + updates)
+            slim = self.metadata.model_copy(update={"snapshots": [], "snapshot_log": [], "metadata_log": []})
+            before = WaitingUpdates(self.name(), self.metadata, sequence_number(self), slim, (), requirements)
+        self._waiting[self._uri] = replace(
+            before, metadata=metadata, commits=(*before.commits, commit), updates=before.updates + updates
+        )
         return WaitingTable(self, self._uri, self._waiting)
 
 

@@ -26,17 +26,21 @@ from pyiceberg.table.update import AddSnapshotUpdate, RemovePropertiesUpdate, Se
 
 from binlog_streaming.lake.files_target import JointCommit, WaitingCommits
 from binlog_streaming.lake.iceberg.catalog import open_catalog
+from binlog_streaming.lake.iceberg.commit import WaitingTable
 from binlog_streaming.lake.iceberg.maintenance import is_due
+from binlog_streaming.lake.iceberg.snapshots import follows
+from binlog_streaming.lake.iceberg.table_files import referenced_file
 from binlog_streaming.lake.iceberg.target import IcebergTarget
 from binlog_streaming.lake.storage.store import looking_at
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from pyiceberg.table import Table
     from pyiceberg.table.metadata import TableMetadata
     from pyiceberg.table.update import TableRequirement, TableUpdate
 
-    from binlog_streaming.lake.iceberg.commit import WaitingUpdates
+    from binlog_streaming.lake.iceberg.commit import IcebergCommit, WaitingUpdates
     from binlog_streaming.settings import Sink
 
 PATH = "transactions/commit"
@@ -71,6 +75,8 @@ class TableChanges(WaitingCommits):
         updates: See `WaitingUpdates`.
         recorded: Properties that they set, as they are after all of them; None: it goes.
         base: See `WaitingUpdates`.
+        before: See `WaitingUpdates`.
+        commits: See `WaitingUpdates`.
         reached: `sequence_number` of the table after them.
     """
 
@@ -79,6 +85,8 @@ class TableChanges(WaitingCommits):
     updates: tuple[TableUpdate, ...]
     recorded: dict[str, str | None]
     base: int
+    before: TableMetadata
+    commits: tuple[IcebergCommit, ...]
     reached: int
 
     @classmethod
@@ -99,6 +107,8 @@ class TableChanges(WaitingCommits):
             updates=waiting.updates,
             recorded={name: metadata.properties.get(name) for name in names},
             base=waiting.base,
+            before=waiting.before,
+            commits=waiting.commits,
             reached=0 if snapshot is None else snapshot.sequence_number or 0,
         )
 
@@ -113,6 +123,21 @@ class TableChanges(WaitingCommits):
         if snapshots:
             return metadata.snapshot_by_id(snapshots[-1]) is not None
         return all(metadata.properties.get(name) == value for name, value in self.recorded.items())
+
+    def after(self, now: Table) -> TableChanges | None:
+        """The same commits after those of others since; None: they do not mean the same then (`IcebergCommit.on`)."""
+        own = {file.file_path for commit in self.commits for file in commit.added}
+        removed = [file for commit in self.commits for file in commit.removed if file.file_path not in own]
+        added = [file for commit in self.commits for file in commit.added if referenced_file(file) not in own]
+        is_append = all(commit.is_append for commit in self.commits)
+        is_plain = all(commit.is_plain for commit in self.commits)
+        if not is_plain or not follows(self.before, now, removed, added, is_append=is_append):
+            return None
+        waiting: dict[str, WaitingUpdates] = {}
+        table: Table = WaitingTable(now, self.uri, waiting)
+        for commit in self.commits:
+            table = commit.on(table)
+        return TableChanges.of(self.uri, waiting[self.uri])
 
     def is_possible(self, metadata: TableMetadata) -> bool:
         """True if the table is what it was when it was looked at."""
@@ -167,26 +192,30 @@ class IcebergJointCommit(JointCommit[TableChanges]):
     def commit(self, waiting: Sequence[TableChanges]) -> frozenset[str]:
         """See `JointCommit`.
 
+        Where others only put the same rows into other files of a table, its commits come after theirs.
+
         Raises:
             CommitFailedException: A table is not there any more, or the catalog takes the request for a conflict.
             RESTError: The catalog refuses it, or nobody knows whether it was made.
         """
-        catalog, left = self._catalog(), list(waiting)
-        for attempt in range(1, ATTEMPTS + 1):
-            if not left:
-                break
+        catalog, left, attempt = self._catalog(), list(waiting), 1
+        while left:
             try:
                 _send(catalog, left)
                 break
             except Exception as error:
                 tables = _look(catalog, left, error)
                 # None or all of them have come, unless the catalog makes one after the other.
-                left = [changes for changes in left if not changes.is_in(tables[changes.uri])]
-                changed = frozenset(changes.uri for changes in left if not changes.is_possible(tables[changes.uri]))
+                left = [changes for changes in left if not changes.is_in(tables[changes.uri].metadata)]
+                moved = [changes for changes in left if not changes.is_possible(tables[changes.uri].metadata)]
+                after = {changes.uri: changes.after(tables[changes.uri]) for changes in moved}
+                changed = frozenset(uri for uri, changes in after.items() if changes is None)
                 if changed:
                     return changed
-                if left and (attempt == ATTEMPTS or isinstance(error, _REFUSALS)):
+                if left and not moved and (attempt == ATTEMPTS or isinstance(error, _REFUSALS)):
                     raise
+                left = [after.get(changes.uri) or changes for changes in left]
+                attempt += not moved
         return frozenset()
 
     def maintain(self, waiting: TableChanges) -> None:
@@ -201,10 +230,10 @@ class IcebergJointCommit(JointCommit[TableChanges]):
         return catalog
 
 
-def _look(catalog: RestCatalog, changes: Sequence[TableChanges], error: Exception) -> dict[str, TableMetadata]:
+def _look(catalog: RestCatalog, changes: Sequence[TableChanges], error: Exception) -> dict[str, Table]:
     # What became of a request without a clear reply. The look also renews a token that has expired.
     try:
-        return {table.uri: catalog.load_table(table.name).metadata for table in changes}
+        return {table.uri: catalog.load_table(table.name) for table in changes}
     except Exception:
         raise error from None
 

@@ -8,6 +8,7 @@ import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
+from dataclasses import replace
 from http.client import HTTPConnection
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
@@ -26,8 +27,10 @@ from binlog_streaming.job_state.progress import Outcome
 from binlog_streaming.lake.commit_id import BATCH_KEY, STEP_KEY
 from binlog_streaming.lake.iceberg import maintenance
 from binlog_streaming.lake.iceberg.commit import IcebergCommit
+from binlog_streaming.lake.iceberg.joint_commit import IcebergJointCommit
+from binlog_streaming.lake.iceberg.target import IcebergTarget
 from binlog_streaming.lake.sinks import joint_commit
-from binlog_streaming.settings import OnError, Sink, TableFormat
+from binlog_streaming.settings import Merge, OnError, Sink, TableFormat
 from binlog_streaming.tables import division
 from tests.chance import stride
 from tests.faults.cuts import Cut, DeadFrom
@@ -43,6 +46,7 @@ from tests.streaming.tables.iceberg.order_log import (
     run_batch,
     write_log,
 )
+from tests.streaming.tables.lake.sink_cases import INT_KEY, MIRROR_COMMIT_ID, change_of, numbers
 from tests.streaming.tables.statements.statement_stories import ONLY, STORIES, write_story
 
 if TYPE_CHECKING:
@@ -51,6 +55,9 @@ if TYPE_CHECKING:
 
     from pyiceberg.table.metadata import TableMetadata
 
+    from binlog_streaming.lake.change import Change
+    from binlog_streaming.lake.iceberg.table_files import LiveFile
+    from binlog_streaming.lake.iceberg.table_write import IcebergTableWrite
     from binlog_streaming.settings import Job
 
 ROUNDS = 12
@@ -271,10 +278,10 @@ def test_a_catalog_that_refuses_is_named_and_no_table_has_the_batch(
     assert not halves(catalog)
 
 
-def foreign_commit(catalog: JointCatalog) -> None:
-    """Somebody else writes a snapshot of the items, with the same rows."""
+def foreign_commit(catalog: JointCatalog, *, keeps_rows: bool = False) -> None:
+    """Somebody else writes a snapshot of the items, which may tell that it has the same rows."""
     with closing(load_catalog("other", **catalog.settings())) as other:
-        IcebergCommit(keeps_rows=True).on(other.load_table(ITEMS))
+        IcebergCommit(keeps_rows=keeps_rows).on(other.load_table(ITEMS))
 
 
 def test_who_commits_meanwhile_costs_the_steps_of_that_table_alone(catalog: JointCatalog, job: Job) -> None:
@@ -287,6 +294,83 @@ def test_who_commits_meanwhile_costs_the_steps_of_that_table_alone(catalog: Join
     run(job, tasks=LocalTasks(2))
     assert_done(catalog)
     assert not halves(catalog)
+
+
+def test_a_batch_follows_others_who_leave_the_rows_as_they_are(catalog: JointCatalog, job: Job) -> None:
+    """More of them than a step has attempts: no step is made twice, and no snapshot is lost."""
+    begin(catalog, job)
+    looked: list[object] = []
+    left = [*range(6)]
+
+    def replace_rows() -> None:
+        if left:
+            left.pop()
+            foreign_commit(catalog, keeps_rows=True)
+            catalog.before = replace_rows
+
+    catalog.before = replace_rows
+    with watched(looked.append):
+        assert run_batch(job) == 1
+    assert not left
+    assert [str(step) for step in looked].count("parts written") == 1
+    summaries = [snapshot.summary for snapshot in catalog.tables[ITEMS].snapshots]
+    assert [one.operation.value for one in summaries if one is not None].count("replace") == 6
+    run(job, tasks=LocalTasks(2))
+    assert_done(catalog)
+    assert not halves(catalog)
+
+
+@pytest.mark.parametrize("version", [2, 3])
+def test_files_that_are_compacted_meanwhile_are_followed_unless_the_batch_changes_them(
+    catalog: JointCatalog, tmp_path: Path, version: int
+) -> None:
+    """Several steps of a table wait, of which a later one marks what an earlier one brought."""
+    sink = Sink(
+        directory=str(tmp_path / "tables"),
+        format=TableFormat.ICEBERG,
+        catalog=catalog.settings(),
+        merge=Merge.MARK,
+        row_ids=version == 3,
+    )
+    uris = [f"{tmp_path}/tables/shop/{name}" for name in ("orders", "items")]
+    for uri in uris:
+        with closing(IcebergTarget.at(sink, uri)) as target:
+            target.create(INT_KEY, MIRROR_COMMIT_ID)
+            for step, ids in enumerate(((1, 2, 3), (11, 12, 13))):
+                target.append(numbers(*ids).to_reader(), replace(MIRROR_COMMIT_ID, step=step))
+
+    def rows(uri: str) -> list[int]:
+        with closing(IcebergTarget.at(sink, uri)) as target:
+            return sorted(target.read().read_all().column("id").to_pylist())
+
+    def batch(batch_id: int, *steps: Change) -> frozenset[str]:
+        joint = IcebergJointCommit(sink)
+        targets = joint.targets()
+        for uri in uris:
+            with closing(targets.at(sink, uri)) as target:
+                for step, change in enumerate(steps):
+                    target.merge(change, replace(MIRROR_COMMIT_ID, batch_id=batch_id, step=step))
+        return joint.commit(targets.waiting())  # type: ignore[arg-type]
+
+    def compaction_of(first: int, times: int) -> None:
+        if times:
+            with closing(IcebergTarget.at(sink, uris[1])) as target, target._begin() as write:
+                (live,) = [one for one in write.files() if first in write_ids(write, one)]
+                write.rewrite(live)
+                write.prepare()
+                write.commit()
+            catalog.before = lambda: compaction_of(first, times - 1)
+
+    catalog.before = lambda: compaction_of(11, 5)
+    assert batch(1, change_of([(1, "u"), (20, "n"), (21, "n")], [2]), change_of([(20, "u")], [21, 3])) == frozenset()
+    assert [rows(uri) for uri in uris] == [[1, 11, 12, 13, 20]] * 2
+    catalog.before = lambda: compaction_of(11, 1)
+    assert batch(2, change_of([], [12])) == {uris[1]}
+    assert [rows(uri) for uri in uris] == [[1, 11, 12, 13, 20]] * 2
+
+
+def write_ids(write: IcebergTableWrite, live: LiveFile) -> list[int]:
+    return [key for _, rows in write.key_batches(live, INT_KEY) for key in rows.column("id").to_pylist()]
 
 
 def test_who_always_commits_meanwhile_is_named(catalog: JointCatalog, job: Job) -> None:
