@@ -22,7 +22,7 @@ from binlog_format.vendor import Vendor
 
 if TYPE_CHECKING:
     from binlog_connector.schema.definitions import ColumnDefinition
-    from binlog_format.kernels import Mask
+    from binlog_format.kernels import Int64s, Mask
     from binlog_format.rows.declared.declared_types import Moment
 
 
@@ -246,6 +246,12 @@ def true_mask(array: pa.Array) -> Mask:
     """Mask of the true values of a boolean array; null is not true."""
     mask: Mask = array.fill_null(False).to_numpy(zero_copy_only=False)
     return mask
+
+
+def int64s(values: pa.Array) -> Int64s:
+    """Whole numbers, dates or times as the numbers of 64 bits that they are; null is 0."""
+    numbers: Int64s = values.cast(pa.int64()).fill_null(0).to_numpy(zero_copy_only=False)
+    return numbers
 
 
 def plain(function: Callable[[pa.Array], pa.Array]) -> Conversion:

@@ -19,6 +19,7 @@ from binlog_connector.schema.effects.conversion import (
     by_distinct,
     by_form,
     either,
+    int64s,
     where_known,
 )
 from binlog_connector.schema.effects.number_times import moments_of_numbers, parts_of, times_of_numbers, whole_parts_of
@@ -57,7 +58,7 @@ def times_of_texts(new: ColumnSide, how: Circumstances) -> Effect:
 
     def convert(texts: pa.Array) -> Values:
         found = micros_of(texts)
-        after = stored(_int64s(found.array), found.array.is_null().to_numpy(zero_copy_only=False), new, how)
+        after = stored(int64s(found.array), found.array.is_null().to_numpy(zero_copy_only=False), new, how)
         return Values(after.array, either(found.unknown, after.unknown))
 
     shift = times.zone_shift(how) if new.type_name == TIMESTAMP else None
@@ -153,7 +154,7 @@ def moments_of_times(_old: ColumnSide, new: ColumnSide, how: Circumstances) -> E
     if isinstance(shift, str):
         return Unknown(shift)
     start = pa.array([how.moment.seconds * MICROS], pa.int64()).cast(pa.timestamp("us", tz="UTC"))
-    today = _int64s(shift.to_local(start).cast(pa.int64()))[0] // DAY * DAY
+    today = int64s(shift.to_local(start).cast(pa.int64()))[0] // DAY * DAY
 
     def convert(values: pa.Array) -> Values:
         return stored(times.micros_of_times(values) + today, values.is_null().to_numpy(zero_copy_only=False), new, how)
@@ -169,13 +170,8 @@ def time_of_moments(old: ColumnSide, new: ColumnSide, how: Circumstances) -> Eff
 
     def convert(values: pa.Array) -> Values:
         local = values if shift is None else shift.to_local(values)
-        micros = _int64s(local.cast(pa.timestamp("us")).cast(pa.int64())) % DAY
+        micros = int64s(local.cast(pa.timestamp("us")).cast(pa.int64())) % DAY
         after = stored(micros, values.is_null().to_numpy(zero_copy_only=False), new, how)
         return Values(after.array, times.null_is_open(values, how))
 
     return Converted(convert, "dates are cut off")
-
-
-def _int64s(values: pa.Array) -> Int64s:
-    whole: Int64s = values.fill_null(0).to_numpy(zero_copy_only=False)
-    return whole

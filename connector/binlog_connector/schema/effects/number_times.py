@@ -19,6 +19,7 @@ from binlog_connector.schema.effects.conversion import (
     Unknown,
     Values,
     either,
+    int64s,
     true_mask,
     where_known,
     where_unknown_too,
@@ -56,7 +57,7 @@ def numbers_of_times(old: ColumnSide, new: ColumnSide, how: Circumstances) -> Ef
             micros = times.micros_of_times(values)
         else:
             local = values if shift is None else shift.to_local(values)
-            micros = _int64s(local.cast(pa.timestamp("us")).cast(pa.int64()))
+            micros = int64s(local.cast(pa.timestamp("us")).cast(pa.int64()))
         unknown = None if old.type_name == times.TIME else times.null_is_open(values, how)
         if may_be_zero:
             unknown = valid & (micros != 0) & (np.abs(micros) < MICROS)
@@ -224,7 +225,7 @@ def parts_of(values: pa.Array) -> tuple[Int64s, Int64s, Mask]:
     lost = true_mask(pc.not_equal(millionths, below))
     kept = millionths.cast(pa.decimal256(60, 6))
     parts = pa.Array.from_buffers(pa.decimal256(60, 0), len(kept), kept.buffers(), offset=kept.offset)
-    return _int64s(whole), _int64s(parts), large | lost
+    return int64s(whole), int64s(parts), large | lost
 
 
 def whole_parts_of(values: pa.Array) -> tuple[Int64s, Int64s, Mask]:
@@ -234,15 +235,10 @@ def whole_parts_of(values: pa.Array) -> tuple[Int64s, Int64s, Mask]:
     if pa.types.is_decimal(whole.type):
         whole = whole.cast(pa.uint64())  # BIGINT UNSIGNED
     if not pa.types.is_uint64(whole.type):
-        found = _int64s(whole)
+        found = int64s(whole)
         # The least number of all has no absolute value.
         size = np.abs(np.maximum(found, -np.iinfo(np.int64).max))
         return np.where(size > _WHOLE_MAX, np.sign(found) * (_WHOLE_MAX + size % 10_000), found), nothing, nothing > 0
     numbers = whole.fill_null(0).to_numpy(zero_copy_only=False)
     ends = np.uint64(_WHOLE_MAX) + numbers % np.uint64(10_000)
     return np.where(numbers > _WHOLE_MAX, ends, numbers).astype(np.int64), nothing, nothing > 0
-
-
-def _int64s(numbers: pa.Array) -> Int64s:
-    whole: Int64s = numbers.cast(pa.int64()).fill_null(0).to_numpy(zero_copy_only=False)
-    return whole

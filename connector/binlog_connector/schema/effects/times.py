@@ -15,7 +15,16 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from binlog_connector.schema.effects.conversion import SAME, Converted, Unknown, Values, plain, true_mask, where_known
+from binlog_connector.schema.effects.conversion import (
+    SAME,
+    Converted,
+    Unknown,
+    Values,
+    int64s,
+    plain,
+    true_mask,
+    where_known,
+)
 from binlog_connector.schema.effects.time_readings import DAY, MICROS
 from binlog_format.rows.arrow_arrays import mask_array
 from binlog_format.vendor import Vendor
@@ -50,7 +59,7 @@ def time_effect(old: ColumnSide, new: ColumnSide, how: Circumstances) -> Effect:
 
 def _fraction(digits: int, how: Circumstances) -> Conversion:
     """Moments with fewer digits of the fraction of a second."""
-    return plain(lambda values: _moments(to_digits(_micros(values), digits, how), values))
+    return plain(lambda values: _moments(to_digits(int64s(values), digits, how), values))
 
 
 def to_digits(micros: Int64s, digits: int, how: Circumstances) -> Int64s:
@@ -58,11 +67,6 @@ def to_digits(micros: Int64s, digits: int, how: Circumstances) -> Int64s:
     unit = 10 ** (6 - digits)
     found: Int64s = (micros if how.cuts_fractions else micros + unit // 2) // unit * unit
     return found
-
-
-def _micros(values: pa.Array) -> Int64s:
-    numbers: Int64s = values.cast(pa.int64()).fill_null(0).to_numpy(zero_copy_only=False)
-    return numbers
 
 
 def _moments(micros: Int64s, like: pa.Array, kind: pa.DataType | None = None) -> pa.Array:
@@ -80,7 +84,7 @@ def _to_date(old: ColumnSide, how: Circumstances) -> Effect:
 
     def convert(values: pa.Array) -> pa.Array:
         local = values if shift is None else shift.to_local(values)
-        micros = _micros(local)
+        micros = int64s(local)
         if how.vendor is Vendor.MYSQL:
             micros = to_digits(micros, 0, how)  # that matters just before midnight
         days = micros // DAY
@@ -113,21 +117,21 @@ class Shift:
     def to_local(self, values: pa.Array) -> pa.Array:
         """Moments of UTC in the zone."""
         if self._offset is not None:
-            return _moments(_micros(values) + self._offset, values, _LOCAL)
+            return _moments(int64s(values) + self._offset, values, _LOCAL)
         return pc.local_timestamp(values.cast(pa.timestamp("us", tz=self._name)))
 
     def to_utc(self, values: pa.Array, how: Circumstances) -> Values:
         """Moments of the zone in UTC; a session that is not strict makes 0000-00-00 of those that TIMESTAMP lacks."""
         values = values.cast(_LOCAL)
         if self._offset is not None:
-            moments, unknown = _moments(_micros(values) - self._offset, values, _UTC), None
+            moments, unknown = _moments(int64s(values) - self._offset, values, _UTC), None
         else:
             bounds = [
                 pc.assume_timezone(values, self._name, ambiguous=end, nonexistent=end).cast(_UTC)
                 for end in ("earliest", "latest")
             ]
             moments, unknown = bounds[0], true_mask(pc.not_equal(*bounds))
-        micros, valid = _micros(moments), moments.is_valid().to_numpy(zero_copy_only=False)
+        micros, valid = int64s(moments), moments.is_valid().to_numpy(zero_copy_only=False)
         outside = valid & ((micros < MICROS) | (micros >= _TIMESTAMP_MAX))
         if not outside.any():
             return Values(moments) if unknown is None else where_known(moments, unknown)
@@ -182,7 +186,7 @@ def _through_micros(digits: int, how: Circumstances, *, rounds: bool) -> Convers
 def micros_of_times(values: pa.Array) -> Int64s:
     """TIMEs as numbers of microseconds, from such numbers or from texts `[-]HHH:MM:SS[.ffffff]`; 0 for null."""
     if not pa.types.is_string(values.type):
-        return _micros(values)
+        return int64s(values)
     parts = pc.extract_regex(values, r"^(?P<sign>-?)(?P<h>\d+):(?P<m>\d\d):(?P<s>\d\d)(?:\.(?P<f>\d{1,6}))?$")
     numbers = [pc.struct_field(parts, name) for name in ("h", "m", "s")]
     hours, minutes, seconds = (
