@@ -111,6 +111,13 @@ class DeltaTableWrite:
         self._vectors = DeltaVectorFile()
         self.files = DeltaDataFiles(store, schema, self._layout, file_size=file_size, data_change=data_change)
         self._numbered = identity_columns(metadata or log.metadata)
+        self.has_change_feed = log.metadata.configuration.get(FEED) == "true"
+        self.has_deletion_vectors = log.metadata.configuration.get(ENABLED) == "true"
+        self.keeps_identity = keeps_row_ids(log.metadata)
+        fields = json.loads(log.metadata.schema_string)["fields"]
+        self.defaulted = [field["name"] for field in fields if "CURRENT_DEFAULT" in field.get("metadata", {})]
+        self.generated = [column.name for column in self._layout.generated]
+        self.numbered = [column.name for column in self._numbered]
         self._feed: DeltaDataFiles | None = None
         self._file_size = file_size
         self._data_change = data_change
@@ -137,37 +144,6 @@ class DeltaTableWrite:
     def row_count(self) -> int:
         """Rows that were written."""
         return self.files.row_count
-
-    @property
-    def has_change_feed(self) -> bool:
-        """See `TableFiles`."""
-        return self.log.metadata.configuration.get(FEED) == "true"
-
-    @property
-    def has_deletion_vectors(self) -> bool:
-        """See `TableFiles`."""
-        return self.log.metadata.configuration.get(ENABLED) == "true"
-
-    @property
-    def keeps_identity(self) -> bool:
-        """See `TableFiles`."""
-        return keeps_row_ids(self.log.metadata)
-
-    @property
-    def defaulted(self) -> Sequence[str]:
-        """See `TableFiles`."""
-        columns = json.loads(self.log.metadata.schema_string)["fields"]
-        return [column["name"] for column in columns if "CURRENT_DEFAULT" in column.get("metadata", {})]
-
-    @property
-    def generated(self) -> Sequence[str]:
-        """See `TableFiles`."""
-        return [column.name for column in self._layout.generated]
-
-    @property
-    def numbered(self) -> Sequence[str]:
-        """See `TableFiles`."""
-        return [column.name for column in self._numbered]
 
     def files_with(self, keys: pa.Table, current: str | None = None, among: Sequence[Add] | None = None) -> list[Add]:
         """See `TableFiles`; statistics have nothing about *current*."""

@@ -74,6 +74,9 @@ class IcebergTableWrite:
         columns: After the commit; None: as they are.
     """
 
+    has_change_feed = False  # readers compare snapshots
+    generated = numbered = ()  # Iceberg has neither
+
     def __init__(self, table: Table, uri: str, *, file_size: int, columns: Schema | None = None) -> None:
         self._table = table
         self._uri = uri
@@ -81,6 +84,8 @@ class IcebergTableWrite:
         self._metadata = table.metadata if columns is None else with_schema(table.metadata, columns)
         self._io = table.io
         self.schema: pa.Schema = arrow_schema(self._metadata.schema())
+        self.keeps_identity = self._metadata.format_version >= IDENTITY_FROM
+        self.defaulted = [field.name for field in self._metadata.schema().fields if field.write_default is not None]
         self._file_size = file_size
         self._new: dict[bool, IcebergDataFiles] = {}  # by whether their rows have identity
         self._live: list[LiveFile] | None = None
@@ -112,34 +117,9 @@ class IcebergTableWrite:
         return sum(files.row_count for files in self._new.values())
 
     @property
-    def has_change_feed(self) -> bool:
-        """See `TableFiles`: readers compare snapshots."""
-        return False
-
-    @property
     def has_deletion_vectors(self) -> bool:
         """See `TableFiles`."""
         return any(live.is_marked for live in self.files())
-
-    @property
-    def keeps_identity(self) -> bool:
-        """See `TableFiles`."""
-        return self._metadata.format_version >= IDENTITY_FROM
-
-    @property
-    def defaulted(self) -> Sequence[str]:
-        """See `TableFiles`."""
-        return [field.name for field in self._metadata.schema().fields if field.write_default is not None]
-
-    @property
-    def generated(self) -> Sequence[str]:
-        """See `TableFiles`: Iceberg has none."""
-        return ()
-
-    @property
-    def numbered(self) -> Sequence[str]:
-        """See `TableFiles`: Iceberg has none."""
-        return ()
 
     def files(self) -> list[LiveFile]:
         """Data files of the table before the commit, oldest first.
