@@ -20,7 +20,7 @@ from binlog_format.innodb.layout import (
     PAGE_SIZE_LOG2_MIN,
     PAGE_SIZE_MAX,
 )
-from binlog_format.innodb.pages.checksum import page_checksum, stored_checksum
+from binlog_format.innodb.pages.checksum import bad_checksum, page_checksum, stored_checksum
 from binlog_format.kernels import as_bytes, empty_bytes
 from binlog_format.position import Place
 
@@ -240,12 +240,6 @@ def _verified_header(head: memoryview, path: str, file_no: int | None) -> FileHe
     if len(head) < header.page_size:
         return None
     page = head[: header.page_size]
-    stored, computed = stored_checksum(page), page_checksum(page)
-    if stored != computed:
-        raise CorruptError(
-            "PAGE_CHECKSUM",
-            f"page CRC-32C: stored {stored:#010x}, computed {computed:#010x}",
-            at=Place(path, page=0, byte=0),
-            hint=_HEADER_HINT,
-        )
+    if stored_checksum(page) != page_checksum(page):
+        raise bad_checksum(page, Place(path, page=0, byte=0), _HEADER_HINT)
     return header

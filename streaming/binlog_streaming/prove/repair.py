@@ -22,7 +22,14 @@ from binlog_streaming.settings.choices import OnCascade
 from binlog_streaming.snapshot.marks import NO_CHUNK, Mark, MarkKind, MarksTable
 from binlog_streaming.snapshot.shadow import ShadowEngine, ShadowTable, drop_shadow
 from binlog_streaming.snapshot.source_table import TableLock, read_columns, read_table
-from binlog_streaming.snapshot.sql_text import LOCK_WAIT_SECONDS, locking_clause, name_list, quoted, table_sql
+from binlog_streaming.snapshot.sql_text import (
+    LOCK_WAIT_SECONDS,
+    TURN_SECONDS,
+    locking_clause,
+    name_list,
+    quoted,
+    table_sql,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -37,8 +44,6 @@ _KEYS_IN_GROUP = 200
 _TRIES = 60
 """Number of waits for a locked row, a second each."""
 _TURN = "binlog_stream.repair"
-_TURN_SECONDS = 10
-"""Seconds to wait for the session of a run that was killed: its server may still be in its last statement."""
 _SHADOW_PREFIX = f"{SHADOW_PREFIX}r"
 _LOCKED = {LOCK_WAIT_TIMEOUT, DEADLOCK, NOWAIT_REFUSED}
 _NO_DEFAULT = 1364
@@ -179,7 +184,7 @@ class TableRepair:
 
 
 def _take_turn(session: ServerSession) -> bool:
-    return bool(session.value("SELECT GET_LOCK(%s, %s)", _TURN, _TURN_SECONDS))
+    return bool(session.value("SELECT GET_LOCK(%s, %s)", _TURN, TURN_SECONDS))
 
 
 def _end_turn(session: ServerSession) -> None:

@@ -24,6 +24,7 @@ from binlog_streaming.snapshot.server_load import LoadMeter
 from binlog_streaming.snapshot.server_tables import LeftOut
 from binlog_streaming.snapshot.shadow import drop_left_shadows
 from binlog_streaming.snapshot.source_table import read_table
+from binlog_streaming.snapshot.sql_text import TURN_SECONDS
 from binlog_streaming.snapshot.table_snapshot import (
     ChunkTooLargeError,
     RowsLockedError,
@@ -133,8 +134,6 @@ wait."""
 _OF_ONE_TABLE = frozenset({"BUSY", "LOCKED", "TABLE_REFUSED", "TABLE_NOT_FOUND", "DENIED", "FAILED"})
 """Errors that end the snapshot of one table only: others continue."""
 _PAUSE_SECONDS = 0.01
-_TURN_SECONDS = 10
-"""Seconds to wait for the session of a run that was killed: its server may still be in its last statement."""
 
 
 class SnapshotStoppedError(Exception):
@@ -260,7 +259,7 @@ class _TableRun:
 
     def take(self, *, restart: bool) -> int:
         turn = _turn_name(self._source)
-        if not self._session.value("SELECT GET_LOCK(%s, %s)", turn, _TURN_SECONDS):
+        if not self._session.value("SELECT GET_LOCK(%s, %s)", turn, TURN_SECONDS):
             reason = f"another run takes a snapshot of {self._source.full_name}"
             raise ServerError("BUSY", reason, at=self._session.place, hint="Wait for it, or end it")
         try:

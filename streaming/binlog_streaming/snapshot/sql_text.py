@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 LOCK_WAIT_SECONDS = 1
 """Seconds that a chunk of one row waits for its lock: the shortest time that the servers offer."""
 
+TURN_SECONDS = 10
+"""Seconds to wait for the session of a run that was killed: its server may still be in its last statement."""
+
 # A value that would change on its way is an error. No mode that refuses values which rows already have (zero dates),
 # none that turns an id 0 into the next one, and not
 # NO_ENGINE_SUBSTITUTION: a replica without BLACKHOLE would stop, and makes an InnoDB table without it.

@@ -40,7 +40,8 @@ from binlog_format.innodb.layout import (
     RecordKind,
 )
 from binlog_format.innodb.out_of_band.forest import NO_PLACE
-from binlog_format.innodb.pages.checksum import PageState, page_checksum, stored_checksum
+from binlog_format.innodb.pages.checksum import PageState, bad_checksum
+from binlog_format.innodb.pages.pages import DAMAGED_PAGE
 from binlog_format.log_format import Finding
 from binlog_format.position import Position
 
@@ -53,7 +54,7 @@ if TYPE_CHECKING:
     from binlog_format.innodb.out_of_band.forest import FilePlace, OobSet
     from binlog_format.innodb.reader import InnodbLog
     from binlog_format.innodb.records import RecordReader
-    from binlog_format.kernels import Bytes, Int64s
+    from binlog_format.kernels import Int64s
 
 _DAMAGED = "The page has a good checksum, but not what a server writes; restore the file"
 _STATE_PAGES_MAX = 16
@@ -97,7 +98,7 @@ class PageCheck:
                     self._zero_from = page
                 continue
             if state == PageState.BAD:
-                yield Finding.of(self._bad_checksum(page, batch.page(index)))
+                yield Finding.of(bad_checksum(batch.page(index).data, self.file.place(page), DAMAGED_PAGE))
                 continue
             yield from self._take_good_page(batch, index, page)
         for row in np.flatnonzero(batch.links["problem"]).tolist():
@@ -260,15 +261,6 @@ class PageCheck:
         is_there = int(batch.chunks["type"][row]) & CHUNK_KIND_MASK == RecordKind.GTID_STATE
         if not is_there and (page == FIRST_DATA_PAGE or is_due):
             yield Finding.of(self._error("GTID_STATE", page * self.file.page_size, "no GTID state begins this page"))
-
-    def _bad_checksum(self, page: int, data: Bytes) -> CorruptError:
-        stored, computed = stored_checksum(data.data), page_checksum(data.data)
-        return CorruptError(
-            "PAGE_CHECKSUM",
-            f"page CRC-32C: stored {stored:#010x}, computed {computed:#010x}",
-            at=self.file.place(page),
-            hint="The page is damaged; take the file from a backup, or start after it",
-        )
 
     def _bad_chunk(self, offset: int, reason: str) -> BinlogError:
         return self._error("BAD_CHUNK", offset, reason)

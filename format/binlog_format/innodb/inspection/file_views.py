@@ -19,7 +19,7 @@ from binlog_format.innodb.layout import (
     PAGE_SIZE_DEFAULT,
     PAGE_SIZE_MAX,
 )
-from binlog_format.innodb.pages.checksum import page_checksum, stored_checksum
+from binlog_format.innodb.pages.checksum import bad_checksum, page_checksum, stored_checksum
 from binlog_format.kernels import empty_bytes
 from binlog_format.position import Place
 
@@ -135,7 +135,7 @@ def _check_page(view: FileView, head: Bytes) -> None:
         view.problems.append(CorruptError("HEADER", reason, at=view.place(0), hint=_DAMAGED_HINT))
         return
     if stored_checksum(page.data) != page_checksum(page.data):
-        view.problems.append(_bad_checksum(view, page.data))
+        view.problems.append(bad_checksum(page.data, view.place(0), _DAMAGED_HINT))
     header = view.header
     if header is None:
         return
@@ -146,9 +146,3 @@ def _check_page(view: FileView, head: Bytes) -> None:
     if reserved and not view.problems:
         reason = "bytes after the header's fields are not zero"
         view.problems.append(CorruptError("HEADER", reason, at=view.place(0, HEADER_FIELDS_SIZE)))
-
-
-def _bad_checksum(view: FileView, page: memoryview) -> CorruptError:
-    stored, computed = stored_checksum(page), page_checksum(page)
-    reason = f"page CRC-32C: stored {stored:#010x}, computed {computed:#010x}"
-    return CorruptError("PAGE_CHECKSUM", reason, at=view.place(0), hint=_DAMAGED_HINT)

@@ -18,7 +18,7 @@ from binlog_format.innodb.inspection.link_kernels import PROBLEM_NONE
 from binlog_format.innodb.inspection.page_walk import PageEnd, PageWalk
 from binlog_format.innodb.layout import CHUNK_CONTINUATION, CHUNK_KIND_MASK, CHUNK_LAST, FIRST_DATA_PAGE, RecordKind
 from binlog_format.innodb.log_end import check_file_end
-from binlog_format.innodb.pages.checksum import PageState, page_checksum, stored_checksum
+from binlog_format.innodb.pages.checksum import PageState, checksum_text
 from binlog_format.innodb.pages.pages import PageReader, PageRuns
 from binlog_format.innodb.records import RecordReader
 from binlog_format.kernels import as_bytes
@@ -181,9 +181,7 @@ class _Lister:
 
     def _page_rows(self, batch: PageBatch, index: int, page: int) -> Iterator[PageRow]:
         if batch.states[index] == PageState.BAD:
-            data = batch.page(index).data
-            text = f"page CRC-32C: stored {stored_checksum(data):#010x}, computed {page_checksum(data):#010x}"
-            yield self._page_row(page, 1, "damaged", text=text, is_wrong=True)
+            yield self._page_row(page, 1, "damaged", text=checksum_text(batch.page(index).data), is_wrong=True)
             return
         first, after = np.searchsorted(batch.chunks["page"], [index, index + 1]).tolist()
         for row in range(first, after):

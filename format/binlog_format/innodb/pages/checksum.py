@@ -1,4 +1,4 @@
-"""Page checksums: `page_checksum`, `verify_pages`.
+"""Page checksums: `page_checksum`, `verify_pages`, and the error for one that is wrong: `bad_checksum`.
 
 The last 4 bytes of a written page are the CRC-32C (Castagnoli) of the bytes before them, little endian; a page that
 was never written is zero throughout and has none.
@@ -11,11 +11,13 @@ from typing import TYPE_CHECKING
 
 from crc32c import crc32c
 
+from binlog_format.errors import CorruptError
 from binlog_format.innodb.layout import PAGE_CHECKSUM_SIZE, PAGE_CHECKSUM_STRUCT
 from binlog_format.kernels import is_interpreted
 
 if TYPE_CHECKING:
     from binlog_format.kernels import Bytes
+    from binlog_format.position import Place
 
 
 FEW_PAGES = 4
@@ -39,6 +41,16 @@ def stored_checksum(page: bytes | bytearray | memoryview) -> int:
     """The checksum that a whole page carries."""
     checksum: int = PAGE_CHECKSUM_STRUCT.unpack_from(page, len(page) - PAGE_CHECKSUM_SIZE)[0]
     return checksum
+
+
+def checksum_text(page: bytes | bytearray | memoryview) -> str:
+    """Both checksums of a whole page that is damaged, for messages."""
+    return f"page CRC-32C: stored {stored_checksum(page):#010x}, computed {page_checksum(page):#010x}"
+
+
+def bad_checksum(page: memoryview, at: Place, hint: str, more: str = "") -> CorruptError:
+    """The error for a whole page that is damaged. *more*: what else is known of it."""
+    return CorruptError("PAGE_CHECKSUM", checksum_text(page) + more, at=at, hint=hint)
 
 
 def verify_pages(data: Bytes, page_size: int) -> tuple[int, PageState]:

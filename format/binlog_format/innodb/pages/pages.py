@@ -19,7 +19,7 @@ from binlog_format.block import EVENT_DTYPE, Recycler
 from binlog_format.errors import CorruptError, DataLossError
 from binlog_format.innodb.files import READ_ATTEMPTS
 from binlog_format.innodb.layout import PAGE_SIZE_MAX
-from binlog_format.innodb.pages.checksum import PageState, page_checksum, stored_checksum, verify_pages
+from binlog_format.innodb.pages.checksum import PageState, bad_checksum, verify_pages
 from binlog_format.innodb.tables import Pages
 from binlog_format.kernels import empty_bytes
 from binlog_format.source_file import LocalFile
@@ -34,6 +34,10 @@ if TYPE_CHECKING:
 READ_SIZE = 256 << 10
 """Bytes of a local file read at a time: checksums are computed while they are in the processor's cache, and at the end
 of a live log, whose file is longer than what is written, little is read in vain."""
+
+
+DAMAGED_PAGE = "The page is damaged; take the file from a backup, or start after it"
+"""Hint for a page whose checksum is wrong."""
 
 
 class PageStop(Enum):
@@ -169,13 +173,7 @@ class PageReader:
                 at=file.place(page),
                 hint="The file was cut off or copied before it was complete; copy it again",
             )
-        stored, computed = stored_checksum(target.data), page_checksum(target.data)
-        raise CorruptError(
-            "PAGE_CHECKSUM",
-            f"page CRC-32C: stored {stored:#010x}, computed {computed:#010x}; {after} was written after it",
-            at=file.place(page),
-            hint="The page is damaged; take the file from a backup, or start after it",
-        )
+        raise bad_checksum(target.data, file.place(page), DAMAGED_PAGE, f"; {after} was written after it")
 
 
 RUN_SIZE_MAX = 1 << 20
