@@ -169,6 +169,8 @@ class LogScan:
             return is_torn
         missing = self._missing_before(file, scan.stopped_at, later)
         if missing:
+            for number in range(file.file_no + 1, later.file_no):
+                self._open(number).close()  # one that was purged may have had them
             for _ in ClassicFileScan(file, file.events_start, NO_LIMIT, self._scratch, verify=True).pieces():
                 pass  # an event whose GTID is damaged is named itself
             what = "an event group is cut off here" if is_torn else "the file ends here"

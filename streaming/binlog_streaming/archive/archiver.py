@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from binlog_format.archives.manifest import Manifest
     from binlog_format.gtids.gtid_set import GtidPoint
     from binlog_format.live_files import FinalBlock, FinalFile
+    from binlog_format.log_format import Span
 
 
 PART_SIZE_MIN = 4 << 20
@@ -179,10 +180,13 @@ class Archiver:
             return False
         with closing(final.source):
             known = self._known(final, name)
-            if final.is_sealed:
-                self._store_whole(final, known)
+            if not final.is_sealed:
+                return self._store_ranges(final, known, is_stopped)
+            span = self._span_over_end(known)
+            if span is None or span.end.file_no > file_no:
+                self._store_whole(final, known, span)
                 return True
-            return self._store_ranges(final, known, is_stopped)
+            return False  # the start of the next file, which tells whether all of this one is there, is not
 
     def _known(self, final: FinalFile, name: str) -> ArchivedFile:
         """Manifest entry of a file; of a new one, an entry without parts."""
@@ -223,7 +227,16 @@ class Archiver:
             reason = f"the first {known.size} bytes are others than were archived"
             raise DataLossError("PAGE_REWRITTEN", reason, at=Place(path), hint=CHANGED_HINT)
 
-    def _store_whole(self, final: FinalFile, known: ArchivedFile) -> None:
+    def _span_over_end(self, known: ArchivedFile) -> Span | None:
+        """The rest of a finished file, after the part that is archived; None: its own bytes tell that it is whole.
+
+        A later file may be there before all of an earlier one: its GTIDs tell (`BAD_EVENT`).
+        """
+        if self._log.traits.is_indexed or not known.identity:
+            return None
+        return self._log.span(self._searched(known), end=file_start(known.file_no + 1))
+
+    def _store_whole(self, final: FinalFile, known: ArchivedFile, span: Span | None) -> None:
         """Put one part with the whole file in the place of what has been archived of it."""
         blocks = KnownBytes(final.source.path, known.parts, 0, self._unstable_byte).checked(final.blocks(0))
         linked = self._store.link(final.source.path, known.name) if self._is_local else None
@@ -233,7 +246,7 @@ class Archiver:
             part = self._verified(linked, blocks)
             # The link may be to another file, which has taken the name since this one was opened.
             self._store.check(part)
-        self._save(final, known, (part,), is_last=True, is_linked=linked is not None)
+        self._save(final, known, (part,), is_last=True, is_linked=linked is not None, span=span)
 
     def _verified(self, name: str, blocks: Iterable[FinalBlock]) -> ManifestPart:
         size = crc = 0
@@ -265,6 +278,7 @@ class Archiver:
         *,
         is_last: bool,
         is_linked: bool = False,
+        span: Span | None = None,
     ) -> ArchivedFile:
         size = sum(part.size for part in parts)
         found = probes(final.source, size, self._unstable_byte)
@@ -280,18 +294,19 @@ class Archiver:
             tail_crc32c=found[1],
             archived_at=int(self._clock()),
         )
-        file, transactions = self._with_transactions(final, file, known.size)
+        if span is None and file.size > known.size and file.identity:
+            span = self._log.span(self._searched(file), end=final.position_at(size))
+        file, transactions = self._with_transactions(file, span)
         self._store.save(self._store.manifest.with_file(file))
         end = final.position_at(size)
         self._listener(Stored(file, size - known.size, transactions, is_linked, end, _gtids_after(file)))
         return file
 
-    def _with_transactions(self, final: FinalFile, file: ArchivedFile, known_size: int) -> tuple[ArchivedFile, int]:
-        """The file's transactions, with those in the bytes after the first *known_size*."""
-        if file.size == known_size or not file.identity:
+    def _with_transactions(self, file: ArchivedFile, span: Span | None) -> tuple[ArchivedFile, int]:
+        """The file's transactions, with those in *span*, which follows what was searched; None: there is nothing."""
+        if span is None:
             return file, 0
         start = self._searched(file)
-        span = self._log.span(start, end=final.position_at(file.size))
         file = replace(file, searched=str(span.end))
         if not span.groups:
             return file, 0

@@ -14,10 +14,16 @@ from binlog_connector.following.starts import Edge
 from binlog_connector.following.tailer import FollowOptions, Tailer
 from binlog_format import open_log
 from binlog_format.archives.archive_directory import ArchiveDirectory
-from binlog_format.errors import DataLossError, OptionError, StartError, StorageError
+from binlog_format.errors import CorruptError, DataLossError, OptionError, StartError, StorageError
 from binlog_format.formats.opening import verify_log
 from binlog_format.source_file import LocalDirectory, with_archive
+from binlog_lab.simulator.classic_server_log import ClassicServerLog
+from binlog_lab.simulator.machine import Clock
+from binlog_lab.simulator.server import ModelServer
+from binlog_lab.simulator.server_log import Terms
+from binlog_lab.simulator.visible_folder import Look, VisibleFolder
 from binlog_streaming.archive import archiver
+from binlog_streaming.archive.archive_store import ArchiveStore
 from binlog_streaming.archive.archiver import Archiver
 from binlog_streaming.lake.storage.store import UNFINISHED
 from tests.chance import seed
@@ -172,6 +178,46 @@ def test_finished_files_are_links_on_the_same_file_system_and_copies_elsewhere(t
         for path in sorted(elsewhere.rglob("*"), reverse=True):
             path.rmdir() if path.is_dir() else path.unlink()
         elsewhere.rmdir()
+
+
+def test_file_that_goes_while_it_is_archived_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Seed 1273: the server had purged it when a link was made, and its place in the archive was named as missing."""
+    server, archive = tmp_path / "server", tmp_path / "archive"
+    for _ in GrowingClassic(ROTATION, server, random.Random(0)).steps():
+        continue
+    link = ArchiveStore.link
+
+    def purged_then(self: ArchiveStore, path: str, name: str) -> str | None:
+        Path(path).unlink()
+        return link(self, path, name)
+
+    monkeypatch.setattr(ArchiveStore, "link", purged_then)
+    with pytest.raises(DataLossError, match=r"FILE_PURGED.*file number 1 is not there"):
+        archive_once(server, archive)
+    assert manifest_of(archive).files == ()
+
+
+@pytest.mark.parametrize("is_mysql", [False, True])
+def test_file_that_is_seen_as_it_was_is_not_taken_for_whole(tmp_path: Path, *, is_mysql: bool) -> None:
+    """Seed 558: the archive had it without its last group, as finished, when the next one named what it lacked."""
+    log = ClassicServerLog(tmp_path / "server", 0, Terms(), is_mysql=is_mysql, is_synced=True)
+    server, folder = ModelServer.new(log, Clock()), VisibleFolder(tmp_path / "server", tmp_path / "seen")
+    chance, archive = random.Random(1), tmp_path / "archive"
+    server.create(0)
+    folder.show(Look.ALL, chance)
+    archive_once(folder.path, archive)
+    server.create(1)
+    server.crash(chance, of_machine=False)
+    server.create(2)
+    assert folder.show(Look.STALE_SIZE, chance)
+    with pytest.raises(CorruptError, match="the file after this one records"):
+        archive_once(folder.path, archive)
+    (file,) = manifest_of(archive).files
+    assert not file.is_complete
+    folder.show(Look.ALL, chance)
+    archive_once(folder.path, archive)
+    with open_log(str(archive)) as archived:
+        assert archived.span(archived.start_position()).groups == server.last
 
 
 def test_ranges_of_a_file_are_joined_while_they_are_small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

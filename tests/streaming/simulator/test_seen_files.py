@@ -387,3 +387,19 @@ def test_a_log_whose_groups_were_all_read_and_purged_is_read_to_its_end_once(tmp
         for step in tailer.steps():
             assert step.start.position <= step.end.position
             assert list(step.blocks()) == []
+
+
+@pytest.mark.parametrize("is_mysql", [False, True])
+def test_a_purged_file_after_one_that_a_killed_server_left_is_named(tmp_path: Path, *, is_mysql: bool) -> None:
+    """Seed 11520: what a later file records was missed in the first one, which was named as damaged."""
+    folder = tmp_path / "log"
+    server, _ = log_of_two_files(folder, is_mysql=is_mysql)
+    server.crash(random.Random(1), of_machine=False)
+    server.create(1)
+    server.rotate()
+    server.create(2)
+    paths = sorted(folder.iterdir())
+    before = [number for number, last in server.log.last_in_file.items() if last < server.last]
+    paths[before[-1] - 1].unlink()
+    with open_log(str(folder)) as log, pytest.raises(DataLossError, match=f"FILE_PURGED.*file number {before[-1]} "):
+        log.span(log.start_position())

@@ -98,6 +98,8 @@ class FolderStore(Store):
         target.parent.mkdir(parents=True, exist_ok=True)
         try:
             os.link(path, target)
+        except FileNotFoundError:
+            return False  # its owner has removed it; whoever has it open can copy it
         except OSError as error:
             if error.errno in _NO_LINKS:
                 return False
