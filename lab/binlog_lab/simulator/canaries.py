@@ -24,6 +24,7 @@ from binlog_format.transactions.control_statements import GroupOutcome
 from binlog_format.transactions.prepared import PreparedXaRows
 from binlog_lab.simulator.model_tables import ModelTarget
 from binlog_lab.simulator.scheduler import ModelSession
+from binlog_streaming.archive.archiver import Archiver
 from binlog_streaming.event_tables import run as event_tables_run
 from binlog_streaming.event_tables.run import EventBatch, EventTablesRun
 from binlog_streaming.job_state.checkpoint import end_batch
@@ -237,6 +238,18 @@ def _begun_events_taken_for_done() -> AbstractContextManager[None]:
     return _replaced(EventTablesRun, "_begun_batch", lambda _, __, end: EventBatch((), end, None))
 
 
+def _archive_goes_on_after_a_gap() -> AbstractContextManager[None]:
+    def careless(self: Archiver, names: dict[int, str]) -> dict[int, str]:
+        first = next((file.file_no for file in self.files if not file.is_sealed), 0)
+        return {number: name for number, name in names.items() if number >= first}
+
+    return _replaced(Archiver, "_pending", careless)
+
+
+def _archive_trusts_a_stale_listing() -> AbstractContextManager[None]:
+    return _replaced(Archiver, "_span_over_end", lambda *_: None)
+
+
 CANARIES: dict[str, Callable[[], AbstractContextManager[None]]] = {
     "an offset before the commit": _offset_before_the_commit,
     "a lost fsync": _lost_fsync,
@@ -261,6 +274,8 @@ CANARIES: dict[str, Callable[[], AbstractContextManager[None]]] = {
     "a lost reply of a broker taken for not committed": _lost_reply_taken_for_not_committed,
     "another publisher not noticed": _other_publisher_not_noticed,
     "a total order that begins anew after a switch": _total_order_begins_anew,
+    "an archive that goes on after a gap": _archive_goes_on_after_a_gap,
+    "an archive that trusts a stale listing": _archive_trusts_a_stale_listing,
     "a gap of events that nobody names": _gaps_not_named,
     "events of a batch that was begun taken for done": _begun_events_taken_for_done,
 }

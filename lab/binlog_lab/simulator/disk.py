@@ -85,6 +85,7 @@ class Disk:
     _names: list[_NameChange] = field(default_factory=list)
     _synced: dict[int, bytes] = field(default_factory=dict)
     _of_log: dict[int, str] = field(default_factory=dict)
+    _of_others: set[int] = field(default_factory=set)
     _backups: int = 0
     _unfinished: str | None = None
 
@@ -159,7 +160,7 @@ class Disk:
                 with _REAL_OPEN(path, "rb") as file:
                     content = file.read()
                 synced = self._synced.get(path.stat().st_ino)
-                if synced == content:
+                if synced == content or path.stat().st_ino in self._of_others:
                     continue
                 left = [content[: self.chance.randint(0, len(content))], content, b"" if synced is None else synced]
                 with _REAL_OPEN(path, "wb") as file:
@@ -268,6 +269,8 @@ class Disk:
             self._write("link", target)
         _REAL["link"](source, target, **named)
         if self._is_ours(target):
+            if not self._is_ours(source):
+                self._of_others.add(Path(target).stat().st_ino)
             there = str(target)
             self._names.append(_NameChange(_folder_of(there), lambda: _REAL["unlink"](there)))
 

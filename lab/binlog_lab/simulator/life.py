@@ -152,7 +152,7 @@ class Life(AnyLife):
         is_removed = chance.random() < 0.3
         if is_removed:
             shutil.rmtree(old.path)
-        is_needed = self._lived.job.source.path == str(old.path)
+        is_needed = self._lived.log == str(old.path)
         self._reasons.is_old_log_cut |= is_needed and (is_removed or is_cut)
         self._server.log.flush()
         self._show(Look.ALL, chance, "   ")
@@ -228,14 +228,14 @@ class Life(AnyLife):
 
         def work() -> None:
             nonlocal done
-            if self._view.path.exists() and self._lived.job.source.path != str(self._view.path):
+            if self._view.path.exists() and self._lived.log != str(self._view.path):
                 self._lived.switch_to(self._view.path, conduct)
                 self.outcome.reached.add("switch")
             done = self._lived.run(conduct)
 
         error, faults = self._process(work, self._lived.installed())
         self._is_running = False
-        self._reasons.began_late |= is_first and self._server.purged_to > 0
+        self._reasons.began_late |= is_first and self._reasons.is_purged(0)
         self.outcome.reached |= {"task twice"} if conduct.done_twice else set()
         self.outcome.reached |= {"task late"} if conduct.done_late else set()
         self._reasons.has_lost_topics |= any("topics lost" in fault for fault in faults)
@@ -274,7 +274,7 @@ class Life(AnyLife):
             if self.outcome.named is not None:
                 return
             # Of a log that has lost its beginning, and has nothing after it, a job takes nothing.
-            lost = self._server.purged_to if self._lived.taken == 0 else 0
+            lost = self._server.purged_to if self._lived.taken == 0 and self._reasons.is_purged(0) else 0
             if is_done and max(self._lived.taken, lost) == self._server.last:
                 return
             if is_done and self._view.is_end_damaged(self._server.log.page_size):

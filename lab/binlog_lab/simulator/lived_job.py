@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING, ClassVar, Generic, TypeVar, cast
 
+from binlog_format.source_file import ARCHIVE_MARK
 from binlog_lab.simulator.scheduler import ModelSession
 from binlog_lab.simulator.verdict import TableVerdict, group_number
 from binlog_streaming.job_state.checkpoint import read_checkpoint, state_of
@@ -96,6 +97,17 @@ class LivedJob(ABC, Generic[AnyLived]):
         text = self._file.read_text().replace(f'"{self.job.source.path}"', f'"{path}"')
         self._file.write_text(text)
         self._load()
+
+    def add_archive(self, place: Path) -> None:
+        """Let it read an archive, too, from now on."""
+        path = f'path = "{self.job.source.path}"\n'
+        self._file.write_text(self._file.read_text().replace(path, f'{path}archive = "{place}"\n'))
+        self._load()
+
+    @property
+    def log(self) -> str:
+        """The log that it reads, without the archive."""
+        return self.job.source.path.partition(ARCHIVE_MARK)[0]
 
     @property
     def taken(self) -> int:

@@ -18,6 +18,8 @@ from binlog_connector.kafka import publisher
 from binlog_connector.kafka.publisher import Publisher
 from binlog_connector.spark import stream_reader
 from binlog_format.structured.files.file_list import known_heads
+from binlog_streaming.archive import run as archive_run
+from binlog_streaming.archive.archiver import Archiver
 from binlog_streaming.lake import parquet
 from binlog_streaming.lake.delta import log as delta_log
 from binlog_streaming.tables import job as tables_job
@@ -117,6 +119,12 @@ class _ClockWatch:
     def __init__(self, clock: Clock, *_: object, **__: object) -> None:
         self._clock = clock
 
+    def __enter__(self) -> _ClockWatch:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
     def wait(self, timeout: float) -> bool:
         """Let the time pass."""
         self._clock.sleep(timeout)
@@ -168,9 +176,9 @@ def one_machine(clock: Clock, ids: random.Random) -> Iterator[None]:
         (time, "sleep", clock.sleep),
         (uuid, "uuid4", lambda: uuid.UUID(int=ids.getrandbits(128), version=4)),
         *((module, "threading", _InlineThreads(clock)) for module in (tables_job, publisher)),
-        (tailer, "DirectoryWatch", partial(_ClockWatch, clock)),
+        *((module, "DirectoryWatch", partial(_ClockWatch, clock)) for module in (tailer, archive_run)),
         (stream_reader, "interpreted_if_small", lambda _: nullcontext()),  # it looks at files in a new process alone
-        *((made.__init__, "__kwdefaults__", _with_clock(made, clock)) for made in (Publisher, Tailer)),
+        *((made.__init__, "__kwdefaults__", _with_clock(made, clock)) for made in (Publisher, Tailer, Archiver)),
         *((module, "ThreadPoolExecutor", InlineExecutor) for module in _with_executors(len(sys.modules))),
     ]
     with replaced(changes):

@@ -11,7 +11,7 @@ from binlog_lab.simulator.topics.model_broker import STILL_ENDING
 from binlog_lab.simulator.verdict import DefectError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from binlog_lab.simulator.server import ModelServer
     from binlog_lab.simulator.visible_folder import VisibleFolder
@@ -76,6 +76,7 @@ class Reasons:
         has_lost_offset: A loss of power has taken a file with an offset, whose name could not be forced to the disk.
         is_old_log_cut: The log that the job was in lacks what it had not read: it is purged, gone, torn at its end, or
             seen as it was before.
+        is_purged: True if something is gone for good that is needed after a group with a number.
     """
 
     server: ModelServer
@@ -89,6 +90,10 @@ class Reasons:
     is_old_log_cut: bool = False
     has_lost_topics: bool = False
     has_lost_offset: bool = False
+    is_purged: Callable[[int], bool] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.is_purged = lambda taken: self.server.purged_to > taken or self.server.is_out_of_reach(taken)
 
     def is_last(self, error: BinlogError, taken: int, faults: Sequence[str], *, clean: bool) -> bool:
         """True if the job cannot go on after *error*; False: the next run may.
@@ -157,5 +162,4 @@ class Reasons:
 
     def _is_lost(self, taken: int) -> bool:
         """True if a group is gone that the job had not taken, or that it had taken, or seen."""
-        is_purged = self.server.purged_to > taken or self.server.is_out_of_reach(taken)
-        return is_purged or self.may_have_lost or self.began_late
+        return self.is_purged(taken) or self.may_have_lost or self.began_late

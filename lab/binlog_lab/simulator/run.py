@@ -20,12 +20,14 @@ from time import perf_counter, process_time
 from typing import TYPE_CHECKING, NamedTuple
 
 from binlog_connector.kafka.publisher import PublishStep
+from binlog_lab.simulator.archive_life import ArchiveLife
 from binlog_lab.simulator.canaries import CANARIES
 from binlog_lab.simulator.life import Life
-from binlog_lab.simulator.script import Act, LifeResult, Script
+from binlog_lab.simulator.script import Act, LifeKind, LifeResult, Script
 from binlog_lab.simulator.structured.program_life import ProgramLife
 from binlog_lab.simulator.structured.program_log import ProgramAct
 from binlog_lab.simulator.visible_folder import Look
+from binlog_streaming.archive.archive_store import ArchiveCrashPoint
 from binlog_streaming.lake.target import CrashPoint
 
 if TYPE_CHECKING:
@@ -59,12 +61,14 @@ WANTED = (
         for what in ("reached late", "did not tell at commit", "frozen", "down", "topics lost", "got another publisher")
     ),
     *("broker reached late, from one that was killed, at commit", "error BINLOG_KAFKA.OTHER_PUBLISHER"),
-    *(f"step {step}" for step in PublishStep),
+    *(f"step {step}" for step in (*PublishStep, *ArchiveCrashPoint)),
+    "archive alone",
     "meanwhile",
     "task twice",
     "task late",
 )
 """Events that a thousand lives must reach, by the beginnings of their names."""
+LIVES = {LifeKind.SERVER: Life, LifeKind.ARCHIVE: ArchiveLife, LifeKind.PROGRAM: ProgramLife}
 SMALL = 8
 """Steps of a small life."""
 FEW = 1000
@@ -74,8 +78,7 @@ FEW = 1000
 def live(script: Script) -> LifeResult:
     """Live a script, in files that are gone afterwards."""
     root = _MEMORY if os.access(_MEMORY, os.W_OK) else Path(tempfile.gettempdir())
-    kind = ProgramLife if script.is_of_program else Life
-    return kind(script, root / f"binlog-stream-life-{os.getpid()}").live()
+    return LIVES[script.kind](script, root / f"binlog-stream-life-{os.getpid()}").live()
 
 
 def shrunk(script: Script) -> Script:

@@ -41,6 +41,8 @@ class Act(StrEnum):
     """The reader sees more of the server's files."""
     RUN = "run"
     """The job takes what it sees."""
+    ARCHIVE = "archive"
+    """The archiver takes what it sees."""
 
 
 _WEIGHTS: Mapping[Act | ProgramAct, float] = {
@@ -65,17 +67,28 @@ _WEIGHTS: Mapping[Act | ProgramAct, float] = {
 }
 LENGTHS = (5, 8, 10, 14, 20)
 """Steps of a life; short ones find as much in the same time."""
-_SWITCH_SHARE = 0.1
-"""Share of the lives in which a job that has taken something goes on in the log of a replica."""
 _SWITCH = (
     *(Act.TRANSACTION, Act.TRANSACTION, Act.ROTATE, Act.TRANSACTION, Act.FLUSH, Act.SHOW, Act.RUN, Act.RUN),
     *(Act.FAILOVER, Act.TRANSACTION, Act.TRANSACTION, Act.TRANSACTION),
 )
-"""Acts that come together in such a life, beside all else: by chance alone they are too rare."""
-
-
-_PROGRAM_SHARE = 0.08
-"""Share of the lives of programs that log."""
+"""A job that has taken something goes on in the log of a replica."""
+_ROT = (Act.TRANSACTION, Act.TRANSACTION, Act.ROTATE, Act.ROT, Act.SHOW, Act.RUN)
+"""A file that nobody has read yet is damaged."""
+_STEERED = (("switch", 0.1, _SWITCH), ("rot", 0.05, _ROT))
+"""Acts that come together in some lives of servers, as by chance alone they are too rare; and the shares."""
+_ARCHIVE_WEIGHTS: Mapping[Act | ProgramAct, float] = {
+    Act.TRANSACTION: 20,
+    Act.ALTER: 2,
+    Act.XA: 5,
+    Act.FLUSH: 3,
+    Act.ROTATE: 10,
+    Act.RESTART: 2,
+    Act.CRASH: 2,
+    Act.PURGE: 8,
+    Act.SHOW: 12,
+    Act.RUN: 8,
+    Act.ARCHIVE: 12,
+}
 _PROGRAM_WEIGHTS: Mapping[Act | ProgramAct, float] = {
     ProgramAct.LOG: 8,
     ProgramAct.NO_TIME: 1,
@@ -88,6 +101,24 @@ _PROGRAM_WEIGHTS: Mapping[Act | ProgramAct, float] = {
     ProgramAct.TEAR: 1,
     ProgramAct.NOISE: 1,
     ProgramAct.RUN: 8,
+}
+
+
+class LifeKind(StrEnum):
+    """Kind of a life."""
+
+    SERVER = "server"
+    ARCHIVE = "archive"
+    PROGRAM = "program"
+    """A program that logs."""
+
+
+_KINDS = ((LifeKind.PROGRAM, 0.08), (LifeKind.ARCHIVE, 0.07))
+"""Kinds that are not the usual one, and their shares of those that are left."""
+_WEIGHTS_OF = {
+    LifeKind.SERVER: _WEIGHTS,
+    LifeKind.ARCHIVE: _ARCHIVE_WEIGHTS,
+    LifeKind.PROGRAM: _PROGRAM_WEIGHTS,
 }
 
 
@@ -127,20 +158,22 @@ class Script:
     def of(cls, seed: int) -> Script:
         """The script of a seed."""
         chance = random.Random(f"script {seed}")
-        weights = _PROGRAM_WEIGHTS if _is_of_program(seed) else _WEIGHTS
+        kind = _kind_of(seed)
+        weights = _WEIGHTS_OF[kind]
         acts = chance.choices(list(weights), list(weights.values()), k=chance.choice(LENGTHS))
-        switch = random.Random(f"switch {seed}")
-        if weights is _WEIGHTS and switch.random() < _SWITCH_SHARE:
-            place = switch.randint(0, len(acts))
-            acts[place:place] = _SWITCH
+        for name, share, together in _STEERED if kind is LifeKind.SERVER else ():
+            steered = random.Random(f"{name} {seed}")
+            if steered.random() < share:
+                place = steered.randint(0, len(acts))
+                acts[place:place] = together
         return cls(
             seed, tuple(LifeStep(number, act, chance.getrandbits(60)) for number, act in enumerate(acts, start=1))
         )
 
     @property
-    def is_of_program(self) -> bool:
-        """True if it is the life of a program that logs; else it is that of a server."""
-        return _is_of_program(self.seed)
+    def kind(self) -> LifeKind:
+        """Kind of the life."""
+        return _kind_of(self.seed)
 
     def only(self, numbers: frozenset[int]) -> Script:
         """The same with some of its steps."""
@@ -171,5 +204,6 @@ class LifeResult:
     kind: str = ""
 
 
-def _is_of_program(seed: int) -> bool:
-    return random.Random(f"program {seed}").random() < _PROGRAM_SHARE
+def _kind_of(seed: int) -> LifeKind:
+    rare = (kind for kind, share in _KINDS if random.Random(f"{kind} {seed}").random() < share)
+    return next(rare, LifeKind.SERVER)
