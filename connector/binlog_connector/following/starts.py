@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from binlog_connector.following.watched import WatchedLog
     from binlog_format.gtids.gtid import Gtid
     from binlog_format.gtids.gtid_set import GtidPoint, Taken
+    from binlog_format.log.log import Log
     from binlog_format.log_format import Span
     from binlog_format.position import Position
     from binlog_format.structured.event_log import FoundDamage
@@ -141,13 +142,7 @@ def ending(watched: WatchedLog, end: Start, start: Position) -> Ending:
         position = resolve_position(watched.log, "endingOffsets", given)
         check_end(watched.log, "endingOffsets", position)
     if position < start:
-        log = watched.log
-        raise StartError(
-            "START_AFTER_END",
-            f"{log.path}: the query begins at {shown_position(log, start)}, after its end "
-            f"{shown_position(log, position)}",
-            hint="Leave out the start or the end, or choose others",
-        )
+        raise _after_end(watched.log, start, f" {shown_position(watched.log, position)}")
     return Ending(position)
 
 
@@ -303,6 +298,11 @@ def _time_text(moment: StartMoment) -> str:
     return datetime.fromtimestamp(moment.seconds, UTC).isoformat().replace("+00:00", "Z")
 
 
+def _after_end(log: Log, start: Position, end: str) -> StartError:
+    reason = f"{log.path}: the query begins at {shown_position(log, start)}, after its end{end}"
+    return StartError("START_AFTER_END", reason, hint="Leave out the start or the end, or choose others")
+
+
 def _after_last(watched: WatchedLog, wanted: GtidPoint, start: Position) -> Ending:
     """Right after the last group that *wanted* names; what it does not cover before that is to be left out."""
     log = watched.log
@@ -315,11 +315,7 @@ def _after_last(watched: WatchedLog, wanted: GtidPoint, start: Position) -> Endi
             hint="Leave it out to read up to the end of the log",
         )
     if end.position < start and wanted != _of_the_same(log.gtid_position_at(start), wanted):
-        raise StartError(
-            "START_AFTER_END",
-            f"{log.path}: the query begins at {shown_position(log, start)}, after its end, endingGtid {wanted}",
-            hint="Leave out the start or the end, or choose others",
-        )
+        raise _after_end(log, start, f", endingGtid {wanted}")
     return Ending(max(end.position, start), wanted, end.taken)
 
 

@@ -19,7 +19,7 @@ from binlog_format.errors import CorruptError, DataLossError, OptionError, Stora
 from binlog_format.kernels import empty_bytes
 from binlog_format.position import Place
 from binlog_streaming.lake.storage.store import UNFINISHED
-from binlog_streaming.lake.storage.table_places import store_at
+from binlog_streaming.lake.storage.table_places import store_by_environment
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -54,14 +54,7 @@ class ArchiveStore:
         self.manifest = Manifest(format="")
         self._content: bytes | None = None
         self._part_count = 0
-        try:
-            self._store = store_at(uri, {})
-        except OptionError as error:
-            raise OptionError(
-                "INVALID_VALUE",
-                f"--to: {uri} cannot be reached: {error.reason}",
-                hint="Access to object stores is set in the environment: AWS_ACCESS_KEY_ID, AWS_ENDPOINT_URL ...",
-            ) from error
+        self._store = store_by_environment("--to", uri)
 
     def claim(self, format_name: str, unstable_byte: int | None) -> None:
         """Begin to write here: earlier writers are refused from now on, and their unfinished parts are removed.

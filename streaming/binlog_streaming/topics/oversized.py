@@ -19,8 +19,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from binlog_connector.kafka.producer import CLAIM_HEADER, ClaimedFile
-from binlog_format.errors import CorruptError, DataLossError, OptionError, UnsupportedError, storage_error
-from binlog_streaming.lake.storage.table_places import store_at
+from binlog_format.errors import CorruptError, DataLossError, UnsupportedError, storage_error
+from binlog_streaming.lake.storage.table_places import store_by_environment
 
 if TYPE_CHECKING:
     from binlog_connector.kafka.producer import Messages
@@ -64,7 +64,7 @@ class OversizedValues:
         settings = sink.oversized
         if settings.store is None:
             return None
-        return cls(_store("sink.oversized.store", settings.store), settings.max_bytes)
+        return cls(store_by_environment("sink.oversized.store", settings.store), settings.max_bytes)
 
     def reach(self) -> None:
         """See that the store answers; nothing is written."""
@@ -110,7 +110,7 @@ class ClaimedValues:
     @classmethod
     def of(cls, source: TopicSource) -> ClaimedValues:
         """Open the place that *source* names."""
-        return cls(None if source.claims is None else _store("source.claims", source.claims))
+        return cls(None if source.claims is None else store_by_environment("source.claims", source.claims))
 
     def reach(self) -> None:
         """See that the store answers, if there is one."""
@@ -158,17 +158,6 @@ def _named(value: bytes | None, at: Place) -> tuple[str, Claim]:
         hint = "Only messages of binlog-stream publish have this header: see who else writes into the topic"
         raise UnsupportedError("MESSAGE", f"it has the header {CLAIM_HEADER}, and no claim", at=at, hint=hint)
     return found[1], claim
-
-
-def _store(setting: str, place: str) -> Store:
-    try:
-        return store_at(place, {})
-    except OptionError as error:
-        raise OptionError(
-            "INVALID_VALUE",
-            f"{setting}: {place} cannot be reached: {error.reason}",
-            hint="Access to object stores is set in the environment: AWS_ACCESS_KEY_ID, AWS_ENDPOINT_URL ...",
-        ) from error
 
 
 def _reach(store: Store) -> None:

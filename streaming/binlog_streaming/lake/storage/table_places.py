@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from binlog_format.errors import OptionError
 from binlog_streaming.lake.storage.folder_store import FolderStore
 
 if TYPE_CHECKING:
@@ -32,6 +33,22 @@ def store_at(uri: str, options: Mapping[str, str], *, is_private: bool = False) 
 
         return bucket_at(uri, options)
     return FolderStore(uri, is_private=is_private)
+
+
+def store_by_environment(setting: str, place: str) -> Store:
+    """The store at *place*, an object store with what the environment has for it. *setting*: names it in errors.
+
+    Raises:
+        OptionError: `INVALID_VALUE`: there is no such object store.
+    """
+    try:
+        return store_at(place, {})
+    except OptionError as error:
+        raise OptionError(
+            "INVALID_VALUE",
+            f"{setting}: {place} cannot be reached: {error.reason}",
+            hint="Access to object stores is set in the environment: AWS_ACCESS_KEY_ID, AWS_ENDPOINT_URL ...",
+        ) from error
 
 
 def target_uri(directory: str, template: str, *, database: str, table: str, mode: Mode) -> str:
