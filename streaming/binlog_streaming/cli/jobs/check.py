@@ -1,7 +1,4 @@
-"""`binlog-stream check JOB.toml`: what a job would do.
-
-Output of `check` for a job that publishes: `print_report`, `json_rows`.
-"""
+"""`binlog-stream check JOB.toml`: what a job would do."""
 
 from __future__ import annotations
 
@@ -26,9 +23,7 @@ from binlog_streaming.cli.status.observing import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from rich.console import Console
+    from collections.abc import Iterable, Mapping, Sequence
 
     from binlog_streaming.jobs.check import JobReport, LogReport
     from binlog_streaming.jobs.publish_check import PublishReport, TopicReport
@@ -36,59 +31,74 @@ if TYPE_CHECKING:
     from binlog_streaming.settings import EventTablesJob, Job, PublishJob, TopicTablesJob
 
 
-def json_rows(job: PublishJob, report: PublishReport) -> list[dict[str, object]]:
-    """The report for programs."""
-    sink = job.sink
-    rows: list[dict[str, object]] = [
-        {
-            "kind": "job",
-            "name": job.name,
-            "bootstrap_servers": sink.bootstrap_servers,
-            "topic_prefix": sink.topic_prefix,
-            "delivery": sink.delivery,
-        },
+def _rows(
+    report: JobReport | PublishReport,
+    job: Mapping[str, object],
+    things: Iterable[Mapping[str, object]],
+    problems: Iterable[str],
+) -> list[Mapping[str, object]]:
+    """A report for programs. *things*: rows of what the job writes."""
+    return [
+        {"kind": "job", **job},
         {"kind": "log", **msgspec.to_builtins(report.log)},
         {"kind": "start", **msgspec.to_builtins(report.start)},
+        *things,
+        *({"kind": "left_out", "name": name} for name in report.left_out),
+        *({"kind": "warning", "text": text} for text in report.warnings),
+        *({"kind": "problem", "text": text} for text in problems),
+        {"kind": "result", "can_run": not report.problems, "scan_size": report.scan_size},
     ]
-    if report.registry is not None:
-        rows.append({"kind": "registry", "url": report.registry})
-    rows.extend({"kind": "topic", **msgspec.to_builtins(topic)} for topic in report.topics)
-    rows.extend({"kind": "left_out", "name": name} for name in report.left_out)
-    rows.extend({"kind": "warning", "text": text} for text in report.warnings)
-    rows.extend(
-        {"kind": "problem", "text": text}
-        for text in (*report.places, *report.changed, *report.statements, *report.outbox)
-    )
-    rows.append({"kind": "result", "can_run": not report.problems, "scan_size": report.scan_size})
-    return rows
 
 
-def print_report(console: Console, job: PublishJob, report: PublishReport) -> None:
-    """The report for people."""
+def _print(facts: Iterable[tuple[str, str]], table: Table | None, notes: Iterable[str], verdict: str) -> None:
+    """A report for people. *notes*: lines after the table, with their markup."""
+    console = output_console()
+    grid = Table.grid(padding=(0, 2))
+    grid.add_column(style="bold", no_wrap=True)
+    grid.add_column(overflow="fold")
+    for head, text in facts:
+        grid.add_row(head, escaped(text))
+    console.print(grid)
+    console.print()
+    if table is not None:
+        console.print(table)
+    for note in notes:
+        console.print(note, soft_wrap=True)
+    console.print(f"\n{verdict}", style="bold")
+
+
+def _notes(head: str, texts: Iterable[str]) -> list[str]:
+    return [f"{head} {escaped(text)}" for text in texts]
+
+
+_WARNING, _PROBLEM, _SET_ASIDE = "[yellow]warning:[/]", "[red bold]problem:[/]", "[yellow]set aside:[/]"
+
+
+def _publish_rows(job: PublishJob, report: PublishReport) -> list[Mapping[str, object]]:
+    sink = job.sink
+    names = {"bootstrap_servers": sink.bootstrap_servers, "topic_prefix": sink.topic_prefix, "delivery": sink.delivery}
+    things = [] if report.registry is None else [{"kind": "registry", "url": report.registry}]
+    things += [{"kind": "topic", **msgspec.to_builtins(topic)} for topic in report.topics]
+    problems = (*report.places, *report.changed, *report.statements, *report.outbox)
+    return _rows(report, {"name": job.name, **names}, things, problems)
+
+
+def _print_publish(job: PublishJob, report: PublishReport) -> None:
     log, start, sink = report.log, report.start, job.sink
-    facts = Table.grid(padding=(0, 2))
-    facts.add_column(style="bold", no_wrap=True)
-    facts.add_column(overflow="fold")
     count = count_text(len(log.files), "file")
     said_by = "it has published nothing yet" if start.is_new else "the offset in Kafka"
-    facts.add_row("job", escaped(job.name))
-    facts.add_row("log", escaped(f"{log.path} ({log.format}, {count}, {count_text(log.size, 'byte')})"))
-    facts.add_row("start", escaped(f"{start.position}{f' (after GTID {start.gtid})' if start.gtid else ''}: {said_by}"))
-    facts.add_row("", f"after that: {count_text(start.size_behind, 'byte')} of the log")
-    facts.add_row("into", escaped(f"{sink.bootstrap_servers}, topics {sink.topic_prefix}..., {sink.delivery}"))
+    facts = [
+        ("job", job.name),
+        ("log", f"{log.path} ({log.format}, {count}, {count_text(log.size, 'byte')})"),
+        ("start", f"{start.position}{f' (after GTID {start.gtid})' if start.gtid else ''}: {said_by}"),
+        ("", f"after that: {count_text(start.size_behind, 'byte')} of the log"),
+        ("into", f"{sink.bootstrap_servers}, topics {sink.topic_prefix}..., {sink.delivery}"),
+    ]
     if report.registry is not None:
-        facts.add_row("schemas", escaped(f"{report.registry} (it answers)"))
-    console.print(facts)
-    console.print()
-    if report.topics:
-        console.print(_topics(report.topics))
-    if report.left_out:
-        console.print(f"\nNot selected: {escaped(', '.join(report.left_out))}", soft_wrap=True)
-    for text in report.warnings:
-        console.print(f"[yellow]warning:[/] {escaped(text)}", soft_wrap=True)
-    for text in report.problems:
-        console.print(f"[red bold]problem:[/] {escaped(text)}", soft_wrap=True)
-    console.print(f"\n{_verdict(report.problems)}", style="bold")
+        facts.append(("schemas", f"{report.registry} (it answers)"))
+    notes = [f"\nNot selected: {escaped(', '.join(report.left_out))}"] if report.left_out else []
+    notes += [*_notes(_WARNING, report.warnings), *_notes(_PROBLEM, report.problems)]
+    _print(facts, _topics(report.topics) if report.topics else None, notes, _verdict(report.problems))
 
 
 def _topics(reports: tuple[TopicReport, ...]) -> Table:
@@ -178,9 +188,9 @@ def _check_tables(job: Job, output: Output, scan_size: int, unreachable: tuple[s
         report = check_job(job, scan_size=scan_size, on_progress=on_progress)
     report = replace(report, places=(*unreachable, *report.places))
     if output is Output.JSONL:
-        write_json_lines(_json_rows(job, report))
+        write_json_lines(_table_rows(job, report))
     else:
-        _print(output_console(), job, report)
+        _print_tables(job, report)
     return _status(report.problems)
 
 
@@ -191,9 +201,9 @@ def _check_publish(job: PublishJob, output: Output, scan_size: int, unreachable:
         report = check_publish_job(job, scan_size=scan_size, on_progress=on_progress)
     report = replace(report, places=(*unreachable, *report.places))
     if output is Output.JSONL:
-        write_json_lines(json_rows(job, report))
+        write_json_lines(_publish_rows(job, report))
     else:
-        print_report(output_console(), job, report)
+        _print_publish(job, report)
     return _status(report.problems)
 
 
@@ -248,50 +258,34 @@ def _check_topics(job: TopicTablesJob, output: Output, unreachable: tuple[str, .
     return _print_end(job, output, unreachable)
 
 
-def _json_rows(job: Job, report: JobReport) -> list[dict[str, object]]:
-    rows: list[dict[str, object]] = [
-        {"kind": "job", "name": job.name, "directory": job.sink.directory, "format": str(job.sink.format)},
-        {"kind": "log", **msgspec.to_builtins(report.log)},
-        {"kind": "start", **msgspec.to_builtins(report.start)},
-    ]
+def _table_rows(job: Job, report: JobReport) -> list[Mapping[str, object]]:
+    names = {"name": job.name, "directory": job.sink.directory, "format": str(job.sink.format)}
+    things = []
     for table in report.tables:
         columns = [{"name": name, "type": type_name} for name, type_name in table.columns]
-        rows.append({"kind": "table", **msgspec.to_builtins(table), "columns": columns})
-    rows.extend({"kind": "left_out", "name": name} for name in report.left_out)
-    rows.extend({"kind": "warning", "text": text} for text in report.warnings)
-    rows.extend({"kind": "problem", "text": text} for text in (*report.places, *report.changed, *report.statements))
-    rows.append({"kind": "result", "can_run": not report.problems, "scan_size": report.scan_size})
-    return rows
+        things.append({"kind": "table", **msgspec.to_builtins(table), "columns": columns})
+    return _rows(report, names, things, (*report.places, *report.changed, *report.statements))
 
 
-def _print(console: Console, job: Job, report: JobReport) -> None:
-    log, start = report.log, report.start
-    facts = Table.grid(padding=(0, 2))
-    facts.add_column(style="bold", no_wrap=True)
-    facts.add_column(overflow="fold")
+def _print_tables(job: Job, report: JobReport) -> None:
+    log = report.log
     names = log.files[0] if len(log.files) == 1 else f"{log.files[0]} to {log.files[-1]}" if log.files else "none"
     count = count_text(len(log.files), "file")
-    facts.add_row("job", escaped(job.name))
-    facts.add_row("log", escaped(log.path))
-    facts.add_row("", escaped(f"{log.format}, {count} ({names}), {count_text(log.size, 'byte')}"))
-    facts.add_row("GTIDs", escaped(_gtids_text(log)))
-    facts.add_row("start", escaped(_start_text(report)))
-    facts.add_row("", f"after that: {count_text(start.size_behind, 'byte')} of the log")
-    facts.add_row("into", escaped(f"{job.sink.directory} ({job.sink.format})"))
-    console.print(facts)
-    console.print()
-    if report.tables:
-        console.print(_tables(report.tables))
-    if report.left_out:
-        console.print(f"\nNot wanted: {escaped(', '.join(report.left_out))}", soft_wrap=True)
-    for text in (*(text for table in report.tables for text in table.warnings), *report.warnings):
-        console.print(f"[yellow]warning:[/] {escaped(text)}", soft_wrap=True)
-    for text in report.table_problems if report.sets_aside else ():
-        console.print(f"[yellow]set aside:[/] {escaped(text)}", soft_wrap=True)
-    for text in report.problems:
-        console.print(f"[red bold]problem:[/] {escaped(text)}", soft_wrap=True)
-    count = count_text(len(report.tables), "table")
-    console.print(f"\n{_verdict(report.problems, f'It can run: {count}.')}", style="bold")
+    facts = [
+        ("job", job.name),
+        ("log", log.path),
+        ("", f"{log.format}, {count} ({names}), {count_text(log.size, 'byte')}"),
+        ("GTIDs", _gtids_text(log)),
+        ("start", _start_text(report)),
+        ("", f"after that: {count_text(report.start.size_behind, 'byte')} of the log"),
+        ("into", f"{job.sink.directory} ({job.sink.format})"),
+    ]
+    notes = [f"\nNot wanted: {escaped(', '.join(report.left_out))}"] if report.left_out else []
+    notes += _notes(_WARNING, (*(text for table in report.tables for text in table.warnings), *report.warnings))
+    notes += _notes(_SET_ASIDE, report.table_problems if report.sets_aside else ())
+    notes += _notes(_PROBLEM, report.problems)
+    verdict = _verdict(report.problems, f"It can run: {count_text(len(report.tables), 'table')}.")
+    _print(facts, _tables(report.tables) if report.tables else None, notes, verdict)
 
 
 def _gtids_text(log: LogReport) -> str:
