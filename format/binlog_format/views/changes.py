@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 
     from binlog_format.block import Block
     from binlog_format.events.table_map import TableLayout
-    from binlog_format.kernels import Bytes, Int32s, Int64s
+    from binlog_format.kernels import Int32s, Int64s
     from binlog_format.rows.images import Images
     from binlog_format.rows.table_events import TableEvents
 
@@ -211,9 +211,9 @@ def _text_batches(block: Block, parts: list[_TableChanges]) -> Iterator[tuple[pa
         block,
         events[order],
         np.concatenate([part.pairs.row_nos for part in parts])[order],
-        np.concatenate([part.pairs.kinds for part in parts])[order],
         _TEXT_SCHEMA,
         {
+            "op": texts_of_rows(*_OPS, np.concatenate([part.pairs.kinds for part in parts])[order]),
             "database": strings_array([part.images.layout.database for part in parts]).take(owners),
             "table": strings_array([part.images.layout.table for part in parts]).take(owners),
             "before": before,
@@ -257,9 +257,9 @@ def _typed_batch(block: Block, part: _TableChanges, schema: pa.Schema) -> pa.Rec
         block,
         part.pairs.events,
         part.pairs.row_nos,
-        part.pairs.kinds,
         schema,
         {
+            "op": texts_of_rows(*_OPS, part.pairs.kinds),
             "database": repeated_text(layout.database, count),
             "table": repeated_text(layout.table, count),
             "before": _structs(part.images, image_type, part.pairs.before),
@@ -291,15 +291,8 @@ def _no_texts(block: Block) -> tuple[Int32s, pa.Array]:
 
 
 def _statement_batch(block: Block, statements: StatementRows, image_type: pa.DataType) -> tuple[pa.RecordBatch, Int64s]:
-    places = PlaceColumns(block.events, block.groups, statements.events, block.gtid_sources)
     count = len(statements.events)
     columns = {
-        "position": places.position(SURE_POSITION_TYPE),
-        "event_no": places.event_no(),
-        "row_no": pa.array(statements.row_nos, pa.int32()),
-        "gtid": places.gtid(),
-        "commit_time": places.commit_time(),
-        "server_id": places.server_id(),
         "op": pa.array(statements.ops, pa.string()),
         "database": pa.array(statements.databases, pa.string()),
         "table": pa.array(statements.tables, pa.string()),
@@ -308,19 +301,17 @@ def _statement_batch(block: Block, statements: StatementRows, image_type: pa.Dat
         "absent": pa.nulls(count, ABSENT_TYPE),
         "query": pa.array(statements.texts, pa.string()),
     }
-    schema = changes_schema(image_type, query=True)
-    return pa.RecordBatch.from_arrays([columns[name] for name in schema.names], schema=schema), statements.events
+    row_nos, schema = np.array(statements.row_nos, dtype=np.int32), changes_schema(image_type, query=True)
+    return _batch(block, statements.events, row_nos, schema, columns), statements.events
 
 
 def _batch(
     block: Block,
     events: Int64s,
     row_nos: Int32s,
-    kinds: Bytes,
     schema: pa.Schema,
     columns: dict[str, pa.Array],
 ) -> pa.RecordBatch:
-    # kinds: of the first image of each change (`ImageKind`).
     places = PlaceColumns(block.events, block.groups, events, block.gtid_sources)
     columns |= {
         "position": places.position(SURE_POSITION_TYPE),
@@ -329,7 +320,6 @@ def _batch(
         "gtid": places.gtid(),
         "commit_time": places.commit_time(),
         "server_id": places.server_id(),
-        "op": texts_of_rows(*_OPS, kinds),
     }
     return pa.RecordBatch.from_arrays([columns[name] for name in schema.names], schema=schema)
 

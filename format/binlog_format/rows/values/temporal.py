@@ -183,26 +183,18 @@ def _dates(column: Column, data: Bytes, offsets: Int32s, decoding: Decoding) -> 
     return _shown(column, data, offsets, valid, fixed_array(pa.date32(), days, valid), decoding)
 
 
-def _datetimes(column: Column, data: Bytes, offsets: Int32s, decoding: Decoding) -> pa.Array:
+def _moments(column: Column, data: Bytes, offsets: Int32s, decoding: Decoding) -> pa.Array:
     micros, valid = np.empty(len(offsets), dtype=np.int64), validity(offsets)
-    if column.type is ColumnType.DATETIME:
+    is_local = column.type in (ColumnType.DATETIME, ColumnType.DATETIME2)
+    if column.type in OLD_TEMPORAL_TYPES:
         digits = fraction_digits(column)
-        width = old_width(column.type, digits)
-        _check(kernels.gather_old_datetimes(data, offsets, digits, width, micros, valid))
+        gather_old = kernels.gather_old_datetimes if is_local else kernels.gather_old_timestamps
+        _check(gather_old(data, offsets, digits, old_width(column.type, digits), micros, valid))
     else:
-        _check(kernels.gather_datetimes(data, offsets, _fraction_size(column), micros, valid))
-    return _shown(column, data, offsets, valid, fixed_array(_DATETIME, micros, valid), decoding)
-
-
-def _timestamps(column: Column, data: Bytes, offsets: Int32s, decoding: Decoding) -> pa.Array:
-    micros, valid = np.empty(len(offsets), dtype=np.int64), validity(offsets)
-    if column.type is ColumnType.TIMESTAMP:
-        digits = fraction_digits(column)
-        width = old_width(column.type, digits)
-        _check(kernels.gather_old_timestamps(data, offsets, digits, width, micros, valid))
-    else:
-        _check(kernels.gather_timestamps(data, offsets, _fraction_size(column), micros, valid))
-    return _shown(column, data, offsets, valid, fixed_array(_TIMESTAMP, micros, valid), decoding)
+        gather = kernels.gather_datetimes if is_local else kernels.gather_timestamps
+        _check(gather(data, offsets, _fraction_size(column), micros, valid))
+    values = fixed_array(_DATETIME if is_local else _TIMESTAMP, micros, valid)
+    return _shown(column, data, offsets, valid, values, decoding)
 
 
 def _times(column: Column, data: Bytes, offsets: Int32s, decoding: Decoding) -> pa.Array:
@@ -267,6 +259,6 @@ def _texts(column: Column, data: Bytes, offsets: Int32s, values: pa.Array, zero:
 
 
 DATES = Family(_date_type, _dates)
-DATETIMES = Family(_datetime_type, _datetimes)
-TIMESTAMPS = Family(_timestamp_type, _timestamps)
+DATETIMES = Family(_datetime_type, _moments)
+TIMESTAMPS = Family(_timestamp_type, _moments)
 TIMES = Family(_time_type, _times)
