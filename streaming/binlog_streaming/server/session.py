@@ -188,6 +188,15 @@ class ServerSession:
             cursor.execute(statement, values or None)
             return list(cursor.fetchall())
 
+    def allowed_rows(self, statement: str) -> list[Row] | None:
+        """Rows of an answer; None: the account may not ask."""
+        try:
+            return self.try_rows(statement)
+        except pymysql.MySQLError as error:
+            if number_of(error) in DENIED:
+                return None
+            raise named_error(error, str(self.address)) from error
+
     def try_script(self, statements: Sequence[str]) -> list[int]:
         """Run statements one after the other in one turn of the network; how many rows each changed or gave.
 

@@ -11,7 +11,7 @@ from binlog_format.errors import ServerError
 from binlog_format.gtids.gtid import GtidPosition
 from binlog_format.gtids.gtid_set import GtidSet
 from binlog_streaming.server.session import LOCK_WAIT_TIMEOUT, number_of
-from binlog_streaming.snapshot.sql_text import has_gtids, log_status, table_sql
+from binlog_streaming.snapshot.sql_text import has_gtids, log_status_statement, table_sql
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -81,6 +81,5 @@ def _point(session: ServerSession) -> LogPoint | GtidPoint:
         return GtidPosition.parse(str(session.value("SELECT @@GLOBAL.gtid_binlog_pos")))
     if has_gtids(session):
         return GtidSet.parse(str(session.value("SELECT @@GLOBAL.gtid_executed")))
-    with session.named_errors():
-        name, byte = log_status(session)[0][:2]
+    name, byte = session.rows(log_status_statement(session))[0][:2]
     return LogPoint(str(name), int(byte), GtidPosition({}))

@@ -5,13 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import pymysql
-
 from binlog_connector.rules.predicate_parser import column_names, parse_predicate
 from binlog_format.errors import SchemaError
 from binlog_format.vendor import REPLICA_WORDS_SINCE
 from binlog_format.views.filters import SNAPSHOT_DATABASE, TableFilter
-from binlog_streaming.server.session import DENIED, number_of
 from binlog_streaming.settings.publish_model import PublishJob
 from binlog_streaming.snapshot.log_identity import check_is_writer
 from binlog_streaming.snapshot.marks import EarlierRuns
@@ -212,11 +209,5 @@ def find_replicas(session: ServerSession) -> tuple[Replica, ...] | None:
     version, statement = session.version, "SHOW SLAVE HOSTS"
     if version.number >= REPLICA_WORDS_SINCE[version.vendor]:
         statement = "SHOW REPLICA HOSTS" if version.is_mariadb else "SHOW REPLICAS"
-    try:
-        rows = session.try_rows(statement)
-    except pymysql.MySQLError as error:
-        if number_of(error) in DENIED:
-            return None
-        with session.named_errors():
-            raise
-    return tuple(Replica(int(row[0]), str(row[1] or "")) for row in rows)
+    rows = session.allowed_rows(statement)
+    return None if rows is None else tuple(Replica(int(row[0]), str(row[1] or "")) for row in rows)

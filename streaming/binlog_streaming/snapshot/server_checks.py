@@ -19,7 +19,14 @@ from binlog_format.views.filters import SNAPSHOT_DATABASE
 from binlog_streaming.server.session import DENIED, number_of
 from binlog_streaming.snapshot.shadow import ShadowEngine
 from binlog_streaming.snapshot.source_table import TableLock
-from binlog_streaming.snapshot.sql_text import has_gtids, locking_clause, log_status, name_list, quoted, table_sql
+from binlog_streaming.snapshot.sql_text import (
+    has_gtids,
+    locking_clause,
+    log_status_statement,
+    name_list,
+    quoted,
+    table_sql,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -98,7 +105,7 @@ def lock_refusal(session: ServerSession, table: SourceTable) -> str | None:
     if _is_denied(session, f"LOCK TABLES {table_sql(table.schema, 'no_such_table')} READ", "LOCK TABLES"):
         grant = grant_statement(session, ["LOCK TABLES"], f"{quoted(table.schema)}.*")
         refusals.append((f"LOCK TABLES ON {table.schema}.*", grant))
-    if not has_gtids(session) and not _may_see_log_status(session):
+    if not has_gtids(session) and session.allowed_rows(log_status_statement(session)) is None:
         refusals.append(("REPLICATION CLIENT ON *.*", grant_statement(session, ["REPLICATION CLIENT"], "*.*")))
     return _missing(refusals)
 
@@ -112,17 +119,6 @@ def grant_statement(session: ServerSession, rights: Iterable[str], on: str) -> s
     """
     user, _, host = str(session.value("SELECT CURRENT_USER()")).rpartition("@")
     return f"GRANT {', '.join(rights)} ON {on} TO {session.filled('%s@%s', user, host)}"
-
-
-def _may_see_log_status(session: ServerSession) -> bool:
-    try:
-        log_status(session)
-    except pymysql.MySQLError as error:
-        if number_of(error) in DENIED:
-            return False
-        with session.named_errors():
-            raise
-    return True
 
 
 def _is_denied(session: ServerSession, probe: str, right: str) -> bool:
@@ -246,13 +242,7 @@ def unlogged_databases(session: ServerSession, databases: Iterable[str]) -> dict
 
 def _log_filters(session: ServerSession) -> tuple[list[str], list[str]]:
     """`binlog_do_db` and `binlog_ignore_db`."""
-    try:
-        rows = log_status(session)
-    except pymysql.MySQLError as error:
-        if number_of(error) in DENIED:
-            return [], []
-        with session.named_errors():
-            raise
+    rows = session.allowed_rows(log_status_statement(session))
     taken, left_out = (str(value).split(",") if value else [] for value in (rows[0][2:4] if rows else ("", "")))
     return taken, left_out
 

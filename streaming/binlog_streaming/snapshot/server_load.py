@@ -7,14 +7,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
-import pymysql
 
-from binlog_streaming.server.session import DENIED, number_of
-from binlog_streaming.snapshot.sql_text import log_status
+from binlog_format.errors import ServerError
+from binlog_streaming.snapshot.sql_text import log_status_statement
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from binlog_streaming.server.session import Row, ServerSession
 
 _PERCENTILE = 99
@@ -91,7 +88,7 @@ class LoadMeter:
         return self._number(_MARIADB_HISTORY if self._session.version.is_mariadb else _MYSQL_HISTORY)
 
     def _number(self, statement: str) -> int | None:
-        rows = self._known_rows(lambda: self._session.try_rows(statement))
+        rows = self._known_rows(statement)
         return int(rows[0][1]) if rows else None
 
     def _log_place(self) -> tuple[str, int] | None:
@@ -99,7 +96,7 @@ class LoadMeter:
         if self._session.version.is_mariadb:
             written = self._number("SHOW SESSION STATUS LIKE 'Binlog_bytes_written'")
             return None if written is None else ("", written)
-        rows = self._known_rows(lambda: log_status(self._session))
+        rows = self._known_rows(log_status_statement(self._session))
         return (str(rows[0][0]), int(rows[0][1])) if rows else None
 
     def _log_bytes(self) -> int | None:
@@ -108,15 +105,14 @@ class LoadMeter:
             return None
         if start[0] == end[0]:
             return end[1] - start[1]
-        files = self._known_rows(lambda: self._session.try_rows("SHOW BINARY LOGS"))
+        files = self._known_rows("SHOW BINARY LOGS")
         return None if files is None else sum(int(row[1]) for row in files if str(row[0]) >= start[0]) - start[1]
 
-    def _known_rows(self, ask: Callable[[], list[Row]]) -> list[Row] | None:
-        """Rows of a query; None: the account may not ask, or the session is lost, which whoever needs it notices."""
+    def _known_rows(self, statement: str) -> list[Row] | None:
+        """Rows of an answer; None: the account may not ask, or the session is lost, which whoever needs it notices."""
         try:
-            return ask()
-        except pymysql.MySQLError as error:
-            if number_of(error) in DENIED or not self._session.is_open:
-                return None
-            with self._session.named_errors():
+            return self._session.allowed_rows(statement)
+        except ServerError:
+            if self._session.is_open:
                 raise
+            return None

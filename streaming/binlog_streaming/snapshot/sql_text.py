@@ -1,6 +1,7 @@
 """Names as SQL text: `quoted`, `table_sql`, `name_list`; values of answers: `text_of`.
 
-Differences between MariaDB and MySQL in a snapshot: `prepare_session`, `locking_clause`, `logged_place`, `log_status`.
+Differences between MariaDB and MySQL in a snapshot: `prepare_session`, `locking_clause`, `logged_place`,
+`log_status_statement`.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from binlog_format.vendor import MYSQL_LOG_STATUS_SINCE
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from binlog_streaming.server.session import Row, ServerSession
+    from binlog_streaming.server.session import ServerSession
 
 
 LOCK_WAIT_SECONDS = 1
@@ -56,14 +57,13 @@ def has_gtids(session: ServerSession) -> bool:
     return session.version.is_mariadb or session.variable("gtid_mode") == "ON"
 
 
-def log_status(session: ServerSession) -> list[Row]:
-    """Name of the newest binlog file, its end, `binlog_do_db` and `binlog_ignore_db`; no row without a binlog.
+def log_status_statement(session: ServerSession) -> str:
+    """Asks for the name of the newest binlog file, its end, `binlog_do_db` and `binlog_ignore_db`.
 
-    Raises:
-        pymysql.MySQLError: What the server answered; the account needs a right for it.
+    The account needs a right for it; without a binlog there is no row.
     """
     is_new = not session.version.is_mariadb and session.version.number >= MYSQL_LOG_STATUS_SINCE
-    return session.try_rows("SHOW BINARY LOG STATUS" if is_new else "SHOW MASTER STATUS")
+    return "SHOW BINARY LOG STATUS" if is_new else "SHOW MASTER STATUS"
 
 
 def text_of(value: object) -> str:

@@ -11,7 +11,7 @@ import pytest
 from deltalake import write_deltalake
 
 from binlog_streaming.settings import load_job
-from binlog_streaming.snapshot.sql_text import log_status
+from binlog_streaming.snapshot.sql_text import log_status_statement
 from tests.docs.markdown import REPO
 from tests.program import run_program
 from tests.servers import ServerKind, as_installed
@@ -94,7 +94,7 @@ class Installation:
     def place(self) -> str:
         """The end of the log: its GTIDs, or the server's own name of the place where it has none."""
         with session_on(self.server) as session:
-            return self.server.gtid_position() or ":".join(map(str, log_status(session)[0][:2]))
+            return self.server.gtid_position() or ":".join(map(str, session.rows(log_status_statement(session))[0][:2]))
 
 
 def documented_grants() -> list[str]:
