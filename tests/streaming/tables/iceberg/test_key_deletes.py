@@ -19,15 +19,17 @@ from pyiceberg.typedef import Record
 from pyiceberg.types import LongType, StringType
 
 from binlog_format.errors import TableError
-from binlog_streaming.lake.evolution import SchemaChange
+from binlog_streaming.lake.evolution import IDENTITY, SchemaChange
 from binlog_streaming.lake.iceberg import maintenance
 from binlog_streaming.lake.iceberg.commit import IcebergCommit
 from binlog_streaming.lake.iceberg.maintenance import compact
 from binlog_streaming.lake.iceberg.table_files import live_files
+from binlog_streaming.lake.iceberg.target import IcebergTarget
 from binlog_streaming.lake.key_lookup import Search
-from binlog_streaming.settings import Merge, TableFormat
+from binlog_streaming.settings import Merge, Sink, TableFormat
 from binlog_streaming.settings.choices import partition_rule
 from tests.chance import examples
+from tests.faults.joint_catalog import JointCatalog
 from tests.streaming.tables.iceberg.iceberg_cases import key_delete_file, reader, upsert
 from tests.streaming.tables.lake.sink_cases import INT_KEY, MIRROR_COMMIT_ID, Place, change_of, numbers, rows_of
 
@@ -217,6 +219,38 @@ def test_a_delete_between_the_look_and_the_commit_is_seen(place: Place) -> None:
         with pytest.raises(CommitFailedException):
             compact(target.table, place.uri, file_size=place.file_size)  # type: ignore[attr-defined]
     assert rows_in(place) == []
+
+
+def test_rows_of_version_3_keep_their_ids_when_deletes_by_key_become_vectors(tmp_path: Path) -> None:
+    with JointCatalog() as catalog:
+        sink = Sink(
+            directory=str(tmp_path),
+            format=TableFormat.ICEBERG,
+            catalog=catalog.settings(),
+            merge=Merge.MARK,
+            row_ids=True,
+        )
+        uri = f"{tmp_path}/shop/orders"
+
+        def ids() -> dict[int, int]:
+            with closing(IcebergTarget.at(sink, uri)) as target:
+                rows = target.identified_rows().read_all().to_pylist()
+            return {row["id"]: row[IDENTITY.names[0]] for row in rows}
+
+        with closing(IcebergTarget.at(sink, uri)) as target:
+            target.create(INT_KEY, MIRROR_COMMIT_ID)
+            target.append(numbers(1, 2, 3, 4).to_reader(), MIRROR_COMMIT_ID)
+            target.merge(change_of([(1, "u")], [4]), NEXT)
+            before = ids()
+            IcebergCommit(added=[key_delete_file(target.table, ids_of(2, 4))]).on(target.table)
+        with closing(IcebergTarget.at(sink, uri)) as target:
+            compact(target.table, uri, file_size=1 << 20)
+            deletes = [live.own_deletes for live in live_files(target.table.refresh().metadata, target.table.io, uri)]
+        assert ids() == {key: number for key, number in before.items() if key in (1, 3)}
+        assert not any(deletes)
+        with closing(IcebergTarget.at(sink, uri)) as target:
+            target.merge(change_of([(3, "u"), (5, "n")]), replace(NEXT, batch_id=2))
+        assert ids().items() >= {1: before[1], 3: before[3]}.items()
 
 
 def after(known: list[Row], rows: list[Row], by_id: list[int | None], by_both: list[Row]) -> list[Row]:
