@@ -14,7 +14,7 @@ from binlog_format.messages import row_value, told_options
 from binlog_format.rows.columns import arrow_schema
 from binlog_format.rows.decoding import ZeroDates
 from binlog_streaming.jobs.touched_tables import TouchedTables
-from binlog_streaming.lake.commit_id import KEYS_PROPERTY, CommitId, split_keys
+from binlog_streaming.lake.commit_id import CommitId, commit_id_of
 from binlog_streaming.lake.evolution import common_schema
 from binlog_streaming.lake.sinks import may_have_tables, sink_type
 from binlog_streaming.lake.storage.table_places import target_uri
@@ -272,23 +272,12 @@ class _Look:
         return columns if target is None else target.stored_schema(columns)
 
     def _commit_id(self, target: Target) -> CommitId:
-        keys = self.keys if self.mode is not Mode.CHANGELOG else ()
         properties = target.properties()
-        if properties is not None and not self.rule.keys and self.mode is not Mode.CHANGELOG:
-            # A statement in the part of the log that is still to come may have changed the primary key.
-            keys = split_keys(properties.get(KEYS_PROPERTY) or "")
-        return CommitId(
-            query_id=self.query_id or "(none yet)",
-            batch_id=0,
-            step=0,
-            source_table=self.found.name,
-            mode=self.mode,
-            keys=keys,
-            position="",
-            last_change="",
-            gtid=None,
-            rules=rules_fingerprint(self.job.decoding(), self.found.layout.database, self.found.layout.table),
-        )
+        found = commit_id_of(properties or {}, self.query_id or "(none yet)", self.found.name, self.mode)
+        # A statement in the part of the log that is still to come may have changed the primary key.
+        keys = self.keys if properties is None or self.rule.keys else found.keys
+        rules = rules_fingerprint(self.job.decoding(), self.found.layout.database, self.found.layout.table)
+        return replace(found, keys=() if self.mode is Mode.CHANGELOG else keys, rules=rules)
 
 
 def told(name: str, error: BinlogError) -> str:
