@@ -104,14 +104,19 @@ def exact(values: pa.Array, scale: int) -> pa.Array:
 
 
 def _to_exact_number(old: ColumnSide, new: ColumnSide, how: Circumstances) -> Conversion:
-    scale, new_scale = scale_of(old), scale_of(new)
-    least, greatest = _bounds(new)
+    scale, round_to = scale_of(old), _rounded_to_digits(new, how)
+    return lambda values: round_to(exact(values, max(scale, _decimal_scale(values.type))))
 
-    def convert(values: pa.Array) -> Values:
-        numbers = exact(values, max(scale, _decimal_scale(values.type)))
-        if new_scale < numbers.type.scale:
-            numbers = pc.round(numbers, ndigits=new_scale, round_mode="half_towards_infinity")
-        return fitted(numbers.cast(pa.decimal256(_WIDE, new_scale)), least, greatest, new, how)
+
+def _rounded_to_digits(new: ColumnSide, how: Circumstances) -> Conversion:
+    """Wide decimals as a column of exact numbers holds them."""
+    least, greatest = _bounds(new)
+    scale = scale_of(new)
+
+    def convert(numbers: pa.Array) -> Values:
+        if scale < numbers.type.scale:
+            numbers = pc.round(numbers, ndigits=scale, round_mode="half_towards_infinity")
+        return fitted(numbers.cast(pa.decimal256(_WIDE, scale)), least, greatest, new, how)
 
     return convert
 
@@ -279,15 +284,7 @@ def from_exact(new: ColumnSide, how: Circumstances) -> Conversion:
         if len(new.numbers) == 2:
             return _rounded_floats(new, how)
         return lambda values: _floats(values, new, how)
-    least, greatest = _bounds(new)
-    scale = scale_of(new)
-
-    def convert(numbers: pa.Array) -> Values:
-        if scale < numbers.type.scale:
-            numbers = pc.round(numbers, ndigits=scale, round_mode="half_towards_infinity")
-        return fitted(numbers.cast(pa.decimal256(_WIDE, scale)), least, greatest, new, how)
-
-    return convert
+    return _rounded_to_digits(new, how)
 
 
 def _rounded_to(old: ColumnSide, convert: Conversion) -> Conversion:
