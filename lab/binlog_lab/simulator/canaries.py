@@ -22,6 +22,7 @@ from binlog_format.position import position_of
 from binlog_format.source_file import FileEntry, LocalDirectory
 from binlog_format.transactions.control_statements import GroupOutcome
 from binlog_format.transactions.prepared import PreparedXaRows
+from binlog_format.views.snapshot_events import SnapshotEvents
 from binlog_lab.simulator.model_tables import ModelTarget
 from binlog_lab.simulator.scheduler import ModelSession
 from binlog_streaming.archive.archiver import Archiver
@@ -250,6 +251,16 @@ def _archive_trusts_a_stale_listing() -> AbstractContextManager[None]:
     return _replaced(Archiver, "_span_over_end", lambda *_: None)
 
 
+def _copied_rows_forgotten() -> AbstractContextManager[None]:
+    take = SnapshotEvents.take
+
+    def without_rows(self: SnapshotEvents, block: Any, resolved: Any) -> Any:
+        shadows, others = take(self, block, resolved)
+        return shadows[1:], others
+
+    return _replaced(SnapshotEvents, "take", without_rows)
+
+
 CANARIES: dict[str, Callable[[], AbstractContextManager[None]]] = {
     "an offset before the commit": _offset_before_the_commit,
     "a lost fsync": _lost_fsync,
@@ -276,6 +287,7 @@ CANARIES: dict[str, Callable[[], AbstractContextManager[None]]] = {
     "a total order that begins anew after a switch": _total_order_begins_anew,
     "an archive that goes on after a gap": _archive_goes_on_after_a_gap,
     "an archive that trusts a stale listing": _archive_trusts_a_stale_listing,
+    "rows of a snapshot forgotten": _copied_rows_forgotten,
     "a gap of events that nobody names": _gaps_not_named,
     "events of a batch that was begun taken for done": _begun_events_taken_for_done,
 }

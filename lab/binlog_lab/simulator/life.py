@@ -22,7 +22,10 @@ from binlog_lab.simulator.verdict import DefectError
 from binlog_lab.simulator.visible_folder import LOOKS, Look, VisibleFolder
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
+
+    from binlog_lab.simulator.server import StateAfterGroup
 
 CLOCK_JUMPS = (-86400, -3600, -5, 5, 3600, 86400)
 """Seconds by which the server's clock jumps."""
@@ -63,9 +66,12 @@ class Life(AnyLife):
             file = write_publish_job(chance, self._folder, self._view.path)
             broker = ModelBroker(self._clock, self._disk, Random(f"broker {self.script.seed}"))
             return LivedTopicsJob(file, terms, broker, chance.choice((500, 2000, 100_000)))
+        return self._new_tables_job(chance)
+
+    def _new_tables_job(self, chance: Random) -> LivedTablesJob:
         lake = ModelLake(self._disk.elsewhere) if chance.random() >= DELTA_SHARE else None
         file = write_job(chance, self._folder, self._view.path, has_model_tables=lake is not None)
-        return LivedTablesJob(file, terms, lake)
+        return LivedTablesJob(file, self._seen_terms, lake)
 
     @property
     def _view(self) -> VisibleFolder:
@@ -254,8 +260,17 @@ class Life(AnyLife):
         shows_loss = had_lost and has_ended and not hides_loss
         is_certain = not (self._reasons.is_torn and self._survivors)
         if is_whole and is_certain and (not self._reasons.may_have_lost or shows_loss):  # else it was taken, then lost
-            self._lived.check(self._truth, began_late=self._reasons.began_late)
+            self._lived.check(self._expected(), began_late=self._reasons.began_late)
         return has_ended
+
+    def _expected(self) -> Mapping[int, StateAfterGroup]:
+        """States of the server after groups, as far as what the job writes must be those."""
+        return self._truth
+
+    @property
+    def _is_late(self) -> bool:
+        """True if the log began after the server's first groups when the job saw it first."""
+        return self._reasons.is_purged(0) or self._reasons.began_at > 0
 
     # --- verdicts ------------------------------------------------------------------------------------------------
 
@@ -274,7 +289,7 @@ class Life(AnyLife):
             if self.outcome.named is not None:
                 return
             # Of a log that has lost its beginning, and has nothing after it, a job takes nothing.
-            lost = self._server.purged_to if self._lived.taken == 0 and self._reasons.is_purged(0) else 0
+            lost = self._server.purged_to if self._lived.taken == 0 and self._is_late else 0
             if is_done and max(self._lived.taken, lost) == self._server.last:
                 return
             if is_done and self._view.is_end_damaged(self._server.log.page_size):

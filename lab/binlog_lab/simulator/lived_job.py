@@ -148,6 +148,13 @@ class LivedTablesJob(LivedJob[Job]):
         self._lake = lake
         self._verdict = TableVerdict(self.job, lake, terms)
 
+    def begin_with_snapshots(self) -> None:
+        """Let tables begin with a snapshot; there are no changelogs, which begin with the log."""
+        text = self._file.read_text().replace("[[tables]]", '[[tables]]\nbegin = "snapshot"')
+        self._file.write_text(text.replace(", 'changelog'", ""))
+        self._load()
+        self._verdict = TableVerdict(self.job, self._lake, self._terms)
+
     def run(self, conduct: Conduct) -> str:
         """See `LivedJob`."""
         session = ModelSession(conduct)

@@ -76,6 +76,7 @@ class Reasons:
         has_lost_offset: A loss of power has taken a file with an offset, whose name could not be forced to the disk.
         is_old_log_cut: The log that the job was in lacks what it had not read: it is purged, gone, torn at its end, or
             seen as it was before.
+        began_at: Number of the last group before the log, where nobody is to read it.
         is_purged: True if something is gone for good that is needed after a group with a number.
     """
 
@@ -90,10 +91,12 @@ class Reasons:
     is_old_log_cut: bool = False
     has_lost_topics: bool = False
     has_lost_offset: bool = False
+    began_at: int = 0
     is_purged: Callable[[int], bool] = field(init=False)
 
     def __post_init__(self) -> None:
-        self.is_purged = lambda taken: self.server.purged_to > taken or self.server.is_out_of_reach(taken)
+        server = self.server
+        self.is_purged = lambda taken: server.purged_to > max(taken, self.began_at) or server.is_out_of_reach(taken)
 
     def is_last(self, error: BinlogError, taken: int, faults: Sequence[str], *, clean: bool) -> bool:
         """True if the job cannot go on after *error*; False: the next run may.

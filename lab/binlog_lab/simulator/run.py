@@ -24,6 +24,7 @@ from binlog_lab.simulator.archive_life import ArchiveLife
 from binlog_lab.simulator.canaries import CANARIES
 from binlog_lab.simulator.life import Life
 from binlog_lab.simulator.script import Act, LifeKind, LifeResult, Script
+from binlog_lab.simulator.snapshots.snapshot_life import SnapshotLife
 from binlog_lab.simulator.structured.program_life import ProgramLife
 from binlog_lab.simulator.structured.program_log import ProgramAct
 from binlog_lab.simulator.visible_folder import Look
@@ -68,7 +69,12 @@ WANTED = (
     "task late",
 )
 """Events that a thousand lives must reach, by the beginnings of their names."""
-LIVES = {LifeKind.SERVER: Life, LifeKind.ARCHIVE: ArchiveLife, LifeKind.PROGRAM: ProgramLife}
+LIVES = {
+    LifeKind.SERVER: Life,
+    LifeKind.ARCHIVE: ArchiveLife,
+    LifeKind.SNAPSHOT: SnapshotLife,
+    LifeKind.PROGRAM: ProgramLife,
+}
 SMALL = 8
 """Steps of a small life."""
 FEW = 1000
@@ -156,7 +162,7 @@ def main() -> int:
 
 
 def _be_quiet() -> None:
-    logging.disable(logging.WARNING)
+    logging.disable(logging.ERROR)
 
 
 def _say(*lines: str) -> None:

@@ -43,6 +43,8 @@ class Act(StrEnum):
     """The job takes what it sees."""
     ARCHIVE = "archive"
     """The archiver takes what it sees."""
+    SNAPSHOT = "snapshot"
+    """The command goes on with snapshots of tables."""
 
 
 _WEIGHTS: Mapping[Act | ProgramAct, float] = {
@@ -102,6 +104,18 @@ _PROGRAM_WEIGHTS: Mapping[Act | ProgramAct, float] = {
     ProgramAct.NOISE: 1,
     ProgramAct.RUN: 8,
 }
+_SNAPSHOT_WEIGHTS: Mapping[Act | ProgramAct, float] = {
+    Act.TRANSACTION: 20,
+    Act.ALTER: 3,
+    Act.XA: 3,
+    Act.FLUSH: 5,
+    Act.ROTATE: 3,
+    Act.RESTART: 2,
+    Act.CRASH: 2,
+    Act.SHOW: 12,
+    Act.RUN: 14,
+    Act.SNAPSHOT: 16,
+}
 
 
 class LifeKind(StrEnum):
@@ -109,15 +123,17 @@ class LifeKind(StrEnum):
 
     SERVER = "server"
     ARCHIVE = "archive"
+    SNAPSHOT = "snapshot"
     PROGRAM = "program"
     """A program that logs."""
 
 
-_KINDS = ((LifeKind.PROGRAM, 0.08), (LifeKind.ARCHIVE, 0.07))
+_KINDS = ((LifeKind.PROGRAM, 0.08), (LifeKind.ARCHIVE, 0.07), (LifeKind.SNAPSHOT, 0.05))
 """Kinds that are not the usual one, and their shares of those that are left."""
 _WEIGHTS_OF = {
     LifeKind.SERVER: _WEIGHTS,
     LifeKind.ARCHIVE: _ARCHIVE_WEIGHTS,
+    LifeKind.SNAPSHOT: _SNAPSHOT_WEIGHTS,
     LifeKind.PROGRAM: _PROGRAM_WEIGHTS,
 }
 

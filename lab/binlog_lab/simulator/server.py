@@ -13,13 +13,13 @@ from binlog_lab.simulator.statements import DATABASE, Draft, ModelTable
 
 if TYPE_CHECKING:
     import random
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
     from binlog_lab.event_encoding.value_encoding import Value
     from binlog_lab.simulator.machine import Clock
     from binlog_lab.simulator.server_log import ServerLog
-    from binlog_lab.simulator.statements import RowChange
+    from binlog_lab.simulator.statements import Row, RowChange
 
 _ID = ColumnSpec("id", "int")
 _NOTE = ColumnSpec("note", "varchar(60)", nullable=True)
@@ -113,7 +113,7 @@ class ModelServer:
 
     def drop(self, chance: random.Random) -> str:
         """DROP TABLE; returns the statement."""
-        free = sorted(self._free())
+        free = sorted(self.free())
         if not free:
             return ""
         name = chance.choice(free)
@@ -121,7 +121,7 @@ class ModelServer:
 
     def rename(self, chance: random.Random) -> str:
         """RENAME TABLE to a free name, or of two tables to each other's; returns the statement."""
-        free, unused = sorted(self._free()), [name for name in _NAMES if name not in self.tables]
+        free, unused = sorted(self.free()), [name for name in _NAMES if name not in self.tables]
         if not free or (len(free) == 1 and not unused):
             return ""
         old = chance.choice(free)
@@ -136,7 +136,7 @@ class ModelServer:
 
     def alter(self, chance: random.Random) -> str:
         """A statement about one of the tables; returns it."""
-        free = self._free()
+        free = self.free()
         if not free:
             return ""
         table = self.tables[chance.choice(sorted(free))]
@@ -168,9 +168,7 @@ class ModelServer:
             draft.query("ROLLBACK")
             self._log(self._group(draft))
             return f"{told}, ROLLBACK"
-        draft.acts.append(SessionAct(event=encode_xid(self._last + 1, draft.origin)))
-        self.tables |= draft.tables
-        self._log(self._group(draft), draft.changes)
+        self._commit(draft)
         return told
 
     def xa(self, chance: random.Random) -> str:
@@ -197,6 +195,17 @@ class ModelServer:
             return f"XA COMMIT {xid}"
         self._log_xa(LoggedKind.XA_ROLLBACK, xid)
         return f"XA ROLLBACK {xid}"
+
+    def elsewhere(self, text: str) -> None:
+        """A statement about a table that is none of `tables`."""
+        self._ddl(text, lambda: None)
+
+    def insert_elsewhere(self, *parts: tuple[TableSpec, Sequence[Row]]) -> None:
+        """A transaction with rows of tables that are none of `tables`."""
+        draft = Draft({}, self._origin())
+        for number, (spec, rows) in enumerate(parts):
+            draft.insert(spec, number, rows)
+        self._commit(draft)
 
     # --- what happens to it --------------------------------------------------------------------------------------
 
@@ -290,17 +299,22 @@ class ModelServer:
 
     # --- groups --------------------------------------------------------------------------------------------------
 
-    def _free(self) -> set[str]:
+    def free(self) -> set[str]:
         """Names of tables that no prepared transaction has changed."""
         return self.tables.keys() - {name for one in self._prepared.values() for name in one.draft.tables}
 
     def _draft(self, chance: random.Random) -> Draft | None:
         """A transaction on one or more tables; None: it has nothing to do."""
-        free = sorted(self._free())
+        free = sorted(self.free())
         names = chance.sample(free, chance.randint(1, len(free))) if free else []
         draft = Draft({name: self.tables[name].copy() for name in sorted(names)}, self._origin())
         draft.fill(chance)
         return draft if draft.acts else None
+
+    def _commit(self, draft: Draft) -> None:
+        draft.acts.append(SessionAct(event=encode_xid(self._last + 1, draft.origin)))
+        self.tables |= draft.tables
+        self._log(self._group(draft), draft.changes)
 
     def _group(self, draft: Draft) -> Group:
         return self._new_group(tuple(draft.acts))

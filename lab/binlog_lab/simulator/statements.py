@@ -12,6 +12,7 @@ from binlog_lab.simulator.server_log import SessionAct, SessionActKind
 
 if TYPE_CHECKING:
     import random
+    from collections.abc import Sequence
 
     from binlog_lab.event_encoding.value_encoding import Value
 
@@ -91,6 +92,13 @@ class Draft:
                 self._roll_back(chance)
         if len(self.acts) > 1 and chance.random() < _SPILLS:
             self.acts.insert(chance.randrange(1, len(self.acts)), SessionAct(SessionActKind.SPILL))
+
+    def insert(self, spec: TableSpec, number: int, rows: Sequence[Row]) -> None:
+        """Add the events of inserted rows. *number*: of the table in its map."""
+        encoder = TableEncoder(spec, number)
+        self.acts += [
+            SessionAct(event=event) for event in (encoder.table_map(self.origin), *encoder.insert(rows, self.origin))
+        ]
 
     def query(self, text: str) -> None:
         """Add a statement as text."""

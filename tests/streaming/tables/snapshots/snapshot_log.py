@@ -2,35 +2,18 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import uuid
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from binlog_lab.event_encoding.table_encoding import ColumnSpec, TableSpec
+from binlog_lab.event_encoding.table_encoding import TableSpec
+from binlog_lab.simulator.snapshots.model_snapshot import MARKS, begin_detail, shadow_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from tests.streaming.tables.shop import Row, ShopLog
-
-MARKS = TableSpec(
-    "binlog_stream",
-    "snapshot_marks",
-    (
-        ColumnSpec("id", "bigint unsigned"),
-        ColumnSpec("snapshot", "char(36)"),
-        ColumnSpec("kind", "varchar(16)"),
-        ColumnSpec("source_schema", "varchar(64)"),
-        ColumnSpec("source_table", "varchar(64)"),
-        ColumnSpec("shadow", "varchar(64)"),
-        ColumnSpec("chunk", "bigint"),
-        ColumnSpec("row_count", "bigint"),
-        ColumnSpec("detail", "text"),
-    ),
-    ("id",),
-)
 
 
 def begin_late(log: ShopLog) -> None:
@@ -66,17 +49,12 @@ class ShopSnapshot:
     @property
     def shadow(self) -> TableSpec:
         """The table that chunks are inserted into; it has no key."""
-        text = f"{self.spec.full_name}.{self.snapshot}"
-        return TableSpec("binlog_stream", f"s_{hashlib.sha256(text.encode()).hexdigest()[:16]}", self.spec.columns)
+        return shadow_of(self.spec, self.snapshot)
 
     def begin(self) -> None:
         """The first mark; before it the shadow is made."""
         self.log.statement(self.shadow.create_statement(), database="")
-        columns = [
-            [column.name, column.sql_type, "utf8mb4_general_ci" if column.codec.is_text else None]
-            for column in self.spec.columns
-        ]
-        detail = {"purpose": self.purpose, "columns": columns, "key": list(self.spec.primary_key)}
+        detail = begin_detail(self.spec, self.purpose)
         self._mark("begin", detail if self.topics is None else detail | {"topics": self.topics})
 
     def chunk(self, rows: Sequence[Row], *, said: int | None = None, spec: TableSpec | None = None) -> None:
