@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from binlog_format.position import Place, Position
-from binlog_format.vendor import MARIADB_VIRTUAL_LOGGED_SINCE, Vendor
+from binlog_format.vendor import MARIADB_VIRTUAL_LEFT_OUT_SINCE, MARIADB_VIRTUAL_LOGGED_SINCE, Vendor
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -136,16 +136,26 @@ class Block:
     origins: Table | None = None
     path_of: Callable[[int], str] = "binlog file {}".format
 
-    def logs_virtual_values(self, rows: Int64s) -> bool:
-        """False if NULL in a VIRTUAL column may tell nothing in the row events *rows*.
-
-        MariaDB before 10.5 logs NULL for each VIRTUAL column that is in no key. A replica of MySQL, 9.7 too, logs NULL
-        in images of updates and deletes that its source logged without the column (`binlog_row_image = MINIMAL`).
-        """
-        if self.vendor is Vendor.MYSQL:
-            return self.writer_id is None or bool((self.events["server_id"][rows] == self.writer_id).all())
+    @property
+    def logs_virtual_values(self) -> bool:
+        """False if the server logs NULL for each VIRTUAL column that is in no key."""
         # Not known is a log of pages, which later servers write.
-        return self.server_version is None or self.server_version >= MARIADB_VIRTUAL_LOGGED_SINCE
+        is_old = self.server_version is not None and self.server_version < MARIADB_VIRTUAL_LOGGED_SINCE
+        return self.vendor is Vendor.MYSQL or not is_old
+
+    def is_replicated(self, rows: Int64s) -> bool:
+        """True if values of VIRTUAL columns may tell nothing: some of the row events *rows* came from a source.
+
+        What the source has left out of its log (`binlog_row_image = MINIMAL`; MariaDB before 10.5), the replica logs as
+        NULL, or as it was before the update.
+        """
+        if self.writer_id is None or (self.vendor is Vendor.MARIADB and self._leaves_virtual_values_out):
+            return False
+        return bool((self.events["server_id"][rows] != self.writer_id).any())
+
+    @property
+    def _leaves_virtual_values_out(self) -> bool:
+        return self.server_version is None or self.server_version >= MARIADB_VIRTUAL_LEFT_OUT_SINCE
 
     def __repr__(self) -> str:
         first = ":".join(str(self.groups[0][name]) for name in ("file_no", "page", "chunk")) if len(self.groups) else ""

@@ -61,6 +61,9 @@ MYSQL_YEAR_BITS_SINCE = 8_00_29
 """Known to have it (`has_signedess_information_type` in sql/field_common_properties.h, a file of 2020)."""
 MARIADB_VIRTUAL_LOGGED_SINCE = 10_05_00
 """Row images have virtual columns. Seen on 10.5.23, and not on 10.2.11."""
+MARIADB_VIRTUAL_LEFT_OUT_SINCE = 11_08_00
+"""Images of updates lack virtual columns, those of inserts have them, on replicas too. Seen on 11.8.9. A replica with
+10.11.19 logs what its source left out as NULL, or as it was before the update."""
 MARIADB_WHOLE_REPLACES_SINCE = 10_05_00
 """10.2.11 logs the old row whole, and shorter new ones, for a REPLACE; 10.5.23 was not seen to."""
 MARIADB_UTF8_BY_MODE_SINCE = 10_06_01

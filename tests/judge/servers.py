@@ -87,7 +87,8 @@ class LiveServer:
 
     def __enter__(self) -> LiveServer:
         try:
-            self.installed.make_data(self._folder / "data", [self._names()] if self.is_mysql else MARIADB[:2])
+            options = [self._names()] if self.is_mysql else MARIADB[:2]
+            self.installed.make_data(self._folder / "data", [f"--tmpdir={self._folder / 'tmp'}", *options])
             self._start()
         except BaseException:
             self._remove()

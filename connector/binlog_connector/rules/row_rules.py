@@ -318,6 +318,5 @@ class _DefinedSchemas:
     def edges(self, database: str, table: str) -> Sequence[Position]:
         return self.history.edges(database, table)
 
-    def completed(self, layout: TableLayout, position: Position) -> TableLayout:
-        find = self.history.defined if self.tables.has(layout) else self.history.completed
-        return find(layout, position)
+    def completed(self, layout: TableLayout, position: Position, *, is_replicated: bool = False) -> TableLayout:
+        return self.history.completed(layout, position, is_replicated=is_replicated or self.tables.has(layout))

@@ -238,7 +238,7 @@ class SchemaHistory:
         """See `TableSchemas`."""
         return self._timeline(database, table).positions
 
-    def completed(self, layout: TableLayout, position: Position) -> TableLayout:
+    def completed(self, layout: TableLayout, position: Position, *, is_replicated: bool = False) -> TableLayout:
         """See `TableSchemas`.
 
         A table map that has names is right, whatever DDL was seen: columns that the definition does not know so are
@@ -248,7 +248,7 @@ class SchemaHistory:
             SchemaError: `COLUMN_COUNT_MISMATCH`, `COLUMN_MISMATCH`: the definition is not that of the table map.
                 `DDL_NOT_PARSED`: there are no names, and a statement about the table was not understood.
         """
-        if leaves_open(layout) or may_have_declared_types(layout):
+        if is_replicated or leaves_open(layout) or may_have_declared_types(layout):
             self._look_earlier()
         name = TableName(layout.database, layout.table)
         state, since = self._timeline(*name).at(position)

@@ -1,4 +1,4 @@
-"""Arrow arrays over NumPy arrays, without a copy: `fixed_array`, `text_array`, `struct_array`."""
+"""Arrow arrays over NumPy arrays, without a copy: `fixed_array`, `text_array`, `struct_array`; `same_values`."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from binlog_format.kernels import as_bytes
 
@@ -105,3 +106,13 @@ def _bitmap(valid: Mask | None) -> tuple[pa.Buffer | None, int]:
     if null_count == 0:
         return None, 0
     return pa.py_buffer(np.packbits(valid, bitorder="little")), null_count
+
+
+def same_values(values: pa.Array, others: pa.Array) -> Mask:
+    """Mask of the places where two columns of one type have the same value, or both NULL."""
+    if pa.types.is_nested(values.type):  # Arrow does not compare these
+        pairs = zip(values.to_pylist(), others.to_pylist(), strict=True)
+        return np.array([value == other for value, other in pairs], dtype=np.bool_)
+    are_null = pc.and_(pc.is_null(values), pc.is_null(others))
+    same: Mask = pc.or_(pc.fill_null(pc.equal(values, others), False), are_null).to_numpy(zero_copy_only=False)
+    return same

@@ -4,27 +4,24 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from enum import IntEnum
-from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
 
 from binlog_format.errors import CorruptError, UnsupportedError
 from binlog_format.events.table_map_layout import ColumnType
 from binlog_format.rows import row_event_kernels as codes
 from binlog_format.rows.column_types import column_name, size_prefix, value_widths
 from binlog_format.rows.columns import column_array
-from binlog_format.rows.declared.completion import LayoutCompletion
-from binlog_format.rows.declared.declared_types import Generated
 from binlog_format.rows.decoding import DEFAULT_DECODING, Decoding
 from binlog_format.rows.image_kernels import fill_whole_images, pick_cells
 from binlog_format.rows.json.json_diffs import PartialValueError, value_at, with_whole_values
 from binlog_format.rows.partial_image_kernels import PARTIAL_FIELDS, count_images, fill_images
-from binlog_format.vendor import Vendor
+from binlog_format.rows.virtual_columns import with_absent_virtual_values
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from binlog_format.block import PlaceOf, Table
     from binlog_format.events.table_map import TableLayout
     from binlog_format.kernels import Bytes, Int32s, Int64s, Mask
@@ -182,10 +179,7 @@ def read_images(
     layout = layout.logged or layout  # what the events have
     images = _logged_images(data, events, rows, layout, place, tells_values=shown is layout)
     images = _declared_images(images) if layout.hidden else images
-    for column, sources in _unlogged_columns(layout.completion, len(images.slots)).items():
-        cells = images.cells[images.slots[column]]
-        nulls = cells == NULL
-        cells[nulls if layout.vendor is Vendor.MARIADB else _nulls_of_replicas(images, column, nulls, sources)] = ABSENT
+    images = with_absent_virtual_values(images)
     images = images if decoding is DEFAULT_DECODING else replace(images, decoding=decoding)
     return images if decoding.rules is None or shown is layout else decoding.rules.applied(images)
 
@@ -211,56 +205,6 @@ def _declared_images(images: Images) -> Images:
     slots = images.slots[: len(images.layout.columns)]
     images.cells[np.setdiff1d(images.slots, slots)] = NULL
     return replace(images, slots=slots)
-
-
-@lru_cache(256)
-def _unlogged_columns(completion: str, count: int) -> dict[int, tuple[str, ...] | None]:
-    # Columns in which NULL may tell nothing (`Block.logs_virtual_values`), and their `ColumnCompletion.sources`.
-    columns = LayoutCompletion.from_json(completion).columns[:count] if Generated.UNLOGGED in completion else ()
-    return {index: one.sources for index, one in enumerate(columns) if one.generated is Generated.UNLOGGED}
-
-
-def _nulls_of_replicas(images: Images, column: int, nulls: Mask, sources: tuple[str, ...] | None) -> Mask:
-    """Those of the *nulls* of a VIRTUAL column that tell nothing, in rows that a replica of MySQL has logged.
-
-    The replica computes the column for the image after an update that changes what it is computed of.
-    """
-    kinds = images.table["kind"]
-    telling_nothing: Mask = nulls & ((kinds == ImageKind.UPDATE_BEFORE) | (kinds == ImageKind.DELETE))
-    before = np.flatnonzero(nulls & (kinds == ImageKind.UPDATE_BEFORE))
-    before = before[nulls[before + 1]]
-    if len(before):
-        telling_nothing[before + 1] = _has_same_values(images, column, before, sources)
-    return telling_nothing
-
-
-def _has_same_values(images: Images, column: int, before: Int64s, sources: tuple[str, ...] | None) -> Mask:
-    """Mask of the updates, by their images *before*, that change none of the *sources* of a column."""
-    layout = images.layout
-    by_name = {(one.name or "").casefold(): index for index, one in enumerate(layout.columns)}
-    places = [None] if sources is None else [by_name.get(name.casefold()) for name in sources]
-    old, new = images.select(before), images.select(before + 1)
-    same = np.ones(len(before), dtype=np.bool_)
-    for place in places:
-        if place is None or (old.absent_mask(place) | new.absent_mask(place)).any():
-            raise UnsupportedError(
-                "ROW_IMAGE",
-                f"{column_name(layout, column)}: a VIRTUAL column that is NULL in an update from a replica, which logs "
-                "NULL for values too, and it is not known what the column is computed of",
-                hint="Set binlog_row_image = FULL on the source of that replica, or leave the column out",
-            )
-        same &= same_values(old.column(place), new.column(place))
-    return same
-
-
-def same_values(values: pa.Array, others: pa.Array) -> Mask:
-    """Mask of the places where two columns of one type have the same value, or both NULL."""
-    if pa.types.is_nested(values.type):  # Arrow does not compare these
-        pairs = zip(values.to_pylist(), others.to_pylist(), strict=True)
-        return np.array([value == other for value, other in pairs], dtype=np.bool_)
-    are_null = pc.and_(pc.is_null(values), pc.is_null(others))
-    same: Mask = pc.or_(pc.fill_null(pc.equal(values, others), False), are_null).to_numpy(zero_copy_only=False)
-    return same
 
 
 class _EventError(Exception):

@@ -22,8 +22,9 @@ from binlog_format.events.table_map_layout import (
     ColumnType,
 )
 from binlog_format.gtids.gtid_history import gtid_text
+from binlog_format.rows.arrow_arrays import same_values
 from binlog_format.rows.decoding import DEFAULT_DECODING, Decoding
-from binlog_format.rows.images import ImageKind, read_images, same_values
+from binlog_format.rows.images import ImageKind, read_images
 from binlog_format.vendor import Vendor
 from binlog_format.views.filters import ALL_GROUPS, GroupFilter, TableFilter
 from binlog_format.views.selection import Selection

@@ -141,8 +141,8 @@ class _CompletedLayouts:
 
     def __init__(self, schemas: TableSchemas) -> None:
         self._schemas = schemas
-        self._met: set[tuple[str, str, str]] = set()
-        self._completed: dict[tuple[str, str, str, Position | None], TableLayout] = {}
+        self._met: set[tuple[str, str, str, bool]] = set()
+        self._completed: dict[tuple[str, str, str, bool, Position | None], TableLayout] = {}
 
     def parts(self, block: Block, touched: TableEvents) -> Iterator[TableEvents]:
         """*touched*, cut where another definition of its table begins."""
@@ -150,7 +150,8 @@ class _CompletedLayouts:
         if layout.problem is not None:
             raise layout.problem
         groups: Int64s = block.events["group"][touched.events]
-        edges = self._edges(layout, Position.of(block.groups[int(groups[0])]))
+        is_replicated = block.is_replicated(touched.events)
+        edges = self._edges(layout, Position.of(block.groups[int(groups[0])]), is_replicated=is_replicated)
         start = 0
         while start < len(groups):
             position = Position.of(block.groups[int(groups[start])])
@@ -159,32 +160,35 @@ class _CompletedLayouts:
             if number < len(edges) and edges[number] <= Position.of(block.groups[int(groups[-1])]):
                 stop = int(np.searchsorted(groups, _first_group_at(block, edges[number])))
             edge = edges[number - 1] if number else None
-            completed = self._completed_layout(layout, edge, position)
+            completed = self._completed_layout(layout, edge, position, is_replicated=is_replicated)
             events = touched.events[start:stop]
             logged = completed if touched.is_copied else as_logged(completed, block, events)
             yield replace(touched, layout=logged, events=events)
             start = stop
 
-    def _edges(self, layout: TableLayout, position: Position) -> Sequence[Position]:
-        met = (layout.database, layout.table, layout.digest)
+    def _edges(self, layout: TableLayout, position: Position, *, is_replicated: bool) -> Sequence[Position]:
+        met = (layout.database, layout.table, layout.digest, is_replicated)
         if met in self._met:
             return self._schemas.edges(layout.database, layout.table)
         # The first question about a table may make its schemas look for what comes before this, edges included.
-        completed = self._schemas.completed(layout, position)
+        completed = self._schemas.completed(layout, position, is_replicated=is_replicated)
         edges = self._schemas.edges(layout.database, layout.table)
         number = bisect_right(edges, position)
         self._completed[*met, edges[number - 1] if number else None] = completed
         self._met.add(met)
         return edges
 
-    def _completed_layout(self, layout: TableLayout, edge: Position | None, position: Position) -> TableLayout:
-        key = (layout.database, layout.table, layout.digest, edge)
+    def _completed_layout(
+        self, layout: TableLayout, edge: Position | None, position: Position, *, is_replicated: bool
+    ) -> TableLayout:
+        key = (layout.database, layout.table, layout.digest, is_replicated, edge)
         found = self._completed.get(key)
         if found is None:
             if len(self._completed) >= _COMPLETED_MAX:
                 self._completed.clear()
                 self._met.clear()
-            found = self._completed[key] = self._schemas.completed(layout, position)
+            found = self._schemas.completed(layout, position, is_replicated=is_replicated)
+            self._completed[key] = found
         return found
 
 

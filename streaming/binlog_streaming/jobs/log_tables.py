@@ -303,9 +303,8 @@ class _Finder:
         if layout.problem is not None:
             return FoundTable(layout, problem=layout.problem)
         try:
-            is_defined = self._defined is not None and self._defined.has(layout)
-            completed = self._history.defined if is_defined else self._history.completed
-            layout = completed(layout, block.position_at(touched.events[0]))
+            is_wanted = block.is_replicated(touched.events) or (self._defined is not None and self._defined.has(layout))
+            layout = self._history.completed(layout, block.position_at(touched.events[0]), is_replicated=is_wanted)
             return FoundTable(as_logged(layout, block, touched.events))
         except BinlogError as error:
             return FoundTable(layout, problem=error)

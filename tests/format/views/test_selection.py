@@ -46,7 +46,7 @@ class Schemas:
         assert database == "shop"
         return self._edges if table == "items" else ()
 
-    def completed(self, layout: TableLayout, position: Position) -> TableLayout:
+    def completed(self, layout: TableLayout, position: Position, *, is_replicated: bool = False) -> TableLayout:
         self.asked.append(position)
         if layout.table == "log":
             raise SchemaError("COLUMN_COUNT_MISMATCH", "of the wrong table")
@@ -128,7 +128,7 @@ class OneSchema:
     def edges(self, _database: str, _table: str) -> Sequence[Position]:
         return ()
 
-    def completed(self, layout: TableLayout, _position: Position) -> TableLayout:
+    def completed(self, layout: TableLayout, _position: Position, *, is_replicated: bool = False) -> TableLayout:
         columns = [replace(column, name=name) for column, name in zip(layout.columns, ("id", "v"), strict=True)]
         return replace(layout, columns=tuple(columns), completion=self._completion)
 
@@ -175,3 +175,33 @@ def test_null_of_a_replica_in_a_column_of_unknown_sources_is_refused() -> None:
     block = replace(_virtual_values(updated=True), vendor=Vendor.MYSQL, writer_id=2)
     with pytest.raises(UnsupportedError, match=r"ROW_IMAGE\].*shop\.items\.v: a VIRTUAL column"):
         _absent(selection, block)
+
+
+# Rows of one event, and which of its images tell nothing of `v`.
+_INSERTED = (([(1, None)], [True]), ([(1, None), (2, 20)], [False, False]))
+_UPDATED = (
+    ([((1, 5), (2, 5))], [False, True]),
+    ([((1, 5), (2, None))], [False, True]),
+    ([((1, None), (2, None))], [False, True]),
+    ([((1, 5), (1, 5)), ((2, None), (2, None))], [False] * 4),
+    ([((1, 5), (2, 6)), ((3, 7), (4, 7))], [False] * 4),
+    ([((1, 5), (2, None)), ((3, 7), (4, 7))], [False, True, False, True]),
+)
+
+
+@pytest.mark.parametrize(("version", "is_untold"), [(101119, True), (110809, False), (None, False)])
+def test_virtual_columns_tell_nothing_where_mariadb_may_log_what_its_source_left_out(
+    version: int | None, is_untold: bool
+) -> None:
+    """All rows of an event come from one statement, whose source logs the column or does not."""
+    spec = TableSpec("shop", "items", (ColumnSpec("id", "int"), ColumnSpec("v", "int", nullable=True)))
+    encoder = TableEncoder(spec, 1)
+    inserted = [event for rows, _ in _INSERTED for event in encoder.insert(rows, ORIGIN)]
+    updated = [event for rows, _ in _UPDATED for event in encoder.update(rows, ORIGIN)]
+    events = [*inserted, *updated]
+    untold = [mask for _, masks in (*_INSERTED, *_UPDATED) for mask in masks]
+    (block,) = MadeLog([MadeGroup(Gtid(0, 1, 1), 0, [encoder.table_map(ORIGIN), *events, xid()])]).blocks()
+    selection = Selection(TableFilter(), GroupFilter(), decoding=Decoding(OneSchema()))
+    replica = replace(block, server_version=version, writer_id=2)
+    assert _absent(selection, replica) == (untold if is_untold else [False] * len(untold))
+    assert not any(_absent(selection, replace(replica, writer_id=1)))

@@ -32,10 +32,10 @@ from binlog_connector.schema.parsing.defaults import AUTO_INCREMENT
 from binlog_connector.schema.parsing.session import UTF8MB4, cuts_fractions
 from binlog_format.errors import BinlogError
 from binlog_format.events.table_map import TableLayout
+from binlog_format.rows.arrow_arrays import same_values
 from binlog_format.rows.columns import arrow_type
 from binlog_format.rows.declared.completion import column_of
 from binlog_format.rows.declared.declared_types import DefaultKind
-from binlog_format.rows.images import same_values
 from binlog_format.vendor import Vendor
 
 if TYPE_CHECKING:

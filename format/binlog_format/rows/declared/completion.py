@@ -122,16 +122,20 @@ class LayoutCompletion:
 
 def as_logged(layout: TableLayout, block: Block, rows: Int64s) -> TableLayout:
     """*layout*, with its VIRTUAL columns as the server that wrote the row events *rows* of *block* logs them."""
-    if Generated.VIRTUAL not in layout.completion or block.logs_virtual_values(rows):
+    if Generated.VIRTUAL not in layout.completion:
         return layout
-    return replace(layout, completion=_unlogged(layout.completion))
+    if not block.logs_virtual_values:
+        return replace(layout, completion=_with_virtual_as(layout.completion, Generated.UNLOGGED))
+    if block.is_replicated(rows):
+        return replace(layout, completion=_with_virtual_as(layout.completion, Generated.REPLICATED))
+    return layout
 
 
 @lru_cache(256)
-def _unlogged(text: str) -> str:
+def _with_virtual_as(text: str, generated: Generated) -> str:
     completion = LayoutCompletion.from_json(text)
     columns = [
-        replace(column, generated=Generated.UNLOGGED) if column.generated is Generated.VIRTUAL else column
+        replace(column, generated=generated) if column.generated is Generated.VIRTUAL else column
         for column in completion.columns
     ]
     return replace(completion, columns=tuple(columns)).to_json()

@@ -225,7 +225,9 @@ class Generated(StrEnum):
     VIRTUAL = "virtual"
     STORED = "stored"
     UNLOGGED = "unlogged"
-    """VIRTUAL, in rows in which NULL may tell nothing (`Block.logs_virtual_values`)."""
+    """VIRTUAL, in rows of a server that logs NULL for it (`Block.logs_virtual_values`)."""
+    REPLICATED = "replicated"
+    """VIRTUAL, in rows that came by replication, where some values tell nothing (`Block.is_replicated`)."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -43,7 +43,8 @@ if TYPE_CHECKING:
 GENERATED_HINT = (
     'Set generated = "null" for the table (they are null where the log lacks them), or leave them out of a new target '
     '(drop_columns, or generated = "drop" for all of them); '
-    "MariaDB 10.11 logs them with binlog_row_image=FULL"
+    "MariaDB 10.11 logs them with binlog_row_image=FULL, but a replica logs NULL or the old value where its source "
+    "left them out, so these do not count: read the log of the source"
 )
 UNCLEAR_HINT = (
     "Put the table's definition into the log (binlog-stream snapshot --definitions), or give it as a schema file "
