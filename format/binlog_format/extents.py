@@ -14,8 +14,8 @@ import numpy as np
 
 from binlog_format.block import EXTENT_DTYPE, Block, copied
 from binlog_format.errors import DataLossError
-from binlog_format.extent_kernels import gather, gather_from_file
 from binlog_format.kernels import empty_bytes
+from binlog_format.memory_kernels import gather, gather_from_file
 from binlog_format.position import Place, Position
 from binlog_format.source_file import LocalFile
 

@@ -6,6 +6,8 @@ In compiled kernels `memory_intrinsics` takes their place. The functions here, w
 compiler (``NUMBA_DISABLE_JIT=1``) call, do check, and so do all of them
 with ``NUMBA_BOUNDSCHECK=1`` (give that a cache folder of its own, ``NUMBA_CACHE_DIR``: the cache does not tell them
 apart): a kernel that reads past its input then ends in an `IndexError`.
+
+Kernels that copy many small ranges: `gather`, and of a file: `gather_from_file`.
 """
 
 from __future__ import annotations
@@ -14,12 +16,12 @@ import os
 from importlib import import_module
 from typing import TYPE_CHECKING, cast
 
-from binlog_format.kernels import compiled_as
+from binlog_format.kernels import compiled_as, kernel
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from binlog_format.kernels import Bytes
+    from binlog_format.kernels import Bytes, Int64s
 
 
 def _intrinsic(name: str) -> Callable[[], object]:
@@ -82,3 +84,46 @@ def read_file(file: int, at: int, target: Bytes, to: int, size: int) -> int:
         return os.preadv(file, [target.data[to : to + size]], at)
     except OSError:
         return -1
+
+
+@kernel
+def gather(
+    source: Bytes,
+    starts: Int64s,
+    sizes: Int64s,
+    target: Bytes,
+    target_starts: Int64s,
+) -> bool:
+    """Copy `source[starts[i] : starts[i] + sizes[i]]` to `target[target_starts[i]]` and on, for every i.
+
+    Returns:
+        False, with nothing more copied, when a range goes beyond its buffer.
+    """
+    for i in range(len(starts)):
+        start, size, target_start = starts[i], sizes[i], target_starts[i]
+        if start < 0 or size < 0 or target_start < 0 or start + size > len(source) or target_start + size > len(target):
+            return False
+        copy_bytes(target, target_start, source, start, size)
+    return True
+
+
+@kernel
+def gather_from_file(
+    file: int,
+    offsets: Int64s,
+    sizes: Int64s,
+    target: Bytes,
+    target_starts: Int64s,
+) -> bool:
+    """Read the *sizes[i]* bytes at *offsets[i]* of an open file to `target[target_starts[i]]` and on, for every i.
+
+    Returns:
+        False, with nothing more read, when the file does not give all of a range, or one goes beyond the target.
+    """
+    for i in range(len(offsets)):
+        offset, size, target_start = offsets[i], sizes[i], target_starts[i]
+        if offset < 0 or size < 0 or target_start < 0 or target_start + size > len(target):
+            return False
+        if read_file(file, offset, target, target_start, size) != size:
+            return False
+    return True

@@ -1,17 +1,19 @@
 """Texts of messages, without commands for terminals (`visible`), passwords and values of rows (`row_value`).
 
 Whatever is shown, logged or kept as state, and is not made of rows, goes through these functions. Counts in it are made
-by `count_text`.
+by `count_text`; `odd_clock` has words about times that cannot be.
 """
 
 from __future__ import annotations
 
 import os
 import re
+import time
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     SpellOption = Callable[[str, str | None], str | None]
 
@@ -115,3 +117,18 @@ def library_text(error: BaseException) -> str:
 def shown_cause(error: BaseException) -> BaseException | None:
     """*error* as the cause of a named one; None where values are hidden: tracebacks print the texts of causes."""
     return error if shows_values() else None
+
+
+_SECOND_MIN = 315_532_800
+"""1980: no program of today logged before."""
+_SECONDS_AHEAD_MAX = 24 * 3600
+
+
+def odd_clock(seconds: Iterable[int]) -> str | None:
+    """Words about the first of some times (since 1970 UTC) that cannot be; None: all can."""
+    last = time.time() + _SECONDS_AHEAD_MAX
+    odd = next((second for second in seconds if not _SECOND_MIN <= second <= last), None)
+    if odd is None:
+        return None
+    told = datetime.fromtimestamp(odd, UTC).isoformat()
+    return f"an event has the time {told}: the clock of the program that logs, or its clock sync, is wrong"

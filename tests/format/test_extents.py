@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from binlog_format import extents as extents_module
 from binlog_format.block import EXTENT_DTYPE
 from binlog_format.errors import DataLossError
-from binlog_format.extent_kernels import gather, gather_from_file
 from binlog_format.extents import read_extents
 from binlog_format.kernels import as_bytes, empty_bytes
+from binlog_format.memory_kernels import gather, gather_from_file
 from binlog_format.source_file import LocalFile
 from tests.format.classic.logs import MemoryDirectory
 from tests.without_compiler import printed_by
@@ -95,7 +95,7 @@ import sys
 from contextlib import closing
 from pathlib import Path
 import numpy as np
-from binlog_format.extent_kernels import gather_from_file
+from binlog_format.memory_kernels import gather_from_file
 from binlog_format.kernels import empty_bytes
 from binlog_format.source_file import LocalFile
 

@@ -1,4 +1,4 @@
-"""Cuts bytes into replication events by their headers: `cut_events`, `read_gtid`."""
+"""Kernels that cut bytes into replication events: `cut_events`; and read them: `read_gtid`, `query_text_start`."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from binlog_format.events.layout import (
     GTID_SIZE_MIN,
     EventType,
 )
+from binlog_format.events.query_layout import QUERY_DATABASE_SIZE_OFFSET, QUERY_FIXED_SIZE, QUERY_STATUS_SIZE_OFFSET
 from binlog_format.kernels import kernel
 from binlog_format.memory_kernels import load_u8, load_u16, load_u32, load_u64
 
@@ -110,3 +111,13 @@ def read_gtid(data: Bytes, start: int, size: int, groups: Table, group: int) -> 
     groups["gtid_source"][group] = -1
     groups["gtid_flags"][group] = data[start + GTID_FLAGS_OFFSET] if is_gtid else 0
     return True
+
+
+@kernel
+def query_text_start(data: Bytes, start: int) -> int:
+    """The byte where the statement begins of the Query event at *start*, whose fixed part is there.
+
+    It may come after the event's end.
+    """
+    database = start + QUERY_FIXED_SIZE + load_u16(data, start + QUERY_STATUS_SIZE_OFFSET)
+    return database + load_u8(data, start + QUERY_DATABASE_SIZE_OFFSET) + 1

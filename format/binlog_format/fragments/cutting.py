@@ -15,11 +15,11 @@ from binlog_format.events.compression.compression_layout import PLAIN_TYPES
 from binlog_format.events.layout import EVENT_SIZE_OFFSET, EVENT_TYPE_OFFSET
 from binlog_format.events.table_map import parse_table_map
 from binlog_format.events.table_map_layout import TABLE_ID_OFFSET, TABLE_ID_SIZE
-from binlog_format.extent_kernels import gather
 from binlog_format.extents import clipped_extents
 from binlog_format.fragments.joining_kernels import has_size, original_type, rows_end
 from binlog_format.fragments.layout import ROWS_FLAG_STATEMENT_END, ROWS_FLAGS_OFFSET
 from binlog_format.kernels import empty_bytes
+from binlog_format.memory_kernels import gather
 from binlog_format.rows import row_event_kernels as codes
 from binlog_format.rows.column_types import value_widths
 from binlog_format.rows.partial_image_kernels import open_images

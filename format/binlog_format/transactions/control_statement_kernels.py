@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from binlog_format.events.event_table_kernels import query_text_start
 from binlog_format.events.layout import EVENT_HEADER_SIZE, EventType
-from binlog_format.events.query_kernels import query_text_start
 from binlog_format.events.query_layout import QUERY_FIXED_SIZE
 from binlog_format.kernels import as_bytes, kernel
 from binlog_format.memory_kernels import load_u8

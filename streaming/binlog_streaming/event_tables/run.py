@@ -21,7 +21,7 @@ from binlog_connector.following.watched import WatchedLog
 from binlog_connector.options.source_options import SourceOptions
 from binlog_format.errors import CorruptError, DataLossError, StartError
 from binlog_format.gtids.gtid_set import NO_GTIDS
-from binlog_streaming.event_tables.odd_clocks import odd_clock
+from binlog_format.messages import odd_clock
 from binlog_streaming.event_tables.state import EventTablesStateFile, Gap, gap_of
 from binlog_streaming.event_tables.writing import (
     EventTableRows,

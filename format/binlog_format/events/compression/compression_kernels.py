@@ -13,6 +13,7 @@ from binlog_format.events.compression.compression_layout import (
     PACKED_1_BYTE_MAX,
     ZLIB_RATIO_MAX,
 )
+from binlog_format.events.event_table_kernels import query_text_start
 from binlog_format.events.layout import (
     EVENT_HEADER_SIZE,
     EVENT_SIZE_MAX,
@@ -20,7 +21,6 @@ from binlog_format.events.layout import (
     EVENT_TYPE_OFFSET,
     EventType,
 )
-from binlog_format.events.query_kernels import query_text_start
 from binlog_format.events.query_layout import QUERY_FIXED_SIZE
 from binlog_format.events.table_map_layout import COLUMN_COUNT_MAX, TABLE_BODY_OFFSET
 from binlog_format.kernels import kernel

@@ -19,8 +19,8 @@ from binlog_format.block import NOT_INNER
 from binlog_format.errors import CorruptError
 from binlog_format.events.layout import EVENT_TYPE_OFFSET, EventType
 from binlog_format.events.query import contain_passwords
-from binlog_format.extent_kernels import gather
 from binlog_format.kernels import empty_bytes, offsets_of
+from binlog_format.memory_kernels import gather
 from binlog_format.rows.arrow_arrays import fixed_array, mask_array, numbers_array, strings_array
 from binlog_format.rows.json.json_rows import JsonStyle
 from binlog_format.rows.table_events import TableMaps

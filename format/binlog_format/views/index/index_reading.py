@@ -17,9 +17,9 @@ from binlog_format.events.compression.compression_layout import (
 )
 from binlog_format.events.compression.payload import find_payloads, payload_pieces
 from binlog_format.events.layout import EVENT_HEADER_SIZE, EVENT_SIZE_OFFSET, EVENT_TYPE_OFFSET
-from binlog_format.extent_kernels import gather
 from binlog_format.fragments.layout import ORIGINAL_SIZE_MIN, ROWS_FLAG_STATEMENT_END, ROWS_FLAGS_OFFSET
 from binlog_format.kernels import empty_bytes
+from binlog_format.memory_kernels import gather
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

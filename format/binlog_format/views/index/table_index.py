@@ -28,9 +28,9 @@ from binlog_format.block import BLOCK_SIZE, ORIGIN_DTYPE
 from binlog_format.errors import UnsupportedError
 from binlog_format.events.table_map import TableLayout, parse_table_map
 from binlog_format.events.table_map_edits import keyed_table_map
-from binlog_format.extent_kernels import gather
 from binlog_format.gtids.gtid import GtidSource
 from binlog_format.kernels import empty_bytes
+from binlog_format.memory_kernels import gather
 from binlog_format.rows.images import ImageKind, read_images
 from binlog_format.vendor import Vendor
 from binlog_format.views.cascading import checked_counts

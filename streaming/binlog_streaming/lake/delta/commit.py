@@ -31,7 +31,7 @@ from binlog_streaming.lake.delta.data_files import (
     rows_at,
 )
 from binlog_streaming.lake.delta.features import FEED, upgrade
-from binlog_streaming.lake.delta.identity_columns import NUMBERED, identity_columns, with_last_numbers
+from binlog_streaming.lake.delta.generated import NUMBERED, identity_columns, with_last_numbers
 from binlog_streaming.lake.delta.log import catch_up, file_key, make_commit
 from binlog_streaming.lake.delta.mapping import file_columns
 from binlog_streaming.lake.delta.row_tracking import keeps_row_ids

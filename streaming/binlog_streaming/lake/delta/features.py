@@ -19,9 +19,8 @@ from msgspec.structs import replace
 from binlog_format.errors import TableError
 from binlog_streaming.lake.commit_id import MODE_PROPERTY
 from binlog_streaming.lake.delta.actions import Protocol
-from binlog_streaming.lake.delta.generated import generated_columns
+from binlog_streaming.lake.delta.generated import EXPLICIT, generated_columns, identity_columns, is_numbered
 from binlog_streaming.lake.delta.iceberg_compat import iceberg_changes, iceberg_restrictions
-from binlog_streaming.lake.delta.identity_columns import EXPLICIT, identity_columns, is_numbered
 from binlog_streaming.lake.delta.mapping import is_mapped, mapping_mode
 from binlog_streaming.lake.delta.row_checks import INVARIANT, row_checks
 from binlog_streaming.lake.delta.vectors import ENABLED

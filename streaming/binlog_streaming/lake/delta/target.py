@@ -29,9 +29,8 @@ from binlog_streaming.lake.delta.columns import created, delta_schema, table_sch
 from binlog_streaming.lake.delta.commit import DeltaTableWrite
 from binlog_streaming.lake.delta.data_files import live_rows
 from binlog_streaming.lake.delta.features import FEED, check_changed, check_features, upgrade, with_properties
-from binlog_streaming.lake.delta.generated import generated_columns
+from binlog_streaming.lake.delta.generated import generated_columns, identity_columns
 from binlog_streaming.lake.delta.iceberg_compat import forbids_vectors
-from binlog_streaming.lake.delta.identity_columns import identity_columns
 from binlog_streaming.lake.delta.log import (
     conflict,
     empty_log,

@@ -16,7 +16,7 @@ from msgspec.structs import replace as with_fields
 from binlog_format.errors import TableError
 from binlog_streaming.lake.change import Patches
 from binlog_streaming.lake.delta.features import FEED, with_properties
-from binlog_streaming.lake.delta.identity_columns import EXPLICIT, NUMBERED, IdentityColumn
+from binlog_streaming.lake.delta.generated import EXPLICIT, NUMBERED, IdentityColumn
 from binlog_streaming.lake.delta.log import make_commit
 from binlog_streaming.lake.delta.target import DeltaTarget
 from binlog_streaming.lake.evolution import SchemaChange

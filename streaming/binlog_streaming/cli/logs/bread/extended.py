@@ -9,13 +9,13 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from binlog_format.errors import CorruptError
+from binlog_format.messages import odd_clock
 from binlog_format.rows.json.json_rows import json_lines
 from binlog_format.structured.event_log import event_times
 from binlog_format.structured.layout import NS_PER_SECOND
 from binlog_format.structured.views.view import LogsView, chosen
 from binlog_streaming.cli.logs.bread.sinks import BreadSink
 from binlog_streaming.cli.output import write_json
-from binlog_streaming.event_tables.odd_clocks import odd_clock
 
 if TYPE_CHECKING:
     from collections.abc import Callable
