@@ -205,10 +205,13 @@ def with_last_numbers(actions: Sequence[Named], metadata: Metadata, columns: Seq
     Args:
         metadata: Of the table before the commit.
     """
+    last = {column.name: column.last for column in columns if column.last is not None}
+    if not last:
+        return list(actions)
     known = next((action for _, action in actions if isinstance(action, Metadata)), metadata)
-    schema, last = json.loads(known.schema_string), {column.name: column.last for column in columns}
-    moved = [field for field in schema["fields"] if field["metadata"].get(_LAST) != last.get(field["name"])]
-    moved = [field for field in moved if last.get(field["name"]) is not None]
+    schema = json.loads(known.schema_string)
+    numbered = [field for field in schema["fields"] if field["name"] in last]
+    moved = [field for field in numbered if field["metadata"].get(_LAST) != last[field["name"]]]
     for field in moved:
         field["metadata"][_LAST] = last[field["name"]]
     if not moved:
