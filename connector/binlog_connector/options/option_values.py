@@ -204,6 +204,7 @@ OPTIONS = (
     Option("timeType", "text"),
     Option("zeroDates", "null"),
     Option("replaceInvalidText", "false"),
+    Option("fullSourceImages", "false"),
     Option("source"),
     Option("minSeverity", "any"),
     Option("categories", "all"),

@@ -93,6 +93,7 @@ def make_decoding(options: SourceOptions, schemas: RangeSchemas | None) -> Decod
         options.replace_invalid_text,
         options.rules,
         options.declared_types,
+        options.full_source_images,
     )
 
 

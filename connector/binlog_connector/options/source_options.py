@@ -97,6 +97,7 @@ class SourceOptions:
         messages: Rows of `changes` are messages for Kafka that look like this; None: they are not.
         zero_dates: What becomes of dates that are none.
         replace_invalid_text: Bytes invalid in their character set become U+FFFD; else they are an error.
+        full_source_images: See `Decoding`.
         events: What is wanted of a structured log.
     """
 
@@ -132,6 +133,7 @@ class SourceOptions:
     time_type: TimeType = TimeType.TEXT
     zero_dates: ZeroDates = ZeroDates.NULL
     replace_invalid_text: bool = False
+    full_source_images: bool = False
     events: EventOptions = ALL_EVENTS
     given: frozenset[str] = field(default=frozenset(), compare=False)
 
@@ -190,6 +192,7 @@ class SourceOptions:
             time_type=TimeType(choice(given, "timeType", TimeType, TimeType.TEXT)),
             zero_dates=ZeroDates(choice(given, "zeroDates", ZeroDates, ZeroDates.NULL)),
             replace_invalid_text=flag(given, "replaceInvalidText", default=False),
+            full_source_images=flag(given, "fullSourceImages", default=False),
             events=EventOptions.parse(given),
             given=frozenset(given),
         )

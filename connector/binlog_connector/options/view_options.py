@@ -141,6 +141,7 @@ _DATABASE_OPTIONS = (
     "timeType",
     "zeroDates",
     "replaceInvalidText",
+    "fullSourceImages",
     "kafkaValue",
 )
 """Options that mean nothing in a structured log; of others that come with these, `SourceOptions.parse` tells."""

@@ -15,7 +15,7 @@ import os
 import tomllib
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
@@ -302,6 +302,22 @@ class DefinedTables:
         name = TableName(layout.database, layout.table)
         origin = origin_of(name)
         return self._filter.accepts_name(*name) or (origin is not None and self._filter.accepts_name(*origin))
+
+
+class WantedDefinitions(NamedTuple):
+    """Definitions that table maps do without, and a job does not.
+
+    Attributes:
+        tables: Expressions of tables of which all is wanted that is defined; then the whole log is looked through for
+            statements.
+        full_source_images: See `Decoding`.
+    """
+
+    tables: str | None = None
+    full_source_images: bool = False
+
+
+NO_DEFINITIONS = WantedDefinitions()
 
 
 def schemas_under(rules: TableRules | None, history: SchemaHistory) -> TableSchemas:

@@ -76,6 +76,7 @@ class Decoding:
         replace_invalid_text: Bytes invalid in their character set become U+FFFD; else they are an error.
         rules: What of the tables is shown; None: all of it.
         declared_types: Columns have the types that definitions state, where table maps have binary strings.
+        full_source_images: Rows that came by replication have all values: see `Block.is_replicated`.
     """
 
     schemas: TableSchemas | None = None
@@ -84,6 +85,7 @@ class Decoding:
     replace_invalid_text: bool = False
     rules: RowRules | None = None
     declared_types: bool = False
+    full_source_images: bool = False
 
     def shown(self, layout: TableLayout) -> TableLayout:
         """*layout* as `rules` show it."""

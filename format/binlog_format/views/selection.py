@@ -75,7 +75,7 @@ class Selection:
         chooses_rows = decoding.rules is not None and decoding.rules.chooses_rows
         self._event_types = None if event_types is None or chooses_rows else sorted(event_types)
         self._decoding = decoding
-        self._layouts = None if decoding.schemas is None else _CompletedLayouts(decoding.schemas)
+        self._layouts = None if decoding.schemas is None else _CompletedLayouts(decoding.schemas, decoding)
         self._maps = TableMaps()
 
     def of(self, block: Block) -> list[TableEvents]:
@@ -139,8 +139,9 @@ class Selection:
 class _CompletedLayouts:
     """Layouts as schemas complete them, each one made once for each definition of its table."""
 
-    def __init__(self, schemas: TableSchemas) -> None:
+    def __init__(self, schemas: TableSchemas, decoding: Decoding) -> None:
         self._schemas = schemas
+        self._full_source_images = decoding.full_source_images
         self._met: set[tuple[str, str, str, bool]] = set()
         self._completed: dict[tuple[str, str, str, bool, Position | None], TableLayout] = {}
 
@@ -150,7 +151,7 @@ class _CompletedLayouts:
         if layout.problem is not None:
             raise layout.problem
         groups: Int64s = block.events["group"][touched.events]
-        is_replicated = block.is_replicated(touched.events)
+        is_replicated = not self._full_source_images and block.is_replicated(touched.events)
         edges = self._edges(layout, Position.of(block.groups[int(groups[0])]), is_replicated=is_replicated)
         start = 0
         while start < len(groups):
@@ -162,7 +163,7 @@ class _CompletedLayouts:
             edge = edges[number - 1] if number else None
             completed = self._completed_layout(layout, edge, position, is_replicated=is_replicated)
             events = touched.events[start:stop]
-            logged = completed if touched.is_copied else as_logged(completed, block, events)
+            logged = completed if touched.is_copied else as_logged(completed, block, is_replicated=is_replicated)
             yield replace(touched, layout=logged, events=events)
             start = stop
 

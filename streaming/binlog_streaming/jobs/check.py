@@ -12,6 +12,7 @@ from binlog_connector.following.starts import initial_offset
 from binlog_connector.following.watched import WatchedLog
 from binlog_connector.metrics.lag import LagMeter
 from binlog_connector.options.source_options import SourceOptions
+from binlog_connector.rules.row_rules import WantedDefinitions
 from binlog_connector.schema.definitions import TableName
 from binlog_connector.schema.history import SchemaHistory
 from binlog_format.messages import count_text
@@ -143,7 +144,7 @@ def check_job(job: Job, *, scan_size: int = SCAN_SIZE, on_progress: OnProgress |
         job.source.path,
         options.format,
         schemas=history,
-        defined_tables=options.defined_tables,
+        wanted=WantedDefinitions(options.defined_tables, options.full_source_images),
         scan_size=scan_size,
         on_progress=on_progress,
         tally_from=begins_at,

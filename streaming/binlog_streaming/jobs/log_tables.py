@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from binlog_connector.following.watched import file_start
-from binlog_connector.rules.row_rules import DefinedTables
+from binlog_connector.rules.row_rules import NO_DEFINITIONS, DefinedTables, WantedDefinitions
 from binlog_connector.schema.definitions import TableName
 from binlog_connector.schema.history import SchemaHistory
 from binlog_connector.schema.layout_definitions import completed_by
@@ -122,7 +122,7 @@ def find_tables(
     format_name: str | None = None,
     *,
     schemas: SchemaHistory | None = None,
-    defined_tables: str | None = None,
+    wanted: WantedDefinitions = NO_DEFINITIONS,
     scan_size: int = SCAN_SIZE,
     on_progress: OnProgress | None = None,
     tally_from: Position | None = None,
@@ -133,8 +133,7 @@ def find_tables(
         path: Directory of the binlog files, one file, or a URL.
         format_name: The format that the log must have; None: whatever it is.
         schemas: What is known before the log; None: nothing is.
-        defined_tables: Expressions of tables of which all is wanted that is defined; then the whole log is looked
-            through for statements.
+        wanted: Of which tables what is wanted.
         scan_size: As many whole files are looked at as hold these bytes.
         on_progress: Called with the bytes done and the bytes there are.
         tally_from: Where `FoundTables.tally` begins; None: with the part that is looked at.
@@ -143,7 +142,7 @@ def find_tables(
         BinlogError: The log cannot be read. What is wrong with a table alone is reported there.
     """
     history = SchemaHistory() if schemas is None else schemas
-    finder = _Finder(history, None if defined_tables is None else DefinedTables(defined_tables))
+    finder = _Finder(history, wanted)
     row_format, tally = RowFormat(TableFilter(), folds_names=history.folds_names), Tally()
     with open_log(path, format_name=format_name) as log:
         files = [file for file in log.files() if file.header]
@@ -167,11 +166,12 @@ def find_tables(
 class _Finder:
     """Collects tables, block by block; what is wrong with one table does not hide the others."""
 
-    def __init__(self, history: SchemaHistory, defined: DefinedTables | None) -> None:
+    def __init__(self, history: SchemaHistory, wanted: WantedDefinitions) -> None:
         from binlog_format.rows.table_events import TableMaps  # compiled code takes a moment to load
 
         self._history = history
-        self._defined = defined
+        self._defined = None if wanted.tables is None else DefinedTables(wanted.tables)
+        self._full_source_images = wanted.full_source_images
         self._maps = TableMaps()
         self._by_name: dict[str, FoundTable] = {}
         self._known: dict[str, dict[str, FoundTable]] = {}  # by name and digest
@@ -303,9 +303,10 @@ class _Finder:
         if layout.problem is not None:
             return FoundTable(layout, problem=layout.problem)
         try:
-            is_wanted = block.is_replicated(touched.events) or (self._defined is not None and self._defined.has(layout))
+            is_replicated = not self._full_source_images and block.is_replicated(touched.events)
+            is_wanted = is_replicated or (self._defined is not None and self._defined.has(layout))
             layout = self._history.completed(layout, block.position_at(touched.events[0]), is_replicated=is_wanted)
-            return FoundTable(as_logged(layout, block, touched.events))
+            return FoundTable(as_logged(layout, block, is_replicated=is_replicated))
         except BinlogError as error:
             return FoundTable(layout, problem=error)
 

@@ -15,6 +15,7 @@ from binlog_connector.installing import require
 from binlog_connector.kafka.connection import broker_error
 from binlog_connector.kafka.topics import Topics
 from binlog_connector.options.source_options import SourceOptions
+from binlog_connector.rules.row_rules import WantedDefinitions
 from binlog_connector.schema.history import SchemaHistory
 from binlog_format.errors import BinlogError, BrokerError, OptionError, RegistryError
 from binlog_format.messages import told_options
@@ -145,7 +146,7 @@ def check_publish_job(
         source.path,
         options.format,
         schemas=SchemaHistory.from_schema_file(options.schema_file, folds_names=options.folds_names),
-        defined_tables=job.defined_tables,
+        wanted=WantedDefinitions(job.defined_tables, options.full_source_images),
         scan_size=scan_size,
         on_progress=on_progress,
         tally_from=begin.position,

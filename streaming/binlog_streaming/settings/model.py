@@ -75,6 +75,7 @@ class JobLogSource(Section, frozen=True, rename="camel"):
     lower_case_table_names: LowerCase | None = None
     zero_dates: ZeroDates | None = None
     replace_invalid_text: bool | None = None
+    full_source_images: bool | None = None
 
     def options(self) -> dict[str, str]:
         """The options of the Spark source, without the path."""
@@ -94,7 +95,9 @@ class JobLogSource(Section, frozen=True, rename="camel"):
     def decoding(self) -> Decoding:
         """Options for decoding rows; schemas are completed where the log is read."""
         return Decoding(
-            zero_dates=self.zero_dates or ZeroDates.NULL, replace_invalid_text=bool(self.replace_invalid_text)
+            zero_dates=self.zero_dates or ZeroDates.NULL,
+            replace_invalid_text=bool(self.replace_invalid_text),
+            full_source_images=bool(self.full_source_images),
         )
 
 

@@ -136,6 +136,12 @@ SOURCE = (
     Setting(
         "replaceInvalidText", "Put U+FFFD where text is not valid in its character set, instead of stopping.", "false"
     ),
+    Setting(
+        "fullSourceImages",
+        "In the log of a replica: its sources have binlog_row_image=FULL in all sessions (and MariaDB 10.5 or newer), "
+        "so that VIRTUAL columns have their values; false: some may be missing (docs/modes.md).",
+        "false",
+    ),
 )
 SINK = (
     Setting("kind", "tables; or kafka, whose settings are others: binlog-stream init LOG --for kafka."),

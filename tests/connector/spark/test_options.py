@@ -148,13 +148,14 @@ def test_some_ends_are_for_batch_queries() -> None:
 def test_new_options_are_typed() -> None:
     options = parse(
         startingTimestamp="1767225600", maxFilesPerTrigger="5", bound="SEALED", ignoreDomainIds="7, 1,7",
-        includeDdl="true", timeType="micros", zeroDates="error", replaceInvalidText="true",
+        includeDdl="true", timeType="micros", zeroDates="error", replaceInvalidText="true", fullSourceImages="true",
     )  # fmt: skip
     assert (options.start, options.files_per_trigger_max) == (StartMoment(1767225600), 5)
     assert (options.bound, options.ignored_domains) == (Bound.SEALED, (1, 7))
     assert (options.include_ddl, options.include_query) == (True, True)
     assert (options.time_type, options.zero_dates) == (TimeType.MICROS, ZeroDates.ERROR)
     assert options.replace_invalid_text
+    assert options.full_source_images
 
 
 def test_table_and_tables_exclude_each_other() -> None:

@@ -205,3 +205,5 @@ def test_virtual_columns_tell_nothing_where_mariadb_may_log_what_its_source_left
     replica = replace(block, server_version=version, writer_id=2)
     assert _absent(selection, replica) == (untold if is_untold else [False] * len(untold))
     assert not any(_absent(selection, replace(replica, writer_id=1)))
+    trusting = Selection(TableFilter(), GroupFilter(), decoding=Decoding(OneSchema(), full_source_images=True))
+    assert not any(_absent(trusting, replica))

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from binlog_format.block import Block
-    from binlog_format.kernels import Int64s
 
 _SIZED = frozenset({ColumnType.STRING, ColumnType.VARCHAR, ColumnType.VAR_STRING, ColumnType.VARCHAR_COMPRESSED})
 
@@ -120,13 +119,13 @@ class LayoutCompletion:
             raise ValueError(f"not the completion of a layout: {text[:100]}") from error
 
 
-def as_logged(layout: TableLayout, block: Block, rows: Int64s) -> TableLayout:
-    """*layout*, with its VIRTUAL columns as the server that wrote the row events *rows* of *block* logs them."""
+def as_logged(layout: TableLayout, block: Block, *, is_replicated: bool) -> TableLayout:
+    """*layout*, with its VIRTUAL columns as the server that wrote *block* logs them."""
     if Generated.VIRTUAL not in layout.completion:
         return layout
     if not block.logs_virtual_values:
         return replace(layout, completion=_with_virtual_as(layout.completion, Generated.UNLOGGED))
-    if block.is_replicated(rows):
+    if is_replicated:
         return replace(layout, completion=_with_virtual_as(layout.completion, Generated.REPLICATED))
     return layout
 

@@ -44,7 +44,7 @@ GENERATED_HINT = (
     'Set generated = "null" for the table (they are null where the log lacks them), or leave them out of a new target '
     '(drop_columns, or generated = "drop" for all of them); '
     "MariaDB 10.11 logs them with binlog_row_image=FULL, but a replica logs NULL or the old value where its source "
-    "left them out, so these do not count: read the log of the source"
+    "left them out, so these do not count: read the log of the source, or set source.fullSourceImages if that has FULL"
 )
 UNCLEAR_HINT = (
     "Put the table's definition into the log (binlog-stream snapshot --definitions), or give it as a schema file "
