@@ -65,6 +65,8 @@ def _untold_by_mysql(images: Images, column: int, nulls: Mask, sources: tuple[st
 def _untold_by_mariadb(images: Images, column: int, nulls: Mask, sources: tuple[str, ...] | None) -> Mask:
     """Inserted NULLs, and NULLs and unchanged values after an update that changes what the column is computed of.
 
+    NULL after an update that does not change that becomes the value from before.
+
     All values of an event tell something if one does: a statement logs a column for each of its rows, or for none.
     """
     kinds = images.table["kind"]
@@ -79,7 +81,10 @@ def _untold_by_mariadb(images: Images, column: int, nulls: Mask, sources: tuple[
         may_be_old = before[is_same | nulls[before + 1]]
         may_be_old = may_be_old[~np.isin(images.table["event"][may_be_old], images.table["event"][told])]
         if len(may_be_old):
-            untold[may_be_old + 1] = ~_has_same_sources(images, column, may_be_old, sources)
+            is_kept = _has_same_sources(images, column, may_be_old, sources)
+            untold[may_be_old + 1] = ~is_kept
+            cells, kept = images.cells[images.slots[column]], may_be_old[is_kept]
+            cells[kept + 1] = cells[kept]
     return untold & ~np.isin(images.table["event"], images.table["event"][told])
 
 

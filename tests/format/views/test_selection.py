@@ -183,7 +183,7 @@ _UPDATED = (
     ([((1, 5), (2, 5))], [False, True]),
     ([((1, 5), (2, None))], [False, True]),
     ([((1, None), (2, None))], [False, True]),
-    ([((1, 5), (1, 5)), ((2, None), (2, None))], [False] * 4),
+    ([((1, 5), (1, 5)), ((2, None), (2, None)), ((3, 5), (3, None))], [False] * 6),
     ([((1, 5), (2, 6)), ((3, 7), (4, 7))], [False] * 4),
     ([((1, 5), (2, None)), ((3, 7), (4, 7))], [False, True, False, True]),
 )
@@ -207,3 +207,6 @@ def test_virtual_columns_tell_nothing_where_mariadb_may_log_what_its_source_left
     assert not any(_absent(selection, replace(replica, writer_id=1)))
     trusting = Selection(TableFilter(), GroupFilter(), decoding=Decoding(OneSchema(), full_source_images=True))
     assert not any(_absent(trusting, replica))
+    (touched,) = selection.of(replica)
+    shown = read_images(replica.data, replica.events, touched.events, touched.layout).column(1).to_pylist()
+    assert shown[9:15] == [5, 5, None, None, 5, 5 if is_untold else None]
