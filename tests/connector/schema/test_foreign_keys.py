@@ -203,6 +203,14 @@ def test_keys_come_from_a_schema_file_and_go_on_with_the_log() -> None:
     assert ForeignKeys.from_json(ForeignKeys().to_json()) == ForeignKeys()
 
 
+def test_key_whose_column_was_dropped_was_never_there() -> None:
+    """As on servers of 2013 to 2026: where the key holds, they refuse to drop its column."""
+    create = "CREATE TABLE c (id INT, Pid INT, FOREIGN KEY (Pid) REFERENCES p (id) ON DELETE CASCADE)"
+    assert children(after(create, "ALTER TABLE c DROP COLUMN id")) == ["shop.c"]
+    assert children(after(create, "ALTER TABLE c DROP COLUMN pid")) == []
+    assert children(after(create, "ALTER TABLE c DROP pid, DROP FOREIGN KEY c_ibfk_1")) == []
+
+
 def test_names_of_tables_are_compared_as_the_server_does() -> None:
     statements = ("CREATE TABLE C (a INT, FOREIGN KEY (a) REFERENCES P (id) ON DELETE CASCADE)",)
     found = Catalog(ignore_case=True)
