@@ -284,7 +284,7 @@ def test_what_differs_is_brought_back(
 def test_what_a_killed_repair_left_goes_when_nobody_repairs(
     server: MariaDbServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(repair, "_TURN_SECONDS", 0)
+    monkeypatch.setattr(repair, "TURN_SECONDS", 0)
     job = job_on(server, tmp_path)
     run(job)
     prove(server, job)

@@ -247,7 +247,7 @@ def test_two_runs_about_a_table_do_not_meet(
     from binlog_streaming.snapshot.run import _turn_name
     from binlog_streaming.snapshot.source_table import read_table
 
-    monkeypatch.setattr(run, "_TURN_SECONDS", 0)
+    monkeypatch.setattr(run, "TURN_SECONDS", 0)
     command = arguments(shared_server, job, "--yes", "--tables", r"shop\.one")
     with session_on(shared_server) as other:
         assert other.value("SELECT GET_LOCK(%s, 0)", _turn_name(read_table(other, "shop", "one"))) == 1
