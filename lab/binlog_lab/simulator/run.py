@@ -126,7 +126,11 @@ def run_seeds(seeds: Iterable[int]) -> Lived:
     lived = Lived(Counter(), [], Counter(), Counter())
     for seed in seeds:
         script, started = Script.of(seed), process_time()
-        outcome = live(script)
+        try:
+            outcome = live(script)
+        except Exception as error:
+            error.add_note(f"SEED={seed}")
+            raise
         kinds = outcome.kind, f"{outcome.kind}, {SMALL} steps or less" if len(script.steps) <= SMALL else ""
         lived.lives.update(kinds)
         lived.seconds.update(dict.fromkeys(kinds, process_time() - started))

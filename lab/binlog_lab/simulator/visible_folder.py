@@ -81,6 +81,8 @@ class VisibleFolder:
             page, damaged = at.page or 0, place // page_size
             is_unwritten = not any(content[page * page_size : (page + 1) * page_size])
             return page == damaged or (page < damaged and is_unwritten)  # the damage looks like a later page
+        if place >= len(content):
+            return False  # less of the file is seen at this moment
         content[place] ^= 1 << bit
         start = at.byte or 0
         size = int.from_bytes(content[start + _SIZE_BYTE : start + _SIZE_BYTE + 4], "little") if start else MAGIC_SIZE
