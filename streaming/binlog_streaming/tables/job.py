@@ -272,7 +272,9 @@ class TablesJob(JobRun[MicroBatch, BatchProgress, Progress]):
         self._watched = watched_after(self._watched, tables)
         bound_log(self.spark_log)
         if plan.end is not None:
-            self._versions.record(query_id, batch_id, plan.end, context.gtid_position, tables)
+            # A batch that is done again may see more of the log behind its last group.
+            end = plan.end if offset is None else offset.position
+            self._versions.record(query_id, batch_id, end, context.gtid_position, tables)
         progress = BatchProgress(
             batch_id=batch_id,
             tables=tuple(tables),

@@ -66,6 +66,7 @@ class ProgramLog:
     _rotated: dict[Path, int] = field(default_factory=dict)
     _first: int | None = None
     _unwritten: bytes = b""
+    _rename_count: int = 0
 
     def __post_init__(self) -> None:
         self._program = LoggingProgram(self.folder)
@@ -142,8 +143,9 @@ class ProgramLog:
 
     def _rename(self, chance: Random) -> None:
         del chance
+        self._rename_count += 1
         for number, path in enumerate(sorted(self._rotated)):
-            new = path.with_name(f"{NAME}.old.{self._program.count}.{number}")
+            new = path.with_name(f"{NAME}.old.{self._rename_count}.{number}")
             path.rename(new)
             self._rotated[new] = self._rotated.pop(path)
 
