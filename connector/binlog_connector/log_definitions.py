@@ -247,10 +247,10 @@ class RangeSchemas:
         """See `TableSchemas`."""
         return self._history.edges(database, table)
 
-    def completed(self, layout: TableLayout, position: Position, *, is_replicated: bool = False) -> TableLayout:
+    def completed(self, layout: TableLayout, position: Position, *, needs_generated: bool = False) -> TableLayout:
         """See `TableSchemas`."""
         # Where a definition would change types, they must not depend on who wrote a row.
-        is_wanted = is_replicated and not may_have_declared_types(layout)
+        is_wanted = needs_generated and not may_have_declared_types(layout)
         if not (is_wanted or leaves_open(layout) or self._wants_definition(layout)):
             said = self._completed_by_file(layout, position)
             if said is not None:

@@ -334,5 +334,5 @@ class _DefinedSchemas:
     def edges(self, database: str, table: str) -> Sequence[Position]:
         return self.history.edges(database, table)
 
-    def completed(self, layout: TableLayout, position: Position, *, is_replicated: bool = False) -> TableLayout:
-        return self.history.completed(layout, position, is_replicated=is_replicated or self.tables.has(layout))
+    def completed(self, layout: TableLayout, position: Position, *, needs_generated: bool = False) -> TableLayout:
+        return self.history.completed(layout, position, needs_generated=needs_generated or self.tables.has(layout))

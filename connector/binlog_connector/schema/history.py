@@ -238,7 +238,7 @@ class SchemaHistory:
         """See `TableSchemas`."""
         return self._timeline(database, table).positions
 
-    def completed(self, layout: TableLayout, position: Position, *, is_replicated: bool = False) -> TableLayout:
+    def completed(self, layout: TableLayout, position: Position, *, needs_generated: bool = False) -> TableLayout:
         """See `TableSchemas`.
 
         A table map that has names is right, whatever DDL was seen: columns that the definition does not know so are
@@ -248,7 +248,7 @@ class SchemaHistory:
             SchemaError: `COLUMN_COUNT_MISMATCH`, `COLUMN_MISMATCH`: the definition is not that of the table map.
                 `DDL_NOT_PARSED`: there are no names, and a statement about the table was not understood.
         """
-        if is_replicated or leaves_open(layout) or may_have_declared_types(layout):
+        if needs_generated or leaves_open(layout) or may_have_declared_types(layout):
             self._look_earlier()
         name = TableName(layout.database, layout.table)
         state, since = self._timeline(*name).at(position)
@@ -268,11 +268,6 @@ class SchemaHistory:
             completion = known_columns(layout, completion)
         source = f"{DDL_SOURCE} at {since}" if since is not None else DDL_SOURCE if from_log else self._base_source
         return apply_completion(layout, completion.to_json(), source)
-
-    def defined(self, layout: TableLayout, position: Position) -> TableLayout:
-        """A layout with all that DDL before *position* defines, also where its table map leaves nothing open."""
-        self._look_earlier()
-        return self.completed(layout, position)
 
     def _look_earlier(self) -> None:
         if self._earlier is not None:

@@ -20,11 +20,11 @@ class TableSchemas(Protocol):
     def edges(self, database: str, table: str) -> Sequence[Position]:
         """Positions from which on another definition of the table holds, ascending; often none."""
 
-    def completed(self, layout: TableLayout, position: Position, *, is_replicated: bool = False) -> TableLayout:
+    def completed(self, layout: TableLayout, position: Position, *, needs_generated: bool = False) -> TableLayout:
         """*layout* with what its table map leaves open, as the table was for groups at *position*.
 
         Args:
-            is_replicated: `Block.is_replicated`: which columns are VIRTUAL is wanted too.
+            needs_generated: Which columns are generated has to be known, as for rows with `Block.is_replicated`.
 
         Raises:
             SchemaError: `COLUMN_COUNT_MISMATCH`: the definition is not that of the table map.

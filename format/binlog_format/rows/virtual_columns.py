@@ -32,10 +32,9 @@ def with_absent_virtual_values(images: Images) -> Images:
         nulls = cells == codes.NULL
         if declared.generated is Generated.UNLOGGED:
             cells[nulls] = codes.ABSENT
-        elif images.layout.vendor is Vendor.MYSQL:
-            cells[_untold_by_mysql(images, column, nulls, declared.sources)] = codes.ABSENT
         else:
-            cells[_untold_by_mariadb(images, column, nulls, declared.sources)] = codes.ABSENT
+            left_out = _left_out_of_mysql if images.layout.vendor is Vendor.MYSQL else _left_out_of_mariadb
+            cells[left_out(images, column, nulls, declared.sources)] = codes.ABSENT
     return images
 
 
@@ -44,64 +43,69 @@ def _columns(completion: str, count: int) -> dict[int, ColumnCompletion]:
     if Generated.UNLOGGED not in completion and Generated.REPLICATED not in completion:
         return {}
     columns = LayoutCompletion.from_json(completion).columns[:count]
-    special = (Generated.UNLOGGED, Generated.REPLICATED)
-    return {index: one for index, one in enumerate(columns) if one.generated in special}
+    kinds = (Generated.UNLOGGED, Generated.REPLICATED)
+    return {index: column for index, column in enumerate(columns) if column.generated in kinds}
 
 
-def _untold_by_mysql(images: Images, column: int, nulls: Mask, sources: tuple[str, ...] | None) -> Mask:
-    """Those of the *nulls* that tell nothing: of updates and deletes.
+def _left_out_of_mysql(images: Images, column: int, nulls: Mask, sources: tuple[str, ...] | None) -> Mask:
+    """Mask of the *nulls* that tell nothing: those of updates and deletes.
 
     The replica computes the column for the image after an update that changes what it is computed of.
     """
     kinds = images.table["kind"]
-    untold: Mask = nulls & ((kinds == codes.BEFORE_KIND) | (kinds == codes.DELETE_KIND))
+    left_out: Mask = nulls & ((kinds == codes.BEFORE_KIND) | (kinds == codes.DELETE_KIND))
     before = np.flatnonzero(nulls & (kinds == codes.BEFORE_KIND))
     before = before[nulls[before + 1]]
     if len(before):
-        untold[before + 1] = _has_same_sources(images, column, before, sources)
-    return untold
+        left_out[before + 1] = _has_same_sources(images, column, before, sources)
+    return left_out
 
 
-def _untold_by_mariadb(images: Images, column: int, nulls: Mask, sources: tuple[str, ...] | None) -> Mask:
-    """Inserted NULLs, and NULLs and unchanged values after an update that changes what the column is computed of.
+def _left_out_of_mariadb(images: Images, column: int, nulls: Mask, sources: tuple[str, ...] | None) -> Mask:
+    """Mask of inserted NULLs, and of NULLs and unchanged values after an update that changes the *sources*.
 
-    NULL after an update that does not change that becomes the value from before.
+    NULL after an update that does not change them becomes the value from before.
 
-    All values of an event tell something if one does: a statement logs a column for each of its rows, or for none.
+    All values of an event count if a value in it must come from the source: a statement logs a column for each of its
+    rows, or for none.
     """
-    kinds = images.table["kind"]
-    untold: Mask = nulls & (kinds == codes.INSERT_KIND)
-    before = np.flatnonzero((kinds == codes.BEFORE_KIND) & ~images.absent_mask(column))
-    before = before[~images.absent_mask(column)[before + 1]]
-    told = np.flatnonzero(~nulls & ~images.absent_mask(column) & (kinds == codes.INSERT_KIND))
-    if len(before):
-        old, new = images.select(before), images.select(before + 1)
-        is_same = same_values(old.column(column), new.column(column))
-        told = np.concatenate([told, before[~is_same & ~nulls[before + 1]]])
-        may_be_old = before[is_same | nulls[before + 1]]
-        may_be_old = may_be_old[~np.isin(images.table["event"][may_be_old], images.table["event"][told])]
-        if len(may_be_old):
-            is_kept = _has_same_sources(images, column, may_be_old, sources)
-            untold[may_be_old + 1] = ~is_kept
-            cells, kept = images.cells[images.slots[column]], may_be_old[is_kept]
-            cells[kept + 1] = cells[kept]
-    return untold & ~np.isin(images.table["event"], images.table["event"][told])
+    kinds, events = images.table["kind"], images.table["event"]
+    is_there = ~images.absent_mask(column)
+    inserted = is_there & (kinds == codes.INSERT_KIND)
+    before = np.flatnonzero(is_there & (kinds == codes.BEFORE_KIND))
+    before = before[is_there[before + 1]]
+    is_changed = ~_has_same_values(images, column, before) & ~nulls[before + 1]
+    proved = np.isin(events, np.concatenate([events[inserted & ~nulls], events[before[is_changed]]]))
+    left_out: Mask = inserted & nulls & ~proved
+    doubtful = before[~is_changed & ~proved[before]]
+    if len(doubtful):
+        is_kept = _has_same_sources(images, column, doubtful, sources)
+        left_out[doubtful + 1] = ~is_kept
+        cells, kept = images.cells[images.slots[column]], doubtful[is_kept]
+        cells[kept + 1] = cells[kept]
+    return left_out
 
 
 def _has_same_sources(images: Images, column: int, before: Int64s, sources: tuple[str, ...] | None) -> Mask:
     """Mask of the updates, by their images *before*, that change none of the *sources* of a column."""
     layout = images.layout
-    by_name = {(one.name or "").casefold(): index for index, one in enumerate(layout.columns)}
+    by_name = {(column.name or "").casefold(): index for index, column in enumerate(layout.columns)}
     places = [None] if sources is None else [by_name.get(name.casefold()) for name in sources]
-    old, new = images.select(before), images.select(before + 1)
     same = np.ones(len(before), dtype=np.bool_)
     for place in places:
-        if place is None or (old.absent_mask(place) | new.absent_mask(place)).any():
+        if place is None or images.absent_mask(place)[np.concatenate([before, before + 1])].any():
             raise UnsupportedError(
                 "ROW_IMAGE",
                 f"{column_name(layout, column)}: a VIRTUAL column, NULL or unchanged in an update from a replica, "
                 "which logs this for other values too, and it is not known what the column is computed of",
                 hint="Set binlog_row_image = FULL on the source of that replica, or leave the column out",
             )
-        same &= same_values(old.column(place), new.column(place))
+        same &= _has_same_values(images, place, before)
     return same
+
+
+def _has_same_values(images: Images, column: int, before: Int64s) -> Mask:
+    """Mask of the updates, by their images *before*, that leave a column as it is."""
+    is_missing = np.zeros(len(before), dtype=np.bool_)
+    old, new = (images.column_of(column, rows, is_missing) for rows in (before, before + 1))
+    return same_values(old, new)

@@ -172,7 +172,7 @@ class _CompletedLayouts:
         if met in self._met:
             return self._schemas.edges(layout.database, layout.table)
         # The first question about a table may make its schemas look for what comes before this, edges included.
-        completed = self._schemas.completed(layout, position, is_replicated=is_replicated)
+        completed = self._schemas.completed(layout, position, needs_generated=is_replicated)
         edges = self._schemas.edges(layout.database, layout.table)
         number = bisect_right(edges, position)
         self._completed[*met, edges[number - 1] if number else None] = completed
@@ -188,7 +188,7 @@ class _CompletedLayouts:
             if len(self._completed) >= _COMPLETED_MAX:
                 self._completed.clear()
                 self._met.clear()
-            found = self._schemas.completed(layout, position, is_replicated=is_replicated)
+            found = self._schemas.completed(layout, position, needs_generated=is_replicated)
             self._completed[key] = found
         return found
 

@@ -304,8 +304,8 @@ class _Finder:
             return FoundTable(layout, problem=layout.problem)
         try:
             is_replicated = not self._full_source_images and block.is_replicated(touched.events)
-            is_wanted = is_replicated or (self._defined is not None and self._defined.has(layout))
-            layout = self._history.completed(layout, block.position_at(touched.events[0]), is_replicated=is_wanted)
+            is_needed = is_replicated or (self._defined is not None and self._defined.has(layout))
+            layout = self._history.completed(layout, block.position_at(touched.events[0]), needs_generated=is_needed)
             return FoundTable(as_logged(layout, block, is_replicated=is_replicated))
         except BinlogError as error:
             return FoundTable(layout, problem=error)

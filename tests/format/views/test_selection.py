@@ -46,7 +46,7 @@ class Schemas:
         assert database == "shop"
         return self._edges if table == "items" else ()
 
-    def completed(self, layout: TableLayout, position: Position, *, is_replicated: bool = False) -> TableLayout:
+    def completed(self, layout: TableLayout, position: Position, *, needs_generated: bool = False) -> TableLayout:
         self.asked.append(position)
         if layout.table == "log":
             raise SchemaError("COLUMN_COUNT_MISMATCH", "of the wrong table")
@@ -128,7 +128,7 @@ class OneSchema:
     def edges(self, _database: str, _table: str) -> Sequence[Position]:
         return ()
 
-    def completed(self, layout: TableLayout, _position: Position, *, is_replicated: bool = False) -> TableLayout:
+    def completed(self, layout: TableLayout, _position: Position, *, needs_generated: bool = False) -> TableLayout:
         columns = [replace(column, name=name) for column, name in zip(layout.columns, ("id", "v"), strict=True)]
         return replace(layout, columns=tuple(columns), completion=self._completion)
 
