@@ -19,7 +19,7 @@ from binlog_lab.simulator.script import LifeResult
 from binlog_lab.simulator.verdict import DefectError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from contextlib import AbstractContextManager
     from enum import StrEnum
     from pathlib import Path
@@ -86,19 +86,45 @@ class AnyLife(ABC):
 
     # --- processes of the job ------------------------------------------------------------------------------------
 
-    def _put_fault(self, kind: str, at: int, others: Callable[[str, int], None]) -> None:
-        """Let a fault happen at a call of the next process; *others*: told of kinds that are not of its disk."""
-        disk = self._disk
+    def _put_fault(
+        self,
+        step: LifeStep,
+        chance: Random,
+        process: str,
+        kinds: Sequence[str],
+        calls: int,
+        others: Callable[[str, int], None] | None = None,
+    ) -> str:
+        """Let a fault happen at a call of the next process.
+
+        Args:
+            process: Its name in the story.
+            kinds: Of faults, as often as they come up; empty: none.
+            calls: The fault is at one of so many calls.
+            others: Gets a kind that is not of the disk, and the call; None: nothing happens at calls then.
+
+        Returns:
+            The kind.
+        """
+        kind, at, disk = chance.choice(kinds), chance.randint(1, calls), self._disk
         actions: dict[str, Callable[[], None]] = {
             "kill": disk.kill,
             "power": disk.lose_power,
             "EIO": disk.fail(errno.EIO),
             "ENOSPC": disk.fail(errno.ENOSPC),
         }
-        if kind in actions:
+        if kind == "meanwhile":
+            disk.at_read[at] = lambda: self._meanwhile(step)
+        elif kind in actions:
             disk.at_write[at] = actions[kind]
-        elif kind:
+        elif kind and others is not None:
             others(kind, at)
+        self._tell(f"{step.number}. {process} runs{f', {kind} at call {at}' if kind else ''}")
+        return kind
+
+    @abstractmethod
+    def _meanwhile(self, step: LifeStep) -> None:
+        """Let something happen to the log while a process reads it."""
 
     def _process(
         self, work: Callable[[], None], installed: AbstractContextManager[None]

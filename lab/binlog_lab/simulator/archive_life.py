@@ -73,13 +73,7 @@ class ArchiveLife(Life):
     # --- runs of the archiver ------------------------------------------------------------------------------------
 
     def _archive_step(self, step: LifeStep) -> None:
-        chance = step.chance
-        kind, at = chance.choice(_FAULTS), chance.randint(1, _FIRST_CALLS)
-        if kind == "meanwhile":
-            self._disk.at_read[at] = lambda: self._meanwhile(step)
-        else:
-            self._put_fault(kind, at, lambda *_: None)
-        self._tell(f"{step.number}. archiver runs{f', {kind} at call {at}' if kind else ''}")
+        self._put_fault(step, step.chance, "archiver", _FAULTS, _FIRST_CALLS)
         self._archive()
 
     def _archive(self, *, clean: bool = False) -> bool:

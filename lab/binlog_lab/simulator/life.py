@@ -202,17 +202,10 @@ class Life(AnyLife):
     # --- runs of the job -----------------------------------------------------------------------------------------
 
     def _run_step(self, step: LifeStep) -> None:
-        chance, disk = step.chance, self._disk
-        disk.restart()
-        kind = chance.choice(self._lived.faults)
-        at = chance.randint(1, self._lived.first_calls)
-        if kind == "meanwhile":
-            disk.at_read[at] = lambda: self._meanwhile(step)
-        else:
-            self._put_fault(kind, at, self._lived.happen)
-        conduct = Conduct(chance, twice=chance.choice((0, 0, 0.5)), late=chance.choice((0, 0, 0.3)))
-        self._tell(f"{step.number}. job runs{f', {kind} at call {at}' if kind else ''}")
-        self._run(conduct)
+        chance, lived = step.chance, self._lived
+        self._disk.restart()
+        self._put_fault(step, chance, "job", lived.faults, lived.first_calls, lived.happen)
+        self._run(Conduct(chance, twice=chance.choice((0, 0, 0.5)), late=chance.choice((0, 0, 0.3))))
 
     def _meanwhile(self, step: LifeStep) -> None:
         """The server goes on while the job reads."""

@@ -85,13 +85,7 @@ class ProgramLife(AnyLife):
     # --- runs of the job -----------------------------------------------------------------------------------------
 
     def _run_step(self, step: LifeStep) -> None:
-        chance = step.chance
-        kind, at = chance.choice(_FAULTS), chance.randint(1, _FIRST_CALLS)
-        if kind == "meanwhile":
-            self._disk.at_read[at] = lambda: self._meanwhile(step)
-        elif kind != "one batch":
-            self._put_fault(kind, at, lambda *_: None)
-        self._tell(f"{step.number}. job runs{f', {kind} at call {at}' if kind else ''}")
+        kind = self._put_fault(step, step.chance, "job", _FAULTS, _FIRST_CALLS)
         self._run(is_short=kind == "one batch")
 
     def _meanwhile(self, step: LifeStep) -> None:
