@@ -73,11 +73,7 @@ def require(module: str) -> None:
 
 
 def require_java() -> None:
-    """See that there is a Java runtime, which Spark needs.
-
-    Raises:
-        MachineError: `NO_JAVA`.
-    """
+    """See that there is a Java runtime, which Spark needs."""
     home = os.environ.get("JAVA_HOME")
     if not (shutil.which(Path(home) / "bin" / "java") if home else shutil.which("java")):
         raise MachineError(

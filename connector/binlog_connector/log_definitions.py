@@ -53,11 +53,7 @@ _KNOWN_MAX = 8
 
 @dataclass(frozen=True, slots=True)
 class SchemaFile:
-    """A schema file, read once where the query is planned.
-
-    Attributes:
-        stamp: Tells its contents from others at that path.
-    """
+    """A schema file, read once where the query is planned. *stamp*: tells its contents from others at that path."""
 
     path: str
     stamp: tuple[int, int]

@@ -71,11 +71,7 @@ class FinalFile(ABC):
 
     @abstractmethod
     def blocks(self, start: int) -> Iterator[FinalBlock]:
-        """The final bytes from byte *start* on: 0, or right after a block that may end.
-
-        Raises:
-            CorruptError: Bytes cannot be what the server wrote.
-        """
+        """The final bytes from byte *start* on: 0, or right after a block that may end."""
 
     @abstractmethod
     def position_at(self, size: int) -> Position:
@@ -146,11 +142,7 @@ class LiveFiles(ABC):
 
     @abstractmethod
     def look(self) -> EndMark:
-        """Read the present state of the log's end.
-
-        Raises:
-            BinlogError: The newest file's start cannot be read, or there are no files.
-        """
+        """Read the present state of the log's end."""
 
     def byte_of(self, position: Position) -> int:
         """The byte of *position* in its file; the start of its page when what it counts there is not there."""

@@ -263,10 +263,6 @@ class LogFormat(ABC):
         Args:
             start: Default: `start_position()`.
             end: Default: the end of the log when that place is reached.
-
-        Raises:
-            CorruptError: Bytes on disk cannot be right.
-            DataLossError: A file in the middle is missing, or *start* has been purged.
         """
 
     @abstractmethod

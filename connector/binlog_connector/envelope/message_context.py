@@ -126,11 +126,7 @@ class TableEnvelope:
     def of(
         cls, layout: TableLayout, options: EnvelopeOptions, decoding: Decoding, *, is_copied: bool = False
     ) -> TableEnvelope:
-        """Make the envelope of *layout* with *options*.
-
-        Raises:
-            OptionError: `INVALID_VALUE`: the table does not have a column that is to be in its key.
-        """
+        """Make the envelope of *layout* with *options*."""
         kinds = arrow_schema(layout, decoding).types
         facts = declared_columns(layout, decoding) if (options.schemas and not options.is_first_version) else ()
         columns = tuple(

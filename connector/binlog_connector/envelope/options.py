@@ -111,9 +111,6 @@ class EnvelopeOptions:
         files_before: Added to the number of the file in total orders: they go on after those of the logs before.
         version: Of messages, which a consumer of a topic sees in `source.version`; one of `FIRST_MESSAGES` and
             `CURRENT_MESSAGES`.
-
-    Raises:
-        OptionError: `INVALID_VALUE`: no topic prefix.
     """
 
     topic_prefix: str

@@ -110,10 +110,6 @@ def start_after(watched: WatchedLog, given: DebeziumOffset, *, counts_annotation
 
     Args:
         counts_annotations: The connector had `include.query`.
-
-    Raises:
-        StartError: `POSITION_NOT_FOUND`: the log has no such place; `CONFLICTING_OPTIONS`: gtids and the place differ.
-        DataLossError: What follows has been purged.
     """
     by_gtids = initial_offset(watched, given.gtids) if given.gtids else None
     at_place = _at_place(watched, given)

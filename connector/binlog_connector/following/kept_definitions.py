@@ -85,11 +85,7 @@ class KeptDefinitions(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def parse(cls, content: bytes, place: str) -> KeptDefinitions:
-        """Read a file's content.
-
-        Raises:
-            OptionError: `INVALID_VALUE`: it is not such a file, or of a later version.
-        """
+        """Read a file's content."""
         try:
             kept = msgspec.json.decode(content, type=cls)
         except msgspec.DecodeError as error:
@@ -100,11 +96,7 @@ class KeptDefinitions(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def read(cls, path: str) -> KeptDefinitions | None:
-        """Read a file; None: it is not there.
-
-        Raises:
-            OptionError: `INVALID_VALUE`: it is not such a file, or of a later version.
-        """
+        """Read a file; None: it is not there."""
         try:
             return cls.parse(Path(path).read_bytes(), path)
         except (FileNotFoundError, NotADirectoryError):

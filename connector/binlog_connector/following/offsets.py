@@ -305,11 +305,7 @@ class OffsetFile:
         self.path = Path(path)
 
     def load(self) -> SourceOffset | None:
-        """The offset; None when there is no file.
-
-        Raises:
-            OptionError: `INVALID_VALUE`: the file is damaged, or something else.
-        """
+        """The offset; None when there is no file."""
         try:
             with self.path.open("rb") as file:
                 data = file.read(FILE_SIZE_MAX + 1)

@@ -56,11 +56,7 @@ class Decision:
 
 
 def lost(subclass: str, reason: str, *, go_on: SourceOffset, hint: str, at: Place | None = None) -> Decision:
-    """The decision that something is lost.
-
-    Args:
-        reason: What is lost, and how that shows.
-    """
+    """The decision that something is lost. *reason*: what is lost, and how that shows."""
     return Decision(go_on, reason, DataLossError(subclass, reason, at=at, hint=hint))
 
 

@@ -124,9 +124,6 @@ def ending(watched: WatchedLog, end: Start, start: Position) -> Ending:
     A time ends it before the first group that was committed then or later; a time that has not come yet, at the end of
     data; of a structured log always there, as earlier events may follow. GTIDs are the last ones to be read; a
     domain that they do not name is not read.
-
-    Raises:
-        StartError: `START_AFTER_END`; `GTID_NOT_FOUND`, `POSITION_NOT_FOUND`: the log does not reach that far.
     """
     if isinstance(end, Edge):
         return Ending()

@@ -48,9 +48,6 @@ def planned_entries(
     Args:
         blocks: The blocks that the log has now from *start* to *end*.
         files: Numbers of the files after that of *start* which had events then: one that is gone leaves no trace.
-
-    Raises:
-        DataLossError: `FILE_PURGED`: one of *files* is gone; `TRUNCATED_TRANSACTION`: as `check_range_complete`.
     """
     missing, reached = set(files), start
     for block in blocks:
@@ -121,11 +118,7 @@ class Step:
         return GroupFilter(taken_in(self.watched.log, self.start, self.end.position))
 
     def blocks(self) -> Iterator[Block]:
-        """The committed changes, block by block; large transactions come in several. May be called again.
-
-        Raises:
-            DataLossError: The log does not reach as far any more as when the step was planned.
-        """
+        """The committed changes, block by block; large transactions come in several. May be called again."""
         log, end = self.watched.log, self.end.position
 
         def read(start: Position) -> Iterator[Block]:

@@ -118,10 +118,6 @@ class Tailer:
     Attributes:
         has_log_events: Whether it is a structured log, whose steps have `entries`.
         offset: After the last step that is done: one is, when the next one is asked for.
-
-    Raises:
-        StartError: The log or the start is not there.
-        DataLossError: What follows *saved* or *start* is not there any more.
     """
 
     def __init__(
@@ -196,11 +192,6 @@ class Tailer:
 
         Returns:
             None when the time is over, or `is_ended`.
-
-        Raises:
-            DataLossError: What was consumed, or comes next, is not there any more.
-            CorruptError: It is damaged; waiting did not help.
-            StartError: The log is not there any more.
         """
         if self._given is not None:
             self._finish(self._given.end)

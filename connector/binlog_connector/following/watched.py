@@ -31,9 +31,6 @@ class WatchedLog:
     Args:
         path: Directory of the binlog files, one file, or a URL.
         format_name: The format that the log must have; None: whatever it is.
-
-    Raises:
-        StartError: `NO_LOG_FILES`, and what else `open_log` raises.
     """
 
     def __init__(self, path: str, format_name: str | None = None, *, bound: Bound = Bound.VISIBLE) -> None:

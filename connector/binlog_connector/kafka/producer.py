@@ -54,9 +54,6 @@ class ProducerSettings:
         transactional_id: Of the one producer that may write under this name; None: no transactions.
         transaction_timeout: Seconds after which brokers abort a transaction that has not ended.
         compression: One of `COMPRESSIONS`.
-
-    Raises:
-        OptionError: `INVALID_VALUE`.
     """
 
     transactional_id: str | None = None

@@ -97,12 +97,7 @@ class TopicNames:
         return self.transactions if kind is MessageKind.TRANSACTION else self.schema_changes
 
     def of_table(self, database: str, table: str) -> str:
-        """The topic of a table's changes.
-
-        Raises:
-            OptionError: `INVALID_VALUE`: it is the topic of something else too, which nobody could tell apart; or its
-                name is too long.
-        """
+        """The topic of a table's changes."""
         found = self._of_tables.get((database, table))
         if found is None:
             spelled = self._templates.tables.format(prefix=self._templates.prefix, database=database, table=table)

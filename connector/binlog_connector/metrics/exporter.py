@@ -34,11 +34,7 @@ PREFIX = "binlog_stream_"
 
 
 class FollowerMetrics:
-    """Metrics of followers, made when somebody asks for them.
-
-    Raises:
-        OptionError: `MISSING`: prometheus-client is not installed.
-    """
+    """Metrics of followers, made when somebody asks for them."""
 
     def __init__(self) -> None:
         try:
@@ -95,15 +91,7 @@ class FollowerMetrics:
 
 
 class MetricsExporter(FollowerMetrics):
-    """The same on a small HTTP server for Prometheus; a context manager.
-
-    Args:
-        port: TCP port; 0: one that is free.
-
-    Raises:
-        OptionError: `MISSING`: prometheus-client is not installed.
-        MachineError: `PORT_IN_USE`: the port is taken.
-    """
+    """The same on a small HTTP server for Prometheus; a context manager. *port*: TCP port; 0: one that is free."""
 
     def __init__(self, port: int, host: str = HOST) -> None:
         super().__init__()

@@ -38,9 +38,6 @@ class OtlpExporter(FollowerMetrics):
 
     Args:
         service: Name of the service, unless OTEL_SERVICE_NAME sets another one.
-
-    Raises:
-        OptionError: `MISSING`: OpenTelemetry is not installed; `INVALID_VALUE`: one of its variables.
     """
 
     def __init__(self, service: str) -> None:

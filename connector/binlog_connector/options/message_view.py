@@ -58,11 +58,7 @@ class MessageView:
         return MESSAGE_ROWS_SCHEMA
 
     def batches(self, blocks: Iterable[Block]) -> Iterator[pa.RecordBatch]:
-        """The messages of *blocks*.
-
-        Raises:
-            OptionError: `INVALID_VALUE`: a topic that nobody could tell from another one.
-        """
+        """The messages of *blocks*."""
         for batch in self._messages.batches(blocks):
             numbers = _message_numbers(batch)
             for part in text_batches(batch):

@@ -143,11 +143,7 @@ def defined_tables(rules: Iterable[RowRule]) -> str | None:
 
 
 def bound_rule(rule: RowRule, *, keys: tuple[str, ...] = (), needs_key: bool = False) -> BoundRule:
-    """A rule with its salt out of the environment; arguments as `BoundRule`.
-
-    Raises:
-        OptionError: `MISSING`: the salt is not there.
-    """
+    """A rule with its salt out of the environment; arguments as `BoundRule`."""
     return BoundRule(rule, keys, needs_key, read_salt(rule.salt_variable))
 
 
@@ -173,11 +169,7 @@ _DIGITS = 16
 
 
 def salt_fingerprints(rules: Iterable[RowRule]) -> dict[str, str]:
-    """Fingerprints of the salts of *rules*, by environment variable.
-
-    Raises:
-        OptionError: `MISSING`: one is not set.
-    """
+    """Fingerprints of the salts of *rules*, by environment variable."""
     variables = {rule.salt_variable for rule in rules if rule.salt_variable is not None}
     return {variable: _fingerprint(read_salt(variable)) for variable in sorted(variables)}
 
@@ -250,9 +242,6 @@ def read_rules(text: str, *, needs_key: bool = False) -> TableRules | None:
     Args:
         text: JSON, a list of rules or one of them; or the path of a TOML file with sections `[[tables]]`.
         needs_key: Whether primary keys must stay keys, as those of messages.
-
-    Raises:
-        OptionError: `INVALID_VALUE`; `MISSING`: a salt is not in the environment.
     """
     is_json = text.lstrip().startswith(("[", "{"))
     at = None if is_json else Place(text)

@@ -133,9 +133,6 @@ def apply_rules_to_table(
 
     Args:
         generated: Names of the table's generated columns, in small letters; None: the layout's definition has them.
-
-    Raises:
-        OptionError: `INVALID_VALUE`: the rule does not fit the table.
     """
     names = [column.name for column in layout.columns]
     known = [name for name in names if name is not None]

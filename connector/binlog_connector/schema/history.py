@@ -102,9 +102,6 @@ class SchemaHistory:
 
         Args:
             path: A dump of CREATE TABLEs: see `read_schema_file`; None: there is none, and nothing is known.
-
-        Raises:
-            SchemaError: `DDL_NOT_PARSED`: nothing names the database of a table.
         """
         if path is None:
             return cls(folds_names=folds_names)

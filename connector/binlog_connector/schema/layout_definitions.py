@@ -265,14 +265,7 @@ def may_have_declared_types(layout: TableLayout) -> bool:
 
 
 def completed_by(layout: TableLayout, definition: TableDefinition, source: str) -> TableLayout:
-    """A layout with all that a definition of its table states.
-
-    Args:
-        definition: Of the same table, with columns.
-
-    Raises:
-        SchemaError: `COLUMN_COUNT_MISMATCH`, `COLUMN_MISMATCH`: it is the definition of another table.
-    """
+    """A layout with all that a definition of its table states. *definition*: of the same table, with columns."""
     assert definition.columns is not None, "it has columns"
     layout, completion = revealed(layout, definition.columns), definition.completion()
     if layout.has_names:

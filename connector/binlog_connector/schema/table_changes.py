@@ -253,9 +253,6 @@ def default_facts(
 
     Args:
         nullable: Whether it can be NULL, where that is known better (columns of a primary key cannot).
-
-    Raises:
-        SchemaError: `NO_COLUMN_METADATA`: it has a type that is not known.
     """
     column = definition if nullable is None else replace(definition, nullable=nullable)
     return _facts([column], _About(TableName("", ""), vendor, decoding))[0]

@@ -44,9 +44,6 @@ class BinlogMetricsListener(StreamingQueryListener):
         port: TCP port for Prometheus; 0: one that is free.
         path: The log that all queries read, or the log of each query by its name. Of a query without one what it has
             done is exported, not what follows.
-
-    Raises:
-        OptionError: `MISSING`: prometheus-client is not installed.
     """
 
     def __init__(self, port: int, host: str = HOST, path: str | Mapping[str, str] | None = None) -> None:

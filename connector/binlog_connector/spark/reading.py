@@ -75,12 +75,7 @@ class RangeReader:
     wanted: Wanted = ALL_WANTED
 
     def read(self, partition: RangePartition) -> Iterator[pa.RecordBatch]:
-        """The rows of *partition*, at most `BATCH_ROWS_MAX` in a batch.
-
-        Raises:
-            SchemaError: `SCHEMA_CHANGED`: the table has other columns now than when the query was planned.
-            DataLossError: `TRUNCATED_TRANSACTION`: the log ends now before *partition* does. `LOST_EVENTS`.
-        """
+        """The rows of *partition*, at most `BATCH_ROWS_MAX` in a batch."""
         with open_watched(self.options, partition.format) as watched:
             options = self.options.of_log(watched.log)
             if options.view is View.LOGS:
@@ -265,12 +260,7 @@ def events_schema(log: Log, options: SourceOptions) -> pa.Schema:
 def event_batches(
     log: Log, options: SourceOptions, wanted: EventFilter, partition: RangePartition
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of *partition*.
-
-    Raises:
-        DataLossError: `TRUNCATED_TRANSACTION`: the log ends now before *partition* does; `FILE_PURGED`: a file of it
-            is gone.
-    """
+    """The rows of *partition*."""
     view = _view(options, wanted)
     batches = view.batches(_planned_entries(log, partition), leave_out if options.events.skip_damaged else None)
     if options.events.sort_window_ns is None:

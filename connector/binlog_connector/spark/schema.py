@@ -114,9 +114,6 @@ def find_layout(
         table: `database.table`.
         file: A schema file; None: there is none.
         declared_types: See `RangeSchemas`.
-
-    Raises:
-        SchemaError: `TABLE_NOT_FOUND`: neither the log nor the file knows it.
     """
     begin = initial_offset_or_gap(watched, start)[0].position
     seen: set[str] = set()

@@ -166,10 +166,6 @@ def open_directory(path: str) -> tuple[Directory, str | None]:
 
     Returns:
         The directory; and the name of the one file when *path* is a file, or the pattern.
-
-    Raises:
-        OptionError: `INVALID_VALUE`: a URL has keys in it.
-        StartError: `PATH_NOT_FOUND`: nothing is there; what `UnionDirectory` raises.
     """
     refuse_keys(path)
     server_path, has_archive, archive_path = path.partition(ARCHIVE_MARK)

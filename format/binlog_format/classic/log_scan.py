@@ -67,11 +67,7 @@ class LogScan:
         self.end = start
 
     def pieces(self) -> Generator[Piece]:
-        """Read file after file.
-
-        Raises:
-            DataLossError: `FILE_PURGED`: a file is missing, or *start* is before the first one.
-        """
+        """Read file after file."""
         newest = max(self._listing)
         if self._start.file_no > newest:
             raise StartError(

@@ -52,9 +52,6 @@ class ClassicLog(Log):
 
     Attributes:
         directory_path: The directory, also when *only* one file of it is read.
-
-    Raises:
-        StartError: `NO_LOG_FILES`; or `CONFLICTING_OPTIONS`: the files of several logs are there.
     """
 
     format_name = CLASSIC

@@ -96,9 +96,6 @@ def open_live_files(path: str, format_name: str) -> LiveFiles:
     Args:
         path: As for `open_log`.
         format_name: `Log.format_name`.
-
-    Raises:
-        StartError: `PATH_NOT_FOUND`.
     """
     directory, only = open_directory(path)
     files: LiveFiles = _loaded(FORMAT_CLASSES[format_name].live_files)(directory, only)
@@ -132,10 +129,6 @@ def detect_format(directory: Directory, only: str | None) -> str:
 
     Args:
         only: The one file, or the pattern, that was given; None: the whole directory.
-
-    Raises:
-        StartError: `NO_LOG_FILES`; `CONFLICTING_OPTIONS`: logs of both formats are there.
-        UnsupportedError: `FORMAT`: the one file is something else, or all that is there is compressed; `ENCRYPTED`.
     """
     if only is not None:
         return STRUCTURED if is_pattern(only) else _format_of_file(directory, only)
@@ -258,9 +251,6 @@ def verify_log(
     Args:
         path: The directory of a server's binlog files or of a program's logs, one of them, or a URL.
         start: Check from here on; default: the start.
-
-    Raises:
-        StartError: Nothing is there to be checked, or *start* is not there.
     """
     directory, only = open_directory(path)
     return verify_directory(directory, only, start=start, end=end, on_progress=on_progress)

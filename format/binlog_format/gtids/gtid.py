@@ -102,11 +102,7 @@ class GtidPosition:
     def advanced_by(self, later: GtidPoint) -> GtidPoint: ...
 
     def advanced_by(self, later: GtidPoint) -> GtidPoint:
-        """This position with the domains of *later* replaced.
-
-        Raises:
-            ValueError: The other one is a set of MySQL's, and neither is empty.
-        """
+        """This position with the domains of *later* replaced."""
         if not later:
             return self
         if not isinstance(later, GtidPosition):

@@ -27,11 +27,7 @@ if TYPE_CHECKING:
 
 
 def gtid_of(group: np.void, sources: Sequence[GtidSource]) -> AnyGtid | None:
-    """The GTID of a row of a group table; None: it has none.
-
-    Args:
-        group: A row of `GROUP_DTYPE`.
-    """
+    """The GTID of a row of a group table; None: it has none. *group*: A row of `GROUP_DTYPE`."""
     if not group["has_gtid"]:
         return None
     if group["gtid_source"] >= 0:

@@ -68,11 +68,7 @@ class GtidSearch:
         return None
 
     def start(self, wanted: GtidPosition) -> GtidStart:
-        """Position to continue after *wanted*.
-
-        Raises:
-            DataLossError: `GTID_PURGED`: groups that come after *wanted* are not in the log any more.
-        """
+        """Position to continue after *wanted*."""
         if not self._files:
             first = self._log.start_position()
             return GtidStart(first, GtidPosition({}), DomainStarts(dict.fromkeys(wanted.last, NOT_REACHED)))
@@ -94,11 +90,7 @@ class GtidSearch:
         return GtidStart(place, state, taken)
 
     def end(self, wanted: GtidPosition) -> DomainStarts:
-        """End of reading for each domain of *wanted*: for a GTID that has not been logged, `NOT_REACHED`.
-
-        Raises:
-            DataLossError: `GTID_PURGED`: the log begins after *wanted*.
-        """
+        """End of reading for each domain of *wanted*: for a GTID that has not been logged, `NOT_REACHED`."""
         return DomainStarts({domain: self._place_after(gtid, wanted) for domain, gtid in wanted.last.items()})
 
     def _place_after(self, gtid: Gtid, wanted: GtidPosition) -> Position:
@@ -235,11 +227,7 @@ class GtidSearch:
 
 
 def start_after_set(log: Log, wanted: GtidSet) -> GtidStart:
-    """MySQL: where reading goes on after the transactions of a set.
-
-    Raises:
-        DataLossError: `GTID_PURGED`: transactions that *wanted* does not have are not in the log any more.
-    """
+    """MySQL: where reading goes on after the transactions of a set."""
     position, state = log.gtids_before_start()
     purged = state.without(wanted)
     if purged:

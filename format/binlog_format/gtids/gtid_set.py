@@ -99,11 +99,7 @@ class GtidSet:
         return any(first <= gtid.seqno <= last for first, last in self.intervals.get(gtid.source, ()))
 
     def advanced_by(self, later: GtidPoint) -> GtidPoint:
-        """The union with *later*.
-
-        Raises:
-            ValueError: The other one is a position of MariaDB's, and neither is empty.
-        """
+        """The union with *later*."""
         if not later:
             return self
         if not isinstance(later, GtidSet):

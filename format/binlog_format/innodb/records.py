@@ -68,9 +68,6 @@ class RecordReader:
         Args:
             offset: Byte of the first chunk in the file.
             size_max: Stop after about so many bytes.
-
-        Raises:
-            DataLossError: `FILE_PURGED`; `TRUNCATED_TRANSACTION`: it does not end.
         """
         file = self._reader.files.existing(file_no)
         page_size = file.page_size

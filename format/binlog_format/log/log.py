@@ -100,10 +100,6 @@ class Log(LogFormat):
             start: A position, or GTIDs (`0-1-575`) after which to start; default: the start of the log.
             end: A position to stop before, or GTIDs to stop after; default: the end of the log.
             decoding: How rows become values, where the log leaves it open; default: `DEFAULT_DECODING`.
-
-        Raises:
-            OptionError: `INVALID_VALUE`: *table* names no database.
-            StartError: *start* or *end* is not in the log; see `ReadRange.of`.
         """
         from binlog_format.rows.decoding import DEFAULT_DECODING
         from binlog_format.views.changes import ChangesView  # compiled code; not every use of a log needs it
@@ -155,11 +151,7 @@ def parse_position(text: str) -> Position | ServerPosition:
 
 
 def resolve_position(log: Log, name: str, position: Position | ServerPosition) -> Position:
-    """The position in *log* that a user means.
-
-    Raises:
-        OptionError: `INVALID_VALUE`: the log's files are not named like that.
-    """
+    """The position in *log* that a user means."""
     if isinstance(position, Position):
         return position
     found = log.position_at_byte(position.name, position.byte)
@@ -183,9 +175,6 @@ def check_start(log: Log, name: str, position: Position) -> None:
     """See that reading can begin at a position that a user gave; of a classic log the file is walked up to it.
 
     What has been purged, and files that are missing, are found by reading.
-
-    Raises:
-        StartError: `POSITION_NOT_FOUND`: it lies after the end of the log, or where nothing begins.
     """
     starts = {start.file_no: start for start in log.file_starts()}
     if position.file_no in starts and log.can_start_at(position):

@@ -27,10 +27,6 @@ def find_gtid(log: Log, gtid: AnyGtid) -> Position:
     """Position of the group with this GTID.
 
     The GTID lists of a log lead to it: see `GtidSearch`; of a MySQL log the groups of one file are looked at.
-
-    Raises:
-        DataLossError: `GTID_PURGED`: it is older than the log.
-        OptionError: `INVALID_VALUE`: the log has GTIDs of the other vendor.
     """
     _, known = log.gtids_before_start()
     point = GtidPosition.of([gtid]) if isinstance(gtid, Gtid) else GtidSet.of([(gtid.source, (gtid.seqno, gtid.seqno))])
@@ -94,12 +90,7 @@ class GtidEnd(NamedTuple):
 
 
 def end_of_gtids(log: Log, gtids: GtidPoint) -> GtidEnd:
-    """Find the end of a range that ends with *gtids*; domains or sources that they do not name are left out.
-
-    Raises:
-        DataLossError: `GTID_PURGED`: they are older than the log.
-        OptionError: `INVALID_VALUE`: the log has GTIDs of the other vendor.
-    """
+    """Find the end of a range that ends with *gtids*; domains or sources that they do not name are left out."""
     first, known = log.gtids_before_start()
     check_kind(known, gtids)
     if isinstance(known, GtidSet):

@@ -109,11 +109,7 @@ class ZeroDateError(BadValueError):
 
 
 def value_widths(layout: TableLayout) -> Int32s:
-    """Bytes of a value, for each column, hidden ones too; of values that carry their size, minus the bytes of the size.
-
-    Raises:
-        SchemaError: `NO_COLUMN_METADATA`: an old temporal type; the width of its values is only in the schema.
-    """
+    """Bytes of a value, for each column, hidden ones too; where values carry their size, minus the bytes of that."""
     declared = [_width(layout, index) for index in range(len(layout.columns))]
     return np.array([*declared, *(_FIXED_WIDTHS[column.type] for column in layout.hidden)], dtype=np.int32)
 

@@ -94,11 +94,7 @@ class Images:
         return replace(self, table=self.table[indices], cells=self.cells.take(indices, axis=1))
 
     def column(self, column: int) -> pa.Array:
-        """The values of a column; null where the value is NULL or the image does not have the column.
-
-        Raises:
-            SchemaError: `NO_COLUMN_METADATA`: the log does not state how to understand the bytes.
-        """
+        """The values of a column; null where the value is NULL or the image does not have the column."""
         return column_array(self.layout, column, self.data, self.column_offsets(column), decoding=self.decoding)
 
     def column_of(self, column: int, rows: Int64s, missing: Mask) -> pa.Array:

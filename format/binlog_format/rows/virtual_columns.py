@@ -21,12 +21,7 @@ if TYPE_CHECKING:
 
 
 def with_absent_virtual_values(images: Images) -> Images:
-    """*images*, just read; their cells are changed.
-
-    Raises:
-        UnsupportedError: `ROW_IMAGE`: it is not known of what a column is computed, on which it depends whether its
-            values tell anything.
-    """
+    """*images*, just read; their cells are changed."""
     for column, declared in _columns(images.layout.completion, len(images.slots)).items():
         cells = images.cells[images.slots[column]]
         nulls = cells == codes.NULL

@@ -54,9 +54,6 @@ class StructuredLog(EventLog):
 
     Attributes:
         directory_path: The directory, also when *only* some files of it are read.
-
-    Raises:
-        StartError: `NO_LOG_FILES`; `CONFLICTING_OPTIONS`: which of two files comes first cannot be told.
     """
 
     format_name = STRUCTURED

@@ -57,12 +57,7 @@ class SeriesScan(Generic[Made]):
         self.unfinished = b""
 
     def blocks(self) -> Iterator[tuple[SeriesFile, Made]]:
-        """Read file after file; each block with the file that it is of.
-
-        Raises:
-            DataLossError: `FILE_PURGED`: the file of *start*, or one after it, is not there any more.
-            StartError: `POSITION_NOT_FOUND`: *start* is after the end of its file, or of the log.
-        """
+        """Read file after file; each block with the file that it is of."""
         numbers = self._numbers()
         for index, file_no in enumerate(numbers):
             if self._limit is not None and Position(file_no, 0, 0) >= self._limit:

@@ -81,9 +81,6 @@ class TableFilter:
         databases: Only tables of these databases; None: of all.
         names: Only tables with these names, in whatever database; None: all.
         with_snapshots: Tables of snapshots are tables as others are: for who examines a snapshot in a log.
-
-    Raises:
-        OptionError: `INVALID_VALUE`: not a regular expression.
     """
 
     def __init__(

@@ -50,11 +50,7 @@ def column_styles(layout: TableLayout, decoding: Decoding = DEFAULT_DECODING) ->
 
 
 def image_rows(images: Images) -> JsonRows:
-    """The images as JSON objects by column name, ready to be written.
-
-    Raises:
-        SchemaError: `NO_COLUMN_METADATA`: the log does not name the columns.
-    """
+    """The images as JSON objects by column name, ready to be written."""
     names = column_names(images.layout, images.decoding)
     has_absent = images.has_absent()
     columns = [

@@ -79,11 +79,7 @@ class Selection:
         self._maps = TableMaps()
 
     def of(self, block: Block) -> list[TableEvents]:
-        """The wanted row events of each table layout; layouts without any are left out.
-
-        Raises:
-            SchemaError: `COLUMN_COUNT_MISMATCH`, `COLUMN_MISMATCH`: a schema is not that of a wanted table.
-        """
+        """The wanted row events of each table layout; layouts without any are left out."""
         resolved = self._maps.resolve(block)
         wanted = self._kept([touched for touched in resolved if self.wants(touched)], block, self._event_types)
         return self.known(block, wanted + self._copied(block, resolved))

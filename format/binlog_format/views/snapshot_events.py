@@ -91,11 +91,7 @@ class SnapshotEvents:
     marks: list[dict[str, object]] = field(default_factory=list)
 
     def take(self, block: Block, resolved: Sequence[TableEvents]) -> tuple[list[TableEvents], list[TableEvents]]:
-        """The events of shadows, and those of tables outside of the snapshots' database; marks are noted.
-
-        Raises:
-            SchemaError: `COLUMN_COUNT_MISMATCH`: the table of marks has other columns than a snapshot makes.
-        """
+        """The events of shadows, and those of tables outside of the snapshots' database; marks are noted."""
         shadows, others = [], []
         for touched in resolved:
             if not is_of_snapshots(touched.layout.database):

@@ -146,11 +146,7 @@ class TablesView:
         return TABLES_SCHEMA
 
     def batches(self, blocks: Iterable[Block]) -> Iterator[pa.RecordBatch]:
-        """One batch for all of *blocks*, tables by first touch; none when there are neither tables nor statements.
-
-        Raises:
-            SchemaError: `COLUMN_COUNT_MISMATCH`, `COLUMN_MISMATCH`: a schema is not that of a table touched.
-        """
+        """One batch for all of *blocks*, tables by first touch; none when there are neither tables nor statements."""
         problems: dict[tuple[str, str], dict[str, object]] = {}
 
         def note_problem(block: Block, touched: TableEvents, error: BinlogError) -> None:

@@ -93,9 +93,6 @@ class AvroEncoding:
 
     Args:
         topic_of: The topic of messages, by their kind, database and table.
-
-    Raises:
-        OptionError: `INVALID_VALUE`: flat rows, or CloudEvents in binary mode.
     """
 
     def __init__(self, options: EnvelopeOptions, ids: SchemaIds, topic_of: TopicOf, heartbeat_topic: str) -> None:

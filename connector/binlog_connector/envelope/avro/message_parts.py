@@ -56,11 +56,7 @@ _HEAD, _TAIL = len('{"":"'), len('"}')
 
 
 def column_part(column: ConnectColumn, values: pa.Array) -> AvroPart:
-    """A column as a field of each row.
-
-    Args:
-        values: Made by `ConnectColumn.values`.
-    """
+    """A column as a field of each row. *values*: made by `ConnectColumn.values`."""
     if pa.types.is_dictionary(values.type):
         values = values.dictionary_decode()
     if values.null_count and not column.schema["optional"]:

@@ -119,11 +119,7 @@ class ParsedColumn:
 
 
 def parse_column(reader: TokenReader, name: str, session: StatementSession) -> ParsedColumn:
-    """Read the type and the attributes of column *name*, up to a `,`, a `)`, FIRST or AFTER.
-
-    Raises:
-        DdlSyntaxError: There is no type, or something in it has no end.
-    """
+    """Read the type and the attributes of column *name*, up to a `,`, a `)`, FIRST or AFTER."""
     spec = _parse_type(reader, name, session)
     while not (reader.at_clause_end() or reader.at_any("FIRST", "AFTER")):
         spec = _attribute(reader, spec, session)

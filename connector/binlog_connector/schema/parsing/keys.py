@@ -30,11 +30,7 @@ def at_key(reader: TokenReader) -> bool:
 
 
 def parse_key(reader: TokenReader, session: StatementSession) -> KeySpec | ForeignKey | None:
-    """A key or a constraint; None for one that does not concern rows (CHECK).
-
-    Raises:
-        DdlSyntaxError: It is not understood.
-    """
+    """A key or a constraint; None for one that does not concern rows (CHECK)."""
     name = ""
     if reader.accept("CONSTRAINT"):
         accept_if_exists(reader)

@@ -140,11 +140,7 @@ class Lexer:
         return self._position
 
     def first(self) -> Token | None:
-        """The first token from here on, and step over it; None when nothing but spaces and comments is left.
-
-        Raises:
-            DdlSyntaxError: A quote without its end.
-        """
+        """The first token from here on, and step over it; None when nothing but spaces and comments is left."""
         while self._position < len(self._text):
             token = self._next()
             if token is not None:

@@ -101,11 +101,7 @@ def table_name(reader: TokenReader, session: StatementSession) -> TableName:
 
 
 def column_name(reader: TokenReader) -> str:
-    """A column's name without its table's: MariaDB, and MySQL before 8.0, take `t.c`, `d.t.c` and `.c` in definitions.
-
-    Raises:
-        DdlSyntaxError: Something else comes.
-    """
+    """A column's name without its table's: MariaDB and MySQL before 8.0 take `t.c`, `d.t.c` and `.c` in definitions."""
     reader.accept_symbol(".")
     name = reader.name()
     while reader.accept_symbol("."):
@@ -155,9 +151,6 @@ def skip_settings(reader: TokenReader) -> bool:
     """Step over `SET STATEMENT ... FOR`, if it comes; whether `sql_mode` is one of the settings.
 
     The event has the settings in its own status, as the statement ran with them.
-
-    Raises:
-        DdlSyntaxError: No FOR comes.
     """
     sets_mode = False
     while reader.accept(SET, "STATEMENT"):

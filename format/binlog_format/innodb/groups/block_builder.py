@@ -214,11 +214,7 @@ class BlockBuilder:
         yield self.take(self._position, at)
 
     def end_group(self) -> None:
-        """End the group under construction.
-
-        Raises:
-            CorruptError: `BAD_EVENT`: its bytes are no whole number of events. The group is dropped.
-        """
+        """End the group under construction."""
         _, event_end, at = self._cut_events()
         if at != self.size or event_end == self._used[_EVENTS]:
             raise self._bad_event(at)

@@ -107,11 +107,7 @@ NO_PLACE: FilePlace = (0, 0)
 
 @dataclass(frozen=True, slots=True)
 class OobSet:
-    """Contents of a commit record about one set of out-of-band data.
-
-    Attributes:
-        last: The root of the last tree.
-    """
+    """Contents of a commit record about one set of out-of-band data. *last*: the root of the last tree."""
 
     count: int
     first: FilePlace
@@ -150,9 +146,6 @@ class Forest:
 
         Yields:
             `ORDER_DTYPE`, some records at a time; overwritten by the next step.
-
-        Raises:
-            DataLossError: A file that is referred to is not there.
         """
         for place in (oob.first, oob.last):
             if max(place) >> NUMBER_BITS_MAX:

@@ -107,11 +107,7 @@ class PageReader:
         return True
 
     def next_file(self, file: OpenFile) -> OpenFile | None:
-        """The file after *file*, whose last page has been read; None when it has not been begun.
-
-        Raises:
-            DataLossError: `FILE_PURGED`: it is missing, but a later one is there; `LOG_RESET`: the log was begun anew.
-        """
+        """The file after *file*, whose last page has been read; None when it has not been begun."""
         following = self.files.begun(file.file_no + 1)
         if following is None:
             later = self.files.later_begun(file.file_no)
@@ -237,9 +233,6 @@ class PageRuns:
 
         Args:
             ahead: Pages worth reading from there on when it has to be read; 1: it is wanted alone.
-
-        Raises:
-            DataLossError: The file is not there.
         """
         run = self.find(file_no, page)
         if run is not None:

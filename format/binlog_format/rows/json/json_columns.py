@@ -59,9 +59,6 @@ def document_texts(data: Bytes, offsets: Int32s, prefix: int) -> tuple[Bytes, In
         data: What the offsets point into.
         offsets: Where the size before each document starts; below 0 for no value, which gets no text.
         prefix: Bytes of that size.
-
-    Raises:
-        BadValueError: A document that no server writes.
     """
     ends = np.empty(len(offsets) + 1, dtype=np.int32)
     bad_index = text_offsets(data, offsets, prefix, ends)

@@ -71,11 +71,7 @@ def is_shredded(kind: pa.DataType) -> bool:
 
 
 def whole_of(array: pa.StructArray) -> pa.StructArray:
-    """Variants in one piece.
-
-    Raises:
-        ShredError: The parts of one do not belong together.
-    """
+    """Variants in one piece. Raises `ShredError`: the parts of one do not belong together."""
     valid = array.is_valid()
     metadata = _parts(array)["metadata"].fill_null(b"").cast(pa.binary())
     dictionaries = metadata.to_pylist()

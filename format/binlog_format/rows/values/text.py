@@ -81,11 +81,7 @@ class RowValues(NamedTuple):
 
 
 def text_type(layout: TableLayout, index: int, _decoding: Decoding) -> pa.DataType:
-    """`string` or, for the character set `binary`, `binary`.
-
-    Raises:
-        SchemaError: `NO_COLUMN_METADATA`: the log does not state which character set.
-    """
+    """`string` or, for the character set `binary`, `binary`."""
     charset = layout.columns[index].charset
     if charset is None:
         # What declares the column leaves this to the database: it may be older than the log.
@@ -100,11 +96,7 @@ def text_type(layout: TableLayout, index: int, _decoding: Decoding) -> pa.DataTy
 
 
 def text_values(charset: str, values: RowValues, decoding: Decoding) -> pa.Array:
-    """Texts, or binary strings, as they are in the data.
-
-    Raises:
-        BadValueError: Bytes invalid in *charset*, unless *decoding* replaces them.
-    """
+    """Texts, or binary strings, as they are in the data."""
     valid = validity(values.offsets)
     if charset in _UNITS:
         offsets, texts = _converted(charset, values, decoding)

@@ -73,11 +73,7 @@ class ColumnKind(Enum):
 
 
 class EnumLabels(NamedTuple):
-    """The labels of an enum.
-
-    Attributes:
-        values: Sorted; of `UINT64` their bits.
-    """
+    """The labels of an enum. *values*: sorted; of `UINT64` their bits."""
 
     values: Int64s
     texts: pa.StringArray

@@ -152,9 +152,6 @@ def list_series(directory: Directory, only: str | None) -> Series:
 
     Args:
         only: A file's name, or a pattern of names; None: all files that begin with metadata of a structured log.
-
-    Raises:
-        StartError: `NO_LOG_FILES`; `CONFLICTING_OPTIONS`: the order of two files cannot be told.
     """
     for _ in range(_LISTING_TRIES):
         entries = list(_candidates(directory, only))

@@ -80,9 +80,6 @@ def measure_pages(
 
     Returns:
         The files as they were written.
-
-    Raises:
-        DataLossError: `FILE_PURGED`: a file was removed meanwhile.
     """
     series = list_series(directory, only)
     begun = [file for file in series.begun.values() if end is None or Position(file.file_no, 0, 0) < end]

@@ -118,14 +118,7 @@ class StructuredLogger:
         self._log(Severity.DEBUG, format, args)
 
     def info(self, format: str, *args: object) -> None:
-        """Log with the severity `INFO`.
-
-        Args:
-            format: With `{}` for each argument.
-
-        Raises:
-            ArgumentError: `COUNT`: *format* has another number of `{}`.
-        """
+        """Log with the severity `INFO`. *format*: with `{}` for each argument."""
         self._log(Severity.INFO, format, args)
 
     def warning(self, format: str, *args: object) -> None:

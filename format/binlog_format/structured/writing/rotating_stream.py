@@ -24,14 +24,7 @@ CUT_MAX = 1 << 26
 
 
 def whole_entries_end(file: int, path: Path) -> int:
-    """The byte after the last whole entry of a structured log.
-
-    Args:
-        file: Descriptor, open for reading.
-
-    Raises:
-        CorruptError: `BAD_ENTRY`: it is no structured log, or is damaged.
-    """
+    """The byte after the last whole entry of a structured log. *file*: descriptor, open for reading."""
     size = os.fstat(file).st_size
     _check_first_entry(file, size, path)
     buffer, start, at = b"", 0, 0  # `start`: where in the file the buffer is

@@ -167,9 +167,6 @@ def read_events(log: Log, events: IndexedEvents, size_max: int, layout: TableLay
 
     Args:
         size_max: Bytes of a part; an event may be larger.
-
-    Raises:
-        DataLossError: `PAGE_REWRITTEN`: what is stored there does not become what was indexed; or files have gone.
     """
     stored = events.new_stored()
     edges = np.append(stored, len(events))
