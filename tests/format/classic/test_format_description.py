@@ -70,6 +70,12 @@ def test_a_damaged_layout_is_damage(event: bytes, at: int) -> None:
     assert raised.value.condition == "BINLOG_CORRUPT.EVENT_CHECKSUM"
 
 
+def test_a_damaged_version_of_a_server_is_damage(event: bytes) -> None:
+    """A version before checksums, beside the types of a server that has them."""
+    with pytest.raises(CorruptError, match="Format_description event CRC-32"):
+        parse_format_description(event[:21] + b"0" + event[22:], AT)
+
+
 def test_another_first_event_is_damage(event: bytes) -> None:
     with pytest.raises(CorruptError, match="first event of the file has type 2"):
         parse_format_description(changed(event, 4, b"\x02"), AT)
