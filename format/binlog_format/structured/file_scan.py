@@ -50,6 +50,9 @@ ENTRIES_IN_A_ROW = 3
 METADATA_SIZES_MIN = {SOURCE_TAG: SOURCE_SIZE_MIN, WRITER_TAG: WRITER_SIZE_MIN, CLOCK_TAG: CLOCK_SIZE_MIN}
 """Smallest sizes of entries of the known kinds."""
 
+METADATA_SIZE_MAX = 1 << 20
+"""No metadata is so large: an entry that claims more is damaged, and a file that begins with one is something else."""
+
 
 @dataclass(frozen=True, slots=True)
 class Cut(Generic[Made]):
@@ -110,6 +113,8 @@ def check_size(start: bytes, size: int) -> tuple[EntryStop, int, int] | None:
     if len(start) < ENTRY_HEAD_SIZE + TAG_STRUCT.size:
         return None
     (tag,) = TAG_STRUCT.unpack_from(start, ENTRY_HEAD_SIZE)
+    if tag >= METADATA_BIT and size > METADATA_SIZE_MAX:
+        return EntryStop.INCOMPLETE, size, 0
     size_min = EVENT_SIZE_MIN if tag < METADATA_BIT else METADATA_SIZES_MIN.get(tag, 0)
     return (EntryStop.SHORT, size_min, size) if size < size_min else None
 

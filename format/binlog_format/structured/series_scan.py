@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING, Generic
 from binlog_format.errors import CorruptError, StartError
 from binlog_format.position import BEFORE_ALL, Place, Position, byte_of, position_of
 from binlog_format.structured.file_scan import METADATA_SIZES_MIN, NO_LIMIT, Made, StructuredFileScan, damaged_entry
-from binlog_format.structured.files.head import FIRST_ENTRY_MAX, FileRange
+from binlog_format.structured.files.head import FileRange
 from binlog_format.structured.layout import ENTRY_HEAD_SIZE, METADATA_BIT, SIZE_STRUCT, TAG_STRUCT
 from binlog_format.structured.scan import EntryScanner
-from binlog_format.structured.scan_kernels import EntryStop
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -149,13 +148,12 @@ class SoundScan(SeriesScan[FileRange]):
         if len(head) < ENTRY_HEAD_SIZE + TAG_STRUCT.size:
             return bool(size <= _ENTRY_MAX)
         (tag,) = TAG_STRUCT.unpack_from(head, ENTRY_HEAD_SIZE)
-        if tag < METADATA_BIT:
-            wrong = None if before.has_events_of(tag) else self._scanned(file, before)[1].check_incomplete(head, size)
-        else:
-            wrong = (EntryStop.INCOMPLETE, size, 0) if size > FIRST_ENTRY_MAX else None
+        if tag >= METADATA_BIT:
+            return tag in METADATA_SIZES_MIN
+        wrong = None if before.has_events_of(tag) else self._scanned(file, before)[1].check_incomplete(head, size)
         if wrong is not None:
             raise damaged_entry(*wrong, Place(self._series.directory.path_of(file.name), byte=before.end))
-        return tag < METADATA_BIT or tag in METADATA_SIZES_MIN
+        return True
 
     def _sound(self, file: SeriesFile, stretch: FileRange) -> Iterator[tuple[SeriesFile, FileRange]]:
         """The entries before damage without the last one."""

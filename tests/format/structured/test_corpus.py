@@ -24,6 +24,7 @@ _DAMAGED = {
     "bad_source_string_overrun": "its next field takes 1,000 bytes, 1 are left",
     "bad_text_file": "which has not been defined",
     "bad_unknown_source": "source 77, which has not been defined",
+    "big_endian_producer": "none is so large",
     "shared_callsite_c": "source 2, which has not been defined",
 }
 """Files that cannot be read to their end; of others whose lines end with an error the arguments are damaged."""

@@ -158,6 +158,19 @@ def test_an_entry_that_was_cut_off_is_held_back_when_its_end_is_another_one_s(tm
     assert steps(log, found.go_on) == [7, 8, 9]
 
 
+def test_damage_at_the_end_is_found_by_who_passes_over_it(tmp_path: Path) -> None:
+    """Metadata that claims more than any has, with too little after it to tell damage from an unfinished entry."""
+    start = Position(NS + 1000, 0, len(HEAD + at(1)))
+    (tmp_path / "a.blog").write_bytes(HEAD + at(1) + struct.pack("<IQ", 1 << 21, (1 << 64) - 1) + bytes(20))
+    log = opened(tmp_path)
+    with pytest.raises(CorruptError, match="claims 2,097,152 bytes"):
+        log.span(start)
+    found = log.first_damage(start)
+    assert found is not None
+    assert (found.position, found.event_count) == (start, 0)
+    assert "claims 2,097,152 bytes" in found.error.reason
+
+
 @pytest.mark.parametrize("tail", [at(3)[:-1], source(2).entry()[:20], at(3)[:3], struct.pack("<I", 1 << 20)])
 def test_an_entry_before_an_unfinished_one_is_given(tmp_path: Path, tail: bytes) -> None:
     (tmp_path / "a.blog").write_bytes(HEAD + source(2).entry() + at(1) + at(2) + tail)

@@ -18,6 +18,7 @@ from binlog_format.kernels import empty_bytes
 from binlog_format.structured.event_log import ns_of
 from binlog_format.structured.file_scan import (
     ENTRIES_IN_A_ROW,
+    METADATA_SIZE_MAX,
     METADATA_SIZES_MIN,
     Cut,
     StructuredFileScan,
@@ -202,9 +203,6 @@ class _HeadWalker(EntryWalker):
 HEAD_SIZE = 64 << 10
 """Bytes read at first; more, where all of them are metadata."""
 
-FIRST_ENTRY_MAX = 1 << 20
-"""A file whose first entry claims more is something else: no metadata is so large."""
-
 _NUMBER_MAX = (1 << 63) - 1
 
 _HOLDERS = ((0, b"\x7fELF"), (0, b"PK\x03\x04"), (257, b"ustar"))
@@ -295,14 +293,14 @@ def guess_format(data: Bytes) -> FormatGuess:
     if len(data) < ENTRY_HEAD_SIZE or not data.any():
         return FormatGuess.UNWRITTEN
     (size,) = SIZE_STRUCT.unpack_from(data.data)
-    if not EVENT_SIZE_MIN <= size <= FIRST_ENTRY_MAX:
+    if not EVENT_SIZE_MIN <= size <= METADATA_SIZE_MAX:
         return FormatGuess.OTHER
     if len(data) < ENTRY_HEAD_SIZE + TAG_STRUCT.size:
         return FormatGuess.LOG if size >= WRITER_SIZE_MIN else FormatGuess.OTHER
     (tag,) = TAG_STRUCT.unpack_from(data.data, ENTRY_HEAD_SIZE)
     if tag < METADATA_BIT:
         return FormatGuess.CONTINUATION
-    if size < METADATA_SIZES_MIN.get(tag, FIRST_ENTRY_MAX + 1):
+    if size < METADATA_SIZES_MIN.get(tag, METADATA_SIZE_MAX + 1):
         return FormatGuess.OTHER
     if len(data) < ENTRY_HEAD_SIZE + size:
         return FormatGuess.LOG
