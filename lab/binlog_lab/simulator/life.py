@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING
 
@@ -23,7 +24,6 @@ from binlog_lab.simulator.visible_folder import LOOKS, Look, VisibleFolder
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from pathlib import Path
 
     from binlog_lab.simulator.server import StateAfterGroup
 
@@ -189,7 +189,8 @@ class Life(AnyLife):
             )
             self._is_reset = False
             self._last_look = look
-            is_mixed = look is Look.TORN and bool(begun_anew)  # with bytes of the file that had the name before
+            # With bytes of the file that had the name before, or of what a crash has taken back.
+            is_mixed = look is Look.TORN and bool(begun_anew or self._survivors)
             was_stale = self._is_running and self._reasons.is_stale
             self._reasons.is_stale = self._view.is_stale() or is_mixed or was_stale
             self._reasons.is_torn = look is Look.TORN and isinstance(self._server.log, InnodbServerLog)
@@ -223,7 +224,8 @@ class Life(AnyLife):
         """Let the job take what is there; True: it has ended by itself."""
         done = ""
         is_first = self._lived.taken == 0
-        had_lost, self._is_running, self._reasons.has_changed_meanwhile = self._reasons.may_have_lost, True, False
+        had_lost = self._reasons.may_have_lost and not self._is_reset  # which shows only when the reader looks
+        self._is_running, self._reasons.has_changed_meanwhile = True, False
 
         def work() -> None:
             nonlocal done
@@ -270,7 +272,9 @@ class Life(AnyLife):
     def _judge(self, error: BaseException, faults: list[str], *, clean: bool) -> None:
         """See that an error is named, and its reason true."""
         named = self._named(error)
-        if self._reasons.is_last(named, self._lived.taken, faults, clean=clean):
+        if self._lived.is_set_back(named):
+            self._tell(f"   somebody sets its log back to {Path(self._lived.log).name}")
+        elif self._reasons.is_last(named, self._lived.taken, faults, clean=clean):
             self.outcome.named = named.condition
 
     def _catch_up(self) -> None:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from binlog_connector.following.offsets import SourceOffset
+    from binlog_format.errors import BinlogError
     from binlog_lab.simulator.model_tables import ModelLake
     from binlog_lab.simulator.scheduler import Conduct
     from binlog_lab.simulator.server import StateAfterGroup
@@ -92,7 +93,12 @@ class LivedJob(ABC, Generic[AnyLived]):
     def restart(self) -> None:
         """A new process."""
 
-    def move_to(self, path: Path) -> None:
+    def is_set_back(self, error: BinlogError) -> bool:
+        """True if *error* tells truly that its log has to be set back, and somebody has done so."""
+        del error
+        return False
+
+    def move_to(self, path: Path | str) -> None:
         """Set the log at *path* in its settings, before it has begun."""
         text = self._file.read_text().replace(f'"{self.job.source.path}"', f'"{path}"')
         self._file.write_text(text)

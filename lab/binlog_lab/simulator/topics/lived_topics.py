@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from binlog_lab.simulator.server_log import Terms
     from binlog_lab.simulator.topics.model_broker import ModelBroker, StoredMessage
 
+_OF_OTHER_LOG = "BINLOG_OPTION.INVALID_VALUE"
+
 
 class LivedTopicsJob(LivedJob[PublishJob]):
     """A job with topics.
@@ -51,6 +53,7 @@ class LivedTopicsJob(LivedJob[PublishJob]):
         self._size = size
         self._names = names_of(self.job.sink)
         self._verdict = TopicVerdict(broker, self._names, terms)
+        self._undecided_in: str | None = None  # the log that it left before its first transaction was decided
 
     def happen(self, kind: str, at: int) -> None:
         """See `LivedJob`."""
@@ -106,11 +109,21 @@ class LivedTopicsJob(LivedJob[PublishJob]):
         except OptionError:
             if self.offsets()[0] is not None:
                 raise
-            self.move_to(path)  # as the error says: the first transaction was never decided
+            self._undecided_in = self.job.source.path
+            self.move_to(path)  # as the error says: the first transaction is not decided
             return
         if not plan.is_done:
             plan.apply(lambda _: None)
         self._load()
+
+    def is_set_back(self, error: BinlogError) -> bool:
+        """See `LivedJob`; a first commit arrived when the job had left for another log."""
+        path = self._undecided_in
+        if path is None or error.condition != _OF_OTHER_LOG or self.offsets()[0] is None:
+            return False
+        self._undecided_in = None
+        self.move_to(path)
+        return True
 
     def _run_another(self) -> None:
         """The same job is started once more, elsewhere."""
