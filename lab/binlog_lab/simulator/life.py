@@ -96,6 +96,8 @@ class Life(AnyLife):
             self._run_step(step)
         elif step.act is Act.SHOW:
             self._show(step.chance.choice(LOOKS), step.chance, f"{step.number}. ")
+        elif step.act is Act.STALE:
+            self._show(Look.STALE_SIZE, step.chance, f"{step.number}. ")
         else:
             self._tell(f"{step.number}. server: {self._of_server(step)}")
 

@@ -39,6 +39,8 @@ class Act(StrEnum):
     """A bit of a file that is written changes."""
     SHOW = "show"
     """The reader sees more of the server's files."""
+    STALE = "stale"
+    """The reader sees a later file, and an earlier one as it was before."""
     RUN = "run"
     """The job takes what it sees."""
     ARCHIVE = "archive"
@@ -76,8 +78,8 @@ _SWITCH = (
 """A job that has taken something goes on in the log of a replica."""
 _ROT = (Act.TRANSACTION, Act.TRANSACTION, Act.ROTATE, Act.ROT, Act.SHOW, Act.RUN)
 """A file that nobody has read yet is damaged."""
-_STEERED = (("switch", 0.1, _SWITCH), ("rot", 0.05, _ROT))
-"""Acts that come together in some lives of servers, as by chance alone they are too rare; and the shares."""
+_STALE = (Act.SHOW, Act.TRANSACTION, Act.ROTATE, Act.TRANSACTION, Act.STALE, Act.ARCHIVE)
+"""An archiver sees a file as it was, beside the one after it."""
 _ARCHIVE_WEIGHTS: Mapping[Act | ProgramAct, float] = {
     Act.TRANSACTION: 20,
     Act.ALTER: 2,
@@ -128,6 +130,11 @@ class LifeKind(StrEnum):
     """A program that logs."""
 
 
+_STEERED: Mapping[LifeKind, tuple[tuple[str, float, tuple[Act, ...]], ...]] = {
+    LifeKind.SERVER: (("switch", 0.1, _SWITCH), ("rot", 0.05, _ROT)),
+    LifeKind.ARCHIVE: (("stale", 0.4, _STALE),),
+}
+"""Acts that come together in some lives of a kind, as by chance alone they are too rare; and the shares."""
 _KINDS = ((LifeKind.PROGRAM, 0.08), (LifeKind.ARCHIVE, 0.07), (LifeKind.SNAPSHOT, 0.05))
 """Kinds that are not the usual one, and their shares of those that are left."""
 _WEIGHTS_OF = {
@@ -177,7 +184,7 @@ class Script:
         kind = _kind_of(seed)
         weights = _WEIGHTS_OF[kind]
         acts = chance.choices(list(weights), list(weights.values()), k=chance.choice(LENGTHS))
-        for name, share, together in _STEERED if kind is LifeKind.SERVER else ():
+        for name, share, together in _STEERED.get(kind, ()):
             steered = random.Random(f"{name} {seed}")
             if steered.random() < share:
                 place = steered.randint(0, len(acts))
