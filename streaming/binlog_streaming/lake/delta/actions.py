@@ -2,33 +2,40 @@
 
 Values of columns by which a Delta table is partitioned: `partition_texts` for the log, `partition_value` from it.
 
-Steps of jobs in a Delta log, and RESTOREs since: `LogHistory`.
-
 The log alone decides which values a file has. Some readers take them from its path instead: `partition_folder`.
 """
 
 from __future__ import annotations
 
+import json
 import math
 import re
 import time
-from dataclasses import dataclass, field, replace
 from datetime import date
 from decimal import Decimal
-from typing import TYPE_CHECKING
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
 import msgspec
 import numpy as np
 import pyarrow as pa
+from deltalake import Schema
 
 from binlog_format.errors import TableError
 from binlog_streaming.lake.commit_id import COST_KEY
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Iterable, Mapping, Sequence
+    from collections.abc import Container, Mapping, Sequence
 
     import pyarrow.parquet as pq
+
+    Struct = dict[str, Any]
+    """A struct, or a column of one, as `schemaString` has it."""
+
+
+ROW_IDS = "delta.enableRowTracking"
+"""Property of a table whose rows keep their ids."""
 
 
 class Action(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
@@ -121,7 +128,7 @@ class DeltaFileFormat(Action, frozen=True):
     options: dict[str, str]
 
 
-class Metadata(Action, frozen=True):
+class Metadata(Action, frozen=True, dict=True):
     """Columns and properties."""
 
     id: str
@@ -132,6 +139,32 @@ class Metadata(Action, frozen=True):
     name: str | None = None
     description: str | None = None
     created_time: int | None = None
+
+    @cached_property
+    def columns(self) -> list[Struct]:
+        """Columns as `schemaString` has them; nobody changes what is in it."""
+        columns: list[Struct] = json.loads(self.schema_string)["fields"]
+        return columns
+
+    @cached_property
+    def schema(self) -> pa.Schema:
+        """The same in Arrow's types; each may be null: `required_columns` has those that must not."""
+        return pa.schema([field.with_nullable(True) for field in pa.schema(Schema.from_json(self.schema_string))])
+
+    @property
+    def keeps_row_ids(self) -> bool:
+        """True if rows keep their ids and the versions of their last changes, also in other files (row tracking)."""
+        return self.configuration.get(ROW_IDS) == "true"
+
+    @property
+    def mapping_mode(self) -> str:
+        """Way to find columns in files: `none` (by the table's names), `name` or `id`."""
+        return self.configuration.get("delta.columnMapping.mode", "none")
+
+    @property
+    def is_mapped(self) -> bool:
+        """True if files of the table have names of their own for its columns."""
+        return self.mapping_mode != "none"
 
 
 class DeltaTransaction(Action, frozen=True):
@@ -347,49 +380,3 @@ def _text(value: pa.Scalar, name: str) -> str | None:
     if text and pa.types.is_timestamp(value.type) and value.type.tz is not None:
         text = text.replace(" ", "T")
     return text
-
-
-@dataclass(slots=True)
-class LogHistory:
-    """Commits that have been read.
-
-    Attributes:
-        steps: Version of the newest commit with a transaction of an application, by application.
-        restores: Versions that are a RESTORE, and to which version each one went; None: it does not tell.
-    """
-
-    steps: dict[str, int] = field(default_factory=dict)
-    restores: dict[int, int | None] = field(default_factory=dict)
-
-    def copy(self) -> LogHistory:
-        """The same, to be changed by itself."""
-        return replace(self, steps=dict(self.steps), restores=dict(self.restores))
-
-    def take(self, version: int, lines: Iterable[Line]) -> None:
-        """Take a commit in; they may come in any order."""
-        for line in lines:
-            if line.txn is not None:
-                self.steps[line.txn.app_id] = max(version, self.steps.get(line.txn.app_id, version))
-            if line.commit_info is not None and line.commit_info.operation == "RESTORE":
-                self.restores[version] = _restored_version(line.commit_info.operation_parameters)
-
-    def is_set_back(self, application: str) -> bool:
-        """True if the table lacks a step that it had, by a RESTORE that no other RESTORE has undone."""
-        step = self.steps.get(application)
-        lost: dict[int, bool] = {}
-        for version, to in sorted(self.restores.items()):
-            if step is None or version < step:
-                continue
-            earlier = [is_lost for at, is_lost in lost.items() if to is not None and at <= to]
-            lost[version] = to is None or to < step or (earlier or [False])[-1]
-        return any(list(lost.values())[-1:])
-
-
-def _restored_version(parameters: msgspec.Raw) -> int | None:
-    # Spark and deltalake write a number, or the text of one; a RESTORE to a time has none.
-    try:
-        given = msgspec.json.decode(parameters)
-    except msgspec.MsgspecError:
-        return None
-    text = str(given.get("version")).strip('"') if isinstance(given, dict) else ""
-    return int(text) if text.isdecimal() else None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import uuid
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 from deltalake import Schema
@@ -24,19 +24,17 @@ from binlog_streaming.lake.delta.features import (
     is_widening,
     named_features,
 )
-from binlog_streaming.lake.delta.mapping import is_mapped, mapped
-from binlog_streaming.lake.delta.row_tracking import ROW_ID_FEATURES, keeps_row_ids
+from binlog_streaming.lake.delta.mapping import mapped
+from binlog_streaming.lake.delta.row_tracking import ROW_ID_FEATURES
 from binlog_streaming.lake.evolution import is_binary
 from binlog_streaming.settings.choices import unpartitionable, valueless
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
+    from binlog_streaming.lake.delta.actions import Struct
     from binlog_streaming.lake.delta.log import Named, TableLog
     from binlog_streaming.settings.choices import PartitionRule
-
-    Struct = dict[str, Any]
-    """A struct as `schemaString` has it."""
 
 PLAIN = 1, 2
 """Versions of readers and writers that every reader knows."""
@@ -61,11 +59,6 @@ def delta_schema(schema: pa.Schema) -> Schema:
         if is_variant(field.type):
             column["type"] = VARIANT_NAME
     return Schema.from_json(json.dumps(columns))
-
-
-def table_schema(metadata: Metadata) -> pa.Schema:
-    """The columns of a table; each may be null: `required_columns` has those that must not."""
-    return pa.schema([field.with_nullable(True) for field in pa.schema(Schema.from_json(metadata.schema_string))])
 
 
 def created(
@@ -104,7 +97,7 @@ def created(
     )
     protocol = Protocol(min_reader_version=PLAIN[0], min_writer_version=PLAIN[1])
     protocol = _for_types(protocol, schema) or protocol
-    if keeps_row_ids(metadata):
+    if metadata.keeps_row_ids:
         writers = {*features(protocol)[1], *ROW_ID_FEATURES}
         writer_version = NAMED_FEATURES[1]
         protocol = replace(protocol, min_writer_version=writer_version, writer_features=tuple(sorted(writers)))
@@ -120,7 +113,7 @@ def with_columns(
         renamed: Old names and new ones.
         is_rewritten: No file of before stays, so none has other types.
     """
-    old_fields = json.loads(log.metadata.schema_string)
+    old_fields: Struct = {"fields": log.metadata.columns}
     typed = _with_metadata(json.loads(delta_schema(schema).to_json()), old_fields, renamed)
     new, properties = mapped(log.metadata, _with_type_changes(typed, old_fields, renamed, is_rewritten=is_rewritten))
     partitions = tuple(renamed.get(name, name) for name in log.metadata.partition_columns)
@@ -139,7 +132,7 @@ def with_columns(
 
 def _clustered_by(log: TableLog, schema: pa.Schema, renamed: Mapping[str, str]) -> list[Named]:
     # Names of columns that files have too; with column mapping those in files stay.
-    if is_mapped(log.metadata) or CLUSTERING not in log.domains:
+    if log.metadata.is_mapped or CLUSTERING not in log.domains:
         return []
     before = clustering_columns(log)
     after = [[name] for name in (renamed.get(path[0], path[0]) for path in before) if name in schema.names]
@@ -153,7 +146,7 @@ def widens(log: TableLog, schema: pa.Schema, retyped: Iterable[str]) -> bool:
     """True if a table takes other types of columns as they are in *schema*, while its files stay as they are."""
     if log.metadata.configuration.get("delta.enableTypeWidening") != "true":
         return False
-    old = {field["name"]: field["type"] for field in json.loads(log.metadata.schema_string)["fields"]}
+    old = {field["name"]: field["type"] for field in log.metadata.columns}
     new = {field["name"]: field["type"] for field in json.loads(delta_schema(schema).to_json())["fields"]}
     return all(name in old and is_widening(old[name], new[name]) for name in retyped)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -34,7 +33,6 @@ from binlog_streaming.lake.delta.features import FEED, upgrade
 from binlog_streaming.lake.delta.generated import NUMBERED, identity_columns, with_last_numbers
 from binlog_streaming.lake.delta.log import catch_up, file_key, make_commit
 from binlog_streaming.lake.delta.mapping import file_columns
-from binlog_streaming.lake.delta.row_tracking import keeps_row_ids
 from binlog_streaming.lake.delta.vectors import ENABLED, DeltaVectorFile, read_vector
 from binlog_streaming.lake.evolution import cast_table
 from binlog_streaming.lake.key_lookup import files_that_may_hold
@@ -96,26 +94,26 @@ class DeltaTableWrite:
         self,
         store: Store,
         log: TableLog,
-        schema: pa.Schema,
         *,
         file_size: int,
         data_change: bool = True,
         metadata: Metadata | None = None,
     ) -> None:
+        after = metadata or log.metadata
         self.store = store
         self.log = log
-        self.schema = schema
+        self.schema = after.schema
         self.actions: list[Named] = []
         self._columns = file_columns(log.metadata)
-        self._layout = file_layout(log, metadata or log.metadata, schema)
-        self._vectors = DeltaVectorFile()
-        self.files = DeltaDataFiles(store, schema, self._layout, file_size=file_size, data_change=data_change)
-        self._numbered = identity_columns(metadata or log.metadata)
+        self._layout = file_layout(log, after)
+        self._vectors: DeltaVectorFile | None = None
+        self.files = DeltaDataFiles(store, self.schema, self._layout, file_size=file_size, data_change=data_change)
+        self._numbered = identity_columns(after)
         self.has_change_feed = log.metadata.configuration.get(FEED) == "true"
         self.has_deletion_vectors = log.metadata.configuration.get(ENABLED) == "true"
-        self.keeps_identity = keeps_row_ids(log.metadata)
-        fields = json.loads(log.metadata.schema_string)["fields"]
-        self.defaulted = [field["name"] for field in fields if "CURRENT_DEFAULT" in field.get("metadata", {})]
+        self.keeps_identity = log.metadata.keeps_row_ids
+        columns = log.metadata.columns
+        self.defaulted = [field["name"] for field in columns if "CURRENT_DEFAULT" in field.get("metadata", {})]
         self.generated = [column.name for column in self._layout.generated]
         self.numbered = [column.name for column in self._numbered]
         self._feed: DeltaDataFiles | None = None
@@ -124,7 +122,6 @@ class DeltaTableWrite:
         self._attached: dict[str, Add] = {}
         self._dropped: list[Add] = []
         self._fed: list[Add] = []
-        self.files.names.append(self._vectors.name)
         self._is_kept = False
 
     def __enter__(self) -> Self:
@@ -183,6 +180,9 @@ class DeltaTableWrite:
         if len(rows) == count:
             self.remove(file)
             return
+        if self._vectors is None:
+            self._vectors = DeltaVectorFile()
+            self.files.names.append(self._vectors.name)
         # Least and greatest values may be those of marked rows; their count must be written beside a vector.
         text = statistics_text(statistics_of(file) | {"numRecords": count, "tightBounds": False})
         marked = replace(file, deletion_vector=self._vectors.add(rows), stats=text, data_change=True)
@@ -259,7 +259,7 @@ class DeltaTableWrite:
             added.append(("cdc", ChangeFile(path=add.path, partition_values=values, size=size, data_change=False)))
         # Of a merge that only adds the keys were looked up: another writer's commit before it matters.
         is_append = not self.actions and operation == "WRITE"
-        if not self._vectors.is_empty:
+        if self._vectors is not None:
             self.actions[:0] = upgrade(self.log)
             self._vectors.write(self.store)
         reached(CrashPoint.FILES_WRITTEN)

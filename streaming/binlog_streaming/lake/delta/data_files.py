@@ -87,14 +87,13 @@ class FileLayout:
 PLAIN_FILES = FileLayout()
 
 
-def file_layout(log: TableLog, metadata: Metadata, schema: pa.Schema) -> FileLayout:
-    """Layout of new files of a table. *metadata*: of the table after the commit. *schema*: its columns then."""
-    partitions = tuple(name for name in log.metadata.partition_columns if name in schema.names)
+def file_layout(log: TableLog, metadata: Metadata) -> FileLayout:
+    """Layout of new files of a table. *metadata*: of the table after the commit."""
     measured = frozenset(path[0] for path in clustering_columns(log))
     (made, _), (checks, _) = generated_columns(metadata), row_checks(metadata)
     columns, required = file_columns(metadata), required_columns(metadata)
     materialized = bool(iceberg_versions(metadata))
-    return FileLayout(partitions, materialized, columns, required, measured, tuple(made), tuple(checks))
+    return FileLayout(metadata.partition_columns, materialized, columns, required, measured, tuple(made), tuple(checks))
 
 
 class DeltaDataFiles:

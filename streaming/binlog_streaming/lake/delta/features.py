@@ -21,7 +21,6 @@ from binlog_streaming.lake.commit_id import MODE_PROPERTY
 from binlog_streaming.lake.delta.actions import Protocol
 from binlog_streaming.lake.delta.generated import EXPLICIT, generated_columns, identity_columns, is_numbered
 from binlog_streaming.lake.delta.iceberg_compat import iceberg_changes, iceberg_restrictions
-from binlog_streaming.lake.delta.mapping import is_mapped, mapping_mode
 from binlog_streaming.lake.delta.row_checks import INVARIANT, row_checks
 from binlog_streaming.lake.delta.vectors import ENABLED
 from binlog_streaming.settings import Mode
@@ -161,7 +160,7 @@ def check_changed(uri: str, before: Metadata, after: Metadata, renamed: Mapping[
 
 def _table_feature(uri: str, uses: Sequence[str], metadata: Metadata) -> TableError:
     steps = dict.fromkeys(f"ALTER TABLE ... {remedy}" for use in uses for remedy in _remedies(use))
-    remedies = "; ".join(step for step in steps if not (is_mapped(metadata) and step.endswith(_MAP)))
+    remedies = "; ".join(step for step in steps if not (metadata.is_mapped and step.endswith(_MAP)))
     taken = f"Take it off the table with Spark: {remedies}; or name" if remedies else "Name"
     return TableError(
         "TABLE_FEATURE",
@@ -191,9 +190,9 @@ def _unknown_features(protocol: Protocol) -> Iterator[str]:
 def _restrictions(metadata: Metadata) -> Iterator[str]:
     # Where a table has a rule, the log does not count any more; the log may differ at any time.
     configuration = metadata.configuration
-    if mapping_mode(metadata) not in ("none", "name", "id"):
-        yield f"columnMapping by {mapping_mode(metadata)}"
-    if is_mapped(metadata) and _NESTED.search(metadata.schema_string):
+    if metadata.mapping_mode not in ("none", "name", "id"):
+        yield f"columnMapping by {metadata.mapping_mode}"
+    if metadata.is_mapped and _NESTED.search(metadata.schema_string):
         yield "columnMapping of structs in a list or a map"
     # Only changelogs are never written anew.
     if configuration.get(MODE_PROPERTY) != Mode.CHANGELOG:
@@ -204,7 +203,7 @@ def _restrictions(metadata: Metadata) -> Iterator[str]:
             yield "identityColumns GENERATED ALWAYS beside changeDataFeed"
     yield from row_checks(metadata)[1]
     yield from generated_columns(metadata)[1]
-    for column in json.loads(metadata.schema_string)["fields"]:
+    for column in metadata.columns:
         yield from (f"{use} (column {column['name']})" for use in _column_uses(column))
 
 
@@ -225,10 +224,9 @@ def _column_uses(column: Mapping[str, Any]) -> Iterator[str]:
 
 def required_columns(metadata: Metadata) -> dict[str, str]:
     """Columns in which new rows need a value, and why: else Delta would have to make one, or refuse the row."""
-    columns = json.loads(metadata.schema_string)["fields"]
-    required = {column["name"]: "NOT NULL" for column in columns if not column["nullable"]}
+    required = {column["name"]: "NOT NULL" for column in metadata.columns if not column["nullable"]}
     return required | {
-        column["name"]: "identityColumns" for column in columns if EXPLICIT in column.get("metadata", {})
+        column["name"]: "identityColumns" for column in metadata.columns if EXPLICIT in column.get("metadata", {})
     }
 
 

@@ -66,7 +66,7 @@ class GeneratedColumn:
 
 def generated_columns(metadata: Metadata) -> tuple[list[GeneratedColumn], list[str]]:
     """Columns whose values are made here; and others, as messages name them, with their reasons."""
-    columns = json.loads(metadata.schema_string)["fields"]
+    columns = metadata.columns
     made: list[GeneratedColumn] = []
     refused: list[str] = []
     for column in columns:
@@ -185,10 +185,9 @@ class IdentityColumn:
 
 def identity_columns(metadata: Metadata) -> list[IdentityColumn]:
     """Columns in which new rows get their numbers here."""
-    columns = json.loads(metadata.schema_string)["fields"]
     return [
         IdentityColumn(column["name"], facts[_START], facts[_STEP], facts.get(_LAST))
-        for column in columns
+        for column in metadata.columns
         if (facts := column.get("metadata", {})).get(EXPLICIT) is False
     ]
 

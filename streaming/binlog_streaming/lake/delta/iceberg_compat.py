@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import re
 from typing import TYPE_CHECKING, Any
 
-from binlog_streaming.lake.delta.mapping import NESTED_IDS, is_mapped, nested_key
-from binlog_streaming.lake.delta.row_tracking import keeps_row_ids
+from binlog_streaming.lake.delta.mapping import NESTED_IDS, nested_key
 from binlog_streaming.lake.delta.vectors import ENABLED
 
 if TYPE_CHECKING:
@@ -43,15 +41,15 @@ def iceberg_restrictions(metadata: Metadata, writer_features: Container[str] = (
     if len(versions) > 1 or versions[0] not in _KNOWN:
         yield ", ".join(f"icebergCompatV{version}" for version in versions)
         return
-    if not is_mapped(metadata):
+    if not metadata.is_mapped:
         yield f"{feature} without columnMapping"
     has_vectors = metadata.configuration.get(ENABLED) == "true"
     if versions[0] == _WITH_VECTORS:
-        if not keeps_row_ids(metadata):
+        if not metadata.keeps_row_ids:
             yield f"{feature} without rowTracking"
     elif has_vectors or (versions[0] == "1" and "deletionVectors" in writer_features):
         yield f"{feature} with deletionVectors"
-    for column in json.loads(metadata.schema_string)["fields"]:
+    for column in metadata.columns:
         yield from (f"{feature} with {use} (column {column['name']})" for use in _column_uses(column, versions[0]))
 
 
@@ -61,8 +59,8 @@ def iceberg_changes(before: Metadata, after: Metadata) -> Iterator[str]:
         feature = f"icebergCompatV{version}"
         if before.partition_columns and before.partition_columns != after.partition_columns:
             yield f"{feature} with other partitions ({', '.join(after.partition_columns) or 'none'})"
-        types = {_number(column): column["type"] for column in json.loads(before.schema_string)["fields"]}
-        for column in json.loads(after.schema_string)["fields"]:
+        types = {_number(column): column["type"] for column in before.columns}
+        for column in after.columns:
             old, new = types.get(_number(column), column["type"]), column["type"]
             if old != new and not _is_promotion(old, new):
                 yield f"{feature} with a change of type from {_told(old)} to {_told(new)} (column {column['name']})"

@@ -25,7 +25,6 @@ from binlog_streaming.lake.delta.actions import (
     DeltaFileFormat,
     Domain,
     Line,
-    LogHistory,
     Metadata,
     Protocol,
     Remove,
@@ -38,10 +37,10 @@ from binlog_streaming.lake.delta.checkpoints import (
     decoded_lines,
     log_files,
 )
-from binlog_streaming.lake.delta.row_tracking import ROWS_KEPT, keeps_row_ids, with_row_ids
+from binlog_streaming.lake.delta.row_tracking import ROWS_KEPT, with_row_ids
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from binlog_streaming.lake.storage.store import Store
 
@@ -54,8 +53,54 @@ COMMIT_TIMESTAMPS = "delta.enableInCommitTimestamps"
 
 
 @dataclass(slots=True)
+class LogHistory:
+    """Commits that have been read.
+
+    Attributes:
+        steps: Version of the newest commit with a transaction of an application, by application.
+        restores: Versions that are a RESTORE, and to which version each one went; None: it does not tell.
+    """
+
+    steps: dict[str, int] = field(default_factory=dict)
+    restores: dict[int, int | None] = field(default_factory=dict)
+
+    def copy(self) -> LogHistory:
+        """The same, to be changed by itself."""
+        return replace(self, steps=dict(self.steps), restores=dict(self.restores))
+
+    def take(self, version: int, lines: Iterable[Line]) -> None:
+        """Take a commit in; they may come in any order."""
+        for line in lines:
+            if line.txn is not None:
+                self.steps[line.txn.app_id] = max(version, self.steps.get(line.txn.app_id, version))
+            if line.commit_info is not None and line.commit_info.operation == "RESTORE":
+                self.restores[version] = _restored_version(line.commit_info.operation_parameters)
+
+    def is_set_back(self, application: str) -> bool:
+        """True if the table lacks a step that it had, by a RESTORE that no other RESTORE has undone."""
+        step = self.steps.get(application)
+        lost: dict[int, bool] = {}
+        for version, to in sorted(self.restores.items()):
+            if step is None or version < step:
+                continue
+            earlier = [is_lost for at, is_lost in lost.items() if to is not None and at <= to]
+            lost[version] = to is None or to < step or (earlier or [False])[-1]
+        return any(list(lost.values())[-1:])
+
+
+def _restored_version(parameters: msgspec.Raw) -> int | None:
+    # Spark and deltalake write a number, or the text of one; a RESTORE to a time has none.
+    try:
+        given = msgspec.json.decode(parameters)
+    except msgspec.MsgspecError:
+        return None
+    text = str(given.get("version")).strip('"') if isinstance(given, dict) else ""
+    return int(text) if text.isdecimal() else None
+
+
+@dataclass(slots=True)
 class TableLog:
-    """State of a table's version.
+    """State of a table's version; see `empty_log` for one that is not there.
 
     Attributes:
         files: Data files, by path and deletion vector.
@@ -84,6 +129,11 @@ class TableLog:
     committed_at: int | None = None
     write_cost: str | None = None
     lost: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def is_there(self) -> bool:
+        """True if there is a table."""
+        return self.version >= 0
 
     def copy(self) -> TableLog:
         """The same, to be changed by itself."""
@@ -235,7 +285,7 @@ def make_commit(
         about["readVersion"] = log.version
     # A commit is known by its number alone; the id tells it from another one of that number.
     about |= {"engineInfo": "binlog-stream", "txnId": str(uuid.uuid4()), **(recorded or {})}
-    if keeps_row_ids(log.metadata):
+    if log.metadata.keeps_row_ids:
         tags = about.get("tags")
         about["tags"] = {ROWS_KEPT: "true", **(tags if isinstance(tags, dict) else {})}
     lines: list[Named] = [("commitInfo", about), *with_row_ids(log, actions)]

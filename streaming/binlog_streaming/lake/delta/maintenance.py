@@ -16,7 +16,6 @@ from deltalake.exceptions import CommitFailedError
 
 from binlog_streaming.lake.delta.actions import milliseconds
 from binlog_streaming.lake.delta.checkpoints import LOG_FOLDER, checkpoint_version, commit_name, write_checkpoint
-from binlog_streaming.lake.delta.columns import table_schema
 from binlog_streaming.lake.delta.commit import DeltaTableWrite
 from binlog_streaming.lake.delta.data_files import recorded_count
 from binlog_streaming.lake.delta.features import MANAGED
@@ -166,7 +165,7 @@ def rewrite(store: Store, log: TableLog, *, file_size: int) -> None:
     chosen += small if is_much_marked else worth_joining(small, file_size=file_size)
     if not chosen:
         return
-    with DeltaTableWrite(store, log, table_schema(log.metadata), file_size=file_size, data_change=False) as write:
+    with DeltaTableWrite(store, log, file_size=file_size, data_change=False) as write:
         for add in chosen:
             write.rewrite(add)
         write.commit("OPTIMIZE")

@@ -248,7 +248,7 @@ class ManagedStore(Store):
             "table-type": "MANAGED",
             "location": self.uri if "://" in self.uri else f"file://{self.uri}",
             "comment": metadata.description or "",
-            "columns": _columns(json.loads(metadata.schema_string)),
+            "columns": _columns({"fields": metadata.columns}),
             "partition-columns": metadata.partition_columns,
             "properties": metadata.configuration,
             "protocol": _protocol(protocol),
@@ -321,7 +321,7 @@ def _changes(lines: Sequence[Line], facts: TableFacts) -> Iterator[dict[str, obj
     if protocols:
         yield {"action": "set-protocol", "protocol": _protocol(protocols[-1])}
     for metadata in [line.meta_data for line in lines if line.meta_data is not None][-1:]:
-        yield {"action": "set-columns", "columns": _columns(json.loads(metadata.schema_string))}
+        yield {"action": "set-columns", "columns": _columns({"fields": metadata.columns})}
         if metadata.partition_columns != facts.partition_columns:
             yield {"action": "set-partition-columns", "partition-columns": metadata.partition_columns}
         before = {key: value for key, value in facts.properties.items() if not _DERIVED.fullmatch(key)}

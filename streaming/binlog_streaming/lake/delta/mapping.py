@@ -7,18 +7,17 @@ and only numbers tell their columns. Without mapping files have the table's own 
 
 from __future__ import annotations
 
-import json
 import uuid
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from binlog_streaming.lake.delta.row_tracking import MATERIALIZED, keeps_row_ids
+from binlog_streaming.lake.delta.row_tracking import MATERIALIZED
 from binlog_streaming.lake.evolution import IDENTITY
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from binlog_streaming.lake.delta.actions import Metadata
 
@@ -117,22 +116,12 @@ class FileColumns:
         return unknown if self.by_number and found in self.numbers.keys() - set(IDENTITY.names) else found
 
 
-def is_mapped(metadata: Metadata) -> bool:
-    """True if files of a table have names of their own for its columns."""
-    return mapping_mode(metadata) != "none"
-
-
-def mapping_mode(metadata: Metadata) -> str:
-    """Way to find columns in files: `none` (by the table's names), `name` or `id`."""
-    return metadata.configuration.get("delta.columnMapping.mode", "none")
-
-
 def file_columns(metadata: Metadata) -> FileColumns:
     """Names of columns in the files of a table; those of `IDENTITY` are among them if its rows keep their ids."""
     columns = FileColumns()
-    if is_mapped(metadata):
-        columns = _columns(json.loads(metadata.schema_string), by_number=mapping_mode(metadata) == "id")
-    if not keeps_row_ids(metadata):
+    if metadata.is_mapped:
+        columns = _columns(metadata.columns, by_number=metadata.mapping_mode == "id")
+    if not metadata.keeps_row_ids:
         return columns
     materialized = (metadata.configuration[name] for name in MATERIALIZED)
     names = {**columns.names, **dict(zip(IDENTITY.names, materialized, strict=True))}
@@ -149,7 +138,7 @@ def mapped(metadata: Metadata, schema: dict[str, Any]) -> tuple[dict[str, Any], 
     Returns:
         The same columns with names and numbers; properties that the table has from now on.
     """
-    if not is_mapped(metadata):
+    if not metadata.is_mapped:
         return schema, {}
     last = int(metadata.configuration.get(_MAX_ID, "0"))
     has_nested = any(metadata.configuration.get(name) == "true" for name in _NUMBER_ALL)
@@ -182,13 +171,16 @@ def _numbered(struct: dict[str, Any], last: int, *, has_nested: bool) -> tuple[d
     return struct | {"fields": fields}, last
 
 
-def _columns(struct: dict[str, Any], *, by_number: bool) -> FileColumns:
-    fields = struct["fields"]
+def _columns(fields: Sequence[Mapping[str, Any]], *, by_number: bool) -> FileColumns:
     keys = {field["name"]: (nested_key(field), field["metadata"].get(NESTED_IDS, {})) for field in fields}
     return FileColumns(
         {field["name"]: field["metadata"][_NAME] for field in fields},
         {field["name"]: int(field["metadata"][_ID]) for field in fields},
-        {field["name"]: _columns(field["type"], by_number=by_number) for field in fields if _is_struct(field["type"])},
+        {
+            field["name"]: _columns(field["type"]["fields"], by_number=by_number)
+            for field in fields
+            if _is_struct(field["type"])
+        },
         {name: int(ids[key]) for name, (key, ids) in keys.items() if key in ids},
         by_number,
     )

@@ -115,7 +115,7 @@ class RowCheck:
 
 def row_checks(metadata: Metadata) -> tuple[list[RowCheck], list[str]]:
     """Rules of a table that are kept here; and those that are not, as messages name them, with their reasons."""
-    columns = json.loads(metadata.schema_string)["fields"]
+    columns = metadata.columns
     known = {column["name"].casefold(): column for column in columns}
     keys = tuple(
         known[key.casefold()]["name"]

@@ -12,12 +12,11 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from binlog_streaming.lake.delta.actions import Add, Domain, statistics_of
+from binlog_streaming.lake.delta.actions import ROW_IDS, Add, Domain, statistics_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from binlog_streaming.lake.delta.actions import Metadata
     from binlog_streaming.lake.delta.log import Named, TableLog
 
 ROWS_KEPT = "delta.rowTracking.preserved"
@@ -27,7 +26,6 @@ _ROW_TRACKING = "rowTracking"
 ROW_ID_FEATURES = _ROW_TRACKING, "domainMetadata"
 """Features that writers of a table with row tracking have to support; readers need none."""
 
-_KEEPS_ROW_IDS = "delta.enableRowTracking"
 _SUSPENDED = "delta.rowTrackingSuspended"
 MATERIALIZED = (
     "delta.rowTracking.materializedRowIdColumnName",
@@ -39,15 +37,10 @@ _ROW_DOMAIN = "delta.rowTracking"
 _HIGH_WATER_MARK = "rowIdHighWaterMark"
 
 
-def keeps_row_ids(metadata: Metadata) -> bool:
-    """True if rows keep their ids and the versions of their last changes, also in other files (row tracking)."""
-    return metadata.configuration.get(_KEEPS_ROW_IDS) == "true"
-
-
 def row_id_properties() -> dict[str, str]:
     """Properties of a new table whose rows keep their ids."""
     names = (f"_row-id-col-{uuid.uuid4()}", f"_row-commit-version-col-{uuid.uuid4()}")
-    return {_KEEPS_ROW_IDS: "true", **dict(zip(MATERIALIZED, names, strict=True))}
+    return {ROW_IDS: "true", **dict(zip(MATERIALIZED, names, strict=True))}
 
 
 def with_row_ids(log: TableLog, actions: Sequence[Named]) -> Sequence[Named]:

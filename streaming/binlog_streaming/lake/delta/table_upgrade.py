@@ -16,7 +16,6 @@ from binlog_streaming.lake.delta.iceberg_compat import forbids_vectors
 from binlog_streaming.lake.delta.maintenance import retention_properties
 from binlog_streaming.lake.delta.row_tracking import (
     ROW_ID_FEATURES,
-    keeps_row_ids,
     row_id_properties,
     with_row_ids,
 )
@@ -47,7 +46,7 @@ def table_upgrade(uri: str, store: Store, log: TableLog, sink: Sink) -> tuple[li
     retention = {} if MANAGED in writers else retention_properties(sink.retention_hours)  # it is the catalog's
     properties = {name: value for name, value in retention.items() if name not in configuration}
     upgrades += [Upgrade(f"{name} = {value}", "nobody") for name, value in properties.items()]
-    if sink.row_ids and not keeps_row_ids(log.metadata):
+    if sink.row_ids and not log.metadata.keeps_row_ids:
         upgrades.append(Upgrade("rowTracking", _NOBODY))
         properties |= {name: configuration.get(name, value) for name, value in row_id_properties().items()}
         properties["delta.enableRowTracking"] = "true"
@@ -73,7 +72,7 @@ def table_upgrade(uri: str, store: Store, log: TableLog, sink: Sink) -> tuple[li
         protocol = replace(protocol, min_reader_version=log.protocol.min_reader_version, reader_features=None)
     actions: list[Named] = [("protocol", protocol)] if protocol != log.protocol else []
     actions.append(("metaData", metadata))
-    if keeps_row_ids(metadata) and not keeps_row_ids(log.metadata):
+    if metadata.keeps_row_ids and not log.metadata.keeps_row_ids:
         actions += with_row_ids(
             dataclasses.replace(log, protocol=protocol, metadata=metadata), _without_ids(store, log)
         )

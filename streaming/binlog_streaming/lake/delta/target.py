@@ -25,7 +25,7 @@ from binlog_streaming.lake.commit_id import (
     write_cost,
 )
 from binlog_streaming.lake.delta.actions import Metadata, statistics_of
-from binlog_streaming.lake.delta.columns import created, delta_schema, table_schema, widens, with_columns
+from binlog_streaming.lake.delta.columns import created, delta_schema, widens, with_columns
 from binlog_streaming.lake.delta.commit import DeltaTableWrite
 from binlog_streaming.lake.delta.data_files import live_rows
 from binlog_streaming.lake.delta.features import FEED, check_changed, check_features, upgrade, with_properties
@@ -42,8 +42,8 @@ from binlog_streaming.lake.delta.log import (
 )
 from binlog_streaming.lake.delta.maintenance import maintain, retention_properties
 from binlog_streaming.lake.delta.managed_store import ManagedStore
-from binlog_streaming.lake.delta.mapping import file_columns, is_mapped
-from binlog_streaming.lake.delta.row_tracking import keeps_row_ids, row_id_properties
+from binlog_streaming.lake.delta.mapping import file_columns
+from binlog_streaming.lake.delta.row_tracking import row_id_properties
 from binlog_streaming.lake.delta.table_upgrade import table_upgrade
 from binlog_streaming.lake.evolution import cast_rows, changed_rows, variant_fields, with_identity, without_identity
 from binlog_streaming.lake.files_target import FilesTarget
@@ -72,13 +72,13 @@ STEP_BITS = 32
 
 @dataclass(slots=True)
 class DeltaTarget(FilesTarget[DeltaTableWrite]):
-    """A target table as it is now; `log` is None while there is none."""
+    """A target table as it is now."""
 
     write_errors: ClassVar[tuple[type[Exception], ...]] = (DeltaError,)
 
     uri: str
     store: Store
-    log: TableLog | None
+    log: TableLog
     sink: Sink
 
     @classmethod
@@ -92,14 +92,14 @@ class DeltaTarget(FilesTarget[DeltaTableWrite]):
         """
         with looking_at(uri, DeltaError, access="sink.storage, sink.catalog: the access to it"):
             store = ManagedStore.at(sink, uri) if sink.catalog else store_at(uri, sink.storage)
-            log = newest_log(store)
-        if log is not None:
+            log = newest_log(store) or empty_log()
+        if log.is_there:
             check_features(uri, log, is_managed=isinstance(store, ManagedStore))
         return cls(uri, store, log, sink)
 
     def properties(self) -> Mapping[str, str] | None:
         """See `Target`."""
-        return None if self.log is None else self.log.metadata.configuration
+        return self.log.metadata.configuration if self.log.is_there else None
 
     def applied(self, commit_id: CommitId) -> Applied | None:
         """See `Target`.
@@ -108,11 +108,10 @@ class DeltaTarget(FilesTarget[DeltaTableWrite]):
             TableError: `OTHER_WRITER`: somebody set the table back to an older version, or put an older copy there.
         """
         log, application = self.log, _application(commit_id)
-        lost = None if log is None else log.lost.get(application)
-        if lost is not None:
+        if (lost := log.lost.get(application)) is not None:
             raise _copied_back(self.uri, commit_id, _place_of(lost))
-        version = None if log is None else log.transactions.get(application)
-        if log is None or version is None:
+        version = log.transactions.get(application)
+        if version is None:
             return None
         place = _place_of(version)
         look_back(self.store, log, application)
@@ -122,7 +121,7 @@ class DeltaTarget(FilesTarget[DeltaTableWrite]):
 
     def _last_change(self, place: tuple[int, int]) -> str | None:
         batch_id, step = map(str, place)
-        for recorded in recent_information(self.store, self._there(), HISTORY_MAX):
+        for recorded in recent_information(self.store, self.log, HISTORY_MAX):
             if recorded.get(BATCH_KEY) == batch_id and recorded.get(STEP_KEY) == step:
                 return str(recorded.get(LAST_CHANGE_KEY))
         return None
@@ -130,7 +129,7 @@ class DeltaTarget(FilesTarget[DeltaTableWrite]):
     def gtid_positions(self) -> list[str]:
         """See `Target`; a replay records them in the properties, a step in its commit."""
         recorded = Target.gtid_positions(self)
-        for commit in recent_information(self.store, self._there(), GTIDS_HISTORY_MAX):
+        for commit in recent_information(self.store, self.log, GTIDS_HISTORY_MAX):
             step = _step_of_commit(commit)
             if step is not None:
                 return [*recorded, step.get(GTID_POSITION_KEY, "")]
@@ -138,11 +137,11 @@ class DeltaTarget(FilesTarget[DeltaTableWrite]):
 
     def version(self) -> str | None:
         """See `Target`."""
-        return None if self.log is None else str(self.log.version)
+        return str(self.log.version) if self.log.is_there else None
 
     def schema(self) -> pa.Schema:
         """See `Target`."""
-        return table_schema(self._there().metadata)
+        return self.log.metadata.schema
 
     def stored_schema(self, schema: pa.Schema) -> pa.Schema:
         """See `Target`."""
@@ -151,7 +150,7 @@ class DeltaTarget(FilesTarget[DeltaTableWrite]):
 
     def create(self, schema: pa.Schema, commit_id: CommitId) -> None:
         """See `Target`. Raises `CommitFailedError`: somebody else was faster."""
-        if self.log is not None:
+        if self.log.is_there:
             return
         configuration = {**commit_id.table_properties(), **(row_id_properties() if self.sink.row_ids else {})}
         if not isinstance(self.store, ManagedStore):  # a catalog maintains its tables itself
@@ -171,16 +170,14 @@ class DeltaTarget(FilesTarget[DeltaTableWrite]):
         )
         if isinstance(self.store, ManagedStore):
             recorded = self.store.as_new(recorded)
-        log = empty_log()
-        make_commit(self.store, log, "CREATE TABLE", recorded)
-        if self.sink.merge is Merge.MARK and commit_id.mode is not Mode.CHANGELOG and (actions := upgrade(log)):
-            make_commit(self.store, log, "SET TBLPROPERTIES", actions)
-        self.log = log
+        make_commit(self.store, self.log, "CREATE TABLE", recorded)
+        if self.sink.merge is Merge.MARK and commit_id.mode is not Mode.CHANGELOG and (actions := upgrade(self.log)):
+            make_commit(self.store, self.log, "SET TBLPROPERTIES", actions)
         reached(CrashPoint.CREATED)
 
     def set_properties(self, commit_id: CommitId, *, recorded: Mapping[str, str] | None = None) -> None:
         """See `Target`. Raises `CommitFailedError`: the table is not any more what it was when it was looked at."""
-        log = self._there()
+        log = self.log
         wanted = commit_id.table_properties() | dict(recorded or {})
         if not wanted.items() <= log.metadata.configuration.items():
             actions = [("metaData", with_properties(log.metadata, wanted))]
@@ -189,16 +186,16 @@ class DeltaTarget(FilesTarget[DeltaTableWrite]):
     @property
     def is_divisible(self) -> bool:
         """See `Target`."""
-        return not identity_columns(self._there().metadata)
+        return not identity_columns(self.log.metadata)
 
     @property
     def supports_late_dedup(self) -> bool:
         """See `Target`."""
-        return self._merge_kind is not Merge.REWRITE and self._there().metadata.configuration.get(FEED) != "true"
+        return self._merge_kind is not Merge.REWRITE and self.log.metadata.configuration.get(FEED) != "true"
 
     @property
     def _merge_kind(self) -> Merge:
-        metadata = self._there().metadata
+        metadata = self.log.metadata
         is_plain = metadata.configuration.get(MODE_PROPERTY) == Mode.CHANGELOG or forbids_vectors(metadata)
         return Merge.REWRITE if is_plain else self.sink.merge
 
@@ -209,11 +206,9 @@ class DeltaTarget(FilesTarget[DeltaTableWrite]):
         one with type widening; anything else writes the table anew.
         """
         schema = self.stored_schema(change.applied_to(self.schema()))
-        metadata = self._there().metadata
-        names_cost = bool(change.renamed) and not is_mapped(metadata)
-        types_cost = bool(change.retyped) and (
-            bool(change.renamed) or not widens(self._there(), schema, change.retyped)
-        )
+        metadata = self.log.metadata
+        names_cost = bool(change.renamed) and not metadata.is_mapped
+        types_cost = bool(change.retyped) and (bool(change.renamed) or not widens(self.log, schema, change.retyped))
         if names_cost or types_cost or change.filled or change.converted:
             # What is generated is made anew.
             made = [change.renamed.get(column.name, column.name) for column in generated_columns(metadata)[0]]
@@ -222,7 +217,7 @@ class DeltaTarget(FilesTarget[DeltaTableWrite]):
             self._overwrite(changed_rows(self.identified_rows(), whole, schema), commit_id, change.renamed)
             return
         recorded = self._recorded(schema, change.renamed)
-        with self._begin(schema, recorded) as write:
+        with self._begin(recorded) as write:
             write.actions += recorded
             operation = "CHANGE COLUMN" if change.retyped else "ADD COLUMN"
             self._commit(write, commit_id, "RENAME COLUMN" if change.renamed else operation)
@@ -233,17 +228,17 @@ class DeltaTarget(FilesTarget[DeltaTableWrite]):
 
     def identified_rows(self) -> pa.RecordBatchReader:
         """See `Target`."""
-        return self._rows(identified=keeps_row_ids(self._there().metadata))
+        return self._rows(identified=self.log.metadata.keeps_row_ids)
 
     def _rows(self, *, identified: bool) -> pa.RecordBatchReader:
-        schema, store, files = self.schema(), self.store, list(self._there().files.values())
-        read = partial(live_rows, columns=file_columns(self._there().metadata), identified=identified)
+        schema, store, files = self.schema(), self.store, list(self.log.files.values())
+        read = partial(live_rows, columns=file_columns(self.log.metadata), identified=identified)
         batches = (rows for add in files for rows in read(store, add, schema))
         return pa.RecordBatchReader.from_batches(with_identity(schema) if identified else schema, batches)
 
     def recorded_files(self) -> Iterator[RecordedFile]:
         """See `Target`."""
-        for add in self._there().files.values():
+        for add in self.log.files.values():
             count = statistics_of(add).get("numRecords")
             rows = count if isinstance(count, int) else None
             yield RecordedFile(add.place, add.size, rows, partial(self.store.opened, add.place))
@@ -254,9 +249,9 @@ class DeltaTarget(FilesTarget[DeltaTableWrite]):
         self._overwrite(cast_rows(rows, schema), commit_id, {})
 
     def _overwrite(self, rows: pa.RecordBatchReader, commit_id: CommitId, renamed: Mapping[str, str]) -> None:
-        log, schema = self._there(), without_identity(rows.schema)
+        log, schema = self.log, without_identity(rows.schema)
         recorded = self._recorded(schema, renamed, is_rewritten=True)
-        with self._begin(schema, recorded) as write:
+        with self._begin(recorded) as write:
             for add in log.files.values():
                 write.remove(add)
             write.actions += recorded
@@ -264,7 +259,7 @@ class DeltaTarget(FilesTarget[DeltaTableWrite]):
             self._commit(write, commit_id)
 
     def _recorded(self, schema: pa.Schema, renamed: Mapping[str, str], *, is_rewritten: bool = False) -> list[Named]:
-        log = self._there()
+        log = self.log
         recorded = with_columns(log, schema, renamed, is_rewritten=is_rewritten)
         for _, action in recorded:
             if isinstance(action, Metadata):
@@ -273,34 +268,31 @@ class DeltaTarget(FilesTarget[DeltaTableWrite]):
 
     def upgrade(self, sink: Sink, *, is_dry: bool) -> Sequence[Upgrade]:
         """See `Target`. Raises `CommitFailedError`: the table is not any more what it was when it was looked at."""
-        upgrades, actions = table_upgrade(self.uri, self.store, self._there(), sink)
+        upgrades, actions = table_upgrade(self.uri, self.store, self.log, sink)
         if upgrades and not is_dry:
-            make_commit(self.store, self._there(), "UPGRADE PROTOCOL", actions)
+            make_commit(self.store, self.log, "UPGRADE PROTOCOL", actions)
         return upgrades
 
     def maintain(self, sink: Sink) -> None:
         """See `Target`."""
-        maintain(self.store, self._there(), sink)
+        maintain(self.store, self.log, sink)
 
     def is_conflict(self, error: Exception) -> bool:
         """See `Target`."""
         return isinstance(error, CommitFailedError)
 
-    def _begin(self, schema: pa.Schema | None = None, recorded: Sequence[Named] = ()) -> DeltaTableWrite:
-        columns = self.schema() if schema is None else schema
+    def _begin(self, recorded: Sequence[Named] = ()) -> DeltaTableWrite:
         metadata = next((action for _, action in recorded if isinstance(action, Metadata)), None)
-        return DeltaTableWrite(
-            self.store, self._there(), columns, file_size=self.sink.target_file_size, metadata=metadata
-        )
+        return DeltaTableWrite(self.store, self.log, file_size=self.sink.target_file_size, metadata=metadata)
 
     def bytes_per_row(self) -> float | None:
         """See `Target`."""
-        recorded = None if self.log is None else self.log.write_cost
+        recorded = self.log.write_cost
         return write_cost(recorded).bytes_per_row if recorded else None
 
     def write_cost(self) -> WriteCost:
         """See `FilesTarget`."""
-        log = self._there()
+        log = self.log
         if log.write_cost is None:
             # Each step carries it on.
             recent = recent_information(self.store, log, HISTORY_MAX)
@@ -317,11 +309,7 @@ class DeltaTarget(FilesTarget[DeltaTableWrite]):
         write.commit(operation, recorded, (_application(commit_id), version))
 
     def _conflict(self) -> Exception:
-        return conflict(self.store, self._there())
-
-    def _there(self) -> TableLog:
-        assert self.log is not None
-        return self.log
+        return conflict(self.store, self.log)
 
 
 def _set_back(uri: str, commit_id: CommitId, place: tuple[int, int], version: int) -> TableError:

@@ -85,11 +85,6 @@ class DeltaVectorFile:
         self._content += _WORD.pack(len(data)) + data + _WORD.pack(zlib.crc32(data))
         return vector
 
-    @property
-    def is_empty(self) -> bool:
-        """True if it has no vector."""
-        return len(self._content) == len(_FILE_VERSION)
-
     def write(self, store: Store) -> None:
         """Write the file."""
         store.create(self.name, bytes(self._content))

@@ -16,7 +16,7 @@ from binlog_format.errors import TableError
 from binlog_format.rows.json.variant_layout import JSON_FIELD
 from binlog_streaming.lake.delta import log as log_module
 from binlog_streaming.lake.delta.actions import Metadata, Protocol
-from binlog_streaming.lake.delta.columns import created, table_schema
+from binlog_streaming.lake.delta.columns import created
 from binlog_streaming.lake.delta.features import features, named_features, with_properties
 from binlog_streaming.lake.delta.mapping import NESTED_IDS, mapped
 from binlog_streaming.lake.delta.row_tracking import ROW_ID_FEATURES, row_id_properties
@@ -126,7 +126,7 @@ def test_files_have_partitions_and_a_number_for_each_value(tmp_path: Path, merge
         assert list(numbers(file).items()) == list(expected.items())
         values = pq.ParquetFile(tmp_path / add.place).read(columns=[city[physical]])
         assert values.column(0).to_pylist() == [add.partition_values[city[physical]]]
-    assert table_schema(log.metadata).names == [*COLUMNS.names, "more"]
+    assert log.metadata.schema.names == [*COLUMNS.names, "more"]
 
 
 def test_rows_of_version_3_are_marked_and_their_ids_have_the_numbers_of_iceberg(tmp_path: Path) -> None:
@@ -153,7 +153,6 @@ def test_rows_of_version_3_are_marked_and_their_ids_have_the_numbers_of_iceberg(
 def by_number(path: Path) -> DeltaTarget:
     """The same table, whose columns are found by their numbers alone."""
     target = find(path)
-    assert target.log is not None
     target.log.metadata = with_properties(target.log.metadata, {"delta.columnMapping.mode": "id"})
     return target
 

@@ -38,7 +38,6 @@ def find(path: Path, merge: Merge = Merge.AUTO) -> DeltaTarget:
 def give(path: Path, facts: Mapping[str, object], properties: Mapping[str, str]) -> None:
     """Let the last column of a table be an identity column."""
     target = find(path)
-    assert target.log is not None
     metadata = target.log.metadata
     schema = json.loads(metadata.schema_string)
     schema["fields"][-1]["metadata"] = facts

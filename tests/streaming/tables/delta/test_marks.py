@@ -473,7 +473,6 @@ class TestMaintenance:
             assert isinstance(target, DeltaTarget)
             target.maintain(sink)
             # The same look goes on behind it.
-            assert target.log is not None
             assert target.log.version == DeltaTable(place.uri).version()
         assert values(path) == model
         log = log_of(path)
@@ -492,7 +491,6 @@ class TestMaintenance:
         bring(path, change_of(deletes=[1, 3, 5, 7, 103]), 2)
         held, before = values(path), marked(path)
         target = find(path)
-        assert target.log is not None
         rewrite(target.store, target.log, file_size=SMALL)
         after = marked(path)
         assert sorted(after.values()) == [[], [3]]
@@ -514,14 +512,12 @@ class TestMaintenance:
             before = marked(path).keys()
             bring(path, change_of(deletes=deletes), batch_id)
             target = find(path)
-            assert target.log is not None
             rewrite(target.store, target.log, file_size=SMALL)
             written_anew += [batch_id] * len(before - marked(path).keys())
         assert written_anew == [6, 6]
         assert sorted(values(path)) == [7, 8, 9, *range(104, 110)]
         bring(path, change_of(deletes=[7, 104, 105, 106]), 7)
         target = find(path)
-        assert target.log is not None
         rewrite(target.store, target.log, file_size=SMALL)
         assert [len(rows) for rows in marked(path).values()] == [4]
         monkeypatch.setattr(maintenance, "CHURN_S", 0)
@@ -532,7 +528,6 @@ class TestMaintenance:
         monkeypatch.setattr(maintenance, "CHURN_S", 0)
         bring(path, change_of(deletes=[1, 3, 5, 7]), 2)
         target = find(path)
-        assert target.log is not None
         version = target.log.version
         rewrite(target.store, target.log, file_size=FILE_SIZE)
         assert DeltaTable(str(path)).version() == version
@@ -541,7 +536,6 @@ class TestMaintenance:
         monkeypatch.setattr(maintenance, "JOINED_MAX", 0)
         bring(path, change_of(deletes=[1, 3, 5, 7, *range(100, 108)]), 2)
         target = find(path)
-        assert target.log is not None
         rewrite(target.store, target.log, file_size=SMALL)
         assert sorted(marked(path).values()) == [[], [1, 3, 5, 7]]
 
@@ -549,7 +543,6 @@ class TestMaintenance:
         monkeypatch.setattr(maintenance, "CHURN_S", 0)
         bring(path, change_of(deletes=[1, 3, 5, 7]), 2)
         target = find(path)
-        assert target.log is not None
         write_deltalake(str(path), numbers(500), mode="append")
         files = sorted(path.glob("*.parquet"))
         maintain(target.store, target.log, Sink(directory=str(path.parent), target_file_size=SMALL))

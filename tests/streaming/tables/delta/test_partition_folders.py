@@ -16,6 +16,7 @@ from deltalake import DeltaTable
 
 from binlog_streaming.lake.delta import data_files, maintenance
 from binlog_streaming.lake.delta.actions import partition_folder
+from binlog_streaming.lake.evolution import SchemaChange
 from binlog_streaming.lake.storage.folder_store import FolderStore
 from binlog_streaming.settings import Merge, TableFormat
 from binlog_streaming.settings.choices import partition_rule
@@ -147,6 +148,16 @@ def test_files_in_folders_are_joined_and_removed(tmp_path: Path, monkeypatch: py
     assert len(removed) > 15
     assert all(name.startswith("value=a%2Fb/part-") for name in removed)
     assert place.sorted_rows() == sorted(((number, "a/b") for number in range(20)), key=repr)
+
+
+def test_files_written_anew_for_a_renamed_partition_column_have_its_values(tmp_path: Path) -> None:
+    place = Place(tmp_path, TableFormat.DELTA)
+    put(place, 1, [(1, "a"), (2, None)])
+    own = replace(COMMIT_ID, batch_id=2)
+    place.step(own, lambda target: target.evolve(SchemaChange(renamed={"value": "word"}), own))
+    assert folders_of(place) >= {"word=a", "word=__HIVE_DEFAULT_PARTITION__"}
+    stated = pa.table(DeltaTable(place.uri).scan().read_all()).select(["id", "word"]).to_pylist()
+    assert sorted(stated, key=lambda row: row["id"]) == [{"id": 1, "word": "a"}, {"id": 2, "word": None}]
 
 
 def test_a_write_that_fails_leaves_no_file(tmp_path: Path) -> None:

@@ -20,7 +20,8 @@ from binlog_format.errors import TableError
 from binlog_streaming.job_state.progress import Outcome
 from binlog_streaming.lake.commit_id import SET_ASIDE_PROPERTY
 from binlog_streaming.lake.delta import log as delta_log
-from binlog_streaming.lake.delta.actions import CommitInformation, DeltaTransaction, Line, LogHistory
+from binlog_streaming.lake.delta.actions import CommitInformation, DeltaTransaction, Line
+from binlog_streaming.lake.delta.log import LogHistory
 from binlog_streaming.lake.target import CrashPoint
 from binlog_streaming.settings import Merge, OnError, TableFormat
 from binlog_streaming.tables.apply import apply_component

@@ -153,7 +153,6 @@ def test_rows_keep_their_ids_whatever_becomes_of_their_files(table: IdentityTabl
         if isinstance(target, DeltaTarget):  # a checkpoint has the ids, too
             log = read_log(target.store)
             assert log is not None
-            assert target.log is not None
             assert log.checkpoint > 0
             assert (log.files, log.domains) == (target.log.files, target.log.domains)
 

@@ -78,7 +78,6 @@ def test_every_kind_of_step(sink: Sink) -> None:
     rows: Rows = {1: ('{"a": 1}', "x"), 2: (None, "x"), 3: ("[1, 2.50]", None), 4: ('"é"', "x"), 5: ("null", "x")}
     made(sink, rows)
     with closing(look(sink)) as target:
-        assert target.log is not None
         assert "variantType" in (target.log.protocol.reader_features or ())
         assert json.loads(target.log.metadata.schema_string)["fields"][1]["type"] == "variant"
         (add,) = target.log.files.values()
@@ -117,7 +116,6 @@ def test_files_that_are_written_anew_have_the_same_bytes(sink: Sink) -> None:
     with closing(look(sink)) as target:
         target.maintain(sink)
     with closing(look(sink)) as target:
-        assert target.log is not None
         assert len(target.log.files) == 1
         target.merge(change_of({2: ("2", None)}, [], {3: "x"}), replace(MIRROR_COMMIT_ID, batch_id=99))
     with closing(look(sink)) as target:
@@ -131,7 +129,6 @@ def test_files_that_are_written_anew_have_the_same_bytes(sink: Sink) -> None:
 def test_the_change_feed_has_variants(sink: Sink) -> None:
     made(sink, {1: ('{"a": 1}', "x"), 2: ("2", "x")})
     with closing(look(sink)) as target:
-        assert target.log is not None
         make_commit(
             target.store, target.log, "SET", [("metaData", with_properties(target.log.metadata, {FEED: "true"}))]
         )
@@ -274,7 +271,6 @@ def test_spark_reads_them_and_makes_the_same(spark: SparkSession, sink: Sink) ->
     texts = ['{"b": {"c": [1, 2.5, "x"]}, "a": 1e3}', "[null, true]", "-123456789.123456789", '"é"']
     made(sink, {number: (text, "x") for number, text in enumerate(texts)})
     with closing(look(sink)) as target:
-        assert target.log is not None
         (file,) = target.log.files.values()
     read = spark.read.schema("id INT, doc VARIANT").parquet(f"{sink.directory}/shop/orders/{file.place}")
     found = read.selectExpr(
