@@ -22,7 +22,7 @@ from binlog_format.innodb.layout import (
     MAGIC_SIZE,
     NO_XA_REFERENCE,
     PAGE_CHECKSUM_STRUCT,
-    PAGE_SIZE_LOG2_DEFAULT,
+    PAGE_SIZE_DEFAULT,
     PAGE_SIZE_LOG2_MAX,
     PAGE_SIZE_LOG2_MIN,
     VERSION_MAJOR,
@@ -46,7 +46,7 @@ class FileHeader:
         state_interval: Pages between two GTID state records; 0: only in page 1. A fresh server writes bytes for file 0.
         oob_reference_file_no: Lowest file that commit records of this one may refer to.
         xa_reference_file_no: Lowest file with a prepared XA transaction; None: there is none.
-        page_size_log2: Logarithm of the page size in bytes.
+        page_size: In bytes; the page has its logarithm.
         version_major: Version that must be known.
         version_minor: Version that need not be known.
     """
@@ -57,14 +57,9 @@ class FileHeader:
     state_interval: int
     oob_reference_file_no: int
     xa_reference_file_no: int | None = None
-    page_size_log2: int = PAGE_SIZE_LOG2_DEFAULT
+    page_size: int = PAGE_SIZE_DEFAULT
     version_major: int = VERSION_MAJOR
     version_minor: int = VERSION_MINOR
-
-    @property
-    def page_size(self) -> int:
-        """Page size in bytes."""
-        return 1 << self.page_size_log2
 
 
 def file_name(file_no: int) -> str:
@@ -118,7 +113,7 @@ def read_header(head: bytes, path: str, file_no: int | None = None) -> FileHeade
     if file_no is not None and number != file_no:
         raise _bad_header(path, 16, f"file number: the name has {file_no}, the header has {number}")
     xa_file = None if xa_reference == NO_XA_REFERENCE else xa_reference
-    return FileHeader(number, page_count, lsn, interval, oob_reference, xa_file, page_size_log2, major, minor)
+    return FileHeader(number, page_count, lsn, interval, oob_reference, xa_file, 1 << page_size_log2, major, minor)
 
 
 def _bad_header(path: str, byte: int, reason: str) -> CorruptError:

@@ -73,7 +73,7 @@ def encode_header_page(header: FileHeader) -> bytes:
         page,
         0,
         MAGIC,
-        header.page_size_log2,
+        header.page_size.bit_length() - 1,
         header.version_major,
         header.version_minor,
         header.file_no,

@@ -322,7 +322,7 @@ class PageWriter:
             state_interval=self._state_interval,
             oob_reference_file_no=self._references.oob_file_no,
             xa_reference_file_no=self._references.xa_file_no,
-            page_size_log2=self._page_size.bit_length() - 1,
+            page_size=self._page_size,
         )
         self.lsn += self._page_size
         page = bytearray(encode_header_page(header))

@@ -69,7 +69,7 @@ def test_integer_of_more_than_64_bits_is_refused(last: int, middle: bytes) -> No
 def test_header_round_trip(
     file_no: int, pages: int, lsn: int, interval: int, oob: int, xa: int | None, log2: int
 ) -> None:
-    header = FileHeader(file_no, pages, lsn, interval, oob, xa, log2)
+    header = FileHeader(file_no, pages, lsn, interval, oob, xa, 1 << log2)
     page = encode_header_page(header)
     assert len(page) == 1 << log2
     assert read_header(page, "x", file_no) == header

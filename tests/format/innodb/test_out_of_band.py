@@ -17,8 +17,8 @@ from binlog_format.errors import BinlogError
 from binlog_format.events.layout import EventType
 from binlog_format.innodb.files import LogFiles
 from binlog_format.innodb.log_end import check_file_end
-from binlog_format.innodb.out_of_band import forest
-from binlog_format.innodb.out_of_band.forest import Forest, NodeTable, OobSet
+from binlog_format.innodb.out_of_band import forest as out_of_band
+from binlog_format.innodb.out_of_band.forest import Forest, OobSet
 from binlog_format.innodb.pages.pages import PageReader, PageRuns
 from binlog_format.innodb.records import RecordReader
 from binlog_format.innodb.scanner import CommitScanner
@@ -91,13 +91,17 @@ def windows(directory: Path) -> Iterator[tuple[PageReader, CommitWindow]]:
         yield reader, window
 
 
-def orders(directory: Path, nodes_max: int) -> list[list[tuple[int, ...]]]:
-    """The out-of-band records of each group in order, when the scan remembers *nodes_max* records."""
-    nodes = NodeTable(nodes_max)
+def forest_of(reader: PageReader) -> Forest:
+    return Forest(reader.files, RecordReader(reader, PageRuns(reader)))
+
+
+def orders(directory: Path) -> list[list[tuple[int, ...]]]:
+    """The out-of-band records of each group in order."""
     found = []
+    forest: Forest | None = None
     for reader, window in windows(directory):
-        nodes.collect(window.pages.pages(), window.chunks)
-        forest = Forest(reader.files, RecordReader(reader, PageRuns(reader)), nodes)
+        forest = forest or forest_of(reader)
+        forest.collect(window.pages.pages(), window.chunks)
         for record in window.records[window.records["oob_records"] > 0]:
             chunk = window.chunks[int(record["first"])]
             place = window.pages.position(int(chunk["page"]), int(chunk["number"]))
@@ -128,21 +132,24 @@ def test_interleaved_transactions_are_read_whatever_is_remembered(
     )
     wanted = write_interleaved(tmp_path / "log", options, transactions=60)
     assert sum(len(data) > 8192 for data in wanted.values()) > 20
-    for nodes_max in (forest.NODES_MAX, 16, 1):
-        monkeypatch.setattr(NodeTable.__init__, "__defaults__", (nodes_max,))
+    for nodes_max in (out_of_band.NODES_MAX, 16, 1):
+        monkeypatch.setattr(out_of_band, "NODES_MAX", nodes_max)
         with open_log(str(tmp_path / "log")) as log:
             assert {group.gtid: group.data for group in read_groups(log)} == wanted
 
 
-def test_records_are_put_in_the_same_order_from_memory_and_from_the_files(tmp_path: Path) -> None:
+def test_records_are_put_in_the_same_order_from_memory_and_from_the_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     write_interleaved(tmp_path / "log", OPTIONS, transactions=80, seed=2)
-    from_files = orders(tmp_path / "log", 1)
-    assert max(len(order) for order in from_files) > 8
-    for nodes_max in (20, 100, forest.NODES_MAX):
-        assert orders(tmp_path / "log", nodes_max) == from_files
+    from_memory = orders(tmp_path / "log")
+    assert max(len(order) for order in from_memory) > 8
+    for nodes_max in (1, 20, 100):
+        monkeypatch.setattr(out_of_band, "NODES_MAX", nodes_max)
+        assert orders(tmp_path / "log") == from_memory
 
 
-def test_records_that_nobody_needs_do_not_fill_the_memory(tmp_path: Path) -> None:
+def test_records_that_nobody_needs_do_not_fill_the_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Transactions that are rolled back for ever: what is remembered of them stays the same."""
     with BinlogWriter(tmp_path / "log", OPTIONS) as writer:
         for number in range(400):
@@ -152,12 +159,15 @@ def test_records_that_nobody_needs_do_not_fill_the_memory(tmp_path: Path) -> Non
             writer.rollback(1)
         writer.begin(1)
         writer.commit(1, Gtid(0, 1, 1), gtid_event(1))
-    nodes = NodeTable(256)
+    monkeypatch.setattr(out_of_band, "NODES_MAX", 256)
+    forest: Forest | None = None
     sizes = []
-    for _, window in windows(tmp_path / "log"):
-        nodes.collect(window.pages.pages(), window.chunks)
-        sizes.append(len(nodes.rows))
-        places = list(zip(nodes.rows["file_no"].tolist(), nodes.rows["offset"].tolist(), strict=True))
+    for reader, window in windows(tmp_path / "log"):
+        forest = forest or forest_of(reader)
+        forest.collect(window.pages.pages(), window.chunks)
+        nodes = forest.walk().nodes
+        sizes.append(len(nodes))
+        places = list(zip(nodes["file_no"].tolist(), nodes["offset"].tolist(), strict=True))
         assert places == sorted(set(places))
     assert 128 <= sizes[-1] <= max(sizes) < 256 + 4096
     assert len(sizes) > 5
@@ -165,13 +175,15 @@ def test_records_that_nobody_needs_do_not_fill_the_memory(tmp_path: Path) -> Non
 
 def test_windows_that_overlap_give_each_record_once(tmp_path: Path) -> None:
     write_interleaved(tmp_path / "log", OPTIONS, transactions=20, seed=3)
-    once, again = NodeTable(), NodeTable()
-    for _, window in windows(tmp_path / "log"):
-        once.collect(window.pages.pages(), window.chunks)
-        for _ in range(2):
-            again.collect(window.pages.pages(), window.chunks)
-    assert np.array_equal(once.rows, again.rows)
-    assert (once.rows["end"] > once.rows["offset"]).mean() > 0.9
+    forests: list[Forest] = []
+    for reader, window in windows(tmp_path / "log"):
+        forests = forests or [forest_of(reader), forest_of(reader)]
+        for forest, times in zip(forests, (1, 2), strict=True):
+            for _ in range(times):
+                forest.collect(window.pages.pages(), window.chunks)
+    once, again = (forest.walk().nodes for forest in forests)
+    assert np.array_equal(once, again)
+    assert (once["end"] > once["offset"]).mean() > 0.9
 
 
 def test_trees_too_deep_for_the_stack_are_refused(tmp_path: Path) -> None:
@@ -182,7 +194,7 @@ def test_trees_too_deep_for_the_stack_are_refused(tmp_path: Path) -> None:
             writer.piece(1, event(EventType.QUERY, 30))
         writer.commit(1, Gtid(0, 1, 1), gtid_event(1))
     for reader, window in windows(tmp_path / "log"):
-        forest = Forest(reader.files, RecordReader(reader, PageRuns(reader)))
+        forest = forest_of(reader)
         forest._stack = forest._stack[:6]
         record = window.records[0]
         first = int(record["first_file_no"]), int(record["first_offset"])
@@ -210,7 +222,7 @@ def test_commit_record_that_says_something_else_is_refused(
             writer.piece(1, event(EventType.QUERY, 30))
         writer.commit(1, Gtid(0, 1, 1), gtid_event(1))
     for reader, window in windows(tmp_path / "log"):
-        forest = Forest(reader.files, RecordReader(reader, PageRuns(reader)))
+        forest = forest_of(reader)
         record = window.records[0]
         true_first = int(record["first_file_no"]), int(record["first_offset"])
         last = int(record["last_file_no"]), int(record["last_offset"])
@@ -248,16 +260,19 @@ def test_forged_records_are_judged_alike_from_memory_and_from_the_files(data: st
         write_interleaved(directory, options, transactions=12)
         shutil.copytree(directory, tmp_path / "good")
     shutil.copytree(tmp_path / "good", directory, dirs_exist_ok=True)
-    nodes = NodeTable()
-    for _, window in windows(directory):
-        nodes.collect(window.pages.pages(), window.chunks)
+    forest: Forest | None = None
+    for reader, window in windows(directory):
+        forest = forest or forest_of(reader)
+        forest.collect(window.pages.pages(), window.chunks)
+    assert forest is not None
+    nodes = forest.walk().nodes
     for _ in range(data.draw(st.integers(1, 3))):
-        node = nodes.rows[data.draw(st.integers(0, len(nodes.rows) - 1))]
+        node = nodes[data.draw(st.integers(0, len(nodes) - 1))]
         byte = int(node["offset"]) + data.draw(st.integers(0, 3 + int(node["header_size"])))
         forge(directory, int(node["file_no"]), byte, bytes([data.draw(st.integers(0, 255))]))
     remembered = read_all(directory)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(NodeTable, "collect", lambda *_: None)
+        patch.setattr(Forest, "collect", lambda *_: None)
         assert read_all(directory) == remembered
 
 

@@ -32,7 +32,7 @@ from binlog_format.innodb.layout import (
     COMMIT_HEADER_SIZE_MAX,
     RecordKind,
 )
-from binlog_format.innodb.out_of_band.forest import Forest, NodeTable, OobSet
+from binlog_format.innodb.out_of_band.forest import Forest, OobSet
 from binlog_format.innodb.pages.pages import PageRuns
 from binlog_format.innodb.record_kernels import copy_pieces
 from binlog_format.innodb.records import RecordReader
@@ -60,8 +60,7 @@ class GroupReader:
         self._files = reader.files
         self._runs = PageRuns(reader)
         self._records = RecordReader(reader, self._runs)
-        self._nodes = NodeTable()
-        self._forest = Forest(reader.files, self._records, self._nodes)
+        self._forest = Forest(reader.files, self._records)
         self._builder = BlockBuilder(reader)
         self._position: Position | None = None  # where reading goes on after all that has been taken
         self._page_size = 0
@@ -91,7 +90,7 @@ class GroupReader:
         for window in self._scanner.windows():
             self._page_size = window.pages.page_size
             self._runs.borrowed = window.pages.runs()
-            self._nodes.collect(window.pages.pages(), window.chunks)
+            self._forest.collect(window.pages.pages(), window.chunks)
             yield from self._take(window)
             self._position = window.next_position
             is_oob = window.chunks["type"] & CHUNK_KIND_MASK == RecordKind.OOB

@@ -4,7 +4,7 @@ A transaction that outgrows its cache is written in parts, each a record, before
 list of perfect binary trees: an inner node comes after its two children, the first leaf of a tree links to the root of
 the tree before it.
 
-The out-of-band records that a scan has passed: `NodeTable`, so that trees are walked without reading them again.
+The out-of-band records that a scan has passed are remembered, so that trees are walked without reading them again.
 
 Out-of-band data of a large group, read by their places: `Forest.append`.
 """
@@ -62,38 +62,6 @@ NODES_MAX = 1 << 18
 
 _NODES_MIN = 1024
 
-
-class NodeTable:
-    """Remembers the last records, rolled back or not; when there are too many, the older half is forgotten."""
-
-    def __init__(self, nodes_max: int = NODES_MAX) -> None:
-        self._nodes_max = nodes_max
-        self._rows = np.empty(_NODES_MIN, dtype=NODE_DTYPE)
-        self._count = 0
-        self._is_open = False
-        self._head = empty_bytes(OOB_HEADER_SIZE_MAX)
-        self._integers = np.empty(OOB_HEADER_INTS, dtype=np.uint64)
-
-    @property
-    def rows(self) -> Table:
-        """The records, ascending by place: `NODE_DTYPE`."""
-        return self._rows[: self._count]
-
-    def collect(self, pages: Pages, chunks: Table) -> None:
-        """Take in the records of the next window; windows may overlap."""
-        if (wanted := self._count + len(chunks)) > len(self._rows):
-            self._make_room(wanted, len(chunks))
-        self._count, self._is_open = collect_nodes(
-            pages, chunks, self._rows, self._count, self._is_open, self._head, self._integers
-        )
-
-    def _make_room(self, wanted: int, added: int) -> None:
-        kept = self.rows if wanted <= self._nodes_max else self.rows[-(self._nodes_max // 2) :]
-        rows = np.empty(max(min(2 * wanted, self._nodes_max), len(kept) + added), dtype=NODE_DTYPE)
-        rows[: len(kept)] = kept
-        self._rows, self._count = rows, len(kept)
-
-
 DEPTH_MAX = 4096
 """Nodes on the way to a leaf: the heights of all trees together, below a thousand for 2**30 records."""
 
@@ -117,15 +85,21 @@ class OobSet:
 class Forest:
     """Walks the trees of sets of out-of-band data, and reads the records of a set in its order.
 
+    The last records that were given to `collect` are remembered, rolled back or not; when there are too many, the older
+    half is forgotten.
+
     Args:
         records: Reads the records that the scan has not passed, or passed too long ago, and gives runs of pages.
-        nodes: Those that it has passed; None: there was no scan.
     """
 
-    def __init__(self, files: LogFiles, records: RecordReader, nodes: NodeTable | None = None) -> None:
+    def __init__(self, files: LogFiles, records: RecordReader) -> None:
         self._files = files
         self._records = records
-        self._nodes = NodeTable() if nodes is None else nodes
+        self._nodes = np.empty(_NODES_MIN, dtype=NODE_DTYPE)  # ascending by place
+        self._node_count = 0
+        self._is_open = False  # the last of them goes on in the next window
+        self._head = empty_bytes(OOB_HEADER_SIZE_MAX)
+        self._integers = np.empty(OOB_HEADER_INTS, dtype=np.uint64)
         self._given = np.zeros(1, dtype=NODE_DTYPE)
         self._given["offset"] = -1
         self._stack = np.empty(DEPTH_MAX, dtype=VISIT_DTYPE)
@@ -134,9 +108,25 @@ class Forest:
         self._order = np.empty(ORDER_SIZE, dtype=ORDER_DTYPE)
         self._last_read: FilePlace = (-1, 0)
 
+    def collect(self, pages: Pages, chunks: Table) -> None:
+        """Remember the records of the next window; windows may overlap."""
+        if (wanted := self._node_count + len(chunks)) > len(self._nodes):
+            self._make_room(wanted, len(chunks))
+        self._node_count, self._is_open = collect_nodes(
+            pages, chunks, self._nodes, self._node_count, self._is_open, self._head, self._integers
+        )
+
+    def _make_room(self, wanted: int, added: int) -> None:
+        kept = self._nodes[: self._node_count]
+        kept = kept if wanted <= NODES_MAX else kept[-(NODES_MAX // 2) :]
+        nodes = np.empty(max(min(2 * wanted, NODES_MAX), len(kept) + added), dtype=NODE_DTYPE)
+        nodes[: len(kept)] = kept
+        self._nodes, self._node_count = nodes, len(kept)
+
     def walk(self) -> TableWalk:
         """State of a walk over the records that have been passed by now."""
-        return TableWalk(self._nodes.rows, self._given, self._stack, self._state, self._wanted, self._order)
+        nodes = self._nodes[: self._node_count]
+        return TableWalk(nodes, self._given, self._stack, self._state, self._wanted, self._order)
 
     def nodes(self, oob: OobSet, commit: FilePlace) -> Iterator[Table]:
         """The records of a set in the order of their payload: 0, 1, ... count - 1.

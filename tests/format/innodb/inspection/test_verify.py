@@ -144,7 +144,7 @@ def test_live_end_that_is_torn_is_a_finding() -> None:
         ({"oob_reference_file_no": 9}, "BINLOG_CORRUPT.HEADER"),
         ({"xa_reference_file_no": 9}, "BINLOG_CORRUPT.HEADER"),
         ({"version_major": 2}, "BINLOG_UNSUPPORTED.VERSION"),
-        ({"page_size_log2": 10}, "BINLOG_CORRUPT.HEADER"),
+        ({"page_size": 1024}, "BINLOG_CORRUPT.HEADER"),
     ],
 )
 def test_wrong_header_field_is_found(change: dict[str, int], condition: str) -> None:
