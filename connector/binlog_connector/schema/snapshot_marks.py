@@ -18,7 +18,7 @@ from binlog_connector.schema.stated_definitions import definition_statement
 from binlog_connector.schema.table_changes import TableCreated, table_changes
 from binlog_format.position import Position
 from binlog_format.vendor import Vendor
-from binlog_format.views.filters import SHADOW_PREFIX, is_of_snapshots
+from binlog_format.views.filters import SHADOW_PREFIX, SNAPSHOT_DATABASE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -242,7 +242,7 @@ class CopiedTables:
 
     def source_of(self, layout: TableLayout) -> TableLayout | None:
         """Layout of the source of a shadow for this publisher; None: the table is no such shadow."""
-        if not is_of_snapshots(layout.database) or not layout.table.startswith(SHADOW_PREFIX):
+        if layout.database != SNAPSHOT_DATABASE or not layout.table.startswith(SHADOW_PREFIX):
             return None
         if layout.table not in self._sources:
             if len(self._sources) >= _SHADOWS_MAX:

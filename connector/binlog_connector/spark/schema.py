@@ -21,7 +21,7 @@ from binlog_format.errors import SchemaError
 from binlog_format.position import Position
 from binlog_format.rows.declared.completion import declared_layout
 from binlog_format.vendor import Vendor
-from binlog_format.views.filters import is_of_snapshots
+from binlog_format.views.filters import SNAPSHOT_DATABASE
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -175,7 +175,7 @@ def _layouts(look: _Look, part: _Range, seen: set[str]) -> Iterator[TableLayout]
     for block in schemas.observed(look.watched.log.committed_blocks(start, end)):
         for touched in maps.resolve(block):
             layout = touched.layout
-            if is_of_snapshots(layout.database):
+            if layout.database == SNAPSHOT_DATABASE:
                 continue
             seen.add(layout.full_name)
             if layout.full_name != look.table:

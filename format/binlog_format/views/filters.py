@@ -1,6 +1,6 @@
 """Selection of tables: `TableFilter`, anchored regular expressions on `database.table`.
 
-Tables that snapshots make on the server: `is_of_snapshots(database)`, `maps_of_marks(block)`.
+Tables that snapshots make on the server: those of `SNAPSHOT_DATABASE`, among them that of `maps_of_marks(block)`.
 
 A snapshot copies rows of other tables into shadows, with marks beside them. Whatever selects tables leaves them out:
 the rules of a table do not apply to its shadows (docs/rules.md).
@@ -32,11 +32,6 @@ SNAPSHOT_DATABASE = "binlog_stream"
 """Database of shadows and marks: tables in it are nobody's source."""
 MARKS_TABLE = "snapshot_marks"
 SHADOW_PREFIX = "s_"
-
-
-def is_of_snapshots(database: str) -> bool:
-    """True if the tables of *database* are shadows and marks of snapshots."""
-    return database == SNAPSHOT_DATABASE
 
 
 _MARKS_NAME = b"".join(bytes([len(name)]) + name.encode() + b"\0" for name in (SNAPSHOT_DATABASE, MARKS_TABLE))
@@ -80,7 +75,6 @@ class TableFilter:
         exclude: The same, for what to leave out; None or empty: nothing.
         databases: Only tables of these databases; None: of all.
         names: Only tables with these names, in whatever database; None: all.
-        with_snapshots: Tables of snapshots are tables as others are: for who examines a snapshot in a log.
     """
 
     def __init__(
@@ -90,13 +84,11 @@ class TableFilter:
         *,
         databases: frozenset[str] | None = None,
         names: frozenset[str] | None = None,
-        with_snapshots: bool = False,
     ) -> None:
         self._tables = _compiled("tables", tables)
         self._exclude = _compiled("excludeTables", exclude)
         self._databases = databases
         self._names = names
-        self._with_snapshots = with_snapshots
         self._known: dict[tuple[str, str], bool] = {}
 
     def accepts(self, layout: TableLayout) -> bool:
@@ -126,9 +118,7 @@ class TableFilter:
         return not self._tables or any(_may_be_about(expression.pattern, database) for expression in self._tables)
 
     def _is_left_out(self, database: str) -> bool:
-        if self._databases is not None and database not in self._databases:
-            return True
-        return is_of_snapshots(database) and not self._with_snapshots
+        return database == SNAPSHOT_DATABASE or (self._databases is not None and database not in self._databases)
 
     def accepts_text(self, name: str) -> bool:
         """True if the expressions accept a name, of a table or of anything else."""

@@ -22,7 +22,7 @@ from binlog_format.position import Position
 from binlog_format.rows.images import ImageKind, read_images
 from binlog_format.rows.table_events import TableEvents, table_maps_of
 from binlog_format.views.columns import POSITION_TYPE
-from binlog_format.views.filters import MARKS_TABLE, SHADOW_PREFIX, is_of_snapshots, maps_of_marks
+from binlog_format.views.filters import MARKS_TABLE, SHADOW_PREFIX, SNAPSHOT_DATABASE, maps_of_marks
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -94,7 +94,7 @@ class SnapshotEvents:
         """The events of shadows, and those of tables outside of the snapshots' database; marks are noted."""
         shadows, others = [], []
         for touched in resolved:
-            if not is_of_snapshots(touched.layout.database):
+            if touched.layout.database != SNAPSHOT_DATABASE:
                 others.append(touched)
             elif touched.layout.table == MARKS_TABLE:
                 self.marks += _marks_in(block, touched)

@@ -32,7 +32,7 @@ from binlog_format.rows.declared.completion import DDL_SOURCE, as_logged
 from binlog_format.rows.declared.declared_types import DefaultKind
 from binlog_format.vendor import Vendor
 from binlog_format.views.cascading import have_logged_cascades
-from binlog_format.views.filters import TableFilter, is_of_snapshots
+from binlog_format.views.filters import SNAPSHOT_DATABASE, TableFilter
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -157,7 +157,7 @@ def find_tables(
                 for lacking in row_format.lacking(block, server_runs=server_runs):
                     if tally_from is None or lacking.statement.position >= tally_from:
                         tally.take(lacking)
-    tables = tuple(table for table in finder.tables() if not is_of_snapshots(table.layout.database))
+    tables = tuple(table for table in finder.tables() if table.layout.database != SNAPSHOT_DATABASE)
     for table in tables:
         table.is_defined = finder.is_defined(table) or (None if size < size_all else False)
     return FoundTables(tables, size, size_all, tally, finder.logs_cascades)

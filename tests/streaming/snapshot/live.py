@@ -110,11 +110,19 @@ class LoggedGroup:
     changes: tuple[tuple[str, str, dict[str, Any] | None, dict[str, Any] | None], ...]
 
 
+class _AllTables(TableFilter):
+    """Accepts tables of snapshots, too."""
+
+    def accepts_name(self, database: str, table: str) -> bool:
+        del database, table
+        return True
+
+
 def logged_groups(log_directory: Path) -> list[LoggedGroup]:
     """Event groups with changes of rows, in their order in the log."""
     found: dict[str, list[Any]] = {}
     with open_log(str(log_directory)) as log:
-        view = ChangesView(tables=TableFilter(with_snapshots=True))
+        view = ChangesView(tables=_AllTables())
         for batch in view.batches(log.committed_blocks()):
             for row in batch.to_pylist():
                 images = [None if row[name] is None else json.loads(row[name]) for name in ("before", "after")]
