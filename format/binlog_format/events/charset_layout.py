@@ -1,4 +1,4 @@
-"""Character sets of MariaDB and MySQL: `charset_of_collation`; how their characters differ from Python's codecs.
+"""Character sets of MariaDB and MySQL: `CHARSET_OF_COLLATION`; how their characters differ from Python's codecs.
 
 `charsets` makes conversions of what is here. The differences were found by letting a server (MariaDB 10.11) convert
 every byte and every pair of bytes.
@@ -55,25 +55,23 @@ _CHARSETS: dict[str, tuple[int | tuple[int, int], ...]] = {
 
 # MariaDB include/m_ctype.h: MY_NOPAD_ID: the collation of the same order that does not pad with spaces.
 _NOPAD_COLLATION = 1024
-_NOPAD_COLLATION_END = 2048
 
 
-def _by_collation() -> dict[int, str]:
-    names = {}
-    for charset, numbers in _CHARSETS.items():
-        for number in numbers:
-            first, last = number if isinstance(number, tuple) else (number, number)
-            names.update(dict.fromkeys(range(first, last + 1), charset))
-    return names
+class _CharsetsByCollation(dict[int, str]):
+    def __init__(self) -> None:
+        for charset, numbers in _CHARSETS.items():
+            for number in numbers:
+                first, last = number if isinstance(number, tuple) else (number, number)
+                self.update(dict.fromkeys(range(first, last + 1), charset))
+                if last < _NOPAD_COLLATION:
+                    self.update(dict.fromkeys(range(first + _NOPAD_COLLATION, last + 1 + _NOPAD_COLLATION), charset))
+
+    def __missing__(self, collation: int) -> str:
+        return f"collation {collation}"
 
 
-_BY_COLLATION = _by_collation()
-
-
-def charset_of_collation(collation: int) -> str:
-    """Character set of a collation; for an unknown one `collation N`, a name that no character set has."""
-    number = collation - _NOPAD_COLLATION if _NOPAD_COLLATION <= collation < _NOPAD_COLLATION_END else collation
-    return _BY_COLLATION.get(number, f"collation {collation}")
+CHARSET_OF_COLLATION = _CharsetsByCollation()
+"""Character set of each collation; for an unknown one `collation N`, a name that no character set has."""
 
 
 # Name of Python's codec. Not here: character sets that need none, and `_UPPER_HALVES`.

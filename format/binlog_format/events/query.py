@@ -19,7 +19,7 @@ import numpy as np
 import pyarrow as pa
 
 from binlog_format.errors import CorruptError
-from binlog_format.events.charset_layout import charset_of_collation
+from binlog_format.events.charset_layout import CHARSET_OF_COLLATION
 from binlog_format.events.layout import (
     EVENT_HEADER_SIZE,
     EVENT_HEADER_STRUCT,
@@ -168,7 +168,7 @@ def _status(values: dict[int, bytes]) -> QueryStatus:
     client = server = None
     if StatusVariable.CHARSET in values:
         client_id, _, server_id = CHARSET_STRUCT.unpack(values[StatusVariable.CHARSET])
-        client, server = charset_of_collation(client_id), charset_of_collation(server_id)
+        client, server = CHARSET_OF_COLLATION[client_id], CHARSET_OF_COLLATION[server_id]
     mode = values.get(StatusVariable.SQL_MODE)
     phase = values.get(StatusVariable.GTID_FLAGS3)
     zone = values.get(StatusVariable.TIME_ZONE)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from binlog_format.errors import CorruptError, UnsupportedError
-from binlog_format.events.charset_layout import charset_of_collation
+from binlog_format.events.charset_layout import CHARSET_OF_COLLATION
 from binlog_format.events.charsets import decode_text
 from binlog_format.events.layout import EVENT_TYPE_OFFSET, EventType
 from binlog_format.events.table_map_edits import with_bits_of_years, with_metadata
@@ -275,7 +275,7 @@ class _Details:
     """Optional metadata by column index; fields of unknown types are ignored."""
 
     def __init__(self, types: list[tuple[ColumnType, int]], fields: dict[int, bytes], vendor: Vendor) -> None:
-        self._fields = fields
+        self._cursors = {field: _Cursor(fields[field], field.name) for field in MetadataField if field in fields}
         self._count = len(types)
         numeric = [i for i, (type_, _) in enumerate(types) if type_ in NUMERIC_TYPES]
         character = [i for i, (type_, _) in enumerate(types) if type_ in CHARACTER_TYPES]
@@ -298,19 +298,15 @@ class _Details:
         self.texts = self._texts(enums, MetadataField.ENUM_STR_VALUE) | self._texts(sets, MetadataField.SET_STR_VALUE)
         self.primary_key = self._primary_key()
 
-    def _cursor(self, field: MetadataField) -> _Cursor | None:
-        content = self._fields.get(field)
-        return None if content is None else _Cursor(content, field.name)
-
     def _bits(self, columns: list[int], field: MetadataField) -> dict[int, bool]:
-        cursor = self._cursor(field)
+        cursor = self._cursors.get(field)
         if cursor is None:
             return {}
         bits = cursor.take((len(columns) + 7) // 8)
         return {column: bool(bits[i >> 3] << (i & 7) & 0x80) for i, column in enumerate(columns)}
 
     def _numbers(self, columns: list[int], field: MetadataField, what: str = "numbers") -> dict[int, int]:
-        cursor = self._cursor(field)
+        cursor = self._cursors.get(field)
         if cursor is None:
             return {}
         numbers = cursor.varints()
@@ -320,17 +316,17 @@ class _Details:
 
     def _collations(self, columns: list[int], default: MetadataField, each: MetadataField) -> dict[int, str]:
         numbers = self._numbers(columns, each, "collations")
-        if (cursor := self._cursor(default)) is not None:
+        if (cursor := self._cursors.get(default)) is not None:
             numbers = dict.fromkeys(columns, cursor.varint())
             while cursor.remaining:
                 index, collation = cursor.varint(), cursor.varint()
                 if index >= len(columns):
                     raise cursor.error(f"there is no text column {index}")
                 numbers[columns[index]] = collation
-        return {column: charset_of_collation(number) for column, number in numbers.items()}
+        return {column: CHARSET_OF_COLLATION[number] for column, number in numbers.items()}
 
     def _names(self) -> list[str]:
-        cursor = self._cursor(MetadataField.COLUMN_NAME)
+        cursor = self._cursors.get(MetadataField.COLUMN_NAME)
         if cursor is None:
             return []
         names = []
@@ -341,7 +337,7 @@ class _Details:
         return names
 
     def _texts(self, columns: list[int], field: MetadataField) -> dict[int, tuple[str, ...]]:
-        cursor = self._cursor(field)
+        cursor = self._cursors.get(field)
         if cursor is None:
             return {}
         texts = {}
@@ -353,11 +349,11 @@ class _Details:
         return texts
 
     def _primary_key(self) -> tuple[int, ...]:
-        cursor = self._cursor(MetadataField.SIMPLE_PRIMARY_KEY)
+        cursor = self._cursors.get(MetadataField.SIMPLE_PRIMARY_KEY)
         if cursor is not None:
             key = cursor.varints()
         else:
-            cursor = self._cursor(MetadataField.PRIMARY_KEY_WITH_PREFIX)
+            cursor = self._cursors.get(MetadataField.PRIMARY_KEY_WITH_PREFIX)
             if cursor is None:
                 return ()
             # A key that is unique by prefixes is unique by the whole columns too.

@@ -186,7 +186,7 @@ _HASH_NAME = re.compile(r"DB_ROW_HASH_\d+")
 def declared_count(columns: Sequence[Column]) -> int:
     """Number of *columns* before those that have the name and the type of a hash."""
     count = len(columns)
-    while count and can_be_hash(columns[count - 1]) and _HASH_NAME.fullmatch(columns[count - 1].name or ""):
+    while count and _HASH_NAME.fullmatch(columns[count - 1].name or "") and can_be_hash(columns[count - 1]):
         count -= 1
     return count
 

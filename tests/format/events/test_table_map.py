@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from binlog_format.errors import BinlogError, CorruptError, UnsupportedError
-from binlog_format.events.charset_layout import charset_of_collation
+from binlog_format.events.charset_layout import CHARSET_OF_COLLATION
 from binlog_format.events.table_map import TableLayout, parse_table_map
 from binlog_format.events.table_map_layout import ColumnType
 from binlog_format.vendor import Vendor
@@ -249,7 +249,7 @@ def test_mysql_marks_invisible_columns() -> None:
     ],
 )
 def test_character_set_of_a_collation(collation: int, charset: str) -> None:
-    assert charset_of_collation(collation) == charset
+    assert CHARSET_OF_COLLATION[collation] == charset
 
 
 def test_unknown_metadata_fields_are_left_alone() -> None:

@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 
 from binlog_format.errors import CorruptError
 from binlog_format.events.charset_layout import (
+    CHARSET_OF_COLLATION,
     CODECS,
     EUC_JP_CHARSETS,
     TWO_BYTE_CHARSETS,
     UPPER_HALVES,
-    charset_of_collation,
 )
 from binlog_format.events.charsets import decode_text
 from binlog_format.events.table_map_layout import ColumnType
@@ -290,7 +290,7 @@ def _utf32(converted: bytes | str | None) -> str | None:
     ],
 )
 def test_collations_have_their_charset(collation: int, charset: str) -> None:
-    assert charset_of_collation(collation) == charset
+    assert CHARSET_OF_COLLATION[collation] == charset
 
 
 @given(
