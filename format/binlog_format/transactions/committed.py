@@ -161,9 +161,8 @@ class _Stage:
     def __init__(self, log: Log, start: Position | None, prepared: Iterable[PreparedXa]) -> None:
         self._log = log
         # In an `innodb` log an XA transaction is an ordinary group that stands where its XA COMMIT is.
-        self._reads_xa = log.traits.separates_xa
-        self._kinds = _DECIDING if self._reads_xa else _UNDOING
-        self._prepared = PreparedXaRows(log, start, prepared)
+        self._prepared = PreparedXaRows(log, start, prepared) if log.traits.separates_xa else None
+        self._kinds = _UNDOING if self._prepared is None else _DECIDING
         self._large: _Large | None = None
 
     def of(self, block: Block) -> Iterator[Block]:
@@ -191,8 +190,8 @@ class _Stage:
             commit = self._decide(block, control_statements, group, dropped)
             if commit is None:
                 continue
-            event, xid = commit
-            rows = self._prepared.take(xid, Position.of(block.groups[group]))
+            prepared, event, xid = commit
+            rows = prepared.take(xid, Position.of(block.groups[group]))
             heads = list(itertools.islice(rows, 2))
             if len(heads) > 1:
                 if group > first:
@@ -204,14 +203,14 @@ class _Stage:
                 first = group + 1
             elif heads and len(heads[0].events):
                 insertions[event] = heads[0]
-            self._prepared.end(xid)
+            prepared.end(xid)
         if first < len(block.groups):
             yield _part(block, first, len(block.groups), dropped, insertions)
 
     def _decide(
         self, block: Block, control_statements: ControlStatements, group: int, dropped: Mask
-    ) -> tuple[int, XaId] | None:
-        """Note what a group loses; the prepared transaction that it commits, and the event that states it."""
+    ) -> tuple[PreparedXaRows, int, XaId] | None:
+        """Note what a group loses; for a commit of a prepared transaction: all of these, its event, and its name."""
         row = block.groups[group]
         found = list(control_statements.of_group(group))
         is_whole = bool(row["begins"] and row["ends"])
@@ -221,22 +220,23 @@ class _Stage:
         lost = dropped[first : first + len(events)]
         if outcome.undone:
             lost |= outcome.loses(events)
-        if not self._reads_xa:
+        prepared = self._prepared
+        if prepared is None:
             return None
         if outcome.prepared is not None:
             lost |= (events["event_no"] > 0) & (events["type"] != EventType.XA_PREPARE)
             if is_whole:
-                self._prepared.prepare(outcome.prepared, block, group, outcome)
+                prepared.prepare(outcome.prepared, block, group, outcome)
             elif row["ends"]:
-                self._prepared.prepare_at(outcome.prepared, Position.of(block.groups[group]))
+                prepared.prepare_at(outcome.prepared, Position.of(block.groups[group]))
         commit = None
         for control in found:
             if control.statement is None or control.statement.xid is None:
                 continue
             if control.statement.kind is StatementKind.XA_ROLLBACK:
-                self._prepared.end(control.statement.xid)
+                prepared.end(control.statement.xid)
             elif control.statement.kind is StatementKind.XA_COMMIT:
-                commit = control.event, control.statement.xid
+                commit = prepared, control.event, control.statement.xid
         return commit
 
     def _outcome_of_piece(self, block: Block, group: int, found: list[ControlStatement]) -> GroupOutcome:
