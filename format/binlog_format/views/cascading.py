@@ -45,6 +45,8 @@ DELETES = frozenset([EventType.DELETE_ROWS_V0, EventType.DELETE_ROWS_V1, EventTy
 _UPDATE, _DELETE = 1, 2
 _KINDS = np.zeros(256, dtype=np.uint8)  # by type of event
 _KINDS[sorted(UPDATES)], _KINDS[sorted(DELETES)] = _UPDATE, _DELETE
+_LOGGED_FLAGS = {Vendor.MYSQL: ROWS_FLAG_SQL_FOREIGN_KEYS, Vendor.MARIADB: 0}
+"""Flags of row events whose cascades are in the log; MariaDB gives that bit no meaning."""
 _COMMIT = b"\0COMMIT"  # the end of a Query event: a name of a database, and a statement
 _PERIOD_DIGITS = 6
 # Seconds and microseconds: up to MariaDB 11.4, and since.
@@ -96,30 +98,16 @@ def checked_events(block: Block, rows: Indices) -> tuple[Indices, Indices]:
 
 
 def are_checked(data: Bytes, events: Table, rows: Indices, vendor: Vendor) -> Mask:
-    """Mask of the row events *rows* to which foreign keys apply in the engine: the log lacks their cascades.
-
-    Args:
-        rows: Numbers of row events.
-    """
-    done_elsewhere = ROWS_FLAG_NO_FOREIGN_KEY_CHECKS | _logged_flag(vendor)
-    mask: Mask = _flags(data, events, rows) & done_elsewhere == 0
+    """Mask of the row events *rows* to which foreign keys apply in the engine: the log lacks their cascades."""
+    flags = data[events["start"][rows] + TABLE_FLAGS_OFFSET]  # the low one of their two bytes
+    mask: Mask = flags & (ROWS_FLAG_NO_FOREIGN_KEY_CHECKS | _LOGGED_FLAGS[vendor]) == 0
     return mask
 
 
 def have_logged_cascades(block: Block, rows: Indices) -> bool:
     """True if the log contains the cascades of each of the row events *rows*."""
-    return bool((_flags(block.data, block.events, rows) & _logged_flag(block.vendor) != 0).all())
-
-
-def _flags(data: Bytes, events: Table, rows: Indices) -> Bytes:
-    # The low one of their two bytes.
-    flags: Bytes = data[events["start"][rows] + TABLE_FLAGS_OFFSET]
-    return flags
-
-
-def _logged_flag(vendor: Vendor) -> int:
-    # MariaDB gives that bit no meaning.
-    return ROWS_FLAG_SQL_FOREIGN_KEYS if vendor is Vendor.MYSQL else 0
+    flags = block.data[block.events["start"][rows] + TABLE_FLAGS_OFFSET]
+    return bool((flags & _LOGGED_FLAGS[block.vendor] != 0).all())
 
 
 def checked_counts(block: Block, rows: Indices, layout: TableLayout) -> Int64s:

@@ -175,8 +175,10 @@ def test_index_gives_what_the_blocks_give(made: tuple[Work, MadeLog]) -> None:
         assert (row["start"], row["end"], row["ddl"]) == (_struct(log, 0), _struct(log, len(work.groups)), None)
         index = _index(row)
         assert index.layout.digest == row["layout"]
-        assert index.size == sum(
-            len(work.groups[g].all_events()[e]) for g, e in {(c.group, c.event_no) for c in changes}
+        assert (
+            row["bytes"]
+            == index.size
+            == sum(len(work.groups[g].all_events()[e]) for g, e in {(c.group, c.event_no) for c in changes})
         )
         view = ChangefeedView(table=name)
         direct = _rows(view.batches(log.committed_blocks()), changefeed_schema(index.layout))

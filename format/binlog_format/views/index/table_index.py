@@ -264,7 +264,7 @@ class TouchedTable:
 
     def _begin(self) -> None:
         self._parts: list[Int64s] = []
-        self._events = 0
+        self._events = self._bytes = 0
         self._checks: list[Check] = []
         self._unchecked = Check(0, 0)
         self._unchecked_bytes = 0
@@ -292,6 +292,7 @@ class TouchedTable:
         assert done, "an event table points outside of its block"
         crc = crc32c.crc32c(joined.data, self._unchecked.crc)
         self._unchecked = Check(self._unchecked.events + len(rows), crc)
+        self._bytes += len(joined)
         self._unchecked_bytes += len(joined)
         if self._unchecked_bytes >= CHECKED_BYTES:
             self._checks.append(self._unchecked)
@@ -312,7 +313,6 @@ class TouchedTable:
             used, numbers = np.unique(columns["gtid_source"], return_inverse=True)
             columns["gtid_source"] = numbers - int((used < 0).sum())
             sources = tuple(self._gtid_sources[number] for number in used.tolist() if number >= 0)
-        index = TableIndex(self.layout, columns, checks, sources)
         self._rows.append(
             {
                 "database": self.layout.database,
@@ -321,9 +321,9 @@ class TouchedTable:
                 "inserts": int(self._counts[ImageKind.INSERT]),
                 "updates": int(self._counts[ImageKind.UPDATE_BEFORE]),
                 "deletes": int(self._counts[ImageKind.DELETE]),
-                "bytes": index.size,
+                "bytes": self._bytes,
                 **checked_columns(self._checked),
-                "index": index.to_bytes(),
+                "index": TableIndex(self.layout, columns, checks, sources).to_bytes(),
             }
         )
         self._begin()
