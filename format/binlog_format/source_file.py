@@ -124,6 +124,8 @@ def look_until_listed_again(listed: Callable[[], L], find: Callable[[L], T | Non
 class LocalFile:
     """A file of the local file system. *descriptor*: of the open file; -1: it is closed."""
 
+    descriptor = -1
+
     def __init__(self, path: str | Path) -> None:
         self.path = str(path)
         self.name = self.path.rpartition("/")[2]
@@ -158,9 +160,7 @@ class LocalFile:
             os.close(self.descriptor)
             self.descriptor = -1
 
-    def __del__(self) -> None:
-        if getattr(self, "descriptor", -1) >= 0:
-            self.close()
+    __del__ = close
 
 
 class LocalDirectory(Directory):

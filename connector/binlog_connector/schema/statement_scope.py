@@ -149,10 +149,9 @@ class StatementScope:
                 if self.foreign_keys is not None:
                     self.foreign_keys.apply(operation)
             return
-        may_be_missing = has_if_exists(statement.text)
         for effect in self._permanent_operations(statement):
             if not isinstance(effect, RowsChanged):
-                self.names.observe(effect, may_be_missing=may_be_missing)
+                self.names.observe(effect, may_be_missing=has_if_exists(statement.text))
                 self._learn_engine(effect)
                 if self.foreign_keys is not None:
                     self.foreign_keys.apply(effect)
@@ -190,7 +189,7 @@ class StatementScope:
     def _forget_other_runs(self, statement: DdlStatement) -> None:
         restarted = statement.event_type == EventType.FORMAT_DESCRIPTION
         if restarted or statement.server_run not in (0, self._server_run):
-            self._temporary.clear()
+            self._temporary = TemporaryTables()  # a new start of the server ends its sessions
             self._server_run = statement.server_run or self._server_run
 
     def _with_engine(self, operation: Operation) -> Operation:

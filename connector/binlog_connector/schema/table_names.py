@@ -89,10 +89,6 @@ class TemporaryTables:
         """Take names in upper and lower case as the same from now on."""
         self._names = {session: {name.lowered for name in names} for session, names in self._names.items()}
 
-    def clear(self) -> None:
-        """Forget all names: a new start of the server ends its sessions."""
-        self._names.clear()
-
     def of(self, session: SessionId) -> Set[TableName]:
         """Names of a session."""
         return self._names.get(session, frozenset())

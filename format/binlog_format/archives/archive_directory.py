@@ -202,11 +202,6 @@ class ArchiveFile:
         self._file = now
 
 
-def archive_in(directory: Directory) -> ArchiveDirectory | None:
-    """The archive that *directory* holds; None: it is a plain folder of files."""
-    return None if directory.entry(MANIFEST_NAME) is None else ArchiveDirectory(directory)
-
-
 def _no_archive(path: str) -> StartError:
     return StartError(
         "PATH_NOT_FOUND",
@@ -217,10 +212,9 @@ def _no_archive(path: str) -> StartError:
 
 def require_archive(directory: Directory) -> ArchiveDirectory:
     """The archive that *directory* holds. Raises `StartError`: `PATH_NOT_FOUND`: it holds none."""
-    archive = archive_in(directory)
-    if archive is None:
+    if directory.entry(MANIFEST_NAME) is None:
         raise _no_archive(directory.path)
-    return archive
+    return ArchiveDirectory(directory)
 
 
 def _read_whole(file: SourceFile) -> bytes:

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 import pyarrow.fs
 
-from binlog_format.archives.archive_directory import archive_in, require_archive
-from binlog_format.archives.manifest import probes
+from binlog_format.archives.archive_directory import ArchiveDirectory, require_archive
+from binlog_format.archives.manifest import MANIFEST_NAME, probes
 from binlog_format.classic.layout import FILE_NAME
 from binlog_format.errors import DataLossError, StartError, storage_error
 from binlog_format.innodb.header import file_number
@@ -29,7 +29,6 @@ from binlog_format.source_file import (
 )
 
 if TYPE_CHECKING:
-    from binlog_format.archives.archive_directory import ArchiveDirectory
     from binlog_format.archives.manifest import ArchivedFile
     from binlog_format.source_file import SourceFile
 
@@ -174,7 +173,7 @@ def open_directory(path: str) -> tuple[Directory, str | None]:
         return directory, only
     if has_archive:
         return UnionDirectory(directory, require_archive(_open_place(archive_path)[0])), None
-    return archive_in(directory) or directory, None
+    return (directory if directory.entry(MANIFEST_NAME) is None else ArchiveDirectory(directory)), None
 
 
 def _open_place(path: str) -> tuple[Directory, str | None]:

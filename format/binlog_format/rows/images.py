@@ -175,7 +175,7 @@ def read_images(
     layout = layout.logged or layout  # what the events have
     images = _logged_images(data, events, rows, layout, place, tells_values=shown is layout)
     images = _declared_images(images) if layout.hidden else images
-    images = with_absent_virtual_values(images)
+    images = with_absent_virtual_values(images) if layout.completion else images
     images = images if decoding is DEFAULT_DECODING else replace(images, decoding=decoding)
     return images if decoding.rules is None or shown is layout else decoding.rules.applied(images)
 
