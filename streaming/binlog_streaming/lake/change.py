@@ -163,8 +163,8 @@ class Change:
         current: Boolean column of the target: only rows that have true in it count as being there (`scd2`); None: all.
         expected: What the target must hold before: `Expected` of each key, those of `upserts`, `deletes` and `patches`
             one after the other; None: it may hold anything.
-        gone: Boolean column of the target: to `expected`, rows with true in it are not there (marked deletes); None:
-            all rows are.
+        gone: Boolean column of the target: rows with true in it are not there (marked deletes), and stay where another
+            row has their key; None: all rows are there.
         firsts: Of each key the number of its first image, as `expected` counts keys; None: where that is None.
         before: What `expected` has to be compared with beside keys; None: keys alone.
     """

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 import numpy as np
@@ -226,6 +226,30 @@ def _rows_in(
     return _Found(file, rows[left], numbers[left], marked, None if flags.gone is None else gone[left])
 
 
+def _one_row_by_key(found: Sequence[_Found[File]], key_count: int) -> list[_Found[File]]:
+    """Leave rows out that count as gone, where another row has the same key: theirs was another one when they went.
+
+    A statement that changes the key of a table does not make it unique among rows that are marked as deleted.
+    """
+    numbers = np.concatenate([np.empty(0, np.int64), *(in_file.numbers for in_file in found)])
+    if len(np.unique(numbers)) == len(numbers):
+        return list(found)
+    is_live = np.zeros(key_count, np.bool_)
+    for in_file in found:
+        is_live[in_file.live] = True
+    chosen, left = np.full(key_count, -1, np.int64), []
+    places = np.split(np.arange(len(numbers)), np.cumsum([len(in_file.numbers) for in_file in found])[:-1])
+    for in_file, of_file in zip(found, places, strict=True):
+        chosen[in_file.numbers] = of_file  # the last one
+    for in_file, of_file in zip(found, places, strict=True):
+        assert in_file.gone is not None, "a column tells it"
+        stays = ~in_file.gone | (~is_live[in_file.numbers] & (chosen[in_file.numbers] == of_file))
+        left.append(
+            replace(in_file, rows=in_file.rows[stays], numbers=in_file.numbers[stays], gone=in_file.gone[stays])
+        )
+    return [in_file for in_file in left if len(in_file.rows)]
+
+
 def _is_true(batch: pa.RecordBatch, column: str, rows: Indices) -> Mask:
     flags: Mask = pc.fill_null(batch.column(column), False).to_numpy(zero_copy_only=False)
     return flags[rows]
@@ -263,7 +287,8 @@ class _Merging(Generic[File]):
         if not files:
             return []
         flags = _Flags(self._change.current, self._change.gone)
-        return _rows_with(self._files, files, KeyLookup(self._changed), self._key_schema, flags)
+        found = _rows_with(self._files, files, KeyLookup(self._changed), self._key_schema, flags)
+        return found if flags.gone is None else _one_row_by_key(found, self._changed.num_rows)
 
     def contradicted(self, found: Sequence[_Found[File]]) -> Contradictions | None:
         """Contradictions between the found rows and the change's expectations; None: there are none."""

@@ -286,7 +286,7 @@ class KeyedImages:
         """Compute the changed rows; rows of *target* are read if needed."""
         change = self._change(target)
         if self.evidence is None:
-            return replace(change, expected=None, gone=None, firsts=None)  # whatever the target holds before it
+            return replace(change, expected=None, firsts=None)  # whatever the target holds before it
         return self.evidence.applied_to(change, self.images, self.columns, self.keys)
 
     def _change(self, target: Target | None) -> Change:

@@ -495,6 +495,7 @@ def test_only_appends_leave_rows_with_their_keys_alone(wide: Place) -> None:
 
 VERSIONS = pa.schema([("id", pa.int32()), ("value", pa.string()), ("_is_current", pa.bool_())])
 CLOSING = pa.schema([("id", pa.int32()), ("_is_current", pa.bool_())])
+MARKS = pa.schema([("id", pa.int32()), ("_deleted", pa.bool_())])
 
 
 def test_only_current_rows_are_there(mirror_place: Place) -> None:
@@ -526,6 +527,26 @@ def test_only_current_rows_are_there(mirror_place: Place) -> None:
         (2, "old", False),
         (3, "up", True),
         (3, "x", None),
+    ]
+
+
+MARKED = pa.schema([("id", pa.int32()), ("value", pa.string()), ("_deleted", pa.bool_())])
+
+
+def test_of_rows_with_one_key_only_one_changes_and_marked_ones_stay(mirror_place: Place) -> None:
+    """A statement changed the key of the table: marked rows had other keys when they went."""
+    for batch, rows in enumerate([[(1, "a", True), (1, "b", False), (2, "c", True)], [(2, "d", True), (3, "e", True)]]):
+        mirror_place.append(batch, rows_of(MARKED, rows), MIRROR_COMMIT_ID)
+    change = change_of(
+        [(3, "up", False)], schema=MARKED, patches=patches(MARKS, [(1, False), (2, False)]), gone="_deleted"
+    )
+    assert mirror_place.bring(change, batch_id=2)
+    assert mirror_place.sorted_rows() == [
+        (1, "a", True),
+        (1, "b", False),
+        (2, "c", True),
+        (2, "d", False),
+        (3, "up", False),
     ]
 
 
