@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from binlog_connector.envelope.encoding import ValueRows
-from binlog_connector.envelope.message_kernels import TOMBSTONE, different_texts, plan_messages
+from binlog_connector.envelope.message_kernels import NO_IMAGE, TOMBSTONE, different_texts, plan_messages
 from binlog_format.kernels import empty_bytes
 from binlog_format.views.columns import pair_images
 
@@ -38,8 +38,9 @@ class MessagePlan:
         before: The image before the change, where the value has one.
         after: The image after it, where the value has one.
         key: The image that has the key.
-        old_key: Of the creation after a change of the key: the image with the key before it.
-        new_key: Of the delete for a change of the key, and of its tombstone: the image with the key after it.
+        old_key: Of the creation after a change of the key: the image with the key before it; None: no key changes.
+        new_key: Of the delete for a change of the key, and of its tombstone: the image with the key after it; None:
+            no key changes.
     """
 
     change: Int64s
@@ -47,8 +48,8 @@ class MessagePlan:
     before: Int64s
     after: Int64s
     key: Int64s
-    old_key: Int64s
-    new_key: Int64s
+    old_key: Int64s | None
+    new_key: Int64s | None
 
     @classmethod
     def of(cls, pairs: Pairs, key_changed: Bytes, *, tombstones: bool) -> MessagePlan:
@@ -60,12 +61,13 @@ class MessagePlan:
         """
         room = 3 * len(pairs)
         op = empty_bytes(room)
-        numbers = np.empty((6, room), dtype=np.int64)
-        count = plan_messages(pairs.before, pairs.after, key_changed, tombstones, op, numbers)
-        plan = cls(numbers[0, :count], op[:count], *numbers[1:, :count])
-        after_deletes = np.flatnonzero(plan.op == TOMBSTONE)
-        plan.new_key[after_deletes] = plan.new_key[after_deletes - 1]  # as the delete before it has
-        return plan
+        moves = bool(key_changed.any())
+        numbers = np.empty((4, room), dtype=np.int64)
+        other_keys = np.full((2, room if moves else 0), NO_IMAGE, dtype=np.int64)
+        count = plan_messages(pairs.before, pairs.after, key_changed, tombstones, op, numbers, other_keys)
+        change, before, after, key = numbers[:, :count]
+        old_key, new_key = other_keys[:, :count] if moves else (None, None)
+        return cls(change, op[:count], before, after, key, old_key, new_key)
 
 
 class ChangeMessages:
@@ -86,8 +88,8 @@ class ChangeMessages:
         self.keys = encoder.keys
         # A message without key and value says nothing.
         self.plan = MessagePlan.of(pairs, self._changed_keys(pairs), tombstones=tombstones and self.keys is not None)
-        self.events = pairs.events[self.plan.change]
-        self.row_nos = pairs.row_nos[self.plan.change]
+        self.events = pairs.events.take(self.plan.change)
+        self.row_nos = pairs.row_nos.take(self.plan.change)
 
     def _changed_keys(self, pairs: Pairs) -> Bytes:
         changed = np.zeros(len(pairs), dtype=np.uint8)
@@ -104,11 +106,11 @@ class ChangeMessages:
         """The values of the messages that are `valued`. *orders*: of those messages; None: they do not tell them."""
         plan, chosen = self.plan, self.valued
         rows = ValueRows(
-            self.events[chosen],
-            self.row_nos[chosen],
-            plan.op[chosen].astype(np.int64),
-            plan.before[chosen],
-            plan.after[chosen],
+            self.events.take(chosen),
+            self.row_nos.take(chosen),
+            plan.op.take(chosen).astype(np.int64),
+            plan.before.take(chosen),
+            plan.after.take(chosen),
             orders,
         )
         return self._encoder.values(rows)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from binlog_connector.envelope.message_kernels import copy_texts
+from binlog_connector.envelope.message_kernels import MessageNumbers, add_text_sizes, arrange_messages, copy_texts
 from binlog_format.kernels import empty_bytes, offsets_of
 from binlog_format.rows.arrow_arrays import fixed_array, mask_array, numbers_array, strings_array
 from binlog_format.views.columns import COMMIT_TIME_TYPE, SURE_POSITION_TYPE, PlaceColumns
@@ -48,9 +48,7 @@ def sort_keys(events: Int64s, place: MessagePlace) -> Int64s:
 OPS = ("c", "u", "d", "t", "r")
 """Letters for what happened to a row; `r`: it exists."""
 NO_OP = -1
-NO_KEY = -1
 
-_KINDS = tuple(MessageKind)
 _NAME_TYPE = pa.dictionary(pa.int32(), pa.string())
 
 MESSAGES_SCHEMA = pa.schema(
@@ -81,7 +79,7 @@ group may be committed with it.
 
 @dataclass(frozen=True, slots=True)
 class MessageRun:
-    """Messages of one kind and table, in order; keys by their number in *keys*, or `NO_KEY`.
+    """Messages of one kind and table, in order; keys by their number in *keys*, below 0: none.
 
     Attributes:
         database: Of the table; None: none.
@@ -91,7 +89,7 @@ class MessageRun:
         row_nos: Number of its row in the event.
         ops: Number in `OPS`, or `NO_OP`.
         keys: The keys; None: there are none.
-        key: Of each message its key.
+        key: Of each message its key; None: there are none, as in the two below.
         old_key: For its header.
         new_key: For its header.
         valued: The messages that have values.
@@ -105,9 +103,9 @@ class MessageRun:
     row_nos: Int32s
     ops: Int32s
     keys: Texts | None
-    key: Int64s
-    old_key: Int64s
-    new_key: Int64s
+    key: Int64s | None
+    old_key: Int64s | None
+    new_key: Int64s | None
     valued: Int64s
     values: ChangeValues
 
@@ -127,7 +125,7 @@ class MessageRun:
     ) -> MessageRun:
         """Messages about events themselves, one for every event."""
         count = len(events)
-        numbers, none = np.arange(count, dtype=np.int64), np.full(count, NO_KEY, dtype=np.int64)
+        numbers = np.arange(count, dtype=np.int64)
         return cls(
             kind,
             database,
@@ -137,9 +135,9 @@ class MessageRun:
             row_nos=np.zeros(count, dtype=np.int32),
             ops=np.full(count, NO_OP, dtype=np.int32),
             keys=keys,
-            key=none if keys is None else numbers,
-            old_key=none,
-            new_key=none,
+            key=None if keys is None else numbers,
+            old_key=None,
+            new_key=None,
             valued=numbers,
             values=values,
         )
@@ -147,42 +145,52 @@ class MessageRun:
 
 def message_batch(block: Block, runs: Sequence[MessageRun]) -> pa.RecordBatch:
     """All messages of *runs*, of which there is at least one, in one order: `MESSAGES_SCHEMA`."""
-    order = np.concatenate([run.order for run in runs])
-    sorting = np.argsort(order, kind="stable")
-    ranks = np.empty_like(sorting)
-    ranks[sorting] = np.arange(len(sorting))
-    of_runs = np.split(ranks, np.cumsum([len(run) for run in runs])[:-1])
-    valued = [ranks[run.valued] for run, ranks in zip(runs, of_runs, strict=True)]
-    owners = np.repeat(np.arange(len(runs), dtype=np.int32), [len(run) for run in runs])[sorting]
-    events = np.concatenate([run.events for run in runs])[sorting]
-    places = PlaceColumns(block.events, block.groups, events, block.gtid_sources)
-    kinds = np.array([_KINDS.index(run.kind) for run in runs], dtype=np.int32)
+    numbers, owners, of_runs = _arranged(runs)
+    count = len(owners)
+    valued = [ranks.take(run.valued) for run, ranks in zip(runs, of_runs, strict=True)]
+    places = PlaceColumns(block.events, block.groups, numbers.events, block.gtid_sources)
     columns = {
-        "kind": _names(kinds[owners], _KINDS),
+        "kind": _names_of_runs([run.kind for run in runs], owners),
         "database": _names_of_runs([run.database for run in runs], owners),
         "table": _names_of_runs([run.table for run in runs], owners),
-        "op": _names(np.concatenate([run.ops for run in runs])[sorting], OPS),
-        "key": _keys(runs, of_runs, [run.key for run in runs]),
-        "value": _values([run.values for run in runs], valued, len(order)),
-        "attributes": _attributes(runs, valued, len(order)),
-        "old_key": _keys(runs, of_runs, [run.old_key for run in runs]),
-        "new_key": _keys(runs, of_runs, [run.new_key for run in runs]),
+        "op": _names(fixed_array(pa.int32(), numbers.ops, numbers.ops >= 0), OPS),
+        "key": _keys(runs, of_runs, [run.key for run in runs], count),
+        "value": _values([run.values for run in runs], valued, count),
+        "attributes": _attributes(runs, valued, count),
+        "old_key": _keys(runs, of_runs, [run.old_key for run in runs], count),
+        "new_key": _keys(runs, of_runs, [run.new_key for run in runs], count),
         "position": places.position(SURE_POSITION_TYPE),
         "event_no": places.event_no(),
-        "row_no": numbers_array(np.concatenate([run.row_nos for run in runs])[sorting]),
+        "row_no": numbers_array(numbers.row_nos),
         "commit_time": places.commit_time(),
     }
     return pa.RecordBatch.from_arrays([columns[name] for name in MESSAGES_SCHEMA.names], schema=MESSAGES_SCHEMA)
 
 
-def _names(codes: Int32s, names: Sequence[str]) -> pa.Array:
-    return pa.DictionaryArray.from_arrays(fixed_array(pa.int32(), codes, codes >= 0), strings_array(names))
+def _arranged(runs: Sequence[MessageRun]) -> tuple[MessageNumbers, Int64s, list[Int64s]]:
+    # The messages in order, the run of each; and of each run's messages their places in order.
+    order = np.concatenate([run.order for run in runs])
+    of_runs = MessageNumbers(
+        np.concatenate([run.events for run in runs]),
+        np.concatenate([run.row_nos for run in runs]),
+        np.concatenate([run.ops for run in runs]),
+    )
+    in_order = MessageNumbers(*map(np.empty_like, of_runs))
+    ranks, owners = np.empty_like(order), np.empty_like(order)
+    run_ends = np.cumsum([len(run) for run in runs])
+    arrange_messages(np.argsort(order, kind="stable"), run_ends, of_runs, in_order, ranks, owners)
+    return in_order, owners, np.split(ranks, run_ends[:-1])
 
 
-def _names_of_runs(names: Sequence[str | None], owners: Int32s) -> pa.Array:
+def _names(codes: pa.Array, names: Sequence[str]) -> pa.Array:
+    return pa.DictionaryArray.from_arrays(codes, strings_array(names), safe=False)
+
+
+def _names_of_runs(names: Sequence[str | None], owners: Int64s) -> pa.Array:
     known = sorted({name for name in names if name is not None})
-    codes = np.array([-1 if name is None else known.index(name) for name in names], dtype=np.int32)
-    return _names(np.ascontiguousarray(codes[owners]), known)
+    of_runs = np.array([-1 if name is None else known.index(name) for name in names], dtype=np.int32)
+    codes = of_runs.take(owners)
+    return _names(fixed_array(pa.int32(), codes, codes >= 0) if None in names else numbers_array(codes), known)
 
 
 def _values(values: Sequence[ChangeValues], ranks: Sequence[Int64s], count: int) -> pa.Array:
@@ -192,7 +200,7 @@ def _values(values: Sequence[ChangeValues], ranks: Sequence[Int64s], count: int)
     offsets = offsets_of(sizes)
     out = empty_bytes(int(offsets[-1]))
     for of_run, valued in zip(values, ranks, strict=True):
-        of_run.write(out, offsets[valued])
+        of_run.write(out, offsets.take(valued))
     return _binary_array(sizes, offsets, out)
 
 
@@ -204,20 +212,21 @@ def _attributes(runs: Sequence[MessageRun], ranks: Sequence[Int64s], count: int)
     return _values([attributes for attributes, _ in present], [valued for _, valued in present], count)
 
 
-def _keys(runs: Sequence[MessageRun], of_runs: Sequence[Int64s], keys: Sequence[Int64s]) -> pa.Array:
-    count = sum(map(len, keys))
-    if max(key.max() for key in keys if len(key)) < 0:
+def _keys(runs: Sequence[MessageRun], of_runs: Sequence[Int64s], keys: Sequence[Int64s | None], count: int) -> pa.Array:
+    present = [
+        (run.keys, ranks, key)
+        for run, ranks, key in zip(runs, of_runs, keys, strict=True)
+        if run.keys is not None and key is not None
+    ]
+    if not present:
         return pa.nulls(count, pa.large_binary())
     sizes = np.zeros(count, dtype=np.int64)
-    for run, ranks, key in zip(runs, of_runs, keys, strict=True):
-        if run.keys is not None:
-            there = key >= 0
-            sizes[ranks[there]] = run.keys.sizes[key[there]]
+    for texts, ranks, key in present:
+        add_text_sizes(sizes, ranks, texts.offsets, key)
     offsets = offsets_of(sizes)
     out = empty_bytes(int(offsets[-1]))
-    for run, ranks, key in zip(runs, of_runs, keys, strict=True):
-        if run.keys is not None:
-            copy_texts(out, offsets[ranks], run.keys.data, run.keys.offsets, key)
+    for texts, ranks, key in present:
+        copy_texts(out, offsets.take(ranks), texts.data, texts.offsets, key)
     return _binary_array(sizes, offsets, out)
 
 

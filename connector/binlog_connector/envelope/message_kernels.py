@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -41,7 +41,7 @@ def find_threads(data: Bytes, events: Table, threads: Int64s) -> None:
 
 @kernel
 def plan_messages(
-    before: Int64s, after: Int64s, key_changed: Bytes, tombstones: bool, op: Bytes, numbers: Int64s
+    before: Int64s, after: Int64s, key_changed: Bytes, tombstones: bool, op: Bytes, numbers: Int64s, other_keys: Int64s
 ) -> int:
     """Find the messages of changes.
 
@@ -51,7 +51,8 @@ def plan_messages(
         key_changed: Not 0 for an update that changes the key.
         tombstones: Whether a delete is followed by one.
         op: Gets `CREATE`, `UPDATE`, `DELETE` or `TOMBSTONE` of each message; room for three of each change.
-        numbers: Shape (6, room); gets `MessagePlan.change`, `before`, `after`, `key`, `old_key` and `new_key`.
+        numbers: Shape (4, room); gets `MessagePlan.change`, `before`, `after` and `key`.
+        other_keys: Shape (2, room), of `NO_IMAGE`; gets `old_key` and `new_key`. Not touched if no key changes.
 
     Returns:
         The number of messages.
@@ -60,32 +61,35 @@ def plan_messages(
     for change in range(len(before)):
         old, new = before[change], after[change]
         moves = key_changed[change] != 0
-        numbers[:, count] = NO_IMAGE
-        numbers[0, count] = change
         if old >= 0 and new >= 0 and not moves:
             op[count] = UPDATE
-            numbers[1, count], numbers[2, count], numbers[3, count] = old, new, new
-            count += 1
+            count = _put_message(numbers, count, change, old, new, new)
             continue
         if old >= 0:
             op[count] = DELETE
-            numbers[1, count], numbers[3, count] = old, old
             if moves:
-                numbers[5, count] = new
-            count += 1
+                other_keys[1, count] = new
+            count = _put_message(numbers, count, change, old, NO_IMAGE, old)
             if tombstones:
-                numbers[:, count] = NO_IMAGE
-                numbers[0, count], numbers[3, count] = change, old
                 op[count] = TOMBSTONE
-                count += 1
+                if moves:
+                    other_keys[1, count] = new
+                count = _put_message(numbers, count, change, NO_IMAGE, NO_IMAGE, old)
         if new >= 0:
             op[count] = CREATE
-            numbers[:, count] = NO_IMAGE
-            numbers[0, count], numbers[2, count], numbers[3, count] = change, new, new
             if moves:
-                numbers[4, count] = old
-            count += 1
+                other_keys[0, count] = old
+            count = _put_message(numbers, count, change, NO_IMAGE, new, new)
     return count
+
+
+@kernel
+def _put_message(numbers: Int64s, at: int, change: int, before: int, after: int, key: int) -> int:
+    numbers[0, at] = change
+    numbers[1, at] = before
+    numbers[2, at] = after
+    numbers[3, at] = key
+    return at + 1
 
 
 @kernel
@@ -161,6 +165,56 @@ def copy_texts(out: Bytes, starts: Int64s, data: Bytes, offsets: Int64s, texts: 
         text = texts[row]
         if text >= 0:
             copy_bytes(out, starts[row], data, offsets[text], offsets[text + 1] - offsets[text])
+
+
+@kernel
+def add_text_sizes(sizes: Int64s, rows: Int64s, offsets: Int64s, texts: Int64s) -> None:
+    """Add to the size of each row that of its text.
+
+    Args:
+        sizes: Of all rows.
+        rows: Some of them.
+        offsets: Where each text begins, and the last one ends.
+        texts: Of each of *rows* its text; below 0: none.
+    """
+    for k in range(len(rows)):
+        text = texts[k]
+        if text >= 0:
+            sizes[rows[k]] += offsets[text + 1] - offsets[text]
+
+
+class MessageNumbers(NamedTuple):
+    """Numbers of messages: of each the row of its event, its row in the event, and its operation in `OPS`."""
+
+    events: Int64s
+    row_nos: Int32s
+    ops: Int32s
+
+
+@kernel
+def arrange_messages(
+    sorting: Int64s, run_ends: Int64s, of_runs: MessageNumbers, in_order: MessageNumbers, ranks: Int64s, owners: Int64s
+) -> None:
+    """Bring messages, one run after the other, into one order.
+
+    Args:
+        sorting: Of each message in order its place among those of the runs.
+        run_ends: Where each run ends there.
+        in_order: Gets the numbers of the messages in order.
+        ranks: Gets of each message of the runs its place in order.
+        owners: Gets of each message in order its run.
+    """
+    for rank in range(len(sorting)):
+        place = sorting[rank]
+        ranks[place] = rank
+        in_order.events[rank] = of_runs.events[place]
+        in_order.row_nos[rank] = of_runs.row_nos[place]
+        in_order.ops[rank] = of_runs.ops[place]
+    place = 0
+    for run in range(len(run_ends)):
+        while place < run_ends[run]:
+            owners[ranks[place]] = run
+            place += 1
 
 
 @kernel

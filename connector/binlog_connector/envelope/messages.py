@@ -20,7 +20,7 @@ from binlog_connector.envelope.message_batch import (
     sort_keys,
 )
 from binlog_connector.envelope.message_context import BlockContext, TableEnvelope, logged_statements
-from binlog_connector.envelope.message_kernels import TOMBSTONE, UNKNOWN_THREAD, find_threads
+from binlog_connector.envelope.message_kernels import UNKNOWN_THREAD, find_threads
 from binlog_connector.envelope.metadata_messages import SchemaChanges, Transactions
 from binlog_connector.envelope.options import MessageOperation
 from binlog_connector.schema.operations import TruncateTable
@@ -62,7 +62,9 @@ _IMAGE_KINDS = {
     MessageOperation.UPDATE: (ImageKind.UPDATE_BEFORE, ImageKind.UPDATE_AFTER),
     MessageOperation.DELETE: (ImageKind.DELETE,),
 }
-_READ = OPS.index("r")
+_OP_NUMBERS = np.array([*map(OPS.index, ("c", "u", "d")), NO_OP], dtype=np.int32)
+"""Numbers in `OPS` of `CREATE`, `UPDATE`, `DELETE` and `TOMBSTONE`."""
+_COPIED_OP_NUMBERS = np.where(_OP_NUMBERS == NO_OP, np.int32(NO_OP), np.int32(OPS.index("r")))
 _LAYOUTS_MAX = 10_000
 """Table layouts whose envelopes are kept."""
 
@@ -255,7 +257,7 @@ class _Encoders:
 
 def _run(changes: ChangeMessages, orders: Orders | None) -> MessageRun:
     layout, plan = changes.envelope.layout, changes.plan
-    ops = np.full(len(plan.op), _READ, np.int32) if changes.envelope.is_copied else plan.op.astype(np.int32)
+    ops = _COPIED_OP_NUMBERS if changes.envelope.is_copied else _OP_NUMBERS
     return MessageRun(
         MessageKind.CHANGE,
         layout.database,
@@ -263,7 +265,7 @@ def _run(changes: ChangeMessages, orders: Orders | None) -> MessageRun:
         sort_keys(changes.events, MessagePlace.ROW),
         changes.events,
         changes.row_nos,
-        np.where(plan.op == TOMBSTONE, np.int32(NO_OP), ops),
+        ops.take(plan.op),
         changes.keys,
         plan.key,
         plan.old_key,

@@ -120,7 +120,7 @@ class PlaceColumns:
     def gtid(self) -> pa.Array:
         """GTID of the group as text; null without."""
         valid = self._groups["has_gtid"][self._group]
-        return texts_of_rows(*_gtid_bytes(self._groups, self._sources), self._group, valid)
+        return texts_of_rows(*gtid_bytes(self._groups, self._sources), self._group, valid)
 
     def commit_time(self) -> pa.Array:
         """Time of the group's first event."""
@@ -150,11 +150,11 @@ def position_array(groups: Table, rows: Int64s) -> pa.Array:
 
 def gtid_texts(groups: Table, sources: tuple[GtidSource, ...] = ()) -> pa.Array:
     """The GTID of each group as text; null where it has none."""
-    return text_array(pa.string(), *_gtid_bytes(groups, sources), groups["has_gtid"])
+    return text_array(pa.string(), *gtid_bytes(groups, sources), groups["has_gtid"])
 
 
-def _gtid_bytes(groups: Table, sources: tuple[GtidSource, ...]) -> tuple[Int32s, Bytes]:
-    # Where the text of each group begins, and the last one ends; and the texts. Without a GTID: whatever.
+def gtid_bytes(groups: Table, sources: tuple[GtidSource, ...]) -> tuple[Int32s, Bytes]:
+    """Start of each group's text, and end of the last one; and the texts. Without a GTID: whatever."""
     domains, servers, seqnos = (groups[name].astype(np.uint64) for name in ("domain", "server_id", "seqno"))
     source = np.ascontiguousarray(groups["gtid_source"])
     prefix_offsets, prefixes = joined_texts([f"{known}:" for known in sources])

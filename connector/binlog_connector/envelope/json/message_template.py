@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-import pyarrow as pa
 
 from binlog_connector.envelope.connect_schema import SOURCE_FIELDS, attribute_name, compact, connector_name
 from binlog_connector.envelope.json import template_kernels as kernels
 from binlog_connector.envelope.options import EnvelopeFormat
 from binlog_format.kernels import empty_bytes
-from binlog_format.rows.json.json_rows import text_buffers
-from binlog_format.views.columns import gtid_texts
+from binlog_format.views.columns import gtid_bytes
 from binlog_format.views.row_images import JsonTexts
 
 if TYPE_CHECKING:
@@ -22,6 +21,7 @@ if TYPE_CHECKING:
     from binlog_connector.envelope.connect_schema import SourceField
     from binlog_connector.envelope.message_context import BlockContext
     from binlog_connector.envelope.options import EnvelopeOptions
+    from binlog_format.block import Block
     from binlog_format.kernels import Bytes, Int64s
     from binlog_format.vendor import Vendor
 
@@ -214,33 +214,54 @@ class EventTexts(NamedTuple):
         block = context.block
         rows = np.concatenate([events for _, events in parts])
         templates = np.repeat(np.arange(len(parts), dtype=np.int64), [len(events) for _, events in parts])
-        literals = JsonTexts.of([literal for template, _ in parts for literal in template.literals])
-        fields = np.array(parts[0][0].fields, dtype=np.int64)
-        literal_sizes = literals.sizes.reshape(len(parts), -1).sum(axis=1)[templates]
-        gtids, gtid_offsets = text_buffers(gtid_texts(block.groups, block.gtid_sources), pa.string())
-        file_nos, group_files = np.unique(block.groups["file_no"], return_inverse=True)
-        names = [block.path_of(int(number)).rsplit("/", 1)[-1] for number in file_nos]
-        files = JsonTexts.of([compact(name) for name in names])
+        known = _known_parts(tuple(template for template, _ in parts))
+        gtid_offsets, gtids = gtid_bytes(block.groups, block.gtid_sources)
+        group_files, files = _file_names(block)
         event_queries, queries, query_offsets = context.query_texts()
         sources = kernels.EventSources(
-            literals.data,
-            literals.offsets,
-            fields,
+            known.literals.data,
+            known.literals.offsets,
+            known.fields,
             gtids,
             gtid_offsets,
             files.data,
             files.offsets,
-            group_files.astype(np.int64),
+            group_files,
             context.threads,
             queries,
             query_offsets,
             event_queries,
             context.options.files_before,
         )
-        data = empty_bytes(kernels.room_for_events(sources, rows, literal_sizes))
-        message_fields = parts[0][0].message_fields
-        segments = np.empty(len(rows) * (len(message_fields) + 1) + 1, dtype=np.int64)
+        data = empty_bytes(kernels.room_for_events(sources, rows, known.literal_sizes.take(templates)))
+        segments = np.empty(len(rows) * (len(known.message_fields) + 1) + 1, dtype=np.int64)
         kernels.fill_events(block.events, block.groups, sources, rows, templates, data, segments)
         slots = np.full(len(block.events), -1, dtype=np.int64)
         slots[rows] = np.arange(len(rows))
-        return cls(data, segments, slots, message_fields)
+        return cls(data, segments, slots, known.message_fields)
+
+
+class _KnownParts(NamedTuple):
+    # Of some templates, whatever the events.
+    literals: JsonTexts
+    literal_sizes: Int64s  # of all literals of each template
+    fields: Int64s
+    message_fields: Int64s
+
+
+@functools.lru_cache(maxsize=256)
+def _known_parts(templates: tuple[MessageTemplate, ...]) -> _KnownParts:
+    literals = JsonTexts.of([literal for template in templates for literal in template.literals])
+    sizes = literals.sizes.reshape(len(templates), -1).sum(axis=1)
+    return _KnownParts(literals, sizes, np.array(templates[0].fields, dtype=np.int64), templates[0].message_fields)
+
+
+def _file_names(block: Block) -> tuple[Int64s, JsonTexts]:
+    # Of each group the number of its file's name, and the names.
+    file_nos = block.groups["file_no"]
+    if (file_nos == file_nos[:1]).all():
+        known, group_files = file_nos[:1], np.zeros(len(file_nos), dtype=np.int64)
+    else:
+        known, group_files = np.unique(file_nos, return_inverse=True)
+    names = [block.path_of(int(number)).rsplit("/", 1)[-1] for number in known]
+    return group_files, JsonTexts.of([compact(name) for name in names])

@@ -216,9 +216,26 @@ def write_same(out: Bytes, cursors: Int64s, text: Bytes) -> None:
 
 
 @kernel
+def open_rows(out: Bytes, starts: Int64s, cursors: Int64s) -> None:
+    """Write the opening brace of each row; *cursors* get the place after it."""
+    for row in range(cursors.size):
+        out[starts[row]] = 0x7B
+        cursors[row] = starts[row] + 1
+
+
+@kernel
 def close_rows(out: Bytes, starts: Int64s, cursors: Int64s) -> None:
     """Turn each row's last comma into the closing brace; a row without values becomes `{}`."""
     for row in range(cursors.size):
         if cursors[row] == starts[row] + 1:
             cursors[row] += 1
         out[cursors[row] - 1] = 0x7D
+
+
+@kernel
+def have_sizes(starts: Int64s, cursors: Int64s, sizes: Int64s) -> bool:
+    """True if each row ends, at its cursor, where its size says."""
+    for row in range(cursors.size):
+        if cursors[row] != starts[row] + sizes[row]:
+            return False
+    return True

@@ -95,18 +95,18 @@ class JsonRows:
         self.sizes: Int64s = np.ones(row_count, dtype=np.int64)  # the opening brace; a comma becomes the closing one
         for column in columns:
             size_of.add_sizes(column.states, column.sizes, column.name.size + 1, self.sizes)
-        self.sizes[self.sizes == 1] = 2
+        np.maximum(self.sizes, 2, out=self.sizes)
 
     def write(self, out: Bytes, starts: Int64s) -> None:
         """Write row i at `out[starts[i]:starts[i] + sizes[i]]`."""
         if len(starts) == 0:
             return
-        out[starts] = ord("{")
-        cursors = starts + 1
+        cursors = np.empty_like(starts)
+        write.open_rows(out, starts, cursors)
         for column in self._columns:
             column.write(out, cursors, column.name, column.states, *column.arguments)
         write.close_rows(out, starts, cursors)
-        assert np.array_equal(cursors, starts + self.sizes), "JSON rows were written with other sizes than computed"
+        assert write.have_sizes(starts, cursors, self.sizes), "JSON rows were written with other sizes than computed"
 
 
 def json_column(name: str, values: pa.Array, *, style: JsonStyle = _PLAIN, absent: Mask | None = None) -> JsonColumn:
@@ -315,7 +315,7 @@ def text_buffers(values: pa.Array, kind: pa.DataType) -> tuple[Bytes, Int32s]:
 
 
 class _Exposed:
-    """Lets NumPy see an Arrow buffer without a copy and without the read-only mark.
+    """Lets NumPy see a read-only Arrow buffer without a copy and without that mark.
 
     The kernels only read it, but Numba would compile each of them a second time for read-only arrays.
     """
@@ -333,4 +333,6 @@ class _Exposed:
 def _view(buffer: pa.Buffer | None, dtype: type[_Number]) -> NDArray[_Number]:
     if buffer is None or buffer.size == 0:
         return np.empty(0, dtype=dtype)
+    if buffer.is_mutable:
+        return np.frombuffer(buffer, dtype=dtype)
     return np.asarray(_Exposed(buffer)).view(dtype)
