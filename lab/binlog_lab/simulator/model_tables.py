@@ -229,6 +229,11 @@ class _OneFile:
         self.new: list[pa.RecordBatch] = []
         self.is_rewritten = False
 
+    @property
+    def reader(self) -> _OneFile:
+        """See `TableFiles`."""
+        return self
+
     def files_with(
         self, keys: pa.Table, current: str | None = None, among: Sequence[str] | None = None
     ) -> Sequence[str]:
@@ -246,7 +251,7 @@ class _OneFile:
         return int(self.rows.nbytes)
 
     def key_batches(self, file: str, schema: pa.Schema) -> Iterator[tuple[int, pa.RecordBatch]]:
-        """See `TableFiles`."""
+        """See `FileRows`."""
         del file
         first = 0
         for batch in self.rows.select(schema.names).to_batches():
@@ -254,18 +259,18 @@ class _OneFile:
             first += batch.num_rows
 
     def rows_at(self, file: str, rows: Indices, schema: pa.Schema) -> Iterator[tuple[Indices, pa.RecordBatch]]:
-        """See `TableFiles`."""
+        """See `FileRows`."""
         del file
         found = self.rows.select(schema.names).take(pa.array(rows)).combine_chunks().to_batches()
         yield from ((np.arange(batch.num_rows), batch) for batch in found)
 
     def marked(self, file: str) -> Indices:
-        """See `TableFiles`."""
+        """See `FileRows`."""
         del file
         return np.empty(0, np.int64)
 
     def row_ids(self, file: str, rows: Indices) -> Indices:
-        """See `TableFiles`."""
+        """See `FileRows`."""
         raise NotImplementedError(f"{len(rows)} rows of {file} have no ids")
 
     def write(self, rows: Iterable[pa.RecordBatch]) -> None:

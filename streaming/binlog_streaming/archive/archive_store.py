@@ -44,9 +44,6 @@ class ArchiveStore:
     Attributes:
         uri: The same.
         manifest: As it was saved last.
-
-    Raises:
-        OptionError: `INVALID_VALUE`: there is no such object store.
     """
 
     def __init__(self, uri: str) -> None:

@@ -64,10 +64,6 @@ class Archiver:
         path: Directory of the binlog files, or a URL.
         uri: Where the archive is: a folder, or a URL of an object store.
         clock: Seconds since 1970 UTC.
-
-    Raises:
-        StartError: There is no log.
-        OptionError: `INVALID_VALUE`: *path* is one file; *uri* is no place for the archive of this log.
     """
 
     def __init__(

@@ -153,11 +153,7 @@ class ArchiveRun:
 
 
 class JobNeeds:
-    """Jobs that read an archive.
-
-    Raises:
-        OptionError: `INVALID_VALUE`: a job reads no log of a server, or another one.
-    """
+    """Jobs that read an archive."""
 
     def __init__(self, files: Sequence[Path], path: str, uri: str) -> None:
         places = {_place(path), _place(uri)}

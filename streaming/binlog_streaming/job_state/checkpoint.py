@@ -139,9 +139,6 @@ class StateFolder:
     Args:
         directory: Folder or URL.
         storage: Access to an object store, as for tables.
-
-    Raises:
-        OptionError: `INVALID_VALUE`: there is no such object store.
     """
 
     def __init__(self, directory: str, storage: Mapping[str, str]) -> None:
@@ -219,12 +216,7 @@ def storage_of(job: AnyJob) -> Mapping[str, str]:
 
 
 def require_places(job: AnyJob) -> None:
-    """See that this user can write where *job* writes, before the job begins.
-
-    Raises:
-        AccessError: `DENIED`.
-        StorageError: `FAILED`: a file is where a folder should be; `NO_SPACE`: its disk is full.
-    """
+    """See that this user can write where *job* writes, before the job begins."""
     for error in place_errors(job).values():
         raise error
 
@@ -334,9 +326,6 @@ class BatchStateFile(Generic[State]):
     Attributes:
         state: As it is in the checkpoint, or a new one.
         is_new: Whether the checkpoint has none.
-
-    Raises:
-        OptionError: `INVALID_VALUE`: the checkpoint was begun with other settings, or is not of such a job.
     """
 
     FILE: ClassVar[str]

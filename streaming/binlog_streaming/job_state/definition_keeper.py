@@ -80,11 +80,7 @@ class DefinitionKeeper:
         return self._from_start.observed(blocks)
 
     def bring_to(self, watched: WatchedLog, position: Position) -> None:
-        """Read all definitions before *position*, from the kept state and the log.
-
-        Raises:
-            OptionError: `INVALID_VALUE`: the file is damaged; or the schema file.
-        """
+        """Read all definitions before *position*, from the kept state and the log."""
         if self._job.kept_definitions is None:
             return
         history = self._history

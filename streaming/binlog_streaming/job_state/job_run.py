@@ -206,12 +206,7 @@ class JobLock:
         self.give_back()
 
     def take(self) -> None:
-        """Take the lock.
-
-        Raises:
-            StorageError: `IN_USE`: another process has it.
-            OptionError: `INVALID_VALUE`: the journal of a switch is damaged.
-        """
+        """Take the lock."""
         if "://" not in self._checkpoint and self._file is None:
             self._lock()
         try:

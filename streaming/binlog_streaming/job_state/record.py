@@ -168,11 +168,7 @@ class JobRecord(msgspec.Struct, frozen=True, kw_only=True):
 
     @staticmethod
     def of(job: Job) -> JobRecord:
-        """The record of *job*, before it has written anything.
-
-        Raises:
-            OptionError: `MISSING`: the salt of a rule is not in the environment.
-        """
+        """The record of *job*, before it has written anything."""
         given = job.source.options()
         if given.get(_ZERO_DATES) != ZeroDates.TEXT:
             given.pop(_ZERO_DATES, None)  # null and error make the same columns
@@ -331,21 +327,13 @@ def _shown(value: str | None) -> str:
 
 
 def read_record(state: StateFolder) -> JobRecord | None:
-    """Read the record in a job's checkpoint; None: there is none.
-
-    Raises:
-        OptionError: `INVALID_VALUE`: the file is no such record.
-    """
+    """Read the record in a job's checkpoint; None: there is none."""
     hint = "It was damaged, or written by a later version. Delete it to let the job file count as it is"
     return state.decoded(RECORD_FILE, JobRecord, "the record of a job", hint)
 
 
 def with_declared_types(job: Job) -> Job:
-    """The same job with `source.declaredTypes`, as it was begun where the job file leaves it open.
-
-    Raises:
-        OptionError: `INVALID_VALUE`: the checkpoint is none.
-    """
+    """The same job with `source.declaredTypes`, as it was begun where the job file leaves it open."""
     if job.source.declared_types is not None:
         return job
     source = msgspec.structs.replace(job.source, declared_types=_was_begun_with(job))

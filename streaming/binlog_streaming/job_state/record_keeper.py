@@ -59,11 +59,7 @@ class RecordKeeper:
         self._log_start: SourceOffset | None = None  # as the first batch is planned
 
     def changes(self) -> list[RecordChange]:
-        """Settings that differ from the checkpoint's record; nothing while no batch was begun.
-
-        Raises:
-            OptionError: `INVALID_VALUE`: the record, or the checkpoint, is none.
-        """
+        """Settings that differ from the checkpoint's record; nothing while no batch was begun."""
         checkpoint = read_checkpoint(state_of(self._job))
         reached = None if checkpoint is None else checkpoint.pending or checkpoint.offset
         if checkpoint is None or reached is None:

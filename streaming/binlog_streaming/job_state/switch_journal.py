@@ -73,11 +73,7 @@ class SwitchJournal(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_journal(state: StateFolder) -> SwitchJournal | None:
-    """Read the journal of a switch that is not complete; None: there is none.
-
-    Raises:
-        OptionError: `INVALID_VALUE`: the file is no such journal.
-    """
+    """Read the journal of a switch that is not complete; None: there is none."""
     hint = "It was damaged, or written by a later version: complete the switch with that one"
     return state.decoded(JOURNAL_FILE, SwitchJournal, "the journal of a switch", hint)
 

@@ -108,9 +108,6 @@ def job_at(place: str) -> Job:
     """The job of a job file whose sink are tables; or the one that a folder or URL of `mirror` belongs to.
 
     It states what its columns become, as it was begun (`with_declared_types`).
-
-    Raises:
-        OptionError: `INVALID_VALUE`: it is no such job.
     """
     return with_declared_types(load_job(Path(place)) if _is_job_file(place) else _job_of_folder(place))
 
@@ -263,11 +260,7 @@ def publish_job(path: str, to: str, *, tables: str | None = None, exclude_tables
 
 
 def write_down(job: PublishJob) -> str:
-    """Write *job* beside its checkpoint as a job file; its path.
-
-    Raises:
-        OptionError: `INVALID_VALUE`: the prefix belongs to a job with another log.
-    """
+    """Write *job* beside its checkpoint as a job file; its path."""
     record = begun_with(job)
     if record is not None:
         check_same(record, job)

@@ -29,10 +29,31 @@ if TYPE_CHECKING:
     from binlog_streaming.lake.row_values import DifferentRow, Differing, RowsBefore
 
 File = TypeVar("File")
+ReadFile = TypeVar("ReadFile", contravariant=True)
+
+
+class FileRows(Protocol[ReadFile]):
+    """Rows of a table's files, as `FileReader` reads them."""
+
+    def key_batches(self, file: ReadFile, schema: pa.Schema) -> Iterator[tuple[int, pa.RecordBatch]]:
+        """Read some columns of all rows of a file, also marked ones: number of a batch's first row, and the batch."""
+
+    def rows_at(self, file: ReadFile, rows: Indices, schema: pa.Schema) -> Iterator[tuple[Indices, pa.RecordBatch]]:
+        """Read rows of a file: places in *rows* (numbers of rows, ascending), and the rows there."""
+
+    def marked(self, file: ReadFile) -> Indices:
+        """Numbers of rows of a file that are marked as deleted, ascending."""
+
+    def row_ids(self, file: ReadFile, rows: Indices) -> Indices:
+        """Ids of rows of a file, of a table that keeps them; `NO_ID`: the row has none yet."""
 
 
 class TableFiles(Protocol[File]):
     """The files of a table while a commit is prepared; what a format gives."""
+
+    @property
+    def reader(self) -> FileRows[File]:
+        """Reads rows of them."""
 
     @property
     def schema(self) -> pa.Schema:
@@ -78,18 +99,6 @@ class TableFiles(Protocol[File]):
     def size_of(self, file: File) -> int:
         """Size in bytes."""
 
-    def key_batches(self, file: File, schema: pa.Schema) -> Iterator[tuple[int, pa.RecordBatch]]:
-        """Read some columns of all rows of a file, also marked ones: number of a batch's first row, and the batch."""
-
-    def rows_at(self, file: File, rows: Indices, schema: pa.Schema) -> Iterator[tuple[Indices, pa.RecordBatch]]:
-        """Read rows of a file: places in *rows* (numbers of rows, ascending), and the rows there."""
-
-    def marked(self, file: File) -> Indices:
-        """Numbers of rows of a file that are marked as deleted, ascending."""
-
-    def row_ids(self, file: File, rows: Indices) -> Indices:
-        """Ids of rows of a file, of a table that keeps them; `NO_ID`: the row has none yet."""
-
     def write(self, rows: Iterable[pa.RecordBatch]) -> None:
         """Add rows, with the table's columns, and those of `IDENTITY` where they have one already."""
 
@@ -104,11 +113,7 @@ class TableFiles(Protocol[File]):
 
 
 def check_defaults(files: TableFiles[Any], rows: pa.Schema) -> None:
-    """See that new rows come with all columns that would else have a default.
-
-    Raises:
-        TableError: `TABLE_FEATURE`: a column is missing.
-    """
+    """See that new rows come with all columns that would else have a default."""
     brought = {name.casefold() for name in rows.names}
     missing = [name for name in files.defaulted if name.casefold() not in brought]
     if missing:
@@ -120,11 +125,7 @@ def check_defaults(files: TableFiles[Any], rows: pa.Schema) -> None:
 
 
 def check_generated(files: TableFiles[Any], *rows: pa.Schema) -> None:
-    """See that new rows come without the columns that the table makes of others.
-
-    Raises:
-        TableError: `TABLE_FEATURE`: they bring one.
-    """
+    """See that new rows come without the columns that the table makes of others."""
     brought = {name.casefold() for schema in rows for name in schema.names}
     made = {"generatedColumns": files.generated, "identityColumns GENERATED ALWAYS": files.numbered}
     taken = [f"{name} ({kind})" for kind, names in made.items() for name in names if name.casefold() in brought]

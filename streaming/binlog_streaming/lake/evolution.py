@@ -103,11 +103,7 @@ def fitting(there: pa.Schema, wanted: pa.Schema) -> pa.Schema:
 
 
 def common_schema(schemas: Sequence[pa.Schema], source_table: str) -> pa.Schema:
-    """The columns of all *schemas*, each with a type that holds the values of all.
-
-    Raises:
-        SchemaError: `SCHEMA_CHANGED`: a column has types that have no such type.
-    """
+    """The columns of all *schemas*, each with a type that holds the values of all."""
     common = schemas[0]
     for other in schemas[1:]:
         if not other.equals(common):
@@ -197,10 +193,6 @@ def cast_to_schema(rows: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     """*rows* with the columns of *schema*: by name, null where they are missing, cast up where they are narrower.
 
     Upper and lower case of names are the same, as they are to a server.
-
-    Raises:
-        ArrowInvalid: A value does not fit into the type of its column.
-        TableError: `JSON_VALUE`: it is no JSON, and its column has variants.
     """
     if rows.schema.equals(schema):
         return rows
@@ -218,9 +210,6 @@ def check_values(uri: str, rows: pa.Table, required: Mapping[str, str]) -> None:
 
     Args:
         required: Columns of it, and why they need a value in each row.
-
-    Raises:
-        TableError: `TABLE_FEATURE`: a row has none.
     """
     for name, reason in required.items():
         if name in rows.column_names and rows.column(name).null_count:

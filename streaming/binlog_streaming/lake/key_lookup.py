@@ -301,7 +301,7 @@ def _parts(files: TableFiles[File], search: Search) -> Iterator[pa.Table]:
 
 def _found_in(files: TableFiles[File], file: File, search: Search, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     telling = pa.schema([files.schema.field(name) for name in search.columns])
-    found = [first + np.flatnonzero(search.matches(batch)) for first, batch in files.key_batches(file, telling)]
-    rows = np.setdiff1d(np.concatenate([np.empty(0, np.int64), *found]), files.marked(file), assume_unique=True)
-    for _, batch in files.rows_at(file, rows, schema) if len(rows) else ():
+    found = [first + np.flatnonzero(search.matches(batch)) for first, batch in files.reader.key_batches(file, telling)]
+    rows = np.setdiff1d(np.concatenate([np.empty(0, np.int64), *found]), files.reader.marked(file), assume_unique=True)
+    for _, batch in files.reader.rows_at(file, rows, schema) if len(rows) else ():
         yield batch

@@ -213,7 +213,7 @@ def _rows_in(
 ) -> _Found[File]:
     wanted = flags.added_to(key_schema, files.schema)
     found: list[tuple[Indices, Indices, Mask]] = [(*np.empty((2, 0), np.int64), np.empty(0, np.bool_))]
-    for first, batch in files.key_batches(file, wanted):
+    for first, batch in files.reader.key_batches(file, wanted):
         rows, numbers = lookup.find(batch.columns[: len(key_schema)])
         if flags.current is not None:
             holds = _is_true(batch, flags.current, rows)
@@ -221,7 +221,7 @@ def _rows_in(
         gone = np.zeros(len(rows), np.bool_) if flags.gone is None else _is_true(batch, flags.gone, rows)
         found.append((rows + first, numbers, gone))
     rows, numbers, gone = (np.concatenate(part) for part in zip(*found, strict=True))
-    marked = files.marked(file) if len(rows) else rows
+    marked = files.reader.marked(file) if len(rows) else rows
     left = ~np.isin(rows, marked, assume_unique=True)
     return _Found(file, rows[left], numbers[left], marked, None if flags.gone is None else gone[left])
 
@@ -310,13 +310,14 @@ class _Merging(Generic[File]):
         replaced = found.numbers < self._upserts.num_rows
         self._is_there[found.numbers[replaced]] = True
         if self._files.keeps_identity and not self._is_partial:
-            self._ids[found.numbers[replaced]] = self._files.row_ids(found.file, found.rows[replaced])
+            self._ids[found.numbers[replaced]] = self._files.reader.row_ids(found.file, found.rows[replaced])
         if self._files.has_change_feed:
             self._feed(found)
         for overlay in self._overlays if self._is_partial else self._overlays[1:]:
             own = np.flatnonzero((found.numbers >= overlay.first) & (found.numbers < overlay.after))
-            for places, old in self._files.rows_at(found.file, found.rows[own], overlay.kept):
-                ids = self._files.row_ids(found.file, found.rows[own[places]]) if self._files.keeps_identity else None
+            for places, old in self._files.reader.rows_at(found.file, found.rows[own], overlay.kept):
+                rows = found.rows[own[places]]
+                ids = self._files.reader.row_ids(found.file, rows) if self._files.keeps_identity else None
                 self._write_rows(overlay.over(old, found.numbers[own[places]], self._schema), ids)
 
     def write_whole(self) -> None:
@@ -355,7 +356,7 @@ class _Merging(Generic[File]):
 
     def _feed(self, found: _Found[File]) -> None:
         deleted = self._upserts.num_rows, self._upserts.num_rows + self._change.deletes.num_rows
-        for places, old in self._files.rows_at(found.file, found.rows, self._schema):
+        for places, old in self._files.reader.rows_at(found.file, found.rows, self._schema):
             numbers = found.numbers[places]
             is_deleted = (numbers >= deleted[0]) & (numbers < deleted[1])
             self._feed_rows("delete", pa.Table.from_batches([old.filter(pa.array(is_deleted))]))

@@ -62,12 +62,7 @@ class ParquetTarget(Target):
 
     @classmethod
     def at(cls, sink: Sink, uri: str) -> ParquetTarget:
-        """See `Target`.
-
-        Raises:
-            OptionError: `INVALID_VALUE`: there is no such object store.
-            TableError: `WRITE_FAILED`: the place cannot even be looked at.
-        """
+        """See `Target`."""
         store = store_at(uri, sink.storage)
         with looking_at(uri, pa.ArrowException):
             table = _Table.read(store)
@@ -130,11 +125,7 @@ class ParquetTarget(Target):
         raise self._refused(commit_id, f"mode {commit_id.mode} cannot be kept in plain Parquet files", _NEW_WAY)
 
     def evolve(self, change: SchemaChange, commit_id: CommitId) -> None:
-        """New and wider columns in later files; those that are there stay as they are.
-
-        Raises:
-            FileExistsError: The table is not any more what it was when it was looked at.
-        """
+        """New and wider columns in later files; those that are there stay as they are."""
         values = [name for name, value in change.filled.items() if value.is_valid or name not in change.added.names]
         if change.renamed or values:
             raise self._refused(

@@ -239,7 +239,7 @@ def differing_rows(files: TableFiles[File], before: RowsBefore, found: Sequence[
     def in_file(changed: KeyRows[File]) -> Differing | None:
         return Differing.joined(
             _compared(before, pa.Table.from_batches([held]), changed.numbers[places])
-            for places, held in files.rows_at(changed.file, changed.rows, columns)
+            for places, held in files.reader.rows_at(changed.file, changed.rows, columns)
         )
 
     if len(chosen) == 1:

@@ -36,12 +36,7 @@ def sink_type(table_format: str) -> type[Target]:
 
 
 def joint_commit(sink: Sink) -> JointCommit[Any] | None:
-    """The one commit of several tables; None: each table has its own, the place has nothing else.
-
-    Raises:
-        OptionError: `INVALID_VALUE`: there can be no such catalog.
-        TableError: `WRITE_FAILED`: the catalog cannot be asked.
-    """
+    """The one commit of several tables; None: each table has its own, the place has nothing else."""
     if sink.format != "iceberg" or not sink.catalog:
         return None
     sink_type(sink.format)  # names the library, where it is missing

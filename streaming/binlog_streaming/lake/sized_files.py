@@ -1,7 +1,4 @@
-"""New Parquet files of one partition of a table, one after the other, each until it has its size: `SizedFiles`.
-
-Some rows of a Parquet file, of which only groups with such rows are read: `batches_at`.
-"""
+"""New Parquet files of one partition of a table, one after the other, each until it has its size: `SizedFiles`."""
 
 from __future__ import annotations
 
@@ -9,22 +6,13 @@ from abc import ABC, abstractmethod
 from contextlib import suppress
 from typing import TYPE_CHECKING, Generic, TypeVar
 
-import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from binlog_format.kernels import Indices
+    import pyarrow.parquet as pq
 
 ROW_GROUP_BYTES = 32 << 20
 """Rows that are written at once, as they are in memory; two such parts are in memory while a file is written."""
-
-BATCH_ROWS = 1 << 16
-"""Rows that are read at once."""
-
-_VIEWS = {pa.string_view(): pa.string(), pa.binary_view(): pa.binary()}
 
 File = TypeVar("File")
 
@@ -95,28 +83,3 @@ class SizedFiles(ABC, Generic[File]):
             self._writer.close()
             self._written.append(self._end(self._writer))
             self._writer = None
-
-
-def batches_at(file: pq.ParquetFile, rows: Indices, columns: Sequence[str]) -> Iterator[tuple[Indices, pa.RecordBatch]]:
-    """Some rows of a file: places in *rows*, and the rows there. *rows*: numbers of rows, ascending, none twice."""
-    first = 0
-    for group in range(file.num_row_groups):
-        after = first + file.metadata.row_group(group).num_rows
-        if np.searchsorted(rows, first) < np.searchsorted(rows, after):
-            for batch in file.iter_batches(BATCH_ROWS, row_groups=[group], columns=list(columns)):
-                low, high = np.searchsorted(rows, [first, first + batch.num_rows])
-                if low < high:
-                    plain = _without_views(batch)
-                    yield (
-                        np.arange(low, high),
-                        plain if high - low == batch.num_rows else plain.take(pa.array(rows[low:high] - first)),
-                    )
-                first += batch.num_rows
-        first = after
-
-
-def _without_views(batch: pa.RecordBatch) -> pa.RecordBatch:
-    # Files of other writers may say so of texts and bytes; Arrow takes no rows out of such columns.
-    if not _VIEWS.keys() & set(batch.schema.types):
-        return batch
-    return batch.cast(pa.schema([field.with_type(_VIEWS.get(field.type, field.type)) for field in batch.schema]))

@@ -94,9 +94,6 @@ def cast_layouts(
         source_table: `database.table`.
         row_batches: At least one.
         columns: Those that *row_batches* have together with others; None: there are no others.
-
-    Raises:
-        SchemaError: `SCHEMA_CHANGED`: a column's types do not go together.
     """
     schemas = {_look(row_batch): arrow_schema(row_batch.layout, decoding) for row_batch in row_batches}
     common = common_schema(list(schemas.values()), source_table) if columns is None else columns

@@ -107,9 +107,6 @@ class ProvedJobState:
         Args:
             why: Named with *point* where the job does not go on.
             on_wait: Told how far the job is, while it is not there.
-
-        Raises:
-            TableError: `STANDS_ELSEWHERE`: the job does not go on.
         """
         place, patience = self.changes.wait_for(point), _Patience(self, table, on_wait)
         while True:
@@ -124,9 +121,6 @@ class ProvedJobState:
 
         Args:
             on_wait: Told how far the job is, while it is within a batch.
-
-        Raises:
-            TableError: `STANDS_ELSEWHERE`: the job does not go on. `OTHER_WRITER`, `SAME_TARGET`, `MODE_CHANGED`.
         """
         state, patience = state_of(self.job), _Patience(self, table, on_wait)
         while True:

@@ -62,11 +62,7 @@ class ServerAddress:
 
     @staticmethod
     def parse(url: str) -> ServerAddress:
-        """Read `mysql://user@host:port/?socket=...&ssl-mode=...&ssl-ca=...&ssl-cert=...&ssl-key=...`.
-
-        Raises:
-            OptionError: `INVALID_VALUE`: it is no such URL, or it contains a password.
-        """
+        """Read `mysql://user@host:port/?socket=...&ssl-mode=...&ssl-ca=...&ssl-cert=...&ssl-key=...`."""
         try:
             parts = urlsplit(url)
             port = parts.port
@@ -161,9 +157,6 @@ def find_credentials(user: str | None, password_file: str | None = None) -> Cred
     Args:
         user: None: the one of `~/.my.cnf`, else that of the operating system.
         password_file: Path of a file that contains the password; a line end after it does not count.
-
-    Raises:
-        OptionError: `MISSING`: the environment variable is empty; `INVALID_VALUE`: no option file.
     """
     options = _option_file()
     known = user or options.get("user") or getpass.getuser()

@@ -262,10 +262,6 @@ class PublishJob(JobSettings, frozen=True):
         return defined_tables(self.tables)
 
     def decoding(self) -> Decoding:
-        """Options for decoding and hiding rows; schemas are completed where the log is read.
-
-        Raises:
-            OptionError: `MISSING`: a rule's salt is not in the environment.
-        """
+        """Options for decoding and hiding rows; schemas are completed where the log is read."""
         bound = (bound_rule(rule, keys=rule.keys, needs_key=True) for rule in self.tables)
         return replace(self.source.decoding(), rules=table_rules(bound, self.source.exclude_tables))

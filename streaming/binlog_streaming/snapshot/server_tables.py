@@ -102,19 +102,12 @@ def find_server_tables(
     Args:
         job: Its rules, and `source.excludeTables`.
         tables: Only these of them: regular expressions on `database.table`, separated by commas.
-
-    Raises:
-        OptionError: `INVALID_VALUE`: *tables* is none.
     """
     return tuple(sorted(_selected(session, job, TableFilter(tables)), key=lambda table: table.source.full_name))
 
 
 def find_others(session: ServerSession, job: Job | PublishJob, tables: str | None = None) -> tuple[LeftOut, ...]:
-    """Find views and sequences that the rules of *job* select, by name.
-
-    Raises:
-        OptionError: `INVALID_VALUE`: *tables* is none.
-    """
+    """Find views and sequences that the rules of *job* select, by name."""
     rules = [TableFilter(rule.select, job.source.exclude_tables) for rule in job.tables]
     wanted = TableFilter(tables)
     rows = session.rows(

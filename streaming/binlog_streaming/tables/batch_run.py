@@ -92,9 +92,6 @@ class BatchRun:
         """See that this query has made *target* for one of *tables*, if it has made it.
 
         A step counts as done by its number alone, and another table of the batch may have brought that.
-
-        Raises:
-            TableError: `SAME_TARGET`.
         """
         properties = target.properties() or {}
         source, names = properties.get(SOURCE_PROPERTY), [str(name) for name in tables]

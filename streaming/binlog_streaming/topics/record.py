@@ -97,11 +97,7 @@ class PublishRecord(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def begun_with(job: PublishJob) -> PublishRecord | None:
-    """Read the record of the job's checkpoint; None: it is a new job.
-
-    Raises:
-        OptionError: `INVALID_VALUE`: the checkpoint is that of another kind of job.
-    """
+    """Read the record of the job's checkpoint; None: it is a new job."""
     title = "the checkpoint of a job that publishes"
     return state_of(job).decoded(RECORD_FILE, PublishRecord, title, OTHER_CHECKPOINT)
 
@@ -181,9 +177,6 @@ def complete_topics_switch(job: PublishJob, publisher: Publisher) -> None:
 
     Args:
         publisher: Entered, so that no other one publishes.
-
-    Raises:
-        OptionError: `INVALID_VALUE`: the journal is damaged.
     """
     state = state_of(job)
     journal = read_journal(state)

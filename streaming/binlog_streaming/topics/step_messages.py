@@ -159,10 +159,6 @@ class StepMessages:
 
     Attributes:
         files_before: See `EnvelopeOptions`; that of the steps that come next.
-
-    Raises:
-        OptionError: `INVALID_VALUE`: the schema file cannot be read.
-        SchemaError: `DDL_NOT_PARSED`: nor understood.
     """
 
     def __init__(

@@ -59,12 +59,7 @@ NO_PAGE = PageOptions(None, None)
 
 @contextlib.contextmanager
 def observed(job: AnyJob, page: PageOptions) -> Iterator[StatusRecorder]:
-    """Watch *job*, which runs in here.
-
-    Raises:
-        OptionError: `MISSING`: a package, or the token; `INVALID_VALUE`: the address.
-        MachineError: `PORT_IN_USE`: a port is taken.
-    """
+    """Watch *job*, which runs in here."""
     from binlog_streaming.status.recorder import StatusRecorder
 
     with contextlib.ExitStack() as stack:
@@ -130,12 +125,7 @@ def _metrics_url(host: str, port: int) -> str:
 
 @contextmanager
 def exporting(job: AnyJob, follower: Follower) -> Iterator[str | None]:
-    """Metrics of *follower*, while this lasts: where Prometheus finds them; None: the file of *job* asks for none.
-
-    Raises:
-        OptionError: `MISSING`: prometheus-client, or OpenTelemetry, is not installed.
-        MachineError: `PORT_IN_USE`: the port is taken.
-    """
+    """Metrics of *follower*, while this lasts: where Prometheus finds them; None: the file of *job* asks for none."""
     with ExitStack() as stack:
         address = None
         if job.metrics.port is not None:

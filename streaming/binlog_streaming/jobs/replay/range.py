@@ -69,9 +69,6 @@ def find_range(watched: WatchedLog, job: Job, start: GtidPoint | None, end: Gtid
     Args:
         start: Begin after this; None: where the job itself would with a new checkpoint, or at the start of the log.
         end: The last groups that are wanted; None: what is there now.
-
-    Raises:
-        OptionError: `INVALID_VALUE`: GTIDs of the other vendor, or a set with holes.
     """
     begin, starting = _start(job, start)
     try:
@@ -201,11 +198,7 @@ class ReplayCheckpoint:
         self._state = state
 
     def read(self) -> ReplayRecord | None:
-        """The replay that was begun there and is not complete; None: there is none.
-
-        Raises:
-            OptionError: `INVALID_VALUE`: the record is none.
-        """
+        """The replay that was begun there and is not complete; None: there is none."""
         hint = "It was damaged, or written by a later version. Delete the folder it is in to begin anew"
         return self._state.decoded(RECORD_FILE, ReplayRecord, "the record of a replay", hint)
 

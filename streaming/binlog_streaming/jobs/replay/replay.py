@@ -82,11 +82,7 @@ class ReplayRequest:
 
     @classmethod
     def of_set_aside(cls, job: Job) -> ReplayRequest:
-        """Make a request that brings the tables that *job* set aside to the job's present position.
-
-        Raises:
-            OptionError: `INVALID_VALUE`: there are none, or the job is within a batch.
-        """
+        """Make a request that brings the tables that *job* set aside to the job's present position."""
         tables, end = set_aside_by(job)
         return cls(tables, end=end, given_back_to=job)
 

@@ -98,11 +98,7 @@ class ReplayTables:
         self._job_checkpoint = job_checkpoint
 
     def there(self) -> list[ReplayTarget]:
-        """Targets that exist.
-
-        Raises:
-            TableError: `OTHER_WRITER`, `SAME_TARGET`, `MODE_CHANGED`: one is no target of its table.
-        """
+        """Targets that exist."""
         found = []
         for name, mode, uri in self._places():
             with self._looked_at(uri) as target:

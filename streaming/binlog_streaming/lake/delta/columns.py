@@ -69,12 +69,7 @@ def created(
     configuration: Mapping[str, str],
     partition_by: Sequence[PartitionRule] = (),
 ) -> list[Named]:
-    """Make the actions that create a table.
-
-    Raises:
-        OptionError: `INVALID_VALUE`: it cannot be partitioned so.
-        TableError: `PARTITION_VALUE`: some values of a column would have no partition.
-    """
+    """Make the actions that create a table."""
     for rule in partition_by:
         if rule.column not in schema.names:
             raise unpartitionable(name, rule, "there is no such column", schema.names)

@@ -20,20 +20,13 @@ from binlog_streaming.lake.delta.actions import (
     statistics_text,
 )
 from binlog_streaming.lake.delta.checkpoints import commit_name
-from binlog_streaming.lake.delta.data_files import (
-    DeltaDataFiles,
-    file_layout,
-    key_batches,
-    live_rows,
-    recorded_count,
-    row_ids_of,
-    rows_at,
-)
+from binlog_streaming.lake.delta.data_files import DeltaDataFiles, file_layout
 from binlog_streaming.lake.delta.features import FEED, upgrade
+from binlog_streaming.lake.delta.file_reader import DeltaFileReader
 from binlog_streaming.lake.delta.generated import NUMBERED, identity_columns, with_last_numbers
 from binlog_streaming.lake.delta.log import catch_up, file_key, make_commit
 from binlog_streaming.lake.delta.mapping import file_columns
-from binlog_streaming.lake.delta.vectors import ENABLED, DeltaVectorFile, read_vector
+from binlog_streaming.lake.delta.vectors import ENABLED, DeltaVectorFile
 from binlog_streaming.lake.evolution import cast_table
 from binlog_streaming.lake.key_lookup import files_that_may_hold
 from binlog_streaming.lake.merge import WrittenFiles
@@ -41,7 +34,7 @@ from binlog_streaming.lake.target import CrashPoint
 from binlog_streaming.prefetch import prefetch
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
     from typing import Self
 
     from binlog_format.kernels import Indices
@@ -104,7 +97,7 @@ class DeltaTableWrite:
         self.log = log
         self.schema = after.schema
         self.actions: list[Named] = []
-        self._columns = file_columns(log.metadata)
+        self.reader = DeltaFileReader(store, file_columns(log.metadata))
         self._layout = file_layout(log, after)
         self._vectors: DeltaVectorFile | None = None
         self.files = DeltaDataFiles(store, self.schema, self._layout, file_size=file_size, data_change=data_change)
@@ -155,18 +148,6 @@ class DeltaTableWrite:
         """See `TableFiles`."""
         return file.size
 
-    def key_batches(self, file: Add, schema: pa.Schema) -> Iterator[tuple[int, pa.RecordBatch]]:
-        """See `TableFiles`."""
-        return key_batches(self.store, file, schema, self._columns)
-
-    def rows_at(self, file: Add, rows: Indices, schema: pa.Schema) -> Iterator[tuple[Indices, pa.RecordBatch]]:
-        """See `TableFiles`."""
-        return rows_at(self.store, file, rows, schema, self._columns)
-
-    def marked(self, file: Add) -> Indices:
-        """See `TableFiles`."""
-        return read_vector(self.store, file.deletion_vector)
-
     def remove(self, add: Add) -> None:
         """Take a file out of the table; one that was on its way there does not come."""
         if (new := self._attached.pop(add.path, None)) is not None:
@@ -176,7 +157,7 @@ class DeltaTableWrite:
 
     def mark(self, file: Add, rows: Indices) -> None:
         """See `TableFiles`; a file without other rows goes."""
-        count = recorded_count(self.store, file)
+        count = self.reader.row_count(file)
         if len(rows) == count:
             self.remove(file)
             return
@@ -195,11 +176,7 @@ class DeltaTableWrite:
     def rewrite(self, file: Add, gone: Indices | None = None) -> None:
         """See `TableFiles`; *gone* None: the rows that are marked."""
         self.remove(file)
-        self.write(live_rows(self.store, file, self.schema, gone, self._columns, identified=self.keeps_identity))
-
-    def row_ids(self, file: Add, rows: Indices) -> Indices:
-        """See `TableFiles`."""
-        return row_ids_of(self.store, file, rows, self._columns)
+        self.write(self.reader.live_rows(file, self.schema, gone, identified=self.keeps_identity))
 
     def write(self, rows: Iterable[pa.RecordBatch]) -> None:
         """See `TableFiles`."""
@@ -287,7 +264,7 @@ class DeltaTableWrite:
         least, greatest = statistics.get("minValues"), statistics.get("maxValues")
         assert isinstance(least, dict | None)
         assert isinstance(greatest, dict | None)
-        held = ((name, self._columns.name(name)) for name in names)
+        held = ((name, self.reader.columns.name(name)) for name in names)
         bounds = {name: ((least or {}).get(in_files), (greatest or {}).get(in_files)) for name, in_files in held}
         return {
             name: (low, high) for name, (low, high) in bounds.items() if isinstance(low, int) and isinstance(high, int)

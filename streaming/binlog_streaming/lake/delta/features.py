@@ -118,9 +118,6 @@ def check_features(uri: str, log: TableLog, *, is_managed: bool = False) -> None
 
     Args:
         is_managed: Whether it was found through its catalog.
-
-    Raises:
-        TableError: `TABLE_FEATURE`: it uses something that is not written correctly here.
     """
     uses = list(dict.fromkeys([*_unknown_features(log.protocol), *_restrictions(log.metadata)]))
     if is_managed:
@@ -142,9 +139,6 @@ def check_changed(uri: str, before: Metadata, after: Metadata, renamed: Mapping[
 
     Args:
         renamed: Old names and new ones.
-
-    Raises:
-        TableError: `TABLE_FEATURE`: they do not, or cannot be kept for the columns as they are now.
     """
     checks, uses = row_checks(after)
     made, unmade = generated_columns(after)

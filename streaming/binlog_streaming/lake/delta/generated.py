@@ -45,11 +45,7 @@ class GeneratedColumn:
     _value: Callable[[pa.Array], pa.Array]
 
     def put(self, uri: str, rows: pa.Table) -> pa.Table:
-        """*rows* with its values.
-
-        Raises:
-            TableError: `TABLE_FEATURE`: a row has another value there.
-        """
+        """*rows* with its values."""
         made = self._value(one_array(rows.column(self.column)))
         given = one_array(rows.column(self.name))
         same = pc.fill_null(pc.equal(given, made), pc.is_null(given))
@@ -159,11 +155,7 @@ class IdentityColumn:
     last: int | None
 
     def put(self, uri: str, rows: pa.Table) -> pa.Table:
-        """*rows* with numbers where they have none; rows that are copied or updated keep theirs.
-
-        Raises:
-            TableError: `TABLE_FEATURE`: there are no numbers left.
-        """
+        """*rows* with numbers where they have none; rows that are copied or updated keep theirs."""
         given = one_array(rows.column(self.name))
         count = given.null_count
         if not count:

@@ -17,8 +17,8 @@ from deltalake.exceptions import CommitFailedError
 from binlog_streaming.lake.delta.actions import milliseconds
 from binlog_streaming.lake.delta.checkpoints import LOG_FOLDER, checkpoint_version, commit_name, write_checkpoint
 from binlog_streaming.lake.delta.commit import DeltaTableWrite
-from binlog_streaming.lake.delta.data_files import recorded_count
 from binlog_streaming.lake.delta.features import MANAGED
+from binlog_streaming.lake.delta.file_reader import DeltaFileReader
 from binlog_streaming.lake.delta.log import learn_checkpoint, newest_checkpoint
 from binlog_streaming.lake.delta.managed_store import ManagedStore
 from binlog_streaming.lake.delta.vectors import VECTOR_FILE, vector_file
@@ -197,20 +197,20 @@ class Marks:
     """Number of marked rows in the files of a table."""
 
     def __init__(self, store: Store, log: TableLog) -> None:
-        self._store = store
+        self._reader = DeltaFileReader(store)
         self._log = log
         self._last: dict[str, tuple[int, int]] | None = None
 
     def share(self, add: Add) -> float:
         """Marked share of a file's rows."""
-        return _marked(add) / max(recorded_count(self._store, add), 1)
+        return _marked(add) / max(self._reader.row_count(add), 1)
 
     def are_too_many(self, files: Sequence[Add]) -> bool:
         """True if *files* are to be rewritten."""
         marked = sum(map(_marked, files))
         if marked == 0:
             return False  # without a look at each file's facts
-        count = sum(recorded_count(self._store, add) for add in files)
+        count = sum(self._reader.row_count(add) for add in files)
         if not MARKED_SHARE_MAX * count < marked <= CHURNED_SHARE_MAX * count:
             return marked > MARKED_SHARE_MAX * count
         return sum(map(self._last_marked, files)) < CHURN_SHARE * count

@@ -116,9 +116,13 @@ class FileColumns:
         return unknown if self.by_number and found in self.numbers.keys() - set(IDENTITY.names) else found
 
 
+SAME_NAMES = FileColumns()
+"""Files have the table's own names."""
+
+
 def file_columns(metadata: Metadata) -> FileColumns:
     """Names of columns in the files of a table; those of `IDENTITY` are among them if its rows keep their ids."""
-    columns = FileColumns()
+    columns = SAME_NAMES
     if metadata.is_mapped:
         columns = _columns(metadata.columns, by_number=metadata.mapping_mode == "id")
     if not metadata.keeps_row_ids:

@@ -94,11 +94,7 @@ class RowCheck:
     _evaluation: Callable[[Mapping[int, pa.Array]], pa.Array]
 
     def see(self, uri: str, rows: pa.Table) -> None:
-        """See that rows keep it; as in Delta, what is NULL breaks it.
-
-        Raises:
-            TableError: `TABLE_FEATURE`: a row breaks it.
-        """
+        """See that rows keep it; as in Delta, what is NULL breaks it."""
         columns = {index: _ordered(one_array(rows.column(name))) for index, name in self.columns.items()}
         kept = pc.fill_null(self._evaluation(columns), False)
         if (number := pc.index(kept, False).as_py()) < 0:

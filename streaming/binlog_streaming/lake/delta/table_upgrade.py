@@ -10,8 +10,8 @@ from msgspec.structs import replace
 from binlog_format.errors import TableError
 from binlog_streaming.lake.commit_id import MODE_PROPERTY
 from binlog_streaming.lake.delta.actions import statistics_of, statistics_text
-from binlog_streaming.lake.delta.data_files import recorded_count
 from binlog_streaming.lake.delta.features import MANAGED, VECTORS, features, named_features, with_properties
+from binlog_streaming.lake.delta.file_reader import DeltaFileReader
 from binlog_streaming.lake.delta.iceberg_compat import forbids_vectors
 from binlog_streaming.lake.delta.maintenance import retention_properties
 from binlog_streaming.lake.delta.row_tracking import (
@@ -35,11 +35,7 @@ _WITHOUT_VECTORS = (
 
 
 def table_upgrade(uri: str, store: Store, log: TableLog, sink: Sink) -> tuple[list[Upgrade], list[Named]]:
-    """Features that a table gets, and the actions of the commit that turns them on.
-
-    Raises:
-        TableError: `TABLE_FEATURE`: one of them cannot be had beside what the table has.
-    """
+    """Features that a table gets, and the actions of the commit that turns them on."""
     configuration = log.metadata.configuration
     upgrades: list[Upgrade] = []
     readers, writers = features(log.protocol)
@@ -81,6 +77,7 @@ def table_upgrade(uri: str, store: Store, log: TableLog, sink: Sink) -> tuple[li
 
 def _without_ids(store: Store, log: TableLog) -> list[Named]:
     # Files whose rows have no ids yet, as they are named again with them; ids need their counts.
+    reader = DeltaFileReader(store)
     files = [add for add in log.files.values() if add.base_row_id is None]
-    counted = [(add, {**statistics_of(add), "numRecords": recorded_count(store, add)}) for add in files]
+    counted = [(add, {**statistics_of(add), "numRecords": reader.row_count(add)}) for add in files]
     return [("add", replace(add, stats=statistics_text(known), data_change=False)) for add, known in counted]

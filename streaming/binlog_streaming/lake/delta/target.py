@@ -27,8 +27,8 @@ from binlog_streaming.lake.commit_id import (
 from binlog_streaming.lake.delta.actions import Metadata, statistics_of
 from binlog_streaming.lake.delta.columns import created, delta_schema, widens, with_columns
 from binlog_streaming.lake.delta.commit import DeltaTableWrite
-from binlog_streaming.lake.delta.data_files import live_rows
 from binlog_streaming.lake.delta.features import FEED, check_changed, check_features, upgrade, with_properties
+from binlog_streaming.lake.delta.file_reader import DeltaFileReader
 from binlog_streaming.lake.delta.generated import generated_columns, identity_columns
 from binlog_streaming.lake.delta.iceberg_compat import forbids_vectors
 from binlog_streaming.lake.delta.log import (
@@ -83,13 +83,7 @@ class DeltaTarget(FilesTarget[DeltaTableWrite]):
 
     @classmethod
     def at(cls, sink: Sink, uri: str) -> DeltaTarget:
-        """See `Target`.
-
-        Raises:
-            OptionError: `INVALID_VALUE`: there is no such object store.
-            TableError: `TABLE_FEATURE`: the table uses something of Delta that is not written here; `WRITE_FAILED`: it
-                cannot even be looked at.
-        """
+        """See `Target`."""
         with looking_at(uri, DeltaError, access="sink.storage, sink.catalog: the access to it"):
             store = ManagedStore.at(sink, uri) if sink.catalog else store_at(uri, sink.storage)
             log = newest_log(store) or empty_log()
@@ -102,11 +96,7 @@ class DeltaTarget(FilesTarget[DeltaTableWrite]):
         return self.log.metadata.configuration if self.log.is_there else None
 
     def applied(self, commit_id: CommitId) -> Applied | None:
-        """See `Target`.
-
-        Raises:
-            TableError: `OTHER_WRITER`: somebody set the table back to an older version, or put an older copy there.
-        """
+        """See `Target`."""
         log, application = self.log, _application(commit_id)
         if (lost := log.lost.get(application)) is not None:
             raise _copied_back(self.uri, commit_id, _place_of(lost))
@@ -231,9 +221,9 @@ class DeltaTarget(FilesTarget[DeltaTableWrite]):
         return self._rows(identified=self.log.metadata.keeps_row_ids)
 
     def _rows(self, *, identified: bool) -> pa.RecordBatchReader:
-        schema, store, files = self.schema(), self.store, list(self.log.files.values())
-        read = partial(live_rows, columns=file_columns(self.log.metadata), identified=identified)
-        batches = (rows for add in files for rows in read(store, add, schema))
+        schema, files = self.schema(), list(self.log.files.values())
+        reader = DeltaFileReader(self.store, file_columns(self.log.metadata))
+        batches = (rows for add in files for rows in reader.live_rows(add, schema, identified=identified))
         return pa.RecordBatchReader.from_batches(with_identity(schema) if identified else schema, batches)
 
     def recorded_files(self) -> Iterator[RecordedFile]:

@@ -136,11 +136,7 @@ class UnityCatalog:
 
     @classmethod
     def of(cls, settings: Mapping[str, str]) -> UnityCatalog:
-        """The catalog of `sink.catalog`, which has been asked for its version once.
-
-        Raises:
-            OptionError: `INVALID_VALUE`: it has no such API.
-        """
+        """The catalog of `sink.catalog`, which has been asked for its version once."""
         return _opened(tuple(sorted(settings.items())))
 
     def require_version(self) -> None:

@@ -47,11 +47,7 @@ def read_vector(store: Store, vector: Vector | None) -> Indices:
 
 
 def vector_file(store: Store, vector: Vector) -> str | None:
-    """Name of the file that a vector is in; None: it is in the log.
-
-    Raises:
-        DeltaError: It is in another table's folder.
-    """
+    """Name of the file that a vector is in; None: it is in the log."""
     if vector.storage_type == "u":
         prefix, name = vector.path_or_inline_dv[:-_UUID_LETTERS], vector.path_or_inline_dv[-_UUID_LETTERS:]
         file = f"deletion_vector_{uuid.UUID(bytes=from_z85(name))}.bin"

@@ -52,11 +52,7 @@ def catalog_properties(sink: Sink) -> dict[str, str]:
 
 
 def open_catalog(sink: Sink) -> Catalog:
-    """The catalog of a sink; that of a folder is made when it is not there. To be given to `close_catalog`.
-
-    Raises:
-        OptionError: `INVALID_VALUE`: there can be no such catalog.
-    """
+    """The catalog of a sink; that of a folder is made when it is not there. To be given to `close_catalog`."""
     if sink.catalog:
         return _named_catalog(tuple(sorted(catalog_properties(sink).items())))
     directory = sink.directory

@@ -1,4 +1,4 @@
-"""Data files of Iceberg tables: `live_rows` reads them, `IcebergDataFiles` writes them.
+"""Data files of Iceberg tables: `IcebergFileReader` reads them, `IcebergDataFiles` writes them.
 
 Rows of version 3 have ids, by their file and their place in it, and keep them in files of rows that are copied or
 updated, as columns (specification of Iceberg, "Row Lineage").
@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import uuid
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyiceberg.io.pyarrow import compute_statistics_plan, parquet_path_to_id_mapping, schema_to_pyarrow
 from pyiceberg.manifest import DataFileContent, FileFormat
@@ -20,17 +19,18 @@ from pyiceberg.schema import Schema
 from pyiceberg.table import TableProperties
 from pyiceberg.table.locations import load_location_provider
 
-from binlog_streaming.lake.evolution import NO_ID, check_values, dictionary_columns, with_identity
-from binlog_streaming.lake.iceberg.file_columns import IDENTITY_FIELDS, ReadColumns, opened_file, rows_at
+from binlog_streaming.lake.evolution import check_values, dictionary_columns
+from binlog_streaming.lake.file_reader import FileReader
+from binlog_streaming.lake.iceberg.file_columns import IDENTITY_FIELDS, IcebergReadColumns, opened_file
 from binlog_streaming.lake.iceberg.manifests import FIRST_ROW_ID, new_file
 from binlog_streaming.lake.iceberg.partitions import file_facts, partitioned
-from binlog_streaming.lake.iceberg.schema import arrow_schema, file_schema
+from binlog_streaming.lake.iceberg.schema import file_schema
 from binlog_streaming.lake.iceberg.table_files import LiveFile, marked_rows
-from binlog_streaming.lake.key_lookup import complement
-from binlog_streaming.lake.sized_files import SizedFiles, batches_at
+from binlog_streaming.lake.sized_files import SizedFiles
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
+    from contextlib import AbstractContextManager
 
     from pyiceberg.io import FileIO
     from pyiceberg.manifest import DataFile
@@ -42,50 +42,44 @@ if TYPE_CHECKING:
 IDENTITY_FROM = 3
 """The format version from which on rows have ids."""
 
-_IDS = pa.schema([(IDENTITY_FIELDS[0].name, pa.int64())])
-
 BATCH_BYTES_MAX = 1 << 30
 """Plain strings of Arrow hold 2 GiB in one array; those of pyiceberg any number."""
 
 
-def live_rows(
-    metadata: TableMetadata, io: FileIO, live: LiveFile, gone: Indices | None = None, *, identified: bool = False
-) -> Iterator[pa.RecordBatch]:
-    """Rows of a file in their order, with the columns that the table has now.
+@dataclass(frozen=True, slots=True)
+class IcebergFileReader(FileReader[LiveFile]):
+    """See `FileReader`; the columns are those that the table has now."""
 
-    Args:
-        gone: Numbers of all rows that are not in the table; None: those that its delete files name.
-        identified: The columns of `IDENTITY` follow those of the table, which is of version 3. They are null where the
-            row gets its id from the next commit: its file is not in the table yet, or is older than the version of the
-            table.
-    """
-    gone = marked_rows(metadata, io, live) if gone is None else gone
-    left = complement(live.file.record_count, gone)
-    schema, first = arrow_schema(metadata.schema()), live.file[FIRST_ROW_ID]
-    wanted = with_identity(schema) if identified else schema
-    own = arrow_schema(Schema(*metadata.schema().fields, *IDENTITY_FIELDS)) if identified else schema
-    for places, batch in rows_at(metadata, io, live.file, left, own):
-        columns = batch.columns
-        if identified and first is not None:
-            *columns, ids, versions = columns
-            columns.append(pc.coalesce(ids, pa.array(first + left[places])))
-            columns.append(pc.coalesce(versions, pa.scalar(live.sequence_number, pa.int64())))
-        yield from _parts(pa.RecordBatch.from_arrays(columns, schema=wanted))
+    metadata: TableMetadata
+    io: FileIO
 
+    def opened(self, file: LiveFile) -> AbstractContextManager[pq.ParquetFile]:
+        """See `FileReader`."""
+        return opened_file(self.io, file.file)
 
-def row_ids(metadata: TableMetadata, io: FileIO, live: LiveFile, rows: Indices) -> Indices:
-    """Ids of rows of a file of version 3; `NO_ID`: a commit of that version has yet to give one.
+    def read_columns(self, file: LiveFile, there: pa.Schema, wanted: pa.Schema) -> IcebergReadColumns:
+        """See `FileReader`."""
+        return IcebergReadColumns(self.metadata, file.file, there, wanted)
 
-    Args:
-        rows: Numbers of rows, ascending, none twice.
-    """
-    first = live.file[FIRST_ROW_ID]
-    ids = np.full(len(rows), NO_ID, np.int64) if first is None else first + rows
-    with opened_file(io, live.file) as opened:
-        columns = ReadColumns(metadata, live.file, opened.schema_arrow, _IDS)
-        for places, batch in batches_at(opened, rows, columns.names) if columns.are_there else ():
-            ids[places] = pc.coalesce(columns.of(batch).column(0), pa.array(ids[places])).to_numpy()
-    return ids
+    def marked(self, file: LiveFile) -> Indices:
+        """See `FileReader`; delete files name them."""
+        return marked_rows(self.metadata, self.io, file)
+
+    def row_count(self, file: LiveFile) -> int:
+        """See `FileReader`."""
+        return file.file.record_count
+
+    def first_id(self, file: LiveFile) -> tuple[int, int | None] | None:
+        """See `FileReader`; None: the file is not in the table yet, or is older than the version of the table."""
+        first: int | None = file.file[FIRST_ROW_ID]
+        return None if first is None else (first, file.sequence_number)
+
+    def live_rows(
+        self, file: LiveFile, schema: pa.Schema, gone: Indices | None = None, *, identified: bool = False
+    ) -> Iterator[pa.RecordBatch]:
+        """See `FileReader`."""
+        for batch in FileReader.live_rows(self, file, schema, gone, identified=identified):
+            yield from _parts(batch)
 
 
 class IcebergDataFiles:
@@ -110,11 +104,7 @@ class IcebergDataFiles:
         self._partitions: dict[str, _PartitionFiles] = {}
 
     def write(self, rows: pa.Table) -> None:
-        """Add rows, with the table's columns.
-
-        Raises:
-            TableError: `TABLE_FEATURE`: one has no value where the table needs one.
-        """
+        """Add rows, with the table's columns."""
         if not rows.num_rows:
             return
         check_values(self.metadata.location, rows, self._required)

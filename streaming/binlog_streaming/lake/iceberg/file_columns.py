@@ -1,4 +1,4 @@
-"""Columns of a data file of an Iceberg table: `key_batches` and `rows_at` read them, as the table has them now.
+"""Columns of a data file of an Iceberg table: `IcebergReadColumns` makes them those that the table has now.
 
 They are found by their numbers, so a file from before a column was renamed or widened is read rightly.
 """
@@ -15,8 +15,7 @@ from pyiceberg.schema import Schema, prune_columns, visit_with_partner
 from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import ListType, LongType, MapType, NestedField
 
-from binlog_streaming.lake.evolution import cast_to_schema
-from binlog_streaming.lake.sized_files import batches_at
+from binlog_streaming.lake.evolution import IDENTITY, cast_to_schema
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -25,11 +24,6 @@ if TYPE_CHECKING:
     from pyiceberg.manifest import DataFile
     from pyiceberg.table.metadata import TableMetadata
 
-    from binlog_format.kernels import Indices
-
-KEY_ROWS = 1 << 19
-"""Rows whose keys are read at once."""
-
 IDENTITY_FIELDS = (
     NestedField(2147483540, "_row_id", LongType(), required=False),
     NestedField(2147483539, "_last_updated_sequence_number", LongType(), required=False),
@@ -37,54 +31,13 @@ IDENTITY_FIELDS = (
 """Id of a version 3 row, and the number of the commit that changed it last; null: both follow from file and place."""
 
 
-def key_batches(
-    metadata: TableMetadata, io: FileIO, file: DataFile, schema: pa.Schema
-) -> Iterator[tuple[int, pa.RecordBatch]]:
-    """Read some columns of a file.
-
-    Args:
-        schema: The columns, in the types that the table has; one that the file lacks is null.
-
-    Yields:
-        The number of a batch's first row, and the batch.
-    """
-    with opened_file(io, file) as opened:
-        columns = ReadColumns(metadata, file, opened.schema_arrow, schema)
-        first = 0
-        for batch in opened.iter_batches(KEY_ROWS, columns=columns.names):
-            yield first, columns.of(batch)
-            first += batch.num_rows
-
-
-def rows_at(
-    metadata: TableMetadata, io: FileIO, file: DataFile, rows: Indices, schema: pa.Schema
-) -> Iterator[tuple[Indices, pa.RecordBatch]]:
-    """Read some rows of a file.
-
-    Args:
-        rows: Numbers of rows, ascending, none twice.
-        schema: The columns that are wanted, in the types that the table has.
-
-    Yields:
-        Places in *rows*, and the rows there.
-    """
-    with opened_file(io, file) as opened:
-        columns = ReadColumns(metadata, file, opened.schema_arrow, schema)
-        for places, batch in batches_at(opened, rows, columns.names):
-            yield places, columns.of(batch)
-
-
-class ReadColumns:
-    """Columns of a file, and how they become those of the table.
-
-    Attributes:
-        names: Those in the file that are read, at least one.
-        are_there: Whether it has any of those that are wanted.
-    """
+class IcebergReadColumns:
+    """See `ReadColumns`; the columns of `IDENTITY` are `IDENTITY_FIELDS` in files."""
 
     def __init__(self, metadata: TableMetadata, file: DataFile, there: pa.Schema, wanted: pa.Schema) -> None:
         self._wanted = wanted
-        fields = {field.name: field for field in (*IDENTITY_FIELDS, *metadata.schema().fields)}
+        fields = dict(zip(IDENTITY.names, IDENTITY_FIELDS, strict=True))
+        fields |= {field.name: field for field in metadata.schema().fields}
         self._schema = Schema(*(fields[name] for name in wanted.names))
         version = metadata.format_version
         in_file = pyarrow_to_schema(
@@ -110,10 +63,10 @@ class ReadColumns:
         self._accessor = ArrowAccessor(read)
 
     def of(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """The wanted columns, of a batch with the columns `names`."""
+        """See `ReadColumns`."""
         shaped = visit_with_partner(self._schema, batch, self._visitor, self._accessor)
         assert isinstance(shaped, pa.StructArray)
-        return cast_to_schema(pa.RecordBatch.from_struct_array(shaped), self._wanted)
+        return cast_to_schema(pa.RecordBatch.from_arrays(shaped.flatten(), names=self._wanted.names), self._wanted)
 
 
 @contextmanager

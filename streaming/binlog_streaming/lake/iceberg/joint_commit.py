@@ -174,12 +174,7 @@ class IcebergJointCommit(JointCommit[TableChanges]):
 
     @classmethod
     def of(cls, sink: Sink) -> IcebergJointCommit | None:
-        """That of the sink's catalog; None: the catalog does not state that it can.
-
-        Raises:
-            OptionError: `INVALID_VALUE`: there can be no such catalog.
-            TableError: `WRITE_FAILED`: it cannot be asked.
-        """
+        """That of the sink's catalog; None: the catalog does not state that it can."""
         with looking_at(sink.directory, RESTError, access="sink.catalog has the access to a catalog"):
             catalog = open_catalog(sink)
         is_able = isinstance(catalog, RestCatalog) and ENDPOINT in catalog._supported_endpoints

@@ -15,7 +15,8 @@ import pyarrow as pa
 from pyiceberg.schema import Schema
 from pyiceberg.types import IntegerType, LongType, NestedField
 
-from binlog_streaming.lake.iceberg.file_columns import integer_bounds, key_batches
+from binlog_streaming.lake.file_reader import KEY_ROWS
+from binlog_streaming.lake.iceberg.file_columns import IcebergReadColumns, integer_bounds, opened_file
 from binlog_streaming.lake.iceberg.schema import arrow_schema, with_schema
 from binlog_streaming.lake.key_lookup import KeyLookup, key_cover, meeting
 from binlog_streaming.lake.row_values import comparable_table
@@ -123,7 +124,9 @@ class _Keys:
         self._covers = {number: cover for number, cover in covers.items() if cover is not None}
 
     def _read(self, io: FileIO, file: DataFile) -> Iterator[pa.RecordBatch]:
-        return (batch for _, batch in key_batches(self._metadata, io, file, self._schema))
+        with opened_file(io, file) as opened:
+            columns = IcebergReadColumns(self._metadata, file, opened.schema_arrow, self._schema)
+            yield from map(columns.of, opened.iter_batches(KEY_ROWS, columns=columns.names))
 
     def rows(self, io: FileIO, file: DataFile, sequence_number: int) -> Indices:
         deleted = [np.empty(0, np.bool_)]

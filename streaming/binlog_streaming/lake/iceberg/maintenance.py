@@ -95,7 +95,7 @@ def compact(table: Table, uri: str, *, file_size: int) -> Table:
         rewritten = {live.file.file_path for live in chosen}
         for live in files:
             if live.file.file_path not in rewritten and len(by_key.get(live.file.file_path, ())):
-                write.mark(live, write.marked(live))
+                write.mark(live, write.reader.marked(live))
         write.drop_key_deletes()
         if write.is_empty:
             return table

@@ -128,10 +128,6 @@ def partition_spec(schema: Schema, rules: Sequence[PartitionRule], table: str) -
 
     Args:
         rules: What the settings ask for; none: it is not.
-
-    Raises:
-        OptionError: `INVALID_VALUE`: there is no such column, or it cannot be partitioned so.
-        TableError: `PARTITION_VALUE`: some values of the column would have no partition.
     """
     fields = []
     taken = {name.casefold() for name in schema.column_names}

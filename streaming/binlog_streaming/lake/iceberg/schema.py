@@ -28,11 +28,7 @@ if TYPE_CHECKING:
 
 
 def iceberg_schema(schema: pa.Schema) -> Schema:
-    """The schema as Iceberg has it, without numbers of fields; every column may be null.
-
-    Raises:
-        TableError: `COLUMN_NAME`: a column is called as Iceberg calls a part of another one.
-    """
+    """The schema as Iceberg has it, without numbers of fields; every column may be null."""
     _check_paths(schema)
     nullable = pa.schema([field.with_nullable(True) for field in schema])
     try:

@@ -224,11 +224,7 @@ class LiveFile:
 
 
 def live_files(metadata: TableMetadata, io: FileIO, uri: str) -> list[LiveFile]:
-    """Data files of the current snapshot, oldest first.
-
-    Raises:
-        TableError: `TABLE_FEATURE`: there are files whose rows, or whose deletes, are not read here.
-    """
+    """Data files of the current snapshot, oldest first."""
     data: list[ManifestEntry] = []
     deletes: list[ManifestEntry] = []
     for manifest in manifests_of(metadata, io):
@@ -248,11 +244,7 @@ def recorded_files(metadata: TableMetadata, io: FileIO, uri: str) -> Iterator[Re
 
 
 def marked_rows(metadata: TableMetadata, io: FileIO, live: LiveFile) -> Indices:
-    """Numbers of the rows of a file that are not in the table any more, ascending.
-
-    Raises:
-        DamagedError: A deletion vector is damaged.
-    """
+    """Numbers of the rows of a file that are not in the table any more, ascending."""
     vectors = [own_delete for own_delete in live.own_deletes if is_vector(own_delete)]
     # Where there is a vector, position deletes are in it already.
     deletes = vectors or [*live.own_deletes, *live.shared_deletes]

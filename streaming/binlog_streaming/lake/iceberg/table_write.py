@@ -17,11 +17,10 @@ from binlog_streaming.lake.iceberg.commit import IcebergCommit
 from binlog_streaming.lake.iceberg.data_files import (
     IDENTITY_FROM,
     IcebergDataFiles,
-    live_rows,
+    IcebergFileReader,
     remove_files,
-    row_ids,
 )
-from binlog_streaming.lake.iceberg.file_columns import IDENTITY_FIELDS, integer_bounds, key_batches, rows_at
+from binlog_streaming.lake.iceberg.file_columns import IDENTITY_FIELDS, integer_bounds
 from binlog_streaming.lake.iceberg.schema import arrow_schema, with_schema
 from binlog_streaming.lake.iceberg.table_files import (
     IcebergVectorFile,
@@ -29,7 +28,6 @@ from binlog_streaming.lake.iceberg.table_files import (
     key_delete_files,
     key_deleted_rows,
     live_files,
-    marked_rows,
     refused,
     write_position_deletes,
 )
@@ -83,6 +81,7 @@ class IcebergTableWrite:
         self._columns = columns
         self._metadata = table.metadata if columns is None else with_schema(table.metadata, columns)
         self._io = table.io
+        self.reader = IcebergFileReader(self._metadata, self._io)
         self.schema: pa.Schema = arrow_schema(self._metadata.schema())
         self.keeps_identity = self._metadata.format_version >= IDENTITY_FROM
         self.defaulted = [field.name for field in self._metadata.schema().fields if field.write_default is not None]
@@ -122,11 +121,7 @@ class IcebergTableWrite:
         return any(live.is_marked for live in self.files())
 
     def files(self) -> list[LiveFile]:
-        """Data files of the table before the commit, oldest first.
-
-        Raises:
-            TableError: `TABLE_FEATURE`: there are files whose rows, or whose deletes, are not read here.
-        """
+        """Data files of the table before the commit, oldest first."""
         if self._live is None:
             self._live = live_files(self._table.metadata, self._io, self._uri)
         return self._live
@@ -160,18 +155,6 @@ class IcebergTableWrite:
         """See `TableFiles`."""
         return file.file.file_size_in_bytes
 
-    def key_batches(self, file: LiveFile, schema: pa.Schema) -> Iterator[tuple[int, pa.RecordBatch]]:
-        """See `TableFiles`."""
-        return key_batches(self._metadata, self._io, file.file, schema)
-
-    def rows_at(self, file: LiveFile, rows: Indices, schema: pa.Schema) -> Iterator[tuple[Indices, pa.RecordBatch]]:
-        """See `TableFiles`."""
-        return rows_at(self._metadata, self._io, file.file, rows, schema)
-
-    def marked(self, file: LiveFile) -> Indices:
-        """See `TableFiles`."""
-        return marked_rows(self._metadata, self._io, file)
-
     def key_deleted(self, file: LiveFile) -> Indices:
         """Numbers of the rows that equality delete files take out of a file, in any order."""
         return key_deleted_rows(self._metadata, self._io, file)
@@ -179,10 +162,6 @@ class IcebergTableWrite:
     def drop_key_deletes(self) -> None:
         """Take all equality delete files out of the table: their rows are marked, or left out, in every data file."""
         self._removed += key_delete_files(self._table.metadata, self._io)
-
-    def row_ids(self, file: LiveFile, rows: Indices) -> Indices:
-        """See `TableFiles`."""
-        return row_ids(self._metadata, self._io, file, rows)
 
     def write(self, rows: Iterable[pa.RecordBatch]) -> None:
         """See `TableFiles`."""
@@ -214,7 +193,7 @@ class IcebergTableWrite:
     def rewrite(self, file: LiveFile, gone: Indices | None = None) -> None:
         """See `TableFiles`; *gone* None: the rows that are marked."""
         self.remove(file)
-        self.write(live_rows(self._metadata, self._io, file, gone, identified=self.keeps_identity))
+        self.write(self.reader.live_rows(file, self.schema, gone, identified=self.keeps_identity))
 
     def detach(
         self, superseded: Sequence[Superseded[LiveFile]], row_count: int, contradicted: Contradictions | None = None
@@ -318,11 +297,7 @@ def checked_write(table: Table, uri: str, *, file_size: int, columns: Schema | N
 
 
 def require_writable(table: Table, uri: str) -> None:
-    """See that rows can be added to the table.
-
-    Raises:
-        TableError: `TABLE_FEATURE`: it has something that another writer gave it, and that would not be kept.
-    """
+    """See that rows can be added to the table."""
     for feature, way in _features(table):
         raise refused(uri, feature, way)
 

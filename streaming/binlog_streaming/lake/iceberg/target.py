@@ -8,7 +8,6 @@ table back by hand.
 from __future__ import annotations
 
 from contextlib import suppress
-from itertools import chain
 from typing import TYPE_CHECKING, ClassVar
 
 import pyarrow as pa
@@ -57,7 +56,7 @@ from binlog_streaming.lake.iceberg.commit import (
     WaitingTable,
     WaitingUpdates,
 )
-from binlog_streaming.lake.iceberg.data_files import IDENTITY_FROM, live_rows
+from binlog_streaming.lake.iceberg.data_files import IDENTITY_FROM, IcebergFileReader
 from binlog_streaming.lake.iceberg.maintenance import maintain
 from binlog_streaming.lake.iceberg.partitions import partition_spec
 from binlog_streaming.lake.iceberg.schema import arrow_schema, evolved, iceberg_schema, replaced
@@ -130,10 +129,6 @@ class IcebergTarget(FilesTarget[IcebergTableWrite]):
 
         Args:
             waiting: Collects the commits, which wait for those of other tables; None: none waits.
-
-        Raises:
-            OptionError: `INVALID_VALUE`: there can be no such catalog.
-            TableError: `WRITE_FAILED`: the table cannot even be looked at.
         """
         with looking_at(uri, RESTError, SQLAlchemyError, access="sink.catalog has the access to a catalog"):
             target = cls(sink, uri, open_catalog(sink), waiting)
@@ -262,9 +257,6 @@ class IcebergTarget(FilesTarget[IcebergTableWrite]):
         """See `Target`.
 
         Columns change by the table's metadata alone, unless values change.
-
-        Raises:
-            CommitFailedException: The table is not any more what it was when it was looked at.
         """
         evolution = evolved(self.table.metadata, change)
         with self._begin(evolution.schema) as write:
@@ -282,8 +274,8 @@ class IcebergTarget(FilesTarget[IcebergTableWrite]):
 
     def _rows(self, *, identified: bool) -> pa.RecordBatchReader:
         metadata, io, schema = self.table.metadata, self.table.io, self.schema()
-        files = live_files(metadata, io, self.uri)
-        batches = chain.from_iterable(live_rows(metadata, io, live, identified=identified) for live in files)
+        files, reader = live_files(metadata, io, self.uri), IcebergFileReader(metadata, io)
+        batches = (rows for live in files for rows in reader.live_rows(live, schema, identified=identified))
         return pa.RecordBatchReader.from_batches(with_identity(schema) if identified else schema, batches)
 
     def recorded_files(self) -> Iterator[RecordedFile]:

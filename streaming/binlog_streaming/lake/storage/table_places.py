@@ -24,9 +24,6 @@ def store_at(uri: str, options: Mapping[str, str], *, is_private: bool = False) 
         uri: A folder, or a URL of an object store: `s3://`, `gs://`, `az://` and what obstore knows beside them.
         options: Access to the object store, under the names that its own tools have for it (`AWS_ENDPOINT_URL` ...).
         is_private: Whether files in a folder are for this user alone.
-
-    Raises:
-        OptionError: `INVALID_VALUE`: no such object store, or no such option.
     """
     if "://" in uri:
         from binlog_streaming.lake.storage.bucket_store import bucket_at  # obstore takes a moment to load
@@ -36,11 +33,7 @@ def store_at(uri: str, options: Mapping[str, str], *, is_private: bool = False) 
 
 
 def store_by_environment(setting: str, place: str) -> Store:
-    """The store at *place*, an object store with what the environment has for it. *setting*: names it in errors.
-
-    Raises:
-        OptionError: `INVALID_VALUE`: there is no such object store.
-    """
+    """The store at *place*, an object store with what the environment has for it. *setting*: names it in errors."""
     try:
         return store_at(place, {})
     except OptionError as error:

@@ -105,12 +105,7 @@ class JobBatch:
         self.batch_id = 0
 
     def check(self) -> None:
-        """See that the batch could begin now.
-
-        Raises:
-            StorageError: `IN_USE`: the job runs.
-            OptionError: `INVALID_VALUE`: it was cut off within a batch.
-        """
+        """See that the batch could begin now."""
         with self._lock:
             self._at_rest()
 

@@ -278,9 +278,6 @@ def without_generated(
 
     Args:
         columns: The columns of the target that the table has before the statement, in small letters.
-
-    Raises:
-        OptionError: `INVALID_VALUE`: a generated column would tell rows apart.
     """
     rule = context.table.rule
     if not rule.drops_generated:

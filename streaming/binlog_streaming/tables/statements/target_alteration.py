@@ -206,9 +206,6 @@ def target_alteration(
         added: New columns, in the target's types.
         modified: Columns with another type, in the target's types, under their new names.
         converted: What columns hold after it whose values change, by their new names.
-
-    Raises:
-        SchemaError: `SCHEMA_CHANGED`: a column's type became one that does not hold its values.
     """
     types = {column.name: column.type for column in before.schema}
     columns = _Columns(str(change.name), before, types, set(before.dropped), converted)

@@ -138,11 +138,7 @@ class StatementContext:
         return True
 
     def remove_partitions(self, change: PartitionsDropped) -> CommitAction:
-        """The rows of some partitions go.
-
-        Raises:
-            SchemaError: `PARTITION_BOUNDS`: it cannot be told which rows these are.
-        """
+        """The rows of some partitions go."""
         partitions = partition_rows(self.facts.definition_before(change.name, self.step.statement), change)
 
         def commit(target: Target, commit_id: CommitId) -> bool:

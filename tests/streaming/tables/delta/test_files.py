@@ -11,7 +11,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from binlog_streaming.lake.delta.data_files import DeltaDataFiles, key_batches, recorded_count, rows_at
+from binlog_streaming.lake.delta.data_files import DeltaDataFiles
+from binlog_streaming.lake.delta.file_reader import DeltaFileReader
 from binlog_streaming.lake.storage.folder_store import FolderStore
 from tests.streaming.tables.lake.sink_cases import INT_KEY, all_types, numbers, rows_of
 
@@ -89,8 +90,9 @@ def test_rows_go_into_files_of_about_a_size(tmp_path: Path) -> None:
     assert all(add.size < 200_000 for add in added)
     assert pa.concat_tables(pq.read_table(tmp_path / add.path) for add in added).equals(rows)
     counts = [json.loads(add.stats or "")["numRecords"] for add in added]
+    reader = DeltaFileReader(FolderStore(str(tmp_path)))
     unsaid = (msgspec.structs.replace(add, stats=None) for add in added)
-    assert [recorded_count(FolderStore(str(tmp_path)), add) for add in unsaid] == counts
+    assert [reader.row_count(add) for add in unsaid] == counts
 
 
 def test_nothing_is_left_of_files_that_are_abandoned(tmp_path: Path) -> None:
@@ -110,26 +112,25 @@ def test_no_rows_make_no_file(tmp_path: Path) -> None:
 
 def test_rows_are_read_by_number(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of a file that lacks a column, and has another narrower; only row groups that hold one are read."""
-    monkeypatch.setattr("binlog_streaming.lake.sized_files.BATCH_ROWS", 7)
-    monkeypatch.setattr("binlog_streaming.lake.delta.data_files.KEY_ROWS", 30)
+    monkeypatch.setattr("binlog_streaming.lake.file_reader.BATCH_ROWS", 7)
+    monkeypatch.setattr("binlog_streaming.lake.file_reader.KEY_ROWS", 30)
     monkeypatch.setattr("binlog_streaming.lake.sized_files.ROW_GROUP_BYTES", 200)
     files = DeltaDataFiles(FolderStore(str(tmp_path)), INT_KEY, file_size=1 << 20)
     files.write(numbers(*range(100)))
     (add,) = files.close()
     assert pq.read_metadata(tmp_path / add.path).num_row_groups > 3
-    schema = pa.schema([("note", pa.string()), ("id", pa.int64())])
+    schema, reader = pa.schema([("note", pa.string()), ("id", pa.int64())]), DeltaFileReader(FolderStore(str(tmp_path)))
     wanted = np.array([0, 6, 7, 8, 55, 99])
     found = [
         (wanted[place], row)
-        for places, batch in rows_at(FolderStore(str(tmp_path)), add, wanted, schema)
+        for places, batch in reader.rows_at(add, wanted, schema)
         for place, row in zip(places, batch.to_pylist(), strict=True)
     ]
     assert found == [(number, {"note": None, "id": number}) for number in wanted]
-    starts = [
-        (first, batch.column("id")[0].as_py()) for first, batch in key_batches(FolderStore(str(tmp_path)), add, schema)
-    ]
+    starts = [(first, batch.column("id")[0].as_py()) for first, batch in reader.key_batches(add, schema)]
     assert starts == [(first, first) for first in range(0, 100, 30)]
-    assert list(key_batches(FolderStore(str(tmp_path)), add, schema.remove(1))) == []
+    without = pa.Table.from_batches([batch for _, batch in reader.key_batches(add, schema.remove(1))])
+    assert without.equals(pa.table({"note": pa.nulls(100, pa.string())}))
 
 
 def test_every_type_comes_back(tmp_path: Path) -> None:
@@ -137,5 +138,5 @@ def test_every_type_comes_back(tmp_path: Path) -> None:
     files = DeltaDataFiles(FolderStore(str(tmp_path)), rows.schema, file_size=1 << 20)
     files.write(rows)
     (add,) = files.close()
-    ((_, batch),) = rows_at(FolderStore(str(tmp_path)), add, np.arange(rows.num_rows), rows.schema)
+    ((_, batch),) = DeltaFileReader(FolderStore(str(tmp_path))).rows_at(add, np.arange(rows.num_rows), rows.schema)
     assert pa.Table.from_batches([batch]).equals(rows.combine_chunks())

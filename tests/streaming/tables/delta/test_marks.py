@@ -188,8 +188,8 @@ class TestMarking:
             assert row[name] == (None if number % 2 == 0 else old[name]), name
 
     def test_many_rows_of_many_row_groups(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("binlog_streaming.lake.delta.data_files.KEY_ROWS", 1000)
-        monkeypatch.setattr("binlog_streaming.lake.sized_files.BATCH_ROWS", 700)
+        monkeypatch.setattr("binlog_streaming.lake.file_reader.KEY_ROWS", 1000)
+        monkeypatch.setattr("binlog_streaming.lake.file_reader.BATCH_ROWS", 700)
         monkeypatch.setattr("binlog_streaming.lake.sized_files.ROW_GROUP_BYTES", 20_000)
         place = Variant.VECTORS.place(tmp_path)
         model = dict.fromkeys(range(5000), "x")
@@ -486,7 +486,7 @@ class TestMaintenance:
 
     def test_files_with_many_marks_are_written_anew(self, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         """Those alone; the commit is no step, and changes no rows."""
-        monkeypatch.setattr("binlog_streaming.lake.sized_files.BATCH_ROWS", 3)
+        monkeypatch.setattr("binlog_streaming.lake.file_reader.BATCH_ROWS", 3)
         monkeypatch.setattr(maintenance, "CHURN_S", 0)
         bring(path, change_of(deletes=[1, 3, 5, 7, 103]), 2)
         held, before = values(path), marked(path)

@@ -26,8 +26,9 @@ from binlog_lab.demo.servers.object_store import BUCKET
 from binlog_streaming.lake.change import Patches
 from binlog_streaming.lake.evolution import SchemaChange
 from binlog_streaming.lake.iceberg.catalog import catalog_properties
-from binlog_streaming.lake.iceberg.data_files import live_rows
+from binlog_streaming.lake.iceberg.data_files import IcebergFileReader
 from binlog_streaming.lake.iceberg.maintenance import compact, expire
+from binlog_streaming.lake.iceberg.schema import arrow_schema
 from binlog_streaming.lake.iceberg.table_files import live_files
 from binlog_streaming.lake.iceberg.table_write import IcebergTableWrite
 from binlog_streaming.lake.iceberg.target import IcebergTarget
@@ -519,7 +520,8 @@ def _numbered(lake: Lake) -> dict[int, tuple[int, int]]:
     """Of each row by its key: its number, and that of the commit that wrote it."""
     with lake.table() as table:
         files = live_files(table.metadata, table.io, lake.uri)
-        batches = [batch for live in files for batch in live_rows(table.metadata, table.io, live, identified=True)]
+        reader, schema = IcebergFileReader(table.metadata, table.io), arrow_schema(table.schema())
+        batches = [batch for live in files for batch in reader.live_rows(live, schema, identified=True)]
     rows = [tuple(row.values()) for batch in batches for row in batch.to_pylist()]
     return {row[0]: (row[-2], row[-1]) for row in rows}
 

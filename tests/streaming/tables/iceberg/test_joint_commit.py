@@ -370,7 +370,7 @@ def test_files_that_are_compacted_meanwhile_are_followed_unless_the_batch_change
 
 
 def write_ids(write: IcebergTableWrite, live: LiveFile) -> list[int]:
-    return [key for _, rows in write.key_batches(live, INT_KEY) for key in rows.column("id").to_pylist()]
+    return [key for _, rows in write.reader.key_batches(live, INT_KEY) for key in rows.column("id").to_pylist()]
 
 
 def test_who_always_commits_meanwhile_is_named(catalog: JointCatalog, job: Job) -> None:
