@@ -57,7 +57,7 @@ if TYPE_CHECKING:
     from binlog_format.rows.decoding import Decoding
     from binlog_streaming.plan.cascades import CascadedChange, CascadeLog
     from binlog_streaming.plan.job_state import TableSelection
-    from binlog_streaming.plan.planning import Row
+    from binlog_streaming.plan.planning import Row, Statements
 
     AnyChange = StatementChange | SnapshotChange
 
@@ -89,7 +89,8 @@ def plan_batch(
         DataLossError: `LOST_EVENTS`: the server did not log changes.
     """
     rows = list(rows)
-    planning = _planning(rows, decoding, selection, job_state or JobState())
+    statements = statements_of(rows)
+    planning = _planning(rows, statements, decoding, selection, job_state or JobState())
     first = min((Position.of(row["start"]) for row in rows), default=None)
     last = max((Position.of(row["end"]) for row in rows), default=None)
     for row in rows:
@@ -104,7 +105,7 @@ def plan_batch(
 
     def walk(scope: StatementScope) -> list[tuple[DdlStatement, list[AnyChange]]]:
         states[:] = [] if first is None or scope.foreign_keys is None else [(first, scope.foreign_keys.copy())]
-        return list(_changes(rows, decoding, scope, states))
+        return list(_changes(statements, decoding, scope, states))
 
     changes = named_changes(planning, walk)
     take_unclear_names(planning, changes)
@@ -122,15 +123,15 @@ def plan_batch(
         _take_respelled(planning, DdlStatement(first, 0, ""))
     _take_statements(planning, changes)
     components = sorted(_components(planning), key=lambda component: component.name)
-    change = replace(planning.state_change(), definitions=definitions_of(rows))
+    change = replace(planning.state_change(), definitions=definitions_of(statements))
     return BatchPlan(tuple(components), end, change)
 
 
 def _changes(
-    rows: Sequence[Row], decoding: Decoding, scope: StatementScope, states: list[tuple[Position, ForeignKeys]]
+    statements: Statements, decoding: Decoding, scope: StatementScope, states: list[tuple[Position, ForeignKeys]]
 ) -> Iterator[tuple[DdlStatement, list[AnyChange]]]:
     """Effects of statements, in log order; changes of foreign keys also go into *states*."""
-    for statement, mark in statements_of(rows):
+    for statement, mark in statements:
         some: Sequence[AnyChange]
         if mark is None:
             some = scope.changes(statement, decoding)
@@ -149,8 +150,10 @@ def _changes(
             states.append((statement.position, scope.foreign_keys.copy()))
 
 
-def _planning(rows: Sequence[Row], decoding: Decoding, selection: TableSelection, job_state: JobState) -> Planning:
-    marks = [change for _, mark in statements_of(rows) if mark for change in changes_of_mark(mark, decoding)]
+def _planning(
+    rows: Sequence[Row], statements: Statements, decoding: Decoding, selection: TableSelection, job_state: JobState
+) -> Planning:
+    marks = [change for _, mark in statements if mark for change in changes_of_mark(mark, decoding)]
     begun = {change.name for change in marks if isinstance(change, SnapshotBegun)}
     snapshots = Snapshots(dict(job_state.snapshots), faults_in(rows, marks))
     return Planning(selection, job_state, snapshots, begun & job_state.set_aside.keys())

@@ -29,6 +29,9 @@ if TYPE_CHECKING:
     Row = Mapping[str, Any]
     """Row of the view `tables`."""
 
+    Statements = list[tuple[DdlStatement, Row | None]]
+    """Statements, and marks of snapshots with what they contain."""
+
 
 @dataclass(slots=True)
 class Planning:
@@ -133,13 +136,9 @@ class Planning:
         return [name for name in names if self.find(name) is not None]
 
 
-def statements_of(rows: Sequence[Row]) -> list[tuple[DdlStatement, Row | None]]:
-    """The statements and the marks of snapshots in a batch, in log order; with a mark, what it contains.
-
-    Args:
-        rows: Of the view `tables`.
-    """
-    found: list[tuple[DdlStatement, Row | None]] = []
+def statements_of(rows: Sequence[Row]) -> Statements:
+    """The statements and the marks of snapshots in a batch, in log order. *rows*: of the view `tables`."""
+    found: Statements = []
     for row in rows:
         if row["database"] is None:
             found += [(DdlStatement.from_row(statement), None) for statement in row["ddl"] or ()]
@@ -147,13 +146,9 @@ def statements_of(rows: Sequence[Row]) -> list[tuple[DdlStatement, Row | None]]:
     return sorted(found, key=lambda pair: pair[0].place)
 
 
-def definitions_of(rows: Sequence[Row]) -> tuple[DdlStatement, ...]:
-    """Statements of a batch that may define tables, and what marks of snapshots define, in log order.
-
-    Args:
-        rows: Of the view `tables`.
-    """
-    found = (definition_statement(mark) if mark else statement for statement, mark in statements_of(rows))
+def definitions_of(statements: Statements) -> tuple[DdlStatement, ...]:
+    """Statements of a batch that may define tables, and what marks of snapshots define, in log order."""
+    found = (definition_statement(mark) if mark else statement for statement, mark in statements)
     return tuple(
         statement for statement in found if statement is not None and (is_stated(statement) or is_ddl(statement))
     )

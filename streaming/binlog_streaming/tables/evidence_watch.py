@@ -10,9 +10,10 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from binlog_streaming.settings.choices import Evidence
+from binlog_streaming.lake.commit_id import COMPLETE_PROPERTY
+from binlog_streaming.settings.choices import Begin, Evidence, Mode, OnPartitionDrop, OnStatement, Rewritten
 from binlog_streaming.settings.model import EVIDENCE_AFTER, EVIDENCE_SAMPLE
-from binlog_streaming.tables.row_evidence import RowEvidence, evidence_for
+from binlog_streaming.tables.row_evidence import RowEvidence
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -111,7 +112,7 @@ class EvidenceWatch:
             goes_on = known is not None and known.version is not None and known.version == target.version()
             self._left[target.uri] = known.left if known is not None and goes_on else wanted.after
         left = self._left[target.uri] = min(self._left[target.uri], wanted.after)
-        evidence = evidence_for(rule, wanted, left, commit_id, target.properties())
+        evidence = _evidence(rule, wanted, left, commit_id, target.properties())
         if evidence is not None and self.compares_all:
             evidence.rows = None
         return evidence
@@ -141,6 +142,24 @@ class EvidenceWatch:
         """`Watched.left` and `Watched.unrecorded` of a target."""
         known = self.before.get(uri, Watched(None, _ALL))
         return self._left.get(uri, known.left), self._unrecorded.get(uri, known.unrecorded)
+
+
+def _evidence(
+    rule: TableRule, wanted: WantedEvidence, left: int, commit_id: CommitId, properties: Mapping[str, str] | None
+) -> RowEvidence | None:
+    # *left*: how many rows are to be compared as a whole, whatever is wanted.
+    is_complete = commit_id.complete
+    if is_complete is None:
+        is_complete = (properties or {}).get(COMPLETE_PROPERTY) == "true"
+    is_off = wanted.kind is Evidence.OFF or commit_id.mode is Mode.CHANGELOG
+    # A table that may begin with gaps counts as complete where the log begins with the server's first transaction.
+    if is_off or not is_complete or rule.begin is Begin.EMPTY:
+        return None
+    # These leave rows in the target that the server has no more, and that may come again.
+    retains = rule.on_truncate is OnStatement.IGNORE or rule.on_partition_drop is OnPartitionDrop.KEEP
+    has_nulls = rule.computed_is_null or Rewritten.NULL is rule.rewritten
+    rows = None if wanted.kind is Evidence.ROWS else left
+    return RowEvidence(not retains, rows, wanted.sample, has_nulls)
 
 
 def stated_rows(properties: Mapping[str, str]) -> int:

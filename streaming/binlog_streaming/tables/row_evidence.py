@@ -1,4 +1,4 @@
-"""Changes as evidence of the rows that they replace: `evidence_for` a target, `contradicted` for what it refutes.
+"""Changes as evidence of the rows that they replace: `RowEvidence` about a target, `contradicted` for what it refutes.
 
 A target that is complete holds what its source table held before each change. Where settings let it hold something
 else, only what must be there all the same is compared, or nothing (docs/completeness.md lists them).
@@ -18,23 +18,18 @@ from binlog_format.gtids.gtid_history import gtid_of
 from binlog_format.messages import row_value
 from binlog_format.rows.images import ImageKind
 from binlog_streaming.lake.change import Expected, needs_row
-from binlog_streaming.lake.commit_id import COMPLETE_PROPERTY
 from binlog_streaming.lake.row_values import RowsBefore, ShownRows
 from binlog_streaming.plan.snapshots import snapshot_command
-from binlog_streaming.settings.choices import Begin, Evidence, Mode, OnPartitionDrop, OnStatement, Rewritten
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Collection, Sequence
 
     from binlog_format.kernels import Indices, Mask
     from binlog_streaming.lake.change import Change, Contradictions
-    from binlog_streaming.lake.commit_id import CommitId
     from binlog_streaming.lake.row_values import DifferentRow
     from binlog_streaming.modes.partial.documents import DocumentError
     from binlog_streaming.modes.row_batches import StepImages
     from binlog_streaming.modes.whole_rows import MissingRowsError
-    from binlog_streaming.settings import TableRule
-    from binlog_streaming.tables.evidence_watch import WantedEvidence
 
 _TEXT_MAX = 200
 """Characters of a key, or of a value, in an error."""
@@ -126,29 +121,6 @@ def _derived(images: StepImages) -> Mask:
     return np.concatenate(
         [np.full(len(row_batch.images.table), row_batch.is_derived) for row_batch in images.row_batches]
     )
-
-
-def evidence_for(
-    rule: TableRule, wanted: WantedEvidence, left: int, commit_id: CommitId, properties: Mapping[str, str] | None
-) -> RowEvidence | None:
-    """Evidence of a step's changes about a target; None: there is none.
-
-    Args:
-        left: How many rows are to be compared as a whole, whatever is wanted.
-        properties: Of the target; None: there is none yet.
-    """
-    is_complete = commit_id.complete
-    if is_complete is None:
-        is_complete = (properties or {}).get(COMPLETE_PROPERTY) == "true"
-    is_off = wanted.kind is Evidence.OFF or commit_id.mode is Mode.CHANGELOG
-    # A table that may begin with gaps counts as complete where the log begins with the server's first transaction.
-    if is_off or not is_complete or rule.begin is Begin.EMPTY:
-        return None
-    # These leave rows in the target that the server has no more, and that may come again.
-    retains = rule.on_truncate is OnStatement.IGNORE or rule.on_partition_drop is OnPartitionDrop.KEEP
-    has_nulls = rule.computed_is_null or Rewritten.NULL is rule.rewritten
-    rows = None if wanted.kind is Evidence.ROWS else left
-    return RowEvidence(not retains, rows, wanted.sample, has_nulls)
 
 
 def proved_rows(change: Change) -> int:

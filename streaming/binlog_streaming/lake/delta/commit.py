@@ -241,7 +241,7 @@ class DeltaTableWrite:
             self._vectors.write(self.store)
         reached(CrashPoint.FILES_WRITTEN)
         changes = [*self.actions, *added]
-        actions = with_last_numbers(changes, self.log.metadata, self._numbered)
+        actions = with_last_numbers(changes, self.log.metadata, self._numbered) if self._numbered else changes
         about = {"isBlindAppend": is_append, **(recorded or {})}
         if len(actions) > len(changes):
             about["tags"] = {NUMBERED: "true"}
