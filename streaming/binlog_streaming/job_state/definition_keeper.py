@@ -205,11 +205,7 @@ def keep_batch(
     start: SourceOffset | None,
     end: SourceOffset,
 ) -> None:
-    """Keep what holds after a batch of tables.
-
-    Args:
-        start: Where the batch begins; None: it is the job's first one.
-    """
+    """Keep what holds after a batch of tables. *start*: where the batch begins; None: it is the job's first one."""
     source = job.source
     with WatchedLog(source.path, source.format) as watched:
         known_from = end.position

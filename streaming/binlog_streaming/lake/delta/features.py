@@ -114,11 +114,7 @@ _DECIMAL = re.compile(r"decimal\((\d+),\s*(\d+)\)")
 
 
 def check_features(uri: str, log: TableLog, *, is_managed: bool = False) -> None:
-    """See that a table can be written to.
-
-    Args:
-        is_managed: Whether it was found through its catalog.
-    """
+    """See that a table can be written to. *is_managed*: whether it was found through its catalog."""
     uses = list(dict.fromkeys([*_unknown_features(log.protocol), *_restrictions(log.metadata)]))
     if is_managed:
         uses = [use for use in uses if use != MANAGED]

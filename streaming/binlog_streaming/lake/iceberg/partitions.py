@@ -124,11 +124,7 @@ _FIRST_FIELD = 1000
 
 
 def partition_spec(schema: Schema, rules: Sequence[PartitionRule], table: str) -> PartitionSpec:
-    """Partition spec of a new table.
-
-    Args:
-        rules: What the settings ask for; none: it is not.
-    """
+    """Partition spec of a new table. *rules*: what the settings ask for; none: it is not."""
     fields = []
     taken = {name.casefold() for name in schema.column_names}
     for number, rule in enumerate(rules):

@@ -125,11 +125,7 @@ class IcebergTarget(FilesTarget[IcebergTableWrite]):
 
     @classmethod
     def at(cls, sink: Sink, uri: str, waiting: dict[str, WaitingUpdates] | None = None) -> IcebergTarget:
-        """See `Target`.
-
-        Args:
-            waiting: Collects the commits, which wait for those of other tables; None: none waits.
-        """
+        """See `Target`. *waiting*: collects the commits, which wait for those of other tables; None: none waits."""
         with looking_at(uri, RESTError, SQLAlchemyError, access="sink.catalog has the access to a catalog"):
             target = cls(sink, uri, open_catalog(sink), waiting)
             try:

@@ -122,11 +122,7 @@ class Store(ABC):
 
 @contextmanager
 def looking_at(uri: str, *errors: type[Exception], access: str = _ACCESS) -> Iterator[None]:
-    """Turn errors of a look at a table into named errors.
-
-    Args:
-        access: For the hint: the setting with the access to it.
-    """
+    """Turn errors of a look at a table into named errors. *access*: for the hint: the setting with the access to it."""
     named: tuple[type[Exception], ...] = (OSError, *errors)
     try:
         yield
