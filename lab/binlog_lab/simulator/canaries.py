@@ -32,11 +32,11 @@ from binlog_streaming.job_state.checkpoint import end_batch
 from binlog_streaming.jobs import switch
 from binlog_streaming.lake.change import Change
 from binlog_streaming.lake.delta.target import DeltaTarget
+from binlog_streaming.lake.key_lookup import KeyRuns
 from binlog_streaming.lake.storage import folder_store
 from binlog_streaming.lake.storage.folder_store import FolderStore
 from binlog_streaming.lake.target import Target
 from binlog_streaming.modes import mirror
-from binlog_streaming.modes.row_keys import KeyTable
 from binlog_streaming.plan import plan
 from binlog_streaming.plan.planning import statements_of
 from binlog_streaming.topics.connecting import PublishedOffset
@@ -167,13 +167,13 @@ def _deletes_forgotten() -> AbstractContextManager[None]:
 
 
 def _first_image_of_a_key_counts() -> AbstractContextManager[None]:
-    end_rows = KeyTable.end_rows
+    ends = KeyRuns.ends
 
-    def first_rows(self: KeyTable, ranks: Any) -> Any:
-        first, _ = end_rows(self, ranks)
+    def first_rows(self: KeyRuns) -> Any:
+        first, _ = ends(self)
         return first, first
 
-    return _replaced(KeyTable, "end_rows", first_rows)
+    return _replaced(KeyRuns, "ends", first_rows)
 
 
 def _statements_out_of_order() -> AbstractContextManager[None]:

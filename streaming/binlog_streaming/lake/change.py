@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from binlog_format.kernels import Bytes, Indices, Int64s, Mask
+    from binlog_streaming.lake.key_lookup import KeyRuns
     from binlog_streaming.lake.row_values import DifferentRow, Differing, RowsBefore
 
 File = TypeVar("File")
@@ -168,6 +169,7 @@ class Change:
             row has their key; None: all rows are there.
         firsts: Of each key the number of its first image, as `expected` counts keys; None: where that is None.
         before: What `expected` has to be compared with beside keys; None: keys alone.
+        runs: All images of the step by key; None: where `firsts` is.
     """
 
     upserts: pa.Table
@@ -179,6 +181,7 @@ class Change:
     gone: str | None = None
     firsts: Int64s | None = None
     before: RowsBefore | None = None
+    runs: KeyRuns | None = None
 
     def key_rows(self, keys: Sequence[str]) -> pa.Table:
         """The columns *keys* of `upserts`, `deletes` and `patches`, one after the other."""

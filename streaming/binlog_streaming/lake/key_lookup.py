@@ -2,6 +2,8 @@
 
 Integers in order, several times as fast as NumPy's own functions: `ascending`, `distinct`, `union`, `complement`.
 
+Rows with equal keys, put together: `KeyRuns`.
+
 Ranges that hold the keys of a batch, to leave files alone that hold none of them: `files_that_may_hold`.
 
 Rows found by values of any of their columns: `Search` tells which ones, `found_rows` reads them of a table's files.
@@ -140,6 +142,55 @@ def complement(count: int, numbers: Indices) -> Indices:
     left = np.ones(count, np.bool_)
     left[numbers[numbers < count]] = False
     return np.flatnonzero(left)
+
+
+@dataclass(frozen=True, slots=True)
+class KeyRuns:
+    """Rows key by key, those of one key in an order of their own.
+
+    Attributes:
+        order: Numbers of the rows.
+        begins: Which places of *order* begin another key.
+    """
+
+    order: Indices
+    begins: Mask
+
+    @classmethod
+    def of(cls, numbers: Indices, in_order: Indices | None = None) -> KeyRuns:
+        """Put rows together; keys ascend.
+
+        Args:
+            numbers: Of the key of each row.
+            in_order: The rows in their order; None: they are.
+        """
+        if in_order is None:
+            return cls(*ascending(numbers))
+        places, begins = ascending(numbers[in_order])
+        return cls(in_order[places], begins)
+
+    @property
+    def first(self) -> Indices:
+        """The first row of each key."""
+        return self.order[self.begins]
+
+    @property
+    def last(self) -> Indices:
+        """The last row of each key."""
+        last: Indices = self.order[np.append(self.begins[1:], True)[: len(self.order)]]
+        return last
+
+    def ends(self) -> tuple[Indices, Indices]:
+        """First and last row of each key; the last ones ascend."""
+        first_of, last = np.empty(len(self.order), np.int64), self.last
+        first_of[last] = self.first
+        last = np.sort(last)
+        return first_of[last], last
+
+    def pairs(self) -> tuple[Indices, Indices]:
+        """Rows that come after another one of their key: the ones before them, and these."""
+        again = np.flatnonzero(~self.begins)
+        return self.order[again - 1], self.order[again]
 
 
 def _begins(ordered: NDArray[np.generic]) -> Mask:

@@ -53,13 +53,14 @@ def mirror_change(
     if images.has_absent:
         return _partial_change(images, schema, keys, (deletes, computed_is_null), there)
     key_table = KeyTable.of(images, schema, keys)
-    first, last = key_table.end_rows(images.ranks)
+    runs = key_table.runs(images)
+    first, last = runs.ends()
     expected = expected_rows(images, first)
     stays = np.isin(images.kinds[last], (ImageKind.INSERT, ImageKind.UPDATE_AFTER))
     if deletes is Deletes.REMOVE:
         upserts, gone = _decoded(images, schema, last[stays]), key_table.taken(last[~stays])
         order = np.concatenate([np.flatnonzero(stays), np.flatnonzero(~stays)])
-        return Change(upserts, gone, expected=expected[order], firsts=first[order])
+        return Change(upserts, gone, expected=expected[order], firsts=first[order], runs=runs)
     # The image of a delete is the row as it was last, so a row that the step itself brought is known as a whole.
     kept = stays | _is_touched(images, key_table, last, stays)
     order = np.concatenate([np.flatnonzero(kept), np.flatnonzero(~kept)])
@@ -70,6 +71,7 @@ def mirror_change(
         expected=expected[order],
         gone=DELETED,
         firsts=first[order],
+        runs=runs,
     )
 
 
@@ -93,7 +95,9 @@ def _partial_change(
         deleted = key_table.taken(rows.last[gone])
         order = np.concatenate([upserted, gone, patched])
         left = patches if len(patched) else None
-        return Change(upserts, deleted, patches=left, expected=expected[order], firsts=rows.first[order])
+        return Change(
+            upserts, deleted, patches=left, expected=expected[order], firsts=rows.first[order], runs=rows.runs
+        )
     patches = Patches(_marked(images, patches.rows, rows.last[patched], rows.gone[patched]), patches.present)
     order = np.concatenate([upserted, patched, gone])
     return Change(
@@ -103,6 +107,7 @@ def _partial_change(
         expected=expected[order],
         gone=DELETED,
         firsts=rows.first[order],
+        runs=rows.runs,
     )
 
 

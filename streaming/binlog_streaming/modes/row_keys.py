@@ -1,6 +1,6 @@
 """Keys of row images: `key_columns` finds these columns, `KeyTable` holds their values; `null_key` is the error.
 
-Expected rows of a target before a step, by the first image of each key: `expected_rows`.
+Expected rows of a target before images: `expected_rows`; images that find no such row after an earlier one: `refuted`.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from binlog_format.messages import row_value
 from binlog_format.rows.arrow_arrays import numbers_array
 from binlog_format.rows.images import ImageKind, Images
 from binlog_format.rows.values.temporal import first_zero_date
-from binlog_streaming.lake.change import Expected
-from binlog_streaming.lake.key_lookup import ascending, integers
+from binlog_streaming.lake.change import Expected, needs_row
+from binlog_streaming.lake.key_lookup import KeyRuns, integers
 from binlog_streaming.lake.row_values import row_ids
 from binlog_streaming.modes.layout_cast import CastImages
 from binlog_streaming.modes.partial.absent_columns import NO_FACTS, UNCHANGED_IF_ABSENT, WHOLE_IMAGES_HINT, AbsentKinds
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from binlog_format.events.table_map import TableLayout
-    from binlog_format.kernels import Bytes, Indices
+    from binlog_format.kernels import Bytes, Indices, Mask
     from binlog_streaming.modes.row_batches import RowBatch, StepImages
 
 
@@ -76,30 +76,10 @@ class KeyTable:
         names = [f"k{number}" for number in range(len(arrays))]
         return cls(pa.Table.from_arrays(arrays, names=names), tuple(schema.field(index).name for index in keys))
 
-    def end_rows(self, ranks: Indices | None = None) -> tuple[Indices, Indices]:
-        """First and last image of each key, ordered by the last.
-
-        Args:
-            ranks: A permutation: the place of each image in the order that counts; None: as they are.
-        """
-        if ranks is None and self.rows.num_columns == 1 and (values := integers(self.rows.column(0))) is not None:
-            places, begins = ascending(values)
-            first, last = places[begins], places[np.append(begins[1:], True)[: len(places)]]
-        else:
-            order = np.arange(self.rows.num_rows, dtype=np.int64) if ranks is None else ranks
-            ranked = self.rows.append_column("rank", numbers_array(order))
-            ends = ranked.group_by(self.rows.column_names).aggregate([("rank", "min"), ("rank", "max")])
-            first, last = (_unranked(ends.column(f"rank_{end}").to_numpy(), ranks) for end in ("min", "max"))
-        first_of = np.empty(self.rows.num_rows, dtype=np.int64)
-        first_of[last] = first
-        last = np.sort(last)
-        return first_of[last], last
-
-    def first_rows(self, ids: Indices, count: int, order: Indices) -> Indices:
-        """First image of each number below *count* that `ids` gave; *order*: all images in log order."""
-        first = np.empty(count, dtype=np.int64)
-        first[ids[order[::-1]]] = order[::-1]  # of several, the last one stays
-        return first
+    def runs(self, images: StepImages) -> KeyRuns:
+        """The images key by key, those of a key in log order."""
+        values = integers(self.rows.column(0)) if self.rows.num_columns == 1 else None
+        return KeyRuns.of(self.ids()[0] if values is None else values, images.in_other_order())
 
     def ids(self) -> tuple[Indices, int]:
         """A number for each image, from 0 on, the same for the same key; and how many there are."""
@@ -108,14 +88,6 @@ class KeyTable:
     def taken(self, images: Indices) -> pa.Table:
         """The keys of some images, under their own names."""
         return self.rows.take(numbers_array(images)).rename_columns(list(self.names))
-
-
-def _unranked(ranks_found: Indices, ranks: Indices | None) -> Indices:
-    if ranks is None:
-        return ranks_found
-    rows = np.empty(len(ranks), dtype=np.int64)
-    rows[ranks] = np.arange(len(ranks))
-    return rows[ranks_found]
 
 
 def _values(images: StepImages, schema: pa.Schema, index: int) -> pa.ChunkedArray:
@@ -190,12 +162,27 @@ _OF_KIND[[ImageKind.UPDATE_BEFORE, ImageKind.DELETE]] = Expected.THIS_ROW
 _OF_KIND[[ImageKind.INSERT, ImageKind.UPDATE_AFTER]] = Expected.NO_ROW
 """An update that keeps its key begins with the image before it; so one after it comes first where the key is new."""
 
+_LEAVES_ROW = _OF_KIND == Expected.NO_ROW
 
-def expected_rows(images: StepImages, firsts: Indices) -> Bytes:
-    """`Expected` of keys. *firsts*: of each key the number of its first image."""
+
+def expected_rows(images: StepImages, numbers: Indices) -> Bytes:
+    """`Expected` before some images."""
     if all(row_batch.expected is None and not row_batch.snapshot for row_batch in images.row_batches):
-        return _OF_KIND[images.kinds[firsts]]
-    return np.concatenate([_expected(row_batch) for row_batch in images.row_batches])[firsts]
+        return _OF_KIND[images.kinds[numbers]]
+    return np.concatenate([_expected(row_batch) for row_batch in images.row_batches])[numbers]
+
+
+def refuted(images: StepImages, earlier: Indices, later: Indices, *, covers_inserts: bool) -> Mask:
+    """Mask of the pairs whose later image needs a row that the earlier one does not leave, or must not find one.
+
+    Args:
+        earlier: Images.
+        later: Of each the next one of the same key.
+        covers_inserts: There is no row for a key that comes new.
+    """
+    expected, is_left = expected_rows(images, later), _LEAVES_ROW[images.kinds[earlier]]
+    wrong: Mask = np.where(needs_row(expected), ~is_left, (expected == Expected.NO_ROW) & is_left & covers_inserts)
+    return wrong
 
 
 def _expected(row_batch: RowBatch) -> Bytes:

@@ -20,7 +20,7 @@ from binlog_format.rows.arrow_arrays import mask_array
 from binlog_format.rows.images import ImageKind
 from binlog_streaming.lake.change import Change, Patches
 from binlog_streaming.lake.evolution import cast_table
-from binlog_streaming.lake.key_lookup import Search
+from binlog_streaming.lake.key_lookup import KeyRuns, Search
 from binlog_streaming.lake.row_values import comparable_table, equal_rows, matching_rows
 from binlog_streaming.modes.mode_columns import IS_CURRENT, VALID_TO, VERSION_FIELDS
 from binlog_streaming.modes.reference_values import rows_matching
@@ -58,12 +58,9 @@ def scd2_change(
     """
     key_table = KeyTable.of(images, schema, keys)
     whole = WholeImages(images, schema, computed_is_null)
-    ids, count = key_table.ids()
-    counts = _what_counts(whole, ids, keys)
-    order = images.in_log_order()
-    first = key_table.first_rows(ids, count, order)
-    order = order[counts[order]]
-    order = order[np.argsort(ids[order], kind="stable")]
+    ids, _ = key_table.ids()
+    runs = KeyRuns.of(ids, images.in_other_order())
+    order = runs.order[_what_counts(whole, ids, keys)[runs.order]]
     if images.existing.any():
         order = order[~_repeats(whole, key_table, order, _is_first(ids[order]), current)]
     # Now what happens to a key is together, in log order; each event ends what the one before it began.
@@ -72,7 +69,7 @@ def scd2_change(
     ends = np.full(len(order), NO_IMAGE, dtype=np.int64)
     ends[:-1][same_key] = order[1:][same_key]
     begins = np.isin(images.kinds[order], (ImageKind.INSERT, ImageKind.UPDATE_AFTER))
-    firsts = first[ids[order[is_first]]]
+    firsts = runs.first[ids[order[is_first]]]
     return Change(
         upserts=pa.schema([*schema, *VERSION_FIELDS]).empty_table(),
         deletes=key_table.taken(order[:0]),
@@ -81,6 +78,7 @@ def scd2_change(
         current=IS_CURRENT,
         expected=expected_rows(images, firsts),
         firsts=firsts,
+        runs=runs,
     )
 
 

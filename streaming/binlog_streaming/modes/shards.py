@@ -29,7 +29,7 @@ from binlog_streaming.modes.row_keys import KeyTable, expected_rows
 from binlog_streaming.modes.text_kernels import hash_texts
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from numpy.typing import NDArray
 
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from binlog_format.kernels import Bytes, Indices, Mask, Uint64s
     from binlog_format.rows.decoding import Decoding
     from binlog_format.rows.images import Images
+    from binlog_streaming.lake.key_lookup import KeyRuns
     from binlog_streaming.modes.partial.absent_columns import AbsentFacts
 
 _PLACE_DTYPE = np.dtype(
@@ -65,7 +66,14 @@ class RefutedPartError(IndivisibleError):
 
 
 def sharded(
-    images: StepImages, schema: pa.Schema, keys: Sequence[int], count: int, *, last_only: bool, with_first: bool = False
+    images: StepImages,
+    schema: pa.Schema,
+    keys: Sequence[int],
+    count: int,
+    *,
+    last_only: bool,
+    with_first: bool = False,
+    check: Callable[[KeyRuns], None] | None = None,
 ) -> Iterator[tuple[int, bytes]]:
     """Deal out images that follow each other in the log.
 
@@ -75,6 +83,7 @@ def sharded(
         keys: Indices of the key columns.
         last_only: Of a key only the last one of these images counts; images that lack columns are taken all the same.
         with_first: The first one is taken, too, to be compared with the target.
+        check: Looks at the images by key, where not all of them are taken; None: nothing does.
 
     Yields:
         Numbers of shards, ascending, and what `gathered` takes.
@@ -95,16 +104,10 @@ def sharded(
     expected = None
     if last_only and not images.has_absent:
         parted = after  # of most updates the image before goes
-        first, chosen = key_table.end_rows(images.ranks)
-        expected = np.full(len(images), Expected.ANYTHING, np.uint8)
-        expected[first] = expected_rows(images, first)
-        if with_first:
-            chosen = np.union1d(first, chosen)
-        else:  # it stands for the first one
-            stands = first != chosen
-            expected[chosen[stands]] = _without_image(expected[first[stands]])
-        if images.ranks is not None:
-            chosen = chosen[np.argsort(images.ranks[chosen])]
+        runs = key_table.runs(images)
+        if check is not None:
+            check(runs)
+        chosen, expected = _ends(images, runs, with_first=with_first)
     else:
         chosen = images.in_log_order()
     kinds[parted], kinds[parted - 1] = ImageKind.INSERT, ImageKind.DELETE
@@ -124,6 +127,19 @@ def sharded(
         begun = None if expected is None else expected[chosen[part]]
         shipped = _Shipped(content, places[part], own, layout, snapshots, facts, begun)
         yield shard, pickle.dumps(shipped, protocol=pickle.HIGHEST_PROTOCOL)
+
+
+def _ends(images: StepImages, runs: KeyRuns, *, with_first: bool) -> tuple[Indices, Bytes]:
+    """The last image of each key, or the first one too, in log order; and of each image what it stands for expects."""
+    first, chosen = runs.ends()
+    expected = np.full(len(images), Expected.ANYTHING, np.uint8)
+    expected[first] = expected_rows(images, first)
+    if with_first:
+        chosen = np.union1d(first, chosen)
+    else:  # it stands for the first one
+        stands = first != chosen
+        expected[chosen[stands]] = _without_image(expected[first[stands]])
+    return chosen if images.ranks is None else chosen[np.argsort(images.ranks[chosen])], expected
 
 
 def _without_image(expected: Bytes) -> Bytes:

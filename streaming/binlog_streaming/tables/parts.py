@@ -27,7 +27,7 @@ from binlog_format.views.index.table_index import TableIndex
 from binlog_streaming.lake.evolution import cast_table, cast_to_schema
 from binlog_streaming.lake.merge import WrittenFiles
 from binlog_streaming.modes.row_batches import RowBatch, StepImages, load_row_batches
-from binlog_streaming.modes.shards import IndivisibleError, failed, gathered, sharded
+from binlog_streaming.modes.shards import IndivisibleError, RefutedPartError, failed, gathered, sharded
 from binlog_streaming.modes.whole_rows import WholeImages
 from binlog_streaming.plan.failures import unexpected
 from binlog_streaming.settings import Deletes, Mode
@@ -43,6 +43,7 @@ if TYPE_CHECKING:
 
     from binlog_format.log.log import Log
     from binlog_format.rows.decoding import Decoding
+    from binlog_streaming.lake.key_lookup import KeyRuns
     from binlog_streaming.lake.target import Target, TargetFactory
     from binlog_streaming.plan.batch_plan import LogPlace, RowsStep
     from binlog_streaming.settings import Sink, TableRule
@@ -189,11 +190,21 @@ class PartsWriter:
                     if compares and not images.has_same_columns:
                         raise IndivisibleError(self.source_table)  # a shard does not tell null from what never was
                     yield from sharded(
-                        images, self.columns, keys, self.part_count, last_only=last_only, with_first=compares
+                        images,
+                        self.columns,
+                        keys,
+                        self.part_count,
+                        last_only=last_only,
+                        with_first=compares,
+                        check=partial(self._check_chain, images),
                     )
         except Exception as error:
             yield 0, failed(self._failure(error))
         freeze_garbage_collector()
+
+    def _check_chain(self, images: StepImages, runs: KeyRuns) -> None:
+        if self.evidence and self.evidence.broken_chain(images, runs, self.columns, self.keys):
+            raise RefutedPartError(self.source_table)
 
     def merge_shard(self, messages: Iterable[bytes]) -> Iterator[WrittenFiles[Any] | Failure]:
         """In a task: merge the rows of a shard, written for its target."""

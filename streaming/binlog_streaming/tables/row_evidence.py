@@ -1,5 +1,7 @@
 """Changes as evidence of the rows that they replace: `RowEvidence` about a target, `contradicted` for what it refutes.
 
+Changes of a step are evidence of those before them, too: `contradicted_by_step`.
+
 A target that is complete holds what its source table held before each change. Where settings let it hold something
 else, only what must be there all the same is compared, or nothing (docs/completeness.md lists them).
 """
@@ -18,7 +20,8 @@ from binlog_format.gtids.gtid_history import gtid_of
 from binlog_format.messages import row_value
 from binlog_format.rows.images import ImageKind
 from binlog_streaming.lake.change import Expected, needs_row
-from binlog_streaming.lake.row_values import RowsBefore, ShownRows
+from binlog_streaming.lake.row_values import RowsBefore, ShownRows, differing
+from binlog_streaming.modes.row_keys import expected_rows, refuted
 from binlog_streaming.plan.snapshots import snapshot_command
 
 if TYPE_CHECKING:
@@ -26,6 +29,7 @@ if TYPE_CHECKING:
 
     from binlog_format.kernels import Indices, Mask
     from binlog_streaming.lake.change import Change, Contradictions
+    from binlog_streaming.lake.key_lookup import KeyRuns
     from binlog_streaming.lake.row_values import DifferentRow
     from binlog_streaming.modes.partial.documents import DocumentError
     from binlog_streaming.modes.row_batches import StepImages
@@ -36,6 +40,8 @@ _TEXT_MAX = 200
 
 _COLUMNS_MAX = 5
 """Columns that an error names."""
+
+_WAY_BACK = 'To bring it back, set evidence = "off" for this table, let the job go on, and take its rows anew: {}'
 
 _EVENT_NAMES = {
     ImageKind.INSERT: "an INSERT",
@@ -80,6 +86,48 @@ class RowEvidence:
         change = replace(change, expected=expected)
         return replace(change, before=self._rows_before(change, images, columns, keys))
 
+    def broken_chain(
+        self, images: StepImages, runs: KeyRuns, columns: pa.Schema, keys: Sequence[str]
+    ) -> BrokenChain | None:
+        """A change that finds something else than the change of the same key before it left; None: there is none.
+
+        Args:
+            images: Of the step, or of a part of it.
+            runs: The images by key.
+            keys: Names of the key columns.
+        """
+        earlier, later = runs.pairs()
+        wrong = np.flatnonzero(refuted(images, earlier, later, covers_inserts=self.covers_inserts))
+        if len(wrong):
+            chosen = wrong[np.argmin(later[wrong])]
+            return BrokenChain(int(earlier[chosen]), int(later[chosen]), len(wrong))
+        if images.has_changes or (self.rows == 0 and not self.sample):
+            return None
+        shown = np.flatnonzero(expected_rows(images, later) == Expected.THIS_ROW)
+        if any(row_batch.is_derived for row_batch in images.row_batches):
+            is_derived = _derived(images)
+            shown = shown[~is_derived[later[shown]] & ~is_derived[earlier[shown]]]
+        shown = _spread(shown, None if self.rows is None else self.rows or self.sample)
+        return self._differing(images, earlier[shown], later[shown], columns, keys) if len(shown) else None
+
+    def _differing(
+        self, images: StepImages, earlier: Indices, later: Indices, columns: pa.Schema, keys: Sequence[str]
+    ) -> BrokenChain | None:
+        ours, theirs, lacking = {}, {}, {}
+        for index, field in enumerate(columns):
+            if field.name in keys:
+                continue
+            has_values = images.has_values(index)
+            lacking[field.name.casefold()] = ~(has_values[later] & has_values[earlier])
+            ours[field.name] = images.values(index, field.type, later)
+            theirs[field.name] = images.values(index, field.type, earlier)
+        shown = ShownRows(pa.table(ours), lacking, self.nulls_prove_nothing)
+        found = differing(shown, pa.table(theirs), np.arange(len(later)))
+        if found is None:
+            return None
+        first = int(found.numbers[0])
+        return BrokenChain(int(earlier[first]), int(later[first]), len(found.numbers), found.first)
+
     def _rows_before(
         self, change: Change, images: StepImages, columns: pa.Schema, keys: Sequence[str]
     ) -> RowsBefore | None:
@@ -89,8 +137,7 @@ class RowEvidence:
         if any(row_batch.is_derived for row_batch in images.row_batches):
             is_whole &= ~_derived(images)[firsts]  # made of the target's own rows, as far as they are needed
         chosen = np.flatnonzero(is_whole)
-        if self.rows is not None and 0 < self.rows < len(chosen):
-            chosen = chosen[np.linspace(0, len(chosen) - 1, self.rows).astype(np.int64)]  # spread over all
+        chosen = _spread(chosen, self.rows or None)
         names = tuple(name for name in columns.names if name not in keys)
         if images.has_absent:  # MINIMAL images have nothing beside the key
             indexes = {name: columns.get_field_index(name) for name in names}
@@ -115,6 +162,30 @@ class RowEvidence:
         is_chosen = np.zeros(len(firsts), np.bool_)
         is_chosen[chosen] = True
         return RowsBefore(names, is_chosen, shown, self.sample if self.rows == 0 else None)
+
+
+@dataclass(frozen=True, slots=True)
+class BrokenChain:
+    """A change that finds something else than the change of the same key before it left, both in one step.
+
+    Attributes:
+        earlier: Number of the last image of the change before.
+        later: Number of the first image of the change.
+        count: How many changes of the step find something else.
+        different: How the row that it finds differs; None: it finds a row where none was left, or none.
+    """
+
+    earlier: int
+    later: int
+    count: int
+    different: DifferentRow | None = None
+
+
+def _spread(numbers: Indices, count: int | None) -> Indices:
+    # Up to so many of them, from all over; None: all.
+    if count is None or len(numbers) <= count:
+        return numbers
+    return numbers[np.linspace(0, len(numbers) - 1, count).astype(np.int64)]
 
 
 def _derived(images: StepImages) -> Mask:
@@ -155,6 +226,34 @@ def contradicted(
     )
 
 
+def contradicted_by_step(
+    images: StepImages, columns: pa.Schema, keys: Sequence[str], found: BrokenChain, masked: Collection[str] = ()
+) -> TableError:
+    """The error for a change that the change before it contradicts.
+
+    Args:
+        keys: Names of the key columns.
+        masked: Columns of which no value is told.
+    """
+    (place, kind), (place_before, kind_before) = (_described(images, image) for image in (found.later, found.earlier))
+    arrays = [
+        images.values(columns.get_field_index(key), columns.field(key).type, np.array([found.later])) for key in keys
+    ]
+    row = _text(pa.Table.from_arrays(arrays, names=list(keys)))
+    needs = "the row" if needs_row(expected_rows(images, np.array([found.later])))[0] else "no row"
+    left = "no row" if needs == "the row" else "a row"
+    if found.different is not None:
+        left = f"another one: {_differences(found.different, masked)}"
+    more = f"; {found.count - 1} more changes of this step are contradicted" if found.count > 1 else ""
+    return TableError(
+        "CONTRADICTED",
+        f"{images.source_table}: {kind} at {place} needs {needs} of key {row}, and the change before it in the log, "
+        f"{kind_before} at {place_before}, left {left}{more}",
+        hint="What changed the table in between is not in this log (a filter of the server such as binlog_do_db, a "
+        "session with sql_log_bin = 0), and nothing of the step was written. " + _WAY_BACK.format(_command(images)),
+    )
+
+
 def missing_rows(images: StepImages, columns: pa.Schema, error: MissingRowsError) -> TableError:
     """The error for a target without a key that lacks rows which a step takes from it; arguments as `contradicted`."""
     numbers = np.array([error.image])
@@ -183,16 +282,19 @@ def wrong_document(images: StepImages, columns: pa.Schema, keys: Sequence[str], 
         f"{row}, and the target has {error.held} there",
         hint="The target was wrong before this change already, and nothing of the step was written. Let the job go on "
         'without the table (on_error = "set_aside"), and take its rows anew: '
-        f"{snapshot_command(TableName.parse(images.source_table))}",
+        f"{_command(images)}",
     )
 
 
 def _hint(images: StepImages) -> str:
     return (
         "The target was wrong before this change already, and nothing of the step was written; binlog-stream "
-        'prove names the rows that differ. To bring it back, set evidence = "off" for this table, let the job go on, '
-        f"and take its rows anew: {snapshot_command(TableName.parse(images.source_table))}"
+        "prove names the rows that differ. " + _WAY_BACK.format(_command(images))
     )
+
+
+def _command(images: StepImages) -> str:
+    return snapshot_command(TableName.parse(images.source_table))
 
 
 def _differences(different: DifferentRow, masked: Collection[str]) -> str:

@@ -31,6 +31,7 @@ from binlog_streaming.settings import Deletes, Mode
 from binlog_streaming.settings.choices import Rewritten
 from binlog_streaming.tables.row_evidence import (
     contradicted,
+    contradicted_by_step,
     missing_rows,
     proved_rows,
     wrong_document,
@@ -286,7 +287,11 @@ class KeyedImages:
         """Compute the changed rows; rows of *target* are read if needed."""
         change = self._change(target)
         if self.evidence is None:
-            return replace(change, expected=None, firsts=None)  # whatever the target holds before it
+            return replace(change, expected=None, firsts=None, runs=None)  # whatever the target holds before it
+        assert change.runs is not None, "both modes tell"
+        found = self.evidence.broken_chain(self.images, change.runs, self.columns, self.keys)
+        if found is not None:
+            raise contradicted_by_step(self.images, self.columns, self.keys, found, self.rule.mask)
         return self.evidence.applied_to(change, self.images, self.columns, self.keys)
 
     def _change(self, target: Target | None) -> Change:

@@ -20,7 +20,7 @@ from binlog_format.rows.images import ImageKind
 from binlog_format.rows.json.json_document import BadJsonError
 from binlog_format.rows.json.json_text_changes import changed_text, text_changes
 from binlog_streaming.lake.evolution import with_texts
-from binlog_streaming.lake.key_lookup import Search
+from binlog_streaming.lake.key_lookup import KeyRuns, Search
 from binlog_streaming.lake.row_values import matching_rows
 from binlog_streaming.modes.decoded_images import DecodedImages
 from binlog_streaming.modes.reference_values import rows_matching
@@ -97,7 +97,7 @@ def with_documents(
         asked = np.unique(bases[changed[bases[changed, 0] == _IN_TARGET], 1])
         held = {}
         if len(asked):
-            wanted = key_table.taken(key_table.first_rows(ids, count, order)[asked])
+            wanted = key_table.taken(KeyRuns.of(ids, order).first[asked])
             held = dict(zip(asked.tolist(), _texts_in_target(there, wanted, schema.names[column]), strict=True))
         step = _Column(schema.names[column], changes, null_stays)
         made[column] = step.made(changed, bases, known, held)

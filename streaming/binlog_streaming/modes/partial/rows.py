@@ -14,6 +14,7 @@ Errors of steps whose row images lack columns: `generated_absent`, `kind_unknown
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -23,6 +24,7 @@ from binlog_format.errors import UnsupportedError
 from binlog_format.messages import count_text
 from binlog_format.rows.arrow_arrays import mask_array, numbers_array
 from binlog_streaming.lake.change import Patches
+from binlog_streaming.lake.key_lookup import KeyRuns
 from binlog_streaming.lake.row_values import matching_rows
 from binlog_streaming.modes.partial.absent_columns import GENERATED_HINT, UNCLEAR_HINT, WHOLE_IMAGES_HINT, AbsentKinds
 from binlog_streaming.modes.partial.row_kernels import (
@@ -78,14 +80,13 @@ def lacking_columns(source_table: str, names: Sequence[str], count: int, why: st
     )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class PartialRows:
     """Rows of a step by key.
 
     Attributes:
         columns: Indices of the columns that are no keys.
-        first: For each key its first image.
-        last: For each key its last image.
+        runs: The images key by key.
         sources: Shape (keys, columns): the image that has the value, or one of `partial_row_kernels`' marks.
         gone: For each key whether there is no row with it after the step.
         touched: For each key whether the step inserts or updates it.
@@ -96,12 +97,21 @@ class PartialRows:
     schema: pa.Schema
     keys: KeyTable
     columns: tuple[int, ...]
-    first: Indices
-    last: Indices
+    runs: KeyRuns
     sources: Int64s
     gone: Mask
     touched: Mask
     origins: Indices
+
+    @cached_property
+    def first(self) -> Indices:
+        """For each key its first image."""
+        return self.runs.first
+
+    @cached_property
+    def last(self) -> Indices:
+        """For each key its last image."""
+        return self.runs.last
 
     def is_whole(self) -> Mask:
         """Mask of the keys whose rows are known completely."""
@@ -207,8 +217,5 @@ def fill_rows(images: StepImages, schema: pa.Schema, key_columns: Sequence[int],
     rows = np.stack([np.zeros(count, dtype=np.int64), np.arange(count, dtype=np.int64)], axis=1)
     order = images.in_log_order()
     fill_forward(order, images.kinds, ids, present, absent_kinds, images.facts.numbers, sources, rows)
-    last = np.empty(count, dtype=np.int64)
-    last[ids[order]] = order  # of several, the last one stays
     gone, touched = (rows[:, 0] & flag != 0 for flag in (GONE, TOUCHED))
-    first = keys.first_rows(ids, count, order)
-    return PartialRows(images, schema, keys, columns, first, last, sources, gone, touched, rows[:, 1])
+    return PartialRows(images, schema, keys, columns, KeyRuns.of(ids, order), sources, gone, touched, rows[:, 1])

@@ -44,6 +44,7 @@ from tests.streaming.tables.delta.test_identity_columns import FACTS, give
 from tests.streaming.tables.lake.sink_cases import MIRROR_COMMIT_ID, Place
 from tests.streaming.tables.oltp import IMAGES, OLTP, TABLES, mirror, play_changelog, truth
 from tests.streaming.tables.shop import ShopLog
+from tests.streaming.tables.statements.statement_stories import ORDERS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -285,6 +286,35 @@ def test_values_that_are_not_what_images_show_are_named(tmp_path: Path, kind: Ta
     assert "the row there differs: k is " in str(result[1])
     with closing(sink_type(kind).at(sink, f"{tmp_path}/sb/sbtest1")) as target:
         assert target.read().read_all().sort_by("id").equals(wrong.sort_by("id")), "nothing was written"
+
+
+@pytest.mark.parametrize("merge", [Merge.MARK, Merge.REWRITE])
+@pytest.mark.parametrize("kind", [TableFormat.DELTA, TableFormat.ICEBERG])
+@pytest.mark.parametrize("bytes_read", [1, 1 << 20])
+def test_a_change_that_the_change_before_it_contradicts_is_named(
+    tmp_path: Path, kind: TableFormat, merge: Merge, bytes_read: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(parts, "READ_BYTES", bytes_read)
+    sink = Sink(directory=str(tmp_path / "tables"), format=kind, merge=merge)
+    with ShopLog(tmp_path / "log") as log:
+        log.statement("CREATE TABLE orders (id INT PRIMARY KEY, name VARCHAR(20))")
+        for number in range(12):
+            log.insert(ORDERS, (number, "a"))
+        log.update(ORDERS, ((3, "a"), (3, "b")))
+        log.update(ORDERS, ((3, "another"), (3, "c")))
+    with open_log(str(tmp_path / "log")) as log_file:
+        (batch,) = cut(log_file, 1)
+        planned = plan(log_file, batch, (TableRule(),), partitions=PARTITIONS)
+    (component,) = planned.components
+    tables = {name: replace(table, complete=True) for name, table in component.tables.items()}
+    component = replace(component, tables=tables)
+    assert planned.end is not None
+    writer = ComponentWriter(run(tmp_path / "tables", 0, planned.end, sink=sink), str(tmp_path / "log"))
+    result = writer.write_divided(component, TasksHere(3), 3)
+    (written,) = writer.write([component]) if result is None else [result]
+    assert isinstance(written[1], TableError)
+    assert "CONTRADICTED] shop.orders: an UPDATE at 0-1-15" in str(written[1])
+    assert "left another one: name is 'b', not 'another'" in str(written[1])
 
 
 def test_changed_log_is_named_and_changes_nothing(tmp_path: Path) -> None:

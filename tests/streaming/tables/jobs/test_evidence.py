@@ -77,6 +77,31 @@ def test_a_change_that_the_target_contradicts_writes_nothing(tmp_path: Path, sin
     assert run(job(tmp_path, top=top, evidence=Evidence.OFF, **RULES[rule])) == 1
 
 
+IN_ONE_STEP: dict[str, tuple[Story, str]] = {
+    "insert": (WRONG["insert"][0], r"an INSERT .* needs no row of key id = 2, .* an INSERT at .* left a row"),
+    "deleted": (WRONG["deleted"][0], r"an UPDATE .* needs the row of key id = 3, .* a DELETE at .* left no row"),
+    "key": (WRONG["key"][0], r"an UPDATE that sets this key .* no row of key id = 2, .* an INSERT at .* left a row"),
+    "values": (
+        lambda log: log.update(ORDERS, ((1, "another"), (1, "x"))),
+        r"an UPDATE .* needs the row of key id = 1, .* an INSERT at .* left another one: name is 'a', not 'another'",
+    ),
+}
+
+
+@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize("name", IN_ONE_STEP)
+def test_a_change_that_the_change_before_it_contradicts_writes_nothing(tmp_path: Path, rule: str, name: str) -> None:
+    """What a batch begins with decides nothing: the log lacks a statement between two changes of one step."""
+    story, message = IN_ONE_STEP[name]
+    log(tmp_path, begin)
+    log(tmp_path, story, first=100)
+    with pytest.raises(TableError, match=rf"CONTRADICTED\] shop\.orders: {message}") as caught:
+        run(job(tmp_path, **RULES[rule]))
+    assert "at 0-1-101 (" in str(caught.value)
+    assert "sql_log_bin" in str(caught.value)
+    assert run(job(tmp_path, evidence=Evidence.OFF, **RULES[rule])) == 1
+
+
 def comes_and_goes(writer: ShopLog) -> None:
     writer.insert(ORDERS, (5, "x"))
     writer.update(ORDERS, ((5, "x"), (5, "y")))
