@@ -199,7 +199,7 @@ _TRANSACTION = "io.debezium.connector.common.TransactionMetadata"
 TRANSACTION_KEY = struct_of(_plain("string", "id"), name=f"{_TRANSACTION}Key", version=1)
 
 
-def transaction_value_schema(*, is_first_version: bool = False) -> Schema:
+def transaction_value_schema(*, is_first_version: bool) -> Schema:
     """The schema of the value of a message about a transaction."""
     count_of_table = struct_of(
         [*_plain("string", "data_collection"), *_plain("int64", "event_count")],

@@ -84,7 +84,7 @@ class LoggedStatement(NamedTuple):
     operations: list[Operation]
 
 
-def logged_statements(block: Block, groups: GroupFilter, *, folds_names: bool = False) -> list[LoggedStatement]:
+def logged_statements(block: Block, groups: GroupFilter, *, folds_names: bool) -> list[LoggedStatement]:
     """DDL and TRUNCATE in the wanted event groups of a block, in order.
 
     Args:

@@ -254,7 +254,7 @@ class SchemaChanges:
     """
 
     def __init__(
-        self, options: EnvelopeOptions, tables: TableFilter, encoding: MessageEncoding, *, tells_text: bool = True
+        self, options: EnvelopeOptions, tables: TableFilter, encoding: MessageEncoding, *, tells_text: bool
     ) -> None:
         self._options = options
         self._tells_text = tells_text

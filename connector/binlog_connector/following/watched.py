@@ -24,10 +24,6 @@ if TYPE_CHECKING:
 class WatchedLog:
     """A log as a query sees it over time; a context manager, like the log.
 
-    Attributes:
-        log: The log.
-        files: Its files.
-
     Args:
         path: Directory of the binlog files, one file, or a URL.
         format_name: The format that the log must have; None: whatever it is.

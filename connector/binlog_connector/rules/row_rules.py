@@ -142,7 +142,7 @@ def defined_tables(rules: Iterable[RowRule]) -> str | None:
     return ",".join(rule.select for rule in rules if rule.drops_generated or rule.nulls_generated) or None
 
 
-def bound_rule(rule: RowRule, *, keys: tuple[str, ...] = (), needs_key: bool = False) -> BoundRule:
+def bound_rule(rule: RowRule, *, keys: tuple[str, ...] = (), needs_key: bool) -> BoundRule:
     """A rule with its salt out of the environment; arguments as `BoundRule`."""
     return BoundRule(rule, keys, needs_key, read_salt(rule.salt_variable))
 

@@ -246,16 +246,9 @@ def table_changes(statement: DdlStatement, decoding: Decoding = DEFAULT_DECODING
     ]
 
 
-def default_facts(
-    definition: ColumnDefinition, vendor: Vendor, decoding: Decoding = DEFAULT_DECODING, *, nullable: bool | None = None
-) -> ColumnFacts:
-    """A column of a known definition; `existing` is what new rows hold in it by default.
-
-    Args:
-        nullable: Whether it can be NULL, where that is known better (columns of a primary key cannot).
-    """
-    column = definition if nullable is None else replace(definition, nullable=nullable)
-    return _facts([column], _About(TableName("", ""), vendor, decoding))[0]
+def default_facts(definition: ColumnDefinition, vendor: Vendor, decoding: Decoding = DEFAULT_DECODING) -> ColumnFacts:
+    """A column of a known definition; `existing` is what new rows hold in it by default."""
+    return _facts([definition], _About(TableName("", ""), vendor, decoding))[0]
 
 
 @dataclass(frozen=True, slots=True)

@@ -65,7 +65,7 @@ logger = logging.getLogger(__name__)
 class BinlogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """A streaming read. Each call opens the log again, to see a file that was replaced under its name."""
 
-    def __init__(self, options: SourceOptions, schema: StructType, schema_file: SchemaFile | None = None) -> None:
+    def __init__(self, options: SourceOptions, schema: StructType, schema_file: SchemaFile | None) -> None:
         self._options = options
         self._schema = schema
         self._schema_file = schema_file

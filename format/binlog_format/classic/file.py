@@ -204,7 +204,7 @@ class ClassicFile:
         return body
 
 
-def check_magic(magic: bytes, path: str, head: bytes = b"") -> None:
+def check_magic(magic: bytes, path: str, head: bytes) -> None:
     """See that *magic* begins a binlog file that can be read.
 
     Args:

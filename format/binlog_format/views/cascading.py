@@ -191,7 +191,7 @@ def first_cascading(
     blocks: Iterable[Block],
     table: str,
     *,
-    deletes: bool = False,
+    deletes: bool,
     columns: Set[str] = frozenset(),
     decoding: Decoding = DEFAULT_DECODING,
     groups: GroupFilter = ALL_GROUPS,

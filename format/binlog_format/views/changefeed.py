@@ -90,7 +90,7 @@ def changefeed_batch(
     return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
-def change_columns(table: Table, events: Table, groups: Table, sources: tuple[GtidSource, ...] = ()) -> list[pa.Array]:
+def change_columns(table: Table, events: Table, groups: Table, sources: tuple[GtidSource, ...]) -> list[pa.Array]:
     """`CHANGE_FIELDS` of some images. *table*: `IMAGE_DTYPE`. *events*: see `changefeed_batch`."""
     rows = table["event"].astype(np.int64)
     places = PlaceColumns(events, groups, rows, sources)

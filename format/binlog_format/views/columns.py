@@ -87,7 +87,7 @@ class PlaceColumns:
         rows: For each row of the columns: its row in *events*.
     """
 
-    def __init__(self, events: Table, groups: Table, rows: Int64s, sources: tuple[GtidSource, ...] = ()) -> None:
+    def __init__(self, events: Table, groups: Table, rows: Int64s, sources: tuple[GtidSource, ...]) -> None:
         self._groups = groups
         self._sources = sources
         self._group, self._file_no, self._page, self._micros, self._server_id = (
@@ -148,7 +148,7 @@ def position_array(groups: Table, rows: Int64s) -> pa.Array:
     return struct_array(POSITION_TYPE, arrays)
 
 
-def gtid_texts(groups: Table, sources: tuple[GtidSource, ...] = ()) -> pa.Array:
+def gtid_texts(groups: Table, sources: tuple[GtidSource, ...]) -> pa.Array:
     """The GTID of each group as text; null where it has none."""
     return text_array(pa.string(), *gtid_bytes(groups, sources), groups["has_gtid"])
 

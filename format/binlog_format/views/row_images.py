@@ -43,7 +43,7 @@ def column_style(column: Column) -> JsonStyle:
     return JsonStyle(digits=digits, whole=column.type != ColumnType.NEWDECIMAL)
 
 
-def column_styles(layout: TableLayout, decoding: Decoding = DEFAULT_DECODING) -> dict[str, JsonStyle]:
+def column_styles(layout: TableLayout, decoding: Decoding) -> dict[str, JsonStyle]:
     """JSON styles of the table's columns, by name."""
     names = column_names(layout, decoding)
     return {name: column_style(column) for name, column in zip(names, layout.columns, strict=True)}

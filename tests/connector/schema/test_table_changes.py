@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import pickle
 import string
+from dataclasses import replace
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
@@ -592,7 +593,7 @@ def test_definitions_keep_defaults() -> None:
     assert (found["b"].default, found["w"].generated) == (None, Generated.VIRTUAL)
     assert default_facts(found["a"], Vendor.MARIADB).existing == pa.scalar(7, pa.int32())
     assert default_facts(found["b"], Vendor.MARIADB).existing == pa.scalar(None, pa.int32())
-    assert default_facts(found["b"], Vendor.MARIADB, nullable=False).existing == pa.scalar(0, pa.int32())
+    assert default_facts(replace(found["b"], nullable=False), Vendor.MARIADB).existing == pa.scalar(0, pa.int32())
     assert default_facts(found["id"], Vendor.MARIADB).unknown == "AUTO_INCREMENT"
     assert default_facts(found["w"], Vendor.MARIADB).generated == "virtual"
     assert default_facts(found["ts"], Vendor.MARIADB).unknown == "a time in a time zone that the log does not record"

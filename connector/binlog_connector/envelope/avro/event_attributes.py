@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 class AttributeParts(EventParts):
     """Also what CloudEvents have before `data`, in the order of `event_schema`; numbers of 64 bits are texts."""
 
-    def __init__(self, context: BlockContext, rows: Int64s, *, are_copied: bool = False) -> None:
+    def __init__(self, context: BlockContext, rows: Int64s, *, are_copied: bool) -> None:
         super().__init__(context, rows, are_copied=are_copied)
         self._are_copied = are_copied
         letters = ["r" if are_copied else op for op in OPS]

@@ -175,12 +175,12 @@ def _flat(database: str, table: str) -> MessageTemplate:
     )
 
 
-def op_letters(*, are_copied: bool = False) -> JsonTexts:
+def op_letters(*, are_copied: bool) -> JsonTexts:
     """Texts for `OP` in attributes of CloudEvents, as `op_texts`."""
     return JsonTexts.of(_COPIED_OPS if are_copied else _OPS)
 
 
-def op_texts(options: EnvelopeOptions, now_ns: int, *, are_copied: bool = False) -> JsonTexts:
+def op_texts(options: EnvelopeOptions, now_ns: int, *, are_copied: bool) -> JsonTexts:
     """Texts for `OP`, by `CREATE`, `UPDATE` and `DELETE`, up to the end of the value; rows may be copied ones."""
     ops = _COPIED_OPS if are_copied else _OPS
     if options.format is EnvelopeFormat.FLAT:

@@ -70,7 +70,7 @@ class ColumnChanged:
     old_arrow_type: pa.DataType | None = None
 
 
-def circumstances_of(statement: DdlStatement, decoding: Decoding, *, ignores: bool = False) -> Circumstances:
+def circumstances_of(statement: DdlStatement, decoding: Decoding, *, ignores: bool) -> Circumstances:
     """Circumstances in which a server converts values in a statement.
 
     Args:

@@ -70,7 +70,7 @@ class _Fields(NamedTuple):
     has_space: bool
 
 
-def read_moment(text: str, how: Circumstances, *, with_partial_dates: bool = True) -> TimeReading | None:
+def read_moment(text: str, how: Circumstances, *, with_partial_dates: bool) -> TimeReading | None:
     """A date, perhaps with a time; None: it is not known what the server makes of it.
 
     Args:

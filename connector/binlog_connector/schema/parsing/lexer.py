@@ -217,7 +217,7 @@ class Lexer:
         return _ESCAPE.sub(lambda match: _ESCAPES.get(match.group(1), match.group(1)), content)
 
 
-def without_literals(text: str, *, sql_mode: int = 0) -> str:
+def without_literals(text: str, *, sql_mode: int) -> str:
     """A statement in one line with `?` in place of texts, numbers and comments, as far as its quotes have an end."""
     lexer = Lexer(text, sql_mode=sql_mode)
     parts: list[str] = []

@@ -67,7 +67,7 @@ class FileView:
         return Place(self.path, page=page, byte=page * self.page_size + byte_in_page)
 
 
-def view_files(directory: Directory, only: str | None = None) -> list[FileView]:
+def view_files(directory: Directory, only: str | None) -> list[FileView]:
     """Look at the header page of every file, by number. *only*: name of the one file to look at."""
     files = LogFiles(directory, only)
     views = []

@@ -232,7 +232,7 @@ class _Lister:
         state: str,
         *,
         holds: dict[str, object] | None = None,
-        text: str = "",
+        text: str,
         is_wrong: bool = False,
     ) -> PageRow:
         file = self._file

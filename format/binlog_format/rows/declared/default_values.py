@@ -107,7 +107,7 @@ def default_value(
     layout: TableLayout,
     index: int,
     default: DeclaredDefault | None,
-    decoding: Decoding = DEFAULT_DECODING,
+    decoding: Decoding,
     moment: Moment | None = None,
 ) -> pa.Scalar:
     """Compute the value of a column in rows that were written without one.
