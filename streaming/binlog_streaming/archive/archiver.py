@@ -351,7 +351,7 @@ def _gtids_after(file: ArchivedFile) -> GtidPoint:
     return parse_gtids(file.gtids_before).advanced_by(parse_gtids(file.gtids))
 
 
-def without_old_files(manifest: Manifest, before: int, uri: str, *, keep_from: int | None = None) -> Manifest:
+def without_old_files(manifest: Manifest, before: int, uri: str, *, keep_from: int | None) -> Manifest:
     """*manifest* without its oldest files: whole ones, of which every transaction is older than a time.
 
     The newest file stays, and so do files that hold data of transactions that end in one that stays.

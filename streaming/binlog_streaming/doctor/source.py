@@ -31,7 +31,7 @@ NAMES_SHOWN_MAX = 5
 _CONNECT_ANEW = "and connect applications anew; what is logged already stays as it is"
 
 
-def log_findings(path: str, scan_size: int, on_progress: OnProgress | None = None) -> Iterator[DoctorFinding]:
+def log_findings(path: str, scan_size: int, on_progress: OnProgress | None) -> Iterator[DoctorFinding]:
     """Look at the log at *path*, the newest *scan_size* bytes of it for tables."""
     with open_log(path) as log:
         yield from _files(log)

@@ -282,9 +282,7 @@ def place_of(rule: EventRule, source: EventSource) -> str:
 class _Route:
     """Sends the events of one rule to its tables."""
 
-    def __init__(
-        self, number: int, rule: EventRule, on_damage: Callable[[CorruptError, int], None] | None = None
-    ) -> None:
+    def __init__(self, number: int, rule: EventRule, on_damage: Callable[[CorruptError, int], None] | None) -> None:
         self._on_damage = on_damage
         self._number = number
         self._rule = rule

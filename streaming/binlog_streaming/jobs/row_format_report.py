@@ -76,7 +76,7 @@ def _first(count: Count) -> dict[str, object]:
     }
 
 
-def read_row_format(path: str, start: Position | None = None, end: Position | None = None) -> RowFormatReport:
+def read_row_format(path: str, start: Position | None, end: Position | None) -> RowFormatReport:
     """Look at all statements in [*start*, *end*) of the log at *path*."""
     tally = Tally()
     row_format = RowFormat(TableFilter())

@@ -319,7 +319,7 @@ def load_row_batches(indexes: Iterable[TableIndex], log: Log, decoding: Decoding
 
 
 def outlined(
-    indexes: Iterable[bytes], after: EventPlace | None, before: EventPlace | None, decoding: Decoding = DEFAULT_DECODING
+    indexes: Iterable[bytes], after: EventPlace | None, before: EventPlace | None, decoding: Decoding
 ) -> list[RowBatch]:
     """Make row batches without values, from indexes alone, for the rows between two places.
 

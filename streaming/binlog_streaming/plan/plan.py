@@ -66,7 +66,7 @@ def plan_batch(
     rows: Iterable[Row],
     decoding: Decoding,
     selection: TableSelection,
-    job_state: JobState | None = None,
+    job_state: JobState,
     *,
     on_error: OnError = OnError.STOP,
     fail_on_data_loss: bool = True,
@@ -76,7 +76,7 @@ def plan_batch(
 
     Args:
         rows: Of the view `tables`, in any order.
-        job_state: What the job knows from batches before; default: nothing.
+        job_state: What the job knows from batches before.
         on_error: What becomes of a batch with a table that cannot go on.
         fail_on_data_loss: Stop where the server states that it did not log changes.
         log: Where rows of parents are looked for whose foreign keys change rows of children; None: they are not.
@@ -90,7 +90,7 @@ def plan_batch(
     """
     rows = list(rows)
     statements = statements_of(rows)
-    planning = _planning(rows, statements, decoding, selection, job_state or JobState())
+    planning = _planning(rows, statements, decoding, selection, job_state)
     first = min((Position.of(row["start"]) for row in rows), default=None)
     last = max((Position.of(row["end"]) for row in rows), default=None)
     for row in rows:

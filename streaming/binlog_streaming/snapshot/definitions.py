@@ -44,7 +44,7 @@ class BroughtDefinitions:
 
 
 def plan_definitions(
-    session: ServerSession, job: Job | PublishJob, tables: str | None = None, among: Container[TableName] | None = None
+    session: ServerSession, job: Job | PublishJob, tables: str | None, among: Container[TableName] | None = None
 ) -> tuple[TableName, ...]:
     """Choose the definitions that a job needs: its own tables', and those to which their foreign keys lead.
 

@@ -77,7 +77,7 @@ def begin_writing(session: ServerSession, source: JobLogSource) -> None:
     MarksTable(session).create(begins_anew=not EarlierRuns(session).is_any_cut)
 
 
-def check_log_receives(session: ServerSession, path: str, format_name: str | None = None) -> None:
+def check_log_receives(session: ServerSession, path: str, format_name: str | None) -> None:
     """See that what is written on the server comes in the log at *path*, by a statement that changes nothing.
 
     Args:

@@ -94,9 +94,7 @@ class ServerTable:
         return None
 
 
-def find_server_tables(
-    session: ServerSession, job: Job | PublishJob, tables: str | None = None
-) -> tuple[ServerTable, ...]:
+def find_server_tables(session: ServerSession, job: Job | PublishJob, tables: str | None) -> tuple[ServerTable, ...]:
     """Tables that the rules of *job* select, by name.
 
     Args:
@@ -106,7 +104,7 @@ def find_server_tables(
     return tuple(sorted(_selected(session, job, TableFilter(tables)), key=lambda table: table.source.full_name))
 
 
-def find_others(session: ServerSession, job: Job | PublishJob, tables: str | None = None) -> tuple[LeftOut, ...]:
+def find_others(session: ServerSession, job: Job | PublishJob, tables: str | None) -> tuple[LeftOut, ...]:
     """Find views and sequences that the rules of *job* select, by name."""
     rules = [TableFilter(rule.select, job.source.exclude_tables) for rule in job.tables]
     wanted = TableFilter(tables)

@@ -327,7 +327,7 @@ class JobView:
         return JobStatus(verdict_of(phase, state, log, now), now, phase, state, log)
 
 
-def view_of(job: AnyJob, clock: Callable[[], float] = time.time) -> JobView:
+def view_of(job: AnyJob) -> JobView:
     """Make the view of *job*, whether it runs or not.
 
     The view raises:
@@ -346,7 +346,7 @@ def view_of(job: AnyJob, clock: Callable[[], float] = time.time) -> JobView:
             )
         return state
 
-    return JobView(read_state, log_measure(job, clock), clock)
+    return JobView(read_state, log_measure(job, time.time))
 
 
 def status_json(status: JobStatus) -> dict[str, object]:

@@ -24,7 +24,7 @@ from binlog_streaming.modes.shards import IndivisibleError, RefutedPartError
 from binlog_streaming.plan.batch_plan import ChangeStep
 from binlog_streaming.plan.cascade_links import LinkedRowsStep
 from binlog_streaming.plan.cascades import CascadeLog
-from binlog_streaming.plan.job_state import TableSelection
+from binlog_streaming.plan.job_state import JobState, TableSelection
 from binlog_streaming.plan.plan import plan_batch, spread
 from binlog_streaming.settings import OnError
 from binlog_streaming.tables.apply import apply_component
@@ -45,7 +45,6 @@ if TYPE_CHECKING:
     from binlog_streaming.job_state.progress import TableProgress
     from binlog_streaming.lake.files_target import JointCommit, WaitingCommits
     from binlog_streaming.plan.batch_plan import BatchPlan, Component
-    from binlog_streaming.plan.job_state import JobState
     from binlog_streaming.plan.planning import Row
     from binlog_streaming.settings import Job, Sink
     from binlog_streaming.tables.division import Tasks
@@ -96,7 +95,7 @@ class BatchContext:
 
     Attributes:
         gtid_position: What the log has up to the batch's end, as text; None: not known.
-        job_state: What the job knows from batches before; None: nothing.
+        job_state: What the job knows from batches before.
         watched: What it remembers of targets, by their place.
         defined: See `BatchRun`.
     """
@@ -105,7 +104,7 @@ class BatchContext:
     batch_id: int
     job: Job
     gtid_position: str | None = None
-    job_state: JobState | None = None
+    job_state: JobState = field(default_factory=JobState)
     watched: Mapping[str, Watched] = field(default_factory=dict)
     defined: frozenset[TableName] | None = None
 

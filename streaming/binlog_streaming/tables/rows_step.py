@@ -192,7 +192,7 @@ def changelog_batch(row_batch: RowBatch) -> pa.RecordBatch:
     return batch.append_column(SNAPSHOT, pa.repeat(row_batch.snapshot, batch.num_rows)) if row_batch.snapshot else batch
 
 
-def prepared_rows(content: RowsContent, commit_id: CommitId, evidence: RowEvidence | None = None) -> PreparedRows:
+def prepared_rows(content: RowsContent, commit_id: CommitId, evidence: RowEvidence | None) -> PreparedRows:
     """Work out what becomes of the rows, as far as that can be without their target.
 
     Args:

@@ -257,7 +257,7 @@ _NAME_BYTES_MAX, _FOLDER_BYTES_MAX = 255, 700
 """Longest name in file systems, and longest path of folders of a file in a key of an object store."""
 
 
-def file_statistics(metadata: pq.FileMetaData, schema: pa.Schema, measured: Container[str] = ()) -> dict[str, object]:
+def file_statistics(metadata: pq.FileMetaData, schema: pa.Schema, measured: Container[str]) -> dict[str, object]:
     """Least and greatest values and counts of nulls, as Delta has them, from those of Parquet.
 
     Args:

@@ -113,7 +113,7 @@ _NUMBERS = ("byte", "short", "integer", "long")
 _DECIMAL = re.compile(r"decimal\((\d+),\s*(\d+)\)")
 
 
-def check_features(uri: str, log: TableLog, *, is_managed: bool = False) -> None:
+def check_features(uri: str, log: TableLog, *, is_managed: bool) -> None:
     """See that a table can be written to. *is_managed*: whether it was found through its catalog."""
     uses = list(dict.fromkeys([*_unknown_features(log.protocol), *_restrictions(log.metadata)]))
     if is_managed:

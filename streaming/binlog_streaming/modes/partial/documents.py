@@ -65,7 +65,7 @@ class DocumentError(Exception):
 
 
 def with_documents(
-    images: StepImages, schema: pa.Schema, keys: Sequence[int], there: Documents, *, null_stays: bool = False
+    images: StepImages, schema: pa.Schema, keys: Sequence[int], there: Documents, *, null_stays: bool
 ) -> StepImages:
     """*images* whose changes to JSON values are whole values; they are absent where the target does not have the row.
 

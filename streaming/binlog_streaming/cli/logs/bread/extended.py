@@ -85,7 +85,7 @@ class JsonSink(BreadSink):
         on_damage: Called instead of raising an error for an event that cannot be written; the event is left out.
     """
 
-    def __init__(self, on_damage: OnDamage | None = None) -> None:
+    def __init__(self, on_damage: OnDamage | None) -> None:
         self._view = LogsView()
         self._on_damage = on_damage
 

@@ -63,7 +63,7 @@ class TextSink(BreadSink):
         on_damage: Called instead of raising an error for an event that cannot be written; the event is left out.
     """
 
-    def __init__(self, writer: LineWriter, on_damage: OnDamage | None = None) -> None:
+    def __init__(self, writer: LineWriter, on_damage: OnDamage | None) -> None:
         self._writer = writer
         self._on_damage = on_damage
 

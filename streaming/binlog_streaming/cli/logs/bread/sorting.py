@@ -84,7 +84,7 @@ class SortedSink(BreadSink):
     Memory is bounded: from `RUN_SIZE` on, sorted parts wait in temporary files.
     """
 
-    def __init__(self, writer: LineWriter, on_damage: OnDamage | None = None) -> None:
+    def __init__(self, writer: LineWriter, on_damage: OnDamage | None) -> None:
         self._writer = writer
         self._on_damage = on_damage
         self._gathered = _Gathered()
@@ -123,7 +123,7 @@ class WindowSink(BreadSink):
         window_ns: int,
         wanted: EventFilter,
         complain: Callable[[str], None],
-        on_damage: OnDamage | None = None,
+        on_damage: OnDamage | None,
     ) -> None:
         self._writer = writer
         self._window_ns = window_ns
