@@ -129,7 +129,7 @@ def _clustered_by(log: TableLog, schema: pa.Schema, renamed: Mapping[str, str]) 
     # Names of columns that files have too; with column mapping those in files stay.
     if log.metadata.is_mapped or CLUSTERING not in log.domains:
         return []
-    before = clustering_columns(log)
+    before = clustering_columns(log.domains)
     after = [[name] for name in (renamed.get(path[0], path[0]) for path in before) if name in schema.names]
     if after == before:
         return []

@@ -14,6 +14,8 @@ from binlog_streaming.lake.delta.actions import (
     Add,
     ChangeFile,
     DeltaTransaction,
+    Domain,
+    Metadata,
     Remove,
     milliseconds,
     statistics_of,
@@ -39,7 +41,6 @@ if TYPE_CHECKING:
 
     from binlog_format.kernels import Indices
     from binlog_streaming.lake.change import Contradictions
-    from binlog_streaming.lake.delta.actions import Metadata
     from binlog_streaming.lake.delta.log import Named, TableLog
     from binlog_streaming.lake.merge import Superseded
     from binlog_streaming.lake.storage.store import Store
@@ -80,7 +81,7 @@ class DeltaTableWrite:
     Args:
         file_size: Of new files, in bytes.
         data_change: Whether it makes other rows than the table had.
-        metadata: Of the table after the commit; None: as before.
+        recorded: What it states of the table itself: protocol, metadata, domains.
     """
 
     def __init__(
@@ -90,15 +91,16 @@ class DeltaTableWrite:
         *,
         file_size: int,
         data_change: bool = True,
-        metadata: Metadata | None = None,
+        recorded: Sequence[Named] = (),
     ) -> None:
-        after = metadata or log.metadata
+        after = next((action for _, action in recorded if isinstance(action, Metadata)), log.metadata)
+        domains = log.domains | {action.domain: action for _, action in recorded if isinstance(action, Domain)}
         self.store = store
         self.log = log
         self.schema = after.schema
-        self.actions: list[Named] = []
+        self.actions = list(recorded)
         self.reader = DeltaFileReader(store, file_columns(log.metadata))
-        self._layout = file_layout(log, after)
+        self._layout = file_layout(after, domains)
         self._vectors: DeltaVectorFile | None = None
         self.files = DeltaDataFiles(store, self.schema, self._layout, file_size=file_size, data_change=data_change)
         self._numbered = identity_columns(after)

@@ -38,8 +38,7 @@ from binlog_streaming.lake.sized_files import SizedFiles
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from binlog_streaming.lake.delta.actions import Metadata
-    from binlog_streaming.lake.delta.log import TableLog
+    from binlog_streaming.lake.delta.actions import Domain, Metadata
     from binlog_streaming.lake.storage.store import NewFile, Store
 
 
@@ -67,9 +66,9 @@ class FileLayout:
 PLAIN_FILES = FileLayout()
 
 
-def file_layout(log: TableLog, metadata: Metadata) -> FileLayout:
-    """Layout of new files of a table. *metadata*: of the table after the commit."""
-    measured = frozenset(path[0] for path in clustering_columns(log))
+def file_layout(metadata: Metadata, domains: Mapping[str, Domain]) -> FileLayout:
+    """Layout of new files of a table, by what it is after the commit."""
+    measured = frozenset(path[0] for path in clustering_columns(domains))
     (made, _), (checks, _) = generated_columns(metadata), row_checks(metadata)
     columns, required = file_columns(metadata), required_columns(metadata)
     materialized = bool(iceberg_versions(metadata))

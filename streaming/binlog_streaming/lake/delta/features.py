@@ -28,7 +28,7 @@ from binlog_streaming.settings import Mode
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from binlog_streaming.lake.delta.actions import Metadata
+    from binlog_streaming.lake.delta.actions import Domain, Metadata
     from binlog_streaming.lake.delta.log import Named, TableLog
 
 VECTORS = "deletionVectors"
@@ -121,7 +121,9 @@ def check_features(uri: str, log: TableLog, *, is_managed: bool) -> None:
         if "iceberg" in log.metadata.configuration.get("delta.universalFormat.enabledFormats", ""):
             uses.append(f"{MANAGED} beside UniForm, whose metadata each commit has to bring")
     uses += iceberg_restrictions(log.metadata, features(log.protocol)[1])
-    uses += [f"clustering (field {'.'.join(path)} of a struct)" for path in clustering_columns(log) if len(path) > 1]
+    uses += [
+        f"clustering (field {'.'.join(path)} of a struct)" for path in clustering_columns(log.domains) if len(path) > 1
+    ]
     if any(":" in add.place or add.place.startswith("/") for add in log.files.values()):
         uses.append("files of another table (shallow clone)")
     if uses:
@@ -220,9 +222,9 @@ def required_columns(metadata: Metadata) -> dict[str, str]:
     }
 
 
-def clustering_columns(log: TableLog) -> list[list[str]]:
+def clustering_columns(domains: Mapping[str, Domain]) -> list[list[str]]:
     """Columns by which a table is clustered, as files call them; of a field in a struct all names of the way to it."""
-    domain = log.domains.get(CLUSTERING)
+    domain = domains.get(CLUSTERING)
     if domain is None:
         return []
     columns = json.loads(domain.configuration).get("clusteringColumns", [])

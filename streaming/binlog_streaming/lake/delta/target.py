@@ -208,7 +208,6 @@ class DeltaTarget(FilesTarget[DeltaTableWrite]):
             return
         recorded = self._recorded(schema, change.renamed)
         with self._begin(recorded) as write:
-            write.actions += recorded
             operation = "CHANGE COLUMN" if change.retyped else "ADD COLUMN"
             self._commit(write, commit_id, "RENAME COLUMN" if change.renamed else operation)
 
@@ -244,7 +243,6 @@ class DeltaTarget(FilesTarget[DeltaTableWrite]):
         with self._begin(recorded) as write:
             for add in log.files.values():
                 write.remove(add)
-            write.actions += recorded
             write.write(rows)
             self._commit(write, commit_id)
 
@@ -272,8 +270,7 @@ class DeltaTarget(FilesTarget[DeltaTableWrite]):
         return isinstance(error, CommitFailedError)
 
     def _begin(self, recorded: Sequence[Named] = ()) -> DeltaTableWrite:
-        metadata = next((action for _, action in recorded if isinstance(action, Metadata)), None)
-        return DeltaTableWrite(self.store, self.log, file_size=self.sink.target_file_size, metadata=metadata)
+        return DeltaTableWrite(self.store, self.log, file_size=self.sink.target_file_size, recorded=recorded)
 
     def bytes_per_row(self) -> float | None:
         """See `Target`."""
