@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import shutil
 from abc import ABC, abstractmethod
-from contextlib import ExitStack
+from contextlib import ExitStack, nullcontext
 from random import Random
 from typing import TYPE_CHECKING
 
@@ -51,6 +51,7 @@ class AnyLife(ABC):
         """Live it."""
         with ExitStack() as machine:
             machine.enter_context(one_machine(self._clock, Random(f"ids {self.script.seed}")))
+            machine.enter_context(self._surroundings())
             machine.callback(self._end)
             try:
                 self._begin()
@@ -64,6 +65,10 @@ class AnyLife(ABC):
                 self.outcome.defect = str(error)
                 self._tell(f"DEFECT: {error}")
         return self.outcome
+
+    def _surroundings(self) -> AbstractContextManager[None]:
+        """What is elsewhere all the time, for the job and for the verdict."""
+        return nullcontext()
 
     @abstractmethod
     def _begin(self) -> None:

@@ -11,6 +11,7 @@ from binlog_lab.simulator.any_life import RUNS_TO_CATCH_UP
 from binlog_lab.simulator.disk import Killed
 from binlog_lab.simulator.life import Life
 from binlog_lab.simulator.script import Act
+from binlog_lab.simulator.stores.model_bucket import BUCKET_FAULTS, URI
 from binlog_lab.simulator.verdict import DefectError, group_number
 from binlog_lab.simulator.visible_folder import Look
 from binlog_streaming.archive.run import ArchiveRun
@@ -37,9 +38,12 @@ class ArchiveLife(Life):
 
     def __init__(self, script: Script, folder: Path) -> None:
         super().__init__(script, folder)
-        self._place = folder / "job" / "archive"
-        self._lived.add_archive(self._place)
-        self.outcome.kind = f"{self._lived.kind}, with an archive"
+        bucket = self._bucket
+        self._place = (folder / "job" if bucket is None else bucket.folder) / "archive"
+        self._uri = str(self._place) if bucket is None else f"{URI}/archive"
+        with self._surroundings():
+            self._lived.add_archive(self._place)
+        self.outcome.kind = f"{self._lived.kind}, with an archive{'' if bucket is None else ' in a bucket'}"
         self._contents: dict[str, bytes] = {}  # of the server's files, as they were last
         self._last_in_file: dict[int, int] = {}  # the number of the last group up to the end of each
         self._was_stale = False  # an archiver saw a later file, and an earlier one as it was before
@@ -73,7 +77,9 @@ class ArchiveLife(Life):
     # --- runs of the archiver ------------------------------------------------------------------------------------
 
     def _archive_step(self, step: LifeStep) -> None:
-        self._put_fault(step, step.chance, "archiver", _FAULTS, _FIRST_CALLS)
+        bucket = self._bucket
+        faults, others = (_FAULTS, None) if bucket is None else ((*_FAULTS, *BUCKET_FAULTS), bucket.happen)
+        self._put_fault(step, step.chance, "archiver", faults, _FIRST_CALLS, others)
         self._archive()
 
     def _archive(self, *, clean: bool = False) -> bool:
@@ -81,7 +87,8 @@ class ArchiveLife(Life):
         self._reasons.has_changed_meanwhile = False
         self._was_stale |= self._reasons.is_stale
         error, faults = self._process(
-            lambda: ArchiveRun(str(self._view.path), str(self._place)).run(once=True), nullcontext()
+            lambda: ArchiveRun(str(self._view.path), self._uri).run(once=True),
+            nullcontext() if self._bucket is None else self._bucket.with_faults(),
         )
         if error is None:
             self._tell(f"   it ended{f', {faults}' if faults else ''}")

@@ -34,6 +34,7 @@ from binlog_streaming.lake.change import Change
 from binlog_streaming.lake.delta.target import DeltaTarget
 from binlog_streaming.lake.key_lookup import KeyRuns
 from binlog_streaming.lake.storage import folder_store
+from binlog_streaming.lake.storage.bucket_store import BucketStore
 from binlog_streaming.lake.storage.folder_store import FolderStore
 from binlog_streaming.lake.target import Target
 from binlog_streaming.modes import mirror
@@ -251,6 +252,16 @@ def _archive_trusts_a_stale_listing() -> AbstractContextManager[None]:
     return _replaced(Archiver, "_span_over_end", lambda *_: None)
 
 
+def _own_object_taken_for_another_writers() -> AbstractContextManager[None]:
+    exchange = BucketStore.exchange
+
+    def hasty(self: BucketStore, name: str, before: bytes | None, content: bytes) -> bool:
+        with _replaced(BucketStore, "read", lambda *_: b""):  # what is there when a request was refused
+            return exchange(self, name, before, content)
+
+    return _replaced(BucketStore, "exchange", hasty)
+
+
 def _copied_rows_forgotten() -> AbstractContextManager[None]:
     take = SnapshotEvents.take
 
@@ -287,6 +298,7 @@ CANARIES: dict[str, Callable[[], AbstractContextManager[None]]] = {
     "a total order that begins anew after a switch": _total_order_begins_anew,
     "an archive that goes on after a gap": _archive_goes_on_after_a_gap,
     "an archive that trusts a stale listing": _archive_trusts_a_stale_listing,
+    "an own object taken for another writer's": _own_object_taken_for_another_writers,
     "rows of a snapshot forgotten": _copied_rows_forgotten,
     "a gap of events that nobody names": _gaps_not_named,
     "events of a batch that was begun taken for done": _begun_events_taken_for_done,

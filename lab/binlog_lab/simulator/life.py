@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from contextlib import nullcontext
 from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING
@@ -16,7 +17,17 @@ from binlog_lab.simulator.scheduler import Conduct
 from binlog_lab.simulator.script import Act, LifeStep, Script
 from binlog_lab.simulator.server import ModelServer
 from binlog_lab.simulator.server_log import InnodbServerLog, Terms
-from binlog_lab.simulator.settings import DELTA_SHARE, TOPICS_SHARE, new_log, write_job, write_publish_job
+from binlog_lab.simulator.settings import (
+    BUCKET_DELTA_SHARE,
+    BUCKET_SHARES,
+    DELTA_SHARE,
+    TOPICS_SHARE,
+    new_log,
+    write_job,
+    write_publish_job,
+)
+from binlog_lab.simulator.stores.bucket_client import installed
+from binlog_lab.simulator.stores.model_bucket import URI, ModelBucket
 from binlog_lab.simulator.topics.lived_topics import LivedTopicsJob
 from binlog_lab.simulator.topics.model_broker import ModelBroker
 from binlog_lab.simulator.verdict import DefectError
@@ -24,6 +35,7 @@ from binlog_lab.simulator.visible_folder import LOOKS, Look, VisibleFolder
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from contextlib import AbstractContextManager
 
     from binlog_lab.simulator.server import StateAfterGroup
 
@@ -48,8 +60,10 @@ class Life(AnyLife):
         log = new_log(chance, folder / "server-1", int(self._clock.now))
         self._server = ModelServer.new(log, self._clock)
         self._reasons = Reasons(self._server, VisibleFolder(folder / "server-1", folder / "log-1"))
+        self._bucket = self._new_bucket()
         self._seen_terms = Terms(list(log.terms.starts))  # by which groups of the reader's files have their numbers
-        self._lived = self._new_job(chance)
+        with self._surroundings():
+            self._lived = self._new_job(chance)
         self.outcome.kind = self._lived.kind
         self._shown = 0  # number of the last group that the reader may have seen
         self._truth = self._server.history  # that the reader's files are of
@@ -60,6 +74,15 @@ class Life(AnyLife):
         self._last_look = Look.ALL
         self._switches = 0
 
+    def _new_bucket(self) -> ModelBucket | None:
+        chance = Random(f"bucket {self.script.seed}")
+        if chance.random() >= BUCKET_SHARES.get(self.script.kind, 0):
+            return None
+        return ModelBucket(self._folder / "bucket", self._clock, self._disk, chance)
+
+    def _surroundings(self) -> AbstractContextManager[None]:
+        return nullcontext() if self._bucket is None else installed(self._bucket)
+
     def _new_job(self, chance: Random) -> LivedTablesJob | LivedTopicsJob:
         terms = self._seen_terms
         if Random(f"topics {self.script.seed}").random() < TOPICS_SHARE:
@@ -69,9 +92,11 @@ class Life(AnyLife):
         return self._new_tables_job(chance)
 
     def _new_tables_job(self, chance: Random) -> LivedTablesJob:
-        lake = ModelLake(self._disk.elsewhere) if chance.random() >= DELTA_SHARE else None
-        file = write_job(chance, self._folder, self._view.path, has_model_tables=lake is not None)
-        return LivedTablesJob(file, self._seen_terms, lake)
+        bucket, place = (None, None) if self._bucket is None else (self._bucket, URI)
+        delta_share = DELTA_SHARE if bucket is None else BUCKET_DELTA_SHARE
+        lake = ModelLake(self._disk.elsewhere) if chance.random() >= delta_share else None
+        file = write_job(chance, self._folder, self._view.path, has_model_tables=lake is not None, bucket=place)
+        return LivedTablesJob(file, self._seen_terms, lake, bucket)
 
     @property
     def _view(self) -> VisibleFolder:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from contextlib import contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, ClassVar, Generic, TypeVar, cast
 
 from binlog_format.source_file import ARCHIVE_MARK
 from binlog_lab.simulator.scheduler import ModelSession
+from binlog_lab.simulator.stores.model_bucket import BUCKET_FAULTS
 from binlog_lab.simulator.verdict import TableVerdict, group_number
 from binlog_streaming.job_state.checkpoint import read_checkpoint, state_of
 from binlog_streaming.jobs.switch import complete_begun, job_to_switch, plan_switch
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from binlog_lab.simulator.scheduler import Conduct
     from binlog_lab.simulator.server import StateAfterGroup
     from binlog_lab.simulator.server_log import Terms
+    from binlog_lab.simulator.stores.model_bucket import ModelBucket
 
 AnyLived = TypeVar("AnyLived", Job, PublishJob)
 
@@ -142,16 +144,20 @@ class LivedTablesJob(LivedJob[Job]):
 
     Args:
         lake: Where they are; None: they are Delta tables.
+        bucket: The object store with its checkpoint, and with Delta tables; None: they are in folders.
     """
 
-    faults = ("", "", "kill", "kill", "kill", "power", "EIO", "ENOSPC", "meanwhile", "meanwhile")
+    faults: tuple[str, ...] = ("", "", "kill", "kill", "kill", "power", "EIO", "ENOSPC", "meanwhile", "meanwhile")
 
-    def __init__(self, file: Path, terms: Terms, lake: ModelLake | None) -> None:
+    def __init__(self, file: Path, terms: Terms, lake: ModelLake | None, bucket: ModelBucket | None = None) -> None:
         super().__init__(file, terms)
         source = self.job.source
-        self.kind = f"{'Delta' if lake is None else 'model'} tables"
+        self.kind = f"{'Delta' if lake is None else 'model'} tables{'' if bucket is None else ', in a bucket'}"
+        if bucket is not None:
+            self.faults += BUCKET_FAULTS
         self.name = f"{self.kind}; {source.max_bytes_per_trigger} bytes a batch"
         self._lake = lake
+        self._bucket = bucket
         self._verdict = TableVerdict(self.job, lake, terms)
 
     def begin_with_snapshots(self) -> None:
@@ -179,8 +185,17 @@ class LivedTablesJob(LivedJob[Job]):
     @contextmanager
     def installed(self) -> Iterator[None]:
         """See `LivedJob`."""
-        with nullcontext() if self._lake is None else self._lake.installed():
+        with ExitStack() as places:
+            if self._lake is not None:
+                places.enter_context(self._lake.installed())
+            if self._bucket is not None:
+                places.enter_context(self._bucket.with_faults())
             yield
+
+    def happen(self, kind: str, at: int) -> None:
+        """See `LivedJob`."""
+        assert self._bucket is not None, "others have faults of the disk"
+        self._bucket.happen(kind, at)
 
     def switch_to(self, path: Path, conduct: Conduct) -> None:
         """See `LivedJob`."""

@@ -61,6 +61,8 @@ WANTED = (
         f"broker {what}"
         for what in ("reached late", "did not tell at commit", "frozen", "down", "topics lost", "got another publisher")
     ),
+    "bucket refused",
+    *(f"bucket {what} at PUT if {when}" for what in ("did not tell", "reached late") for when in ("free", "as known")),
     *("broker reached late, from one that was killed, at commit", "error BINLOG_KAFKA.OTHER_PUBLISHER"),
     *(f"step {step}" for step in (*PublishStep, *ArchiveCrashPoint)),
     "archive alone",

@@ -19,7 +19,14 @@ from typing import TYPE_CHECKING, Any
 from binlog_connector.following.offsets import SourceOffset
 from binlog_connector.spark.source import BinlogDataSource
 from binlog_format.errors import BinlogError
-from binlog_streaming.job_state.checkpoint import StateFolder, begin_batch, begin_query, end_batch, read_checkpoint
+from binlog_streaming.job_state.checkpoint import (
+    StateFolder,
+    begin_batch,
+    begin_query,
+    end_batch,
+    read_checkpoint,
+    read_offset,
+)
 
 if TYPE_CHECKING:
     import random
@@ -272,7 +279,9 @@ class ModelSession:
             end = _sent(reader.latestOffset(place, reader.getDefaultReadLimit()))
             if end == place:
                 return
-            if not begin_batch(state, number, SourceOffset.from_json(end)):
+            offset = SourceOffset.from_json(end)
+            # Of a request whose answer was lost, the next try finds what it put there.
+            if not begin_batch(state, number, offset) and read_offset(state, number) != offset:
                 raise RuntimeError(f"batch {number} was begun by another query")
             place = self._do_batch(state, query_id, reader, number, place, end)
             number += 1

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from binlog_lab.simulator.classic_server_log import ClassicServerLog
+from binlog_lab.simulator.script import LifeKind
 from binlog_lab.simulator.server_log import InnodbServerLog, Terms
 from binlog_streaming.settings.choices import Deletes, Mode, OnStatement
 
@@ -16,6 +17,12 @@ if TYPE_CHECKING:
 
 DELTA_SHARE = 0.1
 """Share of the lives whose tables are real Delta tables, which take ten times as long."""
+
+BUCKET_SHARES = {LifeKind.SERVER: 0.12, LifeKind.ARCHIVE: 0.5}
+"""Shares of the lives with an object store, by their kind: for tables and checkpoint of the job, or for the archive."""
+
+BUCKET_DELTA_SHARE = 0.6
+"""Share of the lives with tables in an object store whose tables are Delta tables."""
 
 TOPICS_SHARE = 0.25
 """Share of the lives whose job publishes to topics."""
@@ -96,8 +103,8 @@ def new_log(chance: Random, folder: Path, second: int) -> ServerLog:
     return ClassicServerLog(folder, second, Terms(), is_mysql=kind == "mysql", is_synced=is_synced)
 
 
-def write_job(chance: Random, folder: Path, log: Path, *, has_model_tables: bool) -> Path:
-    """Write the file of a job that has its files in *folder*`/job`, and reads *log*; gives the file."""
+def write_job(chance: Random, folder: Path, log: Path, *, has_model_tables: bool, bucket: str | None = None) -> Path:
+    """Write the file of a job that has its files in *folder*`/job`, or in *bucket*, and reads *log*; gives the file."""
     job, file = folder / "job", folder / "settings" / "job.toml"
     job.mkdir()
     file.parent.mkdir()
@@ -106,14 +113,14 @@ def write_job(chance: Random, folder: Path, log: Path, *, has_model_tables: bool
     size, on_drop = chance.choice((500, 2000, 100_000)), chance.choice((OnStatement.IGNORE, OnStatement.APPLY))
     modes += [Mode.SCD2] if chance.random() < _SCD2_SHARE else []
     text = _JOB.format(
-        checkpoint=job / "checkpoint",
+        checkpoint=f"{bucket or job}/checkpoint",
         log=log,
         size=size,
         parts="" if parts is None else f"minPartitions = {parts}",
         modes=list(map(str, modes)),
         on_drop=on_drop,
         deletes=Deletes.MARK if chance.random() < _MARKED_SHARE else Deletes.REMOVE,
-        tables="model://tables" if has_model_tables else job / "tables",
+        tables="model://tables" if has_model_tables else f"{bucket or job}/tables",
     )
     file.write_text(text)
     return file
