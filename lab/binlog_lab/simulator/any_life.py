@@ -67,7 +67,7 @@ class AnyLife(ABC):
         return self.outcome
 
     def _surroundings(self) -> AbstractContextManager[None]:
-        """What is elsewhere all the time, for the job and for the verdict."""
+        """Services elsewhere, which are there all the time, for the job and for the verdict."""
         return nullcontext()
 
     @abstractmethod
