@@ -10,12 +10,10 @@ from binlog_format.events.gtids.gtid import XaName
 from binlog_format.events.gtids.gtid_layout import (
     GTID_LIST_COUNT_STRUCT,
     GTID_LIST_ENTRY_STRUCT,
-    XA_PREPARE_STRUCT,
-)
-from binlog_format.events.gtids.mysql_gtid_layout import (
     INTERVAL_COUNT_STRUCT,
     INTERVAL_STRUCT,
     PREVIOUS_GTIDS_COUNT_STRUCT,
+    XA_PREPARE_STRUCT,
 )
 from binlog_format.events.layout import (
     EVENT_CHECKSUM_SIZE,

@@ -16,9 +16,6 @@ from binlog_format.events.gtids.gtid_layout import (
     GTID_LIST_COUNT_STRUCT,
     GTID_LIST_ENTRY_SIZE,
     GTID_LIST_ENTRY_STRUCT,
-    XA_PREPARE_STRUCT,
-)
-from binlog_format.events.gtids.mysql_gtid_layout import (
     INTERVAL_COUNT_STRUCT,
     INTERVAL_STRUCT,
     PREVIOUS_GTIDS_COUNT_STRUCT,
@@ -28,6 +25,7 @@ from binlog_format.events.gtids.mysql_gtid_layout import (
     PREVIOUS_GTIDS_TAGGED_COUNT_SHIFT,
     TAG_SIZE_MAX,
     UUID_SIZE,
+    XA_PREPARE_STRUCT,
 )
 from binlog_format.events.layout import EVENT_HEADER_SIZE
 from binlog_format.gtids.gtid import Gtid, GtidSource

@@ -20,8 +20,7 @@ import pyarrow.compute as pc
 
 from binlog_format.kernels import as_bytes, empty_bytes
 from binlog_format.rows.arrow_arrays import array_mask, numbers_array
-from binlog_format.rows.json import json_kernels as write
-from binlog_format.rows.json import json_size_kernels as size_of
+from binlog_format.rows.json import json_kernels
 from binlog_format.writing_kernels import BASE64, BASE64_URL, any_escape
 
 if TYPE_CHECKING:
@@ -94,7 +93,7 @@ class JsonRows:
         self._columns = columns
         self.sizes: Int64s = np.ones(row_count, dtype=np.int64)  # the opening brace; a comma becomes the closing one
         for column in columns:
-            size_of.add_sizes(column.states, column.sizes, column.name.size + 1, self.sizes)
+            json_kernels.add_sizes(column.states, column.sizes, column.name.size + 1, self.sizes)
         np.maximum(self.sizes, 2, out=self.sizes)
 
     def write(self, out: Bytes, starts: Int64s) -> None:
@@ -102,11 +101,13 @@ class JsonRows:
         if len(starts) == 0:
             return
         cursors = np.empty_like(starts)
-        write.open_rows(out, starts, cursors)
+        json_kernels.open_rows(out, starts, cursors)
         for column in self._columns:
             column.write(out, cursors, column.name, column.states, *column.arguments)
-        write.close_rows(out, starts, cursors)
-        assert write.have_sizes(starts, cursors, self.sizes), "JSON rows were written with other sizes than computed"
+        json_kernels.close_rows(out, starts, cursors)
+        assert json_kernels.have_sizes(starts, cursors, self.sizes), (
+            "JSON rows were written with other sizes than computed"
+        )
 
 
 def json_column(name: str, values: pa.Array, *, style: JsonStyle = _PLAIN, absent: Mask | None = None) -> JsonColumn:
@@ -145,11 +146,11 @@ def json_lines(batch: pa.RecordBatch, styles: Mapping[str, JsonStyle]) -> memory
 
 
 def _states(values: pa.Array, absent: Mask | None) -> Bytes:
-    states = np.full(len(values), size_of.VALUE, dtype=np.uint8)
+    states = np.full(len(values), json_kernels.VALUE, dtype=np.uint8)
     if values.null_count:
-        states[array_mask(values.is_null())] = size_of.NULL
+        states[array_mask(values.is_null())] = json_kernels.NULL
     if absent is not None:
-        states[absent] = size_of.ABSENT
+        states[absent] = json_kernels.ABSENT
     return states
 
 
@@ -186,8 +187,8 @@ def _bound(values: pa.Array, style: JsonStyle) -> _Bound:
 def _integers(values: pa.Array) -> _Bound:
     numbers = _numbers(values)
     sizes = np.empty(len(values), dtype=np.int64)
-    size_of.integer_sizes(numbers, sizes)
-    return sizes, write.write_integers, (numbers,)
+    json_kernels.integer_sizes(numbers, sizes)
+    return sizes, json_kernels.write_integers, (numbers,)
 
 
 def _texts(values: pa.Array) -> _Bound:
@@ -196,43 +197,43 @@ def _texts(values: pa.Array) -> _Bound:
     if len(values) == 0 or not any_escape(data, int(offsets[0]), int(offsets[-1])):
         np.subtract(offsets[1:], offsets[:-1], out=sizes)
         sizes += 2
-        return sizes, write.write_plain, (data, offsets, True)
-    size_of.text_sizes(data, offsets, sizes)
-    return sizes, write.write_text, (data, offsets)
+        return sizes, json_kernels.write_plain, (data, offsets, True)
+    json_kernels.text_sizes(data, offsets, sizes)
+    return sizes, json_kernels.write_text, (data, offsets)
 
 
 def _ready(values: pa.Array) -> _Bound:
     is_bytes = pa.types.is_binary(values.type) or pa.types.is_large_binary(values.type)
     data, offsets = text_buffers(values, pa.binary() if is_bytes else pa.string())
     sizes = np.diff(offsets).astype(np.int64)
-    return sizes, write.write_plain, (data, offsets, False)
+    return sizes, json_kernels.write_plain, (data, offsets, False)
 
 
 def _base64(values: pa.Array, form: BinaryText) -> _Bound:
     letters = BASE64_URL if form is BinaryText.BASE64_URL else BASE64
     data, offsets = text_buffers(values, pa.binary())
     sizes = (np.diff(offsets).astype(np.int64) + 2) // 3 * 4 + 2
-    return sizes, write.write_base64, (data, offsets, letters)
+    return sizes, json_kernels.write_base64, (data, offsets, letters)
 
 
 def _hex(values: pa.Array) -> _Bound:
     data, offsets = text_buffers(values, pa.binary())
     sizes = 2 * np.diff(offsets).astype(np.int64) + 2
-    return sizes, write.write_hex, (data, offsets)
+    return sizes, json_kernels.write_hex, (data, offsets)
 
 
 def _decimals(values: pa.Array, *, quoted: bool) -> _Bound:
     words = _view(values.buffers()[1], np.uint64)[2 * values.offset : 2 * (values.offset + len(values))]
     scale = values.type.scale
     sizes = np.empty(len(values), dtype=np.int64)
-    size_of.decimal_sizes(words, scale, 2 if quoted else 0, sizes)
-    return sizes, write.write_decimals, (words, scale, quoted)
+    json_kernels.decimal_sizes(words, scale, 2 if quoted else 0, sizes)
+    return sizes, json_kernels.write_decimals, (words, scale, quoted)
 
 
 def _dates(values: pa.Array) -> _Bound:
     days = _numbers(values.view(pa.int32()))
     sizes = np.full(len(values), len('"YYYY-MM-DD"'), dtype=np.int64)
-    return sizes, write.write_dates, (days,)
+    return sizes, json_kernels.write_dates, (days,)
 
 
 def _timestamps(values: pa.Array, digits: int) -> _Bound:
@@ -240,7 +241,7 @@ def _timestamps(values: pa.Array, digits: int) -> _Bound:
     utc = values.type.tz is not None
     size = len('"YYYY-MM-DDTHH:MM:SS"') + (digits + 1 if digits else 0) + utc
     sizes = np.full(len(values), size, dtype=np.int64)
-    return sizes, write.write_timestamps, (micros, digits, utc)
+    return sizes, json_kernels.write_timestamps, (micros, digits, utc)
 
 
 _WHOLE = r"^-?[0-9]+$"
@@ -281,15 +282,15 @@ def _structs(values: pa.Array, style: JsonStyle) -> _Bound:
     data = empty_bytes(int(ends[-1]) if len(ends) else 0)
     rows.write(data, ends - rows.sizes)
     offsets = text_offsets(rows.sizes)
-    return rows.sizes, write.write_plain, (data, offsets, False)
+    return rows.sizes, json_kernels.write_plain, (data, offsets, False)
 
 
 def _lists(values: pa.Array) -> _Bound:
     list_offsets = _view(values.buffers()[1], np.int32)[values.offset : values.offset + len(values) + 1]
     data, offsets = text_buffers(values.values, pa.string())
     sizes = np.empty(len(values), dtype=np.int64)
-    size_of.list_sizes(list_offsets, data, offsets, sizes)
-    return sizes, write.write_lists, (list_offsets, data, offsets)
+    json_kernels.list_sizes(list_offsets, data, offsets, sizes)
+    return sizes, json_kernels.write_lists, (list_offsets, data, offsets)
 
 
 def text_offsets(sizes: Int64s) -> Int32s:
