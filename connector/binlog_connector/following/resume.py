@@ -22,7 +22,7 @@ from binlog_connector.following.log_end import end_of_log, offset_at, start_of_f
 from binlog_connector.following.watched import WatchedLog, file_start, written_order
 from binlog_format.errors import DataLossError
 from binlog_format.gtids.gtid_set import NO_GTIDS, GtidSet
-from binlog_format.position import BEFORE_ALL, Place
+from binlog_format.position import BEFORE_ALL, Place, position_of
 
 if TYPE_CHECKING:
     from binlog_connector.following.offsets import SourceOffset
@@ -101,8 +101,21 @@ def _file_is_gone(watched: WatchedLog, offset: SourceOffset) -> Decision:
         f"{watched.log.path}: the file that was being read is gone (its number is {file_no}; it had been read up to "
         f"byte {watched.files.byte_of(offset.position):,}): what was written to it after that is missing"
     )
-    go_on = start_of_file(watched, later[0]) if later else end_of_log(watched)
+    go_on = start_of_file(watched, later[0]) if later else _after_earlier_files(watched, offset)
     return lost("FILE_PURGED", reason, go_on=go_on, hint=_KEEP_ROTATED_FILES)
+
+
+def _after_earlier_files(watched: WatchedLog, offset: SourceOffset) -> SourceOffset:
+    """The place after what had been read of the last file that is left, which is before that of *offset*.
+
+    The end of the log may lie before it: whoever looks for that holds back the last event before what a killed program
+    left of another one, and here that event has been read.
+    """
+    last = max(watched.names(), default=None)
+    read_size = next((file.read_size for file in offset.files if file.file_no == last), None)
+    if last is None or read_size is None:
+        return end_of_log(watched)
+    return offset_at(watched, position_of(last, min(read_size, watched.files.size_of(last))), gtid=NO_GTIDS)
 
 
 def _begun_anew(watched: WatchedLog, offset: SourceOffset, file_no: int) -> Decision:

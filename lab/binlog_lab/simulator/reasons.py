@@ -53,8 +53,8 @@ OF_FAULTS = frozenset(
     }
 )
 """Errors for a disk or a broker that fails; the last one for a commit that arrived late."""
-_OF_LOST_OFFSET = "BINLOG_OPTION.INVALID_VALUE"
-"""A switch is decided, and the offset that it is about is not there."""
+_OF_LOST_OFFSET = frozenset({"BINLOG_OPTION.INVALID_VALUE", "BINLOG_TABLE.CHECKPOINT_BEHIND"})
+"""A switch is decided, and the offset that it is about is not there; or tables have the batch that ended there."""
 _OTHER_PUBLISHER = "BINLOG_KAFKA.OTHER_PUBLISHER"
 _OF_LOST_TOPICS = frozenset({"BINLOG_KAFKA.OFFSETS_LOST", "BINLOG_KAFKA.TOPIC_NOT_FOUND"})
 
@@ -141,7 +141,7 @@ class Reasons:
             (condition in (_WITHIN_BATCH, _SHORTER) and self.is_old_log_cut)
             or (condition in _WITHOUT_GTIDS and not taken)
             or (condition in _OF_OTHER_PAST and self.may_have_lost)
-            or (condition == _OF_LOST_OFFSET and self.has_lost_offset)
+            or (condition in _OF_LOST_OFFSET and self.has_lost_offset)
         )
 
     def _is_rotten_at(self, error: BinlogError) -> bool:

@@ -56,12 +56,14 @@ class Checkpoint:
         batch_id: The last batch that was written as a whole; None: none was.
         offset: Where that batch ended, and the next one begins.
         pending: Where the batch ends that was begun after it; it will be done again. None: none was begun.
+        unplaced: Number of the newest batch that was written, and whose place the checkpoint lacks; None: none is.
     """
 
     query_id: str
     batch_id: int | None
     offset: SourceOffset | None
     pending: SourceOffset | None
+    unplaced: int | None = None
 
 
 def read_checkpoint(state: StateFolder) -> Checkpoint | None:
@@ -71,17 +73,20 @@ def read_checkpoint(state: StateFolder) -> Checkpoint | None:
         return None
     try:
         query_id = str(json.loads(metadata)["id"])
-        batch_id = max(_numbers(state, "commits"), default=None)
+        ended = _numbers(state, "commits")
         begun = max(_numbers(state, "offsets"), default=None)
+        # A loss of power may take back the file that begins a batch, and leave the one that ends it.
+        batch_id = max((number for number in ended if begun is not None and number <= begun), default=None)
+        newest = max(ended, default=None)
         if begun is not None and begun > (-1 if batch_id is None else batch_id):
-            # As for Spark: a batch is begun when the one before has ended, though a loss of power may have taken back
-            # the file that states it.
+            # As for Spark: a batch is begun when the one before has ended.
             batch_id = begun - 1 if begun else None
         return Checkpoint(
             query_id,
             batch_id,
             None if batch_id is None else read_offset(state, batch_id),
             None if begun is None or begun == batch_id else read_offset(state, begun),
+            newest if newest is not None and (begun is None or newest > begun) else None,
         )
     except (ValueError, KeyError, TypeError) as error:
         raise OptionError(

@@ -19,7 +19,7 @@ from binlog_connector.following.resume import compare, is_same_log
 from binlog_connector.following.switching import Ignored, OldLog, find_switch
 from binlog_connector.following.watched import WatchedLog
 from binlog_connector.options.source_options import SourceOptions
-from binlog_format.errors import BinlogError, OptionError, SwitchError
+from binlog_format.errors import BinlogError, OptionError, SwitchError, TableError
 from binlog_format.log.log import shown_position
 from binlog_format.position import Place
 from binlog_format.source_file import without_archive
@@ -35,6 +35,7 @@ from binlog_streaming.job_state.switch_journal import (
     write_journal,
 )
 from binlog_streaming.jobs.mirror import absolute_path, any_job_at, job_text_at, write_job_text
+from binlog_streaming.lake.target import NEWEST_CHECKPOINT_HINT
 from binlog_streaming.settings import Job, PublishJob
 from binlog_streaming.settings.lines import value_span
 from binlog_streaming.settings.model import KEPT_DEFINITIONS_FILE
@@ -209,6 +210,7 @@ def plan_switch(file: str, path: str) -> Switch:
     Raises:
         SwitchError: It cannot: `NO_GTIDS`, `OTHER_SERVER`, `MISSING_GTIDS`, `ERRANT_TRANSACTIONS`, `PURGED`,
             `WITHIN_BATCH`.
+        TableError: `CHECKPOINT_BEHIND`: the checkpoint lacks the place of the last batch.
         OptionError: `INVALID_VALUE`: the job has not begun; or the job file's path cannot be replaced.
     """
     job, path = job_to_switch(file), absolute_path(path)
@@ -282,6 +284,14 @@ def _place_of(job: LogJob) -> SwitchStart:
         if record is not None:
             path, tables = record.path, tuple(f"{database}.{table}" for database, table in record.tables)
         checkpoint = read_checkpoint(state)
+        if checkpoint is not None and checkpoint.unplaced is not None:
+            raise TableError(
+                "CHECKPOINT_BEHIND",
+                f"the checkpoint has the end of batch {checkpoint.unplaced}, and not its place in the log: a loss of "
+                "power, or a copy, has left a part of it",
+                at=Place(job.checkpoint),
+                hint=NEWEST_CHECKPOINT_HINT,
+            )
         if checkpoint is not None:
             offset = checkpoint.offset
             # A batch without changes that was cut off is no reason to run the job.

@@ -338,9 +338,14 @@ def _checkpoint_behind(uri: str, commit_id: CommitId, version: int, held: str | 
         "CHECKPOINT_BEHIND",
         f"{commit_id.source_table}: {uri} already holds batch {version}{place}, the checkpoint is only at batch "
         f"{commit_id.batch_id}: it is older than the table",
-        hint="Changes would be left out. Bring back the newest checkpoint; or delete the tables and the checkpoint and "
-        "let this job build them anew from the log",
+        hint=f"Changes would be left out. {NEWEST_CHECKPOINT_HINT}",
     )
+
+
+NEWEST_CHECKPOINT_HINT = (
+    "Bring back the newest checkpoint; or delete the tables and the checkpoint and let this job build them anew from "
+    "the log"
+)
 
 
 class CrashPoint(StrEnum):

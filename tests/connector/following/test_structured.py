@@ -171,6 +171,27 @@ def test_removed_file_is_a_named_loss(tmp_path: Path) -> None:
             assert sorted(taken(tailer)) == list(range(5, 10))
 
 
+def test_after_the_last_file_is_gone_earlier_ones_are_not_read_again(tmp_path: Path) -> None:
+    """What a killed program left of an entry puts the event before it in doubt, but that event has been read."""
+    with LoggingProgram(tmp_path) as program:
+        program.log(2)
+        program.append(b"\x30\x00\x00\x00" + b"\xee" * 11)
+        program.rotate()
+        program.log(3)
+        last = program.rotate()
+        how = FollowOptions(poll_interval=0.01, fail_on_data_loss=False, ends=True)
+        with tail(program, how=how) as tailer:
+            assert sorted(taken(tailer)) == list(range(5))
+            saved = saved_again(tailer.offset)
+        last.unlink()
+        with tail(program, saved=saved, how=how) as tailer:
+            assert taken(tailer) == []
+            saved = saved_again(tailer.offset)
+        program.log(3)
+        with tail(program, saved=saved, how=how) as tailer:
+            assert sorted(taken(tailer)) == list(range(5, 8))
+
+
 def test_file_that_was_to_come_is_gone(tmp_path: Path) -> None:
     with LoggingProgram(tmp_path) as program:
         program.log(5)

@@ -11,7 +11,7 @@ import pytest
 
 from binlog_connector.crash_points import watched
 from binlog_connector.following.watched import WatchedLog
-from binlog_format.errors import SwitchError
+from binlog_format.errors import SwitchError, TableError
 from binlog_streaming.job_state.checkpoint import (
     StateFolder,
     begin_batch,
@@ -200,6 +200,14 @@ def test_a_batch_that_was_cut_off_needs_the_log_before(mariadb_pair: Pair, tmp_p
     old.write_text(JOB.format(log=gone))
     with pytest.raises(SwitchError, match=r"WITHIN_BATCH.*batch 1.*does not have all of it any more"):
         plan_switch(str(old), str(pair.replica.binlog_directory))
+
+
+def test_a_checkpoint_without_the_place_of_its_last_batch_is_named(mariadb_pair: Pair, tmp_path: Path) -> None:
+    """A loss of power took back the file that began a batch, and left the one that ended it."""
+    pair = mariadb_pair
+    end_batch(begun(tmp_path, pair), 1)
+    with pytest.raises(TableError, match=r"CHECKPOINT_BEHIND.*the end of batch 1, and not its place"):
+        plan_switch(str(tmp_path / "job.toml"), str(pair.replica.binlog_directory))
 
 
 def test_a_batch_that_was_cut_off_needs_its_beginning_too(mariadb_pair: Pair, tmp_path: Path) -> None:
