@@ -113,16 +113,18 @@ class RowEvidence:
     def _differing(
         self, images: StepImages, earlier: Indices, later: Indices, columns: pa.Schema, keys: Sequence[str]
     ) -> BrokenChain | None:
-        ours, theirs, lacking = {}, {}, {}
-        for index, field in enumerate(columns):
-            if field.name in keys:
-                continue
+        indexes = [index for index, name in enumerate(columns.names) if name not in keys]
+
+        def rows_of(numbers: Indices) -> pa.Table:
+            arrays = [images.values(index, columns.field(index).type, numbers) for index in indexes]
+            return pa.table(arrays, names=[columns.names[index] for index in indexes])
+
+        lacking = {}
+        for index in () if not images.has_absent and images.has_same_columns else indexes:
             has_values = images.has_values(index)
-            lacking[field.name.casefold()] = ~(has_values[later] & has_values[earlier])
-            ours[field.name] = images.values(index, field.type, later)
-            theirs[field.name] = images.values(index, field.type, earlier)
-        shown = ShownRows(pa.table(ours), lacking, self.nulls_prove_nothing)
-        found = differing(shown, pa.table(theirs), np.arange(len(later)))
+            lacking[columns.names[index].casefold()] = ~(has_values[later] & has_values[earlier])
+        shown = ShownRows(rows_of(later), lacking, self.nulls_prove_nothing)
+        found = differing(shown, rows_of(earlier), np.arange(len(later)))
         if found is None:
             return None
         first = int(found.numbers[0])
