@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,14 @@ from binlog_connector.rules.row_rules import rules_fingerprint
 from binlog_connector.schema.definitions import TableName
 from binlog_format.errors import BinlogError, DataLossError, OptionError, StorageError
 from binlog_format.position import Position
-from binlog_streaming.job_state.checkpoint import begin_batch, begin_query, end_batch, read_checkpoint, state_of
+from binlog_streaming.job_state.checkpoint import (
+    StateFolder,
+    begin_batch,
+    begin_query,
+    end_batch,
+    read_checkpoint,
+    state_of,
+)
 from binlog_streaming.job_state.progress import BatchProgress
 from binlog_streaming.job_state.record import RECORD_FILE
 from binlog_streaming.job_state.record_keeper import RecordKeeper
@@ -366,3 +374,18 @@ def test_after_lost_changes_every_table_lacks_some(tmp_path: Path, caplog: pytes
     stops = RecordKeeper(job(tmp_path))
     stops.begin()
     assert stops.state_before(2).complete == memory.complete
+
+
+def test_what_spark_has_written_is_forced_to_the_disk_with_its_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    forced = []
+    monkeypatch.setattr(
+        os, "fsync", lambda descriptor: forced.append(str(Path(f"/proc/self/fd/{descriptor}").readlink()))
+    )
+    (tmp_path / "offsets").mkdir()
+    (tmp_path / "offsets" / "1").write_text("v1")
+    state = StateFolder(str(tmp_path), {})
+    state.sync("offsets/1")
+    state.sync("offsets/2")
+    assert forced == [str(tmp_path / "offsets" / "1"), str(tmp_path / "offsets")]

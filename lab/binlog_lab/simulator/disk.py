@@ -237,7 +237,7 @@ class Disk:
         if not self._is_ours(path):
             return
         is_folder = stat.S_ISDIR(os.fstat(number).st_mode)
-        self._unfinished = None if is_folder else path
+        self._unfinished = None if is_folder or self._is_synced(path) else path
         try:
             self._write("fsync", path)
         finally:
@@ -247,6 +247,11 @@ class Disk:
         else:
             with _REAL_OPEN(path, "rb") as file:
                 self._synced[os.fstat(number).st_ino] = file.read()
+
+    def _is_synced(self, path: str) -> bool:
+        """True if nothing was written to the file since it was synced, maybe by another process."""
+        with _REAL_OPEN(path, "rb") as file:
+            return self._synced.get(os.fstat(file.fileno()).st_ino) == file.read()
 
     def _replace(self, source: Any, target: Any, **named: Any) -> None:
         if not self._is_ours(target):

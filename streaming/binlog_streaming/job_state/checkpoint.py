@@ -190,6 +190,13 @@ class StateFolder:
         except OSError as error:
             raise storage_error(f"{self.directory}/{name}", "write", error) from error
 
+    def sync(self, name: str) -> None:
+        """Make a file that Spark has written safe from a loss of power."""
+        try:
+            self._store.sync(name)
+        except OSError as error:
+            raise storage_error(f"{self.directory}/{name}", "write", error) from error
+
     def names(self, folder: str) -> Iterator[str]:
         """Files in a folder of it, those in folders there included; nothing where that is not there."""
         try:

@@ -255,8 +255,11 @@ class TablesJob(JobRun[MicroBatch, BatchProgress, Progress]):
         started = time.monotonic()
         query_id = frame.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId")
         assert query_id is not None
-        # Spark has written down where the batch ends before it begins.
-        offset = read_offset(state_of(self.job), batch_id)
+        # Spark has written down where the batch ends before it begins, but a loss of power may take that back: tables
+        # would have a batch then of which nobody knows.
+        state = state_of(self.job)
+        state.sync(f"offsets/{batch_id}")
+        offset = read_offset(state, batch_id)
         context = BatchContext(
             query_id=query_id,
             batch_id=batch_id,

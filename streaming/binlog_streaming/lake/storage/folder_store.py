@@ -131,6 +131,13 @@ class FolderStore(Store):
         with suppress(FileNotFoundError):
             shutil.rmtree(self._folder)
 
+    def sync(self, name: str) -> None:
+        """See `Store`."""
+        path = self._folder / name
+        with suppress(FileNotFoundError), path.open("rb") as file:
+            os.fsync(file.fileno())
+            sync_folder(path.parent)
+
     def sync_names(self) -> None:
         """See `Store`."""
         for folder in self._written_to:
