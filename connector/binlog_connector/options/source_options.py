@@ -220,7 +220,7 @@ class SourceOptions:
             )
 
     def of_log(self, log: Log) -> SourceOptions:
-        """The options for this log: where no view is given, what there is in a log of its format."""
+        """These options, with the default view of the log's format where none is given."""
         is_open = "view" not in self.given and self.view not in log.traits.views
         view = View(log.traits.views[0]) if is_open else self.view
         check_log(log, self.given, view)

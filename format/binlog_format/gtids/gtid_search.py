@@ -227,7 +227,7 @@ class GtidSearch:
 
 
 def start_after_set(log: Log, wanted: GtidSet) -> GtidStart:
-    """MySQL: where reading goes on after the transactions of a set."""
+    """The place after the transactions of a set, in a log of MySQL."""
     position, state = log.gtids_before_start()
     purged = state.without(wanted)
     if purged:

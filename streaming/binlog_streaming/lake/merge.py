@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 import numpy as np
@@ -182,6 +182,11 @@ class _Found(Generic[File]):
         # The numbers of these rows.
         return self.rows if self.gone is None else self.rows[~self.gone]
 
+    def only(self, mask: Mask) -> _Found[File]:
+        # The rows of *mask*.
+        gone = None if self.gone is None else self.gone[mask]
+        return _Found(self.file, self.rows[mask], self.numbers[mask], self.marked, gone)
+
 
 @dataclass(frozen=True, slots=True)
 class _Flags:
@@ -223,7 +228,7 @@ def _rows_in(
     rows, numbers, gone = (np.concatenate(part) for part in zip(*found, strict=True))
     marked = files.reader.marked(file) if len(rows) else rows
     left = ~np.isin(rows, marked, assume_unique=True)
-    return _Found(file, rows[left], numbers[left], marked, None if flags.gone is None else gone[left])
+    return _Found(file, rows, numbers, marked, None if flags.gone is None else gone).only(left)
 
 
 def _one_row_by_key(found: Sequence[_Found[File]], key_count: int) -> list[_Found[File]]:
@@ -231,22 +236,18 @@ def _one_row_by_key(found: Sequence[_Found[File]], key_count: int) -> list[_Foun
 
     A statement that changes the key of a table does not make it unique among rows that are marked as deleted.
     """
-    numbers = np.concatenate([np.empty(0, np.int64), *(in_file.numbers for in_file in found)])
-    if len(np.unique(numbers)) == len(numbers):
+    if not found:
+        return []
+    numbers = np.concatenate([in_file.numbers for in_file in found])
+    gone = np.concatenate([in_file.gone for in_file in found if in_file.gone is not None])  # all of them tell
+    places = np.arange(len(numbers))
+    is_live, last = np.zeros(key_count, np.bool_), np.empty(key_count, np.int64)
+    is_live[numbers[~gone]], last[numbers] = True, places
+    stays = ~gone | (~is_live[numbers] & (last[numbers] == places))
+    if stays.all():
         return list(found)
-    is_live = np.zeros(key_count, np.bool_)
-    for in_file in found:
-        is_live[in_file.live] = True
-    chosen, left = np.full(key_count, -1, np.int64), []
-    places = np.split(np.arange(len(numbers)), np.cumsum([len(in_file.numbers) for in_file in found])[:-1])
-    for in_file, of_file in zip(found, places, strict=True):
-        chosen[in_file.numbers] = of_file  # the last one
-    for in_file, of_file in zip(found, places, strict=True):
-        assert in_file.gone is not None, "a column tells it"
-        stays = ~in_file.gone | (~is_live[in_file.numbers] & (chosen[in_file.numbers] == of_file))
-        left.append(
-            replace(in_file, rows=in_file.rows[stays], numbers=in_file.numbers[stays], gone=in_file.gone[stays])
-        )
+    masks = np.split(stays, np.cumsum([len(in_file.rows) for in_file in found])[:-1])
+    left = [in_file.only(mask) for in_file, mask in zip(found, masks, strict=True)]
     return [in_file for in_file in left if len(in_file.rows)]
 
 

@@ -47,6 +47,12 @@ if TYPE_CHECKING:
     File = TypeVar("File")
 
 
+NEWEST_CHECKPOINT_HINT = (
+    "Bring back the newest checkpoint; or delete the tables and the checkpoint and let this job build them anew from "
+    "the log"
+)
+
+
 @dataclass(frozen=True, slots=True)
 class RecordedFile:
     """A data file of a target, with what the table format records of it.
@@ -340,12 +346,6 @@ def _checkpoint_behind(uri: str, commit_id: CommitId, version: int, held: str | 
         f"{commit_id.batch_id}: it is older than the table",
         hint=f"Changes would be left out. {NEWEST_CHECKPOINT_HINT}",
     )
-
-
-NEWEST_CHECKPOINT_HINT = (
-    "Bring back the newest checkpoint; or delete the tables and the checkpoint and let this job build them anew from "
-    "the log"
-)
 
 
 class CrashPoint(StrEnum):

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from binlog_format.kernels import Indices, Mask
+    from binlog_streaming.lake.key_lookup import KeyRuns
     from binlog_streaming.modes.partial.rows import Lookup
     from binlog_streaming.modes.row_batches import StepImages
 
@@ -62,7 +63,7 @@ def mirror_change(
         order = np.concatenate([np.flatnonzero(stays), np.flatnonzero(~stays)])
         return Change(upserts, gone, expected=expected[order], firsts=first[order], runs=runs)
     # The image of a delete is the row as it was last, so a row that the step itself brought is known as a whole.
-    kept = stays | _is_touched(images, key_table, last, stays)
+    kept = stays | _is_touched(images, runs, last, stays)
     order = np.concatenate([np.flatnonzero(kept), np.flatnonzero(~kept)])
     return Change(
         _marked(images, _decoded(images, schema, last[kept]), last[kept], ~stays[kept]),
@@ -116,14 +117,14 @@ def _decoded(images: StepImages, schema: pa.Schema, numbers: Indices) -> pa.Tabl
     return pa.Table.from_arrays(arrays, schema=schema)
 
 
-def _is_touched(images: StepImages, keys: KeyTable, last: Indices, stays: Mask) -> Mask:
+def _is_touched(images: StepImages, runs: KeyRuns, last: Indices, stays: Mask) -> Mask:
     # Of the last images of keys those before which an insert or an update of the same key comes.
     if stays.all():
         return ~stays
-    ids, count = keys.ids()
-    touched = np.zeros(count, dtype=np.bool_)
-    touched[ids[np.isin(images.kinds, (ImageKind.INSERT, ImageKind.UPDATE_AFTER))]] = True
-    return touched[ids[last]] & ~stays
+    comes = np.isin(images.kinds[runs.order], (ImageKind.INSERT, ImageKind.UPDATE_AFTER))
+    touched = np.zeros(len(images), dtype=np.bool_)
+    touched[runs.last] = np.logical_or.reduceat(comes, np.flatnonzero(runs.begins))
+    return touched[last] & ~stays
 
 
 def _marked(images: StepImages, rows: pa.Table, numbers: Indices, gone: Mask) -> pa.Table:

@@ -228,13 +228,8 @@ class StepImages:
 
     def in_log_order(self) -> Indices:
         """Numbers of all images as they come in the log."""
-        order = self.in_other_order()
-        return np.arange(len(self), dtype=np.int64) if order is None else order
-
-    def in_other_order(self) -> Indices | None:
-        """The same; None where they are numbered as they come."""
         if self.ranks is None:
-            return None
+            return np.arange(len(self), dtype=np.int64)
         order = np.empty(len(self.ranks), dtype=np.int64)
         order[self.ranks] = np.arange(len(self.ranks))
         return order

@@ -79,7 +79,8 @@ class KeyTable:
     def runs(self, images: StepImages) -> KeyRuns:
         """The images key by key, those of a key in log order."""
         values = integers(self.rows.column(0)) if self.rows.num_columns == 1 else None
-        return KeyRuns.of(self.ids()[0] if values is None else values, images.in_other_order())
+        in_log = None if images.ranks is None else images.in_log_order()
+        return KeyRuns.of(self.ids()[0] if values is None else values, in_log)
 
     def ids(self) -> tuple[Indices, int]:
         """A number for each image, from 0 on, the same for the same key; and how many there are."""

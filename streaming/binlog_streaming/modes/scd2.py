@@ -59,7 +59,7 @@ def scd2_change(
     key_table = KeyTable.of(images, schema, keys)
     whole = WholeImages(images, schema, computed_is_null)
     ids, _ = key_table.ids()
-    runs = KeyRuns.of(ids, images.in_other_order())
+    runs = KeyRuns.of(ids, images.in_log_order())
     order = runs.order[_what_counts(whole, ids, keys)[runs.order]]
     if images.existing.any():
         order = order[~_repeats(whole, key_table, order, _is_first(ids[order]), current)]

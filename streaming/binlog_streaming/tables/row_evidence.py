@@ -113,18 +113,11 @@ class RowEvidence:
     def _differing(
         self, images: StepImages, earlier: Indices, later: Indices, columns: pa.Schema, keys: Sequence[str]
     ) -> BrokenChain | None:
-        indexes = [index for index, name in enumerate(columns.names) if name not in keys]
-
-        def rows_of(numbers: Indices) -> pa.Table:
-            arrays = [images.values(index, columns.field(index).type, numbers) for index in indexes]
-            return pa.table(arrays, names=[columns.names[index] for index in indexes])
-
-        lacking = {}
-        for index in () if not images.has_absent and images.has_same_columns else indexes:
-            has_values = images.has_values(index)
-            lacking[columns.names[index].casefold()] = ~(has_values[later] & has_values[earlier])
-        shown = ShownRows(rows_of(later), lacking, self.nulls_prove_nothing)
-        found = differing(shown, rows_of(earlier), np.arange(len(later)))
+        names = [name for name in columns.names if name not in keys]
+        has_values = _has_values(images, columns, names)
+        lacking = {name.casefold(): ~(has[later] & has[earlier]) for name, has in has_values.items()}
+        shown = ShownRows(_rows_of(images, columns, names, later), lacking, self.nulls_prove_nothing)
+        found = differing(shown, _rows_of(images, columns, names, earlier), np.arange(len(later)))
         if found is None:
             return None
         first = int(found.numbers[0])
@@ -138,8 +131,7 @@ class RowEvidence:
         firsts, is_whole = change.firsts, change.expected == Expected.THIS_ROW
         if any(row_batch.is_derived for row_batch in images.row_batches):
             is_whole &= ~_derived(images)[firsts]  # made of the target's own rows, as far as they are needed
-        chosen = np.flatnonzero(is_whole)
-        chosen = _spread(chosen, self.rows or None)
+        chosen = _spread(np.flatnonzero(is_whole), self.rows or None)
         names = tuple(name for name in columns.names if name not in keys)
         if images.has_absent:  # MINIMAL images have nothing beside the key
             indexes = {name: columns.get_field_index(name) for name in names}
@@ -148,18 +140,12 @@ class RowEvidence:
             return None
         self.compared += 0 if self.rows == 0 else len(chosen)
 
-        # Masks over all images, made once: rows are asked for file by file. Nearly always no image lacks anything.
-        all_have = not images.has_absent and images.has_same_columns
-        has_values = {} if all_have else {name: images.has_values(columns.get_field_index(name)) for name in names}
+        has_values = _has_values(images, columns, names)  # made once: rows are asked for file by file
 
         def shown(numbers: Indices) -> ShownRows:
             wanted = firsts[numbers]
-            values = []
-            for name in names:
-                index = columns.get_field_index(name)
-                values.append(images.values(index, columns.field(index).type, wanted))
             lacking = {name.casefold(): ~has[wanted] for name, has in has_values.items()}
-            return ShownRows(pa.table(values, names=list(names)), lacking, self.nulls_prove_nothing)
+            return ShownRows(_rows_of(images, columns, names, wanted), lacking, self.nulls_prove_nothing)
 
         is_chosen = np.zeros(len(firsts), np.bool_)
         is_chosen[chosen] = True
@@ -188,6 +174,19 @@ def _spread(numbers: Indices, count: int | None) -> Indices:
     if count is None or len(numbers) <= count:
         return numbers
     return numbers[np.linspace(0, len(numbers) - 1, count).astype(np.int64)]
+
+
+def _rows_of(images: StepImages, columns: pa.Schema, names: Sequence[str], numbers: Indices) -> pa.Table:
+    # Some columns of some images.
+    arrays = [images.values(columns.get_field_index(name), columns.field(name).type, numbers) for name in names]
+    return pa.Table.from_arrays(arrays, names=list(names))
+
+
+def _has_values(images: StepImages, columns: pa.Schema, names: Sequence[str]) -> dict[str, Mask]:
+    # Of each column the mask of the images that have it; empty, as it nearly always is, where all images have all.
+    if not images.has_absent and images.has_same_columns:
+        return {}
+    return {name: images.has_values(columns.get_field_index(name)) for name in names}
 
 
 def _derived(images: StepImages) -> Mask:
@@ -238,11 +237,9 @@ def contradicted_by_step(
         masked: Columns of which no value is told.
     """
     (place, kind), (place_before, kind_before) = (_described(images, image) for image in (found.later, found.earlier))
-    arrays = [
-        images.values(columns.get_field_index(key), columns.field(key).type, np.array([found.later])) for key in keys
-    ]
-    row = _text(pa.Table.from_arrays(arrays, names=list(keys)))
-    needs = "the row" if needs_row(expected_rows(images, np.array([found.later])))[0] else "no row"
+    later = np.array([found.later])
+    row = _text(_rows_of(images, columns, keys, later))
+    needs = "the row" if needs_row(expected_rows(images, later))[0] else "no row"
     left = "no row" if needs == "the row" else "a row"
     if found.different is not None:
         left = f"another one: {_differences(found.different, masked)}"
@@ -258,14 +255,13 @@ def contradicted_by_step(
 
 def missing_rows(images: StepImages, columns: pa.Schema, error: MissingRowsError) -> TableError:
     """The error for a target without a key that lacks rows which a step takes from it; arguments as `contradicted`."""
-    numbers = np.array([error.image])
-    arrays = [images.values(index, field.type, numbers) for index, field in enumerate(columns)]
+    row = _text(_rows_of(images, columns, columns.names, np.array([error.image])))
     place, kind = _described(images, error.image)
     more = f"; {error.count - 1} more rows of this step are missing" if error.count > 1 else ""
     return TableError(
         "CONTRADICTED",
         f"{images.source_table}: {kind} at {place} needs a target with the row "
-        f"{_text(pa.Table.from_arrays(arrays, schema=columns))}, and there is none that is equal{more}",
+        f"{row}, and there is none that is equal{more}",
         hint=_hint(images),
     )
 
@@ -273,18 +269,13 @@ def missing_rows(images: StepImages, columns: pa.Schema, error: MissingRowsError
 def wrong_document(images: StepImages, columns: pa.Schema, keys: Sequence[str], error: DocumentError) -> TableError:
     """The error for a target whose JSON value is not the one that logged changes are made to; see `contradicted`."""
     place, kind = _described(images, error.image)
-    arrays = [
-        images.values(columns.get_field_index(key), columns.field(key).type, np.array([error.image - 1]))
-        for key in keys
-    ]
-    row = _text(pa.Table.from_arrays(arrays, names=list(keys)))
+    row = _text(_rows_of(images, columns, keys, np.array([error.image - 1])))
     return TableError(
         "CONTRADICTED",
         f"{images.source_table}: {kind} at {place} changes a part of the JSON value {error.column} of the row with key "
         f"{row}, and the target has {error.held} there",
         hint="The target was wrong before this change already, and nothing of the step was written. Let the job go on "
-        'without the table (on_error = "set_aside"), and take its rows anew: '
-        f"{_command(images)}",
+        'without the table (on_error = "set_aside"), and take its rows anew: ' + _command(images),
     )
 
 

@@ -97,7 +97,7 @@ class Forest:
         self._records = records
         self._nodes = np.empty(_NODES_MIN, dtype=NODE_DTYPE)  # ascending by place
         self._node_count = 0
-        self._is_open = False  # the last of them goes on in the next window
+        self._is_open = False  # true: the last record continues in the next window
         self._head = empty_bytes(OOB_HEADER_SIZE_MAX)
         self._integers = np.empty(OOB_HEADER_INTS, dtype=np.uint64)
         self._given = np.zeros(1, dtype=NODE_DTYPE)

@@ -81,6 +81,7 @@ def with_documents(
     key_table = KeyTable.of(images, schema, keys)
     ids, count = key_table.ids()
     order = images.in_log_order()
+    first = KeyRuns.of(ids, order).first
     made: dict[int, dict[int, str | None]] = {}
     for column in range(len(schema)):
         changes = _changes(images, column)
@@ -97,7 +98,7 @@ def with_documents(
         asked = np.unique(bases[changed[bases[changed, 0] == _IN_TARGET], 1])
         held = {}
         if len(asked):
-            wanted = key_table.taken(KeyRuns.of(ids, order).first[asked])
+            wanted = key_table.taken(first[asked])
             held = dict(zip(asked.tolist(), _texts_in_target(there, wanted, schema.names[column]), strict=True))
         step = _Column(schema.names[column], changes, null_stays)
         made[column] = step.made(changed, bases, known, held)
