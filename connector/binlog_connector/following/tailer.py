@@ -222,6 +222,8 @@ class Tailer:
 
     def _look(self) -> Step | None:
         """One look at the log; None: nothing new."""
+        # Of what this look sees the directory may have told already: that must not end the wait after it.
+        self._watch.forget()
         try:
             # Before reading: what is written meanwhile changes the mark of the next look.
             mark = self._files.look()

@@ -89,6 +89,10 @@ class DirectoryWatch:
             if left <= self._poll_interval:
                 return False
 
+    def forget(self) -> None:
+        """Forget what has changed so far, or who has called `wake`: whoever calls this looks right after it."""
+        self._changed.wait(0)
+
     def wake(self) -> None:
         """End a wait in another thread, or the next one, at once; signal handlers may call it."""
         self._changed.set()

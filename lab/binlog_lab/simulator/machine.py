@@ -130,6 +130,9 @@ class _ClockWatch:
         self._clock.sleep(timeout)
         return True
 
+    def forget(self) -> None:
+        """Nothing is remembered."""
+
     def wake(self) -> None:
         """Nobody waits."""
 

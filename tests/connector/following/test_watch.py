@@ -73,6 +73,15 @@ def test_wake_ends_a_wait(tmp_path: Path) -> None:
         timer.join()
 
 
+def test_what_is_forgotten_ends_no_wait(tmp_path: Path) -> None:
+    with DirectoryWatch(tmp_path) as watch:
+        watch.wake()
+        watch.forget()
+        assert not watch.wait(0.05)
+        watch.wake()
+        assert watch.wait(LONG)
+
+
 def test_url_is_only_waited_for() -> None:
     with DirectoryWatch("s3://bucket/binlogs", poll_interval=0.001) as watch:
         assert watch.wait(LONG)
