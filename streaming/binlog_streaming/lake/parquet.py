@@ -82,6 +82,11 @@ class ParquetTarget(Target):
         del commit_id  # a file has one place in the order of steps, whoever wrote it
         return None if self.newest is None else Applied(*self.newest.place, self.newest.recorded.get(LAST_CHANGE_KEY))
 
+    def sync(self) -> None:
+        """See `Target`."""
+        if self.newest is not None:
+            self.store.sync(self.newest.name)
+
     def gtid_positions(self) -> list[str]:
         """See `Target`; a replay records them in the table's file, a step in its own."""
         step = "" if self.newest is None else self.newest.recorded.get(GTID_POSITION_KEY, "")
@@ -221,7 +226,8 @@ class _Table:
 
 @dataclass(frozen=True, slots=True)
 class _StepFile:
-    # A step that is there: its batch and number, and what its file contains.
+    # A step that is there: its file, its batch and number, and what its file contains.
+    name: str
     place: tuple[int, int]
     schema: pa.Schema
     recorded: Mapping[str, str]
@@ -233,7 +239,7 @@ class _StepFile:
         recorded = {key.decode(): value.decode() for key, value in ours}
         place = _place(name)
         assert place is not None
-        return cls(place, footer.schema.to_arrow_schema().remove_metadata(), recorded)
+        return cls(name, place, footer.schema.to_arrow_schema().remove_metadata(), recorded)
 
     @classmethod
     def read(cls, store: Store, name: str) -> _StepFile:

@@ -259,6 +259,9 @@ class Target(ABC):
     def is_conflict(self, error: Exception) -> bool:
         """True if a write failed because another writer committed between the look and the write."""
 
+    def sync(self) -> None:  # noqa: B027 (catalogs and object stores do it themselves)
+        """Make the newest commit safe from a loss of power: who made it may have been killed before that."""
+
     def close(self) -> None:  # noqa: B027 (most have nothing to close)
         """Close connections."""
 
@@ -294,7 +297,7 @@ class Target(ABC):
             )
 
     def is_done(self, commit_id: CommitId) -> bool:
-        """True if the step is in the table already.
+        """True if the step is in the table already; it stays there then, also after a loss of power.
 
         Raises:
             TableError: `CHECKPOINT_BEHIND`: the table holds a later batch, or another one under this number.
@@ -305,6 +308,7 @@ class Target(ABC):
         held = applied.last_change if applied.place == commit_id.place else None
         if applied.batch_id > commit_id.batch_id or held not in (None, commit_id.last_change):
             raise _checkpoint_behind(self.uri, commit_id, applied.batch_id, held)
+        self.sync()
         return True
 
 

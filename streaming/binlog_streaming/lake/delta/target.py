@@ -25,6 +25,7 @@ from binlog_streaming.lake.commit_id import (
     write_cost,
 )
 from binlog_streaming.lake.delta.actions import Metadata, statistics_of
+from binlog_streaming.lake.delta.checkpoints import commit_name
 from binlog_streaming.lake.delta.columns import created, delta_schema, widens, with_columns
 from binlog_streaming.lake.delta.commit import DeltaTableWrite
 from binlog_streaming.lake.delta.features import FEED, check_changed, check_features, upgrade, with_properties
@@ -124,6 +125,10 @@ class DeltaTarget(FilesTarget[DeltaTableWrite]):
             if step is not None:
                 return [*recorded, step.get(GTID_POSITION_KEY, "")]
         return recorded
+
+    def sync(self) -> None:
+        """See `Target`."""
+        self.store.sync(commit_name(self.log.version))
 
     def version(self) -> str | None:
         """See `Target`."""

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import datetime as dt
+import itertools
+import random
 import shutil
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import TYPE_CHECKING
@@ -16,6 +18,8 @@ from hypothesis import strategies as st
 
 from binlog_connector.crash_points import watched
 from binlog_format.errors import OptionError, TableError, UnsupportedError
+from binlog_lab.simulator.disk import Disk, Killed
+from binlog_lab.simulator.machine import forget_process
 from binlog_streaming.lake.change import Patches
 from binlog_streaming.lake.delta import log as delta_log
 from binlog_streaming.lake.evolution import SchemaChange
@@ -59,6 +63,34 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
 @pytest.fixture(params=MIRROR_VARIANTS, ids=str)
 def mirror_place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
     return Variant(request.param).place(tmp_path)
+
+
+@pytest.mark.parametrize("variant", [Variant.DELTA, Variant.PARQUET])
+def test_a_step_that_is_found_stays_after_a_loss_of_power(variant: Variant, tmp_path: Path) -> None:
+    """Who made it may have been killed before it was safe."""
+    found = 0
+    for call, seed in itertools.product(range(1, 25), range(3)):
+        disk = Disk(tmp_path / f"{call}-{seed}", tmp_path / "log", random.Random(seed))
+        disk.root.mkdir()
+        place = variant.place(disk.root)
+        with disk.installed():
+            place.append(0, numbers(1, 5))
+            disk.restart()
+            disk.at_write[call] = disk.kill
+            with suppress(Killed):
+                place.append(1, numbers(5, 9))
+            disk.restart()
+            forget_process()
+            with closing(place.target()) as target:
+                is_found = target.is_done(replace(COMMIT_ID, batch_id=1))
+            with suppress(Killed):
+                disk.lose_power()
+            disk.restart()
+            forget_process()
+            with closing(place.target()) as target:
+                assert target.is_done(replace(COMMIT_ID, batch_id=1)) or not is_found
+        found += is_found
+    assert 0 < found < 72
 
 
 def same_values(got: pa.Table, wanted: pa.Table) -> None:
