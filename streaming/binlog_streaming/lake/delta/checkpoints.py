@@ -1,4 +1,4 @@
-"""Files of a Delta table's log: names of commits, and checkpoints, of which `checkpoint_lines` gives the actions.
+"""Files of a Delta table's log: names of commits, and checkpoints, of which `readable_checkpoint` gives the actions.
 
 Checkpoints of both specifications are read, with all names that they may have, with parts and sidecars.
 `write_checkpoint` writes one of version 2, in one file, for tables that deltalake makes none of.
@@ -7,9 +7,10 @@ Checkpoints of both specifications are read, with all names that they may have, 
 from __future__ import annotations
 
 import json
+import logging
 import re
 import uuid
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 import pyarrow as pa
@@ -18,12 +19,16 @@ import pyarrow.parquet as pq
 from binlog_streaming.lake.delta.actions import DeltaTransaction, Line, milliseconds
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping, Sequence
 
     from binlog_streaming.lake.delta.log import TableLog
     from binlog_streaming.lake.storage.store import Store
 
+logger = logging.getLogger(__name__)
+
 LOG_FOLDER = "_delta_log"
+LAST_CHECKPOINT = f"{LOG_FOLDER}/_last_checkpoint"
+"""File with the version of a checkpoint, from which readers look on."""
 
 _LINES = msgspec.json.Decoder(Line)
 _COMMIT = re.compile(r"(\d{20})\.json")
@@ -123,13 +128,41 @@ def log_files(store: Store, version: int) -> tuple[list[int], dict[int, list[str
 def checkpoint_hint(store: Store) -> int:
     """Version of a checkpoint from which to look on: a log of many commits takes many requests to be listed."""
     try:
-        return _HINT.decode(store.read(f"{LOG_FOLDER}/_last_checkpoint")).version
+        return _HINT.decode(store.read(LAST_CHECKPOINT)).version
     except (FileNotFoundError, msgspec.MsgspecError):
         return 0
 
 
-def checkpoint_lines(store: Store, name: str) -> Iterator[Line]:
-    """Actions in a file of a checkpoint, and in its sidecars."""
+class ReadCheckpoint(NamedTuple):
+    """A checkpoint that was read.
+
+    Attributes:
+        version: Of the table; -1: there is none that can be read.
+        lines: Its actions.
+        unreadable: Files of newer ones, which are no Parquet.
+    """
+
+    version: int
+    lines: list[Line]
+    unreadable: tuple[str, ...]
+
+
+def readable_checkpoint(store: Store, checkpoints: Mapping[int, Sequence[str]]) -> ReadCheckpoint:
+    """The newest of *checkpoints*; one of which a loss of power has left a part is passed over, as Spark does it."""
+    unreadable: list[str] = []
+    for version, names in sorted(checkpoints.items(), reverse=True):
+        try:
+            lines = [line for name in names for line in _lines_of(store, name)]
+        except pa.ArrowException as error:
+            logger.warning("%s: the checkpoint of version %d is no Parquet file: %s", store.uri, version, error)
+            unreadable += names
+            continue
+        return ReadCheckpoint(version, lines, tuple(unreadable))
+    return ReadCheckpoint(-1, [], tuple(unreadable))
+
+
+def _lines_of(store: Store, name: str) -> Iterator[Line]:
+    # Actions in a file of a checkpoint, and in its sidecars.
     if name.endswith(".json"):
         lines = decoded_lines(store.read(name))
     else:
@@ -139,7 +172,7 @@ def checkpoint_lines(store: Store, name: str) -> Iterator[Line]:
         lines = [msgspec.convert(_plain(row), Line) for row in rows if any(row.values())]
     for line in lines:
         if line.sidecar is not None:
-            yield from checkpoint_lines(store, f"{LOG_FOLDER}/_sidecars/{line.sidecar.path}")
+            yield from _lines_of(store, f"{LOG_FOLDER}/_sidecars/{line.sidecar.path}")
         else:
             yield line
 
@@ -171,7 +204,7 @@ def write_checkpoint(store: Store, log: TableLog) -> None:
     pq.write_table(pa.Table.from_pylist(rows, schema), file.sink, compression="zstd")
     file.finish()
     store.sync_names()
-    store.write(f"{LOG_FOLDER}/_last_checkpoint", json.dumps({"version": log.version, "size": len(rows)}).encode())
+    store.write(LAST_CHECKPOINT, json.dumps({"version": log.version, "size": len(rows)}).encode())
 
 
 def _with_pairs(value: object, name: str = "") -> object:

@@ -32,10 +32,10 @@ from binlog_streaming.lake.delta.actions import (
 )
 from binlog_streaming.lake.delta.checkpoints import (
     checkpoint_hint,
-    checkpoint_lines,
     commit_name,
     decoded_lines,
     log_files,
+    readable_checkpoint,
 )
 from binlog_streaming.lake.delta.row_tracking import ROWS_KEPT, with_row_ids
 
@@ -108,6 +108,7 @@ class TableLog:
         transactions: Which commit of each application it holds.
         domains: Metadata of features and applications, by domain; each stays until somebody who knows it changes it.
         checkpoint: Version of the checkpoint that the log was read from; -1: none.
+        unreadable: Files of newer checkpoints.
         history: Where the steps of jobs are, as far as commits were read; see `look_back`.
         digest: Of the newest commit as it is in the log; empty: it was not read, there is only a checkpoint of it.
         committed_at: In-commit timestamp of the newest commit; None: it has none, or that commit was not read.
@@ -124,6 +125,7 @@ class TableLog:
     transactions: dict[str, int] = field(default_factory=dict)
     domains: dict[str, Domain] = field(default_factory=dict)
     checkpoint: int = -1
+    unreadable: tuple[str, ...] = ()
     history: LogHistory = field(default_factory=LogHistory)
     digest: bytes = b""
     committed_at: int | None = None
@@ -201,10 +203,10 @@ def newest_checkpoint(store: Store, log: TableLog) -> int:
 
 def learn_checkpoint(store: Store, log: TableLog, version: int) -> None:
     """Note that a checkpoint of *version* exists: the next look in this process starts from it."""
-    log.checkpoint = version
+    log.checkpoint, log.unreadable = version, ()
     with _keeping:
         if (kept := _kept.get(store.uri)) is not None:
-            kept.checkpoint = max(kept.checkpoint, version)
+            kept.checkpoint, kept.unreadable = max(kept.checkpoint, version), ()
 
 
 def learn_cost(store: Store, log: TableLog, recorded: str) -> None:
@@ -236,16 +238,17 @@ def read_log(store: Store) -> TableLog | None:
     commits, checkpoints = log_files(store, hint)
     if hint and not checkpoints:
         commits, checkpoints = log_files(store, 0)  # the checkpoint of the hint is not there any more
-    start = max(checkpoints, default=-1)
-    version = max([start, *commits])
+    version = max([*checkpoints, *commits], default=-1)
     if version < 0:
         return None
     log = empty_log()
-    log.checkpoint = log.version = start
     try:
-        for name in checkpoints.get(start, ()):
-            for line in checkpoint_lines(store, name):
-                log.take(line)
+        found = readable_checkpoint(store, checkpoints)
+        if found.unreadable and hint:
+            found = readable_checkpoint(store, log_files(store, 0)[1])
+        log.version, log.checkpoint, log.unreadable = found.version, found.version, found.unreadable
+        for line in found.lines:
+            log.take(line)
         while log.version < version:
             _take_commit(log, store, log.version + 1)
             log.version += 1

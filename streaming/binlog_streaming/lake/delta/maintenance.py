@@ -15,7 +15,13 @@ from deltalake import DeltaTable
 from deltalake.exceptions import CommitFailedError
 
 from binlog_streaming.lake.delta.actions import milliseconds
-from binlog_streaming.lake.delta.checkpoints import LOG_FOLDER, checkpoint_version, commit_name, write_checkpoint
+from binlog_streaming.lake.delta.checkpoints import (
+    LAST_CHECKPOINT,
+    LOG_FOLDER,
+    checkpoint_version,
+    commit_name,
+    write_checkpoint,
+)
 from binlog_streaming.lake.delta.commit import DeltaTableWrite
 from binlog_streaming.lake.delta.features import MANAGED
 from binlog_streaming.lake.delta.file_reader import DeltaFileReader
@@ -120,16 +126,22 @@ def checkpoint(store: Store, log: TableLog, sink: Sink) -> int:
     if is_managed:
         every, files = MANAGED_CHECKPOINT_EVERY, MANAGED_CHECKPOINT_FILES
     every += (len(log.files) + len(log.removed)) // files
-    if log.version - log.checkpoint < every:
+    if log.unreadable:
+        store.remove(LAST_CHECKPOINT)  # first: readers do not look for another one than it names
+    for name in log.unreadable:
+        store.remove(name)
+    if log.version - log.checkpoint < every and not log.unreadable:
         return log.checkpoint
     newest = newest_checkpoint(store, log)  # several processes write the table in turn, and each has its own look
-    if log.version - newest < every:
+    if log.version - newest < every and not log.unreadable:
         learn_checkpoint(store, log, newest)
         return newest
     if is_managed:
         write_checkpoint(store, log)
     else:
         DeltaTable(store.uri, storage_options=dict(sink.storage), version=log.version).create_checkpoint()
+        store.sync(f"{commit_name(log.version).removesuffix('.json')}.checkpoint.parquet")
+        store.sync(LAST_CHECKPOINT)
     learn_checkpoint(store, log, log.version)
     return newest
 

@@ -293,6 +293,23 @@ def test_a_checkpoint_comes_every_16_commits(tmp_path: Path) -> None:
     assert sorted(find(str(tmp_path)).read().read_all().column("id").to_pylist()) == list(range(100))
 
 
+def test_a_part_of_a_checkpoint_is_passed_over_and_replaced(tmp_path: Path) -> None:
+    """A loss of power may leave one: deltalake does not force it to the disk."""
+    sink = Sink(directory=str(tmp_path))
+    for batch_id in range(40):
+        append(str(tmp_path), replace(COMMIT_ID, batch_id=batch_id), [batch_id])
+        find(str(tmp_path)).maintain(sink)
+    newest = checkpoints_of(tmp_path)[-1]
+    path = tmp_path / "_delta_log" / f"{newest:020}.checkpoint.parquet"
+    path.write_bytes(path.read_bytes()[:-20])
+    log._kept.clear()
+    append(str(tmp_path), replace(COMMIT_ID, batch_id=40), [40])
+    find(str(tmp_path)).maintain(sink)
+    assert not path.exists()
+    assert checkpoints_of(tmp_path)[-1] == DeltaTable(str(tmp_path)).version()
+    assert sorted(DeltaTable(str(tmp_path)).to_pyarrow_table().column("id").to_pylist()) == list(range(41))
+
+
 @pytest.mark.parametrize("commits", [1, 2, 3])
 def test_old_files_go_however_many_commits_a_batch_has(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, commits: int
