@@ -27,6 +27,7 @@ from binlog_format.position import BEFORE_ALL, Place, position_of
 if TYPE_CHECKING:
     from binlog_connector.following.offsets import SourceOffset
     from binlog_format.gtids.gtid_set import GtidPoint
+    from binlog_format.position import Position
 
 
 START_AGAIN = (
@@ -169,6 +170,12 @@ def compare_range(watched: WatchedLog, start: SourceOffset, end: SourceOffset) -
         at_end = _compare_place(watched, replace(end, ended_inode=0))
         return decision if at_end is None else replace(decision, loss=at_end.loss)
     return decision
+
+
+def end_of_rest(watched: WatchedLog, end: SourceOffset) -> Position:
+    """The end of what is left of events that were planned up to *end*: not after what was written anew since then."""
+    at_end = _compare_place(watched, replace(end, ended_inode=0))
+    return end.position if at_end is None else min(end.position, at_end.offset.position)
 
 
 def _compare_files(watched: WatchedLog, offset: SourceOffset) -> Decision:

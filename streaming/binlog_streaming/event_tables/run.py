@@ -7,13 +7,14 @@ import time
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
 from binlog_connector.following.entry_marks import files_within, state_of
 from binlog_connector.following.log_end import offset_at
-from binlog_connector.following.resume import compare_range
+from binlog_connector.following.resume import compare_range, end_of_rest
 from binlog_connector.following.starts import Edge
 from binlog_connector.following.steps import planned_entries
 from binlog_connector.following.tailer import FollowOptions, Tailer
@@ -83,6 +84,11 @@ class EventBatch(NamedTuple):
     end: SourceOffset
     event_count: int | None
     gaps: tuple[Gap, ...] = ()
+
+    @property
+    def is_rest(self) -> bool:
+        """True if it is what the log still has of a batch that was under way when the last process ended."""
+        return self.event_count is None and bool(self.gaps)
 
 
 class EventTablesRun(JobRun[EventBatch, BatchProgress, Progress]):
@@ -202,9 +208,10 @@ class EventTablesRun(JobRun[EventBatch, BatchProgress, Progress]):
                 raise decision.loss
             go_on = decision.offset
             blocks: list[LogBlock] = []
-            if start.position <= go_on.position < end.position:
+            rest_end = end_of_rest(watched, end)
+            if start.position <= go_on.position < rest_end:
                 assert watched.log.events is not None, "the job is of a log of events"
-                blocks += watched.log.events.entries(go_on.position, end.position, state_of(go_on.state))
+                blocks += watched.log.events.entries(go_on.position, rest_end, state_of(go_on.state))
             if blocks:
                 go_on = offset_at(watched, blocks[-1].next_position, gtid=NO_GTIDS)
         gap = gap_of(decision.loss, str(start.position), str(go_on.position))
@@ -235,7 +242,8 @@ class EventTablesRun(JobRun[EventBatch, BatchProgress, Progress]):
         batch, tables = self._read(batch)
         read_seconds = time.monotonic() - started
         with ThreadPoolExecutor(THREADS) as pool:
-            done = list(pool.map(lambda rows: write_rows(self._job, state, rows, batch.end.position), tables))
+            writing = partial(write_rows, self._job, state, end=batch.end.position, is_rest=batch.is_rest)
+            done = list(pool.map(writing, tables))
         self._warn_of_clocks(done)
         known = tuple(sorted({*state.tables, *(rows.place for rows in tables)}))
         gaps = tuple(dict.fromkeys((*state.gaps, *batch.gaps)))

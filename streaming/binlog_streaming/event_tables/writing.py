@@ -46,13 +46,16 @@ _NS_PER_SECOND = 1_000_000_000
 _US_PER_SECOND = 1_000_000
 
 
-def write_rows(job: EventTablesJob, state: EventTablesState, rows: EventTableRows, end: Position) -> TableProgress:
+def write_rows(
+    job: EventTablesJob, state: EventTablesState, rows: EventTableRows, end: Position, *, is_rest: bool
+) -> TableProgress:
     """Write *rows* into their table; rows that exist already change nothing.
 
     Args:
         state: With the batch's number, and the tables before it.
         rows: At least one.
         end: Where the log goes on after the batch.
+        is_rest: They are what the log still has of a batch that was under way before.
 
     Raises:
         BinlogError: The table cannot take them; nothing of them is in it.
@@ -65,7 +68,7 @@ def write_rows(job: EventTablesJob, state: EventTablesState, rows: EventTableRow
     )
     with _open_targets(job, rows.name, uri) as open_targets:
         outcome = open_targets.write_with_retry(
-            uri, lambda target: _write(target, commit_id, rows, is_known=rows.place in state.tables)
+            uri, lambda target: _write(target, commit_id, rows, is_known=rows.place in state.tables, is_rest=is_rest)
         )
         if outcome is Outcome.WRITTEN:
             open_targets.get(uri).maintain(job.sink)
@@ -170,8 +173,14 @@ def _check(target: Target, commit_id: CommitId, *, is_known: bool) -> None:
     target.check_owner(commit_id)
 
 
-def _write(target: Target, commit_id: CommitId, rows: EventTableRows, *, is_known: bool) -> Outcome:
+def _write(
+    target: Target, commit_id: CommitId, rows: EventTableRows, *, is_known: bool, is_rest: bool = False
+) -> Outcome:
     _check(target, commit_id, is_known=is_known)
+    applied = target.applied(commit_id) if is_rest else None
+    if applied is not None and applied.place == commit_id.place:
+        # The log has lost a part of the batch since then: the table has all events of it, the rest too.
+        commit_id = replace(commit_id, last_change=applied.last_change or commit_id.last_change)
     if target.is_done(commit_id):
         return Outcome.REPEATED
     reached(CrashPoint.LOOKED)

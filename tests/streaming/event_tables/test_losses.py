@@ -106,6 +106,21 @@ def test_files_go_between_planning_and_reading(tmp_path: Path, monkeypatch: pyte
         assert gap["condition"] == "BINLOG_DATA_LOSS.FILE_PURGED"
 
 
+def test_what_is_left_of_a_batch_is_in_tables_that_hold_the_batch(tmp_path: Path) -> None:
+    source = ACCEPTING
+    with LoggingProgram(tmp_path / "log") as program:
+        files = three_files(program)
+        killed_at(BatchStep.IN_TABLES, lambda: job_at(tmp_path, source=source, batch_size="1m"))
+        files[2].open("wb").close()  # the rest of the batch ends before its last event
+    with LoggingProgram(tmp_path / "log") as again:
+        again.count = 100
+        again.log(10)
+        job = job_at(tmp_path, source=source, batch_size="1m")
+        run_once(job)
+        assert numbers(table(job, "logs")) == [*range(30), *range(100, 110)]
+        assert [gap["condition"] for gap in gaps(job)] == ["BINLOG_DATA_LOSS.FILE_PURGED"]
+
+
 def test_program_that_opens_its_log_anew_is_a_restart(tmp_path: Path) -> None:
     """It cuts its file, as the examples of the library do; all that was there had been read."""
     job = job_at(tmp_path)
