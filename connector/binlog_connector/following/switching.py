@@ -57,7 +57,6 @@ _GROUP = np.dtype(
         ("seqno", np.uint64),
         ("timestamp", np.uint32),
         ("file_no", np.int64),
-        ("file_offset", np.int64),
         ("page", np.int64),
         ("chunk", np.int64),
     ]
@@ -96,7 +95,7 @@ class ErrantTransactions:
         named: GTID and place of the first ones.
     """
 
-    watched: WatchedLog
+    log: Log
     named: list[str] = field(default_factory=list)
     count: int = 0
 
@@ -104,9 +103,8 @@ class ErrantTransactions:
         """One more; *group* has its place."""
         self.count += 1
         if len(self.named) < _NAMED_MAX:
-            file_no = int(group["file_no"])
-            name = self.watched.names().get(file_no, f"file {file_no}")
-            self.named.append(f"{gtid} at {name}:{int(group['file_offset'])}")
+            position = Position.of(group)
+            self.named.append(f"{gtid} at {self.log.server_position(position) or position}")
 
     def refuse(self) -> None:
         """Raise the error, if there is one."""
@@ -116,7 +114,7 @@ class ErrantTransactions:
                 "ERRANT_TRANSACTIONS",
                 f"the log has {count_text(self.count, 'transaction')}, before the last one that was taken, not taken: "
                 f"{', '.join(self.named)}{more}",
-                at=Place(self.watched.log.path),
+                at=Place(self.log.path),
                 hint="This server has executed them and the one before has not: choose a server without them. " + _COPY,
             )
 
@@ -168,7 +166,7 @@ def _in_set(watched: WatchedLog, taken: GtidSet, logged: GtidSet) -> SourceOffse
     if purged:
         raise _purged(log, f"{purged} is older than its first file, and was not taken")
     start = log.position_of(taken)
-    errant, waiting = ErrantTransactions(watched), taken.without(start.before)
+    errant, waiting = ErrantTransactions(watched.log), taken.without(start.before)
     later: list[tuple[object, np.void]] = []
     for heads in log.heads(start.position, None) if waiting else ():
         waiting = _sort_set(heads, taken, waiting, later, errant)
@@ -224,7 +222,7 @@ def _in_domains(
     assert isinstance(start.taken, DomainStarts), "the log is MariaDB's"
     groups, covered = _groups_until(log, max(filter(None, ends.values()), default=log.start_position()), start.taken)
     is_read = ignored.are_read(groups)
-    errant = ErrantTransactions(watched)
+    errant = ErrantTransactions(watched.log)
     _add(errant, groups[~covered & is_read & ~np.isin(groups["domain"], list(taken.last))])
     ours = groups[covered & is_read]
     if old is None or before is None:

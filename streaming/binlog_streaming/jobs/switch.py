@@ -15,6 +15,7 @@ import msgspec
 
 from binlog_connector.crash_points import reached
 from binlog_connector.following.kept_definitions import KeptDefinitions
+from binlog_connector.following.log_end import end_of_log
 from binlog_connector.following.resume import compare, is_same_log
 from binlog_connector.following.switching import Ignored, OldLog, find_switch
 from binlog_connector.following.watched import WatchedLog
@@ -337,7 +338,8 @@ def _old_log(opened: ExitStack, job: LogJob, before: SwitchStart) -> OldLog | No
         watched = opened.enter_context(WatchedLog(path, job.source.format))
         needed = (before.offset,) if before.batch_start is None else (before.batch_start, before.offset)
         is_there = all(compare(watched, offset).loss is None for offset in needed)
-        is_there &= watched.has(before.offset.position.file_no)
+        # A last page that a dying server has left torn has what was consumed, and cannot be read any more.
+        is_there &= not before.offset.gtid.without(end_of_log(watched).gtid)
     except BinlogError:
         return None  # its machine is gone: the check goes on without it
     return OldLog(watched.log, before.offset.position) if is_there else None
