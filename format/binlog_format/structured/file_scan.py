@@ -244,8 +244,9 @@ class StructuredFileScan(Generic[Made]):
         wrong = self._cutter.check_incomplete(entry[:_KNOWN_BY].tobytes(), cut.needed)
         if wrong is not None:
             return damaged_entry(*wrong, at)
-        start = self.stopped_at + 1
-        following = self._search(start, start + self._block_size, count=self._cutter.entries_in_a_row)
+        # Not after the bytes that were read: the program may have written the rest of the entry, and more, since then.
+        size = min(len(entry), 1 + self._block_size)
+        following = self._search(self.stopped_at + 1, self.stopped_at + size, count=self._cutter.entries_in_a_row)
         if following is None:
             return None
         return CorruptError(
