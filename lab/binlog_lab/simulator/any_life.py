@@ -13,7 +13,7 @@ from deltalake.exceptions import DeltaError
 
 from binlog_connector.crash_points import watched
 from binlog_format.errors import BinlogError
-from binlog_lab.simulator.disk import Disk, Killed
+from binlog_lab.simulator.disk import RARE_CALLS, Disk, Killed
 from binlog_lab.simulator.machine import Clock, forget_process, one_machine
 from binlog_lab.simulator.script import LifeResult
 from binlog_lab.simulator.verdict import DefectError
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 RUNS_TO_CATCH_UP = 3
 """Runs within which a job without faults has to reach the end of the log."""
+_RARE_SHARE = 0.25
+"""Faults that are put at rare calls, of all faults of the disk."""
 
 
 class AnyLife(ABC):
@@ -43,6 +45,7 @@ class AnyLife(ABC):
         self.outcome = LifeResult()
         self._folder = folder
         self._clock = Clock()
+        self._rare_calls: tuple[str, ...] = RARE_CALLS
         self._disk = Disk(folder / "job", folder / "log-", Random(script.seed))
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
@@ -118,13 +121,17 @@ class AnyLife(ABC):
             "EIO": disk.fail(errno.EIO),
             "ENOSPC": disk.fail(errno.ENOSPC),
         }
+        rare, where = Random(f"rare call {step.seed}"), f"call {at}"
         if kind == "meanwhile":
             disk.at_read[at] = lambda: self._meanwhile(step)
+        elif kind in actions and rare.random() < _RARE_SHARE:
+            call, nth = rare.choice(self._rare_calls), rare.randint(1, 3)
+            disk.at_nth[call, nth], where = actions[kind], f"{call} {nth}"
         elif kind in actions:
             disk.at_write[at] = actions[kind]
         elif kind and others is not None:
             others(kind, at)
-        self._tell(f"{step.number}. {process} runs{f', {kind} at call {at}' if kind else ''}")
+        self._tell(f"{step.number}. {process} runs{f', {kind} at {where}' if kind else ''}")
         return kind
 
     @abstractmethod

@@ -20,6 +20,7 @@ import io
 import os
 import shutil
 import stat
+from collections import Counter
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -50,6 +51,8 @@ _REAL = {
     name: getattr(os, name)
     for name in ("open", "close", "fsync", "fdatasync", "replace", "rename", "link", "unlink", "remove", "mkdir")
 } | {name: getattr(os, name) for name in ("rmdir", "scandir", "preadv")}
+RARE_CALLS = ("rename", "link", "unlink")
+"""Calls that are few among all."""
 _REAL_OPEN = io.open
 _REAL_ARROW_FILE = pa.OSFile
 
@@ -63,6 +66,7 @@ class Disk:
         log: Folder of the log that it reads.
         chance: Decides what a loss of power leaves.
         at_write: What happens at a call that changes something, by its number since the start of the process.
+        at_nth: The same for the first, second... call of a name, such as `("link", 2)`.
         at_read: The same for calls that read the log.
         writes: Calls so far that changed something.
         reads: Calls so far that read the log.
@@ -74,6 +78,7 @@ class Disk:
     log: Path
     chance: random.Random
     at_write: dict[int, Action] = field(default_factory=dict)
+    at_nth: dict[tuple[str, int], Action] = field(default_factory=dict)
     at_read: dict[int, Action] = field(default_factory=dict)
     writes: int = 0
     reads: int = 0
@@ -81,6 +86,7 @@ class Disk:
     reached: list[str] = field(default_factory=list)
     has_lost_offset: bool = False
     _here: str = ""
+    _of_name: Counter[str] = field(default_factory=Counter)
     _root: str = field(init=False)
     _names: list[_NameChange] = field(default_factory=list)
     _synced: dict[int, bytes] = field(default_factory=dict)
@@ -143,7 +149,9 @@ class Disk:
         """A new process."""
         self.is_dead = False
         self.writes = self.reads = 0
+        self._of_name.clear()
         self.at_write.clear()
+        self.at_nth.clear()
         self.at_read.clear()
         self._of_log.clear()
 
@@ -175,8 +183,9 @@ class Disk:
         if self.is_dead:
             raise Killed
         self.writes += 1
+        self._of_name[call] += 1
         self._here = f"{call} {_shown(str(path))}" if path else call
-        action = self.at_write.pop(self.writes, None)
+        action = self.at_write.pop(self.writes, None) or self.at_nth.pop((call, self._of_name[call]), None)
         if action is not None:
             action()
 

@@ -65,6 +65,7 @@ class Life(AnyLife):
         with self._surroundings():
             self._lived = self._new_job(chance)
         self.outcome.kind = self._lived.kind
+        self._rare_calls = self._lived.rare_calls
         self._shown = 0  # number of the last group that the reader may have seen
         self._truth = self._server.history  # that the reader's files are of
         self._survivors: list[int] = []  # last groups after crashes of which the reader's files show nothing yet

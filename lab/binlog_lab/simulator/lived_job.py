@@ -7,6 +7,7 @@ from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, ClassVar, Generic, TypeVar, cast
 
 from binlog_format.source_file import ARCHIVE_MARK
+from binlog_lab.simulator.disk import RARE_CALLS
 from binlog_lab.simulator.scheduler import ModelSession
 from binlog_lab.simulator.stores.model_bucket import BUCKET_FAULTS
 from binlog_lab.simulator.verdict import TableVerdict, group_number
@@ -44,6 +45,7 @@ class LivedJob(ABC, Generic[AnyLived]):
         kind: What it writes.
         name: The same, and how, for people.
         faults: Kinds of what may happen in a run, as often as they do.
+        rare_calls: Calls at which faults are put on purpose.
         first_calls: Calls of a run among which a fault is put, evenly; a short run has fewer, and no fault then.
         is_atomic: What it writes belongs to its offset at any time, and not only between runs.
     """
@@ -53,6 +55,7 @@ class LivedJob(ABC, Generic[AnyLived]):
     name: str
     faults: tuple[str, ...]
     first_calls: ClassVar[int] = 90
+    rare_calls: ClassVar[tuple[str, ...]] = RARE_CALLS
     is_atomic: ClassVar[bool] = False
 
     def __init__(self, file: Path, terms: Terms) -> None:

@@ -43,6 +43,7 @@ class LivedTopicsJob(LivedJob[PublishJob]):
         "topics lost",
     )
     first_calls = 50
+    rare_calls = ("ask for ends, after", "send, before", "rename")
     is_atomic = True
 
     def __init__(self, file: Path, terms: Terms, broker: ModelBroker, size: int) -> None:
