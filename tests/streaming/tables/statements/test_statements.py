@@ -425,6 +425,17 @@ def test_dropped_database_takes_the_tables_that_are_known(tmp_path: Path) -> Non
     assert kept(tmp_path / "unknown", unknown, TableRule(select=r"crm\..*", on_drop=OnStatement.APPLY)) == {}
 
 
+def test_a_table_that_a_dropped_database_had_begins_anew_where_drops_are_ignored(tmp_path: Path) -> None:
+    def story(log: ShopLog) -> None:
+        log.insert(ORDERS, (1, "a"))
+        log.statement("DROP DATABASE shop")
+        log.statement("CREATE DATABASE shop")
+        log.statement("CREATE TABLE IF NOT EXISTS orders (id INT PRIMARY KEY, name VARCHAR(20))")
+        log.insert(ORDERS, (2, "b"))
+
+    assert kept(tmp_path, story)["orders"] == [(2, "b")]
+
+
 def test_progress_counts_statements_and_says_what_is_kept_aside(tmp_path: Path) -> None:
     progress = {table.source_table: table for table in write_story(tmp_path, gh_ost, (ONLY,))}
     assert progress["shop.orders"].notes == frozenset()
