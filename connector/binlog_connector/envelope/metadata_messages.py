@@ -313,6 +313,6 @@ def _changes(operation: Operation) -> list[tuple[str, TableName]]:
             return [("TRUNCATE", operation.name)]
         case RenameTables():
             return [("ALTER", new) for _, new in operation.pairs]
-        case DropTables() | DropViews():
+        case DropTables(only_sequences=False) | DropViews():
             return [("DROP", name) for name in operation.names]
     return []

@@ -15,6 +15,7 @@ from binlog_connector.schema.alteration import Defaults, ImpossibleError, altere
 from binlog_connector.schema.definitions import ColumnDefinition, TableDefinition, TableName
 from binlog_connector.schema.foreign_keys import ForeignKeys
 from binlog_connector.schema.operations import (
+    SEQUENCE_ENGINE,
     AlterTable,
     CreateSequence,
     CreateTable,
@@ -111,6 +112,7 @@ class Catalog:
         return set() if left is None else self._apply(left, vendor)
 
     def _apply(self, operation: Operation, vendor: Vendor | None) -> set[TableName]:
+        operation = self._without_other_tables(operation)
         self.foreign_keys.apply(operation)
         match operation:
             case CreateTable():
@@ -126,7 +128,8 @@ class Catalog:
             case DropTables():
                 return self._remove(operation.names)
             case CreateView():
-                return self._remove([operation.name])
+                # With IF NOT EXISTS a table of that name would have stayed.
+                return set() if operation.if_not_exists else self._remove([operation.name])
             case NotParsed():
                 return {key for name in operation.names for key in self._put(name, Unclear(operation.reason))}
             case SetDatabaseCharset():
@@ -148,6 +151,15 @@ class Catalog:
         for key in keys:
             self.tables.pop(key, None)
         return keys
+
+    def _without_other_tables(self, operation: Operation) -> Operation:
+        if not isinstance(operation, DropTables) or not operation.only_sequences:
+            return operation
+        return DropTables(tuple(filter(self._is_sequence, operation.names)))
+
+    def _is_sequence(self, name: TableName) -> bool:
+        state = self.tables.get(self.key(name))
+        return isinstance(state, TableDefinition) and state.engine == SEQUENCE_ENGINE
 
     def _defaults(self, name: TableName, vendor: Vendor | None) -> Defaults:
         return Defaults(vendor, self.databases.get(self.key(name).database))
@@ -215,7 +227,7 @@ def _sequence(create: CreateSequence) -> TableDefinition:
         ColumnDefinition("cycle_option", "tinyint(1)", nullable=False, unsigned=True),
         ColumnDefinition("cycle_count", "bigint(21)", nullable=False, unsigned=False),
     ]
-    return TableDefinition(create.name, tuple(columns))
+    return TableDefinition(create.name, tuple(columns), engine=SEQUENCE_ENGINE)
 
 
 _HINT = "Make it with mariadb-dump --no-data --databases NAME, or put USE NAME; before the tables"

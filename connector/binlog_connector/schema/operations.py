@@ -25,6 +25,8 @@ class KeySpec:
     hashed: bool = False
 
 
+SEQUENCE_ENGINE = "sql_sequence"
+"""Engine that MariaDB puts over the one of a table that is a sequence."""
 _WITHOUT_OWN_ROWS = frozenset(
     {"blackhole", "connect", "federated", "federatedx", "merge", "mrg_myisam", "sphinx", "spider"}
 )
@@ -33,6 +35,8 @@ _WITHOUT_OWN_ROWS = frozenset(
 
 def engine_moves_rows(engine: str | None) -> str:
     """Reason why tables of an engine have other rows than the log; empty: they have the same."""
+    if engine == SEQUENCE_ENGINE:
+        return "a sequence has one row, which the server creates and alters without row events"
     if engine not in _WITHOUT_OWN_ROWS:
         return ""
     return f"a table of the engine {engine.upper()} has no rows of its own, whatever row events the log has"
@@ -46,7 +50,7 @@ class TableOptions:
         charset: Default CHARACTER SET, or that of COLLATE; None: not given.
         selects: AS SELECT: columns come from a query.
         like: The columns of this table.
-        engine: ENGINE, in lower case; None: the server's default.
+        engine: ENGINE, in lower case, or that of sequences; None: the server's default.
         union: UNION: tables whose rows a MERGE table shows, and changes.
     """
 
@@ -136,7 +140,7 @@ class AlterTable:
         convert_to_default: CONVERT TO CHARACTER SET DEFAULT: that of the database.
         versioning: ADD or DROP SYSTEM VERSIONING; None: as it is.
         new_name: RENAME TO; None: the table keeps its name.
-        engine: ENGINE, in lower case; None: it stays.
+        engine: ENGINE, in lower case, or that of sequences; None: it stays.
         union: UNION: tables whose rows are changed through it from now on.
         partition_to: CONVERT PARTITION ... TO TABLE: a new table of the same columns.
         table_to_partition: CONVERT TABLE ... TO PARTITION: a table that is gone.
@@ -210,16 +214,22 @@ class RenameTables:
 
 @dataclass(frozen=True, slots=True)
 class DropTables:
-    """DROP TABLE, DROP SEQUENCE."""
+    """DROP TABLE, DROP SEQUENCE.
+
+    Attributes:
+        only_sequences: DROP SEQUENCE IF EXISTS: other tables of these names stay.
+    """
 
     names: tuple[TableName, ...]
+    only_sequences: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class CreateView:
-    """CREATE VIEW: no table can have that name."""
+    """CREATE VIEW: no table can have that name; with `if_not_exists` one may have it, and there is no view then."""
 
     name: TableName
+    if_not_exists: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -270,6 +280,7 @@ class CreateTrigger:
 
     name: TableName
     table: TableName
+    if_not_exists: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -155,7 +155,7 @@ def find_statements(block: Block, *, folds_names: bool = False) -> Iterator[Chan
     for row, word, statement in table_statements(block):
         op = TRUNCATE_OP if word == TRUNCATE else DDL_OP
         text = None if contains_password(statement.text) else statement.text
-        for database, table in _named(statement, folds_names) or [(statement.database, None)]:
+        for database, table in dict.fromkeys(_named(statement, folds_names)) or [(statement.database, None)]:
             yield ChangeStatement(row, op, database, table, text)
 
 

@@ -12,9 +12,11 @@ from typing import TYPE_CHECKING, Any
 from binlog_connector.schema.definitions import TableName
 from binlog_connector.schema.foreign_keys import ForeignKeys
 from binlog_connector.schema.operations import (
+    SEQUENCE_ENGINE,
     AlterTable,
     ChangeRows,
     CreateFunction,
+    CreateSequence,
     CreateTable,
     CreateTrigger,
     CreateView,
@@ -32,6 +34,7 @@ from binlog_connector.schema.stated_definitions import definition_operations, is
 from binlog_connector.schema.table_changes import (
     EventsLost,
     RowsChanged,
+    RowsMoved,
     StatementChange,
     operation_changes,
     rows_moved,
@@ -41,7 +44,7 @@ from binlog_format.events.layout import EventType
 from binlog_format.rows.decoding import DEFAULT_DECODING, Decoding
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Set
+    from collections.abc import Iterable, Iterator, Mapping, Set
 
     from binlog_connector.schema.log_ddl import DdlStatement
     from binlog_connector.schema.operations import Operation
@@ -66,6 +69,7 @@ class StatementScope:
         self._triggers: dict[TableName, TableName] = {}
         self._functions: set[TableName] = set()
         self._views: set[TableName] = set()
+        self._possible_views: set[TableName] = set()  # CREATE VIEW IF NOT EXISTS: or there was a table of that name
         self._engines: dict[TableName, str] = {}
         self.foreign_keys: ForeignKeys | None = None
         self.names = NameRule(folds_names)
@@ -102,6 +106,7 @@ class StatementScope:
             "triggers": [[*name, *table] for name, table in sorted(self._triggers.items())],
             "functions": sorted(map(list, self._functions)),
             "views": sorted(map(list, self._views)),
+            "possible_views": sorted(map(list, self._possible_views)),
             "engines": [[*name, engine] for name, engine in sorted(self._engines.items())],
             "names": self.names.to_json(),
         } | ({} if self.foreign_keys is None else {"foreign_keys": self.foreign_keys.to_json()})
@@ -116,6 +121,7 @@ class StatementScope:
             scope._triggers[TableName(database, name)] = TableName(table_database, table)
         scope._functions = {TableName(*name) for name in values.get("functions", ())}
         scope._views = {TableName(*name) for name in values.get("views", ())}
+        scope._possible_views = {TableName(*name) for name in values.get("possible_views", ())}
         scope._engines = {TableName(*name): engine for *name, engine in values.get("engines", ())}
         scope.names = NameRule.from_json(values.get("names", {}))
         if "foreign_keys" in values:
@@ -137,6 +143,7 @@ class StatementScope:
         self._triggers = {name.lowered: table.lowered for name, table in self._triggers.items()}
         self._functions = {name.lowered for name in self._functions}
         self._views = {name.lowered for name in self._views}
+        self._possible_views = {name.lowered for name in self._possible_views}
         self._engines = {name.lowered: engine for name, engine in self._engines.items()}
         if self.foreign_keys is not None:
             self.foreign_keys.fold()
@@ -180,8 +187,12 @@ class StatementScope:
                         yield found
                 case TruncateTable():
                     yield from self._truncated(operation, statement, session)
-                case DropTables() | RenameTables() | AlterTable():
-                    yield from self._permanent(operation)
+                case DropTables():
+                    yield from self._dropped(operation)
+                case RenameTables() | AlterTable():
+                    yield from self._renamed(operation)
+                case CreateTable() if operation.if_not_exists and operation.name in self._views:
+                    pass
                 case _:
                     created = operation.name if isinstance(operation, CreateTable) else None
                     yield operation
@@ -204,8 +215,11 @@ class StatementScope:
         match operation:
             case CreateTable():
                 self._set_engine(operation.name, operation.options.engine, stays=operation.if_not_exists)
+            case CreateSequence():
+                self._set_engine(operation.name, SEQUENCE_ENGINE, stays=False)
             case AlterTable():
-                self._set_engine(operation.name, operation.engine, stays=operation.engine is None)
+                is_sequence = engines.get(operation.name) == SEQUENCE_ENGINE
+                self._set_engine(operation.name, operation.engine, stays=is_sequence or operation.engine is None)
                 if operation.new_name is not None:
                     self._rename_engine(operation.name, operation.new_name)
             case DropTables():
@@ -230,22 +244,33 @@ class StatementScope:
     def _learn(self, operation: Operation) -> None:
         match operation:
             case CreateTrigger():
-                self._triggers[operation.name] = operation.table
+                if not (operation.if_not_exists and operation.name in self._triggers):
+                    self._triggers[operation.name] = operation.table
             case DropTrigger():
                 self._triggers.pop(operation.name, None)
             case CreateFunction() | DropFunction():
                 change = self._functions.add if isinstance(operation, CreateFunction) else self._functions.discard
                 change(operation.name)
+            case CreateView() if operation.if_not_exists:
+                self._possible_views.update({operation.name} - self._views)
             case CreateView():
+                self._no_views([operation.name])
                 self._views.add(operation.name)
-            case CreateTable():
-                self._views.discard(operation.name)  # it was dropped where no log has it
+            case CreateTable() if not operation.if_not_exists:
+                self._no_views([operation.name])  # it was dropped where no log has it
+                self._drop_triggers({operation.name})
+            case AlterTable():
+                self._possible_views.discard(operation.name)
             case DropViews():
-                self._views.difference_update(operation.names)
+                self._no_views(operation.names)
             case DropDatabase():
-                for known in (self._functions, self._views):
+                for known in (self._functions, self._views, self._possible_views):
                     known.difference_update([name for name in known if name.database == operation.database])
                 self._drop_triggers({table for table in self._triggers.values() if table[0] == operation.database})
+
+    def _no_views(self, names: Iterable[TableName]) -> None:
+        self._views.difference_update(names)
+        self._possible_views.difference_update(names)
 
     def _drop_triggers(self, tables: set[TableName]) -> None:
         self._triggers = {name: table for name, table in self._triggers.items() if table not in tables}
@@ -261,8 +286,9 @@ class StatementScope:
 
     def _with_others(self, names: tuple[TableName, ...]) -> RowsChanged:
         for name in names:
-            if name in self._views:
-                return RowsChanged(None, f"{name} is a view")
+            if name in self._views or name in self._possible_views:
+                what = "is" if name in self._views else "may be"
+                return RowsChanged(None, f"{name} {what} a view")
             trigger = next((trigger for trigger, table in self._triggers.items() if table == name), None)
             if trigger is not None:
                 return RowsChanged(None, f"the trigger {trigger} is on {name}")
@@ -296,23 +322,36 @@ class StatementScope:
         else:
             yield operation
 
-    def _permanent(self, operation: DropTables | RenameTables | AlterTable) -> Iterator[Operation]:
-        """The part of *operation* without views that it renames; triggers go with their tables."""
-        if isinstance(operation, DropTables):
-            self._drop_triggers(set(operation.names))
-            yield operation
-        elif isinstance(operation, RenameTables):
-            pairs = tuple(pair for pair in operation.pairs if not self._is_renamed_view(*pair))
-            if pairs:
-                yield RenameTables(pairs)
-        elif operation.new_name is None or not self._is_renamed_view(operation.name, operation.new_name):
-            yield operation
+    def _dropped(self, drop: DropTables) -> Iterator[Operation]:
+        """The part of *drop* without tables that it leaves; triggers go with their tables."""
+        names = drop.names
+        if drop.only_sequences:
+            names = tuple(name for name in names if self._engines.get(name) == SEQUENCE_ENGINE)
+        self._drop_triggers(set(names))
+        if names:
+            yield DropTables(names)
+
+    def _renamed(self, operation: RenameTables | AlterTable) -> Iterator[Operation | RowsChanged]:
+        """The part of *operation* without views that it renames."""
+        if isinstance(operation, AlterTable):
+            if operation.new_name is None or not self._is_renamed_view(operation.name, operation.new_name):
+                yield operation
+            return
+        unclear = next((old for old, _ in operation.pairs if old in self._possible_views), None)
+        pairs = tuple(pair for pair in operation.pairs if not self._is_renamed_view(*pair))
+        if unclear is not None:
+            names = tuple(name for pair in operation.pairs for name in pair)
+            yield RowsMoved(names, f"{unclear} is a table, or a view made with IF NOT EXISTS: rows move, or none")
+        elif pairs:
+            yield RenameTables(pairs)
 
     def _is_renamed_view(self, old: TableName, new: TableName) -> bool:
-        """True if it was a view; triggers move with other tables."""
-        if old in self._views:
-            self._views.remove(old)
-            self._views.add(new)
-            return True
+        """True if it was a view, or may have been one; triggers move with other tables."""
+        for views in (self._views, self._possible_views):
+            if old in views:
+                self._no_views([old, new])
+                views.add(new)
+                return True
+        self._no_views([new])  # a view of that name was dropped where no log has it
         self._triggers = {name: new if table == old else table for name, table in self._triggers.items()}
         return False

@@ -341,7 +341,7 @@ def _begun_by(operation: Operation) -> Iterable[TableName]:
     match operation:
         case CreateTable(if_not_exists=False) | TruncateTable():
             return (operation.name,)
-        case DropTables():
+        case DropTables() if not operation.only_sequences:
             return operation.names
     return ()
 

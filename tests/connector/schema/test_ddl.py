@@ -334,6 +334,21 @@ def test_dropped_tables_are_gone() -> None:
     assert set(catalog.tables) == {("shop", "c")}
 
 
+def test_if_exists_and_if_not_exists_leave_what_has_the_name() -> None:
+    catalog = after(
+        "CREATE TABLE t (x INT)",
+        "CREATE SEQUENCE s",
+        "DROP SEQUENCE IF EXISTS t, s",
+        "CREATE VIEW IF NOT EXISTS t AS SELECT 1",
+    )
+    assert set(catalog.tables) == {("shop", "t")}
+
+
+def test_create_or_replace_database_drops_its_tables() -> None:
+    catalog = after("CREATE TABLE t (x INT)", "CREATE OR REPLACE DATABASE shop", "CREATE TABLE IF NOT EXISTS t (y INT)")
+    assert columns(catalog) == ["y int"]
+
+
 NAMES = st.text(string.ascii_letters + string.digits + " _$`\"'\\äß日,();-#/*", min_size=1, max_size=12)
 LABELS = st.lists(
     st.text(string.printable + "é日'", max_size=8).map(lambda text: text.rstrip(" ")), min_size=1, max_size=5

@@ -16,8 +16,10 @@ from binlog_connector.schema.operations import ChangeRows
 from binlog_connector.schema.statement_rows import events_lost_error, statement_error
 from binlog_connector.schema.statement_scope import StatementScope
 from binlog_connector.schema.table_changes import (
+    DatabaseDropped,
     EventsLost,
     RowsChanged,
+    RowsMoved,
     TableAltered,
     TableCreated,
     TableDropped,
@@ -120,6 +122,64 @@ def test_functions_and_views_bring_any_table_in() -> None:
     assert observed(scope, "UPDATE v SET a = 1") == [RowsChanged(None, "shop.v is a view")]
     observed(scope, "DROP FUNCTION f", "DROP VIEW v")
     assert observed(scope, call, "UPDATE v SET a = 1") == [RowsChanged((T,)), RowsChanged((TableName("shop", "v"),))]
+
+
+def test_if_not_exists_makes_no_view_of_a_table() -> None:
+    scope = StatementScope()
+    observed(scope, "CREATE VIEW IF NOT EXISTS t AS SELECT 1")
+    assert observed(scope, "UPDATE t SET a = 1") == [RowsChanged(None, "shop.t may be a view")]
+    scope = StatementScope.from_json(json.loads(json.dumps(scope.to_json())))
+    reason = "shop.t is a table, or a view made with IF NOT EXISTS: rows move, or none"
+    assert scope.changes(statement("RENAME TABLE t TO u")) == [RowsMoved((T, U), reason)]
+    scope.observe(statement("ALTER TABLE u ADD b INT"))
+    assert scope.changes(statement("RENAME TABLE u TO t")) == [TableRenamed(U, T)], "only a table is altered"
+
+
+def test_if_not_exists_makes_no_table_of_a_view() -> None:
+    scope = StatementScope()
+    observed(scope, "CREATE VIEW t AS SELECT 1", "CREATE VIEW IF NOT EXISTS t AS SELECT 2")
+    assert scope.changes(statement("CREATE TABLE IF NOT EXISTS t LIKE u")) == []
+    assert observed(scope, "UPDATE t SET a = 1") == [RowsChanged(None, "shop.t is a view")]
+    assert scope.changes(statement("RENAME TABLE t TO u")) == []
+
+
+def test_a_table_gets_the_name_of_a_view_that_was_dropped_where_no_log_has_it() -> None:
+    scope = StatementScope()
+    observed(scope, "CREATE VIEW t AS SELECT 1", "RENAME TABLE u TO t")
+    assert scope.changes(statement("RENAME TABLE t TO u")) == [TableRenamed(T, U)]
+
+
+def test_if_not_exists_leaves_a_trigger_where_it_is() -> None:
+    scope = StatementScope()
+    observed(scope, "CREATE TRIGGER x AFTER INSERT ON t FOR EACH ROW DELETE FROM v")
+    observed(scope, "CREATE TRIGGER IF NOT EXISTS x AFTER INSERT ON u FOR EACH ROW DELETE FROM v")
+    assert observed(scope, "INSERT INTO t VALUES (1)") == [RowsChanged(None, "the trigger shop.x is on shop.t")]
+    observed(scope, "CREATE OR REPLACE TABLE t (a INT)")
+    assert observed(scope, "INSERT INTO t VALUES (1)") == [RowsChanged((T,))]
+
+
+def test_drop_sequence_if_exists_leaves_tables_of_another_kind() -> None:
+    scope = StatementScope()
+    observed(scope, "CREATE TRIGGER x AFTER INSERT ON t FOR EACH ROW DELETE FROM v", "CREATE SEQUENCE u")
+    scope = StatementScope.from_json(json.loads(json.dumps(scope.to_json())))
+    assert scope.changes(statement("DROP SEQUENCE IF EXISTS t, u")) == [TableDropped(U)]
+    assert observed(scope, "INSERT INTO t VALUES (1)") == [RowsChanged(None, "the trigger shop.x is on shop.t")]
+    assert scope.changes(statement("DROP SEQUENCE t")) == [TableDropped(T)], "it was one"
+
+
+def test_a_sequence_is_one_whatever_statement_makes_it() -> None:
+    scope = StatementScope()
+    reason = "a sequence has one row, which the server creates and alters without row events"
+    observed(scope, "CREATE SEQUENCE t")
+    (_, like) = scope.changes(statement("CREATE TABLE u LIKE t"))
+    assert like == RowsMoved((U,), reason)
+    for text in ("CREATE TABLE t (a INT) SEQUENCE=1 ENGINE=InnoDB", "ALTER TABLE t ENGINE=Aria SEQUENCE=1"):
+        assert scope.changes(statement(text))[-1] == RowsMoved((T,), reason), text
+    assert RowsMoved((T,), reason) not in scope.changes(statement("CREATE OR REPLACE TABLE t (a INT) SEQUENCE=0"))
+
+
+def test_create_or_replace_database_drops_what_was_in_it() -> None:
+    assert StatementScope().changes(statement("CREATE OR REPLACE DATABASE shop")) == [DatabaseDropped("shop")]
 
 
 def test_function_counts_also_where_the_table_is_a_temporary_one() -> None:

@@ -152,8 +152,8 @@ def _create(reader: TokenReader, session: StatementSession) -> list[Operation]:
         # The one row of a sequence comes, and changes, without a row event.
         return [sequence, ChangeRows((sequence.name,))]
     if reader.accept("VIEW"):
-        accept_if_exists(reader)
-        return [CreateView(table_name(reader, session))]
+        if_not_exists = accept_if_exists(reader)
+        return [CreateView(table_name(reader, session), if_not_exists)]
     if reader.accept("INDEX"):
         return [_create_index(reader, session, unique)]
     if reader.accept("TRIGGER"):
@@ -168,7 +168,8 @@ def _create(reader: TokenReader, session: StatementSession) -> list[Operation]:
         if_not_exists = accept_if_exists(reader)
         name = reader.name()
         charset = _database_charset(reader, session) or session.server_charset
-        return [SetDatabaseCharset(name, charset, if_not_exists, creates=True)]
+        created = SetDatabaseCharset(name, charset, if_not_exists, creates=True)
+        return [DropDatabase(name), created] if or_replace else [created]
     return []
 
 
@@ -180,7 +181,7 @@ def _create_temporary(reader: TokenReader, session: StatementSession) -> list[Op
 
 
 def _create_trigger(reader: TokenReader, session: StatementSession) -> list[Operation]:
-    accept_if_exists(reader)
+    if_not_exists = accept_if_exists(reader)
     name = table_name(reader, session)
     if reader.accept("AFTER", "STARTUP") or reader.accept("BEFORE", "SHUTDOWN"):
         return []  # of MariaDB 13.1; it belongs to no table, and what it does is logged as its own statements
@@ -188,7 +189,7 @@ def _create_trigger(reader: TokenReader, session: StatementSession) -> list[Oper
         if reader.at_end():
             raise reader.error("ON expected")
         reader.take()
-    return [CreateTrigger(name, table_name(reader, session))]
+    return [CreateTrigger(name, table_name(reader, session), if_not_exists)]
 
 
 def _create_sequence(reader: TokenReader, session: StatementSession) -> CreateSequence:
@@ -257,9 +258,11 @@ def _alter(reader: TokenReader, session: StatementSession) -> list[Operation]:
 
 def _drop(reader: TokenReader, session: StatementSession) -> list[Operation]:
     temporary = reader.accept("TEMPORARY")
-    if reader.accept("TABLE") or reader.accept("TABLES") or reader.accept("SEQUENCE"):
+    if reader.at_any("TABLE", "TABLES", "SEQUENCE"):
+        is_sequence = reader.take().word == "SEQUENCE"
+        only_sequences = is_sequence and reader.at("IF", "EXISTS")
         names = _dropped_names(reader, session)
-        return [DropTemporaryTables(names) if temporary else DropTables(names)]
+        return [DropTemporaryTables(names) if temporary else DropTables(names, only_sequences)]
     if reader.accept("VIEW"):
         return [DropViews(_dropped_names(reader, session))]
     if reader.accept("TRIGGER"):

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from binlog_connector.schema.definitions import PRIMARY, KeyPart
 from binlog_connector.schema.operations import (
+    SEQUENCE_ENGINE,
     AlterTable,
     ColumnChange,
     CreateTable,
@@ -104,8 +105,8 @@ def _parse_options(reader: TokenReader, session: StatementSession) -> TableOptio
             options = replace(options, partitioning=parse_partitioning(reader, session))
         elif reader.accept("WITH", "SYSTEM", "VERSIONING"):
             options = replace(options, versioned=True)
-        elif reader.at("ENGINE"):
-            options = replace(options, engine=_engine(reader))
+        elif reader.at_any("ENGINE", "SEQUENCE"):
+            options = replace(options, engine=_engine(reader, options.engine))
         elif reader.accept("UNION"):
             options = replace(options, union=_union(reader, session))
         elif reader.at_any(*_SELECT_WORDS) or (reader.at_symbol("(") and reader.peek(1).word in _SELECT_WORDS):
@@ -119,11 +120,16 @@ def _parse_options(reader: TokenReader, session: StatementSession) -> TableOptio
     return options
 
 
-def _engine(reader: TokenReader) -> str:
+def _engine(reader: TokenReader, before: str | None) -> str | None:
+    """The engine after ENGINE or SEQUENCE; *before*: the one stated before it. A sequence is one in any engine."""
+    if reader.accept("SEQUENCE"):
+        reader.accept_symbol("=")
+        is_sequence = not reader.accept("DEFAULT") and reader.number() > 0
+        return SEQUENCE_ENGINE if is_sequence else before
     reader.take()
     reader.accept_symbol("=")
     text = reader.take().text if reader.peek().kind is TokenKind.STRING else reader.name()
-    return text.lower()
+    return before if before == SEQUENCE_ENGINE else text.lower()
 
 
 def _union(reader: TokenReader, session: StatementSession) -> tuple[TableName, ...]:
@@ -255,8 +261,8 @@ def _other_action(reader: TokenReader, alter: AlterTable, session: StatementSess
         other = table_name(reader, session)
         moves = f"EXCHANGE PARTITION {partition} WITH TABLE {other} exchanges rows that the log does not name"
         alter = replace(alter, other_table=other, moves_rows=moves)
-    elif reader.at("ENGINE"):
-        engine = _engine(reader)
+    elif reader.at_any("ENGINE", "SEQUENCE"):
+        engine = _engine(reader, alter.engine)
         alter = replace(alter, engine=engine, moves_rows=alter.moves_rows or engine_moves_rows(engine))
     elif reader.accept("UNION"):
         alter = replace(alter, union=_union(reader, session), moves_rows=alter.moves_rows or engine_moves_rows("merge"))
