@@ -7,7 +7,7 @@ from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from binlog_streaming.settings.choices import Evidence
+from binlog_streaming.settings.choices import Evidence, OnStatement
 from tests.judge.histories.generator import Life
 from tests.judge.histories.history import JOB_RUNS, History, Session
 from tests.judge.histories.server_settings import set_globally, some_settings
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from tests.judge.servers import LiveServer
     from tests.judge.verdicts import Verdict
 
-RULE = {"foreign_keys": "apply", "on_partition_drop": "apply", "on_drop": "apply"}
+RULE = {"foreign_keys": "apply", "on_partition_drop": "apply"}
 STEPS = (2, 12)
 """Statements of each half of a history, beside those that it begins with."""
 
@@ -34,16 +34,19 @@ class Choices:
     Attributes:
         bytes_max: Of the job's batches.
         evidence: What the job compares with its targets, which nobody else writes: nothing may be contradicted.
+        on_drop: What becomes of rows of dropped tables; what gets their names begins anew.
         settings: Of the whole server.
     """
 
     bytes_max: str | None = None
     evidence: Evidence = Evidence.ROWS
+    on_drop: OnStatement = OnStatement.APPLY
     settings: Mapping[str, str] = field(default_factory=dict)
 
     def run(self, server: LiveServer, work: Path) -> Run:
         """Such jobs."""
-        return Run(server.log_directory, work, {**RULE, "evidence": self.evidence}, bytes_max=self.bytes_max)
+        rule = {**RULE, "evidence": self.evidence, "on_drop": self.on_drop}
+        return Run(server.log_directory, work, rule, bytes_max=self.bytes_max)
 
 
 @dataclass
@@ -91,7 +94,8 @@ class Round:
         # Drawn apart, so that the histories of a seed stay the same.
         evidence = random.Random(f"{self.seed}/evidence").choice((Evidence.ROWS, Evidence.ROWS, Evidence.KEYS))
         settings = some_settings(random.Random(f"{self.seed}/settings"), is_mysql=self.server.is_mysql)
-        choices = Choices(chance.choice((None, "3k", "20k")), evidence, settings)
+        on_drop = random.Random(f"{self.seed}/on_drop").choice((OnStatement.APPLY, OnStatement.IGNORE))
+        choices = Choices(chance.choice((None, "3k", "20k")), evidence, on_drop, settings)
         run = choices.run(self.server, self.work)
         self.server.forget()
         with set_globally(self.server, settings), ExitStack() as sessions:
