@@ -68,6 +68,7 @@ class Life(AnyLife):
         self._rare_calls = self._lived.rare_calls
         self._shown = 0  # number of the last group that the reader may have seen
         self._truth = self._server.history  # that the reader's files are of
+        self._started_at = 0  # last group before the last start of the server
         self._survivors: list[int] = []  # last groups after crashes of which the reader's files show nothing yet
         self._is_running = False
         self._is_reset = False  # the log, since the reader looked
@@ -146,8 +147,11 @@ class Life(AnyLife):
             return f"purges files {server.purge(chance.choice((1, 1, 2)))}"
         if act in (Act.CRASH, Act.POWER_LOSS):
             lost = server.crash(chance, of_machine=act is Act.POWER_LOSS)
-            if lost:
-                self._survivors.append(server.last)
+            # A start writes into the `.ibb` file that is there, after the last group: that may be lost, too.
+            has_start = self._started_at == server.last and isinstance(server.log, InnodbServerLog)
+            if lost or has_start:
+                self._survivors.append(server.last - has_start)
+            self._started_at = server.last
             return f"{act}, {lost} groups are lost, the last one is {server.last}"
         if act is Act.CLOCK:
             seconds = chance.choice(CLOCK_JUMPS)
@@ -167,6 +171,8 @@ class Life(AnyLife):
             return told
         call = {Act.FLUSH: server.log.flush, Act.ROTATE: server.rotate, Act.RESTART: server.restart}[act]
         call()
+        if act is Act.RESTART:
+            self._started_at = server.last
         return str(act)
 
     def _fail_over(self, chance: Random) -> str:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from binlog_format.classic.layout import MAGIC_SIZE
 from binlog_format.errors import BinlogError, CorruptError, DataLossError, SwitchError
-from binlog_lab.simulator.topics.model_broker import STILL_ENDING
+from binlog_lab.simulator.topics.model_broker import LATE, STILL_ENDING
 from binlog_lab.simulator.verdict import DefectError
 
 if TYPE_CHECKING:
@@ -134,7 +134,8 @@ class Reasons:
 
     @staticmethod
     def _is_late_commit(error: BinlogError, faults: Sequence[str]) -> bool:
-        return error.condition in _OF_LATE_COMMIT and any(STILL_ENDING in fault for fault in faults)
+        late = [fault for fault in faults if STILL_ENDING in fault or LATE in fault]
+        return error.condition in _OF_LATE_COMMIT and bool(late)
 
     def _is_last_of_its_kind(self, condition: str, taken: int) -> bool:
         return (

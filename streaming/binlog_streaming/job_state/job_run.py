@@ -26,6 +26,7 @@ from binlog_format.errors import StorageError, storage_error
 from binlog_format.position import Place
 from binlog_streaming.job_state.checkpoint import require_places, state_of
 from binlog_streaming.job_state.switch_journal import complete_switch
+from binlog_streaming.lake.storage.folder_store import sync_folder
 from binlog_streaming.settings.model import Job
 
 if TYPE_CHECKING:
@@ -189,6 +190,7 @@ class JobLock:
     """A lock on a job's checkpoint; a context manager that takes it and gives it back.
 
     Whoever has it finds the checkpoint of tables whole: a switch to another log that was cut off is completed first.
+    And a loss of power takes nothing of it any more, not even what a process left that was killed before that was safe.
 
     In an object store there is none: there the checkpoint's own files tell, a batch later, that two processes write.
     """
@@ -207,9 +209,12 @@ class JobLock:
 
     def take(self) -> None:
         """Take the lock."""
-        if "://" not in self._checkpoint and self._file is None:
+        is_folder = "://" not in self._checkpoint
+        if is_folder and self._file is None:
             self._lock()
         try:
+            if is_folder:
+                self._sync()
             if isinstance(self.job, Job):
                 complete_switch(state_of(self.job))
         except BaseException:
@@ -236,6 +241,12 @@ class JobLock:
                 hint="Stop the job, or wait for the other command",
             ) from error
         self._file = file
+
+    def _sync(self) -> None:
+        try:
+            sync_folder(Path(self._checkpoint))
+        except OSError as error:
+            raise storage_error(self._checkpoint, "write", error) from error
 
     def give_back(self) -> None:
         """Release the lock."""

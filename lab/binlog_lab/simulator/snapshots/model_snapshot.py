@@ -111,7 +111,9 @@ class ModelSnapshots:
             begun.after = repr(taken[-1])
             return f"snapshot of {begun.spec.table}: {len(taken)} rows"
         self._mark(begun, "end", {"chunks": begun.chunks, "rows": begun.rows})
-        self.ended[begun.spec.table] = self.server.last
+        if self.server.tables[begun.spec.table].spec is begun.spec:
+            self.ended[begun.spec.table] = self.server.last
+        # Else it was altered and altered back between two chunks, which the command does not see, and the job does.
         self._begun = None
         self.server.elsewhere(f"DROP TABLE IF EXISTS {shadow_of(begun.spec, begun.uuid).full_name}")
         return f"snapshot of {begun.spec.table} ends, {begun.rows} rows"

@@ -34,6 +34,8 @@ Answer = TypeVar("Answer")
 TIMEOUT_SECONDS = 10
 """Time that a client waits for a reply."""
 
+LATE = "does what was sent before"
+"""Note in `Disk.reached` of a change that arrives when nobody waits for its reply any more."""
 STILL_ENDING = "ends a transaction of the process before"
 """Note in `Disk.reached` of a commit that was decided, and is not to be read in all partitions yet."""
 _AT_ONCE = 0.7
@@ -182,6 +184,7 @@ class ModelBroker:
         arrived = [change for due, change in self._late if due <= self._calls]
         self._late = [(due, change) for due, change in self._late if due > self._calls]
         for change in arrived:
+            self.note(LATE)
             with suppress(KafkaError):
                 change()
 
